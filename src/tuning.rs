@@ -29,6 +29,44 @@ pub(crate) const SKIPPING_SHARE: f64 = 7.0 / 8.0;
 /// Strips that are not searched for zero columns after a strip with too few of them.
 pub(crate) const SKIPPING_PAUSE: u32 = 31;
 
+/// Whether certified low precision is faster than the `f32` kernel for `k` centers of `dim` columns (bench `kernels`,
+/// group `certified`).
+pub(crate) const fn certified_pays(k: usize, dim: usize) -> bool {
+    k >= 64 && dim >= 48
+}
+
+/// Rows for which rounding the centers to low precision pays off (bench `kernels`, group `certified`).
+pub(crate) const CERTIFIED_ROWS: usize = 1024;
+
+/// Groups of 16 rows, of `steps` tiles each, that are compared with all centers at a time.
+pub(crate) const fn certified_groups(steps: usize) -> usize {
+    let bytes = if steps <= 8 { 24 << 10 } else { 384 << 10 };
+    let groups = bytes / (steps * 1024) / 2 * 2;
+    if groups < 4 {
+        4
+    } else if groups > 32 {
+        32
+    } else {
+        groups
+    }
+}
+
+/// Tiles of a row that are multiplied before the next rows: the tiles of two panels stay in the first-level
+/// cache.
+pub(crate) const CERTIFIED_DEPTH: usize = 8;
+
+/// Share of all panels above which rows in doubt go to the `f32` kernel.
+pub(crate) const CERTIFIED_DOUBT: f64 = 0.25;
+
+/// Rows after which the share of panels in doubt decides whether low precision goes on.
+pub(crate) const CERTIFIED_TRIAL: usize = 512;
+
+/// Values of rows in doubt that are measured together, and their candidates: a few megabytes.
+pub(crate) const CERTIFIED_VALUES: usize = 1 << 20;
+
+/// See [`CERTIFIED_VALUES`].
+pub(crate) const CERTIFIED_CANDIDATES: usize = 1 << 16;
+
 /// Sweeps for which Lloyd updates the sums of clusters before it recomputes them: each changed row adds a
 /// rounding error to the energy.
 pub(crate) const CARRIED_SWEEPS: u32 = 32;

@@ -23,9 +23,14 @@ pub enum Isa {
     Avx2,
     /// 512-bit vectors on x86-64.
     Avx512,
+    /// [`Isa::Avx512`], and rows of whole numbers from 0 to 255 in certified low precision: products of bytes
+    /// prove most labels, and the others are computed as before. Labels are bit-identical. Linux only.
+    Avx512Vnni,
+    /// As [`Isa::Avx512Vnni`], with the matrix unit of the processor. Linux only.
+    Amx,
 }
 
-const ALL: [Isa; 4] = [Isa::Scalar, Isa::Neon, Isa::Avx2, Isa::Avx512];
+const ALL: [Isa; 6] = [Isa::Scalar, Isa::Neon, Isa::Avx2, Isa::Avx512, Isa::Avx512Vnni, Isa::Amx];
 
 impl Isa {
     /// Whether this processor and this build support the instruction set.
@@ -36,6 +41,8 @@ impl Isa {
             Self::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
             #[cfg(target_arch = "x86_64")]
             Self::Avx512 => is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("fma"),
+            #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+            Self::Avx512Vnni => Self::Avx512.is_available() && super::arch::vnni::is_available(),
             #[cfg(target_arch = "aarch64")]
             Self::Neon => std::arch::is_aarch64_feature_detected!("neon"),
             #[allow(unreachable_patterns, reason = "which arms exist depends on the target")]
@@ -45,7 +52,12 @@ impl Isa {
 
     /// The next narrower set with bit-identical results, if there is one.
     pub(super) fn narrower(self) -> Option<Self> {
-        (self == Self::Avx512 && Self::Avx2.is_available()).then_some(Self::Avx2)
+        (self >= Self::Avx512 && Self::Avx2.is_available()).then_some(Self::Avx2)
+    }
+
+    /// Whether rows that suit it are labeled in certified low precision.
+    pub(super) fn is_certified(self) -> bool {
+        self >= Self::Avx512Vnni
     }
 
     /// All sets that this processor supports, the widest last.
@@ -86,5 +98,7 @@ names! {
         Neon = "neon",
         Avx2 = "avx2",
         Avx512 = "avx512",
+        Avx512Vnni = "avx512vnni",
+        Amx = "amx",
     }
 }

@@ -20,6 +20,7 @@
 mod aligned;
 mod arch;
 pub(crate) mod bounded;
+mod certified;
 mod difference;
 mod generic;
 mod isa;
@@ -131,6 +132,11 @@ pub fn nearest<'a, T: Compute>(
     assert_eq!(rows.rows(), labels.len(), "one label per row");
     if packed.by_difference {
         return difference::nearest_two(rows, packed, scratch, |r, label, _, _| labels[r] = label);
+    }
+    if let Rows::Dense(dense) = rows
+        && T::certified(dense, packed, labels, scratch)
+    {
+        return;
     }
     for_each_strip(rows, packed, scratch, |range, strip, scratch| {
         strip.argmin(packed, scratch, &mut labels[range]);

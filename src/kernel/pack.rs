@@ -10,6 +10,7 @@
 //! does not depend on where the (row, center) pair is in a tile.
 
 use super::aligned::{Aligned, LINE};
+use super::certified::{Buffers, Certified};
 use super::difference::are_told_apart;
 use super::generic::sparse;
 use super::isa::Isa;
@@ -91,6 +92,8 @@ pub struct PackedCenters<T: Compute> {
     /// How much tile values are reduced, relative to squared lengths, so that rounding never lifts one above
     /// the true value. Nonzero only for [`PackedCenters::framed`].
     pub(super) slack: f64,
+    /// Labels by low precision. Only for whole sets of dense centers.
+    pub(super) certified: Certified,
 }
 
 impl<T: Compute> PackedCenters<T> {
@@ -114,7 +117,8 @@ impl<T: Compute> PackedCenters<T> {
         if rows_in_lanes(dim, k, table.registers) {
             return Self::pack(centers, None, table, Form::RowsInLanes, None, None);
         }
-        Self::pack(centers, None, fitting(isa, k), Form::CentersInLanes, None, None)
+        let packed = Self::pack(centers, None, fitting(isa, k), Form::CentersInLanes, None, None);
+        Self { certified: Certified::new(isa, k, dim), ..packed }
     }
 
     /// Packs `centers` for sparse rows if `sparse`, else for dense rows.
@@ -270,6 +274,7 @@ impl<T: Compute> PackedCenters<T> {
             order: Vec::new(),
             by_difference,
             slack: 0.0,
+            certified: Certified::default(),
         }
     }
 
@@ -287,6 +292,7 @@ impl<T: Compute> PackedCenters<T> {
             plain: Aligned::default(),
             sq_norms: vec![0.0; if self.form == Form::Sparse { k } else { 0 }],
             order: Vec::new(),
+            certified: Certified::default(),
             ..*self
         }
     }
@@ -579,6 +585,7 @@ pub struct Scratch<T> {
     pub(super) ids: Vec<u32>,
     /// Columns of a few rows in `f64`, for distances by difference.
     pub(super) columns_f64: Vec<f64>,
+    pub(super) certified: Buffers,
 }
 
 impl<T: Float> Default for Scratch<T> {
@@ -596,6 +603,7 @@ impl<T: Float> Default for Scratch<T> {
             second: Vec::new(),
             ids: Vec::new(),
             columns_f64: Vec::new(),
+            certified: Buffers::default(),
         }
     }
 }

@@ -150,10 +150,21 @@ pub trait Compute: Float {
     /// checked set.
     #[doc(hidden)]
     fn table(isa: Isa) -> &'static KernelTable<Self>;
+
+    /// Labels rows with certified low precision, if the type has it and it pays off.
+    #[doc(hidden)]
+    fn certified(
+        _rows: MatRef<'_, Self>,
+        _packed: &PackedCenters<Self>,
+        _labels: &mut [u32],
+        _scratch: &mut Scratch<Self>,
+    ) -> bool {
+        false
+    }
 }
 
 macro_rules! compute {
-    ($t:ident) => {
+    ($t:ident $(, $certified:path)?) => {
         impl Compute for $t {
             fn table(isa: Isa) -> &'static KernelTable<Self> {
                 match isa {
@@ -161,15 +172,24 @@ macro_rules! compute {
                     #[cfg(target_arch = "x86_64")]
                     Isa::Avx2 => &super::arch::avx2::$t::TABLE,
                     #[cfg(target_arch = "x86_64")]
-                    Isa::Avx512 => &super::arch::avx512::$t::TABLE,
+                    Isa::Avx512 | Isa::Avx512Vnni | Isa::Amx => &super::arch::avx512::$t::TABLE,
                     #[cfg(target_arch = "aarch64")]
                     Isa::Neon => &super::arch::neon::$t::TABLE,
                     #[allow(unreachable_patterns, reason = "which arms exist depends on the target")]
                     _ => unreachable!("{isa} is not part of this build"),
                 }
             }
+
+            $(fn certified(
+                rows: MatRef<'_, Self>,
+                packed: &PackedCenters<Self>,
+                labels: &mut [u32],
+                scratch: &mut Scratch<Self>,
+            ) -> bool {
+                $certified(rows, packed, labels, scratch)
+            })?
         }
     };
 }
-compute!(f32);
+compute!(f32, super::certified::nearest);
 compute!(f64);

@@ -12,6 +12,8 @@ pub(super) mod neon;
 pub(super) mod scalar;
 mod stamp;
 mod vectors;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+pub(super) mod vnni;
 
 use stamp::stamp;
 use vectors::vectors;

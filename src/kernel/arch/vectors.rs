@@ -13,7 +13,7 @@ macro_rules! vectors {
      widen($from:ident) $wide:ty = $widen:expr
      $(, and { $($more:tt)* })?) => {
         #[derive(Clone, Copy)]
-        pub(super) struct $name;
+        pub(in crate::kernel) struct $name;
 
         #[allow(unused_unsafe, reason = "portable operations are safe")]
         impl Simd for $name {

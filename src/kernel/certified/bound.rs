@@ -1,0 +1,192 @@
+//! How far a value in low precision may be from the canonical one.
+//!
+//! # What is compared
+//! The canonical value of a row `x` and a center is a chain of `d` fused steps in `f32` (see
+//! [`pack`](crate::kernel::pack)): `V ~ N - 2 x'.c'` with `N = |c'|^2` rounded, `x' = g (x - s)` and `c' = g (c -
+//! s)` as rounded by the library. Let `u = 2^-24` and `gamma = (d + 2) u / (1 - (d + 2) u)`. For any order of
+//! the terms
+//!
+//! `|V - (N - 2 x'.c')| <= gamma (N + 2 |x'| |c'|) + tiny`,
+//!
+//! where `tiny` covers products that underflow. Let `m` be the mean of the centers `c'`, rounded. Both products
+//! compute `W`, an approximation of `V + 2 x.m` or `V + 2 x'.m`. The second term is the same for all centers of
+//! a row, so it does not matter which center is the nearest.
+//!
+//! # Bytes
+//! Rows are whole numbers from 0 to 255 and `g = 1`, so `x` has no error. A center is rounded to `m + q` with `q`
+//! a multiple of its unit by -127 to 127, and `e = c' - m - q`. Let `p` be the vector [`middle`], about `m + s`.
+//! With `x' = x - s + r`, `|r| <= u |x - s|`:
+//!
+//! `N - 2 x'.c' + 2 x.m = [N + 2 s.c' - 2 p.e] - 2 x.q - 2 (x - p).e - 2 r.c'`.
+//!
+//! `W` is the first two terms: the bracket is rounded to `f32`, `x.q` is a sum of integers without error. So
+//! with `Y = |x - p|`, `|x - s| <= Y + |p - s|` and `|x| <= Y + |p|`
+//!
+//! `|W - V - 2 x.m| <= 2 Y |e| + 2 (u + gamma) (1 + u) (Y + |p - s|) |c'| + gamma N + (roundings of W) + tiny`.
+//!
+//! # bf16
+//! A row is rounded to `h`, the bf16 nearest to `x' - m`, and `t = x' - m - h`. A center is rounded to `m + q` as
+//! well, with `q` the bf16 nearest to `c' - m`. Then
+//!
+//! `N - 2 x'.c' + 2 x'.m = [N - 2 m.(c' - m)] - 2 h.q - 2 h.e - 2 t.(c' - m)`.
+//!
+//! The sum `h.q` is taken in `f32`, in any order, and subnormal values may count as zero: an error of at most
+//! `gamma' |h| |q| + tiny`. With `Y = |h|`, `T = |t|` and `|x'| <= Y + T + |m|`
+//!
+//! `|W - V - 2 x'.m| <= 2 Y |e| + 2 T |c' - m| + 2 gamma (Y + T + |m|) |c'| + gamma N + 2 gamma' Y |q| + (roundings of
+//! W) + tiny`.
+//!
+//! # Roundings of `W`
+//! A sum is converted to `f32`, multiplied and added to the constant, and the bound itself is subtracted and
+//! added again. These are fewer than eight roundings of at most `u (|constant| + 2 |x| |q|)` each.
+//!
+//! Both bounds have the form `Y rows + T rests + fixed`, which [`Bound`] stores. All coefficients are computed
+//! in `f64` and rounded up by 1e-6, which covers the roundings of `f64` and the evaluation in `f32`.
+//!
+//! [`middle`]: super::pack::LowCenters::middle
+
+use super::engine::{Line, Product};
+
+/// Half the distance of 1 to the next `f32`.
+const UNIT: f64 = 1.0 / (1 << 24) as f64;
+
+/// What the error of a row's values may be at most: `length rows + rest rests + fixed`.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Bound {
+    rows: f32,
+    rests: f32,
+    fixed: f32,
+}
+
+impl Bound {
+    /// Covers another bound as well.
+    pub(super) fn widen(&mut self, other: &Self) {
+        self.rows = self.rows.max(other.rows);
+        self.rests = self.rests.max(other.rests);
+        self.fixed = self.fixed.max(other.fixed);
+    }
+
+    /// The bounds of 16 rows.
+    #[inline(always)]
+    pub(super) fn of(&self, rows: &Lengths) -> Line {
+        let mut out = Line::ZERO;
+        for r in 0..16 {
+            out.0[r] = rows.length.0[r] * self.rows + (rows.rest.0[r] * self.rests + self.fixed);
+        }
+        out
+    }
+}
+
+/// `Y` and `T` of 16 rows, rounded up.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lengths {
+    pub(super) length: Line,
+    pub(super) rest: Line,
+}
+
+impl Lengths {
+    pub(super) const ZERO: Self = Self { length: Line::ZERO, rest: Line::ZERO };
+}
+
+/// What all centers share.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Frame {
+    product: Product,
+    /// Relative error of the canonical chain, of the product's sums, and of sums in `f64`.
+    gamma: f64,
+    gamma_product: f64,
+    gamma_f64: f64,
+    /// Error of products that underflow or are flushed to zero.
+    tiny: f64,
+    /// `|m|`, `|p|`, `|p - s|` and `|s|`.
+    mean: f64,
+    middle: f64,
+    apart: f64,
+    shift: f64,
+}
+
+impl Frame {
+    pub(super) fn new(product: Product, dim: usize, mean: &[f32], middle: &[f32], shift: &[f32]) -> Self {
+        let gamma = |steps: usize| steps as f64 * UNIT / (1.0 - steps as f64 * UNIT);
+        let length = |v: &mut dyn Iterator<Item = f64>| v.map(|v| v * v).sum::<f64>().sqrt();
+        let apart = middle.iter().zip(shift).map(|(&p, &s)| f64::from(p) - f64::from(s));
+        Self {
+            product,
+            gamma: gamma(dim + 2),
+            // Up to a tile of padding, and a sum per tile.
+            gamma_product: gamma(2 * dim + 64),
+            gamma_f64: (dim + 8) as f64 * f64::EPSILON,
+            tiny: (dim + 64) as f64 * 2f64.powi(-120),
+            mean: length(&mut mean.iter().map(|&v| f64::from(v))),
+            middle: length(&mut middle.iter().map(|&v| f64::from(v))),
+            apart: length(&mut { apart }),
+            shift: length(&mut shift.iter().map(|&v| f64::from(v))),
+        }
+    }
+}
+
+/// Sums over the columns of a center.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Center {
+    norm: f64,
+    /// Squared lengths of `c'`, `c' - m`, `q` and `e`.
+    center: f64,
+    moved: f64,
+    near: f64,
+    error: f64,
+    /// `s.c'`, `m.(c' - m)` and `p.e`.
+    by_shift: f64,
+    by_mean: f64,
+    by_middle: f64,
+}
+
+impl Center {
+    pub(super) fn new(norm: f64) -> Self {
+        Self { norm, ..Self::default() }
+    }
+
+    /// Adds a column: `c'`, `c' - m` and `q`, and the column of `s`, `m` and `p`.
+    pub(super) fn add(&mut self, center: f64, moved: f64, near: f64, shift: f64, mean: f64, middle: f64) {
+        let error = moved - near;
+        self.center += center * center;
+        self.moved += moved * moved;
+        self.near += near * near;
+        self.error += error * error;
+        self.by_shift += shift * center;
+        self.by_mean += mean * moved;
+        self.by_middle += middle * error;
+    }
+
+    /// The constant term of the values.
+    pub(super) fn constant(&self, product: Product) -> f32 {
+        (match product {
+            Product::Bytes => self.norm + 2.0 * self.by_shift - 2.0 * self.by_middle,
+            Product::Bf16 => self.norm - 2.0 * self.by_mean,
+        }) as f32
+    }
+
+    /// See the module.
+    pub(super) fn bound(&self, frame: &Frame) -> Bound {
+        let (center, moved) = (self.center.sqrt(), self.moved.sqrt());
+        let (near, error) = (self.near.sqrt(), self.error.sqrt());
+        let constant = f64::from(self.constant(frame.product)).abs();
+        let terms =
+            self.norm + 2.0 * (frame.shift * center + frame.middle * error + frame.mean * moved) + constant;
+        let rounding = 8.0 * UNIT;
+        let fixed = frame.gamma * self.norm + rounding * constant + frame.gamma_f64 * terms + frame.tiny;
+        let (rows, rests, fixed) = match frame.product {
+            Product::Bytes => {
+                let chain = 2.0 * (UNIT + frame.gamma) * (1.0 + UNIT) * center;
+                let rows = 2.0 * error + chain + 2.0 * rounding * near;
+                (rows, 0.0, fixed + chain * frame.apart + 2.0 * rounding * frame.middle * near)
+            }
+            Product::Bf16 => {
+                let chain = 2.0 * frame.gamma * center;
+                let rows = 2.0 * error + chain + 2.0 * (frame.gamma_product + rounding) * near;
+                (rows, 2.0 * moved + chain, fixed + chain * frame.mean)
+            }
+        };
+        let up = |v: f64| (v * (1.0 + 1e-6)) as f32;
+        Bound { rows: up(rows), rests: up(rests), fixed: up(fixed) }
+    }
+}

@@ -1,0 +1,197 @@
+//! Rows in doubt, by the canonical chain.
+#![allow(unsafe_code)]
+
+use super::decide::{Candidate, Doubts};
+use super::engine::{Engine, Line, Product};
+use super::pack::{LowCenters, PANEL};
+use crate::kernel::generic::simd::Simd;
+use crate::kernel::pack::{PackedCenters, moved};
+use crate::matrix::MatRef;
+
+/// Pairs of a row and a panel that are measured together: enough sums to hide the latency of an addition.
+const TOGETHER: usize = 8;
+
+/// Buffers of one worker.
+#[derive(Debug, Default)]
+pub(super) struct Remeasured {
+    /// The rows in doubt as `x'`.
+    rows: Vec<f32>,
+    /// By how much low-precision values exceed canonical ones, and the error of this number, per row in doubt.
+    excess: Vec<(f64, f64)>,
+    /// The smallest canonical value per row in doubt, and its center.
+    best: Vec<(f32, u32)>,
+    /// Pairs of a panel and a row in doubt.
+    pairs: Vec<(u32, u32)>,
+}
+
+impl Remeasured {
+    /// Labels the rows in doubt: first by the most likely panel, then by the panels that its value leaves.
+    #[inline(always)]
+    pub(super) fn label<E: Engine>(
+        &mut self,
+        engine: &E,
+        low: &LowCenters,
+        packed: &PackedCenters<f32>,
+        rows: MatRef<'_, f32>,
+        doubts: &Doubts,
+        labels: &mut [u32],
+    ) {
+        self.load(low, packed, rows, doubts);
+        self.pairs.clear();
+        let likely = |candidates: &[Candidate]| {
+            let least = candidates.iter().min_by(|a, b| a.lower.total_cmp(&b.lower));
+            least.expect("a row in doubt has candidates").panel
+        };
+        self.pairs.extend(per_row(doubts).enumerate().map(|(i, candidates)| (likely(candidates), i as u32)));
+        self.measure(engine, low);
+        self.pairs.clear();
+        for (i, candidates) in per_row(doubts).enumerate() {
+            let (best, (excess, error)) = (f64::from(self.best[i].0), self.excess[i]);
+            let measured = likely(candidates);
+            debug_assert!(candidates.iter().any(|c| {
+                c.panel == measured && f64::from(c.lower) <= best + excess + error
+            }), "a canonical value is below its lower bound");
+            let left = |c: &&Candidate| c.panel != measured && f64::from(c.lower) <= best + excess + error;
+            self.pairs.extend(candidates.iter().filter(left).map(|c| (c.panel, i as u32)));
+        }
+        self.measure(engine, low);
+        for (i, (&(row, top), &(best, center))) in doubts.rows.iter().zip(&self.best).enumerate() {
+            let (excess, error) = self.excess[i];
+            debug_assert!(f64::from(best) + excess - error <= f64::from(top), "a canonical value is above its bound");
+            labels[row as usize] = center.min(packed.k as u32 - 1);
+        }
+    }
+
+    /// Loads the rows in doubt.
+    #[inline(always)]
+    fn load(&mut self, low: &LowCenters, packed: &PackedCenters<f32>, rows: MatRef<'_, f32>, doubts: &Doubts) {
+        let (dim, n) = (low.dim, doubts.rows.len());
+        self.rows.resize(self.rows.len().max(n * dim), 0.0);
+        self.excess.clear();
+        self.best.clear();
+        self.best.resize(n, (f32::INFINITY, u32::MAX));
+        for (&(row, _), out) in doubts.rows.iter().zip(self.rows.chunks_exact_mut(dim)) {
+            let x = rows.row(row as usize);
+            for ((out, &x), &s) in out.iter_mut().zip(x).zip(&packed.shift) {
+                *out = moved(x, s, packed.scale);
+            }
+            // The values in low precision exceed the canonical ones by twice the product with the mean.
+            let read = if low.product == Product::Bytes { x } else { &*out };
+            self.excess.push(excess(read, &low.mean));
+        }
+    }
+
+    /// Measures all pairs.
+    #[inline(always)]
+    fn measure<E: Engine>(&mut self, engine: &E, low: &LowCenters) {
+        self.pairs.sort_unstable();
+        let (whole, rest) = self.pairs.as_chunks::<TOGETHER>();
+        for pairs in whole {
+            if pairs[0].0 == pairs[TOGETHER - 1].0 {
+                absorb(low, pairs, chains::<E, TOGETHER, true>(engine, low, &self.rows, pairs), &mut self.best);
+            } else {
+                absorb(low, pairs, chains::<E, TOGETHER, false>(engine, low, &self.rows, pairs), &mut self.best);
+            }
+        }
+        for pair in rest.as_chunks::<1>().0 {
+            absorb(low, pair, chains::<E, 1, true>(engine, low, &self.rows, pair), &mut self.best);
+        }
+    }
+}
+
+/// `2 x.m`, and an upper limit of its error.
+#[inline(always)]
+fn excess(x: &[f32], mean: &[f32]) -> (f64, f64) {
+    const LANES: usize = 8;
+    let (mut product, mut largest) = ([0.0; LANES], [0.0; LANES]);
+    let (x_parts, x_rest) = x.as_chunks::<LANES>();
+    let (m_parts, m_rest) = mean.as_chunks::<LANES>();
+    for i in 0..x_parts.len().min(m_parts.len()) {
+        for l in 0..LANES {
+            let term = f64::from(x_parts[i][l]) * f64::from(m_parts[i][l]);
+            product[l] += term;
+            largest[l] += term.abs();
+        }
+    }
+    for l in 0..x_rest.len().min(m_rest.len()) {
+        let term = f64::from(x_rest[l]) * f64::from(m_rest[l]);
+        product[l] += term;
+        largest[l] += term.abs();
+    }
+    let (mut sum, mut most) = (0.0, 0.0);
+    for l in 0..LANES {
+        sum += product[l];
+        most += largest[l];
+    }
+    // The sum in `f64` has a relative error far below 1e-9.
+    (2.0 * sum, 1e-9 * most)
+}
+
+/// The candidates of each row in doubt.
+fn per_row(doubts: &Doubts) -> impl Iterator<Item = &[Candidate]> {
+    let mut rest = &doubts.candidates[..];
+    doubts.counts.iter().map(move |&count| {
+        let (mine, others) = rest.split_at(count as usize);
+        rest = others;
+        mine
+    })
+}
+
+/// The canonical values of pairs of a panel and a row. `SAME` tells that all pairs have one panel.
+#[inline(always)]
+fn chains<E: Engine, const N: usize, const SAME: bool>(
+    _engine: &E,
+    low: &LowCenters,
+    rows: &[f32],
+    pairs: &[(u32, u32); N],
+) -> [Line; N] {
+    let dim = low.dim;
+    let (mut panels, mut xs) = ([std::ptr::null::<f32>(); N], [std::ptr::null::<f32>(); N]);
+    let mut out = [Line::ZERO; N];
+    for (q, &(panel, row)) in pairs.iter().enumerate() {
+        panels[q] = low.columns[panel as usize * dim..][..dim].as_ptr().cast();
+        xs[q] = rows[row as usize * dim..][..dim].as_ptr();
+        out[q] = low.norms[panel as usize];
+    }
+    for lane in (0..PANEL).step_by(E::Vectors::LANES) {
+        // SAFETY: the engine shows that the processor has the vectors. A panel has `dim` lines, and a row `dim`
+        // values, by the slices above. `lane` is the first of a vector within a line.
+        unsafe {
+            let mut sums = [E::Vectors::splat(0.0); N];
+            for q in 0..N {
+                sums[q] = E::Vectors::load(out[q].0.as_ptr().add(lane));
+            }
+            for t in 0..dim {
+                for q in 0..N {
+                    let c = E::Vectors::load(panels[if SAME { 0 } else { q }].add(t * PANEL + lane));
+                    sums[q] = E::Vectors::fmadd(E::Vectors::splat(*xs[q].add(t)), c, sums[q]);
+                }
+            }
+            for q in 0..N {
+                E::Vectors::store(out[q].0.as_mut_ptr().add(lane), sums[q]);
+            }
+        }
+    }
+    out
+}
+
+/// Takes the values of pairs into the smallest of their rows; the lowest index wins among equals.
+#[inline(always)]
+fn absorb<const N: usize>(
+    low: &LowCenters,
+    pairs: &[(u32, u32); N],
+    values: [Line; N],
+    best: &mut [(f32, u32)],
+) {
+    for (&(panel, i), values) in pairs.iter().zip(values) {
+        let least = values.smallest();
+        let best = &mut best[i as usize];
+        if least <= best.0 {
+            let lane = values.0.iter().position(|&v| v == least).unwrap_or(0);
+            let center = low.order[panel as usize * PANEL + lane];
+            if least < best.0 || center < best.1 {
+                *best = (least, center);
+            }
+        }
+    }
+}

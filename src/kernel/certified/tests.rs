@@ -1,0 +1,263 @@
+//! Labels by low precision are those of the `f32` kernel, with any engine and any error within the bounds.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::engine::{Emulated, Engine, Line, Product, Sums, Tile};
+use super::pack::{LowCenters, PANEL};
+use super::label;
+use crate::kernel::arch::scalar::ScalarF32;
+use crate::kernel::pack::moved;
+use crate::kernel::{Isa, PackedCenters, Scratch, nearest};
+use crate::matrix::MatRef;
+use crate::rng::{Purpose, Rng};
+
+/// Rows and centers.
+struct Problem {
+    d: usize,
+    x: Vec<f32>,
+    c: Vec<f32>,
+}
+
+impl Problem {
+    fn rows(&self) -> MatRef<'_, f32> {
+        MatRef::new(&self.x, self.d)
+    }
+
+    fn packed(&self, isa: Isa) -> PackedCenters<f32> {
+        PackedCenters::for_isa(MatRef::new(&self.c, self.d), isa)
+    }
+
+    /// Adds what makes labels hard to decide: rows on centers, equal centers, centers that differ in one bit, rows
+    /// halfway between two centers.
+    fn made_hard(mut self, whole: bool) -> Self {
+        let (d, n, k) = (self.d, self.x.len() / self.d, self.c.len() / self.d);
+        for j in (3..k).step_by(4) {
+            self.c.copy_within((j - 1) * d..j * d, j * d);
+            // Among the centers that are compared when they are packed, such a pair would rule out tile values.
+            if j % 8 == 7 && (0..16).all(|i| i * k / 16 != j) {
+                let value = &mut self.c[j * d + d / 2];
+                *value = f32::from_bits(value.to_bits() ^ 1);
+            }
+        }
+        for i in 0..n {
+            let (a, b) = (i * 7 % k * d, i * 11 % k * d);
+            for t in 0..d {
+                let value = match i % 5 {
+                    0 => self.c[a + t],
+                    1 => f32::midpoint(self.c[a + t], self.c[b + t]),
+                    _ => continue,
+                };
+                self.x[i * d + t] = if whole { value.round().clamp(0.0, 255.0) } else { value };
+            }
+        }
+        self
+    }
+
+    /// Bytes: rows of whole numbers, centers between them or on them.
+    fn bytes(n: usize, k: usize, d: usize, seed: u64) -> Self {
+        let mut rng = Rng::keyed(seed, Purpose::Seeding, (n + k * d) as u64);
+        let mut unit = || rng.unit() as f32;
+        let few = seed % 3 == 0;
+        let x = (0..n * d).map(|_| if few { 255.0 * (2.0 * unit()).floor() } else { (unit() * 256.0).floor() });
+        let x: Vec<f32> = x.collect();
+        let c = (0..k * d).map(|_| if seed % 2 == 0 { (unit() * 256.0).floor() } else { unit() * 255.0 });
+        let c = c.collect();
+        Self { d, x, c }.made_hard(true)
+    }
+
+    /// Any values, times `scale`, moved by `offset` times `scale`.
+    fn floats(n: usize, k: usize, d: usize, scale: f32, offset: f32, seed: u64) -> Self {
+        let mut rng = Rng::keyed(seed, Purpose::Seeding, (n + k * d) as u64);
+        let mut value = || (rng.unit() as f32 - 0.5 + offset) * scale;
+        let x = (0..n * d).map(|_| value()).collect();
+        let c = (0..k * d).map(|_| value()).collect();
+        Self { d, x, c }.made_hard(false)
+    }
+}
+
+/// Labels by the engine, and those of the kernel with the same roundings. Nothing if the centers do not suit the
+/// product.
+fn both<E: Engine>(problem: &Problem, product: Product, engine: &E) -> Option<[Vec<u32>; 2]> {
+    let packed = problem.packed(Isa::Scalar);
+    if packed.by_difference {
+        return None;
+    }
+    let low = LowCenters::new(&packed, product)?;
+    let n = problem.rows().rows();
+    let mut labels = [vec![u32::MAX; n], vec![u32::MAX; n]];
+    label(engine, &low, problem.rows(), &packed, &mut labels[0], &mut Scratch::default());
+    nearest(problem.rows(), &packed, &mut labels[1], &mut Scratch::default());
+    Some(labels)
+}
+
+fn check(problem: &Problem, product: Product, what: &str) {
+    if let Some([found, wanted]) = both(problem, product, &Emulated) {
+        assert_eq!(found, wanted, "{what}");
+    }
+    let expected = problem.x.iter().all(|&x| f32::from(x as u8) == x);
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    if product == Product::Bytes && Isa::Avx512Vnni.is_available() {
+        let packed = problem.packed(Isa::Avx512);
+        if packed.by_difference {
+            return;
+        }
+        let low = LowCenters::new(&packed, product).expect("bytes suit unscaled centers");
+        let n = problem.rows().rows();
+        let (mut found, mut wanted) = (vec![u32::MAX; n], vec![u32::MAX; n]);
+        crate::kernel::arch::vnni::nearest(
+            &low,
+            problem.rows(),
+            &packed,
+            &mut found,
+            &mut Scratch::default(),
+        );
+        nearest(problem.rows(), &packed, &mut wanted, &mut Scratch::default());
+        assert_eq!(found, wanted, "vnni {what}");
+    }
+    assert!(expected || product == Product::Bf16, "{what}: rows must be bytes");
+}
+
+const DIMS: [usize; 12] = [1, 3, 17, 31, 32, 33, 63, 64, 65, 130, 200, 600];
+const CENTERS: [usize; 8] = [1, 2, 15, 16, 17, 33, 64, 100];
+
+#[test]
+fn rows_of_bytes() {
+    for (i, d) in DIMS.into_iter().enumerate() {
+        for (j, k) in CENTERS.into_iter().enumerate() {
+            let n = 1 + (i * 37 + j * 23) % 90;
+            check(&Problem::bytes(n, k, d, (i * 8 + j) as u64), Product::Bytes, &format!("d={d} k={k} n={n}"));
+        }
+    }
+    for n in [1, 15, 16, 17, 31, 32, 33, 500] {
+        check(&Problem::bytes(n, 70, 40, n as u64), Product::Bytes, &format!("n={n}"));
+        check(&Problem::bytes(n, 70, 40, n as u64), Product::Bf16, &format!("n={n} bf16"));
+    }
+}
+
+#[test]
+fn rows_of_any_values() {
+    for (i, d) in DIMS.into_iter().enumerate() {
+        let k = CENTERS[i % CENTERS.len()].max(2);
+        for scale in [1.0, 1e-3, 1e-12, 1e-30, 1e-38, 1e-42, 1e9, 1e30] {
+            for offset in [0.0, 5.0, 1e3, 1e6] {
+                let problem = Problem::floats(40, k, d, scale, offset, i as u64);
+                check(&problem, Product::Bf16, &format!("d={d} k={k} {scale} {offset}"));
+            }
+        }
+    }
+}
+
+/// Rows that are not finite, or too large, get the label that the kernel gives.
+#[test]
+fn rows_out_of_range() {
+    for (product, bad) in [Product::Bytes, Product::Bf16].into_iter().zip([
+        &[f32::NAN, f32::INFINITY, -1.0, 0.5, 256.0, 3e38][..],
+        &[f32::NAN, f32::NEG_INFINITY, 3e38],
+    ]) {
+        for &bad in bad {
+            let mut problem = Problem::bytes(70, 40, 70, 5);
+            problem.x[33 * 70 + 69] = bad;
+            let [found, wanted] = both(&problem, product, &Emulated).expect("plain centers");
+            assert_eq!(found, wanted, "{product:?} {bad}");
+        }
+    }
+}
+
+/// An engine whose values are off by a share of their bounds, in the direction that hides the nearest center.
+struct Faulty {
+    /// The true values, rows by slots.
+    values: Vec<Vec<f64>>,
+    share: f64,
+}
+
+impl Faulty {
+    fn new(problem: &Problem, product: Product, share: f64) -> Self {
+        let packed = problem.packed(Isa::Scalar);
+        let low = LowCenters::new(&packed, product).expect("plain centers");
+        let values = problem.rows().iter().map(|x| {
+            let moved: Vec<f32> =
+                x.iter().zip(&packed.shift).map(|(&x, &s)| moved(x, s, packed.scale)).collect();
+            let read = if product == Product::Bytes { x } else { &moved };
+            let excess: f64 = read.iter().zip(&low.mean).map(|(&x, &m)| 2.0 * f64::from(x) * f64::from(m)).sum();
+            let canonical = |slot: usize| {
+                let columns = &low.columns[slot / PANEL * low.dim..][..low.dim];
+                let norm = low.norms[slot / PANEL].0[slot % PANEL];
+                moved.iter().zip(columns).fold(norm, |sum, (&x, c)| sum + x * c.0[slot % PANEL])
+            };
+            (0..low.panels * PANEL).map(|slot| f64::from(canonical(slot)) + excess).collect()
+        });
+        Self { values: values.collect(), share }
+    }
+}
+
+impl Engine for Faulty {
+    type Vectors = ScalarF32;
+
+    fn block(
+        &self,
+        product: Product,
+        a: [&[Tile]; 2],
+        b: [&[Tile]; 2],
+        sums: &mut Sums,
+        between: impl FnMut(usize),
+    ) {
+        Emulated.block(product, a, b, sums, between);
+    }
+
+    fn disturb(&self, slot: usize, row: usize, values: &mut Line, bounds: &Line) {
+        for (r, true_values) in self.values.iter().skip(row).take(16).enumerate() {
+            let least = true_values.iter().copied().fold(f64::INFINITY, f64::min);
+            let sign = if true_values[slot] == least { 1.0 } else { -1.0 };
+            // What is computed is within the bounds of what is true.
+            let off = (f64::from(values.0[r]) - true_values[slot]).abs();
+            assert!(off.is_nan() || off <= f64::from(bounds.0[r]), "{off} {}", bounds.0[r]);
+            values.0[r] = (true_values[slot] + sign * self.share * f64::from(bounds.0[r])) as f32;
+        }
+    }
+}
+
+/// Any error within the bounds leaves all labels as they are; errors far above them change some.
+#[test]
+fn errors_within_the_bounds_change_no_label() {
+    for product in [Product::Bytes, Product::Bf16] {
+        for (d, k) in [(20, 33), (64, 50), (130, 100), (300, 17)] {
+            for seed in 0..4 {
+                let problem = Problem::bytes(90, k, d, seed);
+                for share in [0.999, 0.5, -0.999] {
+                    let engine = Faulty::new(&problem, product, share);
+                    let [found, wanted] = both(&problem, product, &engine).expect("plain centers");
+                    assert_eq!(found, wanted, "{product:?} d={d} k={k} {share}");
+                }
+                let engine = Faulty::new(&problem, product, 20.0);
+                // Debug builds notice.
+                let found = catch_unwind(AssertUnwindSafe(|| both(&problem, product, &engine)));
+                if let Ok(Some([found, wanted])) = found {
+                    assert_ne!(found, wanted, "{product:?} d={d} k={k}");
+                }
+            }
+        }
+    }
+}
+
+/// Low precision starts by itself when enough rows have come, and its labels are those of the other tiers.
+#[test]
+fn many_rows_start_it() {
+    let problem = Problem::bytes(3000, 80, 100, 4);
+    let labels = |packed: &PackedCenters<f32>| {
+        let (mut labels, mut scratch) = (vec![u32::MAX; 3000], Scratch::default());
+        for (start, labels) in (0..3000).step_by(100).zip(labels.chunks_mut(100)) {
+            nearest(problem.rows().slice(start, start + 100), packed, labels, &mut scratch);
+        }
+        labels
+    };
+    let mut wanted = Vec::new();
+    for isa in Isa::available() {
+        let packed = problem.packed(isa);
+        let found = labels(&packed);
+        assert_eq!(packed.certified.bytes.get().is_some(), isa.is_certified(), "{isa}");
+        if isa.is_certified() {
+            assert_eq!(found, wanted, "{isa}");
+        }
+        wanted = found;
+    }
+}
