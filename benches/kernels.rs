@@ -16,6 +16,8 @@ use shoal::{KMeans, MatRef, Seeding};
 
 const DIMS: [usize; 13] = [2, 3, 4, 8, 16, 32, 64, 128, 256, 384, 768, 1024, 3072];
 const CENTERS: [usize; 5] = [8, 64, 256, 1024, 4096];
+/// Instruction sets with the vectors of `avx512` and products of low precision.
+const CERTIFIED: [Isa; 2] = [Isa::Avx512Vnni, Isa::Amx];
 /// Rows per product of the `gemm` crate; the faster one counts.
 const BLOCKS: [usize; 2] = [768, 3072];
 /// Numbers of rows are multiples of this, so that neither side has a remainder.
@@ -29,7 +31,7 @@ cargo bench --bench kernels -- FILTER             criterion groups whose name co
   --type f32|f64      (default f32)
   --dims 64,128 --centers 256,1024    cells of the grid
   --rounds N          interleaved rounds of a cell (default 9)
-  --only grid|threads
+  --only grid|threads|certified
   --csv PATH          writes the table too";
 
 fn main() {
@@ -78,6 +80,7 @@ struct Options {
     work: f64,
     grid: bool,
     threads: bool,
+    certified: bool,
     csv: Option<String>,
 }
 
@@ -87,13 +90,14 @@ impl Options {
             smoke: !args.iter().any(|a| a == "--bench"),
             filter: false,
             double: false,
-            isas: Isa::available().into_iter().filter(|&isa| isa != Isa::Scalar).collect(),
+            isas: vectors().into_iter().filter(|&isa| isa != Isa::Scalar).collect(),
             dims: DIMS.to_vec(),
             centers: CENTERS.to_vec(),
             rounds: 9,
             work: 2e9,
             grid: true,
             threads: true,
+            certified: true,
             csv: None,
         };
         let mut it = args.iter();
@@ -127,9 +131,10 @@ impl Options {
                 "--centers" => o.centers = list(value()?)?,
                 "--rounds" => o.rounds = list(value()?)?[0].max(1),
                 "--only" => match value()?.as_str() {
-                    "grid" => o.threads = false,
-                    "threads" => o.grid = false,
-                    other => return Err(format!("--only must be grid or threads, got {other:?}")),
+                    "grid" => (o.threads, o.certified) = (false, false),
+                    "threads" => (o.grid, o.certified) = (false, false),
+                    "certified" => (o.grid, o.threads) = (false, false),
+                    other => return Err(format!("--only must be grid, threads or certified, got {other:?}")),
                 },
                 "--csv" => o.csv = Some(value()?.clone()),
                 flag if flag.starts_with('-') => return Err(format!("unknown option {flag}")),
@@ -165,6 +170,9 @@ impl Options {
         if self.threads {
             self.curve::<T>(&mut csv);
         }
+        if self.certified && T::NAME == "f32" {
+            self.certified(&mut csv);
+        }
         if let Some(path) = &self.csv {
             if let Some(folder) = std::path::Path::new(path).parent() {
                 std::fs::create_dir_all(folder).expect("the folder of --csv can be made");
@@ -172,6 +180,11 @@ impl Options {
             std::fs::write(path, csv).expect("--csv can be written");
         }
     }
+}
+
+/// The available instruction sets that differ in their vectors.
+fn vectors() -> Vec<Isa> {
+    Isa::available().into_iter().filter(|isa| !CERTIFIED.contains(isa)).collect()
 }
 
 fn cores() -> usize {
@@ -300,6 +313,67 @@ impl Noise {
             T::from_f64((self.0 >> 40) as f64 / f64::from(1 << 24) - 0.5)
         };
         (0..n).map(|_| next()).collect()
+    }
+}
+
+// ---------------------------------------------------------------- certified low precision
+
+impl Options {
+    /// Rows of bytes in certified low precision against the `f32` kernel, in turns.
+    fn certified(&self, csv: &mut String) {
+        let tiers: Vec<Isa> = CERTIFIED.into_iter().filter(|isa| isa.is_available()).collect();
+        if tiers.is_empty() {
+            println!("\nThis processor has no instructions for certified low precision.");
+            return;
+        }
+        println!("\nRows of bytes, one thread: certified low precision against f32. GFLOP/s = 2nkd/t.");
+        println!("{:>5} {:>5} {:>7} {:>11} | {:>7} {:>9} {:>6}", "d", "k", "n", "tier", "f32", "certified", "ratio");
+        csv.push_str("table,d,k,n,tier,f32_gflops,certified_gflops,ratio\n");
+        for &d in self.dims.iter().filter(|&&d| d >= 64 || self.smoke) {
+            for &k in self.centers.iter().filter(|&&k| k >= 64) {
+                for &tier in &tiers {
+                    self.certified_cell(d, k, tier, csv);
+                }
+            }
+        }
+    }
+
+    fn certified_cell(&self, d: usize, k: usize, tier: Isa, csv: &mut String) {
+        let flops_a_row = 2.0 * (k * d) as f64;
+        let n = ((4.0 * self.work / flops_a_row) as usize).clamp(2048, 100_000);
+        // Rows around k points, and centers near these points.
+        let mut noise = Noise(88_172_645_463_325_252);
+        let (points, spread, off): (Vec<f32>, Vec<f32>, Vec<f32>) =
+            (noise.take(k * d), noise.take(n * d), noise.take(k * d));
+        let byte = |v: f32| (v + 128.0).round().clamp(0.0, 255.0);
+        let x: Vec<f32> = (0..n * d)
+            .map(|i| byte(160.0 * points[i / d * 7 % k * d + i % d] + 120.0 * spread[i]))
+            .collect();
+        let c: Vec<f32> = points.iter().zip(&off).map(|(p, o)| 160.0 * p + 20.0 * o + 128.0).collect();
+        let packed = [Isa::Avx512, tier].map(|isa| PackedCenters::for_isa(MatRef::new(&c, d), isa));
+        let (mut labels, mut scratch) = ([vec![0; n], vec![0; n]], Scratch::default());
+        let mut rates = [Vec::new(), Vec::new()];
+        let mut ratios = Vec::new();
+        // As many rows as a pass labels at a time.
+        let chunk = (98_304 / d).max(96);
+        for round in 0..=self.rounds {
+            let mut seconds = [0.0; 2];
+            for ((packed, labels), seconds) in packed.iter().zip(&mut labels).zip(&mut seconds) {
+                let t = Instant::now();
+                for (x, labels) in x.chunks(chunk * d).zip(labels.chunks_mut(chunk)) {
+                    nearest(black_box(MatRef::new(x, d)), packed, labels, &mut scratch);
+                }
+                *seconds = t.elapsed().as_secs_f64();
+            }
+            if round > 0 {
+                rates.iter_mut().zip(seconds).for_each(|(all, s)| all.push(flops_a_row * n as f64 / s * 1e-9));
+                ratios.push(seconds[0] / seconds[1]);
+            }
+        }
+        assert!(labels[0] == labels[1], "labels must be bit-identical");
+        let (plain, low, ratio) = (median(&rates[0]), median(&rates[1]), median(&ratios));
+        println!("{d:>5} {k:>5} {n:>7} {:>11} | {plain:>7.1} {low:>9.1} {ratio:>6.2}", tier.to_string());
+        let _ = writeln!(csv, "certified,{d},{k},{n},{tier},{plain:.2},{low:.2},{ratio:.3}");
     }
 }
 
@@ -688,7 +762,7 @@ macro_rules! real {
                 match isa {
                     // SAFETY: the caller has checked that this processor has the instruction set.
                     #[cfg(target_arch = "x86_64")]
-                    Isa::Avx512 => unsafe { $wide::peak(turns) },
+                    Isa::Avx512 | Isa::Avx512Vnni | Isa::Amx => unsafe { $wide::peak(turns) },
                     // SAFETY: as above.
                     #[cfg(target_arch = "x86_64")]
                     Isa::Avx2 => unsafe { $half::peak(turns) },
@@ -735,7 +809,7 @@ real!(f64, f64_512, f64_256);
 // ---------------------------------------------------------------- criterion
 
 fn groups(criterion: &mut Criterion) {
-    let isas = Isa::available();
+    let isas = vectors();
     // The kernel at the shapes with performance targets.
     for &isa in &isas {
         rates::<f32>(criterion, &format!("nearest/{isa}/f32"), isa, &[64, 128, 256, 768], &[1024], 1536);

@@ -30,15 +30,16 @@ pub(crate) const SKIPPING_SHARE: f64 = 7.0 / 8.0;
 pub(crate) const SKIPPING_PAUSE: u32 = 31;
 
 /// Whether certified low precision is faster than the `f32` kernel for `k` centers of `dim` columns (bench `kernels`,
-/// group `certified`).
+/// table `certified`). With fewer of either, converting the rows takes what the products save.
 pub(crate) const fn certified_pays(k: usize, dim: usize) -> bool {
-    k >= 64 && dim >= 48
+    k >= 64 && dim >= 64
 }
 
-/// Rows for which rounding the centers to low precision pays off (bench `kernels`, group `certified`).
+/// Rows for which rounding the centers to low precision pays off: it takes as long as labeling some hundred rows.
 pub(crate) const CERTIFIED_ROWS: usize = 1024;
 
-/// Groups of 16 rows, of `steps` tiles each, that are compared with all centers at a time.
+/// Groups of 16 rows, of `steps` tiles each, that are compared with all centers at a time. They stay in the
+/// first-level cache if at most eight tiles make a row, else in the second-level cache.
 pub(crate) const fn certified_groups(steps: usize) -> usize {
     let bytes = if steps <= 8 { 24 << 10 } else { 384 << 10 };
     let groups = bytes / (steps * 1024) / 2 * 2;
@@ -51,7 +52,7 @@ pub(crate) const fn certified_groups(steps: usize) -> usize {
     }
 }
 
-/// Tiles of a row that are multiplied before the next rows: the tiles of two panels stay in the first-level
+/// Tiles of a row that are multiplied before the next rows follow: those of two panels stay in the first-level
 /// cache.
 pub(crate) const CERTIFIED_DEPTH: usize = 8;
 
@@ -61,10 +62,11 @@ pub(crate) const CERTIFIED_DOUBT: f64 = 0.25;
 /// Rows after which the share of panels in doubt decides whether low precision goes on.
 pub(crate) const CERTIFIED_TRIAL: usize = 512;
 
-/// Values of rows in doubt that are measured together, and their candidates: a few megabytes.
-pub(crate) const CERTIFIED_VALUES: usize = 1 << 20;
+/// Values of rows among which rows in doubt are collected before they are measured: more rows in doubt share
+/// panels, but rows should still be in the second-level cache.
+pub(crate) const CERTIFIED_VALUES: usize = 1 << 18;
 
-/// See [`CERTIFIED_VALUES`].
+/// Upper limit of the candidates that are collected, of 8 bytes each.
 pub(crate) const CERTIFIED_CANDIDATES: usize = 1 << 16;
 
 /// Sweeps for which Lloyd updates the sums of clusters before it recomputes them: each changed row adds a

@@ -20,6 +20,10 @@
 mod aligned;
 mod arch;
 pub(crate) mod bounded;
+#[cfg_attr(
+    not(all(target_os = "linux", target_arch = "x86_64")),
+    allow(dead_code, unused_variables, reason = "other targets have no engine, and only test this")
+)]
 mod certified;
 mod difference;
 mod generic;

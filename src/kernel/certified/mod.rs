@@ -50,6 +50,7 @@ pub(super) struct Certified {
     /// Rows that have come so far.
     met: AtomicUsize,
     bytes: OnceLock<Option<LowCenters>>,
+    halves: OnceLock<Option<LowCenters>>,
     /// Rows labeled so far, and candidates among them. Too many candidates end it.
     rows: AtomicUsize,
     candidates: AtomicUsize,
@@ -63,12 +64,16 @@ impl Certified {
         Self { tier, ..Self::default() }
     }
 
-    /// The centers for rows of bytes, if they pay off for the rows so far and `rows` more.
-    fn bytes(&self, packed: &PackedCenters<f32>, rows: usize) -> Option<&LowCenters> {
+    /// The centers for a product, if they pay off for the rows so far and `rows` more.
+    fn centers(&self, packed: &PackedCenters<f32>, product: Product, rows: usize) -> Option<&LowCenters> {
         if self.stopped.load(Relaxed) || self.met.fetch_add(rows, Relaxed) + rows < CERTIFIED_ROWS {
             return None;
         }
-        self.bytes.get_or_init(|| LowCenters::new(packed, Product::Bytes)).as_ref()
+        let centers = match product {
+            Product::Bytes => &self.bytes,
+            Product::Bf16 => &self.halves,
+        };
+        centers.get_or_init(|| LowCenters::new(packed, product)).as_ref()
     }
 
     /// Counts what was measured again, and stops if it is too much.
@@ -98,16 +103,22 @@ pub(super) fn nearest(
     scratch: &mut Scratch<f32>,
 ) -> bool {
     let Some(tier) = packed.certified.tier else { return false };
-    if rows.rows() == 0 || !self::rows::are_bytes(rows.row(0)) {
-        return false;
-    }
-    let Some(low) = packed.certified.bytes(packed, rows.rows()) else { return false };
+    // The first row shows what to try; strips of other rows go to the `f32` kernel.
+    let product = match tier {
+        _ if rows.rows() == 0 => return false,
+        _ if self::rows::are_bytes(rows.row(0)) => Product::Bytes,
+        Isa::Amx => Product::Bf16,
+        _ => return false,
+    };
+    let Some(low) = packed.certified.centers(packed, product, rows.rows()) else { return false };
     match tier {
         #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-        Isa::Avx512Vnni => super::arch::vnni::nearest(low, rows, packed, labels, scratch),
-        _ => return false,
+        Isa::Avx512Vnni => {
+            super::arch::vnni::nearest(low, rows, packed, labels, scratch);
+            true
+        }
+        _ => false,
     }
-    true
 }
 
 /// Labels rows with one engine. Inlined into a function with the instruction set of the engine.
@@ -123,7 +134,7 @@ pub(super) fn label<E: Engine>(
     let mut buffers = std::mem::take(&mut scratch.certified);
     let Buffers { strip, doubts, remeasured } = &mut buffers;
     doubts.clear();
-    let (mut start, mut candidates) = (0, 0);
+    let (mut start, mut kept, mut candidates) = (0, 0, 0);
     while start < rows.rows() {
         let end = rows.rows().min(start + strip_rows(low));
         let here = rows.slice(start, end);
@@ -134,8 +145,9 @@ pub(super) fn label<E: Engine>(
             plain(here, packed, &mut labels[start..end], scratch);
         }
         start = end;
-        let full = doubts.rows.len() * low.dim >= CERTIFIED_VALUES
-            || doubts.candidates.len() >= CERTIFIED_CANDIDATES;
+        // Rows in doubt are measured while they are in the cache.
+        let full =
+            (start - kept) * low.dim >= CERTIFIED_VALUES || doubts.candidates.len() >= CERTIFIED_CANDIDATES;
         if full || start == rows.rows() {
             candidates += doubts.candidates.len() + doubts.open.len() * GROUP * low.panels;
             remeasured.label(engine, low, packed, rows, doubts, labels);
@@ -144,6 +156,7 @@ pub(super) fn label<E: Engine>(
                 plain(rows.slice(range.start, range.end), packed, &mut labels[range], scratch);
             }
             doubts.clear();
+            kept = start;
         }
     }
     packed.certified.count(low, rows.rows(), candidates);
@@ -155,12 +168,4 @@ fn plain(rows: MatRef<'_, f32>, packed: &PackedCenters<f32>, labels: &mut [u32],
     for_each_strip(Rows::Dense(rows), packed, scratch, |range, strip, scratch| {
         strip.argmin(packed, scratch, &mut labels[range]);
     });
-}
-impl PackedCenters<f32> {
-    /// throwaway
-    pub fn stats(&self) -> (usize, usize, f64, bool) {
-        let c = &self.certified;
-        let (r, n) = (c.rows.load(Relaxed), c.candidates.load(Relaxed));
-        (r, n, n as f64 / r as f64, c.stopped.load(Relaxed))
-    }
 }
