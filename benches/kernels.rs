@@ -327,7 +327,10 @@ impl Options {
             return;
         }
         println!("\nRows of bytes, one thread: certified low precision against f32. GFLOP/s = 2nkd/t.");
-        println!("{:>5} {:>5} {:>7} {:>11} | {:>7} {:>9} {:>6}", "d", "k", "n", "tier", "f32", "certified", "ratio");
+        println!(
+            "{:>5} {:>5} {:>7} {:>11} | {:>7} {:>9} {:>6}",
+            "d", "k", "n", "tier", "f32", "certified", "ratio"
+        );
         csv.push_str("table,d,k,n,tier,f32_gflops,certified_gflops,ratio\n");
         for &d in self.dims.iter().filter(|&&d| d >= 64 || self.smoke) {
             for &k in self.centers.iter().filter(|&&k| k >= 64) {
@@ -346,9 +349,8 @@ impl Options {
         let (points, spread, off): (Vec<f32>, Vec<f32>, Vec<f32>) =
             (noise.take(k * d), noise.take(n * d), noise.take(k * d));
         let byte = |v: f32| (v + 128.0).round().clamp(0.0, 255.0);
-        let x: Vec<f32> = (0..n * d)
-            .map(|i| byte(160.0 * points[i / d * 7 % k * d + i % d] + 120.0 * spread[i]))
-            .collect();
+        let x: Vec<f32> =
+            (0..n * d).map(|i| byte(160.0 * points[i / d * 7 % k * d + i % d] + 120.0 * spread[i])).collect();
         let c: Vec<f32> = points.iter().zip(&off).map(|(p, o)| 160.0 * p + 20.0 * o + 128.0).collect();
         let packed = [Isa::Avx512, tier].map(|isa| PackedCenters::for_isa(MatRef::new(&c, d), isa));
         let (mut labels, mut scratch) = ([vec![0; n], vec![0; n]], Scratch::default());
@@ -366,7 +368,10 @@ impl Options {
                 *seconds = t.elapsed().as_secs_f64();
             }
             if round > 0 {
-                rates.iter_mut().zip(seconds).for_each(|(all, s)| all.push(flops_a_row * n as f64 / s * 1e-9));
+                rates
+                    .iter_mut()
+                    .zip(seconds)
+                    .for_each(|(all, s)| all.push(flops_a_row * n as f64 / s * 1e-9));
                 ratios.push(seconds[0] / seconds[1]);
             }
         }

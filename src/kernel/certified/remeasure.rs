@@ -149,7 +149,7 @@ fn excess(x: &[f32], mean: &[f32]) -> (f64, f64) {
     (2.0 * sum, 1e-9 * most)
 }
 
-/// The candidates of each row in doubt.
+/// The candidates of the rows in doubt, row by row.
 fn per_row(doubts: &Doubts) -> impl Iterator<Item = &[Candidate]> {
     let mut rest = &doubts.candidates[..];
     doubts.counts.iter().map(move |&count| {
