@@ -130,7 +130,7 @@ impl Frame {
 pub(super) struct Center {
     norm: f64,
     /// Squared lengths of `c'`, `c' - m`, `q` and `e`.
-    center: f64,
+    whole: f64,
     moved: f64,
     near: f64,
     error: f64,
@@ -148,7 +148,7 @@ impl Center {
     /// Adds a column: `c'`, `c' - m` and `q`, and the column of `s`, `m` and `p`.
     pub(super) fn add(&mut self, center: f64, moved: f64, near: f64, shift: f64, mean: f64, middle: f64) {
         let error = moved - near;
-        self.center += center * center;
+        self.whole += center * center;
         self.moved += moved * moved;
         self.near += near * near;
         self.error += error * error;
@@ -167,7 +167,7 @@ impl Center {
 
     /// See the module.
     pub(super) fn bound(&self, frame: &Frame) -> Bound {
-        let (center, moved) = (self.center.sqrt(), self.moved.sqrt());
+        let (center, moved) = (self.whole.sqrt(), self.moved.sqrt());
         let (near, error) = (self.near.sqrt(), self.error.sqrt());
         let constant = f64::from(self.constant(frame.product)).abs();
         let terms =

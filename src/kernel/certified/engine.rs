@@ -56,8 +56,8 @@ impl Line {
     #[inline(always)]
     pub(in crate::kernel) fn sum(&self) -> f32 {
         let mut half = [0.0; 8];
-        for r in 0..8 {
-            half[r] = self.0[r] + self.0[8 + r];
+        for (r, half) in half.iter_mut().enumerate() {
+            *half = self.0[r] + self.0[8 + r];
         }
         (half[0] + half[1]) + (half[2] + half[3]) + ((half[4] + half[5]) + (half[6] + half[7]))
     }

@@ -58,14 +58,14 @@ impl Minima {
         let mut found = [Line::INFINITY; 2];
         let begin = part % 2 * (PANEL / 2);
         let places = &mut self.places[g * PANEL..][..PANEL];
-        for m in begin..begin + PANEL / 2 {
+        for (m, place) in places.iter_mut().enumerate().skip(begin).take(PANEL / 2) {
             let mut values = [scaled(low, 2 * pair, m, first), scaled(low, 2 * pair + 1, m, second)];
             (first.0[m], second.0[m]) = ([0; 16], [0; 16]);
             for q in 0..2 {
                 engine.disturb((2 * pair + q) * PANEL + m, g * GROUP, &mut values[q], &bounds[q]);
                 found[q] = found[q].least(&values[q]);
             }
-            places[m] = places[m].least(&values[0].least(&values[1]).less(&larger, 1.0));
+            *place = place.least(&values[0].least(&values[1]).less(&larger, 1.0));
         }
         for q in 0..2 {
             let lower = found[q].less(&bounds[q], 1.0);

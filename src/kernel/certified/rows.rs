@@ -70,11 +70,11 @@ fn halves(
     rests: &mut [f32; 16],
 ) -> bool {
     let mut out = [0u16; 32];
-    let mut large = 0;
+    let mut suits = true;
     for (q, (((&x, &s), &m), out)) in x.iter().zip(shift).zip(middle).zip(&mut out).enumerate() {
         let moved = moved(x, s, scale);
         let about = moved - m;
-        large |= u32::from(!(moved.abs() < MOST_BF16));
+        suits &= moved.abs() < MOST_BF16;
         *out = bf16(about);
         let near = wide(*out);
         squares[q % 16] += near * near;
@@ -83,7 +83,7 @@ fn halves(
     for (word, halves) in line.iter_mut().zip(out.as_chunks::<2>().0) {
         *word = u32::from(halves[0]) | u32::from(halves[1]) << 16;
     }
-    large == 0
+    suits
 }
 
 /// Whether all values are whole numbers from 0 to 255.

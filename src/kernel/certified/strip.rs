@@ -69,7 +69,7 @@ impl Strip {
                     let b = [group, group + 1].map(|g| &tiles[g * steps..][..steps][here.clone()]);
                     // Two sets of sums in turn: one is multiplied while the other is folded.
                     let at = if at_once {
-                        (pair * groups + group) / 2 % 2
+                        (pair * (groups / 2) + group / 2) % 2
                     } else {
                         pair % 2 * groups / 2 + group / 2
                     };

@@ -57,11 +57,12 @@ impl Problem {
     fn bytes(n: usize, k: usize, d: usize, seed: u64) -> Self {
         let mut rng = Rng::keyed(seed, Purpose::Seeding, (n + k * d) as u64);
         let mut unit = || rng.unit() as f32;
-        let few = seed % 3 == 0;
+        let few = seed.is_multiple_of(3);
         let x =
             (0..n * d).map(|_| if few { 255.0 * (2.0 * unit()).floor() } else { (unit() * 256.0).floor() });
         let x: Vec<f32> = x.collect();
-        let c = (0..k * d).map(|_| if seed % 2 == 0 { (unit() * 256.0).floor() } else { unit() * 255.0 });
+        let c = (0..k * d)
+            .map(|_| if seed.is_multiple_of(2) { (unit() * 256.0).floor() } else { unit() * 255.0 });
         let c = c.collect();
         Self { d, x, c }.made_hard(true)
     }
