@@ -413,7 +413,12 @@ impl Mapped {
         };
         match handle {
             Handle::Own(file) => drop(file),
-            Handle::Shared(descriptor) => _ = descriptor.open_file().map(|file| drop(&file)),
+            // A closed file is not opened for this.
+            Handle::Shared(descriptor) => {
+                if let Some(file) = descriptor.open_file() {
+                    drop(&file);
+                }
+            }
         }
     }
 
