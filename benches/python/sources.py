@@ -62,11 +62,11 @@ class Handler:
         """Run a sweep over the rows in memory."""
         return sweep(self._rows, self._centers(k))
 
-    def sweep(self, path: str, k: int) -> float:
-        """Run a sweep over the file."""
+    def sweep(self, path: str, k: int, sweeps: int = 1) -> float:
+        """Run sweeps over the file."""
         centers = self._centers(k)
         forget(path)
-        return sweep(path, centers)
+        return sweep(path, centers, sweeps)
 
     def _centers(self, k: int) -> np.ndarray:
         """Return the first rows as centers: each is nearest to itself, so no cluster is empty and needs a
@@ -91,15 +91,17 @@ def threads() -> int:
     return int(os.environ["SHOAL_BENCH_THREADS"])
 
 
-def sweep(rows: Any, centers: np.ndarray) -> float:
-    """Return the seconds of the first step from given centers: one pass if no cluster is empty."""
+def sweep(rows: Any, centers: np.ndarray, sweeps: int = 1) -> float:
+    """Return the seconds of the first steps from given centers: one pass each if no cluster is empty."""
     import shoal
 
     # A last step would add one more pass.
-    params = {"init": centers, "n_init": 1, "max_iter": 2, "tol": 0.0, "algorithm": "lloyd"}
+    params = {"init": centers, "n_init": 1, "max_iter": sweeps + 1, "tol": 0.0, "algorithm": "lloyd"}
     model = shoal.KMeans(len(centers), **params, n_jobs=threads())
     begun = time.perf_counter()
-    next(model.iter_fit(rows))
+    steps = model.iter_fit(rows)
+    for _ in range(sweeps):
+        next(steps)
     return time.perf_counter() - begun
 
 
@@ -166,7 +168,7 @@ def sweeps(worker: common.Worker, args: argparse.Namespace, folder: Path) -> lis
     n = max(1, int(args.gigabytes * 1e9) // COLUMNS_OF_ROWS)
     part = min(n, IN_MEMORY)
     found = []
-    for kind in KINDS:
+    for kind in args.kinds:
         path = folder / f"rows.{kind}"
         held = folder / "held.npy"
         write("npy", held, part)
@@ -191,12 +193,15 @@ def sweeps(worker: common.Worker, args: argparse.Namespace, folder: Path) -> lis
 
 
 def peak(held: Path, path: Path, args: argparse.Namespace) -> int:
-    """Measure the anonymous memory of a sweep over a file, in a process that has not read any file before."""
+    """Measure the anonymous memory of two sweeps over a file, in a process that has not read any file before.
+
+    The second one can be undone, so it takes more memory than the first.
+    """
     worker = common.Worker(__file__, threads=args.threads)
     with common.closing([worker]):
         worker.call("begin")
         worker.call("hold", str(held), args.clusters)
-        return worker.watched("sweep", str(path), args.clusters)[1]
+        return worker.watched("sweep", str(path), args.clusters, 2)[1]
 
 
 def fits(worker: common.Worker, args: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
@@ -244,6 +249,15 @@ def main() -> None:
     parser.add_argument("--sweeps", type=int, default=5, help="of the warm fit (default 5)")
     parser.add_argument("--rounds", type=int, default=3, help="interleaved rounds (default 3)")
     parser.add_argument("--folder", help="where the files are made (default: that of temporary files)")
+    parser.add_argument(
+        "--kinds", nargs="+", choices=KINDS, default=KINDS, help="of the files (default all)", metavar="KIND"
+    )
+    parser.add_argument(
+        "--file-cache",
+        type=int,
+        metavar="BYTES",
+        help="of a file that stay cached (default: by memory)",
+    )
     common.add_options(parser, quick="20 MB, 1 round, no result file", threads=True, worker=True)
     args = parser.parse_args()
     if args.worker:
@@ -251,6 +265,8 @@ def main() -> None:
         return
     if args.gigabytes <= 0 or args.rounds < 1 or not 1 <= args.threads <= common.cores():
         parser.error(f"more than 0 gigabytes, at least 1 round, and 1 to {common.cores()} threads")
+    if args.file_cache is not None:
+        os.environ["SHOAL_FILE_CACHE"] = str(args.file_cache)
     if args.quick:
         args.gigabytes, args.rounds, args.rows = 0.02, 1, 20_000
     head = common.announced(["numpy", "pyarrow", "shoal"])

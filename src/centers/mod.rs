@@ -4,6 +4,7 @@
 mod arrays;
 mod assign;
 mod file;
+mod journal;
 mod labels;
 mod model;
 mod run;
@@ -13,8 +14,9 @@ mod sphere;
 #[cfg(feature = "python")]
 pub(crate) use assign::transform;
 pub(crate) use assign::{inertia, label, nearest, predict};
+pub(crate) use journal::{Editing, Journal};
 pub use labels::LabelsRef;
-pub(crate) use labels::{Editing, Journal, LabelList, LabelsMut, NO_LABEL};
+pub(crate) use labels::{LabelList, LabelsMut, NO_LABEL};
 pub use model::KMeansModel;
 pub use run::CenterMethod;
 pub use snapshot::Snapshot;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::any::stored;
-use super::raw::{OpenFiles, Pattern, Place, due, reads_ahead};
+use super::raw::{Leave, OpenFiles, Pattern, Place, due, reads_ahead};
 use super::{
     Access, AnySource, Block, DataSource, Dtype, Mapped, Source, TileReader, Visit, bin, no_such_row, npy,
     vecs,
@@ -224,10 +224,12 @@ impl Shards {
         self.rows.end - self.rows.start
     }
 
-    /// A pass from row `first` on.
-    fn pass(&self, first: u64) -> Pass<'_> {
+    /// A pass from row `first` on, in tiles of `tile_rows`.
+    fn pass(&self, first: u64, tile_rows: usize) -> Result<Pass<'_>> {
+        let row = self.files.cols * self.files.dtype.size();
+        let leave = Leave::new((self.len() as usize).saturating_mul(row), tile_rows.saturating_mul(row))?;
         let seen = std::iter::repeat_with(AtomicBool::default).take(self.files.shards.len()).collect();
-        Pass { files: &self.files, first: self.rows.start + first, end: self.rows.end, seen }
+        Ok(Pass { files: &self.files, first: self.rows.start + first, end: self.rows.end, seen, leave })
     }
 
     /// The stored bytes of the rows `rows`, row by row.
@@ -317,6 +319,7 @@ struct Pass<'a> {
     end: u64,
     /// Which files the pass has read.
     seen: Vec<AtomicBool>,
+    leave: Leave,
 }
 
 impl Pass<'_> {
@@ -342,6 +345,12 @@ impl Pass<'_> {
         let stride = self.files.cols * self.files.dtype.size();
         let Some(due) = due(rows.start * stride..rows.end * stride, rows.start == 0) else { return };
         let row = |byte: usize| self.end.min(self.first + (byte / stride) as u64);
+        let behind = Some(self.leave.behind(&due)).filter(|behind| !behind.is_empty());
+        for part in behind.into_iter().flat_map(|b| self.files.parts(row(b.start)..row(b.end))) {
+            if let Ok(mapped) = self.files.mapped(part.shard) {
+                mapped.drop_rows(part.rows);
+            }
+        }
         for part in self.files.parts(row(due.start)..row(due.end + stride - 1)) {
             // An error belongs to the tile that reads the file.
             if let Ok(mapped) = self.files.mapped(part.shard) {
@@ -417,11 +426,11 @@ impl<T: Float> DataSource<T> for Shards {
     fn for_each_block(&self, tile_rows: usize, f: &mut Visit<'_, T>) -> Result<()> {
         self.for_each_block_from(0, tile_rows, f)
     }
-    fn for_each_block_from(&self, row: u64, _tile_rows: usize, f: &mut Visit<'_, T>) -> Result<()> {
+    fn for_each_block_from(&self, row: u64, tile_rows: usize, f: &mut Visit<'_, T>) -> Result<()> {
         let len = self.len().saturating_sub(row) as usize;
         if len > 0 {
             // No block follows: it does not matter whether `f` ends the pass.
-            let _ = f(Block { first_row: row, len, rows: &self.pass(row), weights: None })?;
+            let _ = f(Block { first_row: row, len, rows: &self.pass(row, tile_rows)?, weights: None })?;
         }
         Ok(())
     }
@@ -572,7 +581,7 @@ mod tests {
             for &thread in &threads {
                 let opened = &opened;
                 scope.spawn(move || {
-                    let pass = opened.pass(0);
+                    let pass = opened.pass(0, 1).unwrap();
                     for file in 0..600 {
                         let start = 40_000 * ((file + 150 * thread as usize) % 600);
                         let rows = start + 39_000..start + 41_000.min(40_000 * 600 - start);

@@ -97,6 +97,14 @@ pub struct Shuffler {
     buffered: u64,
     folder: Option<TemporaryFolder>,
     n_files: u64,
+    sorted: Sorted,
+}
+
+/// Buffers for the rows of a bucket and their order, which all buckets share.
+#[derive(Debug, Default)]
+struct Sorted {
+    records: Vec<u8>,
+    order: Vec<(u64, usize)>,
 }
 
 impl Shuffler {
@@ -140,6 +148,7 @@ impl Shuffler {
             buffered: 0,
             folder: None,
             n_files: 0,
+            sorted: Sorted::default(),
         })
     }
 
@@ -203,7 +212,8 @@ impl Shuffler {
             });
             let mut to = OpenOptions::new().create(true).append(true).open(file).map_err(io)?;
             to.write_all(&bucket.buffer).map_err(io)?;
-            bucket.buffer = Vec::new();
+            pages::drop_written(&to);
+            bucket.buffer.clear();
         }
         self.buffered = 0;
         Ok(())
@@ -229,9 +239,11 @@ impl Shuffler {
             // If not all rows fit, the memory is needed for sorting.
             if self.folder.is_some() {
                 self.spill()?;
+                self.open.iter_mut().for_each(|bucket| bucket.buffer = Vec::new());
             }
             self.closed = std::mem::take(&mut self.open);
             self.closed.reverse();
+            self.request_next();
         }
         cx.check()?;
         let Some(mut bucket) = self.closed.pop() else { return Ok(None) };
@@ -241,16 +253,16 @@ impl Shuffler {
             self.deal_again(bucket, cx)?;
             return Ok(Some(0));
         }
+        self.request_next();
         let (path, size) = (&self.path, KEY + self.row);
-        let mut all = Vec::new();
-        let mut order: Vec<(u64, usize)> = Vec::new();
+        let Sorted { records: all, order } = &mut self.sorted;
+        all.clear();
+        order.clear();
         let no_room = |_| Error::Memory(format!("shuffling {rows} rows"));
         all.try_reserve_exact(rows as usize * size).map_err(no_room)?;
         order.try_reserve_exact(rows as usize).map_err(no_room)?;
         if let Some(file) = bucket.file.take() {
-            File::open(&file)
-                .and_then(|mut file| file.read_to_end(&mut all))
-                .map_err(|e| Error::io(path, e))?;
+            File::open(&file).and_then(|mut file| file.read_to_end(all)).map_err(|e| Error::io(path, e))?;
             fs::remove_file(&file).map_err(|e| Error::io(path, e))?;
         }
         all.append(&mut bucket.buffer);
@@ -263,6 +275,13 @@ impl Shuffler {
             }
         }
         Ok(Some(rows))
+    }
+
+    /// Requests the file of the next bucket, which is read while this one is sorted and written.
+    fn request_next(&self) {
+        if let Some(file) = self.closed.last().and_then(|bucket| bucket.file.as_deref()) {
+            pages::request(file);
+        }
     }
 
     /// Splits a bucket that is too large into smaller buckets.
@@ -315,6 +334,42 @@ impl Shuffler {
         while self.write_some(cx)?.is_some() {}
         self.writer.finish()
     }
+}
+
+/// Advice to the system on its cache of files; everything works without it.
+#[cfg(target_os = "linux")]
+mod pages {
+    use std::fs::File;
+    use std::num::NonZeroU64;
+    use std::path::Path;
+
+    use rustix::fs::{Advice, fadvise};
+
+    /// Bytes per request, which Linux cuts to the limit of the device.
+    const PART: u64 = 1 << 20;
+
+    /// Begins to write what is in the cache, and drops what is on disk: the memory goes to the next rows.
+    pub(super) fn drop_written(file: &File) {
+        let _ = fadvise(file, 0, None, Advice::DontNeed);
+    }
+
+    /// Begins to read a file.
+    pub(super) fn request(path: &Path) {
+        let Ok(file) = File::open(path) else { return };
+        let length = file.metadata().map_or(0, |found| found.len());
+        for at in (0..length).step_by(PART as usize) {
+            let _ = fadvise(&file, at, NonZeroU64::new(PART), Advice::WillNeed);
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod pages {
+    use std::fs::File;
+    use std::path::Path;
+
+    pub(super) fn drop_written(_file: &File) {}
+    pub(super) fn request(_path: &Path) {}
 }
 
 /// Bytes of memory that a row of `row` bytes takes while its bucket is sorted.

@@ -345,6 +345,8 @@ impl Source {
 fn copied(file: &Mapped, rows: Range<usize>) -> Result<Vec<u8>> {
     file.check_length()?;
     file.check_leads(rows.clone())?;
+    // The next block is mostly the next one to be read.
+    file.request_rows(rows.end..rows.end + rows.len());
     file.view().copy_bytes(rows)
 }
 

@@ -52,7 +52,7 @@ impl<W: Send> Open<W> {
                     found.cols, found.dtype
                 )));
             }
-            work(writer, &array.rows().copy_bytes(0..found.rows)?)
+            work(writer, &array.rows().bytes()?)
         })
     }
 }

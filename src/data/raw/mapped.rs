@@ -6,10 +6,11 @@ use std::io::{self, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use memmap2::Mmap;
 
+use super::ahead::{Leave, READ_AHEAD_PART, due};
 use super::layout::Layout;
 use super::reopened::Descriptor;
 use super::rows::{RawRows, one_block};
@@ -18,15 +19,6 @@ use crate::error::{Error, Result};
 use crate::float::Float;
 use crate::matrix::MatRef;
 use crate::tuning::LENGTH_STEP;
-
-/// A pass requests this many bytes of a mapped file ahead of the rows that it reads. A fast disk (4 GB/s)
-/// reads them in about 8 ms, which is longer than any single request takes.
-const READ_AHEAD: usize = 32 << 20;
-/// The read-ahead advances in steps of this size, which makes the cost of its system calls negligible.
-pub(super) const READ_AHEAD_STEP: usize = 16 << 20;
-/// Linux cuts each request to the limit of the device (at least 128 KiB, commonly 1.25 MiB), so larger
-/// requests are made in parts.
-const READ_AHEAD_PART: usize = 1 << 20;
 
 /// Rows in a memory-mapped file; a source for both compute types, cheap to clone.
 ///
@@ -79,6 +71,8 @@ struct MappedFile {
     unreadable: OnceLock<io::Error>,
     /// The access pattern of the last advice to the system.
     advised: AtomicU8,
+    /// What the last pass that began leaves in the cache.
+    leave: Mutex<Option<Leave>>,
 }
 
 /// The descriptor by which the length of a mapped file is looked up.
@@ -181,6 +175,7 @@ impl Mapped {
             shrunk: AtomicU64::new(u64::MAX),
             unreadable: OnceLock::new(),
             advised: AtomicU8::new(0),
+            leave: Mutex::default(),
         };
         Self { file: Arc::new(file), offset: offset as usize, layout, led }
     }
@@ -404,17 +399,60 @@ impl Mapped {
     #[cfg(not(unix))]
     fn request(&self, _bytes: Range<usize>) {}
 
-    /// Requests rows that will be read soon. Rows of a column-major file are spread over the whole file.
-    pub(in crate::data) fn request_rows(&self, rows: Range<usize>) {
-        let Layout { row_stride, cols, dtype, .. } = self.layout;
-        if let Some(stride) = usize::try_from(row_stride).ok().filter(|&s| s >= cols * dtype.size()) {
-            self.request(self.offset + rows.start * stride..self.offset + rows.end * stride);
+    /// Tells the system that bytes of the file need not stay in its cache.
+    #[cfg(target_os = "linux")]
+    fn drop_cached(&self, bytes: Range<usize>) {
+        let MappedFile { map, handle, .. } = &*self.file;
+        let bytes = bytes.start..bytes.end.min(map.len());
+        let Some(length) = std::num::NonZeroU64::new(bytes.len() as u64) else { return };
+        let advice = memmap2::UncheckedAdvice::DontNeed;
+        // SAFETY: the map is shared and only read: dropped pages are read from the file again.
+        let _ = unsafe { map.unchecked_advise_range(advice, bytes.start, bytes.len()) };
+        let drop = |file: &File| {
+            let _ = rustix::fs::fadvise(file, bytes.start as u64, Some(length), rustix::fs::Advice::DontNeed);
+        };
+        match handle {
+            Handle::Own(file) => drop(file),
+            // A closed file is not opened for this.
+            Handle::Shared(descriptor) => {
+                if let Some(file) = descriptor.open_file() {
+                    drop(&file);
+                }
+            }
         }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn drop_cached(&self, _bytes: Range<usize>) {}
+
+    /// Drops rows from the system's cache, if they are in the order of the file.
+    pub(in crate::data) fn drop_rows(&self, rows: Range<usize>) {
+        if let Some(bytes) = self.bytes_of(&rows) {
+            self.drop_cached(bytes);
+        }
+    }
+
+    /// Requests rows that will be read soon. Rows of a column-major file are spread over the whole file.
+    pub(crate) fn request_rows(&self, rows: Range<usize>) {
+        if let Some(bytes) = self.bytes_of(&rows) {
+            self.request(bytes);
+        }
+    }
+
+    /// The bytes of some rows; `None` if the rows are spread over the whole file, as in a column-major file.
+    fn bytes_of(&self, rows: &Range<usize>) -> Option<Range<usize>> {
+        let Layout { row_stride, cols, dtype, .. } = self.layout;
+        let stride = usize::try_from(row_stride).ok().filter(|&s| s >= cols * dtype.size())?;
+        Some(self.offset + rows.start * stride..self.offset + rows.end * stride)
     }
 
     /// Advances the read-ahead when the rows cross the end of a step, which happens in exactly one tile of a pass.
     fn read_ahead(&self, rows: &Range<usize>) {
         if let Some(due) = self.due(rows) {
+            let leave = *self.file.leave.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(leave) = leave {
+                self.drop_cached(leave.behind(&due));
+            }
             self.request(due);
         }
     }
@@ -422,21 +460,8 @@ impl Mapped {
     /// The bytes to request when these rows are read: the whole read-ahead at the first row, then one more
     /// step at each step.
     pub(super) fn due(&self, rows: &Range<usize>) -> Option<Range<usize>> {
-        let Layout { row_stride, cols, dtype, .. } = self.layout;
-        // Rows of a column-major file are spread over the whole file.
-        let stride = usize::try_from(row_stride).ok().filter(|&s| s >= cols * dtype.size())?;
-        let (from, to) = (self.offset + rows.start * stride, self.offset + rows.end * stride);
-        due(from..to, rows.start == 0)
+        due(self.bytes_of(rows)?, rows.start == 0)
     }
-}
-
-/// The bytes to request when `bytes` are read: the whole read-ahead at the first ones, then one more step at
-/// each step.
-pub(in crate::data) fn due(bytes: Range<usize>, first: bool) -> Option<Range<usize>> {
-    // Earlier reads requested all bytes up to here.
-    let ahead = |at: usize| at / READ_AHEAD_STEP * READ_AHEAD_STEP + READ_AHEAD;
-    let start = if first { bytes.start } else { ahead(bytes.start) };
-    (start < ahead(bytes.end)).then(|| start..ahead(bytes.end))
 }
 
 /// Maps a file of which `needed` bytes will be read.
@@ -520,8 +545,11 @@ impl<T: Float> DataSource<T> for Mapped {
     fn always_finite(&self) -> bool {
         !self.layout.dtype.is_float()
     }
-    fn for_each_block(&self, _tile_rows: usize, f: &mut Visit<'_, T>) -> Result<()> {
+    fn for_each_block(&self, tile_rows: usize, f: &mut Visit<'_, T>) -> Result<()> {
         self.advise(Pattern::Sequential);
+        let row = self.layout.row_stride.unsigned_abs();
+        let leave = Leave::new(self.file.map.len(), tile_rows.saturating_mul(row))?;
+        *self.file.leave.lock().unwrap_or_else(PoisonError::into_inner) = Some(leave);
         self.check_length()?;
         one_block(self, self.layout.rows, f)
     }

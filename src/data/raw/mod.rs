@@ -3,6 +3,7 @@
 //! Rows stored in the compute type are read in place. All others are converted a tile at a time: the whole
 //! input never exists twice.
 
+mod ahead;
 mod layout;
 mod mapped;
 mod reopened;
@@ -11,9 +12,10 @@ mod stored;
 #[cfg(test)]
 mod tests;
 
+pub(super) use ahead::{Leave, due};
 pub use layout::Layout;
 pub use mapped::{Mapped, open};
-pub(super) use mapped::{Pattern, due, file_length, reads_ahead};
+pub(super) use mapped::{Pattern, file_length, reads_ahead};
 pub(super) use reopened::{OpenFiles, Place};
 pub use rows::RawRows;
 pub(super) use rows::one_block;

@@ -157,6 +157,20 @@ impl<'a> RawRows<'a> {
         self.layout
     }
 
+    /// The stored bytes of all rows, row by row; a copy if the rows are stored in another order.
+    ///
+    /// # Errors
+    /// [`Error::Memory`].
+    #[cfg(feature = "python")]
+    pub(crate) fn bytes(&self) -> Result<std::borrow::Cow<'_, [u8]>> {
+        let Layout { dtype, rows, cols, .. } = self.layout;
+        if rows == 0 || self.layout != Layout::row_major(dtype, rows, cols) {
+            return self.copy_bytes(0..rows).map(Into::into);
+        }
+        // SAFETY: the values of all rows lie one after the other from `base` on, and nothing writes to them.
+        Ok(unsafe { std::slice::from_raw_parts(self.base, rows * cols * dtype.size()) }.into())
+    }
+
     /// The stored bytes of the rows `rows`, row by row.
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use std::path::Path;
 use half::{bf16, f16};
 use proptest::prelude::*;
 
-use super::mapped::READ_AHEAD_STEP;
+use super::ahead::READ_AHEAD_STEP;
 use super::*;
 use crate::data::{Block, DataSource, Dtype, TileReader};
 use crate::error::{Error, Result};
