@@ -19,6 +19,7 @@
 
 mod aligned;
 mod arch;
+pub(crate) mod blocks;
 pub(crate) mod bounded;
 mod certified;
 mod difference;

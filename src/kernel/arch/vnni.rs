@@ -4,8 +4,8 @@
 use std::arch::x86_64::*;
 
 use super::avx512::Avx512F32;
-use crate::kernel::certified::{LowCenters, label};
 use crate::kernel::certified::engine::{Engine, Line, Product, Sums, Tile};
+use crate::kernel::certified::{LowCenters, label};
 use crate::kernel::pack::{PackedCenters, Scratch};
 use crate::matrix::MatRef;
 

@@ -61,7 +61,8 @@ impl Doubts {
             let all = u16::MAX >> (GROUP - here);
             let top = &minima.tops[g];
             // NaN and infinity are in doubt.
-            let sure = top.0.iter().enumerate().fold(0, |sure, (r, t)| sure | u16::from(t.abs() < f32::MAX) << r);
+            let sure =
+                top.0.iter().enumerate().fold(0, |sure, (r, t)| sure | u16::from(t.abs() < f32::MAX) << r);
             let (mut once, mut twice, mut panels) = (0, 0, [0; GROUP]);
             for (p, kept) in self.masks.iter_mut().enumerate() {
                 let mask = engine.at_most(&minima.panels[p * minima.groups + g], top);

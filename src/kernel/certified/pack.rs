@@ -116,7 +116,8 @@ impl LowCenters {
             let moved = f64::from(c) - f64::from(self.mean[t]);
             let near = match self.product {
                 Product::Bytes => {
-                    let quantum = if unit > 0.0 { (moved / f64::from(unit)).round().clamp(-MOST, MOST) } else { 0.0 };
+                    let quantum =
+                        if unit > 0.0 { (moved / f64::from(unit)).round().clamp(-MOST, MOST) } else { 0.0 };
                     set_byte(&mut tiles[t / 64].0[lane], t % 64, -(quantum as i8));
                     quantum * f64::from(unit)
                 }

@@ -48,23 +48,35 @@ impl Remeasured {
         for (i, candidates) in per_row(doubts).enumerate() {
             let (best, (excess, error)) = (f64::from(self.best[i].0), self.excess[i]);
             let measured = likely(candidates);
-            debug_assert!(candidates.iter().any(|c| {
-                c.panel == measured && f64::from(c.lower) <= best + excess + error
-            }), "a canonical value is below its lower bound");
+            debug_assert!(
+                candidates
+                    .iter()
+                    .any(|c| { c.panel == measured && f64::from(c.lower) <= best + excess + error }),
+                "a canonical value is below its lower bound"
+            );
             let left = |c: &&Candidate| c.panel != measured && f64::from(c.lower) <= best + excess + error;
             self.pairs.extend(candidates.iter().filter(left).map(|c| (c.panel, i as u32)));
         }
         self.measure(engine, low);
         for (i, (&(row, top), &(best, center))) in doubts.rows.iter().zip(&self.best).enumerate() {
             let (excess, error) = self.excess[i];
-            debug_assert!(f64::from(best) + excess - error <= f64::from(top), "a canonical value is above its bound");
+            debug_assert!(
+                f64::from(best) + excess - error <= f64::from(top),
+                "a canonical value is above its bound"
+            );
             labels[row as usize] = center.min(packed.k as u32 - 1);
         }
     }
 
     /// Loads the rows in doubt.
     #[inline(always)]
-    fn load(&mut self, low: &LowCenters, packed: &PackedCenters<f32>, rows: MatRef<'_, f32>, doubts: &Doubts) {
+    fn load(
+        &mut self,
+        low: &LowCenters,
+        packed: &PackedCenters<f32>,
+        rows: MatRef<'_, f32>,
+        doubts: &Doubts,
+    ) {
         let (dim, n) = (low.dim, doubts.rows.len());
         self.rows.resize(self.rows.len().max(n * dim), 0.0);
         self.excess.clear();
@@ -88,9 +100,19 @@ impl Remeasured {
         let (whole, rest) = self.pairs.as_chunks::<TOGETHER>();
         for pairs in whole {
             if pairs[0].0 == pairs[TOGETHER - 1].0 {
-                absorb(low, pairs, chains::<E, TOGETHER, true>(engine, low, &self.rows, pairs), &mut self.best);
+                absorb(
+                    low,
+                    pairs,
+                    chains::<E, TOGETHER, true>(engine, low, &self.rows, pairs),
+                    &mut self.best,
+                );
             } else {
-                absorb(low, pairs, chains::<E, TOGETHER, false>(engine, low, &self.rows, pairs), &mut self.best);
+                absorb(
+                    low,
+                    pairs,
+                    chains::<E, TOGETHER, false>(engine, low, &self.rows, pairs),
+                    &mut self.best,
+                );
             }
         }
         for pair in rest.as_chunks::<1>().0 {

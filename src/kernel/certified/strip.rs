@@ -68,7 +68,11 @@ impl Strip {
                 for group in (0..groups).step_by(2) {
                     let b = [group, group + 1].map(|g| &tiles[g * steps..][..steps][here.clone()]);
                     // Two sets of sums in turn: one is multiplied while the other is folded.
-                    let at = if at_once { (pair * groups + group) / 2 % 2 } else { pair % 2 * groups / 2 + group / 2 };
+                    let at = if at_once {
+                        (pair * groups + group) / 2 % 2
+                    } else {
+                        pair % 2 * groups / 2 + group / 2
+                    };
                     let other = done.map_or(usize::from(at == 0), |(_, other)| other);
                     let [now, before] = sums.get_disjoint_mut([at, other]).expect("two sets of sums");
                     let parts = |step: usize| step * PARTS / count..(step + 1) * PARTS / count;

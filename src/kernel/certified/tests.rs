@@ -3,8 +3,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::engine::{Emulated, Engine, Line, Product, Sums, Tile};
-use super::pack::{LowCenters, PANEL};
 use super::label;
+use super::pack::{LowCenters, PANEL};
 use crate::kernel::arch::scalar::ScalarF32;
 use crate::kernel::pack::moved;
 use crate::kernel::{Isa, PackedCenters, Scratch, nearest};
@@ -58,7 +58,8 @@ impl Problem {
         let mut rng = Rng::keyed(seed, Purpose::Seeding, (n + k * d) as u64);
         let mut unit = || rng.unit() as f32;
         let few = seed % 3 == 0;
-        let x = (0..n * d).map(|_| if few { 255.0 * (2.0 * unit()).floor() } else { (unit() * 256.0).floor() });
+        let x =
+            (0..n * d).map(|_| if few { 255.0 * (2.0 * unit()).floor() } else { (unit() * 256.0).floor() });
         let x: Vec<f32> = x.collect();
         let c = (0..k * d).map(|_| if seed % 2 == 0 { (unit() * 256.0).floor() } else { unit() * 255.0 });
         let c = c.collect();
@@ -125,7 +126,11 @@ fn rows_of_bytes() {
     for (i, d) in DIMS.into_iter().enumerate() {
         for (j, k) in CENTERS.into_iter().enumerate() {
             let n = 1 + (i * 37 + j * 23) % 90;
-            check(&Problem::bytes(n, k, d, (i * 8 + j) as u64), Product::Bytes, &format!("d={d} k={k} n={n}"));
+            check(
+                &Problem::bytes(n, k, d, (i * 8 + j) as u64),
+                Product::Bytes,
+                &format!("d={d} k={k} n={n}"),
+            );
         }
     }
     for n in [1, 15, 16, 17, 31, 32, 33, 500] {
@@ -150,10 +155,10 @@ fn rows_of_any_values() {
 /// Rows that are not finite, or too large, get the label that the kernel gives.
 #[test]
 fn rows_out_of_range() {
-    for (product, bad) in [Product::Bytes, Product::Bf16].into_iter().zip([
-        &[f32::NAN, f32::INFINITY, -1.0, 0.5, 256.0, 3e38][..],
-        &[f32::NAN, f32::NEG_INFINITY, 3e38],
-    ]) {
+    for (product, bad) in [Product::Bytes, Product::Bf16]
+        .into_iter()
+        .zip([&[f32::NAN, f32::INFINITY, -1.0, 0.5, 256.0, 3e38][..], &[f32::NAN, f32::NEG_INFINITY, 3e38]])
+    {
         for &bad in bad {
             let mut problem = Problem::bytes(70, 40, 70, 5);
             problem.x[33 * 70 + 69] = bad;
@@ -178,7 +183,8 @@ impl Faulty {
             let moved: Vec<f32> =
                 x.iter().zip(&packed.shift).map(|(&x, &s)| moved(x, s, packed.scale)).collect();
             let read = if product == Product::Bytes { x } else { &moved };
-            let excess: f64 = read.iter().zip(&low.mean).map(|(&x, &m)| 2.0 * f64::from(x) * f64::from(m)).sum();
+            let excess: f64 =
+                read.iter().zip(&low.mean).map(|(&x, &m)| 2.0 * f64::from(x) * f64::from(m)).sum();
             let canonical = |slot: usize| {
                 let columns = &low.columns[slot / PANEL * low.dim..][..low.dim];
                 let norm = low.norms[slot / PANEL].0[slot % PANEL];
