@@ -499,3 +499,35 @@ pub(crate) const MEAN_OVER_LEAST: f64 = 2.0;
 /// Idle thread pools that are kept, in addition to the pool requested last: a caller that alternates between
 /// two thread counts reuses both.
 pub(crate) const IDLE_POOLS: usize = 1;
+
+/// Rows of a branch of the tree of blocks: its rows and their copy by columns fit into the second-level cache
+/// while the branch is built. A sweep tests all centers against every branch, which must be few distances
+/// for each row.
+pub(crate) const BLOCK_BRANCH_ROWS: usize = 4096;
+
+/// Rows of a leaf: a few vectors. Smaller leaves hold fewer candidates, and more boxes must be tested.
+pub(crate) const BLOCK_LEAF_ROWS: usize = 64;
+
+/// Sampled rows for each branch, from which the splits between the branches are made.
+pub(crate) const BLOCK_BRANCH_SAMPLE: usize = 64;
+
+/// Sampled rows for each leaf, from which the splits of a branch are made.
+pub(crate) const BLOCK_LEAF_SAMPLE: usize = 8;
+
+/// Fewest rows and fewest centers for which `Algorithm::Auto` tries blocks: the tree costs about two plain sweeps.
+pub(crate) const BLOCK_ROWS: usize = 16_384;
+pub(crate) const BLOCK_CENTERS: usize = 16;
+
+/// Fewest sweeps that a fit may take for `Algorithm::Auto` to try blocks.
+pub(crate) const BLOCK_SWEEPS: u64 = 8;
+
+/// Blocks are given up if a sweep computes more than this share of all distances.
+pub(crate) const BLOCK_SHARE: f64 = 0.15;
+
+/// How far a center may move until the lists of candidates of its blocks are made again, in multiples of its last
+/// move.
+pub(crate) const SKIN_MOVES: f32 = 3.0;
+
+/// The least of that, and the most for which lists are kept at all, in radii of a leaf.
+pub(crate) const SKIN_LEAST: f32 = 0.25;
+pub(crate) const SKIN_MOST: f32 = 1.5;

@@ -71,7 +71,7 @@ class KMeans(CenterClusterer):
     tol : float, default=1e-4
         A start has converged when the squared length of the center shift is at most `tol` times the mean
         variance of the features, or when no label changes. 0: only when no label changes.
-    algorithm : {"auto", "lloyd", "elkan", "yinyang", "hamerly", "exponion"}, default="auto"
+    algorithm : {"auto", "lloyd", "elkan", "yinyang", "hamerly", "exponion", "filtering"}, default="auto"
         How a sweep finds the nearest centers. Results are bit-identical for all values.
 
         - ``"lloyd"`` computes all distances.
@@ -81,7 +81,14 @@ class KMeans(CenterClusterer):
         - ``"hamerly"`` keeps one bound per row.
         - ``"exponion"`` keeps one bound per row. In up to 16 dimensions it also searches only the centers
           near the row's current center.
-        - ``"auto"`` begins with a plain sweep. It switches to bounds as soon as they are expected to pay,
+        - ``"filtering"``, for up to 16 dimensions, builds a tree of boxes of rows once. A sweep drops the
+          centers that cannot be nearest to any row of a box, and compares rows only with the others. It wins
+          where rows lie near few dimensions (coordinates, point clouds, colors, many equal rows), and loses
+          where they fill 8 or more. Sparse rows, more dimensions and a small `bounds_memory` get plain
+          sweeps, with a warning.
+        - ``"auto"`` tries ``"filtering"`` first, in up to 16 dimensions, for 16,384 rows and 16 clusters or
+          more. It keeps it while sweeps compute at most 15% of all distances. Otherwise it begins with a
+          plain sweep. It switches to bounds as soon as they are expected to pay,
           judged by the share of labels that changed. With more than 16 dimensions it takes ``"elkan"`` (from
           160 dimensions on, or for up to 64 clusters) or ``"yinyang"``. With fewer dimensions, from 24
           clusters on, it takes ``"hamerly"``, ``"exponion"`` or ``"yinyang"``. It counts the distances that
@@ -90,8 +97,8 @@ class KMeans(CenterClusterer):
           distances there.
     bounds_memory : str or int, default="1GB"
         Memory budget for distance bounds, in bytes or as text such as ``"500MB"``. With a smaller budget more
-        centers share a bound, down to no bounds at all, with a warning if `algorithm` names bounds. Not used
-        by ``"lloyd"``.
+        centers share a bound, down to no bounds at all, with a warning if `algorithm` names bounds. The tree
+        of ``"filtering"``, with a copy of the rows, must fit too. Not used by ``"lloyd"``.
     copy_x : bool, default=True
         Has no effect; present for scikit-learn compatibility. X is never modified.
     n_jobs : int or None, default=None
@@ -297,7 +304,14 @@ class KMeans(CenterClusterer):
         super()._conclude(run)
         # The first sweep never has bounds.
         named = self.algorithm not in ("auto", "lloyd")
-        if named and self.algorithm_ == "lloyd" and self.n_iter_ > 1:
+        if self.algorithm == "filtering" and self.algorithm_ == "lloyd":
+            warn(
+                "algorithm='filtering' needs dense rows of at most 16 features and room for a copy of them "
+                f"in bounds_memory={self.bounds_memory}: every distance was measured. "
+                "The result is the same.",
+                RuntimeWarning,
+            )
+        elif named and self.algorithm_ == "lloyd" and self.n_iter_ > 1:
             self._warn_if_boundless(f"algorithm={self.algorithm!r}")
 
     def _about(self) -> dict[str, Any]:

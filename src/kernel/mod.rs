@@ -19,6 +19,7 @@
 
 mod aligned;
 mod arch;
+pub(crate) mod blocks;
 pub(crate) mod bounded;
 #[cfg_attr(
     not(all(target_os = "linux", target_arch = "x86_64")),

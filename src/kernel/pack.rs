@@ -121,6 +121,12 @@ impl<T: Compute> PackedCenters<T> {
         Self { certified: Certified::new(isa, k, dim), ..packed }
     }
 
+    /// Packs `centers` for [`nearest_listed`](super::bounded::nearest_listed), for rows of up to
+    /// [`ROWS_IN_LANES_DIM`](crate::tuning::ROWS_IN_LANES_DIM) columns. Tile values are bit-identical.
+    pub(crate) fn for_listed(centers: MatRef<'_, T>) -> Self {
+        Self::pack(centers, None, T::table(Isa::active()), Form::RowsInLanes, None, None)
+    }
+
     /// Packs `centers` for sparse rows if `sparse`, else for dense rows.
     ///
     /// # Panics

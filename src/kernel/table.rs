@@ -3,6 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
+use super::blocks::{Candidates, Narrowing, Skin};
 use super::bounded::{Gathered, Margins, Meeting, Nearest, Radii};
 use super::generic::differences::ROWS;
 use super::generic::listed::Padded;
@@ -47,6 +48,8 @@ pub struct KernelTable<T: Compute> {
     pub(super) lowest: fn(&PackedCenters<T>, &mut Gathered<T>, &mut Meeting<'_, T>),
     /// See [`generic::lanes`](super::generic::lanes). Only for rows in lanes.
     pub(super) listed: ListedFn<T>,
+    /// See [`generic::blocks`](super::generic::blocks).
+    pub(super) narrow: NarrowFn<T>,
     /// See [`generic::bounds`](super::generic::bounds), also for the next six.
     pub(super) least: LeastFn<T>,
     pub(super) near: NearFn<T>,
@@ -101,6 +104,10 @@ pub(super) type GatherFn<T> =
 
 /// In: centers, columns of rows, the range of rows, the list of centers. Out: the nearest centers.
 pub(super) type ListedFn<T> = fn(&PackedCenters<T>, &[T], Range<usize>, &[u32], &mut Nearest<T>);
+
+/// In: shift and scale, the faces of a box, how far centers may move, candidates. Out: fewer candidates, if any can be dropped.
+pub(super) type NarrowFn<T> =
+    fn((&[T], T), &[T], Skin<T>, &Candidates<T>, &mut Candidates<T>, &mut Narrowing<T>) -> bool;
 
 /// In: centers, the rows of a chunk, the picked rows, their labels. Out: `|x'|^2` (per row) and squared
 /// distances.

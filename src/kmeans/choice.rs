@@ -1,5 +1,6 @@
 //! Chooses the bounds of exact sweeps, when they begin, and when they are dropped.
 
+use super::blocks::{self, Blocks, Shared};
 use super::bounds::{PanelBounds, rounding_of};
 use super::costs::Costs;
 use super::labels::{Labels, Swept};
@@ -7,7 +8,10 @@ use super::params::Algorithm;
 use crate::centers::LabelsRef;
 use crate::kernel::{Compute, PackedCenters};
 use crate::matrix::MatRef;
-use crate::tuning::{BALL_RUN, BOUNDED_AGAIN, BOUNDED_LOSS, BOUNDED_PAUSE, balls_pay};
+use crate::tuning::{
+    BALL_RUN, BLOCK_CENTERS, BLOCK_ROWS, BLOCK_SHARE, BLOCK_SWEEPS, BOUNDED_AGAIN, BOUNDED_LOSS,
+    BOUNDED_PAUSE, balls_pay,
+};
 
 /// The bounds of successive sweeps over the same rows.
 ///
@@ -51,6 +55,33 @@ impl Choice {
         }
     }
 
+    /// Whether the next sweep should be by blocks of rows, of which there are none yet. `sweeps` sweeps are done,
+    /// and there are at most `most`.
+    pub(super) fn wants_blocks<T: Compute>(
+        &mut self,
+        n: usize,
+        packed: &PackedCenters<T>,
+        (sweeps, most): (u64, u64),
+    ) -> bool {
+        let (k, dim) = (packed.n_centers(), packed.dim());
+        let wanted = match self.asked {
+            Algorithm::Filtering => true,
+            // A resumed fit goes on as it was.
+            Algorithm::Auto if sweeps > 0 => self.algorithm == Algorithm::Filtering,
+            Algorithm::Auto => n >= BLOCK_ROWS && k >= BLOCK_CENTERS && most >= BLOCK_SWEEPS,
+            _ => false,
+        };
+        if !wanted {
+            return false;
+        }
+        if !blocks::serve::<T>(n, dim, packed.is_sparse(), self.memory) {
+            self.algorithm = Algorithm::Lloyd;
+            return false;
+        }
+        self.algorithm = Algorithm::Filtering;
+        !packed.by_difference()
+    }
+
     /// Starts bounded sweeps if they are due. `sweeps` sweeps are done, and `centers` are those of the next
     /// one.
     pub(super) fn begin<T: Compute>(
@@ -61,7 +92,7 @@ impl Choice {
         sparse: bool,
     ) {
         // The first sweep creates the labels, and centers worth grouping.
-        if labels.bounds.is_some() || sweeps == 0 {
+        if labels.bounds.is_some() || sweeps == 0 || self.algorithm == Algorithm::Filtering {
             return;
         }
         if self.by_difference {
@@ -87,7 +118,7 @@ impl Choice {
             Algorithm::Elkan => PanelBounds::fine(centers, n, self.memory),
             Algorithm::Hamerly => PanelBounds::single(centers, n, self.memory, false),
             Algorithm::Exponion => PanelBounds::single(centers, n, self.memory, true),
-            Algorithm::Auto | Algorithm::Lloyd => None,
+            Algorithm::Auto | Algorithm::Lloyd | Algorithm::Filtering => None,
         };
         if wanted == Algorithm::Elkan && labels.bounds.is_none() {
             wanted = Algorithm::Yinyang;
@@ -118,6 +149,22 @@ impl Choice {
             Algorithm::Exponion
         } else {
             costs.algorithm
+        }
+    }
+
+    /// Evaluates the last sweep by blocks. Drops them if they compute too many distances.
+    pub(super) fn watch_blocks<T: Compute>(
+        &mut self,
+        blocks: &mut Option<Blocks<T>>,
+        shared: &Shared<T>,
+        packed: &PackedCenters<T>,
+        (n, swept): (usize, &Swept),
+    ) {
+        let share = swept.distances as f64 / (n as f64 * packed.n_centers() as f64);
+        if self.asked == Algorithm::Auto && blocks.is_some() && share > BLOCK_SHARE {
+            *blocks = None;
+            shared.decline();
+            self.algorithm = Algorithm::Lloyd;
         }
     }
 

@@ -1,7 +1,11 @@
 //! Labels of all rows, and the exact sweep that updates them, with bounds if there are any.
 
+mod by_blocks;
+mod carried;
+
 use std::sync::{Mutex, PoisonError};
 
+use super::blocks::Blocks;
 use super::bounds::{PanelBounds, RowBoundsMut, Work};
 use crate::centers::{Editing, Journal, LabelList, LabelsMut, LabelsRef, NO_LABEL};
 use crate::data::{DataSource, count_rows, row_values};
@@ -13,6 +17,7 @@ use crate::pass::{Chunk, Cut, Unread, Wide, sweep, sweep_unread};
 use crate::rows::RowBuf;
 use crate::stats::ClusterSums;
 use crate::tuning::{CARRIED_CHANGES, CARRIED_ENERGY, CARRIED_SWEEPS, tile_rows};
+pub(super) use carried::Carried;
 
 /// Per-row state: labels and bounds.
 #[derive(Clone, Debug)]
@@ -26,46 +31,13 @@ pub(super) struct Labels {
 /// Labels and bounds of a chunk: upper bounds, bounds to all other centers, and bounds by group.
 type PerChunk<'a, L = LabelsMut<'a>> = (L, ((&'a mut [f32], &'a mut [f32]), Wide<'a, f32>));
 
+/// Blocks of rows, if there are any, and where changes of labels are noted.
+type Searched<'a, T> = (Option<&'a mut Blocks<T>>, Option<&'a Mutex<Vec<Journal>>>);
+
 /// Old and new labels of a chunk.
 struct Relabeled<'a> {
     old: &'a mut [u32],
     new: &'a [u32],
-}
-
-/// Sums carried from sweep to sweep, so that the next sweep only updates the rows whose label changes.
-#[derive(Clone, Debug)]
-pub(super) struct Carried {
-    clusters: ClusterSums,
-    /// Sweeps since the sums were recomputed; each sweep adds rounding.
-    age: u32,
-    /// The squared error when the sums were recomputed.
-    energy_afresh: f64,
-}
-
-impl Carried {
-    pub(super) fn of(clusters: ClusterSums, age: u32, energy_afresh: f64) -> Self {
-        Self { clusters, age, energy_afresh }
-    }
-
-    pub(super) fn clusters(&self) -> &ClusterSums {
-        &self.clusters
-    }
-
-    /// Sweeps since the sums were recomputed, and the squared error at that time.
-    pub(super) fn age(&self) -> (u32, f64) {
-        (self.age, self.energy_afresh)
-    }
-
-    /// A copy with the squared errors about `new` centers, given those about `old`.
-    pub(super) fn about<T: Compute>(&self, old: MatRef<'_, T>, new: MatRef<'_, T>) -> Self {
-        let mut carried = self.clone();
-        carried.clusters.follow(old, new);
-        carried
-    }
-
-    pub(super) fn into_clusters(self) -> ClusterSums {
-        self.clusters
-    }
 }
 
 /// The result of a sweep.
@@ -272,23 +244,38 @@ impl Labels {
         data: &dyn DataSource<T>,
         cx: &Executor,
     ) -> Result<Swept> {
+        self.sweep_by(None, packed, moments, (carried, gone), data, cx)
+    }
+
+    /// As [`Labels::sweep`], by blocks of rows if there are any.
+    pub(super) fn sweep_by<T: Compute>(
+        &mut self,
+        mut blocks: Option<&mut Blocks<T>>,
+        packed: &PackedCenters<T>,
+        moments: Option<&PackedCenters<T>>,
+        (carried, gone): (Option<Carried>, Option<&ClusterSums>),
+        data: &dyn DataSource<T>,
+        cx: &Executor,
+    ) -> Result<Swept> {
         let (_, none) = self.of_rows.view().are_missing();
         self.changes = None;
         let journals = (!none).then(Mutex::default);
-        let swept = self.made_anew(packed, moments, (carried, gone), journals.as_ref(), data, cx);
+        let searched = (blocks.as_deref_mut(), journals.as_ref());
+        let swept = self.made_anew(searched, packed, moments, (carried, gone), data, cx);
         self.changes = journals.map(|all| all.into_inner().unwrap_or_else(PoisonError::into_inner));
         if swept.is_err() {
             self.undo();
+            blocks.into_iter().for_each(Blocks::forget);
         }
         swept
     }
 
     fn made_anew<T: Compute>(
         &mut self,
+        searched: Searched<'_, T>,
         packed: &PackedCenters<T>,
         moments: Option<&PackedCenters<T>>,
         (carried, gone): (Option<Carried>, Option<&ClusterSums>),
-        journals: Option<&Mutex<Vec<Journal>>>,
         data: &dyn DataSource<T>,
         cx: &Executor,
     ) -> Result<Swept> {
@@ -298,7 +285,7 @@ impl Labels {
         let nothing = || gone.cloned().unwrap_or_else(|| ClusterSums::new(packed.n_centers(), packed.dim()));
         let afresh = carried.is_none();
         let clusters = carried.map_or_else(nothing, |carried| carried.clusters);
-        let mut part = self.label(packed, moments, (clusters, afresh), journals, data, cx)?;
+        let mut part = self.label(searched, packed, moments, (clusters, afresh), data, cx)?;
         if part.clusters.energy() < floor {
             // Most of the energy is gone: the rounding of the removed part may outweigh the rest.
             part.clusters = nothing();
@@ -312,10 +299,10 @@ impl Labels {
 
     fn label<T: Compute>(
         &mut self,
+        (blocks, journals): Searched<'_, T>,
         packed: &PackedCenters<T>,
         moments: Option<&PackedCenters<T>>,
         (clusters, afresh): (ClusterSums, bool),
-        journals: Option<&Mutex<Vec<Journal>>>,
         data: &dyn DataSource<T>,
         cx: &Executor,
     ) -> Result<Part> {
@@ -325,6 +312,14 @@ impl Labels {
         }
         let mut total = Part { clusters, ..Part::new(k, dim, moments.is_some()) };
         let empty = || Part::new(k, dim, moments.is_some());
+        if let Some(blocks) = blocks {
+            if !packed.by_difference() {
+                let search = (blocks, journals);
+                self.label_by_blocks(search, packed, moments, (&mut total, afresh), data, cx)?;
+                return Ok(total);
+            }
+            blocks.forget();
+        }
         let Some(bounds) = self.bounds.as_mut().filter(|_| !packed.by_difference()) else {
             let label = |chunk: Chunk<'_, T>,
                          labels: &mut [u32],
@@ -431,11 +426,4 @@ pub(super) fn sum_labeled<T: Compute>(
     let make = (|| ClusterSums::part(k, dim), Vec::new);
     sweep(data, cx, tile_rows(k), labels, &mut total, make, absorb, ClusterSums::merge)?;
     Ok(total)
-}
-
-/// The variance of all rows, averaged over columns, from their sums about `origin`.
-pub(super) fn mean_variance<T: Compute>(all: &ClusterSums, origin: &[T]) -> f64 {
-    let n = all.weights()[0];
-    let offset: f64 = all.sum(0).iter().zip(origin).map(|(s, o)| (s / n - o.to_f64()).powi(2)).sum();
-    ((all.energy() / n - offset) / origin.len() as f64).max(0.0)
 }

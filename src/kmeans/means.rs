@@ -39,3 +39,10 @@ pub(super) fn to_means<T: Compute>(centers: &mut [T], dim: usize, metric: Metric
     }
     moved
 }
+
+/// The variance of all rows, averaged over columns, from their sums about `origin`.
+pub(super) fn mean_variance<T: Compute>(all: &ClusterSums, origin: &[T]) -> f64 {
+    let n = all.weights()[0];
+    let offset: f64 = all.sum(0).iter().zip(origin).map(|(s, o)| (s / n - o.to_f64()).powi(2)).sum();
+    ((all.energy() / n - offset) / origin.len() as f64).max(0.0)
+}

@@ -5,6 +5,7 @@
 
 mod backward_euler;
 mod batches;
+mod blocks;
 mod bounds;
 mod choice;
 mod costs;

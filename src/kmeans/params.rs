@@ -73,6 +73,11 @@ pub enum Algorithm {
     /// [`Algorithm::Hamerly`], but a row is compared only with the centers around its own (Newling and
     /// Fleuret, 2016). With more columns it is the same as [`Algorithm::Hamerly`].
     Exponion,
+    /// For up to 16 columns and rows that fill few of them: a tree of boxes is built once, and a sweep drops
+    /// the centers that cannot be nearest to any row of a box (the filtering algorithm: Kanungo et al., 2002).
+    /// The tree holds a copy of the rows, within `bounds_memory`. Sparse rows, more columns and a smaller
+    /// budget get full sweeps.
+    Filtering,
 }
 
 names! {
@@ -83,6 +88,7 @@ names! {
         Elkan = "elkan",
         Hamerly = "hamerly",
         Exponion = "exponion",
+        Filtering = "filtering",
     }
 }
 
@@ -121,7 +127,8 @@ setters! {
         /// How a sweep finds the nearest centers (default [`Algorithm::Auto`]). The result does not depend on it.
         algorithm: Algorithm,
         /// Upper limit for the bytes of the bounds (default 1 GB). If they do not fit, several panels of
-        /// centers share a bound; at the least, sweeps use no bounds.
+        /// centers share a bound; at the least, sweeps use no bounds. The tree of
+        /// [`Algorithm::Filtering`], with a copy of the rows, must fit too.
         bounds_memory: u64,
         /// Number of threads (default `None`: see [`Executor::new`](crate::Executor::new)). The result does
         /// not depend on it.
@@ -142,6 +149,11 @@ impl KMeansParams {
         problems.finite_at_least_0("tolerance", self.tolerance);
         problems.columns(dim);
         problems.into_result()
+    }
+
+    /// The number of starts that give different results.
+    pub(super) fn n_starts(&self) -> u64 {
+        if matches!(self.seeding, Seeding::Given(_)) { 1 } else { self.n_init }
     }
 }
 

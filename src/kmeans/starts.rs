@@ -16,7 +16,6 @@ use crate::parallel::Executor;
 use crate::persist::Contents;
 use crate::persist::kept::{count, number};
 use crate::persist::schema::KMEANS_CHECKPOINT;
-use crate::seeding::Seeding;
 
 /// A fit of [`Lloyd`] from several starts. The start with the lowest inertia wins.
 pub struct LloydStarts<T> {
@@ -28,8 +27,7 @@ pub struct LloydStarts<T> {
 impl<T: Compute> LloydStarts<T> {
     /// The number of starts, and the maximum number of steps of each.
     fn counts(params: &KMeansParams) -> (u64, u64) {
-        let starts = if matches!(params.seeding, Seeding::Given(_)) { 1 } else { params.n_init };
-        (starts, params.max_iter)
+        (params.n_starts(), params.max_iter)
     }
 
     pub(super) fn plan(params: &KMeansParams) -> Self {

@@ -46,6 +46,12 @@ pub(crate) struct Unread<'a, T: Float> {
 }
 
 impl<T: Float> Unread<'_, T> {
+    /// The global indices of the rows.
+    pub(crate) fn range(&self) -> Range<usize> {
+        let first = self.first_row as usize;
+        first..first + self.rows.len()
+    }
+
     /// Reads all rows of the chunk.
     pub(crate) fn read(&mut self) -> Result<Chunk<'_, T>> {
         self.read_rows(None)

@@ -10,7 +10,7 @@ use crate::common::Draws;
 
 /// Kinds of test data.
 #[derive(Clone, Copy, Debug)]
-enum Kind {
+pub(crate) enum Kind {
     /// Overlapping clusters.
     Blobs,
     /// Small integers with many ties and duplicates.
@@ -25,9 +25,9 @@ enum Kind {
     Few,
 }
 
-const KINDS: [Kind; 6] = [Kind::Blobs, Kind::Ties, Kind::Far, Kind::Huge, Kind::Tiny, Kind::Few];
+pub(crate) const KINDS: [Kind; 6] = [Kind::Blobs, Kind::Ties, Kind::Far, Kind::Huge, Kind::Tiny, Kind::Few];
 
-fn rows(kind: Kind, n: usize, d: usize, seed: u64) -> Vec<f64> {
+pub(crate) fn rows(kind: Kind, n: usize, d: usize, seed: u64) -> Vec<f64> {
     let mut draws = Draws::new(seed);
     let middles: Vec<f64> = (0..40 * d).map(|_| 8.0 * draws.unit()).collect();
     (0..n)
@@ -53,7 +53,7 @@ fn rows(kind: Kind, n: usize, d: usize, seed: u64) -> Vec<f64> {
 }
 
 /// The labels and centers after each step, the final labels, and the inertia.
-type Trace = (Vec<Vec<u64>>, Vec<u32>, u64);
+pub(crate) type Trace = (Vec<Vec<u64>>, Vec<u32>, u64);
 
 fn steps(params: &KMeansParams, cx: &Executor, source: AnySource<'_>) -> Trace {
     let source = &source;
@@ -75,19 +75,19 @@ fn steps(params: &KMeansParams, cx: &Executor, source: AnySource<'_>) -> Trace {
     (steps, run.labels().to_vec(), inertia.to_bits())
 }
 
-struct Case<'a> {
-    n: usize,
-    d: usize,
-    k: usize,
-    values: &'a [f64],
-    weights: Option<&'a [f64]>,
-    single: bool,
-    metric: Metric,
-    seed: u64,
+pub(crate) struct Case<'a> {
+    pub(crate) n: usize,
+    pub(crate) d: usize,
+    pub(crate) k: usize,
+    pub(crate) values: &'a [f64],
+    pub(crate) weights: Option<&'a [f64]>,
+    pub(crate) single: bool,
+    pub(crate) metric: Metric,
+    pub(crate) seed: u64,
 }
 
 impl Case<'_> {
-    fn trace(&self, algorithm: Algorithm, bounds_memory: u64, threads: usize) -> Trace {
+    pub(crate) fn trace(&self, algorithm: Algorithm, bounds_memory: u64, threads: usize) -> Trace {
         let params = KMeans::params(self.k)
             .seeding(Seeding::Random)
             .rng_seed(self.seed)
@@ -122,6 +122,8 @@ impl Case<'_> {
             (Algorithm::Hamerly, 1 << 30),
             (Algorithm::Exponion, 1 << 30),
             (Algorithm::Exponion, 2 * rows),
+            (Algorithm::Filtering, 1 << 30),
+            (Algorithm::Filtering, rows),
         ];
         for (algorithm, memory) in yinyang.into_iter().chain(others) {
             let bounded = self.trace(algorithm, memory, 2);
@@ -162,7 +164,7 @@ fn bounded_sweeps_equal_plain_sweeps_on_every_kind_of_data() {
 }
 
 /// The distances that a fit measures, relative to plain sweeps.
-fn measured(algorithm: Algorithm, values: &[f32], d: usize, k: usize) -> f64 {
+pub(crate) fn measured(algorithm: Algorithm, values: &[f32], d: usize, k: usize) -> f64 {
     let dense = Dense::new(values, d).unwrap();
     let source = &f32::own(&dense);
     let cx = Executor::new(Some(2)).unwrap();

@@ -114,9 +114,14 @@ fn same<P: Params>(name: &str, params: &P, rows: &Any<'_>, finishes: bool) {
 /// Checks every method with several passes over the rows.
 fn in_passes(name: &str, rows: &Any<'_>, finishes: bool) {
     let exact = KMeans::params(30).seeding(Seeding::Random).rng_seed(5).tolerance(0.0);
-    for algorithm in
-        [Algorithm::Lloyd, Algorithm::Yinyang, Algorithm::Elkan, Algorithm::Exponion, Algorithm::Auto]
-    {
+    for algorithm in [
+        Algorithm::Lloyd,
+        Algorithm::Yinyang,
+        Algorithm::Elkan,
+        Algorithm::Exponion,
+        Algorithm::Filtering,
+        Algorithm::Auto,
+    ] {
         same(&format!("{name}, {algorithm:?}"), &exact.clone().algorithm(algorithm), rows, finishes);
     }
     same(&format!("{name}, three starts"), &exact.clone().n_init(3).max_iter(7), rows, finishes);

@@ -192,6 +192,11 @@ fn several_starts() {
 }
 
 #[test]
+fn kmeans_f32_by_blocks() {
+    check::<f32>(20_000, 3, 40, false, |params| params.algorithm(Algorithm::Filtering).n_init(2));
+}
+
+#[test]
 fn seeding_on_a_sample() {
     // More rows than the sample of `Seeding::Auto`: see src/tuning.rs.
     let values = rows::<f32>(60_000, 2);

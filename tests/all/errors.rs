@@ -809,7 +809,12 @@ fn an_interrupted_run_continues_with_identical_results() {
     // More centers than a panel holds: bounded sweeps pack the centers in another order. The values have
     // rounded sums, so the order of the sums shows.
     let values: Vec<f64> = values.iter().map(|x| x / 7.0).collect();
-    for algorithm in [shoal::Algorithm::Yinyang, shoal::Algorithm::Elkan, shoal::Algorithm::Exponion] {
+    for algorithm in [
+        shoal::Algorithm::Yinyang,
+        shoal::Algorithm::Elkan,
+        shoal::Algorithm::Exponion,
+        shoal::Algorithm::Filtering,
+    ] {
         let bounded =
             KMeans::params(70).seeding(Seeding::Random).tolerance(0.0).max_iter(6).algorithm(algorithm);
         interrupted_anywhere(&bounded, Dense::new(&values, 2).unwrap());

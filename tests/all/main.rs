@@ -5,6 +5,7 @@ mod checkpoint;
 mod common;
 mod determinism;
 mod errors;
+mod filtering;
 mod layering;
 mod lloyd_vs_naive;
 mod minibatch;

@@ -17,6 +17,7 @@ import joblib
 import numpy as np
 import pytest
 import reference
+import scipy.sparse
 import shoal
 from shoal import KMeans, MiniBatchKMeans, callbacks
 from sklearn.base import clone
@@ -238,6 +239,29 @@ def test_missing_memory_for_bounds_is_reported(algorithm):
         KMeans(9, max_iter=1, **given).fit(X)
         for other in ("auto", "lloyd"):
             KMeans(9, algorithm=other, bounds_memory=0, random_state=0).fit(X)
+
+
+def test_rows_that_blocks_cannot_hold_are_reported():
+    given = {"random_state": 0, "algorithm": "filtering", "n_init": 1}
+    few = X[:, :3]
+    for rows, memory in [
+        (few, "1kB"),
+        (np.hstack([X] * 20)[:, :17], "1GB"),
+        (scipy.sparse.csr_array(few), "1GB"),
+    ]:
+        with pytest.warns(
+            RuntimeWarning, match="at most 16 features .* every distance was measured"
+        ) as caught:
+            model = KMeans(9, bounds_memory=memory, **given).fit(rows)
+        assert [warning.filename for warning in caught] == [__file__]
+        assert model.algorithm_ == "lloyd"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = KMeans(9, **given).fit(few)
+    assert model.algorithm_ == "filtering"
+    plain = KMeans(9, random_state=0, algorithm="lloyd", n_init=1).fit(few)
+    assert (plain.inertia_, plain.n_iter_) == (model.inertia_, model.n_iter_)
+    assert np.array_equal(plain.labels_, model.labels_)
 
 
 # ---------------------------------------------------------------- callbacks

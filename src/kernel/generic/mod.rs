@@ -5,6 +5,7 @@
 #![allow(unsafe_code)]
 
 pub(super) mod accumulate;
+pub(super) mod blocks;
 pub(super) mod bounds;
 pub(super) mod differences;
 pub(super) mod lanes;

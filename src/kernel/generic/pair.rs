@@ -40,6 +40,17 @@ pub(in crate::kernel) unsafe fn sq_dist<S: Widen>(a: &[S::T], b: &[S::T]) -> f64
     fold(lanes, used)
 }
 
+/// As [`sq_dist`] for `D` columns, at most [`LANES`], with bit-identical results.
+#[inline(always)]
+pub(in crate::kernel) fn sq_dist_of<T: Float, const D: usize>(a: &[T; D], b: &[T; D]) -> f64 {
+    let mut lanes = [0.0f64; LANES];
+    for (lane, (a, b)) in lanes.iter_mut().zip(a.iter().zip(b)) {
+        let e = a.to_f64() - b.to_f64();
+        *lane = e * e;
+    }
+    fold(lanes, D)
+}
+
 /// Sum of the lanes, by halving. Lanes from `used` on are zero.
 #[inline(always)]
 fn fold(mut lanes: [f64; LANES], used: usize) -> f64 {

@@ -9,12 +9,13 @@ mod file;
 
 use std::time::Instant;
 
+use super::blocks::{Blocks, Shared};
 #[cfg(test)]
 use super::bounds::PanelBounds;
 use super::choice::Choice;
 use super::empty;
-use super::labels::{Carried, Labels, mean_variance};
-use super::means::to_means;
+use super::labels::{Carried, Labels};
+use super::means::{mean_variance, to_means};
 use super::params::{Algorithm, KMeansParams};
 use crate::centers::{KMeansModel, LabelsRef, Snapshot, inertia, project};
 use crate::data::{Access, DataSource};
@@ -45,6 +46,10 @@ pub struct Lloyd<T> {
     /// Sums of the rows by `labels`, with squared errors about `centers`, for the next sweep to start from.
     carried: Option<Carried>,
     choice: Choice,
+    /// Blocks of rows, if sweeps are by blocks.
+    blocks: Option<Blocks<T>>,
+    /// The tree that the starts of a fit share.
+    shared: Shared<T>,
     /// `labels`, `weights` and `energy` belong to `centers`.
     current: bool,
     /// The run ends when the squared length of the centers' move is at most this limit. Set by the first sweep.
@@ -62,6 +67,8 @@ impl<T: Compute> Lloyd<T> {
         Self {
             params,
             choice,
+            blocks: None,
+            shared: Shared::default(),
             dim: 0,
             centers: Vec::new(),
             labels: Labels::new(0, 1),
@@ -154,6 +161,12 @@ impl<T: Compute> Lloyd<T> {
         self.labels.bounds.as_ref()
     }
 
+    /// Restores the labels before the last sweep.
+    fn undo(&mut self) {
+        self.labels.undo();
+        self.blocks.iter_mut().for_each(Blocks::forget);
+    }
+
     /// Moves the centers with [`to_means`] and updates the bounds. If `carried`, shifts the squared errors of
     /// `sums` to the new centers. Returns the squared length of all moves.
     fn update(&mut self, sums: &mut ClusterSums, carried: bool) -> f64 {
@@ -184,22 +197,28 @@ impl<T: Compute> Solver<T> for Lloyd<T> {
         let centers = MatRef::new(&self.centers, self.dim);
         self.choice.begin(&mut self.labels, centers, self.iteration, sparse);
         let packed = self.labels.pack(centers, sparse);
+        let n = self.labels.of_rows.len();
+        let sweeps = (self.iteration, self.params.max_iter);
+        if self.blocks.is_none() && self.choice.wants_blocks(n, &packed, sweeps) {
+            self.blocks = self.shared.blocks(n, data, cx)?;
+        }
         let origin = self.centers[..self.dim].to_vec();
         let wanted = self.threshold.is_none() && self.params.tolerance > 0.0;
         let packed_origin = wanted.then(|| PackedCenters::for_rows(MatRef::new(&origin, self.dim), sparse));
         // A failed sweep must leave the state unchanged.
         let carried = self.carried.clone();
-        let mut swept = self.labels.sweep(&packed, packed_origin.as_ref(), (carried, None), data, cx)?;
-        swept.clusters.check_means::<T>().inspect_err(|_| self.labels.undo())?;
+        let (blocks, moments) = (self.blocks.as_mut(), packed_origin.as_ref());
+        let mut swept = self.labels.sweep_by(blocks, &packed, moments, (carried, None), data, cx)?;
+        swept.clusters.check_means::<T>().inspect_err(|_| self.undo())?;
         let energy = swept.clusters.energy();
         let relocated = empty::relocate(data, cx, &packed, self.labels.of_rows.view(), &mut swept.clusters)
-            .inspect_err(|_| self.labels.undo())?;
+            .inspect_err(|_| self.undo())?;
         (self.energy, self.exact) = (energy, swept.exact());
         if self.threshold.is_none() {
             let variance = swept.moments.as_ref().map_or(0.0, |all| mean_variance(all, &origin));
             self.threshold = Some(self.params.tolerance * variance);
         }
-        let n = self.labels.of_rows.len() as u64;
+        let n = n as u64;
         // For sparse rows, recomputing the sums costs less than carrying sums over all columns.
         let carry = relocated == 0 && !sparse && swept.pays_to_carry(n);
         let moved = self.update(&mut swept.clusters, carry);
@@ -207,6 +226,7 @@ impl<T: Compute> Solver<T> for Lloyd<T> {
         let (changed, distances) = (swept.changed, swept.distances);
         self.iteration += 1;
         self.choice.watch(&mut self.labels, &packed, &swept, self.iteration);
+        self.choice.watch_blocks(&mut self.blocks, &self.shared, &packed, (n as usize, &swept));
         self.rows_seen += n;
         self.carried = carry.then(|| swept.into_carried());
         // Unchanged labels give bit-identical means, unless the sums were recomputed or `finish`
@@ -242,6 +262,7 @@ impl<T: Compute> Restartable<T> for Lloyd<T> {
     fn begin(&self, start: u64, data: &dyn DataSource<T>, cx: &Executor) -> Result<Self> {
         let begun = Instant::now();
         let mut new = Self::plan(self.params.clone());
+        new.shared = self.shared.for_start(start + 1 >= self.params.n_starts());
         new.dim = data.dim();
         let seeds =
             self.params.seeding.choose(data, self.params.n_clusters, self.params.rng_seed, start, cx)?;
@@ -261,7 +282,8 @@ impl<T: Compute> Restartable<T> for Lloyd<T> {
             let sparse = data.most_values().is_some();
             let packed = PackedCenters::for_rows(MatRef::new(&self.centers, self.dim), sparse);
             self.labels.bounds = None;
-            let swept = self.labels.sweep(&packed, None, (None, None), data, cx)?;
+            let blocks = self.blocks.as_mut();
+            let swept = self.labels.sweep_by(blocks, &packed, None, (None, None), data, cx)?;
             self.energy = swept.clusters.energy();
             self.exact = true;
             self.weights = swept.clusters.weights().to_vec();
@@ -272,7 +294,7 @@ impl<T: Compute> Restartable<T> for Lloyd<T> {
             self.exact = true;
         }
         // Only further sweeps need these.
-        (self.carried, self.labels.bounds) = (None, None);
+        (self.carried, self.labels.bounds, self.blocks) = (None, None, None);
         self.labels.forget_before();
         self.timings.finish += begun.elapsed().as_secs_f64();
         Ok(self.energy)

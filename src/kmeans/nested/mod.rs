@@ -25,8 +25,8 @@ use batch::with_batch;
 use stream::Kept;
 
 use super::bounds::PanelBounds;
-use super::labels::{Carried, Labels, all_labels, mean_variance};
-use super::means::to_means;
+use super::labels::{Carried, Labels, all_labels};
+use super::means::{mean_variance, to_means};
 use crate::centers::{KMeansModel, LabelList, LabelsRef, Snapshot, inertia, project};
 use crate::data::{Access, DataSource, count_rows};
 use crate::error::Result;

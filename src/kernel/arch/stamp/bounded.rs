@@ -58,6 +58,18 @@ macro_rules! bounded {
         }
 
         $(#[$attr])*
+        unsafe fn narrow(
+            frame: (&[$t], $t),
+            faces: &[$t],
+            skin: Skin<$t>,
+            from: &Candidates<$t>,
+            to: &mut Candidates<$t>,
+            work: &mut Narrowing<$t>,
+        ) -> bool {
+            blocks::narrow(frame, faces, skin, from, to, work)
+        }
+
+        $(#[$attr])*
         unsafe fn lowest(packed: &Packed, gathered: &mut Gathered<$t>, meeting: &mut Meeting<'_, $t>) {
             // SAFETY: the caller's processor has the instruction set.
             unsafe { picked::lowest::<$simd, $mr, $m2, $m3, $nv>(packed, gathered, meeting) }

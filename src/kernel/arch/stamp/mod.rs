@@ -18,10 +18,11 @@ macro_rules! stamp {
             use crate::kernel::generic::simd::{Argmin, Simd, Two};
             use std::ops::Range;
 
+            use crate::kernel::blocks::{Candidates, Narrowing, Skin};
             use crate::kernel::bounded::{Gathered, Margins, Meeting, Nearest, Radii};
             use crate::kernel::generic::listed::{self, Padded};
             use crate::kernel::generic::differences::{self, ROWS};
-            use crate::kernel::generic::{accumulate, bounds, lanes, pair, picked, sparse, strip, tile};
+            use crate::kernel::generic::{accumulate, blocks, bounds, lanes, pair, picked, sparse, strip, tile};
             use crate::kernel::isa::Isa;
             use crate::kernel::pack::{Form, PackedCenters, Scratch};
             use crate::kernel::table::KernelTable;

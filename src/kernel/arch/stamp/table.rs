@@ -38,6 +38,8 @@ macro_rules! table {
             // SAFETY: as above.
             listed: |p, x, rows, list, to| unsafe { listed(p, x, rows, list, to) },
             // SAFETY: as above.
+            narrow: |frame, faces, skin, from, to, w| unsafe { narrow(frame, faces, skin, from, to, w) },
+            // SAFETY: as above.
             lowest: |p, g, meeting| unsafe { lowest(p, g, meeting) },
             // SAFETY: as above.
             least: |l, d, rows, out| unsafe { least(l, d, rows, out) },

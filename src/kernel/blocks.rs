@@ -1,0 +1,186 @@
+//! Kernel calls of sweeps by blocks of rows: which centers can be nearest to a row within a box.
+//!
+//! **The test.** In the frame of the packed centers, let `x` be any row of a box, `z` and `b` two centers. Then
+//! `F(x) = |x - z|^2 - |x - b|^2` is linear in `x`, so its minimum over the box is a sum over columns, with one
+//! of the two faces in each: `F >= sum_t min((z_t - b_t)(z_t + b_t - 2 lo_t), (z_t - b_t)(z_t + b_t - 2 hi_t))`.
+//! If the minimum exceeds the rounding of tile values, `b` has a smaller tile value than `z` for every row of the
+//! box, and `z` is dropped. `b` is the center nearest to the middle of the box.
+//!
+//! **Skin.** If the test must hold while `z` and `b` move by up to `a_z` and `a_b`, the minimum must also exceed
+//! `2 a_z P + 2 a_b Q + a_b^2`. `P` and `Q` are the largest distances of a row of the box from `z` and `b`, at most
+//! the distance from the middle of the box plus the distance from there to a corner. For `|x - z|` shrinks by at
+//! most `a_z`, so its square by at most `2 a_z P`, and `(|x - b| + a_b)^2 <= |x - b|^2 + 2 a_b Q + a_b^2`. The
+//! shift may move too: it moves rows and centers alike, and only changes their lengths.
+//!
+//! **Rounding.** Subtracting the shift and multiplying by the scale are monotone, so the box of the moved faces
+//! contains all moved rows. Let `u = EPSILON / 2`, and `A_j = |c_j| + |x|` for the longest row of the box, both
+//! with their allowances.
+//!
+//! - A tile value is a chain of `d + 1` roundings of partial sums that never exceed `|c_j|^2 + 2 |x| |c_j| <=
+//!   A_j^2`. With the rounding of its squared length, its error is at most `(d + 3) u A_j^2`.
+//! - The computed minimum of `F` has at most `d + 4` roundings of terms that add up to at most
+//!   `(A_z + A_b)^2 <= 2 (A_z^2 + A_b^2)`.
+//! - In a later frame, row and center are rounded again, which moves each by at most `2 u` of its length. This
+//!   adds `2 u A_j` to an allowance, and at most `8 u (A_z^2 + A_b^2)` to the skin.
+//!
+//! Hence `(3 d + 19) u (A_z^2 + A_b^2)` is a sufficient margin. The test takes `(3 d + 32) u`, and the rest covers
+//! the roundings of the margin itself. Lengths and the skin are sums of squares, whose relative error is smaller
+//! than this factor; they are increased by it. A value that is not a number keeps its center.
+
+use super::generic::blocks::GROUP;
+use super::pack::{PackedCenters, moved};
+use super::table::Compute;
+use crate::float::Float;
+use crate::tuning::{SKIN_LEAST, SKIN_MOST, SKIN_MOVES};
+
+/// Centers that may be nearest to a row of a block, in ascending order.
+#[derive(Clone, Debug)]
+pub(crate) struct Candidates<T> {
+    pub(super) ids: Vec<u32>,
+    /// Values between two columns: a multiple of [`GROUP`]. Places without a center hold any value.
+    pub(super) stride: usize,
+    /// The columns of the centers in the frame of the packed centers, then their lengths, rounded up, and their
+    /// last moves.
+    pub(super) values: Vec<T>,
+}
+
+impl<T> Default for Candidates<T> {
+    fn default() -> Self {
+        Self { ids: Vec::new(), stride: 0, values: Vec::new() }
+    }
+}
+
+/// How far centers may move until a list of candidates must be made again: each by a multiple of its last move,
+/// or by `least` if that is more. The default is not at all.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Skin<T> {
+    pub(super) moves: T,
+    pub(super) least: T,
+    /// How far the shift of the frame may move.
+    pub(super) shift: T,
+}
+
+impl<T: Float> Skin<T> {
+    /// The allowance of the shift.
+    pub(crate) fn shift(self) -> T {
+        self.shift
+    }
+
+    /// The allowance of a center.
+    #[inline(always)]
+    pub(super) fn of(self, moved: T) -> T {
+        let allowed = self.moves * moved;
+        if allowed > self.least { allowed } else { self.least }
+    }
+}
+
+/// Rounding of the test, relative to squared lengths.
+#[inline(always)]
+pub(super) fn gamma<T: Float>(dim: usize) -> T {
+    T::from_f64((1.5 * dim as f64 + 16.0) * T::EPSILON)
+}
+
+/// The distance of two points of the data in the frame of packed centers with this scale, rounded up.
+pub(crate) fn apart<T: Float>(a: &[T], b: &[T], scale: T) -> T {
+    let apart = a.iter().zip(b).map(|(&a, &b)| (a - b) * scale);
+    let sum = apart.fold(T::ZERO, |sum, apart| sum + apart * apart);
+    sum.sqrt() * (T::from_f32(1.0) + gamma(a.len()))
+}
+
+impl<T: Compute> Candidates<T> {
+    /// All centers. `last` are the centers of the last sweep, if there was one.
+    pub(crate) fn all(packed: &PackedCenters<T>, last: Option<&[T]>) -> Self {
+        let (k, dim) = (packed.n_centers(), packed.dim());
+        let stride = k.next_multiple_of(GROUP);
+        let mut values = vec![T::ZERO; (dim + 2) * stride];
+        for (j, center) in packed.centers().iter().enumerate() {
+            let mut sq_norm = T::ZERO;
+            for (t, (&c, &s)) in center.iter().zip(&packed.shift).enumerate() {
+                let c = moved(c, s, packed.scale);
+                values[t * stride + j] = c;
+                sq_norm = sq_norm + c * c;
+            }
+            values[dim * stride + j] = sq_norm.sqrt() * (T::from_f32(1.0) + gamma(dim));
+            let moved = last.map_or(T::INFINITY, |last| apart(center, &last[j * dim..][..dim], packed.scale));
+            values[(dim + 1) * stride + j] = moved;
+        }
+        Self { ids: (0..k as u32).collect(), stride, values }
+    }
+
+    /// The centers.
+    pub(crate) fn ids(&self) -> &[u32] {
+        &self.ids
+    }
+
+    fn moves(&self) -> &[T] {
+        &self.values[self.values.len() - self.stride..][..self.ids.len()]
+    }
+
+    /// A skin for leaves of about this radius in the data, or `None` if the candidates move too far for one.
+    /// The shift moved by `shift_move`.
+    pub(crate) fn skin(&self, radius: T, scale: T, shift_move: T) -> Option<Skin<T>> {
+        let (radius, moves) = (radius * scale, T::from_f32(SKIN_MOVES));
+        let most = radius * T::from_f32(SKIN_MOST);
+        let least = radius * T::from_f32(SKIN_LEAST);
+        let skin = Skin { moves, least, shift: T::ZERO };
+        let still = |moved: T| skin.of(moved) <= most;
+        let all = self.moves().iter().all(|&moved| still(moved)) && still(shift_move);
+        all.then(|| Skin { shift: skin.of(shift_move), ..skin })
+    }
+
+    /// The allowances of the centers.
+    pub(crate) fn allowed(&self, skin: Skin<T>) -> Vec<T> {
+        self.moves().iter().map(|&moved| skin.of(moved)).collect()
+    }
+}
+
+impl<T: Compute> PackedCenters<T> {
+    /// The shift and the scale.
+    pub(crate) fn frame(&self) -> (&[T], T) {
+        (&self.shift, self.scale)
+    }
+}
+
+/// Buffers of [`narrow`].
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Narrowing<T> {
+    /// The box in the frame of the packed centers: lower faces, upper faces, middle.
+    pub(super) faces: Vec<T>,
+    /// Squared distances to the middle.
+    pub(super) sq_dists: Vec<T>,
+    /// Positions of the centers that stay.
+    pub(super) kept: Vec<u32>,
+}
+
+/// Copies to `to` the candidates that may be nearest to a row of the box with these lower and upper faces. If
+/// none can be dropped, returns `false` and copies nothing.
+pub(crate) fn narrow<T: Compute>(
+    packed: &PackedCenters<T>,
+    faces: &[T],
+    skin: Skin<T>,
+    from: &Candidates<T>,
+    to: &mut Candidates<T>,
+    work: &mut Narrowing<T>,
+) -> bool {
+    assert_eq!(faces.len(), 2 * packed.dim(), "two faces per column");
+    (packed.table.narrow)(packed.frame(), faces, skin, from, to, work)
+}
+
+/// Moves the columns of a block of rows into the frame of the packed centers. Borrows the block if the frame is
+/// that of the data.
+pub(crate) fn in_frame<'a, T: Compute>(
+    packed: &PackedCenters<T>,
+    columns: &'a [T],
+    to: &'a mut Vec<T>,
+) -> &'a [T] {
+    let one = T::from_f32(1.0);
+    if packed.scale == one && packed.shift.iter().all(|&s| s == T::ZERO) {
+        return columns;
+    }
+    to.clear();
+    let stride = columns.len() / packed.dim().max(1);
+    for (column, &s) in columns.chunks_exact(stride).zip(&packed.shift) {
+        to.extend(column.iter().map(|&x| moved(x, s, packed.scale)));
+    }
+    to
+}

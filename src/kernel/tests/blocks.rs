@@ -1,0 +1,110 @@
+//! Tests that centers dropped for a box are never the canonical label of a row within it.
+
+use crate::kernel::blocks::{Candidates, Narrowing, Skin, narrow};
+use crate::kernel::{Compute, Isa, PackedCenters, Scratch, nearest};
+use crate::matrix::MatRef;
+use crate::rng::{Purpose, Rng};
+
+/// Rows of a box with its corners among them, and centers some of which are the same distance from a corner.
+fn problem<T: Compute>(d: usize, k: usize, seed: u64, (size, offset, unit): (f64, f64, f64)) -> [Vec<T>; 3] {
+    let mut rng = Rng::keyed(seed, Purpose::Seeding, (d * k) as u64);
+    let low: Vec<f64> = (0..d).map(|_| 4.0 * rng.unit()).collect();
+    let sizes: Vec<f64> = (0..d).map(|_| size * rng.unit()).collect();
+    let value = |x: f64| T::from_f64((x + offset) * unit);
+    let mut rows = Vec::new();
+    for i in 0..64 {
+        for t in 0..d {
+            let share = if i < 32 { f64::from(i >> (t % 5) & 1) } else { rng.unit() };
+            rows.push(value(low[t] + sizes[t] * share));
+        }
+    }
+    let mut centers = Vec::new();
+    for j in 0..k {
+        let corner = rows[(j % 32) * d..][..d].to_vec();
+        for (t, &x) in corner.iter().enumerate() {
+            // Every third center mirrors the one before at a corner.
+            centers.push(match j % 3 {
+                2 => T::from_f64(2.0 * x.to_f64() - centers[(j - 1) * d + t].to_f64()),
+                _ => value(4.0 * rng.unit()),
+            });
+        }
+    }
+    let mut faces = rows[..2 * d].to_vec();
+    for (i, &x) in rows.iter().enumerate() {
+        let t = i % d;
+        faces[t] = if x < faces[t] { x } else { faces[t] };
+        faces[d + t] = if x > faces[d + t] { x } else { faces[d + t] };
+    }
+    [rows, centers, faces]
+}
+
+fn check<T: Compute>(isa: Isa) -> (usize, usize) {
+    let (mut all, mut stay) = (0, 0);
+    for (d, k) in [(1, 3), (2, 1), (2, 17), (3, 40), (5, 33), (10, 64), (16, 100)] {
+        for (s, scale) in
+            [(0.05, 0.0, 1.0), (0.5, 0.0, 1.0), (1e-7, 1e3, 1.0), (0.3, 1e4, 1e-20), (0.3, 0.0, 1e20)]
+                .into_iter()
+                .enumerate()
+        {
+            for seed in 0..8 {
+                let [rows, centers, faces] = problem::<T>(d, k, seed + 100 * s as u64, scale);
+                let packed = PackedCenters::for_isa(MatRef::new(&centers, d), isa);
+                if packed.by_difference() {
+                    continue;
+                }
+                let scalar = PackedCenters::for_isa(MatRef::new(&centers, d), Isa::Scalar);
+                let from = Candidates::all(&packed, None);
+                let (mut to, mut same) = (Candidates::default(), Candidates::default());
+                let work = &mut Narrowing::default();
+                let kept = if narrow(&packed, &faces, Skin::default(), &from, &mut to, work) {
+                    to.ids()
+                } else {
+                    from.ids()
+                };
+                let expected = if narrow(&scalar, &faces, Skin::default(), &from, &mut same, work) {
+                    same.ids()
+                } else {
+                    from.ids()
+                };
+                assert_eq!(kept, expected, "{isa} d={d} k={k} {scale:?} {seed}");
+                let mut labels = vec![0; 64];
+                nearest(MatRef::new(&rows, d), &packed, &mut labels, &mut Scratch::default());
+                for (row, label) in labels.iter().enumerate() {
+                    assert!(kept.contains(label), "{isa} d={d} k={k} {scale:?} {seed}: row {row}, {label}");
+                }
+                // What is left of the rest stays when it is narrowed again.
+                let mut again = Candidates::default();
+                if kept.len() < k {
+                    assert!(
+                        !narrow(&packed, &faces, Skin::default(), &to, &mut again, work)
+                            || again.ids().len() < kept.len()
+                    );
+                }
+                (all, stay) = (all + k, stay + kept.len());
+            }
+        }
+    }
+    (all, stay)
+}
+
+#[test]
+fn no_label_is_dropped() {
+    for isa in Isa::available() {
+        for (all, stay) in [check::<f32>(isa), check::<f64>(isa)] {
+            assert!(2 * stay < all, "{isa}: {stay} of {all} centers stay");
+        }
+    }
+}
+
+#[test]
+fn values_that_are_no_numbers_keep_all_centers() {
+    let centers = [0.0f32, 0.0, 1.0, 0.0, 9.0, 9.0];
+    let packed = PackedCenters::new(MatRef::new(&centers, 2));
+    let from = Candidates::all(&packed, None);
+    let (mut to, work) = (Candidates::default(), &mut Narrowing::default());
+    for bad in [f32::NAN, f32::INFINITY] {
+        assert!(!narrow(&packed, &[0.0, 0.0, 0.1, bad], Skin::default(), &from, &mut to, work));
+    }
+    assert!(narrow(&packed, &[0.0, 0.0, 0.1, 0.1], Skin::default(), &from, &mut to, work));
+    assert_eq!(to.ids(), [0]);
+}

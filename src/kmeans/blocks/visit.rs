@@ -1,0 +1,224 @@
+//! Takes the candidates down a branch.
+
+use super::Work;
+use super::carried::Carried;
+use super::tree::{Branch, Leaf, NO_ROW};
+use crate::centers::{LabelsRef, NO_LABEL};
+use crate::kernel::blocks::{Candidates, Narrowing, Skin, in_frame, narrow};
+use crate::kernel::bounded::{Nearest, nearest_listed};
+use crate::kernel::{Compute, PackedCenters};
+
+/// Candidates are carried if a branch has this many times as many rows, so that they take less memory.
+const FEW: usize = 4;
+
+/// The labels of a branch.
+#[derive(Clone, Debug)]
+pub(super) struct State<T> {
+    /// The label per position.
+    labels: Vec<u32>,
+    /// The label of all rows of a node, or [`NO_LABEL`]. Values below a node with a label are stale.
+    whole: Vec<u32>,
+    /// The candidates of the last visit, if they may serve again.
+    carried: Option<Carried<T>>,
+}
+
+impl<T> State<T> {
+    /// A branch without labels.
+    pub(super) fn new(branch: &Branch<T>) -> Self {
+        Self {
+            labels: vec![NO_LABEL; branch.rows.len()],
+            whole: vec![NO_LABEL; 2 * branch.leaves.len() - 1],
+            carried: None,
+        }
+    }
+
+    /// Takes over the labels of all rows.
+    pub(super) fn take(&mut self, branch: &Branch<T>, of_rows: LabelsRef<'_>) {
+        for (label, &row) in self.labels.iter_mut().zip(&branch.rows) {
+            *label = if row == NO_ROW { NO_LABEL } else { of_rows.get(row as usize) };
+        }
+        self.whole.fill(NO_LABEL);
+        self.carried = None;
+    }
+
+    /// Gives a row of a leaf its label, and calls `changed` if it is new.
+    #[inline]
+    fn set(&mut self, at: usize, row: u32, label: u32, changed: &mut impl FnMut(u32, u32)) {
+        if self.labels[at] != label {
+            self.labels[at] = label;
+            changed(row, label);
+        }
+    }
+}
+
+/// Buffers of a worker.
+#[derive(Debug)]
+pub(super) struct Visit<T> {
+    /// The candidates on the way down.
+    lists: Vec<Candidates<T>>,
+    narrowing: Narrowing<T>,
+    meeting: Meeting<T>,
+}
+
+/// Buffers for the rows of a leaf.
+#[derive(Debug, Default)]
+struct Meeting<T> {
+    nearest: Nearest<T>,
+    moved: Vec<T>,
+}
+
+impl<T: Compute> Default for Visit<T> {
+    fn default() -> Self {
+        Self { lists: Vec::new(), narrowing: Narrowing::default(), meeting: Meeting::default() }
+    }
+}
+
+/// A node of a branch, and the leaves below it.
+#[derive(Clone, Copy)]
+struct Node {
+    at: usize,
+    first_leaf: usize,
+    leaves: usize,
+}
+
+impl Node {
+    fn children(self) -> [Self; 2] {
+        let leaves = self.leaves / 2;
+        [
+            Self { at: 2 * self.at + 1, first_leaf: self.first_leaf, leaves },
+            Self { at: 2 * self.at + 2, first_leaf: self.first_leaf + leaves, leaves },
+        ]
+    }
+}
+
+/// What does not change during the visit of a branch.
+struct Fixed<'a, T: Compute> {
+    branch: &'a Branch<T>,
+    packed: &'a PackedCenters<T>,
+    all: &'a Candidates<T>,
+    skin: Skin<T>,
+}
+
+impl<T: Compute> Visit<T> {
+    /// Finds the labels of a branch, and calls `changed(row, label)` for every label that changes.
+    pub(super) fn branch(
+        &mut self,
+        branch: &Branch<T>,
+        state: &mut State<T>,
+        (packed, all, shift_move): (&PackedCenters<T>, &Candidates<T>, T),
+        mut changed: impl FnMut(u32, u32),
+        work: &mut Work,
+    ) {
+        if branch.rows.is_empty() {
+            return;
+        }
+        let levels = branch.leaves.len().trailing_zeros() as usize + 1;
+        if self.lists.len() < levels {
+            self.lists.resize_with(levels, Candidates::default);
+        }
+        let mut fixed = Fixed { branch, packed, all, skin: Skin::default() };
+        let mut at = self.narrow(&fixed, 0, 0, work);
+        let carried = state.carried.take();
+        if self.list(&fixed, at).ids().len() > 1 {
+            if let Some(carried) = carried.filter(|c| c.holds(packed, self.list(&fixed, at))) {
+                for (leaf, list) in carried.open() {
+                    let meeting = (list, branch.leaves[leaf]);
+                    self.meeting.meet(&fixed, state, meeting, &mut changed, work);
+                }
+                state.carried = Some(carried);
+                return;
+            }
+            let few = self.list(&fixed, at).ids().len() <= branch.rows.len() / FEW;
+            if few && let Some(skin) = self.list(&fixed, at).skin(branch.radius, packed.frame().1, shift_move)
+            {
+                fixed.skin = skin;
+                at = self.narrow(&fixed, 0, 0, work);
+                state.carried = Some(Carried::of(packed, self.list(&fixed, at), skin));
+            }
+        }
+        let root = Node { at: 0, first_leaf: 0, leaves: branch.leaves.len() };
+        self.settle(&fixed, state, (root, state.whole[0]), at, &mut changed, work);
+    }
+
+    /// The candidates of list `at - 1`, or all.
+    fn list<'s>(&'s self, fixed: &Fixed<'s, T>, at: usize) -> &'s Candidates<T> {
+        if at == 0 { fixed.all } else { &self.lists[at - 1] }
+    }
+
+    /// Narrows the candidates of list `at - 1` to those of a node. Returns the next list, or the same if none
+    /// was dropped.
+    fn narrow(&mut self, fixed: &Fixed<'_, T>, node: usize, at: usize, work: &mut Work) -> usize {
+        let (lists, rest) = self.lists.split_at_mut(at);
+        let from = lists.last().unwrap_or(fixed.all);
+        work.tests += from.ids().len() as u64;
+        let faces = fixed.branch.faces(node);
+        at + usize::from(narrow(fixed.packed, faces, fixed.skin, from, &mut rest[0], &mut self.narrowing))
+    }
+
+    /// Labels the rows of a node from the candidates of list `at - 1`. `before` is the label that all of its rows
+    /// have, if known.
+    fn settle(
+        &mut self,
+        fixed: &Fixed<'_, T>,
+        state: &mut State<T>,
+        (node, before): (Node, u32),
+        at: usize,
+        changed: &mut impl FnMut(u32, u32),
+        work: &mut Work,
+    ) {
+        let leaves = &fixed.branch.leaves[node.first_leaf..][..node.leaves];
+        let list = if at == 0 { fixed.all } else { &self.lists[at - 1] };
+        if let &[label] = list.ids() {
+            if before != label {
+                for leaf in leaves {
+                    for at in leaf.start..leaf.start + leaf.rows {
+                        state.set(at, fixed.branch.rows[at], label, changed);
+                    }
+                }
+            }
+            state.whole[node.at] = label;
+            return;
+        }
+        state.whole[node.at] = NO_LABEL;
+        if node.leaves == 1 {
+            let most = fixed.branch.rows.len();
+            state.carried.take_if(|carried| !carried.push(node.first_leaf, list.ids(), most));
+            self.meeting.meet(fixed, state, (list.ids(), leaves[0]), changed, work);
+            return;
+        }
+        for child in node.children() {
+            let (first, last) = (child.first_leaf, child.first_leaf + child.leaves - 1);
+            if fixed.branch.leaves[first].start < fixed.branch.leaves[last].end {
+                let before = if before == NO_LABEL { state.whole[child.at] } else { before };
+                let at = self.narrow(fixed, child.at, at, work);
+                self.settle(fixed, state, (child, before), at, changed, work);
+            }
+        }
+    }
+}
+
+impl<T: Compute> Meeting<T> {
+    /// Compares the rows of a leaf with the candidates.
+    fn meet(
+        &mut self,
+        fixed: &Fixed<'_, T>,
+        state: &mut State<T>,
+        (list, leaf): (&[u32], Leaf),
+        changed: &mut impl FnMut(u32, u32),
+        work: &mut Work,
+    ) {
+        work.distances += (list.len() * leaf.rows) as u64;
+        let columns = in_frame(fixed.packed, fixed.branch.columns(leaf), &mut self.moved);
+        let places = leaf.end - leaf.start;
+        if self.nearest.ids.len() < places {
+            self.nearest.resize(places);
+        }
+        nearest_listed(fixed.packed, columns, 0..leaf.rows, list, &mut self.nearest);
+        let rows = leaf.start..leaf.start + leaf.rows;
+        if state.labels[rows.clone()] != self.nearest.ids[..leaf.rows] {
+            for (at, &label) in rows.zip(&self.nearest.ids) {
+                state.set(at, fixed.branch.rows[at], label, changed);
+            }
+        }
+    }
+}
