@@ -43,6 +43,8 @@ impl Isa {
             Self::Avx512 => is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("fma"),
             #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
             Self::Avx512Vnni => Self::Avx512.is_available() && super::arch::vnni::is_available(),
+            #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+            Self::Amx => super::arch::amx::is_available(),
             #[cfg(target_arch = "aarch64")]
             Self::Neon => std::arch::is_aarch64_feature_detected!("neon"),
             #[allow(unreachable_patterns, reason = "which arms exist depends on the target")]

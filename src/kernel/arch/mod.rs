@@ -3,6 +3,8 @@
 //! `vectors!` implements a vector type from intrinsics, and `stamp!` instantiates every generic kernel for it.
 #![allow(unsafe_code)]
 
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+pub(super) mod amx;
 #[cfg(target_arch = "x86_64")]
 pub(super) mod avx2;
 #[cfg(target_arch = "x86_64")]

@@ -11,7 +11,14 @@ use crate::matrix::MatRef;
 
 /// Permission to use AVX-512 VNNI.
 #[derive(Clone, Copy, Debug)]
-struct Vnni(());
+pub(super) struct Vnni(());
+
+impl Vnni {
+    /// The instructions, if this processor has them.
+    pub(super) fn available() -> Option<Self> {
+        is_available().then_some(Self(()))
+    }
+}
 
 /// Whether this processor has the instructions.
 pub(in crate::kernel) fn is_available() -> bool {

@@ -1,6 +1,7 @@
 //! What multiplies tiles: one small trait, with an implementation for any processor.
 
 use crate::kernel::generic::simd::Simd;
+use crate::tuning::certified_groups;
 
 /// The types of the values in tiles of centers (A), tiles of rows (B), and sums (C).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,6 +100,12 @@ impl Line {
 pub(in crate::kernel) trait Engine {
     /// The vectors of the canonical chain. A value of the engine shows that the processor has them.
     type Vectors: Simd<T = f32>;
+
+    /// Groups of 16 rows, of `steps` tiles each, that are compared with all centers at a time. Even.
+    #[inline(always)]
+    fn groups(&self, steps: usize) -> usize {
+        certified_groups(steps)
+    }
 
     /// Adds the products of two by two tiles to `sums`: tiles `a[i][step]` of centers and `b[j][step]` of
     /// rows, for every step. All four slices have the same length.

@@ -113,12 +113,12 @@ pub(super) fn nearest(
     let Some(low) = packed.certified.centers(packed, product, rows.rows()) else { return false };
     match tier {
         #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-        Isa::Avx512Vnni => {
-            super::arch::vnni::nearest(low, rows, packed, labels, scratch);
-            true
-        }
-        _ => false,
+        Isa::Avx512Vnni => super::arch::vnni::nearest(low, rows, packed, labels, scratch),
+        #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+        Isa::Amx => super::arch::amx::nearest(low, rows, packed, labels, scratch),
+        _ => return false,
     }
+    true
 }
 
 /// Labels rows with one engine. Inlined into a function with the instruction set of the engine.
@@ -136,7 +136,7 @@ pub(super) fn label<E: Engine>(
     doubts.clear();
     let (mut start, mut kept, mut candidates) = (0, 0, 0);
     while start < rows.rows() {
-        let end = rows.rows().min(start + strip_rows(low));
+        let end = rows.rows().min(start + strip_rows(engine, low));
         let here = rows.slice(start, end);
         if strip.load(engine, low, packed, here) {
             strip.sweep(engine, low);

@@ -7,7 +7,7 @@ use super::pack::{LowCenters, PANEL};
 use super::rows::{GROUP, load};
 use crate::kernel::pack::PackedCenters;
 use crate::matrix::MatRef;
-use crate::tuning::{CERTIFIED_DEPTH, certified_groups};
+use crate::tuning::CERTIFIED_DEPTH;
 
 /// A strip of rows in low precision, and what is known of it.
 #[derive(Debug, Default)]
@@ -23,8 +23,8 @@ pub(super) struct Strip {
 }
 
 /// Rows in a strip.
-pub(super) fn strip_rows(low: &LowCenters) -> usize {
-    certified_groups(low.steps) * GROUP
+pub(super) fn strip_rows<E: Engine>(engine: &E, low: &LowCenters) -> usize {
+    engine.groups(low.steps) * GROUP
 }
 
 impl Strip {

@@ -117,6 +117,31 @@ fn check(problem: &Problem, product: Product, what: &str) {
         assert_eq!(found, wanted, "vnni {what}");
     }
     assert!(expected || product == Product::Bf16, "{what}: rows must be bytes");
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    by_tiles(problem, product, what);
+}
+
+/// Compares labels by the tile unit, which is emulated if need be, in every order of additions.
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+fn by_tiles(problem: &Problem, product: Product, what: &str) {
+    use crate::kernel::arch::amx;
+    use crate::kernel::tests::amx::{emulator, tiles};
+    if tiles().is_none() {
+        return;
+    }
+    let packed = problem.packed(Isa::Avx512);
+    if packed.by_difference {
+        return;
+    }
+    let Some(low) = LowCenters::new(&packed, product) else { return };
+    let mut wanted = vec![u32::MAX; problem.rows().rows()];
+    nearest(problem.rows(), &packed, &mut wanted, &mut Scratch::default());
+    for order in emulator::ORDERS {
+        emulator::set_order(order);
+        let mut found = vec![u32::MAX; wanted.len()];
+        amx::nearest(&low, problem.rows(), &packed, &mut found, &mut Scratch::default());
+        assert_eq!(found, wanted, "tiles, {order:?} {what}");
+    }
 }
 
 const DIMS: [usize; 12] = [1, 3, 17, 31, 32, 33, 63, 64, 65, 130, 200, 600];
@@ -267,5 +292,39 @@ fn many_rows_start_it() {
             assert_eq!(found, wanted, "{isa}");
         }
         wanted = found;
+    }
+}
+
+/// The tile unit multiplies bytes if rows are bytes, and bf16 otherwise.
+#[test]
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+fn tiles_start_by_themselves() {
+    use super::Certified;
+    if crate::kernel::tests::amx::tiles().is_none() {
+        return;
+    }
+    let (n, k, d) = (2100, 80, 70);
+    for (problem, product) in [
+        (Problem::bytes(n, k, d, 4), Product::Bytes),
+        (Problem::floats(n, k, d, 1.0, 0.0, 4), Product::Bf16),
+        (Problem::floats(n, k, d, 1e-20, 3.0, 4), Product::Bf16),
+    ] {
+        let plain = problem.packed(Isa::Avx512);
+        let mut packed = problem.packed(Isa::Avx512);
+        packed.certified = Certified::new(Isa::Amx, k, d);
+        let (mut found, mut wanted) = (vec![u32::MAX; n], vec![u32::MAX; n]);
+        let mut scratch = Scratch::default();
+        for (start, found) in (0..n).step_by(300).zip(found.chunks_mut(300)) {
+            nearest(problem.rows().slice(start, start + 300), &packed, found, &mut scratch);
+        }
+        nearest(problem.rows(), &plain, &mut wanted, &mut scratch);
+        assert_eq!(found, wanted, "{product:?}");
+        for other in [Product::Bytes, Product::Bf16] {
+            let made = match other {
+                Product::Bytes => packed.certified.bytes.get(),
+                Product::Bf16 => packed.certified.halves.get(),
+            };
+            assert_eq!(made.is_some_and(Option::is_some), other == product, "{product:?}");
+        }
     }
 }

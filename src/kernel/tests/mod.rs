@@ -1,5 +1,7 @@
 //! Tests every instruction set of this machine against a reference in `f64`.
 
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+pub(in crate::kernel) mod amx;
 mod battery;
 mod blocks;
 mod difference;
