@@ -280,8 +280,8 @@ impl<T: Compute> Restartable<T> for Lloyd<T> {
         let begun = Instant::now();
         if !self.current {
             let sparse = data.most_values().is_some();
-            let packed = PackedCenters::for_rows(MatRef::new(&self.centers, self.dim), sparse);
-            self.labels.bounds = None;
+            // The bounds are those of the moved centers.
+            let packed = self.labels.pack(MatRef::new(&self.centers, self.dim), sparse);
             let blocks = self.blocks.as_mut();
             let swept = self.labels.sweep_by(blocks, &packed, None, (None, None), data, cx)?;
             self.energy = swept.clusters.energy();
