@@ -52,7 +52,7 @@ impl<T: Float> DataSource<T> for Stretch<'_, T> {
 mod tests {
     use super::super::Weighted;
     use super::*;
-    use crate::data::{Chunk, Chunks, Dense, read};
+    use crate::data::{Chunk, Chunks, Dense, RawRows, read};
 
     #[test]
     fn stretches_are_a_pass() {
@@ -82,6 +82,23 @@ mod tests {
                 }
             }
             assert_eq!(found, values);
+        }
+    }
+
+    #[test]
+    fn bytes_stay_bytes() {
+        let values: Vec<u8> = (0..200).collect();
+        let rows = RawRows::new(&values, 2).unwrap();
+        for first in [0, 24] {
+            let mut seen = 0;
+            read(&Stretch::<f32>::new(&rows, first, 16), 8, &mut |block| {
+                let bytes = block.rows.bytes(1..3)?.expect("bytes side by side");
+                assert_eq!(bytes.row(1)[0], 2 * (block.first_row as u8 + 2));
+                seen += block.len;
+                Ok(ControlFlow::Continue(()))
+            })
+            .unwrap();
+            assert_eq!(seen, 16);
         }
     }
 }
