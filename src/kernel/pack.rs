@@ -410,7 +410,7 @@ impl<T: Compute> PackedCenters<T> {
             // Sparse rows are not copied.
             return STRIP_ROWS;
         }
-        strip_rows(self.depth_blocks() * DEEP)
+        strip_rows(self.depth_blocks() * DEEP, self.data.len() * size_of::<T>())
     }
 
     pub(super) fn depth_blocks(&self) -> usize {
