@@ -1,6 +1,8 @@
 //! Sums and distances of rows of bytes, which are not converted to a compute type first.
 
 use super::pair::{LANES, fold};
+use super::simd::{Simd, Widen};
+use crate::float::Float;
 use crate::matrix::MatRef;
 
 /// Columns that are summed together: their sums stay in registers.
@@ -35,12 +37,12 @@ fn add_columns(rows: usize, stride: usize, values: &[u8], sums: &mut [u64; COLUM
     let (mut added, mut squares) = ([0u16; COLUMNS], [0u32; COLUMNS / 2]);
     for row in values.chunks(stride).take(rows) {
         let row = row.first_chunk::<COLUMNS>().expect("whole columns");
-        for (added, &x) in added.iter_mut().zip(row) {
-            *added += u16::from(x);
+        for t in 0..COLUMNS {
+            added[t] += u16::from(row[t]);
         }
-        let (pairs, _) = row.as_chunks::<2>();
-        for (squares, &[x, y]) in squares.iter_mut().zip(pairs) {
-            *squares += u32::from(x) * u32::from(x) + u32::from(y) * u32::from(y);
+        for t in 0..COLUMNS / 2 {
+            let (x, y) = (u32::from(row[2 * t]), u32::from(row[2 * t + 1]));
+            squares[t] += x * x + y * y;
         }
     }
     sums.iter_mut().zip(added).for_each(|(sum, added)| *sum += u64::from(added));
@@ -61,16 +63,37 @@ fn add_few(rows: usize, stride: usize, values: &[u8], sums: &mut [u64]) -> u64 {
 }
 
 /// Squared distances to a point, bit-identical to [`sq_dist`](super::pair::sq_dist) of the converted rows.
+///
+/// # Safety
+/// The processor must support the instruction set.
 #[inline(always)]
-pub(in crate::kernel) fn sq_dists(rows: MatRef<'_, u8>, point: &[f64], out: &mut [f64]) {
+pub(in crate::kernel) unsafe fn sq_dists<S: Widen>(rows: MatRef<'_, u8>, point: &[f64], out: &mut [f64]) {
     let (point, point_tail) = point.as_chunks::<LANES>();
+    let vectors = LANES / S::Wide::LANES;
     for (row, out) in rows.iter().zip(out) {
         let (row, tail) = row.as_chunks::<LANES>();
-        let mut lanes = [0.0f64; LANES];
-        for (row, point) in row.iter().zip(point) {
-            for l in 0..LANES {
-                let e = f64::from(row[l]) - point[l];
-                lanes[l] += e * e;
+        let (mut lanes, mut values) = ([0.0f64; LANES], [S::T::ZERO; LANES]);
+        // SAFETY: the processor has the instruction set. `values`, `lanes` and a chunk of the point hold `LANES`
+        // values, a multiple of every vector width.
+        unsafe {
+            // Sums that an instruction set does not need are never used, and the compiler removes them.
+            let mut sums = [S::Wide::splat(0.0); LANES / 2];
+            // Plain loops: iterators are not always inlined here. The compiler converts bytes to `f32` with
+            // vectors, but not directly to `f64`.
+            for c in 0..row.len().min(point.len()) {
+                let (row, point) = (&row[c], &point[c]);
+                for l in 0..LANES {
+                    values[l] = S::T::from_f32(f32::from(row[l]));
+                }
+                for (v, sum) in sums.iter_mut().enumerate().take(vectors) {
+                    let at = v * S::Wide::LANES;
+                    let center = S::Wide::load(point.as_ptr().add(at));
+                    let e = S::Wide::sub(S::widen(values.as_ptr().add(at)), center);
+                    *sum = S::Wide::add(*sum, S::Wide::mul(e, e));
+                }
+            }
+            for (v, &sum) in sums.iter().enumerate().take(vectors) {
+                S::Wide::store(lanes.as_mut_ptr().add(v * S::Wide::LANES), sum);
             }
         }
         for (lane, (&x, p)) in lanes.iter_mut().zip(tail.iter().zip(point_tail)) {

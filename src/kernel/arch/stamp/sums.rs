@@ -43,7 +43,8 @@ macro_rules! sums {
 
         $(#[$attr])*
         unsafe fn byte_sq_dists(rows: MatRef<'_, u8>, point: &[f64], out: &mut [f64]) {
-            bytes::sq_dists(rows, point, out);
+            // SAFETY: the caller's processor has the instruction set.
+            unsafe { bytes::sq_dists::<$simd>(rows, point, out) }
         }
 
         $(#[$attr])*
