@@ -41,7 +41,7 @@ pub struct MatRef<'a, T> {
     stride: usize,
 }
 
-impl<'a, T: Float> MatRef<'a, T> {
+impl<'a, T: Copy> MatRef<'a, T> {
     /// Rows of `cols` values, one after the other.
     ///
     /// # Panics
@@ -112,7 +112,9 @@ impl<'a, T: Float> MatRef<'a, T> {
         let m = *self;
         (0..m.rows).map(move |i| m.row(i))
     }
+}
 
+impl<T: Float> MatRef<'_, T> {
     /// Row and column of the first value that is NaN or infinite, in row order.
     pub fn first_not_finite(&self) -> Option<(usize, usize)> {
         self.iter().enumerate().find_map(|(i, row)| {

@@ -22,7 +22,9 @@ pub(crate) fn read<T: Float, S: DataSource<T> + ?Sized>(
     tile_rows: usize,
     f: &mut Visit<'_, T>,
 ) -> Result<()> {
-    counted(source.rows(), 0, &|counting| source.for_each_block(tile_rows, counting), f)
+    let first = source.first_row();
+    let end = source.rows().map(|n| first + n);
+    counted(end, first, &|counting| source.for_each_block(tile_rows, counting), f)
 }
 
 /// As [`read`], from row `row` on: see [`DataSource::for_each_block_from`].

@@ -61,6 +61,9 @@ impl<T: Float> TileReader<T> for Part<'_, T> {
     ) -> Result<Option<SparseRef<'s, T>>> {
         self.whole.sparse(self.of_whole(&rows), picked, scratch)
     }
+    fn bytes(&self, rows: Range<usize>) -> Result<Option<MatRef<'_, u8>>> {
+        self.whole.bytes(self.of_whole(&rows))
+    }
 }
 
 impl<'f, T: Float> Reblock<'f, T> {

@@ -76,6 +76,12 @@ pub trait DataSource<T: Float>: Sync {
         None
     }
 
+    /// The number of the first row: 0, except for a part of a source whose rows keep their numbers.
+    #[doc(hidden)]
+    fn first_row(&self) -> u64 {
+        0
+    }
+
     /// One pass over all rows in order. Every block but the last has a multiple of `tile_rows` rows; `f` may
     /// end the pass early.
     ///
@@ -167,6 +173,9 @@ impl<T: Float, S: DataSource<T> + ?Sized> DataSource<T> for &S {
     }
     fn always_finite(&self) -> bool {
         (**self).always_finite()
+    }
+    fn first_row(&self) -> u64 {
+        (**self).first_row()
     }
     fn most_values(&self) -> Option<usize> {
         (**self).most_values()

@@ -73,6 +73,27 @@ pub trait TileReader<T: Float>: Sync {
         Ok(scratch)
     }
 
+    /// The rows `rows` of the block as they are stored, if they are bytes (`u8`) side by side. The default, `None`,
+    /// is right for every reader: the caller then calls [`TileReader::tile`].
+    ///
+    /// ```
+    /// use shoal::data::{RawRows, TileReader};
+    /// let rows = RawRows::new(&[1u8, 2, 3, 4], 2)?;
+    /// let bytes = TileReader::<f32>::bytes(&rows, 1..2)?.expect("bytes side by side");
+    /// assert_eq!(bytes.row(0), [3, 4]);
+    /// # Ok::<(), shoal::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of reading.
+    ///
+    /// # Panics
+    /// As [`TileReader::tile`].
+    fn bytes(&self, rows: Range<usize>) -> Result<Option<MatRef<'_, u8>>> {
+        let _ = rows;
+        Ok(None)
+    }
+
     /// The rows `rows` of the block as sparse rows, in place or in `scratch`; `None` if the reader has dense
     /// rows. With `picked`, the other rows are undefined, as for [`TileReader::tile_of`].
     ///

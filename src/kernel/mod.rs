@@ -21,6 +21,7 @@ mod aligned;
 mod arch;
 pub(crate) mod blocks;
 pub(crate) mod bounded;
+mod bytes;
 #[cfg_attr(
     not(all(target_os = "linux", target_arch = "x86_64")),
     allow(dead_code, unused_variables, reason = "other targets have no engine, and only test this")
@@ -36,6 +37,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use bytes::{add_bytes, byte_sq_dists};
 pub use isa::Isa;
 pub(crate) use pack::Frame;
 pub use pack::{MAX_CENTERS, PackedCenters, Scratch};

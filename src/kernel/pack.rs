@@ -17,7 +17,7 @@ use super::isa::Isa;
 use super::table::{Compute, KernelTable};
 use crate::float::Float;
 use crate::matrix::MatRef;
-use crate::tuning::{CLUMPED, SHIFT_SAMPLE, SPARSE_VECTORS, STRIP_BYTES, STRIP_ROWS, rows_in_lanes};
+use crate::tuning::{CLUMPED, SHIFT_SAMPLE, SPARSE_VECTORS, STRIP_ROWS, rows_in_lanes, strip_rows};
 
 /// The largest number of centers. Indices pass through the kernels as `f32` lanes, which limits them.
 pub const MAX_CENTERS: usize = 1 << 24;
@@ -410,8 +410,7 @@ impl<T: Compute> PackedCenters<T> {
             // Sparse rows are not copied.
             return STRIP_ROWS;
         }
-        let fit = STRIP_BYTES / (self.depth_blocks() * DEEP);
-        (fit / 48 * 48).clamp(48, STRIP_ROWS)
+        strip_rows(self.depth_blocks() * DEEP, self.data.len() * size_of::<T>())
     }
 
     pub(super) fn depth_blocks(&self) -> usize {

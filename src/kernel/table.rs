@@ -65,6 +65,9 @@ pub struct KernelTable<T: Compute> {
     pub(super) reassign: ReassignFn<T>,
     /// Sum of squared differences, with differences and sums in `f64`.
     pub(super) sq_dist: fn(&[T], &[T]) -> f64,
+    /// See [`generic::bytes`](super::generic::bytes), also for the next one.
+    pub(super) add_bytes: fn(MatRef<'_, u8>, &mut [u64]) -> u64,
+    pub(super) byte_sq_dists: fn(MatRef<'_, u8>, &[f64], &mut [f64]),
     /// See [`generic::differences`](super::generic::differences).
     pub(super) differences: DifferencesFn<T>,
     /// See [`generic::listed`](super::generic::listed), also for the next four.

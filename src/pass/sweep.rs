@@ -25,6 +25,7 @@ use std::ops::{ControlFlow, Range};
 use crate::data::{self, Block, Converted, DataSource, row_values};
 use crate::error::{Error, Result};
 use crate::float::Float;
+use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::rows::Rows;
 use crate::tuning::chunk_rows;
@@ -50,6 +51,21 @@ impl<T: Float> Unread<'_, T> {
     pub(crate) fn range(&self) -> Range<usize> {
         let first = self.first_row as usize;
         first..first + self.rows.len()
+    }
+
+    /// Global index of the first row.
+    pub(crate) fn first_row(&self) -> u64 {
+        self.first_row
+    }
+
+    /// The weights of the rows, if there are any.
+    pub(crate) fn weights(&self) -> Option<&[f64]> {
+        self.block.weights.map(|w| &w[self.rows.clone()])
+    }
+
+    /// The rows as stored, if they are bytes.
+    pub(crate) fn bytes(&self) -> Result<Option<MatRef<'_, u8>>> {
+        self.block.rows.bytes(self.rows.clone())
     }
 
     /// Reads all rows of the chunk.

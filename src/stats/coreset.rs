@@ -10,11 +10,12 @@
 //! the events are independent draws. Each chunk of rows has its own random stream, so the result depends
 //! neither on threads nor on block sizes.
 
+use super::drawing::{Buffers, Draw, Drawn, other_rows};
 use crate::data::{Access, DataSource, Stretch, Weighted, no_weight, row_bytes, too_heavy, too_light};
 use crate::error::{Error, Result};
-use crate::kernel::{Compute, Point};
+use crate::kernel::{self, Compute, Point};
 use crate::parallel::Executor;
-use crate::pass::{Chunk, Cut, sweep};
+use crate::pass::{Chunk, Cut, Unread, sweep, sweep_unread};
 use crate::rng::{Purpose, Rng};
 use crate::rows::{RowBuf, Rows};
 use crate::stats::Moments;
@@ -150,7 +151,14 @@ pub(super) fn add_moments<T: Compute>(
     cx: &Executor,
 ) -> Result<()> {
     let dim = data.dim();
-    let absorb = |chunk: Chunk<'_, T>, (): (), part: &mut Moments, (): &mut ()| {
+    let absorb = |mut chunk: Unread<'_, T>, (): (), part: &mut Moments, (): &mut ()| {
+        if chunk.weights().is_none()
+            && let Some(bytes) = chunk.bytes()?
+        {
+            part.absorb_bytes(bytes);
+            return Ok(());
+        }
+        let chunk = chunk.read()?;
         part.absorb(chunk.rows, chunk.weights);
         if part.spread().is_finite() {
             return Ok(());
@@ -166,7 +174,7 @@ pub(super) fn add_moments<T: Compute>(
         total.merge(part);
         part.clear();
     };
-    sweep(data, cx, cut(data), (), moments, (|| Moments::new(dim), || ()), absorb, merge)
+    sweep_unread(data, cx, cut(data), (), moments, (|| Moments::new(dim), || ()), absorb, merge)
 }
 
 /// How passes cut the rows. A tile of sparse rows is one chunk, since each chunk costs a few operations per
@@ -184,15 +192,6 @@ enum Phase {
     /// The source has no more rows than requested, so all are kept.
     KeepingAll,
     Done,
-}
-
-/// Rows on which events fell.
-struct Drawn<T> {
-    /// The rows, with their odds instead of weights.
-    rows: Coreset<T>,
-    /// The shares of all rows seen so far.
-    all: f64,
-    seen: u64,
 }
 
 /// Builds a lightweight coreset step by step; [`lightweight_coreset`] makes all steps.
@@ -335,30 +334,29 @@ impl<T: Compute> Lightweight<T> {
         let most = (2.0 * events) as usize;
         let point = law.point();
         let again = self.again > 0;
-        let absorb = |chunk: Chunk<'_, T>, (): (), part: &mut Drawn<T>, (): &mut ()| {
-            let mut rng = Rng::keyed(key, Purpose::Coreset, chunk.first_row);
-            let mut wait = || -(1.0 - rng.unit()).ln();
-            let (mut due, mut passed) = (wait(), 0.0);
-            for i in 0..chunk.rows.rows() {
-                let sq_dist = point.sq_dist(chunk.rows, i);
-                if !sq_dist.is_finite() {
-                    return Err(chunk.not_finite());
+        let center: Vec<f64> = law.center.iter().map(|c| c.to_f64()).collect();
+        let draw = Draw { law, key, events, most, sum_shares: !again };
+        let absorb = |mut chunk: Unread<'_, T>, (): (), part: &mut Drawn<T>, buffers: &mut Buffers| {
+            let Buffers { sq_dists, hits } = buffers;
+            sq_dists.clear();
+            if let Some(bytes) = chunk.bytes()? {
+                sq_dists.resize(bytes.rows(), 0.0);
+                kernel::byte_sq_dists(bytes, &center, sq_dists);
+                draw.hits(sq_dists, chunk.first_row(), chunk.weights(), part, hits)?;
+                if !hits.is_empty() {
+                    let picked: Vec<u32> = hits.iter().map(|&(i, _)| i).collect();
+                    let chunk = chunk.read_of(&picked)?;
+                    part.push(&chunk, hits);
                 }
-                let (odds, weight) = (law.odds(sq_dist), chunk.weights.map_or(1.0, |w| w[i]));
-                let share = law.share(weight, sq_dist);
-                if !again {
-                    part.all += share;
-                }
-                passed += share * events;
-                while due < passed {
-                    if part.rows.rows.len() > most {
-                        return Err(other_rows());
-                    }
-                    part.rows.push(chunk.rows, i, odds, chunk.first_row + i as u64);
-                    due += wait();
-                }
+                return Ok(());
             }
-            part.seen += chunk.rows.rows() as u64;
+            let chunk = chunk.read()?;
+            sq_dists.extend((0..chunk.rows.rows()).map(|i| point.sq_dist(chunk.rows, i)));
+            if sq_dists.iter().any(|sq_dist| !sq_dist.is_finite()) {
+                return Err(chunk.not_finite());
+            }
+            draw.hits(sq_dists, chunk.first_row, chunk.weights, part, hits)?;
+            part.push(&chunk, hits);
             Ok(())
         };
         let merge = |total: &mut Drawn<T>, part: &mut Drawn<T>| {
@@ -367,8 +365,8 @@ impl<T: Compute> Lightweight<T> {
             total.all += std::mem::take(&mut part.all);
             total.seen += std::mem::take(&mut part.seen);
         };
-        let make = (|| Drawn { rows: Coreset::new(dim), all: 0.0, seen: 0 }, || ());
-        sweep(rows, cx, cut(rows), (), &mut self.drawn, make, absorb, merge)
+        let make = (|| Drawn { rows: Coreset::new(dim), all: 0.0, seen: 0 }, Buffers::default);
+        sweep_unread(rows, cx, cut(rows), (), &mut self.drawn, make, absorb, merge)
     }
 
     /// The key of the random streams of this pass.
@@ -407,11 +405,6 @@ impl<T: Compute> Lightweight<T> {
     }
 }
 
-/// The error for a pass that returned other rows than the previous pass.
-fn other_rows() -> Error {
-    Error::Source("rows or weights changed between two passes: every pass must give the same rows".into())
-}
-
 /// Draws a coreset of `m` rows of `data` with replacement, in one or two passes.
 ///
 /// Any set of centers has about the same cost on the coreset as on all rows. The error falls with the square
@@ -432,4 +425,26 @@ pub fn lightweight_coreset<T: Compute>(
     let _phase = cx.phase("coreset", data.rows().unwrap_or(0).saturating_mul(passes));
     while run.step(data, cx)?.is_some() {}
     run.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::Dense;
+
+    #[test]
+    fn steps_of_any_length_give_one_coreset() {
+        let values: Vec<f32> = (0..90_000).map(|i| (i % 1013) as f32).collect();
+        let (rows, cx) = (Dense::new(&values, 3).unwrap(), Executor::new(Some(2)).unwrap());
+        let whole = lightweight_coreset(&rows, 200, 3, &cx).unwrap();
+        let mut run = Lightweight::new(&rows, 200, 3).unwrap();
+        run.step = CORESET_TILE_ROWS;
+        let mut steps = 0;
+        while run.step(&rows, &cx).unwrap().is_some() {
+            steps += 1;
+        }
+        assert_eq!(steps, 8);
+        let found = run.finish().unwrap();
+        assert_eq!((found.rows, found.weights), (whole.rows, whole.weights));
+    }
 }

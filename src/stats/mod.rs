@@ -3,6 +3,7 @@
 mod clusters;
 mod columns;
 mod coreset;
+mod drawing;
 mod merge_reduce;
 mod moments;
 mod shares;

@@ -2,7 +2,7 @@
 //! from the origin.
 
 use crate::float::Float;
-use crate::kernel::{Compute, PackedCenters, accumulate};
+use crate::kernel::{self, Compute, PackedCenters, accumulate};
 use crate::matrix::MatRef;
 use crate::rows::Rows;
 
@@ -97,6 +97,30 @@ impl Moments {
         self.merge(&part);
     }
 
+    /// Adds rows of bytes, bit-identical to [`Moments::absorb`] of the converted rows: all sums are integers, and
+    /// exact there too.
+    ///
+    /// # Panics
+    /// If the rows have another number of columns.
+    pub(crate) fn absorb_bytes(&mut self, rows: MatRef<'_, u8>) {
+        let (n, dim) = (rows.rows(), self.mean.len());
+        if n == 0 {
+            return;
+        }
+        let (mut sums, about) = (vec![0; dim], rows.row(0));
+        let mut energy = i128::from(kernel::add_bytes(rows, &mut sums));
+        for (&sum, &a) in sums.iter().zip(about) {
+            let (sum, a) = (i128::from(sum), i128::from(a));
+            energy += a * (n as i128 * a - 2 * sum);
+        }
+        let mean = sums.into_iter().map(|sum| sum as f64).collect();
+        let mut part = Self { rows: n as u64, weight: n as f64, mean, spread: 0.0 };
+        part.divide();
+        let about: Vec<f32> = about.iter().map(|&a| f32::from(a)).collect();
+        part.spread = (energy as f64 - part.spread_about(&about)).max(0.0);
+        self.merge(&part);
+    }
+
     /// Converts a sum to a mean.
     fn divide(&mut self) {
         if self.weight > 0.0 {
@@ -176,6 +200,24 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn bytes_have_the_moments_of_converted_rows() {
+        let mut rng = Rng::keyed(4, Purpose::Coreset, 0);
+        for (n, dim) in [(1, 5), (300, 1), (700, 70), (1000, 130)] {
+            let x: Vec<u8> = (0..n * dim).map(|_| rng.below(256) as u8).collect();
+            let converted: Vec<f32> = x.iter().map(|&x| f32::from(x)).collect();
+            let (mut bytes, mut floats) = (Moments::new(dim), Moments::new(dim));
+            for (x, converted) in x.chunks(400 * dim).zip(converted.chunks(400 * dim)) {
+                bytes.absorb_bytes(MatRef::new(x, dim));
+                floats.absorb(MatRef::new(converted, dim), None);
+            }
+            assert_eq!(bytes, floats, "{n} x {dim}");
+        }
+        let mut none = Moments::new(3);
+        none.absorb_bytes(MatRef::new(&[], 3));
+        assert_eq!(none, Moments::new(3));
     }
 
     #[test]

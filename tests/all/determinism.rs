@@ -316,6 +316,30 @@ fn weights_of_1_equal_no_weights() {
     assert_eq!(mixed[0], mixed[1]);
 }
 
+/// Rows of bytes are summed and measured without conversion.
+#[test]
+fn coresets_of_bytes_are_those_of_floats() {
+    let (n, d) = (20_000, 21);
+    let bytes: Vec<u8> = rows::<f32>(n, d).iter().map(|x| (x * 20.0 + 128.0) as u8).collect();
+    let floats: Vec<f32> = bytes.iter().map(|&x| f32::from(x)).collect();
+    let (bytes, floats) = (RawRows::new(&bytes, d).unwrap(), Dense::new(&floats, d).unwrap());
+    let weights: Vec<f64> = (0..n).map(|i| 0.5 + (i % 7) as f64).collect();
+    let weighted = |rows| Weighted::new::<f32>(rows, &weights[..]).unwrap();
+    let cx = Executor::new(Some(2)).unwrap();
+    let weighted_bytes = Weighted::new::<f32>(bytes, &weights[..]).unwrap();
+    let pairs: [[&dyn shoal::data::DataSource<f32>; 2]; 2] =
+        [[&bytes, &floats], [&weighted_bytes, &weighted(&floats)]];
+    for [bytes, floats] in pairs {
+        let drawn = lightweight_coreset::<f32>(bytes, 300, 5, &cx).unwrap();
+        let expected = lightweight_coreset::<f32>(floats, 300, 5, &cx).unwrap();
+        assert_eq!(drawn.rows, expected.rows);
+        let to_bits = |weights: &[f64]| weights.iter().map(|w| w.to_bits()).collect::<Vec<_>>();
+        assert_eq!(to_bits(&drawn.weights), to_bits(&expected.weights));
+        let points = |points: &shoal::RowBuf<f32>| format!("{points:?}");
+        assert_eq!(points(&drawn.points), points(&expected.points));
+    }
+}
+
 #[test]
 fn mixtures_and_coresets() {
     let (n, d) = (5000, 7);

@@ -65,10 +65,15 @@ impl Layout {
 
     /// The stride, in values, of a [`MatRef`] over these rows; `None` if they must be converted.
     pub(super) fn in_place<T: Float>(&self, gaps: bool) -> Option<usize> {
-        let size = size_of::<T>() as isize;
+        self.stored_as(Dtype::of::<T>(), gaps)
+    }
+
+    /// As [`Layout::in_place`], for values of a stored type.
+    pub(super) fn stored_as(&self, dtype: Dtype, gaps: bool) -> Option<usize> {
+        let size = dtype.size() as isize;
         let width = self.cols as isize * size;
         let columns_touch = self.cols == 1 || self.col_stride == size;
-        if self.dtype != Dtype::of::<T>() || !columns_touch {
+        if self.dtype != dtype || !columns_touch {
             None
         } else if self.rows == 1 {
             Some(self.cols)

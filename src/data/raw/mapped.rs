@@ -525,6 +525,14 @@ impl<T: Float> TileReader<T> for Mapped {
         }
         self.read_of(rows, picked, scratch)
     }
+    fn bytes(&self, rows: Range<usize>) -> Result<Option<MatRef<'_, u8>>> {
+        if self.layout.dtype != Dtype::U8 {
+            return Ok(None);
+        }
+        self.read_ahead(&rows);
+        self.check(&rows)?;
+        Ok(self.view().read_bytes(rows))
+    }
 }
 
 /// Whether so many rows of a tile are read that the following tiles are worth reading ahead.

@@ -220,6 +220,19 @@ impl<'a> RawRows<'a> {
         MatRef::new(self.read_copy(rows, scratch), cols)
     }
 
+    /// The bytes of the rows `rows`, borrowed for as long as the bytes are; `None` if the values are no bytes or
+    /// not side by side.
+    pub(super) fn read_bytes(self, rows: Range<usize>) -> Option<MatRef<'a, u8>> {
+        let Layout { cols, .. } = self.layout;
+        assert!(rows.start <= rows.end && rows.end <= self.layout.rows, "rows {rows:?} are not in the block");
+        let stride = self.layout.stored_as(Dtype::U8, self.gaps).filter(|_| !rows.is_empty())?;
+        // SAFETY: the values lie `stride` bytes apart; the slice ends with the last value of the last row. Bytes
+        // between rows are covered only if `gaps` says that they may be.
+        let data =
+            unsafe { std::slice::from_raw_parts(self.row(rows.start), (rows.len() - 1) * stride + cols) };
+        Some(MatRef::with_stride(data, rows.len(), cols, stride))
+    }
+
     /// The rows `rows`, converted into `scratch`.
     pub(super) fn read_copy<T: Float>(self, rows: Range<usize>, scratch: &mut Vec<T>) -> &mut [T] {
         assert!(rows.start <= rows.end && rows.end <= self.layout.rows, "rows {rows:?} are not in the block");
@@ -358,6 +371,9 @@ impl<T: Float> TileReader<T> for RawRows<'_> {
         scratch: &'s mut Vec<T>,
     ) -> Result<MatRef<'s, T>> {
         Ok(self.read_some(rows, picked, scratch))
+    }
+    fn bytes(&self, rows: Range<usize>) -> Result<Option<MatRef<'_, u8>>> {
+        Ok(self.read_bytes(rows))
     }
 }
 

@@ -30,6 +30,9 @@ impl<T: Float> DataSource<T> for Stretch<'_, T> {
     fn rows(&self) -> Option<u64> {
         self.source.rows().map(|n| n.saturating_sub(self.first).min(self.most as u64))
     }
+    fn first_row(&self) -> u64 {
+        self.first
+    }
     fn access(&self) -> Access {
         Access::Once
     }
@@ -49,7 +52,7 @@ impl<T: Float> DataSource<T> for Stretch<'_, T> {
 mod tests {
     use super::super::Weighted;
     use super::*;
-    use crate::data::{Chunk, Chunks, Dense};
+    use crate::data::{Chunk, Chunks, Dense, RawRows, read};
 
     #[test]
     fn stretches_are_a_pass() {
@@ -63,23 +66,39 @@ mod tests {
             let (mut found, mut first, mut scratch) = (Vec::new(), 0, Vec::new());
             loop {
                 let before = found.len();
-                Stretch::new(source, first, 24)
-                    .for_each_block(8, &mut |block| {
-                        assert_eq!(block.first_row, found.len() as u64);
-                        let tile = block.rows.tile(0..block.len, &mut scratch)?;
-                        tile.iter().for_each(|row| found.extend_from_slice(row));
-                        if let Some(weights) = block.weights {
-                            assert_eq!(weights, &found[found.len() - block.len..]);
-                        }
-                        Ok(ControlFlow::Continue(()))
-                    })
-                    .unwrap();
+                read(&Stretch::new(source, first, 24), 8, &mut |block| {
+                    assert_eq!(block.first_row, found.len() as u64);
+                    let tile = block.rows.tile(0..block.len, &mut scratch)?;
+                    tile.iter().for_each(|row| found.extend_from_slice(row));
+                    if let Some(weights) = block.weights {
+                        assert_eq!(weights, &found[found.len() - block.len..]);
+                    }
+                    Ok(ControlFlow::Continue(()))
+                })
+                .unwrap();
                 first = found.len() as u64;
                 if found.len() - before < 24 {
                     break;
                 }
             }
             assert_eq!(found, values);
+        }
+    }
+
+    #[test]
+    fn bytes_stay_bytes() {
+        let values: Vec<u8> = (0..200).collect();
+        let rows = RawRows::new(&values, 2).unwrap();
+        for first in [0, 24] {
+            let mut seen = 0;
+            read(&Stretch::<f32>::new(&rows, first, 16), 8, &mut |block| {
+                let bytes = block.rows.bytes(1..3)?.expect("bytes side by side");
+                assert_eq!(bytes.row(1)[0], 2 * (block.first_row as u8 + 2));
+                seen += block.len;
+                Ok(ControlFlow::Continue(()))
+            })
+            .unwrap();
+            assert_eq!(seen, 16);
         }
     }
 }

@@ -7,6 +7,7 @@
 pub(super) mod accumulate;
 pub(super) mod blocks;
 pub(super) mod bounds;
+pub(super) mod bytes;
 pub(super) mod differences;
 pub(super) mod lanes;
 pub(super) mod listed;

@@ -7,7 +7,7 @@ use super::simd::{Simd, Widen};
 use crate::float::Float;
 
 /// Number of parallel sums: whole vectors of `f64` in every instruction set.
-const LANES: usize = 16;
+pub(super) const LANES: usize = 16;
 
 /// Sum of squared differences, with differences and sums in `f64`.
 #[inline(always)]
@@ -53,7 +53,7 @@ pub(in crate::kernel) fn sq_dist_of<T: Float, const D: usize>(a: &[T; D], b: &[T
 
 /// Sum of the lanes, by halving. Lanes from `used` on are zero.
 #[inline(always)]
-fn fold(mut lanes: [f64; LANES], used: usize) -> f64 {
+pub(super) fn fold(mut lanes: [f64; LANES], used: usize) -> f64 {
     for width in [8, 4, 2, 1] {
         if width < used {
             for l in 0..width {

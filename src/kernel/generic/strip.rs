@@ -37,10 +37,10 @@ pub(in crate::kernel) fn load<T: Compute>(
         scratch.skipping = false;
     }
     let stride = packed.strip_stride();
-    let block = packed.strip_rows() * stride;
+    let (block, blocks) = (packed.strip_rows() * stride, packed.depth_blocks());
     for r in 0..n {
         let row = rows.row(r);
-        for b in 0..packed.depth_blocks() {
+        for b in 0..blocks {
             let from = b * packed.depth;
             let columns = packed.depth.min(dim - from);
             let to = &mut scratch.x[b * block + r * stride..][..columns];

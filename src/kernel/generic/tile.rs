@@ -182,8 +182,10 @@ pub(in crate::kernel) unsafe fn sweep<S: Simd, E: Epilogue<S>, const MR: usize, 
 {
     let rows = rows.next_multiple_of(MR);
     for state in scratch.state[..rows * E::VECTORS * S::LANES].chunks_exact_mut(S::LANES) {
-        // Ids need no initial value: they are set together with the values.
-        state.fill(S::T::INFINITY);
+        // Ids need no initial value: they are set together with the values. As vectors, because the compiler turns
+        // `fill` into scatters, which take a tenth of the time for 64 centers.
+        // SAFETY: a chunk has room for one vector, and the caller's processor has the instruction set.
+        unsafe { S::store(state.as_mut_ptr(), S::splat(S::T::INFINITY)) };
     }
     let mut first = 0;
     while first < packed.norms.len() {

@@ -251,6 +251,16 @@ fn for_each_isa(f: impl FnMut(Isa)) {
 }
 
 #[test]
+fn strips_of_many_columns() {
+    for_each_isa(|isa| {
+        for d in [600, 1500, 3100, 5000] {
+            check::<f32>(isa, Kind::Plain, 100, 35, d, d as u64);
+            check::<f64>(isa, Kind::Plain, 100, 35, d / 2, d as u64);
+        }
+    });
+}
+
+#[test]
 fn every_remainder() {
     for_each_isa(|isa| {
         for d in (1..=20).chain([31, 32, 33, 63, 64, 65, 127, 128, 129, 130, 200]) {

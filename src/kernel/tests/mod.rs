@@ -4,6 +4,7 @@
 pub(in crate::kernel) mod amx;
 mod battery;
 mod blocks;
+mod bytes;
 mod difference;
 mod naive;
 mod packing;

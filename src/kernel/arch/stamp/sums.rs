@@ -37,6 +37,17 @@ macro_rules! sums {
         }
 
         $(#[$attr])*
+        unsafe fn add_bytes(rows: MatRef<'_, u8>, sums: &mut [u64]) -> u64 {
+            bytes::add(rows, sums)
+        }
+
+        $(#[$attr])*
+        unsafe fn byte_sq_dists(rows: MatRef<'_, u8>, point: &[f64], out: &mut [f64]) {
+            // SAFETY: the caller's processor has the instruction set.
+            unsafe { bytes::sq_dists::<$simd>(rows, point, out) }
+        }
+
+        $(#[$attr])*
         unsafe fn differences(columns: &[f64], center: &[$t], out: &mut [f64; ROWS]) {
             differences::differences(columns, center, out);
         }

@@ -62,6 +62,10 @@ macro_rules! table {
             // SAFETY: as above.
             sq_dist: |a, b| unsafe { sq_dist(a, b) },
             // SAFETY: as above.
+            add_bytes: |x, sums| unsafe { add_bytes(x, sums) },
+            // SAFETY: as above.
+            byte_sq_dists: |x, point, out| unsafe { byte_sq_dists(x, point, out) },
+            // SAFETY: as above.
             differences: |x, c, out| unsafe { differences(x, c, out) },
             // SAFETY: as above.
             few: |x, c, list, out| unsafe { few(x, c, list, out) },
