@@ -18,7 +18,7 @@ fn problem<T: Compute>(d: usize, k: usize, seed: u64, (size, offset, unit): (f64
             rows.push(value(low[t] + sizes[t] * share));
         }
     }
-    let mut centers = Vec::new();
+    let mut centers: Vec<T> = Vec::new();
     for j in 0..k {
         let corner = rows[(j % 32) * d..][..d].to_vec();
         for (t, &x) in corner.iter().enumerate() {
