@@ -140,6 +140,7 @@ pub fn nearest<'a, T: Compute>(
     if packed.by_difference {
         return difference::nearest_two(rows, packed, scratch, |r, label, _, _| labels[r] = label);
     }
+    fits(rows, packed);
     if let Rows::Dense(dense) = rows
         && T::certified(dense, packed, labels, scratch)
     {

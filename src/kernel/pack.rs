@@ -305,6 +305,7 @@ impl<T: Compute> PackedCenters<T> {
 
     /// Makes all places empty.
     pub(crate) fn clear(&mut self) {
+        self.certified = Certified::default();
         self.norms.fill(T::INFINITY);
     }
 
@@ -315,6 +316,8 @@ impl<T: Compute> PackedCenters<T> {
             j < self.k && slot < self.k && center.len() == dim,
             "the place must exist and the center have {dim} columns"
         );
+        // Its copies of the centers would be out of date.
+        self.certified = Certified::default();
         self.centers[j * dim..][..dim].copy_from_slice(center);
         let norm = if self.form == Form::RowsInLanes {
             fill(0.0, center, &self.shift, self.scale, self.data[slot * dim..].iter_mut())

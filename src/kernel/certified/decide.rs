@@ -82,13 +82,13 @@ impl Doubts {
             for r in lanes(decided) {
                 labels[g * GROUP + r] = low.order[panels[r] * PANEL + places[r]];
             }
-            self.keep(low, minima, first, g, all & !decided);
+            self.keep(low, minima, first, g, all & !decided, sure);
         }
     }
 
-    /// Keeps the rows of a group that `doubtful` names.
+    /// Keeps the rows of a group that `doubtful` names. Of those that are not `sure`, nothing is known.
     #[inline(always)]
-    fn keep(&mut self, low: &LowCenters, minima: &Minima, first: usize, g: usize, doubtful: u16) {
+    fn keep(&mut self, low: &LowCenters, minima: &Minima, first: usize, g: usize, doubtful: u16, sure: u16) {
         let candidates: u32 = self.masks.iter().map(|mask| (mask & doubtful).count_ones()).sum();
         if f64::from(candidates) > CERTIFIED_DOUBT * (low.panels * GROUP) as f64 {
             self.open.push((first + g * GROUP) as u32);
@@ -97,13 +97,16 @@ impl Doubts {
         for r in lanes(doubtful) {
             let row = (first + g * GROUP + r) as u32;
             let before = self.candidates.len();
+            let known = sure >> r & 1 == 1;
             for (p, mask) in self.masks.iter().enumerate() {
                 if mask >> r & 1 == 1 {
-                    let lower = minima.panels[p * minima.groups + g].0[r];
+                    // A bound that is not known may be NaN.
+                    let lower =
+                        if known { minima.panels[p * minima.groups + g].0[r] } else { f32::NEG_INFINITY };
                     self.candidates.push(Candidate { panel: p as u32, lower });
                 }
             }
-            self.rows.push((row, minima.tops[g].0[r]));
+            self.rows.push((row, if known { minima.tops[g].0[r] } else { f32::INFINITY }));
             self.counts.push((self.candidates.len() - before) as u32);
         }
     }

@@ -328,3 +328,32 @@ fn tiles_start_by_themselves() {
         }
     }
 }
+
+/// Rows with other columns than the centers are an error, also when low precision has started.
+#[test]
+#[should_panic(expected = "different numbers of columns")]
+fn columns_must_match() {
+    let problem = Problem::bytes(3000, 80, 100, 4);
+    let packed = problem.packed(*Isa::available().last().expect("at least scalar"));
+    nearest(MatRef::new(&problem.x, 120), &packed, &mut vec![0; 2500], &mut Scratch::default());
+}
+
+/// Labels are those of the centers as they are, also after some were packed anew.
+#[test]
+fn placed_centers_count() {
+    let problem = Problem::bytes(3000, 80, 100, 4);
+    let labels = |isa| {
+        let mut packed = problem.packed(isa);
+        let (mut labels, mut scratch) = ([vec![u32::MAX; 3000], vec![u32::MAX; 3000]], Scratch::default());
+        nearest(problem.rows(), &packed, &mut labels[0], &mut scratch);
+        packed.place(0, 0, &problem.c[100..200]);
+        packed.place(1, 1, &problem.c[..100]);
+        nearest(problem.rows(), &packed, &mut labels[1], &mut scratch);
+        labels
+    };
+    for isa in Isa::available().into_iter().filter(|isa| isa.is_certified()) {
+        let [before, after] = labels(isa);
+        assert_ne!(before, after, "{isa}");
+        assert_eq!([before, after], labels(Isa::Avx512), "{isa}");
+    }
+}
