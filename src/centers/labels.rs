@@ -234,6 +234,11 @@ impl<'a> LabelsRef<'a> {
         }
     }
 
+    /// The number of rows whose label differs from the label of the next row.
+    pub(crate) fn steps(&self) -> usize {
+        either!(Stored, self.0, labels => labels.windows(2).filter(|two| two[0] != two[1]).count())
+    }
+
     /// Whether a row, or each row, has no label.
     pub(crate) fn are_missing(&self) -> (bool, bool) {
         fn missing<W: Width + PartialEq>(labels: &[W]) -> (bool, bool) {

@@ -213,7 +213,11 @@ impl Shuffler {
             let mut to = OpenOptions::new().create(true).append(true).open(file).map_err(io)?;
             to.write_all(&bucket.buffer).map_err(io)?;
             pages::drop_written(&to);
-            bucket.buffer.clear();
+            if self.writing {
+                bucket.buffer = Vec::new();
+            } else {
+                bucket.buffer.clear();
+            }
         }
         self.buffered = 0;
         Ok(())
@@ -286,6 +290,8 @@ impl Shuffler {
 
     /// Splits a bucket that is too large into smaller buckets.
     fn deal_again(&mut self, mut bucket: Bucket, cx: &Executor) -> Result<()> {
+        // The smaller buckets take the memory of the sorted rows.
+        self.sorted = Sorted::default();
         let io = |e| Error::io(&self.path, e);
         let size = KEY + self.row;
         let parts = (bucket.rows.saturating_mul(held(self.row))).div_ceil(self.memory / 4).min(MOST_PARTS);

@@ -230,6 +230,5 @@ fn is_blurred<T: Compute>(packed: &PackedCenters<T>, swept: &Swept) -> bool {
 
 /// Whether rows with equal labels mostly stand together, as in a sorted file.
 fn come_in_runs(labels: LabelsRef<'_>) -> bool {
-    let runs = labels.iter().zip(labels.iter().skip(1)).filter(|(label, next)| label != next).count();
-    runs * BALL_RUN <= labels.len()
+    labels.steps() * BALL_RUN <= labels.len()
 }

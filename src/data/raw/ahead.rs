@@ -1,6 +1,7 @@
 //! What a pass over mapped files reads ahead, and what it leaves in the system's cache of files.
 
 use std::ops::Range;
+use std::path::Path;
 use std::{env, fs};
 
 use crate::error::{InvalidParam, Result};
@@ -13,6 +14,7 @@ const READ_AHEAD: usize = 32 << 20;
 pub(super) const READ_AHEAD_STEP: usize = 16 << 20;
 /// Linux cuts each request to the limit of the device (at least 128 KiB, commonly 1.25 MiB), so larger
 /// requests are made in parts.
+#[cfg(unix)]
 pub(super) const READ_AHEAD_PART: usize = 1 << 20;
 /// Smaller sources always stay in the cache.
 const ALWAYS_KEPT: usize = 1 << 30;
@@ -51,7 +53,9 @@ impl Leave {
             None if all <= ALWAYS_KEPT => None,
             None => available().map(|bytes| bytes / 4 * 3),
         };
-        Ok(Self { kept: kept.unwrap_or(usize::MAX), lag: tile.saturating_mul(2 * available_threads()) })
+        // Counting the cores takes longer than a pass over few rows.
+        let lag = kept.map_or(0, |_| tile.saturating_mul(2 * available_threads()));
+        Ok(Self { kept: kept.unwrap_or(usize::MAX), lag })
     }
 
     /// The bytes to drop when a pass requests `due`.
@@ -79,10 +83,31 @@ fn available() -> Option<usize> {
     let found = fs::read_to_string("/proc/meminfo").ok()?;
     let line = found.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     let free = line.trim().strip_suffix("kB")?.trim().parse::<usize>().ok()?.saturating_mul(1024);
-    // The limits of a container, which its cache of files counts towards.
-    let limits = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
-    let limit = |path| fs::read_to_string(path).ok()?.trim().parse::<usize>().ok();
-    Some(limits.into_iter().filter_map(limit).fold(free, usize::min))
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    Some(left_in_groups(Path::new("/sys/fs/cgroup"), &groups).fold(free, usize::min))
+}
+
+/// What the limits of control groups, as of a container, leave. `groups` lists the groups of this process.
+fn left_in_groups<'a>(root: &'a Path, groups: &'a str) -> impl Iterator<Item = usize> + use<'a> {
+    // In a container the path may be one of the host: then only the root exists.
+    groups.lines().flat_map(move |line| {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (controllers, path) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        let (root, limit, taken) = match controllers {
+            "" => (root.to_owned(), "memory.max", "anon "),
+            _ => (root.join("memory"), "memory.limit_in_bytes", "total_rss "),
+        };
+        let used = controllers.is_empty() || controllers.split(',').any(|name| name == "memory");
+        let path = Path::new(path.trim_start_matches('/'));
+        path.ancestors().filter(move |_| used).filter_map(move |group| {
+            let read = |name| fs::read_to_string(root.join(group).join(name)).ok();
+            let limit = read(limit)?.trim().parse::<usize>().ok()?;
+            // The cache of files counts towards the limit, but the system takes it back.
+            let taken = read("memory.stat")
+                .and_then(|stat| stat.lines().find_map(|line| line.strip_prefix(taken)?.trim().parse().ok()));
+            Some(limit.saturating_sub(taken.unwrap_or(0)))
+        })
+    })
 }
 
 #[cfg(test)]
@@ -92,21 +117,25 @@ mod tests {
     #[test]
     fn a_pass_drops_every_byte_but_the_kept_ones_once() {
         let all = 700 << 20;
-        for (kept, lag, tile) in [(0, 0, 1 << 20), (100 << 20, 5 << 20, 48 << 20), (usize::MAX, 0, 1 << 20)] {
+        for (kept, lag, tile) in [(0, 0, 1 << 20), (100 << 20, 96 << 20, 48 << 20), (usize::MAX, 0, 1 << 20)]
+        {
             let leave = Leave { kept, lag };
             let mut end = kept.min(all);
             for start in (0..all).step_by(tile) {
                 let bytes = start..all.min(start + tile);
-                let Some(due) = due(bytes, start == 0) else { continue };
+                let Some(due) = due(bytes.clone(), start == 0) else { continue };
                 let behind = leave.behind(&due);
                 if behind.is_empty() {
                     continue;
                 }
                 assert_eq!(behind.start, end);
-                assert!(behind.end + lag <= start, "{behind:?} is read at {start}");
+                assert!(
+                    behind.end <= start && behind.end + lag <= bytes.end,
+                    "{behind:?} is read at {start}"
+                );
                 end = behind.end;
             }
-            assert!(end >= kept.min(all - (40 << 20) - lag - tile), "{end} of {all}");
+            assert!(end >= kept.min(all).max(all - (48 << 20) - lag), "{end} of {all}");
         }
     }
 
@@ -117,5 +146,30 @@ mod tests {
         let refused = bytes_in("1GB").unwrap_err().to_string();
         assert!(refused.contains("SHOAL_FILE_CACHE must be a number of bytes, got \"1GB\""), "{refused}");
         assert!(available().is_none_or(|bytes| bytes > 1 << 20));
+    }
+
+    #[test]
+    fn limits_of_all_groups_count_less_the_memory_taken() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = folder.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        let left = |groups: &str| left_in_groups(folder.path(), groups).min();
+        assert_eq!(left("0::/job/step\n"), None);
+        write("job/step/memory.max", "max\n");
+        assert_eq!(left("0::/job/step\n"), None);
+        write("job/memory.max", "1000\n");
+        assert_eq!(left("0::/job/step\n"), Some(1000));
+        write("job/memory.stat", "file 700\nanon_thp 5\nanon 300\n");
+        assert_eq!(left("0::/job/step\n"), Some(700));
+        assert_eq!(left("0::/\n"), None);
+        write("memory.max", "60\n");
+        assert_eq!(left("0::/of/the/host\n"), Some(60));
+        write("memory/memory.limit_in_bytes", "50\n");
+        write("memory/memory.stat", "rss 1\ntotal_rss 20\n");
+        assert_eq!(left("5:cpu:/x\n4:cpuset,memory:/x\n"), Some(30));
+        assert_eq!(left("5:cpu:/x\n"), None);
     }
 }

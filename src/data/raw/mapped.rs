@@ -10,7 +10,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use memmap2::Mmap;
 
-use super::ahead::{Leave, READ_AHEAD_PART, due};
+#[cfg(unix)]
+use super::ahead::READ_AHEAD_PART;
+use super::ahead::{Leave, due};
 use super::layout::Layout;
 use super::reopened::Descriptor;
 use super::rows::{RawRows, one_block};
