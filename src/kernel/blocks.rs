@@ -17,13 +17,14 @@
 //! with their allowances.
 //!
 //! - A tile value is a chain of `d + 1` roundings of partial sums that never exceed `|c_j|^2 + 2 |x| |c_j| <=
-//!   A_j^2`. With the rounding of its squared length, its error is at most `(d + 3) u A_j^2`.
+//!   A_j^2`. The squared length has up to `d + 1` roundings of its own (for `f32` values it is summed in `f64`,
+//!   and has one). The error is at most `(2 d + 2) u A_j^2`.
 //! - The computed minimum of `F` has at most `d + 4` roundings of terms that add up to at most
 //!   `(A_z + A_b)^2 <= 2 (A_z^2 + A_b^2)`.
 //! - In a later frame, row and center are rounded again, which moves each by at most `2 u` of its length. This
 //!   adds `2 u A_j` to an allowance, and at most `8 u (A_z^2 + A_b^2)` to the skin.
 //!
-//! Hence `(3 d + 19) u (A_z^2 + A_b^2)` is a sufficient margin. The test takes `(3 d + 32) u`, and the rest covers
+//! Hence `(4 d + 18) u (A_z^2 + A_b^2)` is a sufficient margin. The test takes `(4 d + 32) u`, and the rest covers
 //! the roundings of the margin itself. Lengths and the skin are sums of squares, whose relative error is smaller
 //! than this factor; they are increased by it. A value that is not a number keeps its center.
 
@@ -77,7 +78,7 @@ impl<T: Float> Skin<T> {
 /// Rounding of the test, relative to squared lengths.
 #[inline(always)]
 pub(super) fn gamma<T: Float>(dim: usize) -> T {
-    T::from_f64((1.5 * dim as f64 + 16.0) * T::EPSILON)
+    T::from_f64((2.0 * dim as f64 + 16.0) * T::EPSILON)
 }
 
 /// The distance of two points of the data in the frame of packed centers with this scale, rounded up.

@@ -68,7 +68,9 @@ impl Choice {
             Algorithm::Filtering => true,
             // A resumed fit goes on as it was.
             Algorithm::Auto if sweeps > 0 => self.algorithm == Algorithm::Filtering,
-            Algorithm::Auto => n >= BLOCK_ROWS && k >= BLOCK_CENTERS && most >= BLOCK_SWEEPS,
+            Algorithm::Auto => {
+                n >= BLOCK_ROWS && k >= BLOCK_CENTERS && most >= BLOCK_SWEEPS && !packed.by_difference()
+            }
             _ => false,
         };
         if !wanted {

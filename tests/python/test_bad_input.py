@@ -127,7 +127,7 @@ def test_more_clusters_than_rows():
         ({"init": "afkmc2"}, "init must be one of auto, .* afk-mc2, k-mc2, .* got 'afkmc2'"),
         (
             {"algorithm": "x"},
-            "algorithm must be one of auto, lloyd, elkan, yinyang, hamerly, exponion, got 'x'",
+            "algorithm must be one of auto, lloyd, elkan, yinyang, hamerly, exponion, filtering, got 'x'",
         ),
         ({"metric": "l1"}, "metric must be one of euclidean, cosine, got 'l1'"),
         ({"tol": -1e-9}, "tol must be a finite number of at least 0, got -1e-09"),
@@ -165,7 +165,7 @@ def test_more_clusters_than_rows():
         ({"random_state": 10**5000}, "random_state must be within .*, got an integer of thousands of digits"),
         ({"metric": np.ones(2)}, r"metric must be one of euclidean, cosine, got array\(\[1\., 1\.\]\)"),
         ({"metric": None}, "metric must be one of euclidean, cosine, got None"),
-        ({"algorithm": np.ones(2)}, r"algorithm must be one of auto, lloyd, .*, exponion, got array\(\[1\."),
+        ({"algorithm": np.ones(2)}, r"algorithm must be one of auto, lloyd, .*, filtering, got array\(\[1\."),
         ({"verbose": "x"}, "verbose must be True, False or an integer of at least 0, got 'x'"),
         ({"verbose": -1}, "verbose must be True, False or an integer of at least 0, got -1"),
         ({"verbose": np.ones(2)}, r"verbose must be True, False or an integer of at least 0, got array"),

@@ -15,6 +15,8 @@
 mod carried;
 mod shared;
 mod splits;
+#[cfg(test)]
+mod tests;
 mod tree;
 mod visit;
 

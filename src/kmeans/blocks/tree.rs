@@ -6,7 +6,7 @@
 
 use super::splits::Splits;
 use crate::data::{self, Block, DataSource};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::float::Float;
 use crate::kernel::bounded::BEHIND;
 use crate::matrix::make_room;
@@ -138,6 +138,13 @@ fn sample<T: Float>(n: usize, count: usize, data: &dyn DataSource<T>) -> Result<
     Ok(values)
 }
 
+/// The error if two passes give different numbers of rows.
+fn other_rows() -> Error {
+    Error::Source(
+        "the source gave another number of rows in a second pass: every pass must give the same rows".into(),
+    )
+}
+
 /// Copies every row to its branch.
 fn stage<T: Float>(
     branch_of: &[u32],
@@ -158,9 +165,10 @@ fn stage<T: Float>(
         for start in (0..block.len).step_by(tile) {
             cx.check()?;
             let end = block.len.min(start + tile);
-            let rows = block.rows.tile(start..end, &mut scratch)?;
             let first = block.first_row as usize + start;
-            for ((row, r), &branch) in rows.iter().zip(first..).zip(&branch_of[first..]) {
+            let places = branch_of.get(first..first + end - start).ok_or_else(other_rows)?;
+            let rows = block.rows.tile(start..end, &mut scratch)?;
+            for ((row, r), &branch) in rows.iter().zip(first..).zip(places) {
                 let branch = &mut staged[branch as usize];
                 branch.rows.push(r as u32);
                 // A copy of so few values costs more as a call.
@@ -169,7 +177,8 @@ fn stage<T: Float>(
         }
         Ok(ControlFlow::Continue(()))
     })?;
-    Ok(staged)
+    let all_there = staged.iter().zip(counts).all(|(staged, &rows)| staged.rows.len() == rows);
+    if all_there { Ok(staged) } else { Err(other_rows()) }
 }
 
 impl<T: Float> Branch<T> {

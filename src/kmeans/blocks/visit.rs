@@ -128,12 +128,13 @@ impl<T: Compute> Visit<T> {
                 state.carried = Some(carried);
                 return;
             }
-            let few = self.list(&fixed, at).ids().len() <= branch.rows.len() / FEW;
-            if few && let Some(skin) = self.list(&fixed, at).skin(branch.radius, packed.frame().1, shift_move)
-            {
+            let few = |list: &Candidates<T>| list.ids().len() <= branch.rows.len() / FEW;
+            let skin = self.list(&fixed, at).skin(branch.radius, packed.frame().1, shift_move);
+            if let Some(skin) = skin.filter(|_| few(self.list(&fixed, at))) {
                 fixed.skin = skin;
                 at = self.narrow(&fixed, 0, 0, work);
-                state.carried = Some(Carried::of(packed, self.list(&fixed, at), skin));
+                let list = self.list(&fixed, at);
+                state.carried = few(list).then(|| Carried::of(packed, list, skin));
             }
         }
         let root = Node { at: 0, first_leaf: 0, leaves: branch.leaves.len() };

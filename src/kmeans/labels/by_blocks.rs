@@ -55,9 +55,12 @@ impl Labels {
                 }
                 picked.clear();
                 picked.extend(changes.iter().map(|&(row, _)| row));
-                let rows = chunk.read_of(picked)?;
-                labels
-                    .edit(editing, |labels| part.absorb_changes(&rows, labels, changes, packed, false, moved))
+                labels.edit(editing, |labels| {
+                    let rows = chunk.read_of(picked)?;
+                    let absorbed = part.absorb_changes(&rows, labels, changes, packed, false, moved);
+                    // The other rows of the chunk may hold stale values.
+                    absorbed.or_else(|_| Err(chunk.read()?.not_finite()))
+                })
             };
         let make = (|| Part::new(k, dim, moments.is_some()), || (Buffers::default(), Editing::new(journals)));
         sweep_unread(data, cx, tile_rows(k), self.of_rows.view_mut(), total, make, absorb, Part::merge)?;

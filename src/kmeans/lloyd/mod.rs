@@ -201,6 +201,10 @@ impl<T: Compute> Solver<T> for Lloyd<T> {
         let sweeps = (self.iteration, self.params.max_iter);
         if self.blocks.is_none() && self.choice.wants_blocks(n, &packed, sweeps) {
             self.blocks = self.shared.blocks(n, data, cx)?;
+            if self.blocks.is_none() {
+                // An earlier start declined them.
+                self.choice.algorithm = Algorithm::Lloyd;
+            }
         }
         let origin = self.centers[..self.dim].to_vec();
         let wanted = self.threshold.is_none() && self.params.tolerance > 0.0;
