@@ -172,7 +172,9 @@ fn stage<T: Float>(
                 let branch = &mut staged[branch as usize];
                 branch.rows.push(r as u32);
                 // A copy of so few values costs more as a call.
-                row.iter().for_each(|&x| branch.values.push(x));
+                for &x in row {
+                    branch.values.push(x);
+                }
             }
         }
         Ok(ControlFlow::Continue(()))
@@ -190,7 +192,9 @@ impl<T: Float> Branch<T> {
         let splits = Splits::of(&sample, dim, levels);
         let mut leaves = vec![Leaf { start: 0, end: 0, rows: 0 }; splits.places()];
         let leaf_of: Vec<u32> = staged.values.chunks_exact(dim).map(|row| splits.place(row) as u32).collect();
-        leaf_of.iter().for_each(|&leaf| leaves[leaf as usize].rows += 1);
+        for &leaf in &leaf_of {
+            leaves[leaf as usize].rows += 1;
+        }
         let mut end = 0;
         for leaf in &mut leaves {
             leaf.start = end;
