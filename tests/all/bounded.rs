@@ -72,7 +72,7 @@ fn steps(params: &KMeansParams, cx: &Executor, source: AnySource<'_>) -> Trace {
         steps.push(bits);
     }
     let inertia = run.finish_on(source, cx).unwrap();
-    (steps, run.labels().to_vec(), inertia.to_bits())
+    (steps, run.labels(), inertia.to_bits())
 }
 
 pub(crate) struct Case<'a> {
@@ -259,7 +259,7 @@ fn nested_steps(params: &NestedParams, cx: &Executor, source: AnySource<'_>) -> 
         steps.push(bits);
     }
     let inertia = run.finish_on(source, cx).unwrap();
-    (steps, run.labels().to_vec(), inertia.to_bits())
+    (steps, run.labels(), inertia.to_bits())
 }
 
 /// A nested fit of a case with `first` rows in the first batch.

@@ -65,7 +65,7 @@ fn outcome<M: CenterMethod>(run: &Run<M>) -> Outcome {
     let counts = (run.n_iter(), run.n_steps());
     (
         run.centers(),
-        run.labels().to_vec(),
+        run.labels(),
         run.cluster_weights().to_vec(),
         inertia,
         counts.0,

@@ -136,7 +136,7 @@ fn steps(params: &KMeansParams, source: &impl Source) -> Vec<(u64, Vec<u32>, Vec
     let mut steps = Vec::new();
     while let Some(step) = run.advance_on(source, &cx).unwrap() {
         let centers = run.centers::<f64>().into_iter().map(f64::to_bits).collect();
-        steps.push((step.n_changed, run.labels().to_vec(), centers));
+        steps.push((step.n_changed, run.labels(), centers));
     }
     steps
 }

@@ -72,7 +72,7 @@ fn bits<S: Source + ?Sized>(params: &VarianceReducedParams, rows: &S) -> (Vec<u6
     let mut run = params.start(rows).unwrap();
     while run.advance_on(rows, &cx).unwrap().is_some() {}
     run.finish_on(rows, &cx).unwrap();
-    (run.centers::<f64>().into_iter().map(f64::to_bits).collect(), run.labels().to_vec())
+    (run.centers::<f64>().into_iter().map(f64::to_bits).collect(), run.labels())
 }
 
 #[test]
