@@ -19,7 +19,7 @@ MODULE_FILES := $(RUST_FILES) Cargo.toml Cargo.lock pyproject.toml
 # Python tests that take a few seconds together.
 QUICK := $(patsubst %,tests/python/test_%.py,lint metrics readme reference row_counts seeding unit_weights vectors)
 # The kernel tests run again under these instruction sets, which are below the best one of the machine.
-ISAS := scalar $(shell grep -qsw avx2 /proc/cpuinfo && echo avx2)
+ISAS := scalar $(shell grep -qsw avx2 /proc/cpuinfo && echo avx2) $(shell grep -qsw avx512_vnni /proc/cpuinfo && echo avx512)
 
 export VIRTUAL_ENV := $(abspath $(VENV))
 export PYO3_PYTHON := $(VIRTUAL_ENV)/bin/python
