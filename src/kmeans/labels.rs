@@ -233,22 +233,11 @@ impl Labels {
         }
     }
 
-    /// Labels all rows and sums them. With `carried` sums of the current labels, only rows whose label
-    /// changes are summed. `gone` are sums of retired rows, which still count. `moments` is a point about
-    /// which all rows are summed. After an error the labels are those before the sweep.
+    /// Labels all rows and sums them, by blocks of rows if there are any. With `carried` sums of the current
+    /// labels, only rows whose label changes are summed. `gone` are sums of retired rows, which still count.
+    /// `moments` is a point about which all rows are summed. After an error the labels are those before the
+    /// sweep.
     pub(super) fn sweep<T: Compute>(
-        &mut self,
-        packed: &PackedCenters<T>,
-        moments: Option<&PackedCenters<T>>,
-        (carried, gone): (Option<Carried>, Option<&ClusterSums>),
-        data: &dyn DataSource<T>,
-        cx: &Executor,
-    ) -> Result<Swept> {
-        self.sweep_by(None, packed, moments, (carried, gone), data, cx)
-    }
-
-    /// As [`Labels::sweep`], by blocks of rows if there are any.
-    pub(super) fn sweep_by<T: Compute>(
         &mut self,
         mut blocks: Option<&mut Blocks<T>>,
         packed: &PackedCenters<T>,
@@ -405,7 +394,7 @@ pub(super) fn all_labels<T: Compute>(
     labels.make_room(n)?;
     labels.grow(|i| i, n, 0);
     let packed = PackedCenters::for_rows(centers, data.most_values().is_some());
-    let swept = labels.sweep(&packed, None, (None, None), data, cx)?;
+    let swept = labels.sweep(None, &packed, None, (None, None), data, cx)?;
     Ok((labels.of_rows, swept.clusters.weights().to_vec(), swept.clusters.energy()))
 }
 

@@ -41,20 +41,23 @@ pub(in crate::kernel) fn nearest(
     labels: &mut [u32],
     scratch: &mut Scratch<f32>,
 ) {
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,fma")]
-    #[inline(never)]
-    fn with_features(
-        low: &LowCenters,
-        rows: MatRef<'_, f32>,
-        packed: &PackedCenters<f32>,
-        labels: &mut [u32],
-        scratch: &mut Scratch<f32>,
-    ) {
-        label(&Vnni(()), low, rows, packed, labels, scratch);
-    }
-    assert!(is_available(), "this processor has no AVX-512 VNNI");
-    // SAFETY: the processor has the instructions.
-    unsafe { with_features(low, rows, packed, labels, scratch) }
+    let engine = Vnni::available().expect("this processor has no AVX-512 VNNI");
+    // SAFETY: `engine` shows that the processor has the instructions.
+    unsafe { label_with(&engine, low, rows, packed, labels, scratch) }
+}
+
+/// Labels rows with an engine that uses these vectors.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,fma")]
+#[inline(never)]
+pub(super) fn label_with<E: Engine<Vectors = Avx512F32>>(
+    engine: &E,
+    low: &LowCenters,
+    rows: MatRef<'_, f32>,
+    packed: &PackedCenters<f32>,
+    labels: &mut [u32],
+    scratch: &mut Scratch<f32>,
+) {
+    label(engine, low, rows, packed, labels, scratch);
 }
 
 /// Centers whose sums with two vectors of rows are in registers at a time.

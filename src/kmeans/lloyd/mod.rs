@@ -212,7 +212,7 @@ impl<T: Compute> Solver<T> for Lloyd<T> {
         // A failed sweep must leave the state unchanged.
         let carried = self.carried.clone();
         let (blocks, moments) = (self.blocks.as_mut(), packed_origin.as_ref());
-        let mut swept = self.labels.sweep_by(blocks, &packed, moments, (carried, None), data, cx)?;
+        let mut swept = self.labels.sweep(blocks, &packed, moments, (carried, None), data, cx)?;
         swept.clusters.check_means::<T>().inspect_err(|_| self.undo())?;
         let energy = swept.clusters.energy();
         let relocated = empty::relocate(data, cx, &packed, self.labels.of_rows.view(), &mut swept.clusters)
@@ -287,7 +287,7 @@ impl<T: Compute> Restartable<T> for Lloyd<T> {
             // The bounds are those of the moved centers.
             let packed = self.labels.pack(MatRef::new(&self.centers, self.dim), sparse);
             let blocks = self.blocks.as_mut();
-            let swept = self.labels.sweep_by(blocks, &packed, None, (None, None), data, cx)?;
+            let swept = self.labels.sweep(blocks, &packed, None, (None, None), data, cx)?;
             self.energy = swept.clusters.energy();
             self.exact = true;
             self.weights = swept.clusters.weights().to_vec();

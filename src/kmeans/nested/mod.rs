@@ -181,7 +181,7 @@ impl<T: Compute> Nested<T> {
         let batch = self.batch();
         let (labels, gone) = (&mut self.labels, self.gone.as_ref());
         let mut swept = with_batch(data, &self.rows, batch, |rows| {
-            labels.sweep(&packed, packed_origin.as_ref(), (carried, gone), rows, cx)
+            labels.sweep(None, &packed, packed_origin.as_ref(), (carried, gone), rows, cx)
         })?;
         swept.clusters.check_means::<T>().inspect_err(|_| self.labels.undo())?;
         self.exact = swept.exact();

@@ -117,7 +117,7 @@ impl<T: Compute> VarianceReducedSolver<T> {
         cx: &Executor,
     ) -> Result<SweptMeans<T>> {
         let packed = labels.pack(centers, data.most_values().is_some());
-        let swept = labels.sweep(&packed, None, (carried, None), data, cx)?;
+        let swept = labels.sweep(None, &packed, None, (carried, None), data, cx)?;
         swept.clusters.check_means::<T>().inspect_err(|_| labels.undo())?;
         // A center without rows stays.
         let mut means = centers.data().to_vec();

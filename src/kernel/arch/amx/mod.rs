@@ -13,9 +13,9 @@ use std::marker::PhantomData;
 use std::sync::OnceLock;
 
 use super::avx512::Avx512F32;
-use super::vnni::{self, Vnni};
+use super::vnni::{self, Vnni, label_with};
+use crate::kernel::certified::LowCenters;
 use crate::kernel::certified::engine::{Engine, Line, Product, Sums, Tile};
-use crate::kernel::certified::{LowCenters, label};
 use crate::kernel::pack::{PackedCenters, Scratch};
 use crate::matrix::MatRef;
 use crate::tuning::tile_unit_groups;
@@ -91,21 +91,9 @@ pub(in crate::kernel) fn nearest(
     labels: &mut [u32],
     scratch: &mut Scratch<f32>,
 ) {
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,fma")]
-    #[inline(never)]
-    fn with_features(
-        tiles: &Tiles,
-        low: &LowCenters,
-        rows: MatRef<'_, f32>,
-        packed: &PackedCenters<f32>,
-        labels: &mut [u32],
-        scratch: &mut Scratch<f32>,
-    ) {
-        label(tiles, low, rows, packed, labels, scratch);
-    }
     let tiles = Tiles::configured().expect("this process has no AMX");
     // SAFETY: `tiles` shows that the processor has the instructions.
-    unsafe { with_features(&tiles, low, rows, packed, labels, scratch) }
+    unsafe { label_with(&tiles, low, rows, packed, labels, scratch) }
 }
 
 impl Engine for Tiles {

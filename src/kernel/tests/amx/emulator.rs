@@ -69,7 +69,7 @@ thread_local! {
 }
 
 extern "C" fn handle(_signal: c_int, _info: *mut siginfo_t, context: *mut c_void) {
-    // SAFETY: Linux passes the interrupted thread's registers, which nobody else uses before this function returns.
+    // SAFETY: `context` points to the registers of the interrupted thread, which only this handler uses until it returns.
     let registers = unsafe { &mut (*context.cast::<ucontext_t>()).uc_mcontext.gregs };
     let at = registers[libc::REG_RIP as usize] as *const u8;
     // SAFETY: the processor has read the instruction at `at`.
