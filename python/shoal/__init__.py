@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from . import callbacks, convert, metrics
+    from . import callbacks, convert, distributed, metrics
     from ._core import Step
     from ._core import version as __version__
     from .backward_euler import BackwardEulerKMeans
@@ -54,6 +54,7 @@ __all__ = [
     "callbacks",
     "config_context",
     "convert",
+    "distributed",
     "kmeans_parallel",
     "kmeans_plusplus",
     "knn_graph",
@@ -110,6 +111,7 @@ _MODULES = (
     "convert",
     "coreset",
     "data",
+    "distributed",
     "io",
     "kmeans",
     "kmodes",

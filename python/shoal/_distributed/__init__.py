@@ -1,0 +1,1 @@
+"""Estimators and passes over partitions of rows, for any engine; private."""

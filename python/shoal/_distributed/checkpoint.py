@@ -1,0 +1,108 @@
+"""Checkpoints of distributed fits: the next pass, the history and the parameters, in one safetensors file."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from shoal import _core
+from shoal._common.params import shown
+from shoal._fit.history import STEP_DTYPE, STEP_FIELDS
+from shoal._fit.saved import Claims, floats, need
+from shoal.formats.stream import told_of
+from shoal.typing import PathName
+
+#: The kind of file.
+KIND = "distributed-checkpoint"
+
+#: Parameters that may differ in a resumed fit.
+OF_A_RUN = frozenset({"callbacks", "verbose", "n_jobs"})
+
+
+class Progress(NamedTuple):
+    """How far a fit has come: everything that the next step depends on."""
+
+    #: The next pass, as bytes.
+    task: bytes
+    #: The limit of the squared length of the move of the centers; None before the first step.
+    threshold: float | None
+    #: The rows of `history_`.
+    history: list[tuple[Any, ...]]
+    #: How the first centers were chosen.
+    init: str
+
+
+def plain(params: dict[str, Any]) -> dict[str, Any]:
+    """Return parameters as JSON values; arrays become lists, which are compared exactly."""
+    kept = {}
+    for name, value in params.items():
+        if name in OF_A_RUN:
+            continue
+        known = value is None or isinstance(value, (bool, int, float, str))
+        if not known and isinstance(value, np.generic):
+            kept[name] = value.item()
+        else:
+            kept[name] = (
+                value if known else np.asarray(value, np.float64).tolist() if name == "init" else None
+            )
+    return kept
+
+
+def write(path: PathName, who: str, params: dict[str, Any], progress: Progress) -> None:
+    """Write a checkpoint, by way of an atomic rename."""
+    steps = np.array(progress.history, dtype=STEP_DTYPE)
+    figures = [name for name, _ in STEP_FIELDS[:-1]]
+    columns = [steps[name].astype(np.float64) for name in figures]
+    arrays = {
+        "pass": np.frombuffer(progress.task, np.uint8),
+        "history": np.stack(columns, axis=1) if len(steps) else np.zeros((0, len(figures))),
+    }
+    about = {
+        "estimator": who,
+        "threshold": progress.threshold,
+        "init": progress.init,
+        "stop_reasons": steps["stop_reason"].tolist(),
+    }
+    texts = {"params": json.dumps(plain(params)), "run": json.dumps(about)}
+    _core.save_model(os.fsdecode(path), KIND, arrays, texts)
+
+
+def read(path: PathName, who: str, params: dict[str, Any]) -> Progress:
+    """Read a checkpoint of an estimator with the same parameters.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be read.
+    ValueError
+        If the file is damaged, no checkpoint of a distributed fit, or of other parameters.
+    """
+    name = os.fsdecode(path)
+    kind, arrays, texts = _core.load_model(name)
+    if kind != KIND:
+        raise ValueError(f"{name}: must hold a checkpoint of a distributed fit ({KIND}), got {kind!r}")
+    with told_of(name, "is damaged"):
+        about, kept = Claims.read(texts, "run"), json.loads(texts.get("params", "null"))
+        need(isinstance(kept, dict), "its parameters are no JSON object")
+        reasons = about.texts("stop_reasons") or []
+        steps = floats(arrays, "history", (len(reasons), len(STEP_FIELDS) - 1))
+        need(bool((np.abs(steps) < 2.0**62).all()), "its steps hold counts beyond 62 bits")
+        task = arrays.get("pass", np.zeros(0))
+        need(task.dtype == np.uint8 and task.ndim == 1, "it lacks the pass")
+        history = [(*step, reason) for step, reason in zip(steps.tolist(), reasons, strict=True)]
+        found = Progress(
+            task.tobytes(), about.figure("threshold", optional=True), history, str(about.text("init"))
+        )
+        of = about.text("estimator")
+    if of != who:
+        raise ValueError(f"{name}: must hold a fit of {who}, got one of {of}")
+    for parameter, given in plain(params).items():
+        was = kept.get(parameter)
+        if was != given:
+            raise ValueError(
+                f"{name}: {parameter} must be {shown(was)}, as in the checkpoint, got {shown(given)}"
+            )
+    return found

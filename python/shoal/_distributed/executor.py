@@ -1,0 +1,107 @@
+"""The reference engine: partitions in a list, tasks on an executor of ``concurrent.futures``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, Future, as_completed
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shoal._common.files import is_name
+from shoal._common.params import ParameterError, shown
+from shoal.typing import Rows, Weights
+
+from .engine import absorbed, labeled
+from .partial import Partial
+from .passes import LabelPass, Pass
+
+
+class ExecutorEngine:
+    """Runs passes over a list of partitions on an executor, or in this thread.
+
+    Parameters
+    ----------
+    partitions : sequence of rows
+        Each is rows of shape (n_samples_i, n_features); see :meth:`shoal.distributed.KMeans.fit`.
+    sample_weight : sequence of array-like, or None
+        The weights of each partition.
+    executor : concurrent.futures.Executor or None
+        Where tasks run; None: in this thread, one after the other.
+    n_jobs : int or None
+        Threads per task.
+    """
+
+    name = "the executor"
+
+    def __init__(
+        self,
+        partitions: Sequence[Rows],
+        sample_weight: Sequence[Weights] | None = None,
+        executor: Executor | None = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        if is_name(partitions) or not hasattr(partitions, "__len__") or getattr(partitions, "ndim", 1) == 2:
+            raise ParameterError(
+                "X must be a list of partitions, such as arrays or paths, got "
+                f"{shown(partitions)}. For one partition, pass [X]."
+            )
+        self._partitions = list(partitions)
+        if not self._partitions:
+            raise ParameterError("X must have at least 1 partition, got 0")
+        if sample_weight is not None and len(sample_weight) != len(self._partitions):
+            raise ParameterError(
+                f"sample_weight must be a list of {len(self._partitions)} arrays, one a partition, got "
+                f"{len(sample_weight)}"
+            )
+        if executor is not None and not isinstance(executor, Executor):
+            raise ParameterError(
+                f"executor must be a concurrent.futures.Executor or None, got {shown(executor)}"
+            )
+        self._weights = None if sample_weight is None else list(sample_weight)
+        self._executor, self._threads = executor, n_jobs
+
+    @property
+    def n_partitions(self) -> int:
+        """Number of partitions."""
+        return len(self._partitions)
+
+    def total(self, task: Pass) -> Partial:
+        """Absorb every partition, and merge the results as they arrive."""
+        total: Partial | None = None
+        weights = self._weights or [None] * self.n_partitions
+        for _, part in self._each(
+            absorbed, ((task, i, self._partitions[i], weights[i]) for i in range(self.n_partitions))
+        ):
+            total = part if total is None else total.merge(part)
+        assert total is not None
+        return total
+
+    def labels(self, task: LabelPass) -> npt.NDArray[np.int32]:
+        """Label every partition, and return the labels of all rows in one array."""
+        found = dict(self._each(labeled, ((task, i, self._partitions[i]) for i in range(self.n_partitions))))
+        return np.concatenate([found[i] for i in range(self.n_partitions)])
+
+    def _each(
+        self, function: Callable[..., Any], calls: Iterator[tuple[Any, ...]]
+    ) -> Iterator[tuple[int, Any]]:
+        """Yield the result of every call with its number, in the order of completion."""
+        if self._executor is None:
+            for i, given in enumerate(calls):
+                yield i, function(*given, n_jobs=self._threads)
+            return
+        futures: dict[Future[Any], int] = {}
+        try:
+            for i, given in enumerate(calls):
+                futures[self._executor.submit(function, *given, n_jobs=self._threads)] = i
+            for future in as_completed(list(futures)):
+                # A future keeps its result: forget it once it is merged.
+                yield futures.pop(future), future.result()
+        finally:
+            for future in futures:
+                future.cancel()
+
+    def close(self) -> None:
+        """Forget the partitions; the executor belongs to the caller."""
+        self._partitions.clear()

@@ -1,0 +1,345 @@
+"""The loop of the distributed estimators, written once over an engine."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
+
+from shoal._common import params as _params
+from shoal._common.warn import warn
+from shoal._core import Step
+from shoal._fit.centers import METRICS
+from shoal._fit.cloning import cloned
+from shoal._fit.history import STEP_DTYPE, record
+from shoal.callbacks import Callback, ProgressBar
+from shoal.kmeans import KMeans as LocalKMeans
+from shoal.typing import Metric, PathName
+
+from . import checkpoint
+from .engine import Engine
+from .partial import Partial
+from .passes import KMeansPass, LabelPass, MiniBatchPass, Pass
+
+
+def total_of(engine: Engine, task: Pass, known: str) -> Partial:
+    """Run a pass on an engine; name the engine if it is lost, and say what is `known`.
+
+    Raises
+    ------
+    RuntimeError
+        If the workers are lost. Errors of the rows are raised unchanged.
+    """
+    try:
+        return engine.total(task)
+    except (ValueError, TypeError, MemoryError):
+        raise
+    except Exception as error:
+        # Engines report lost workers by errors of the system without a file, or by types of their own.
+        if isinstance(error, OSError) and error.filename is not None:
+            raise
+        raise RuntimeError(f"{engine.name} lost a task: {type(error).__name__}: {error}. {known}") from error
+
+
+def timed(step: Step, elapsed: float, stop_reason: str | None, **other: Any) -> Step:
+    """Return a step with its time and stop reason."""
+    names = ("iteration", "rows_seen", "batch_size", "objective", "center_shift", "n_changed", "n_distances")
+    figures = {name: getattr(step, name) for name in names} | other
+    return Step(**figures, elapsed=elapsed, stop_reason=stop_reason)
+
+
+class DistributedClusterer(BaseEstimator, ABC):
+    """Base class of the distributed estimators.
+
+    Adapters derive from the estimators in `estimators.py`. They define ``fit``, which makes an engine of its
+    arguments and calls :meth:`_fit`, and ``predict``, which calls :meth:`_predict`.
+    """
+
+    n_clusters: Any
+    max_iter: Any
+    tol: Any
+    metric: Metric
+    random_state: Any
+    compute_labels: Any
+    n_jobs: Any
+    verbose: Any
+    callbacks: Any
+
+    cluster_centers_: npt.NDArray[Any]
+    counts_: npt.NDArray[np.float64]
+    n_iter_: int
+    n_features_in_: int
+    init_: str
+    stop_reason_: str | None
+    #: The next pass; None before a fit.
+    _task: KMeansPass | MiniBatchPass | None = None
+    #: Callbacks of local fits ask for a run; it has no meaning here.
+    _run = None
+
+    # ---------------------------------------------------------------- for adapters
+
+    def _fit(self, engine: Engine, resume_from: PathName | None = None) -> Self:
+        """Cluster the rows of an engine, and close the engine."""
+        for _ in self._iterate(engine, resume_from):
+            pass
+        return self
+
+    def _predict(self, engine: Engine) -> Any:
+        """Label the rows of an engine, and close the engine."""
+        try:
+            check_is_fitted(self, "cluster_centers_")
+            return engine.labels(LabelPass(self.cluster_centers_, metric=self.metric))
+        finally:
+            engine.close()
+
+    def _iterate(self, engine: Engine, resume_from: PathName | None = None) -> Iterator[Step]:
+        """Make one step per ``next()``; close the engine at the end."""
+        try:
+            self._check()
+            self._forget()
+            self._seed = _params.seed(self.random_state)
+            watchers = [] if self.callbacks is None else list(self.callbacks)
+            if _params.verbosity(self.verbose):
+                watchers.insert(0, ProgressBar())
+            told = [watcher for watcher in watchers if isinstance(watcher, Callback)]
+            try:
+                for watcher in told:
+                    watcher.begin(self)
+                yield from self._steps(engine, watchers, resume_from)
+                self._conclude(engine)
+            finally:
+                for watcher in told:
+                    watcher.end(self)
+        finally:
+            engine.close()
+
+    # ---------------------------------------------------------------- the loop
+
+    @abstractmethod
+    def _first(self, engine: Engine) -> KMeansPass | MiniBatchPass:
+        """Choose the first centers, and return the first pass. Sets `init_`."""
+
+    @abstractmethod
+    def _of_bytes(self, data: bytes) -> KMeansPass | MiniBatchPass:
+        """Read the pass of a checkpoint."""
+
+    def _steps(self, engine: Engine, watchers: list[Any], resume_from: PathName | None) -> Iterator[Step]:
+        """Seed or resume, then step to the end; call the callbacks' `leave` however the loop ends."""
+        begun, before = time.monotonic(), 0.0
+        try:
+            if resume_from is None:
+                task = self._first(engine)
+            else:
+                task, before = self._resumed(resume_from)
+            self._take_over(task)
+            while self.stop_reason_ is None:
+                task, step = task.commit(total_of(engine, task, self._known()))
+                if self._threshold is None:
+                    self._threshold = float(self.tol) * task.variance
+                step = timed(step, before + time.monotonic() - begun, self._reason(step))
+                self._take_over(task)
+                self._note(step)
+                wishes = [watcher for watcher in watchers if watcher(self, step)]
+                if wishes and step.stop_reason is None:
+                    reason = wishes[0].reason if isinstance(wishes[0], Callback) else "callback"
+                    step = timed(step, step.elapsed, reason)
+                    self._history.pop()
+                    self._note(step)
+                yield step
+        finally:
+            self._leave([watcher for watcher in watchers if isinstance(watcher, Callback)])
+
+    def _reason(self, step: Step) -> str | None:
+        """Return why the fit ends with this step; None to continue."""
+        if step.stop_reason is not None:
+            return step.stop_reason
+        if self._threshold is not None and step.center_shift**2 <= self._threshold:
+            return "tolerance"
+        return "max-iter" if step.iteration >= self.max_iter else None
+
+    def _leave(self, told: list[Callback]) -> None:
+        """Let callbacks process the last complete step; their errors do not hide that of the fit."""
+        problems: list[Exception] = []
+        for watcher in told:
+            try:
+                watcher.leave(self)
+            except Exception as error:  # noqa: BLE001 - raised or warned of below
+                problems.append(error)
+        if problems and sys.exc_info()[0] is None:
+            raise problems[0]
+        for problem in problems:
+            warn(f"a callback failed at the end of the run: {problem}", RuntimeWarning)
+
+    def _known(self) -> str:
+        """Say which state an estimator holds after a failure."""
+        if self._task is None:
+            return "No centers are chosen yet."
+        if not self._history:
+            return "No step is complete: cluster_centers_ holds the first centers."
+        return (
+            f"The estimator holds the state after step {len(self._history)}; the callback Checkpoint writes "
+            "it to a file, from which fit(..., resume_from=path) continues."
+        )
+
+    def _forget(self) -> None:
+        """Delete the attributes of an earlier fit."""
+        for name in [n for n in vars(self) if n.endswith("_") and not n.startswith("_")]:
+            delattr(self, name)
+        self._task = None
+        self._history: list[tuple[Any, ...]] = []
+        self._threshold: float | None = None
+        self._labels: Any = None
+        self._inertia: float | None = None
+        self.stop_reason_ = None
+        self.init_ = ""
+
+    def _take_over(self, task: KMeansPass | MiniBatchPass) -> None:
+        """Set the attributes that belong to the centers of a pass."""
+        self._task = task
+        self.cluster_centers_, self.counts_ = task.centers, task.counts
+        self.n_iter_, self.n_features_in_ = task.iteration, task.centers.shape[1]
+
+    def _note(self, step: Step) -> None:
+        self._history.append(record(step))
+        self.stop_reason_ = step.stop_reason
+
+    def _conclude(self, engine: Engine) -> None:
+        """Measure the inertia of the final centers, and label the rows."""
+        assert self._task is not None
+        final = KMeansPass(self.cluster_centers_, metric=self.metric)
+        if self.stop_reason_ == "labels-stable":
+            self._inertia = float(self._history[-1][3])
+        else:
+            total = total_of(engine, final, self._known())
+            self._inertia, self.counts_ = total.inertia, total.counts
+        if self.compute_labels:
+            self._labels = engine.labels(LabelPass(self.cluster_centers_, metric=self.metric))
+        found = int(np.count_nonzero(self.counts_))
+        if found < self.n_clusters:
+            warn(
+                f"Number of distinct clusters ({found}) found smaller than n_clusters ({self.n_clusters}). "
+                "Possibly due to duplicate points in X.",
+                ConvergenceWarning,
+            )
+
+    # ---------------------------------------------------------------- checkpoints
+
+    def _write_checkpoint(self, path: str) -> None:
+        """Write a checkpoint as of the last complete step; called by `shoal.callbacks.Checkpoint`."""
+        assert self._task is not None
+        progress = checkpoint.Progress(self._task.to_bytes(), self._threshold, self._history, self.init_)
+        checkpoint.write(path, type(self).__name__, self.get_params(deep=False), progress)
+
+    def _is_before_first_step(self) -> bool:
+        return self._task is not None and not self._history
+
+    def _step_limit(self) -> int:
+        return int(self.max_iter)
+
+    def _resumed(self, path: PathName) -> tuple[KMeansPass | MiniBatchPass, float]:
+        """Restore the state of a checkpoint; return the next pass and the seconds so far."""
+        name = os.fsdecode(path)
+        found = checkpoint.read(path, type(self).__name__, self.get_params(deep=False))
+        try:
+            task = self._of_bytes(found.task)
+            if task.centers.shape[0] != self.n_clusters or task.metric != self.metric:
+                raise ValueError("is damaged: its pass has other centers than its parameters say")
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from error
+        self._history, self._threshold, self.init_ = list(found.history), found.threshold, found.init
+        if found.history and self._reason_of_last() in ("tolerance", "labels-stable", "max-iter"):
+            self.stop_reason_ = self._reason_of_last()
+        return task, float(self._history[-1][7]) if self._history else 0.0
+
+    def _reason_of_last(self) -> str:
+        return str(self._history[-1][-1])
+
+    # ---------------------------------------------------------------- results
+
+    @property
+    def history_(self) -> npt.NDArray[np.void]:
+        """Structured array with one row per step."""
+        check_is_fitted(self, "cluster_centers_")
+        return np.array(self._history, dtype=STEP_DTYPE)
+
+    @property
+    def inertia_(self) -> float:
+        """Weighted sum of squared distances of the rows to their centers."""
+        if self.__dict__.get("_inertia") is None:
+            raise self._missing("inertia_", "The fit is not complete.")
+        return float(self._inertia or 0.0)
+
+    @property
+    def labels_(self) -> Any:
+        """Label of every row, in the engine's own kind of collection."""
+        if self.__dict__.get("_labels") is None:
+            raise self._missing("labels_", "Use predict, or a complete fit with compute_labels=True.")
+        return self._labels
+
+    def _missing(self, name: str, why: str) -> AttributeError:
+        if "_history" not in self.__dict__:
+            why = "it is not fitted yet"
+        return AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}: {why}")
+
+    def to_local(self) -> LocalKMeans:
+        """Return a fitted :class:`shoal.KMeans` with these centers, to predict on one machine or to save.
+
+        Returns
+        -------
+        shoal.KMeans
+            Fitted, without `labels_`.
+
+        Raises
+        ------
+        sklearn.exceptions.NotFittedError
+            Before a fit.
+        """
+        check_is_fitted(self, "cluster_centers_")
+        model = LocalKMeans(
+            self.n_clusters,
+            init=self.cluster_centers_,
+            metric=self.metric,
+            max_iter=self.max_iter,
+            tol=self.tol,
+        )
+        model._forget()
+        model.cluster_centers_, model.counts_ = self.cluster_centers_.copy(), self.counts_.copy()
+        model.n_features_in_, model.n_iter_, model.n_zero_rows_ = self.n_features_in_, self.n_iter_, 0
+        model.timings_ = dict.fromkeys(("seeding", "sweeps", "final"), 0.0)
+        model.init_, model.algorithm_ = self.init_, "lloyd"
+        model._inertia, model._history = self.__dict__.get("_inertia"), self.history_
+        model.stop_reason_ = self.stop_reason_
+        return model
+
+    def __sklearn_clone__(self) -> Self:
+        """Return an unfitted estimator with the same parameters and copies of the callbacks."""
+        return cloned(self)
+
+    # ---------------------------------------------------------------- parameters
+
+    def _check(self) -> None:
+        """Raise one error for all parameters of a wrong type or value."""
+        problems = _params.Problems()
+        self._rules(problems)
+        problems.refuse()
+
+    def _rules(self, problems: _params.Problems) -> None:
+        p = _params
+        problems.check(p.whole, "n_clusters", self.n_clusters, 1)
+        problems.check(p.whole, "max_iter", self.max_iter, 1)
+        problems.check(p.at_least_0, "tol", self.tol)
+        problems.check(p.one_of, "metric", self.metric, METRICS)
+        if not isinstance(self.compute_labels, (bool, np.bool_)):
+            problems.add(f"compute_labels must be True or False, got {p.shown(self.compute_labels)}")
+        p.check_callbacks(problems, self.callbacks)
+        problems.check(p.threads, self.n_jobs)
+        problems.check(p.verbosity, self.verbose)

@@ -1,0 +1,176 @@
+"""The conformance suite of distributed engines: every engine gives the bits of the sequential reference.
+
+A test module of an engine derives from :class:`Suite` and defines the fixture `runner`, with scope "class" or
+"module": a :class:`Runner` with two workers. It may be parametrized.
+"""
+
+import warnings
+from typing import Any, Protocol
+
+import numpy as np
+import pytest
+import shoal
+from shoal import distributed
+from shoal.callbacks import Checkpoint
+
+
+class Runner(Protocol):
+    """How the suite runs the estimators of an engine."""
+
+    #: The estimators of the engine; None if it has none.
+    KMeans: Any
+    MiniBatchKMeans: Any
+    #: ``lightweight_coreset`` of the engine, called with the result of `given`; None if it has none.
+    lightweight_coreset: Any
+    #: Kinds of partitions that the engine can hold, of "weights", "paths", "empty", "storage" (u8 and f16).
+    kinds: frozenset
+
+    def given(self, partitions, sample_weight=None) -> tuple[tuple, dict]:
+        """Return the arguments of ``fit`` and ``lightweight_coreset`` for partitions in this order."""
+
+    def rows(self, partitions) -> tuple[tuple, dict]:
+        """Return the arguments of ``predict``."""
+
+    def labels(self, labels) -> np.ndarray:
+        """Return labels, in the order of the partitions, as one array."""
+
+
+def blobs(n=2400, d=5, k=6, seed=0, dtype=np.float32):
+    rng = np.random.default_rng(seed)
+    return (rng.normal(size=(n, d)) + 8 * rng.normal(size=(k, d))[rng.integers(0, k, n)]).astype(dtype)
+
+
+def cut(rows, *at):
+    """Cut rows at these shares of their number."""
+    return np.split(rows, [int(share * len(rows)) for share in at])
+
+
+#: How 2,400 rows may be cut.
+CUTS = {
+    "even": (0.25, 0.5, 0.75),
+    "skewed": (0.05, 0.95),
+    "one": (),
+    "many": tuple(i / 19 for i in range(1, 19)),
+    "empty": (0.0, 0.3, 0.3, 1.0),
+    "single rows": (1 / 2400, 2 / 2400, 3 / 2400, 0.5),
+}
+
+
+def same(one, other):
+    """Whether two fitted estimators have the same bits."""
+    assert one.cluster_centers_.dtype == other.cluster_centers_.dtype
+    np.testing.assert_array_equal(one.cluster_centers_, other.cluster_centers_)
+    np.testing.assert_array_equal(one.counts_, other.counts_)
+    fields = [name for name in one.history_.dtype.names if name != "elapsed"]
+    np.testing.assert_array_equal(one.history_[fields], other.history_[fields])
+    assert (one.inertia_, one.n_iter_, one.stop_reason_) == (
+        other.inertia_,
+        other.n_iter_,
+        other.stop_reason_,
+    )
+
+
+class Suite:
+    """Tests that every engine passes."""
+
+    def both(self, runner, params, partitions, sample_weight=None, kind="KMeans"):
+        """Fit on the engine and sequentially; compare bits and labels; return the fitted estimator."""
+        args, options = runner.given(partitions, sample_weight)
+        found = getattr(runner, kind)(**params).fit(*args, **options)
+        known = getattr(distributed, kind)(**params).fit(partitions, sample_weight=sample_weight)
+        same(found, known)
+        np.testing.assert_array_equal(runner.labels(found.labels_), known.labels_)
+        return found
+
+    @pytest.mark.parametrize("name", CUTS)
+    def test_any_cut(self, runner, name):
+        if name == "empty" and "empty" not in runner.kinds:
+            pytest.skip("the engine drops empty partitions")
+        self.both(runner, {"n_clusters": 6, "random_state": 3}, cut(blobs(), *CUTS[name]))
+
+    @pytest.mark.parametrize("init", ["k-means||", "afk-mc2"])
+    @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+    def test_seedings_and_metrics(self, runner, init, metric):
+        params = {"n_clusters": 5, "init": init, "metric": metric, "random_state": 1, "max_iter": 5}
+        model = self.both(runner, params, cut(blobs(dtype=np.float64), *CUTS["even"]))
+        assert model.init_ == init
+
+    def test_weights(self, runner):
+        if "weights" not in runner.kinds:
+            pytest.skip("the engine has no weights")
+        rng = np.random.default_rng(5)
+        weights = cut(rng.integers(0, 4, 2400) / 3, *CUTS["skewed"])
+        self.both(runner, {"n_clusters": 6, "random_state": 2}, cut(blobs(), *CUTS["skewed"]), weights)
+
+    @pytest.mark.parametrize("dtype", ["u1", "f2"])
+    def test_storage_types(self, runner, dtype):
+        if "storage" not in runner.kinds:
+            pytest.skip("the engine has no such types")
+        rows = blobs()
+        rows = ((rows - rows.min()) * 4).astype(dtype)
+        model = self.both(runner, {"n_clusters": 6, "random_state": 2}, cut(rows, *CUTS["even"]))
+        assert model.cluster_centers_.dtype == np.float32
+
+    def test_paths_are_read_on_the_workers(self, runner, tmp_path):
+        if "paths" not in runner.kinds:
+            pytest.skip("the engine takes no paths")
+        paths = []
+        for i, rows in enumerate(cut(blobs(), *CUTS["skewed"])):
+            paths.append(str(tmp_path / f"{i}.npy"))
+            np.save(paths[-1], rows)
+        model = self.both(runner, {"n_clusters": 6, "random_state": 3}, paths)
+        same(model, distributed.KMeans(6, random_state=3).fit(cut(blobs(), *CUTS["skewed"])))
+
+    def test_mini_batches(self, runner):
+        if runner.MiniBatchKMeans is None:
+            pytest.skip("the engine has no MiniBatchKMeans")
+        params = {"n_clusters": 6, "batch_size": 100, "random_state": 4}
+        self.both(runner, params, cut(blobs(), *CUTS["even"]), kind="MiniBatchKMeans")
+
+    def test_coresets(self, runner):
+        if runner.lightweight_coreset is None:
+            pytest.skip("the engine has no lightweight_coreset")
+        partitions = cut(blobs(), *CUTS["skewed"])
+        args, options = runner.given(partitions)
+        found = runner.lightweight_coreset(*args, n_samples=200, random_state=7, **options)
+        known = distributed.lightweight_coreset(partitions, 200, random_state=7)
+        for name in ("points", "weights", "indices"):
+            np.testing.assert_array_equal(getattr(found, name), getattr(known, name))
+        mixture = shoal.TruncatedGaussianMixture(6, random_state=0).fit(found)
+        assert np.isfinite(mixture.means_).all()
+
+    def test_predict(self, runner):
+        partitions = cut(blobs(), *CUTS["even"])
+        args, options = runner.given(partitions)
+        model = runner.KMeans(n_clusters=6, random_state=3, compute_labels=False).fit(*args, **options)
+        with pytest.raises(AttributeError, match="predict"):
+            _ = model.labels_
+        args, options = runner.rows(partitions)
+        labels = runner.labels(model.predict(*args, **options))
+        np.testing.assert_array_equal(labels, model.to_local().predict(np.concatenate(partitions)))
+
+    def test_bad_values_name_the_partition(self, runner):
+        partitions = cut(blobs(), *CUTS["even"])
+        partitions[2] = partitions[2].copy()
+        partitions[2][17, 3] = np.nan
+        args, options = runner.given(partitions)
+        with pytest.raises(
+            ValueError, match=r"partition 2: X must be finite.*row 17, column 3|partition 2.*NaN"
+        ):
+            runner.KMeans(n_clusters=6, random_state=3).fit(*args, **options)
+
+    def test_a_checkpoint_resumes_to_the_same_bits(self, runner, tmp_path):
+        path = tmp_path / "run.safetensors"
+        partitions = cut(blobs(), *CUTS["even"])
+        params = {"n_clusters": 12, "random_state": 9, "tol": 0.0}
+        whole = distributed.KMeans(**params).fit(partitions)
+        assert whole.n_iter_ > 4
+        stop = [Checkpoint(path, every_steps=1), lambda _, step: step.iteration == 2]
+        args, options = runner.given(partitions)
+        runner.KMeans(**params, callbacks=stop).fit(*args, **options)
+        args, options = runner.given(partitions)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            found = runner.KMeans(**params).fit(*args, **options, resume_from=path)
+        np.testing.assert_array_equal(found.cluster_centers_, whole.cluster_centers_)
+        assert (found.inertia_, found.n_iter_) == (whole.inertia_, whole.n_iter_)
