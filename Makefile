@@ -21,12 +21,15 @@ QUICK := $(patsubst %,tests/python/test_%.py,lint metrics readme reference row_c
 # The kernel tests run again under these instruction sets, which are below the best one of the machine.
 ISAS := scalar $(shell grep -qsw avx2 /proc/cpuinfo && echo avx2) $(shell grep -qsw avx512_vnni /proc/cpuinfo && echo avx512)
 
+# Systems and processors with a wheel, except the one that `make test` runs on.
+TARGETS := aarch64-unknown-linux-gnu x86_64-unknown-linux-musl aarch64-apple-darwin x86_64-apple-darwin x86_64-pc-windows-msvc
+
 export VIRTUAL_ENV := $(abspath $(VENV))
 export PYO3_PYTHON := $(VIRTUAL_ENV)/bin/python
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport CONDA_PREFIX PYTHONHOME PYTHONPATH
 
-.PHONY: help check-tools venv build demo check test test-rust test-python lint lint-rust lint-python msrv fmt bench wheel neon asan clean package
+.PHONY: help check-tools venv build demo check test test-rust test-python lint lint-rust lint-python msrv cross fmt bench wheel neon asan clean package
 
 help: ## This list.
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name what; do printf '%-12s %s\n' "$$name" "$$what"; done
@@ -126,6 +129,14 @@ msrv: | check-tools ## Compile with the oldest supported Rust, if it is installe
 	@if rustup toolchain list 2>/dev/null | grep -q '^$(RUST_VERSION)'; \
 	then rustup run $(RUST_VERSION) $(CARGO) check --locked --target-dir target/msrv; \
 	else echo 'Rust $(RUST_VERSION) is not installed: only clippy checks the minimum version (rustup toolchain install $(RUST_VERSION))'; fi
+
+# Compiled without a linker. The module for Python is compiled too: with abi3, PyO3 needs no interpreter of the target.
+cross: | check-tools ## Check the types for the other systems and processors, as far as their standard libraries are installed.
+	@for target in $(TARGETS); do \
+	  if rustup target list --installed 2>/dev/null | grep -qx "$$target"; \
+	  then echo "$$target"; PYO3_NO_PYTHON=1 PYO3_BUILD_EXTENSION_MODULE=1 RUSTFLAGS='-D warnings -C target-feature=-crt-static' \
+	    $(CARGO) check --locked --quiet --lib --features python --target "$$target" --target-dir target/cross; \
+	  else echo "$$target is not installed (rustup target add $$target)"; fi; done
 
 fmt: $(VENV)/.dev ## Format Rust and Python.
 	$(CARGO) fmt

@@ -55,6 +55,7 @@ pub(crate) const fn certified_groups(steps: usize) -> usize {
 
 /// The same for the matrix unit (measured on a Xeon with AMX, k = 1024, d = 100 to 3072): of rows with many tiles it
 /// takes more at a time, because it reads the centers faster.
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub(crate) fn tile_unit_groups(steps: usize) -> usize {
     if steps <= 8 {
         return certified_groups(steps);

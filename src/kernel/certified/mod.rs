@@ -96,6 +96,7 @@ pub(super) struct Buffers {
 
 /// Labels rows with low precision if that pays off, as [`nearest`](super::nearest) does. Returns false if it does
 /// not.
+#[allow(unused_variables, reason = "which arms exist depends on the target")]
 pub(super) fn nearest(
     rows: MatRef<'_, f32>,
     packed: &PackedCenters<f32>,
@@ -113,12 +114,17 @@ pub(super) fn nearest(
     let Some(low) = packed.certified.centers(packed, product, rows.rows()) else { return false };
     match tier {
         #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-        Isa::Avx512Vnni => super::arch::vnni::nearest(low, rows, packed, labels, scratch),
+        Isa::Avx512Vnni => {
+            super::arch::vnni::nearest(low, rows, packed, labels, scratch);
+            true
+        }
         #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-        Isa::Amx => super::arch::amx::nearest(low, rows, packed, labels, scratch),
-        _ => return false,
+        Isa::Amx => {
+            super::arch::amx::nearest(low, rows, packed, labels, scratch);
+            true
+        }
+        _ => false,
     }
-    true
 }
 
 /// Labels rows with one engine. Inlined into a function with the instruction set of the engine.
