@@ -41,6 +41,7 @@
 
 pub mod centers;
 pub mod data;
+pub mod distributed;
 mod error;
 mod exponent;
 pub mod fit;

@@ -325,6 +325,11 @@ pub(crate) const THREADS_ANYWHERE: usize = 16;
 /// than a tolerance needs.
 pub(crate) const VARIANCE_ROWS: u64 = 16_384;
 
+/// The most rows that a partial result of a distributed sweep keeps for empty clusters, and so the most clusters that
+/// move in one sweep. More rows would make partial results larger than their sums when `k` is small. Empty clusters
+/// are rare after k-means|| (`benches/python/distributed.py`: none on the sets there).
+pub(crate) const FARTHEST_ROWS: usize = 16;
+
 /// Rows per tile of squared distances in k-means++: a draw scans one tile, and a pass schedules `n` divided
 /// by this number of tiles.
 pub(crate) const SEEDING_TILE_ROWS: usize = 4096;

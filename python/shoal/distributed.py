@@ -212,6 +212,8 @@ class KMeans(_OnExecutor, KMeansOnEngine):
         As for :class:`shoal.KMeans`.
     init_ : str
         The seeding, or ``"array"``.
+    n_zero_rows_ : int
+        Rows of zeros; 0 with ``metric="euclidean"``.
     n_features_in_ : int
         Number of features.
 

@@ -32,7 +32,7 @@ pub(super) fn to_mean<T: Compute>(
 }
 
 /// Moves every center that has weight to the mean of its rows. Returns the squared length of all moves.
-pub(super) fn to_means<T: Compute>(centers: &mut [T], dim: usize, metric: Metric, sums: &ClusterSums) -> f64 {
+pub(crate) fn to_means<T: Compute>(centers: &mut [T], dim: usize, metric: Metric, sums: &ClusterSums) -> f64 {
     let mut moved = 0.0;
     for (j, center) in centers.chunks_exact_mut(dim).enumerate() {
         to_mean(center, metric, (sums.sum(j), sums.weights()[j]), &mut moved);
@@ -41,7 +41,7 @@ pub(super) fn to_means<T: Compute>(centers: &mut [T], dim: usize, metric: Metric
 }
 
 /// The variance of all rows, averaged over columns, from their sums about `origin`.
-pub(super) fn mean_variance<T: Compute>(all: &ClusterSums, origin: &[T]) -> f64 {
+pub(crate) fn mean_variance<T: Compute>(all: &ClusterSums, origin: &[T]) -> f64 {
     let n = all.weights()[0];
     let offset: f64 = all.sum(0).iter().zip(origin).map(|(s, o)| (s / n - o.to_f64()).powi(2)).sum();
     ((all.energy() / n - offset) / origin.len() as f64).max(0.0)

@@ -22,10 +22,12 @@ mod variance_reduced;
 
 pub use backward_euler::{BackwardEuler, BackwardEulerParams, BackwardEulerRun, BackwardEulerSolver};
 pub use lloyd::Lloyd;
+pub(crate) use means::{mean_variance, to_means};
 pub use minibatch::{MiniBatch, MiniBatchParams, MiniBatchRun, MiniBatchSolver};
 pub use nested::{Bounds, Nested, NestedMiniBatch, NestedParams, NestedRun, NestedSteps};
 pub use params::{Algorithm, KMeans, KMeansParams, KMeansRun, KMeansSteps};
 pub use starts::LloydStarts;
+pub(crate) use state::{keep_sums, sums_of};
 pub use variance_reduced::{
     EpochSize, VarianceReduced, VarianceReducedParams, VarianceReducedRun, VarianceReducedSolver, Variant,
 };

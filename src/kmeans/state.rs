@@ -16,14 +16,14 @@ pub(super) fn is_wide(contents: &Contents) -> Result<bool, String> {
     Ok(contents.array("centers")?.dtype() == Dtype::F64)
 }
 
-pub(super) fn keep_sums(contents: &mut Contents, prefix: &str, sums: &ClusterSums) {
+pub(crate) fn keep_sums(contents: &mut Contents, prefix: &str, sums: &ClusterSums) {
     for (name, values) in sums.parts() {
         keep(contents, &format!("{prefix}_{name}"), Array::new(&[values.len()], values));
     }
 }
 
 /// Reads what [`keep_sums`] wrote; `None` if nothing was written.
-pub(super) fn sums_of(
+pub(crate) fn sums_of(
     contents: &Contents,
     prefix: &str,
     k: usize,

@@ -51,11 +51,11 @@ pub(crate) struct ArrayLayout {
     pub(crate) first: u64,
 }
 
-/// An open file whose header was checked against the file length. The arrays are not read yet.
+/// An open file, or bytes in memory, whose header was checked against the length. The arrays are not read yet.
 #[derive(Debug)]
-pub(super) struct Opened {
+pub(super) struct Opened<R> {
     path: PathBuf,
-    file: File,
+    input: R,
     header: Metadata,
 }
 
@@ -68,7 +68,7 @@ pub(crate) fn array_layouts(path: &Path) -> Result<Vec<ArrayLayout>> {
     Opened::new(path)?.layouts()
 }
 
-impl Opened {
+impl Opened<File> {
     pub(super) fn new(path: &Path) -> Result<Self> {
         let refuse = |problem: String| Error::format(path, problem);
         let io = |e| Error::io(path, e);
@@ -80,13 +80,40 @@ impl Opened {
         if !found.is_file() {
             return Err(refuse("is not a regular file".into()));
         }
-        let mut file = File::open(path).map_err(io)?;
+        let file = File::open(path).map_err(io)?;
         let length = file.metadata().map_err(io)?.len();
+        Self::of(path, file, length)
+    }
+
+    /// Where every array is, in file order.
+    #[cfg(feature = "python")]
+    pub(super) fn layouts(&self) -> Result<Vec<ArrayLayout>> {
+        let refuse = |problem: String| Error::format(&self.path, problem);
+        // The arrays are the end of the file.
+        let length = self.input.metadata().map_err(|e| Error::io(&self.path, e))?.len();
+        let Some(begin) = length.checked_sub(self.header.data_len() as u64) else {
+            return Err(refuse("was truncated during reading".into()));
+        };
+        let layout = |name: String| {
+            let info = self.header.info(&name).ok_or_else(|| refuse(format!("lacks the array {name:?}")))?;
+            let dtype = DTYPES.iter().find(|(_, stored, _)| *stored == info.dtype).map(|&(dtype, ..)| dtype);
+            let first = begin + info.data_offsets.0 as u64;
+            Ok(ArrayLayout { name, dtype, shape: info.shape.clone(), first })
+        };
+        self.header.offset_keys().into_iter().map(layout).collect()
+    }
+}
+
+impl<R: Read> Opened<R> {
+    /// Reads the header of an input of `length` bytes, which errors call `path`.
+    pub(super) fn of(path: &Path, mut input: R, length: u64) -> Result<Self> {
+        let refuse = |problem: String| Error::format(path, problem);
+        let io = |e| Error::io(path, e);
         if length < 8 {
             return Err(refuse(format!("is not a safetensors file: it holds {length} bytes")));
         }
         let mut first = [0; 8];
-        file.read_exact(&mut first).map_err(io)?;
+        input.read_exact(&mut first).map_err(io)?;
         let claimed = u64::from_le_bytes(first);
         if claimed > LONGEST_HEADER {
             return Err(refuse(format!(
@@ -100,7 +127,7 @@ impl Opened {
             )));
         }
         let mut text = vec![0; claimed as usize];
-        file.read_exact(&mut text).map_err(io)?;
+        input.read_exact(&mut text).map_err(io)?;
         let header: Metadata =
             serde_json::from_slice(&text).map_err(|e| refuse(format!("has a damaged header: {e}")))?;
         let (claimed, there) = (header.data_len() as u64, length - 8 - claimed);
@@ -110,30 +137,12 @@ impl Opened {
                 "{what}: its arrays take {claimed} bytes, but {there} follow the header"
             )));
         }
-        Ok(Self { path: path.to_owned(), file, header })
+        Ok(Self { path: path.to_owned(), input, header })
     }
 
     /// The texts of the header.
     pub(super) fn texts(&self) -> impl Iterator<Item = (&str, &str)> {
         self.header.metadata().iter().flatten().map(|(name, text)| (name.as_str(), text.as_str()))
-    }
-
-    /// Where every array is, in file order.
-    #[cfg(feature = "python")]
-    pub(super) fn layouts(&self) -> Result<Vec<ArrayLayout>> {
-        let refuse = |problem: String| Error::format(&self.path, problem);
-        // The arrays are the end of the file.
-        let length = self.file.metadata().map_err(|e| Error::io(&self.path, e))?.len();
-        let Some(begin) = length.checked_sub(self.header.data_len() as u64) else {
-            return Err(refuse("was truncated during reading".into()));
-        };
-        let layout = |name: String| {
-            let info = self.header.info(&name).ok_or_else(|| refuse(format!("lacks the array {name:?}")))?;
-            let dtype = DTYPES.iter().find(|(_, stored, _)| *stored == info.dtype).map(|&(dtype, ..)| dtype);
-            let first = begin + info.data_offsets.0 as u64;
-            Ok(ArrayLayout { name, dtype, shape: info.shape.clone(), first })
-        };
-        self.header.offset_keys().into_iter().map(layout).collect()
     }
 
     pub(super) fn arrays(mut self) -> Result<BTreeMap<String, Array>> {
@@ -150,7 +159,7 @@ impl Opened {
             bytes.try_reserve_exact(length).map_err(|_| {
                 refuse(format!("array {name:?} does not fit into memory: it takes {length} bytes"))
             })?;
-            let read = (&mut self.file).take(length as u64).read_to_end(&mut bytes);
+            let read = (&mut self.input).take(length as u64).read_to_end(&mut bytes);
             if read.map_err(|e| Error::io(&self.path, e))? != length {
                 return Err(refuse("was truncated during reading".into()));
             }
@@ -161,12 +170,24 @@ impl Opened {
     }
 }
 
-/// Writes arrays and texts to `path`. An existing file is replaced atomically.
-pub(super) fn write(
-    path: &Path,
-    arrays: &BTreeMap<String, Array>,
+/// Arrays and texts in the order of a file.
+struct LaidOut<'a> {
+    header: Vec<u8>,
+    order: Vec<&'a Array>,
+}
+
+impl LaidOut<'_> {
+    fn put(&self, out: &mut impl Write) -> io::Result<()> {
+        out.write_all(&(self.header.len() as u64).to_le_bytes())?;
+        out.write_all(&self.header)?;
+        self.order.iter().try_for_each(|array| out.write_all(array.bytes()))
+    }
+}
+
+fn laid_out<'a>(
+    arrays: &'a BTreeMap<String, Array>,
     texts: &BTreeMap<String, String>,
-) -> Result<()> {
+) -> Result<LaidOut<'a>> {
     if arrays.contains_key(TEXTS) {
         return Err(Error::param("name of an array", format!("other than {TEXTS:?}"), format!("{TEXTS:?}")));
     }
@@ -193,14 +214,31 @@ pub(super) fn write(
             format!("{} bytes", header.len()),
         ));
     }
+    Ok(LaidOut { header, order: order.into_iter().map(|(_, array)| array).collect() })
+}
+
+/// The bytes of a file with these arrays and texts.
+pub(super) fn bytes_of(
+    arrays: &BTreeMap<String, Array>,
+    texts: &BTreeMap<String, String>,
+) -> Result<Vec<u8>> {
+    let laid_out = laid_out(arrays, texts)?;
+    let mut bytes = Vec::new();
+    laid_out.put(&mut bytes).map_err(|e| Error::io("bytes in memory", e))?;
+    Ok(bytes)
+}
+
+/// Writes arrays and texts to `path`. An existing file is replaced atomically.
+pub(super) fn write(
+    path: &Path,
+    arrays: &BTreeMap<String, Array>,
+    texts: &BTreeMap<String, String>,
+) -> Result<()> {
+    let laid_out = laid_out(arrays, texts)?;
     let store = || -> io::Result<()> {
         refuse_special(path)?;
         let mut file = BufWriter::with_capacity(1 << 20, temporary_for(path)?);
-        file.write_all(&(header.len() as u64).to_le_bytes())?;
-        file.write_all(&header)?;
-        for (_, array) in &order {
-            file.write_all(array.bytes())?;
-        }
+        laid_out.put(&mut file)?;
         let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
         file.as_file().sync_all()?;
         file.persist(path)?;

@@ -1,10 +1,14 @@
 //! Stores rows and numbers in [`Contents`] without loss, and reads them back.
 
+use std::ops::Range;
+
 use serde_json::{Map, Value};
 
 use super::{Array, Contents, Number};
+use crate::data::Dtype;
 use crate::error::Result as Checked;
 use crate::float::Float;
+use crate::matrix::MatRef;
 use crate::rows::RowBuf;
 
 /// Values in the type in which they were computed.
@@ -35,6 +39,76 @@ impl Values {
             Self::F32(values) => values.len(),
             Self::F64(values) => values.len(),
         }
+    }
+
+    /// Whether the values are `f64`.
+    pub(crate) fn is_wide(&self) -> bool {
+        matches!(self, Self::F64(_))
+    }
+
+    /// The first NaN or infinity, as the numbers of its row and column and its text.
+    pub(crate) fn first_not_finite(&self, dim: usize) -> Option<(usize, usize, String)> {
+        let found = |at: Option<(usize, usize)>, value: &dyn Fn(usize) -> String| {
+            at.map(|(row, column)| (row, column, value(row * dim + column)))
+        };
+        match self {
+            Self::F32(v) => found(MatRef::new(v, dim).first_not_finite(), &|i| v[i].to_string()),
+            Self::F64(v) => found(MatRef::new(v, dim).first_not_finite(), &|i| v[i].to_string()),
+        }
+    }
+
+    /// Adds values, converted to the type of the others.
+    pub(crate) fn extend<T: Float>(&mut self, more: &[T]) {
+        match self {
+            Self::F32(values) => values.extend(more.iter().map(|v| v.to_f64() as f32)),
+            Self::F64(values) => values.extend(more.iter().map(|v| v.to_f64())),
+        }
+    }
+
+    /// Moves the values of another, which are of the same type, to the end.
+    pub(crate) fn append(&mut self, other: &mut Self) {
+        match (self, other) {
+            (Self::F32(values), Self::F32(more)) => values.append(more),
+            (Self::F64(values), Self::F64(more)) => values.append(more),
+            (Self::F32(values), Self::F64(more)) => values.extend(more.drain(..).map(|v| v as f32)),
+            (Self::F64(values), Self::F32(more)) => values.extend(more.drain(..).map(f64::from)),
+        }
+    }
+
+    /// A copy of consecutive values.
+    pub(crate) fn part(&self, range: Range<usize>) -> Self {
+        match self {
+            Self::F32(values) => Self::F32(values[range].to_vec()),
+            Self::F64(values) => Self::F64(values[range].to_vec()),
+        }
+    }
+
+    /// A copy of the rows with these numbers, of `dim` values each.
+    pub(crate) fn select(&self, dim: usize, rows: &[usize]) -> Self {
+        fn of<E: Copy>(values: &[E], dim: usize, rows: &[usize]) -> Vec<E> {
+            rows.iter().flat_map(|&row| &values[row * dim..(row + 1) * dim]).copied().collect()
+        }
+        match self {
+            Self::F32(values) => Self::F32(of(values, dim, rows)),
+            Self::F64(values) => Self::F64(of(values, dim, rows)),
+        }
+    }
+
+    /// The values as an array of rows.
+    pub(crate) fn array(&self, dim: usize) -> Checked<Array> {
+        match self {
+            Self::F32(values) => Array::new(&[values.len() / dim.max(1), dim], values),
+            Self::F64(values) => Array::new(&[values.len() / dim.max(1), dim], values),
+        }
+    }
+
+    /// The values of a matrix of `dim` columns, of either type.
+    pub(crate) fn matrix(contents: &Contents, name: &str, dim: usize) -> Result<Self, String> {
+        Ok(if contents.array(name)?.dtype() == Dtype::F64 {
+            Self::F64(matrix(contents, name, dim)?)
+        } else {
+            Self::F32(matrix(contents, name, dim)?)
+        })
     }
 }
 

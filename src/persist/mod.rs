@@ -32,6 +32,7 @@ pub use array::{Array, Number};
 #[cfg(feature = "python")]
 pub(crate) use file::array_layouts;
 pub use schema::{Contents, read, write};
+pub(crate) use schema::{from_bytes, to_bytes};
 
 #[cfg(test)]
 mod tests;

@@ -8,6 +8,7 @@
 //! | `shoal.<name>` | other texts of the kind: `params` and `fitted` are JSON |
 
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::path::Path;
 
 use serde_json::{Map, Value};
@@ -149,6 +150,41 @@ pub const KMODES_MODEL: &str = "laplacian-kmodes-model";
 /// ```
 pub const KMODES_CHECKPOINT: &str = "laplacian-kmodes-checkpoint";
 
+/// The kind of bytes with a partial result of a pass over partitions.
+///
+/// ```
+/// assert_eq!(shoal::persist::schema::PARTIAL, "distributed-partial");
+/// ```
+pub const PARTIAL: &str = "distributed-partial";
+
+/// The kind of bytes with a sweep of k-means over partitions.
+///
+/// ```
+/// assert_eq!(shoal::persist::schema::KMEANS_PASS, "distributed-kmeans-pass");
+/// ```
+pub const KMEANS_PASS: &str = "distributed-kmeans-pass";
+
+/// The kind of bytes with an epoch of mini-batch k-means over partitions.
+///
+/// ```
+/// assert_eq!(shoal::persist::schema::MINIBATCH_PASS, "distributed-minibatch-pass");
+/// ```
+pub const MINIBATCH_PASS: &str = "distributed-minibatch-pass";
+
+/// The kind of bytes with a pass of k-means|| over partitions.
+///
+/// ```
+/// assert_eq!(shoal::persist::schema::SEED_PASS, "distributed-seed-pass");
+/// ```
+pub const SEED_PASS: &str = "distributed-seed-pass";
+
+/// The kind of bytes with a pass of a lightweight coreset over partitions.
+///
+/// ```
+/// assert_eq!(shoal::persist::schema::CORESET_PASS, "distributed-coreset-pass");
+/// ```
+pub const CORESET_PASS: &str = "distributed-coreset-pass";
+
 const PREFIX: &str = "shoal.";
 /// Texts that every file has.
 const RESERVED: [&str; 3] = ["format", "kind", "version"];
@@ -259,6 +295,16 @@ impl Contents {
 ///
 /// See the [module](super) for an example.
 pub fn write(path: impl AsRef<Path>, contents: &Contents) -> Result<()> {
+    file::write(path.as_ref(), &contents.arrays, &texts_of(contents)?)
+}
+
+/// The bytes of the file that [`write()`] would write.
+pub(crate) fn to_bytes(contents: &Contents) -> Result<Vec<u8>> {
+    file::bytes_of(&contents.arrays, &texts_of(contents)?)
+}
+
+/// All texts of a file.
+fn texts_of(contents: &Contents) -> Result<BTreeMap<String, String>> {
     let mut texts = BTreeMap::new();
     for (name, text) in &contents.meta {
         if RESERVED[..2].contains(&name.as_str()) {
@@ -272,7 +318,7 @@ pub fn write(path: impl AsRef<Path>, contents: &Contents) -> Result<()> {
     }
     let own = [FORMAT.to_string(), contents.kind.clone(), env!("CARGO_PKG_VERSION").to_string()];
     texts.extend(RESERVED.iter().map(|name| format!("{PREFIX}{name}")).zip(own));
-    file::write(path.as_ref(), &contents.arrays, &texts)
+    Ok(texts)
 }
 
 /// Reads a file that [`write()`] or the Python package wrote.
@@ -284,7 +330,16 @@ pub fn write(path: impl AsRef<Path>, contents: &Contents) -> Result<()> {
 /// See the [module](super) for an example.
 pub fn read(path: impl AsRef<Path>) -> Result<Contents> {
     let path = path.as_ref();
-    let opened = Opened::new(path)?;
+    contents_of(path, Opened::new(path)?)
+}
+
+/// Reads the bytes of a file; errors call them `name`.
+pub(crate) fn from_bytes(name: &str, bytes: &[u8]) -> Result<Contents> {
+    let path = Path::new(name);
+    contents_of(path, Opened::of(path, bytes, bytes.len() as u64)?)
+}
+
+fn contents_of<R: Read>(path: &Path, opened: Opened<R>) -> Result<Contents> {
     let meta: BTreeMap<String, String> = opened
         .texts()
         .filter_map(|(name, text)| Some((name.strip_prefix(PREFIX)?.to_owned(), text.to_owned())))

@@ -2,6 +2,7 @@
 
 mod array;
 mod coreset;
+mod distributed;
 mod enter;
 mod error;
 mod graph;
@@ -71,6 +72,8 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<run::Run>()?;
     m.add_class::<coreset::LightweightCoreset>()?;
     m.add_class::<coreset::StreamingCoreset>()?;
+    m.add_class::<distributed::Partial>()?;
+    m.add_class::<distributed::Pass>()?;
     m.add_class::<mixture::Mixture>()?;
     m.add_function(wrap_pyfunction!(start::start, m)?)?;
     m.add_function(wrap_pyfunction!(start::parameters, m)?)?;

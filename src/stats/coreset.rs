@@ -10,12 +10,12 @@
 //! the events are independent draws. Each chunk of rows has its own random stream, so the result depends
 //! neither on threads nor on block sizes.
 
-use super::drawing::{Buffers, Draw, Drawn, other_rows};
+use super::drawing::{Drawn, draw_events, other_rows, take_all};
 use crate::data::{Access, DataSource, Stretch, Weighted, no_weight, row_bytes, too_heavy, too_light};
 use crate::error::{Error, Result};
-use crate::kernel::{self, Compute, Point};
+use crate::kernel::{Compute, Point};
 use crate::parallel::Executor;
-use crate::pass::{Chunk, Cut, Unread, sweep, sweep_unread};
+use crate::pass::{Cut, Unread, sweep_unread};
 use crate::rng::{Purpose, Rng};
 use crate::rows::{RowBuf, Rows};
 use crate::stats::Moments;
@@ -88,8 +88,8 @@ const LIGHTEST: f64 = 1e-280;
 const MOST_AGAIN: u64 = 8;
 
 /// The sampling distribution, up to a factor: `w (1 + d2 / mean)`.
-pub(super) struct SamplingLaw<T> {
-    center: Vec<T>,
+pub(crate) struct SamplingLaw<T> {
+    pub(super) center: Vec<T>,
     /// The weighted mean of `d2`. 0 if all rows are equal, or so close that squares lose all digits.
     mean: f64,
     /// The weight of all rows.
@@ -99,7 +99,7 @@ pub(super) struct SamplingLaw<T> {
 impl<T: Compute> SamplingLaw<T> {
     /// # Errors
     /// If the total weight is 0 or nearly 0, or sums overflow.
-    pub(super) fn new(moments: &Moments) -> Result<Self> {
+    pub(crate) fn new(moments: &Moments) -> Result<Self> {
         let center: Vec<T> = moments.mean().iter().map(|&x| T::from_f64(x)).collect();
         let weight = moments.weight();
         if weight <= 0.0 {
@@ -145,7 +145,7 @@ impl<T: Compute> SamplingLaw<T> {
 }
 
 /// Adds the rows of a source to `moments`.
-pub(super) fn add_moments<T: Compute>(
+pub(crate) fn add_moments<T: Compute>(
     data: &dyn DataSource<T>,
     moments: &mut Moments,
     cx: &Executor,
@@ -305,68 +305,16 @@ impl<T: Compute> Lightweight<T> {
 
     /// Keeps all rows with their own weights.
     fn take(&mut self, rows: &Stretch<'_, T>, cx: &Executor) -> Result<()> {
-        let dim = rows.dim();
-        let absorb = |chunk: Chunk<'_, T>, (): (), part: &mut Coreset<T>, (): &mut ()| {
-            chunk.check_finite()?;
-            for i in 0..chunk.rows.rows() {
-                let weight = chunk.weights.map_or(1.0, |w| w[i]);
-                part.push(chunk.rows, i, weight, chunk.first_row + i as u64);
-            }
-            Ok(())
-        };
-        let merge = |total: &mut Coreset<T>, part: &mut Coreset<T>| {
-            total.extend(part);
-            part.truncate(0);
-        };
-        let make = (|| Coreset::new(dim), || ());
-        sweep(rows, cx, cut(rows), (), &mut self.drawn.rows, make, absorb, merge)?;
+        take_all(rows, &mut self.drawn.rows, cx)?;
         self.drawn.seen = self.drawn.rows.rows.len() as u64;
         Ok(())
     }
 
     /// Draws the rows on which events fall.
     fn draw(&mut self, rows: &Stretch<'_, T>, cx: &Executor) -> Result<()> {
-        let (dim, m) = (rows.dim(), self.m as f64);
-        let law = self.law.as_ref().expect("made at the end of the first pass");
         let key = self.key();
-        // Six standard deviations more than requested.
-        let events = m + 6.0 * m.sqrt() + 20.0;
-        let most = (2.0 * events) as usize;
-        let point = law.point();
-        let again = self.again > 0;
-        let center: Vec<f64> = law.center.iter().map(|c| c.to_f64()).collect();
-        let draw = Draw { law, key, events, most, sum_shares: !again };
-        let absorb = |mut chunk: Unread<'_, T>, (): (), part: &mut Drawn<T>, buffers: &mut Buffers| {
-            let Buffers { sq_dists, hits } = buffers;
-            sq_dists.clear();
-            if let Some(bytes) = chunk.bytes()? {
-                sq_dists.resize(bytes.rows(), 0.0);
-                kernel::byte_sq_dists(bytes, &center, sq_dists);
-                draw.hits(sq_dists, chunk.first_row(), chunk.weights(), part, hits)?;
-                if !hits.is_empty() {
-                    let picked: Vec<u32> = hits.iter().map(|&(i, _)| i).collect();
-                    let chunk = chunk.read_of(&picked)?;
-                    part.push(&chunk, hits);
-                }
-                return Ok(());
-            }
-            let chunk = chunk.read()?;
-            sq_dists.extend((0..chunk.rows.rows()).map(|i| point.sq_dist(chunk.rows, i)));
-            if sq_dists.iter().any(|sq_dist| !sq_dist.is_finite()) {
-                return Err(chunk.not_finite());
-            }
-            draw.hits(sq_dists, chunk.first_row, chunk.weights, part, hits)?;
-            part.push(&chunk, hits);
-            Ok(())
-        };
-        let merge = |total: &mut Drawn<T>, part: &mut Drawn<T>| {
-            total.rows.extend(&part.rows);
-            part.rows.truncate(0);
-            total.all += std::mem::take(&mut part.all);
-            total.seen += std::mem::take(&mut part.seen);
-        };
-        let make = (|| Drawn { rows: Coreset::new(dim), all: 0.0, seen: 0 }, Buffers::default);
-        sweep_unread(rows, cx, cut(rows), (), &mut self.drawn, make, absorb, merge)
+        let law = self.law.as_ref().expect("made at the end of the first pass");
+        draw_events(rows, law, (key, self.m), self.again == 0, &mut self.drawn, cx)
     }
 
     /// The key of the random streams of this pass.
@@ -384,24 +332,7 @@ impl<T: Compute> Lightweight<T> {
             return Err(Error::Source("the coreset must be complete: make all steps first".into()));
         }
         let Some(law) = &self.law else { return Ok(self.drawn.rows) };
-        let Drawn { rows: drawn, all, .. } = &self.drawn;
-        // Choose the final events (Knuth's algorithm S).
-        let mut rng = Rng::keyed(self.key(), Purpose::Coreset, u64::MAX);
-        let (n, mut wanted) = (drawn.rows.len(), self.m);
-        let mut kept: Vec<usize> = Vec::with_capacity(wanted);
-        for i in 0..n {
-            if rng.below((n - i) as u64) < wanted as u64 {
-                kept.push(i);
-                wanted -= 1;
-            }
-        }
-        kept.sort_by_key(|&i| drawn.rows[i]);
-        let mut coreset = Coreset::new(drawn.points.cols());
-        for i in kept {
-            let weight = law.stands_for(drawn.weights[i], *all, self.m);
-            coreset.push(drawn.points.rows(), i, weight, drawn.rows[i]);
-        }
-        Ok(coreset)
+        Ok(self.drawn.chosen(law, self.key(), self.m))
     }
 }
 

@@ -14,4 +14,6 @@ pub use columns::ColumnMoments;
 pub use coreset::{Coreset, Lightweight, lightweight_coreset};
 pub use merge_reduce::MergeReduce;
 pub use moments::Moments;
+pub(crate) use coreset::{SamplingLaw, add_moments};
+pub(crate) use drawing::{Drawn, draw_events, other_rows, take_all};
 pub(crate) use shares::ShareSums;

@@ -30,6 +30,11 @@ impl Moments {
         Self { rows: 0, weight: 0.0, mean: vec![0.0; dim], spread: 0.0 }
     }
 
+    /// Moments with known values.
+    pub(crate) fn of_parts(rows: u64, weight: f64, mean: Vec<f64>, spread: f64) -> Self {
+        Self { rows, weight, mean, spread }
+    }
+
     /// Number of rows.
     pub fn rows(&self) -> u64 {
         self.rows

@@ -5,8 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The modules of the crate, from the top layer to the bottom layer.
-const LAYERS: [(&str, &[&str]); 7] = [
+const LAYERS: [(&str, &[&str]); 8] = [
     ("faces", &["python"]),
+    ("many machines", &["distributed"]),
     ("families", &["kmeans", "gmm", "graph", "kmodes"]),
     ("shared by families", &["centers"]),
     ("machinery", &["fit", "seeding", "stats", "persist"]),

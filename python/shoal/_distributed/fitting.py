@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from shoal._common import params as _params
 from shoal._common.warn import warn
+from shoal._common.zeros import warn_of_zeros
 from shoal._core import Step
 from shoal._fit.centers import METRICS
 from shoal._fit.cloning import cloned
@@ -79,6 +80,7 @@ class DistributedClusterer(BaseEstimator, ABC):
     n_iter_: int
     n_features_in_: int
     init_: str
+    n_zero_rows_: int
     stop_reason_: str | None
     #: The next pass; None before a fit.
     _task: KMeansPass | MiniBatchPass | None = None
@@ -142,7 +144,9 @@ class DistributedClusterer(BaseEstimator, ABC):
                 task, before = self._resumed(resume_from)
             self._take_over(task)
             while self.stop_reason_ is None:
-                task, step = task.commit(total_of(engine, task, self._known()))
+                total = total_of(engine, task, self._known())
+                task, step = task.commit(total)
+                self.n_zero_rows_ = total.n_zero_rows
                 if self._threshold is None:
                     self._threshold = float(self.tol) * task.variance
                 step = timed(step, before + time.monotonic() - begun, self._reason(step))
@@ -200,7 +204,7 @@ class DistributedClusterer(BaseEstimator, ABC):
         self._labels: Any = None
         self._inertia: float | None = None
         self.stop_reason_ = None
-        self.init_ = ""
+        self.init_, self.n_zero_rows_ = "", 0
 
     def _take_over(self, task: KMeansPass | MiniBatchPass) -> None:
         """Set the attributes that belong to the centers of a pass."""
@@ -223,6 +227,7 @@ class DistributedClusterer(BaseEstimator, ABC):
             self._inertia, self.counts_ = total.inertia, total.counts
         if self.compute_labels:
             self._labels = engine.labels(LabelPass(self.cluster_centers_, metric=self.metric))
+        warn_of_zeros(self.n_zero_rows_)
         found = int(np.count_nonzero(self.counts_))
         if found < self.n_clusters:
             warn(

@@ -29,6 +29,8 @@ class Partial:
         Weighted sum of squared distances of the rows to their nearest centers; NaN without centers.
     counts : ndarray of shape (n_clusters,), float64
         Weight of the rows that are nearest to each center; empty if the pass has no centers.
+    n_zero_rows : int
+        Number of rows of zeros, which have no direction; 0 with ``metric="euclidean"``.
 
     See Also
     --------
@@ -70,6 +72,11 @@ class Partial:
     def inertia(self) -> float:
         """Weighted sum of squared distances of the rows to their nearest centers."""
         return self._state.inertia
+
+    @property
+    def n_zero_rows(self) -> int:
+        """Number of rows of zeros; 0 with ``metric="euclidean"``."""
+        return self._state.zero_rows
 
     @property
     def counts(self) -> npt.NDArray[np.float64]:

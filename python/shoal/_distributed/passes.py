@@ -44,26 +44,27 @@ class Pass(Protocol):
         ...
 
 
-def block_of(block: Rows, sample_weight: Weights = None) -> tuple[Source, npt.NDArray[np.float64] | None]:
-    """Open a block, which may have no rows, with its weights, which may all be 0."""
-    found = opened(block)
-    rows = (
-        as_rows(block, bound(check_array, accept_sparse="csr", ensure_min_samples=0))
-        if found is None
-        else found
-    )
-    source, own = source_of(rows), weights_of(rows)
+def block_of(
+    block: Rows, sample_weight: Weights = None
+) -> tuple[Source | None, npt.NDArray[np.float64] | None]:
+    """Open a block with its weights, which may all be 0; None for a block without rows."""
+    rows: Any = opened(block)
+    if rows is None:
+        rows = as_rows(block, bound(check_array, accept_sparse="csr", ensure_min_samples=0))
+        if rows.shape[0] == 0:
+            return None, None
+    own = weights_of(rows)
     if own is not None and sample_weight is not None:
         raise ValueError(
             f"sample_weight must be None for rows that have weights, got {_params.shown(sample_weight)}"
         )
-    given = own if sample_weight is None else sample_weight
+    source, given = source_of(rows), own if sample_weight is None else sample_weight
     if given is None:
         return source, None
-    values = np.ascontiguousarray(given, dtype=np.float64)
-    if values.ndim != 1:
-        raise ValueError(f"sample_weight must be 1-D, one weight a row, got shape {values.shape}")
-    return source, values
+    weights = np.ascontiguousarray(given, dtype=np.float64)
+    if weights.ndim != 1:
+        raise ValueError(f"sample_weight must be 1-D, one weight a row, got shape {weights.shape}")
+    return source, weights
 
 
 @contextmanager
@@ -595,7 +596,7 @@ class LabelPass:
         """
         with naming(partition):
             source, _ = block_of(block)
-            if source.shape[0] == 0:
+            if source is None:
                 return np.zeros(0, np.int32)
             seen = source.seen_by(self.metric)
             return _core.predict(seen, self.centers, self.metric, _params.threads(n_jobs, tell=False))

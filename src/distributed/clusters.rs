@@ -1,0 +1,87 @@
+//! The sums of a sweep: rows, weights and squared errors per cluster, and the farthest rows.
+
+use super::picked::Picked;
+use super::sums::of_others;
+use crate::error::Result;
+use crate::kmeans::{keep_sums, sums_of};
+use crate::persist::Contents;
+use crate::persist::kept::{count, keep, list};
+use crate::persist::Array;
+use crate::stats::ClusterSums;
+use crate::tuning::FARTHEST_ROWS;
+
+/// The sums of a sweep over some partitions.
+#[derive(Clone, Debug)]
+pub(super) struct ClusterTotals {
+    pub(super) k: usize,
+    pub(super) dim: usize,
+    pub(super) clusters: ClusterSums,
+    /// The rows farthest from their centers, if a cluster has no weight. A key is minus a squared distance.
+    pub(super) far: Picked,
+    /// All rows as one cluster about one point, for the variance of the data; only where it is wanted.
+    pub(super) all: Option<ClusterSums>,
+}
+
+impl ClusterTotals {
+    /// Whether every cluster has weight. Then no cluster of all rows is empty, and no farthest row is needed.
+    fn is_full(&self) -> bool {
+        self.clusters.weights().iter().all(|&weight| weight > 0.0)
+    }
+
+    /// Prunes the farthest rows, or drops them if they are not needed.
+    pub(super) fn settle(&mut self) {
+        if self.is_full() {
+            self.far.clear();
+        } else {
+            self.far.prune();
+        }
+    }
+
+    pub(super) fn add(&mut self, next: &Self) -> Result<()> {
+        if (self.k, self.dim, self.all.is_some()) != (next.k, next.dim, next.all.is_some()) {
+            return Err(of_others());
+        }
+        self.clusters.merge(&mut next.clusters.clone());
+        self.far.append(&mut next.far.clone());
+        if let (Some(all), Some(next)) = (&mut self.all, &next.all) {
+            all.merge(&mut next.clone());
+        }
+        self.settle();
+        Ok(())
+    }
+
+    pub(super) fn put(&self, contents: &mut Contents) {
+        keep(contents, "shape", Array::new(&[2], &[self.k as u64, self.dim as u64]));
+        keep_sums(contents, "clusters", &self.clusters);
+        if let Some(all) = &self.all {
+            keep_sums(contents, "all", all);
+        }
+        self.far.put(contents);
+    }
+
+    pub(super) fn of_file(contents: &Contents) -> Result<Self, String> {
+        let shape: Vec<u64> = list(contents, "shape")?;
+        let &[k, dim] = &shape[..] else { return Err("its shape is damaged".into()) };
+        let (k, dim) = (as_size(k)?, as_size(dim)?);
+        let clusters = sums_of(contents, "clusters", k, dim)?.ok_or("it lacks the sums of clusters")?;
+        let all = sums_of(contents, "all", 1, dim)?;
+        let far = Picked::of_file(contents, dim, FARTHEST_ROWS)?;
+        if far.entries.iter().any(|entry| entry.label as usize >= k || entry.key > 0.0 || entry.weight < 0.0) {
+            return Err("its farthest rows are damaged".into());
+        }
+        Ok(Self { k, dim, clusters, far, all })
+    }
+}
+
+/// A size in a file. The sizes of the arrays limit what is allocated for it.
+pub(super) fn as_size(size: u64) -> Result<usize, String> {
+    usize::try_from(size).ok().filter(|&size| size > 0 && size <= 1 << 40).ok_or("its shape is damaged".into())
+}
+
+/// The number `name` of a JSON object, as a size.
+pub(super) fn size_of_object(
+    object: &serde_json::Map<String, serde_json::Value>,
+    name: &str,
+) -> Result<usize, String> {
+    as_size(count(object, name)?)
+}

@@ -1,0 +1,264 @@
+//! One epoch of mini-batch k-means over partitions, whose states are merged at its end.
+
+use std::ops::ControlFlow;
+
+use super::clusters::ClusterTotals;
+use super::kmeans::{KMeansPass, State, check_rows, checked, digest, far_rows, fits, seen_by, step_of};
+use super::kmeans_file::read_pass;
+use super::partial::{About, Partial};
+use super::place::Place;
+use super::sums::{Sums, of_others};
+use crate::data::{self, AnySource, Block, Converted, DataSource, Source};
+use crate::error::{Error, Result};
+use crate::fit::{Element, Metric, Step, StopReason};
+use crate::kernel::{self, Compute, PackedCenters, Scratch};
+use crate::kmeans::{keep_sums, mean_variance, sums_of, to_means};
+use crate::matrix::MatRef;
+use crate::parallel::Executor;
+use crate::pass::Chunk;
+use crate::persist::kept::{Values, count};
+use crate::persist::schema::MINIBATCH_PASS;
+use crate::persist::{Contents, to_bytes};
+use crate::stats::ClusterSums;
+use crate::tuning::chunk_rows;
+
+/// One epoch of mini-batch k-means (Sculley, 2010): every partition learns from its rows, batch after batch, and the
+/// commit merges what they learned.
+///
+/// Every partition starts from the common state. A center is the mean of all rows that were ever assigned to it: here,
+/// and in earlier epochs anywhere. Each of the first centers counts as one row.
+///
+/// ```
+/// use shoal::{Executor, Metric, distributed::{MiniBatchPass, Place}};
+/// let (task, cx) = (MiniBatchPass::new(&[0.0f32, 10.0], 1, 2, Metric::Euclidean)?, Executor::new(Some(1))?);
+/// let here = task.absorb(&[[1.0f32], [2.0]], Place::Partition(0), &cx)?;
+/// let there = task.absorb(&[[9.0f32], [8.0]], Place::Partition(1), &cx)?;
+/// let (task, _) = task.commit(&here.merge(&there)?)?;
+/// assert_eq!((task.pass().centers::<f32>(), task.pass().weights()), (vec![1.0, 9.0], &[3.0, 3.0][..]));
+/// # Ok::<(), shoal::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct MiniBatchPass {
+    /// The centers. The weights are those of all rows ever assigned.
+    pub(super) pass: KMeansPass,
+    batch_rows: usize,
+    /// Sums and weights of all rows ever assigned.
+    clusters: ClusterSums,
+}
+
+/// A partition on its way through its batches.
+struct Learner<'a, T: Compute> {
+    metric: Metric,
+    dim: usize,
+    batch_rows: usize,
+    centers: Vec<T>,
+    /// Everything ever assigned, here and before.
+    here: ClusterSums,
+    /// What this partition has added.
+    added: ClusterSums,
+    batch: ClusterSums,
+    /// All rows about `origin`.
+    all: Option<ClusterSums>,
+    origin: &'a PackedCenters<T>,
+    rows: u64,
+    labels: Vec<u32>,
+    scratch: Scratch<T>,
+    converted: Converted<T>,
+}
+
+impl<T: Compute> Learner<'_, T> {
+    fn learn(&mut self, block: Block<'_, T>, sparse: bool, cx: &Executor) -> Result<()> {
+        for start in (0..block.len).step_by(self.batch_rows) {
+            let end = block.len.min(start + self.batch_rows);
+            let packed = PackedCenters::for_rows(MatRef::new(&self.centers, self.dim), sparse);
+            for first in (start..end).step_by(chunk_rows(self.dim)) {
+                cx.check()?;
+                let range = first..end.min(first + chunk_rows(self.dim));
+                let weights = block.weights.map(|w| &w[range.clone()]);
+                let rows = self.converted.read(block.rows, range.clone(), None)?;
+                let chunk = Chunk { first_row: block.first_row + first as u64, rows, weights };
+                self.labels.resize(range.len(), 0);
+                kernel::nearest(chunk.rows, &packed, &mut self.labels, &mut self.scratch);
+                self.batch.absorb(chunk.rows, &self.labels, weights, &packed);
+                if !self.batch.is_finite(&self.labels) {
+                    return Err(chunk.not_finite());
+                }
+                if let Some(all) = &mut self.all {
+                    self.labels.fill(0);
+                    all.absorb(chunk.rows, &self.labels, weights, self.origin);
+                }
+                self.rows += range.len() as u64;
+            }
+            self.here.check_means_with::<T>(1.0, &self.batch)?;
+            self.here.merge(&mut self.batch.clone());
+            self.added.merge(&mut self.batch);
+            to_means(&mut self.centers, self.dim, self.metric, &self.here);
+            cx.count((end - start) as u64);
+        }
+        Ok(())
+    }
+}
+
+impl MiniBatchPass {
+    /// A first epoch from these centers, `dim` values each, in batches of `batch_rows` rows.
+    ///
+    /// # Errors
+    /// Same as [`KMeansPass::new`]. [`Error::InvalidParam`] if `batch_rows` is 0.
+    pub fn new<T: Compute>(centers: &[T], dim: usize, batch_rows: usize, metric: Metric) -> Result<Self> {
+        if batch_rows == 0 {
+            return Err(Error::param("batch_size", "at least 1", 0));
+        }
+        let centers = checked(centers, dim, metric)?;
+        let mut clusters = ClusterSums::new(centers.len() / dim, dim);
+        for (j, center) in centers.chunks_exact(dim).enumerate() {
+            clusters.replace(j, center, 1.0);
+        }
+        let state = State { weights: clusters.weights().to_vec(), ..State::new(centers.len() / dim) };
+        let pass = KMeansPass { dim, metric, centers: Values::of(&centers), state };
+        Ok(Self { pass, batch_rows, clusters })
+    }
+
+    /// The centers, with the weights of all rows that were ever assigned to them.
+    pub fn pass(&self) -> &KMeansPass {
+        &self.pass
+    }
+
+    fn digest(&self) -> u64 {
+        let KMeansPass { dim, metric, centers, state } = &self.pass;
+        let weights = state.weights.iter().fold(0, |hash, w| crate::rng::mix(hash ^ w.to_bits()));
+        let numbers = [*dim as u64, state.iteration, *metric as u64, self.batch_rows as u64, weights];
+        digest(2, &numbers, centers)
+    }
+
+    /// Learns from the rows of a partition, batch after batch, in one pass.
+    ///
+    /// # Errors
+    /// Same as [`KMeansPass::absorb`].
+    pub fn absorb<S: Source + ?Sized>(&self, rows: &S, place: Place, cx: &Executor) -> Result<Partial> {
+        match rows.any() {
+            AnySource::F32(data) => self.absorb_typed(data, place, cx),
+            AnySource::F64(data) => self.absorb_typed(data, place, cx),
+        }
+    }
+
+    pub(crate) fn absorb_typed<T: Compute>(
+        &self,
+        data: &dyn DataSource<T>,
+        place: Place,
+        cx: &Executor,
+    ) -> Result<Partial> {
+        fits(data, self.pass.dim, self.pass.is_wide())?;
+        let (k, dim) = (self.pass.n_clusters(), self.pass.dim);
+        let centers = self.pass.centers.get::<T>();
+        let origin = PackedCenters::new(MatRef::new(&centers[..dim], dim));
+        let (learner, zeros) = seen_by(data, self.pass.metric, |data| {
+            let sparse = data.most_values().is_some();
+            let mut learner = Learner {
+                metric: self.pass.metric,
+                dim,
+                batch_rows: self.batch_rows,
+                centers: centers.clone(),
+                here: self.clusters.clone(),
+                added: ClusterSums::new(k, dim),
+                batch: ClusterSums::new(k, dim),
+                all: self.wants_variance().then(|| ClusterSums::new(1, dim)),
+                origin: &origin,
+                rows: 0,
+                labels: Vec::new(),
+                scratch: Scratch::default(),
+                converted: Converted::default(),
+            };
+            data::read(data, self.batch_rows, &mut |block: Block<'_, T>| {
+                learner.learn(block, sparse, cx)?;
+                Ok(ControlFlow::Continue(()))
+            })?;
+            Ok(learner)
+        })?;
+        let Learner { added, all, rows, .. } = learner;
+        let sums = ClusterTotals { k, dim, clusters: added, far: far_rows::<T>(dim), all };
+        Ok(Partial::new(self.digest(), place, rows, About::new::<T>(dim, place, zeros), Sums::Clusters(sums)))
+    }
+
+    /// The partial result of a partition without rows.
+    pub(crate) fn absorb_nothing(&self, place: Place) -> Partial {
+        let (k, dim) = (self.pass.n_clusters(), self.pass.dim);
+        let all = self.wants_variance().then(|| ClusterSums::new(1, dim));
+        let far = if self.pass.is_wide() { far_rows::<f64>(dim) } else { far_rows::<f32>(dim) };
+        let sums = ClusterTotals { k, dim, clusters: ClusterSums::new(k, dim), far, all };
+        Partial::empty(self.digest(), place, Sums::Clusters(sums))
+    }
+
+    /// Only the first epoch measures the variance.
+    fn wants_variance(&self) -> bool {
+        self.pass.state.size.is_none()
+    }
+
+    /// Merges what the partitions learned.
+    ///
+    /// # Errors
+    /// Same as [`KMeansPass::commit`].
+    pub fn commit(&self, total: &Partial) -> Result<(Self, Step)> {
+        if self.pass.is_wide() { self.committed::<f64>(total) } else { self.committed::<f32>(total) }
+    }
+
+    fn committed<T: Element>(&self, total: &Partial) -> Result<(Self, Step)> {
+        let before = &self.pass.state;
+        let (rows, blocks, sums) = total.whole(self.digest(), before.size)?;
+        let Sums::Clusters(ClusterTotals { k, dim, clusters: mut added, all, .. }) = sums else {
+            return Err(of_others());
+        };
+        if (k, dim) != (self.pass.n_clusters(), self.pass.dim) || all.is_some() != self.wants_variance() {
+            return Err(of_others());
+        }
+        check_rows(rows, k, &added)?;
+        let mut centers = self.pass.centers.get::<T>();
+        let variance = all.map_or(before.variance, |all| mean_variance(&all, &centers[..dim]));
+        let objective = added.energy();
+        let mut clusters = self.clusters.clone();
+        clusters.check_means_with::<T>(1.0, &added)?;
+        clusters.merge(&mut added);
+        let moved = to_means(&mut centers, dim, self.pass.metric, &clusters);
+        let state = State {
+            iteration: before.iteration + 1,
+            rows_seen: before.rows_seen + rows,
+            size: Some((rows, blocks)),
+            variance,
+            weights: clusters.weights().to_vec(),
+        };
+        let stop_reason = (moved == 0.0).then_some(StopReason::LabelsStable);
+        let step = Step { stop_reason, ..step_of(&state, rows, k, objective, moved) };
+        let pass = KMeansPass { centers: Values::of(&centers), state, ..self.pass };
+        Ok((Self { pass, clusters, ..*self }, step))
+    }
+
+    /// The pass as bytes, as [`KMeansPass::to_bytes`].
+    ///
+    /// # Errors
+    /// None for passes of this crate.
+    pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        let mut contents = Contents::new(MINIBATCH_PASS);
+        self.pass.put(&mut contents);
+        keep_sums(&mut contents, "clusters", &self.clusters);
+        contents.meta.insert("batches".into(), serde_json::json!({ "rows": self.batch_rows }).to_string());
+        to_bytes(&contents)
+    }
+
+    /// Reads what [`MiniBatchPass::to_bytes`] wrote.
+    ///
+    /// # Errors
+    /// Same as [`KMeansPass::from_bytes`].
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        read_pass(bytes, |contents| {
+            contents.must_be(MINIBATCH_PASS)?;
+            let pass = KMeansPass::of_file(contents)?;
+            let clusters = sums_of(contents, "clusters", pass.n_clusters(), pass.dim)?;
+            let clusters = clusters.ok_or("it lacks the sums of clusters")?;
+            let rows = usize::try_from(count(&contents.object("batches")?, "rows")?);
+            let batch_rows = rows.ok().filter(|&rows| rows > 0).ok_or("its batches are damaged")?;
+            if clusters.weights() != pass.weights() {
+                return Err("its sums do not match its weights".into());
+            }
+            Ok(Self { pass, batch_rows, clusters })
+        })
+    }
+}

@@ -1,0 +1,87 @@
+//! Passes over partitions of rows whose results merge, for many machines or threads of your own.
+//!
+//! A pass is small and immutable. It *absorbs* the rows of a partition wherever they lie, which gives a [`Partial`].
+//! Partial results *merge* in any order, and the pass *commits* the total: this gives the next pass. Passes and
+//! partial results are `Send`, and [`KMeansPass::to_bytes`] and [`Partial::to_bytes`] carry them between machines.
+//!
+//! | pass | one round of |
+//! |---|---|
+//! | [`KMeansPass`] | exact k-means |
+//! | [`MiniBatchPass`] | mini-batch k-means, an epoch per round |
+//! | [`SeedPass`] | k-means\|\| |
+//! | [`CoresetPass`] | a lightweight coreset |
+//! | [`LabelPass`] | labels for known centers |
+//!
+//! # Same bits for any schedule
+//!
+//! Every partial result carries its place: the number of its partition, or of its first row. Sums are added in a fixed
+//! binary tree over the numbers of partitions, whoever merges them first, so that results are bit-identical for any
+//! number of workers, any order of completion and after retries. A partial result of a range of partitions holds the
+//! sums of the largest subtrees inside of the range: at most `2 log2(p)` of them for `p` partitions.
+//!
+//! A partition that is merged twice, as after a retried task, is an error. So is one that is missing when the total is
+//! committed.
+//!
+//! # Example: workers that send partial results over a channel
+//!
+//! ```
+//! use std::{sync::mpsc, thread};
+//! use shoal::distributed::{KMeansPass, Partial, Place};
+//! use shoal::{Executor, Metric};
+//!
+//! let partitions = [vec![[0.0f32], [1.0]], vec![[9.0]], vec![[8.0], [2.0]]];
+//! let mut task = KMeansPass::new(&[0.0f32, 9.0], 1, Metric::Euclidean)?;
+//! loop {
+//!     let (sender, parts) = mpsc::channel();
+//!     thread::scope(|scope| {
+//!         for (i, rows) in partitions.iter().enumerate() {
+//!             let (task, sender) = (&task, sender.clone());
+//!             scope.spawn(move || {
+//!                 let cx = Executor::new(Some(1)).unwrap();
+//!                 let part = task.absorb(rows, Place::Partition(i as u64), &cx).unwrap();
+//!                 sender.send(part.to_bytes().unwrap()).unwrap();
+//!             });
+//!         }
+//!     });
+//!     drop(sender);
+//!     // In the order of arrival.
+//!     let mut total = Partial::default();
+//!     for bytes in parts {
+//!         total = total.merge(&Partial::from_bytes(&bytes)?)?;
+//!     }
+//!     let (next, step) = task.commit(&total)?;
+//!     task = next;
+//!     if step.stop_reason.is_some() {
+//!         break;
+//!     }
+//! }
+//! assert_eq!(task.centers::<f32>(), [1.0, 8.5]);
+//! # Ok::<(), shoal::Error>(())
+//! ```
+
+mod clusters;
+mod coreset;
+mod events;
+mod kmeans;
+mod kmeans_file;
+mod labels;
+mod minibatch;
+mod partial;
+mod partial_file;
+mod picked;
+mod place;
+mod seed;
+mod seed_file;
+mod seed_sums;
+mod sums;
+mod tree;
+#[cfg(test)]
+mod tests;
+
+pub use coreset::CoresetPass;
+pub use kmeans::KMeansPass;
+pub use labels::LabelPass;
+pub use minibatch::MiniBatchPass;
+pub use partial::Partial;
+pub use place::Place;
+pub use seed::SeedPass;

@@ -1,0 +1,207 @@
+//! Partial results: what workers send back, with the partitions that they cover.
+
+use super::place::Place;
+use super::sums::Sums;
+use super::tree::{Piece, Pieces};
+use crate::error::{Error, Result};
+use crate::kernel::Compute;
+use crate::stats::ClusterSums;
+
+/// What the rows of a partial result have in common.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct About {
+    pub(super) dim: usize,
+    /// The type in which the rows are stored.
+    pub(super) stored: String,
+    /// A place of such rows, for messages.
+    pub(super) place: Place,
+    /// Number of rows of zeros that the cosine metric met.
+    pub(super) zeros: u64,
+}
+
+impl About {
+    pub(super) fn new<T: Compute>(dim: usize, place: Place, zeros: u64) -> Self {
+        Self { dim, stored: T::NAME.into(), place, zeros }
+    }
+
+    /// What both have in common.
+    fn and(&self, other: &Self) -> Result<Self> {
+        let (one, two) = (self.place, other.place);
+        if self.dim != other.dim {
+            return Err(Error::Shape(format!(
+                "all partitions must have the same columns, got {} in {two} and {} in {one}",
+                other.dim, self.dim
+            )));
+        }
+        if self.stored != other.stored {
+            return Err(Error::Shape(format!(
+                "all partitions must be of one type, got {} in {two} and {} in {one}: convert the rows to one type",
+                other.stored, self.stored
+            )));
+        }
+        Ok(Self { zeros: self.zeros + other.zeros, ..self.clone() })
+    }
+}
+
+/// What a pass found in some of the rows. Partial results of all partitions merge into the result of the pass.
+///
+/// The default has no rows, and merges with any other.
+///
+/// See the [module](super) for an example.
+#[derive(Clone, Debug)]
+pub struct Partial {
+    /// The digest of the pass; `None` without partitions.
+    pub(super) pass: Option<u64>,
+    /// `None` without rows.
+    pub(super) about: Option<About>,
+    pub(super) pieces: Pieces,
+}
+
+impl Default for Partial {
+    fn default() -> Self {
+        Self { pass: None, about: None, pieces: Pieces::new(false) }
+    }
+}
+
+impl Partial {
+    /// The result of one partition, which may turn out to have no rows.
+    pub(super) fn new(pass: u64, place: Place, rows: u64, about: About, sums: Sums) -> Self {
+        let mut pieces = Pieces::new(matches!(place, Place::FirstRow(_)));
+        // A block of numbered rows without rows has no place.
+        if rows > 0 || !pieces.by_row {
+            pieces.list.push(Piece::new(place, rows, sums));
+        }
+        Self { pass: Some(pass), about: (rows > 0).then_some(about), pieces }
+    }
+
+    /// The result of a partition without rows.
+    pub(super) fn empty(pass: u64, place: Place, sums: Sums) -> Self {
+        let about = About { dim: 0, stored: String::new(), place, zeros: 0 };
+        Self::new(pass, place, 0, about, sums)
+    }
+
+    /// Number of rows.
+    pub fn rows(&self) -> u64 {
+        self.pieces.list.iter().map(|piece| piece.rows).sum()
+    }
+
+    /// Number of partitions, or of blocks that are numbered by their first row.
+    pub fn partitions(&self) -> u64 {
+        self.pieces.list.iter().map(|piece| piece.blocks).sum()
+    }
+
+    /// Number of rows of zeros that the cosine metric met.
+    pub fn zero_rows(&self) -> u64 {
+        self.about.as_ref().map_or(0, |about| about.zeros)
+    }
+
+    /// The sums per cluster of every piece, in order.
+    fn clusters(&self) -> impl Iterator<Item = &ClusterSums> {
+        self.pieces.list.iter().filter_map(|piece| match &*piece.sums {
+            Sums::Clusters(sums) => Some(&sums.clusters),
+            _ => None,
+        })
+    }
+
+    /// The weighted sum of squared distances of the rows to their nearest centers; NaN if the pass has no centers.
+    ///
+    /// ```
+    /// use shoal::{Executor, Metric, distributed::{KMeansPass, Place}};
+    /// let task = KMeansPass::new(&[0.0f32, 9.0], 1, Metric::Euclidean)?;
+    /// let part = task.absorb(&[[1.0f32], [8.0], [8.0]], Place::Partition(0), &Executor::new(Some(1))?)?;
+    /// assert_eq!((part.inertia(), part.weights(), part.rows()), (3.0, vec![1.0, 2.0], 3));
+    /// # Ok::<(), shoal::Error>(())
+    /// ```
+    pub fn inertia(&self) -> f64 {
+        self.clusters().map(ClusterSums::energy).reduce(|sum, next| sum + next).unwrap_or(f64::NAN)
+    }
+
+    /// The weight of the rows nearest to each center; empty if the pass has no centers.
+    ///
+    /// See [`Partial::inertia`] for an example.
+    pub fn weights(&self) -> Vec<f64> {
+        let add = |mut total: Vec<f64>, next: Vec<f64>| {
+            total.iter_mut().zip(next).for_each(|(total, next)| *total += next);
+            total
+        };
+        self.clusters().map(|sums| sums.weights().to_vec()).reduce(add).unwrap_or_default()
+    }
+
+    /// The rows of both.
+    ///
+    /// # Errors
+    /// [`Error::Source`] if both have the same partition or overlapping rows, or belong to different passes.
+    /// [`Error::Shape`] for rows of different widths or types. The message names the partitions.
+    ///
+    /// ```
+    /// use shoal::{Executor, Metric, distributed::{KMeansPass, Place}};
+    /// let (task, cx) = (KMeansPass::new(&[0.0f32, 9.0], 1, Metric::Euclidean)?, Executor::new(Some(1))?);
+    /// let part = task.absorb(&[[1.0f32]], Place::Partition(7), &cx)?;
+    /// let twice = part.merge(&part).unwrap_err().to_string();
+    /// assert!(twice.starts_with("partition 7 would be counted twice"));
+    /// # Ok::<(), shoal::Error>(())
+    /// ```
+    pub fn merge(&self, other: &Self) -> Result<Self> {
+        let (Some(pass), Some(theirs)) = (self.pass, other.pass) else {
+            return Ok(if self.pass.is_some() { self.clone() } else { other.clone() });
+        };
+        if pass != theirs {
+            return Err(Error::Source(
+                "the partial results must belong to the same pass, got some of another iteration, of other centers \
+                 or of another kind of pass"
+                    .into(),
+            ));
+        }
+        if self.pieces.by_row != other.pieces.by_row {
+            return Err(Error::Source(
+                "all blocks must be numbered in the same way, got some with the number of a partition and some \
+                 with the number of their first row"
+                    .into(),
+            ));
+        }
+        let about = match (&self.about, &other.about) {
+            (Some(one), Some(two)) => Some(one.and(two)?),
+            (one, two) => one.clone().or_else(|| two.clone()),
+        };
+        Ok(Self { pass: Some(pass), about, pieces: self.pieces.merge(&other.pieces)? })
+    }
+
+    /// The rows, the partitions and the sums of the whole, for the pass with this digest. `size` is the number of
+    /// rows and partitions of the pass before.
+    pub(super) fn whole(&self, pass: u64, size: Option<(u64, u64)>) -> Result<(u64, u64, Sums)> {
+        if self.pass.is_some_and(|own| own != pass) {
+            return Err(Error::Source(
+                "total must be a result of this pass, got one of another iteration, of other centers or of \
+                 another kind of pass"
+                    .into(),
+            ));
+        }
+        let Some(total) = self.pieces.total()? else {
+            return Err(Error::Empty("X must have at least 1 row, got 0".into()));
+        };
+        if total.rows == 0 {
+            return Err(Error::Empty("X must have at least 1 row, got 0".into()));
+        }
+        if let Some((rows, blocks)) = size {
+            let moved = total.blocks != blocks && !self.pieces.by_row;
+            if total.rows != rows || moved {
+                return Err(Error::Source(format!(
+                    "total must hold {rows} rows of {blocks} partitions, as in the pass before, got {} rows of {}: \
+                     a partition is missing, or its rows have changed",
+                    total.rows, total.blocks
+                )));
+            }
+        }
+        let sums = std::sync::Arc::unwrap_or_clone(total.sums);
+        Ok((total.rows, total.blocks, sums))
+    }
+
+    /// The same result of rows that are stored as `dtype`.
+    #[cfg(any(test, feature = "python"))]
+    pub(crate) fn stored_as(mut self, dtype: &str) -> Self {
+        if let Some(about) = &mut self.about {
+            dtype.clone_into(&mut about.stored);
+        }
+        self
+    }
+}

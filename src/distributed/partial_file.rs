@@ -1,0 +1,133 @@
+//! Partial results as bytes. Reading checks everything: the bytes may come from anywhere.
+
+use serde_json::{Value, json};
+
+use super::partial::{About, Partial};
+use super::place::Place;
+use super::sums::Sums;
+use super::tree::{Piece, Pieces};
+use crate::error::{Error, Result};
+use crate::persist::kept::{count, flag, keep, list, text};
+use crate::persist::schema::PARTIAL;
+use crate::persist::{Array, Contents, from_bytes, to_bytes};
+
+/// What messages call bytes that are read.
+const NAME: &str = "the partial result";
+
+/// A number of 64 bits as text, because JSON readers round such numbers.
+pub(super) fn exact(number: u64) -> Value {
+    Value::from(number.to_string())
+}
+
+/// Reads what [`exact`] wrote.
+pub(super) fn exact_of(
+    object: &serde_json::Map<String, Value>,
+    name: &str,
+) -> std::result::Result<u64, String> {
+    text(object, name)?.parse().map_err(|_| format!("{name:?} must be a whole number"))
+}
+
+impl Partial {
+    /// The partial result as bytes, in the safetensors format. Equal results have equal bytes.
+    ///
+    /// ```
+    /// use shoal::{Executor, Metric, distributed::{KMeansPass, Partial, Place}};
+    /// let task = KMeansPass::new(&[0.0f32, 9.0], 1, Metric::Euclidean)?;
+    /// let part = task.absorb(&[[1.0f32]], Place::Partition(0), &Executor::new(Some(1))?)?;
+    /// let bytes = part.to_bytes()?;
+    /// assert_eq!(Partial::from_bytes(&bytes)?.to_bytes()?, bytes);
+    /// assert!(Partial::from_bytes(&bytes[1..]).is_err());
+    /// # Ok::<(), shoal::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// None for results of this crate.
+    pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        let mut contents = Contents::new(PARTIAL);
+        let kind = self.pieces.list.first().map(|piece| piece.sums.kind());
+        let about = self.about.as_ref().map(|about| {
+            json!({
+                "dim": about.dim,
+                "stored": about.stored,
+                "partition": matches!(about.place, Place::Partition(_)),
+                "place": exact(about.place.number()),
+                "zeros": about.zeros,
+            })
+        });
+        let all = json!({
+            "pass": self.pass.map(exact),
+            "by_row": self.pieces.by_row,
+            "kind": kind,
+            "about": about,
+        });
+        contents.meta.insert("partial".into(), all.to_string());
+        let numbers = |f: fn(&Piece) -> u64| self.pieces.list.iter().map(f).collect::<Vec<u64>>();
+        let n = self.pieces.list.len();
+        for (name, values) in [
+            ("starts", numbers(|piece| piece.start)),
+            ("spans", numbers(|piece| piece.span)),
+            ("rows", numbers(|piece| piece.rows)),
+            ("blocks", numbers(|piece| piece.blocks)),
+        ] {
+            keep(&mut contents, name, Array::new(&[n], &values));
+        }
+        for (i, piece) in self.pieces.list.iter().enumerate() {
+            contents.put(&i.to_string(), piece.sums.to_file());
+        }
+        to_bytes(&contents)
+    }
+
+    /// Reads what [`Partial::to_bytes`] wrote. Runs no code, and checks everything.
+    ///
+    /// # Errors
+    /// [`Error::Format`] for bytes that are damaged, truncated or of another kind.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        let contents = from_bytes(NAME, bytes)?;
+        Self::of_contents(&contents).map_err(|problem| Error::format(NAME, problem))
+    }
+
+    fn of_contents(contents: &Contents) -> std::result::Result<Self, String> {
+        contents.must_be(PARTIAL)?;
+        let all = contents.object("partial")?;
+        let pass = if all.get("pass").is_none_or(Value::is_null) { None } else { Some(exact_of(&all, "pass")?) };
+        let by_row = flag(&all, "by_row")?;
+        let about = match all.get("about") {
+            None | Some(Value::Null) => None,
+            Some(about) => {
+                let about = about.as_object().ok_or("\"about\" must be an object")?;
+                let dim = usize::try_from(count(about, "dim")?).map_err(|_| "\"dim\" is too large")?;
+                let number = exact_of(about, "place")?;
+                let whole = flag(about, "partition")?;
+                let place = if whole { Place::Partition(number) } else { Place::FirstRow(number) };
+                Some(About { dim, stored: text(about, "stored")?, place, zeros: count(about, "zeros")? })
+            }
+        };
+        let dim = about.as_ref().map_or(0, |about| about.dim);
+        let starts: Vec<u64> = list(contents, "starts")?;
+        let n = starts.len();
+        let [spans, rows, blocks] = [
+            contents.values::<u64>("spans", &[n])?,
+            contents.values::<u64>("rows", &[n])?,
+            contents.values::<u64>("blocks", &[n])?,
+        ];
+        let mut pieces = Vec::with_capacity(n);
+        for i in 0..n {
+            let own = contents.part(&i.to_string()).ok_or("it lacks the sums of a partition")?;
+            let sums = Sums::of_file(&text(&all, "kind")?, &own, dim)?;
+            pieces.push(Piece {
+                start: starts[i],
+                span: spans[i],
+                rows: rows[i],
+                blocks: blocks[i],
+                sums: sums.into(),
+            });
+        }
+        let pieces = Pieces::of(by_row, pieces)?;
+        let known = pass.is_some() || pieces.list.is_empty();
+        let has_rows = pieces.list.iter().any(|piece| piece.rows > 0);
+        if !known || has_rows != about.is_some() {
+            return Err("its parts do not match each other".into());
+        }
+        Ok(Self { pass, about, pieces })
+    }
+}

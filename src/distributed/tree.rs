@@ -1,0 +1,149 @@
+//! Sums of partitions, added in a fixed binary tree over the numbers of the partitions.
+//!
+//! A node of the tree covers `2^l` partitions that begin at a multiple of `2^l`, and is the sum of its two halves. The
+//! result therefore does not depend on who merges which partitions first. Blocks that are numbered by their first row
+//! are added from row 0 on, in the order of the rows; others wait.
+
+use std::sync::Arc;
+
+use super::place::Place;
+use super::sums::Sums;
+use crate::error::{Error, Result};
+
+/// The sums of consecutive partitions, or of consecutive blocks of rows.
+#[derive(Clone, Debug)]
+pub(super) struct Piece {
+    /// The first partition or row.
+    pub(super) start: u64,
+    /// Number of partitions or rows.
+    pub(super) span: u64,
+    /// Number of rows.
+    pub(super) rows: u64,
+    /// Number of partitions or blocks.
+    pub(super) blocks: u64,
+    pub(super) sums: Arc<Sums>,
+}
+
+impl Piece {
+    pub(super) fn new(place: Place, rows: u64, sums: Sums) -> Self {
+        let span = if matches!(place, Place::Partition(_)) { 1 } else { rows };
+        Self { start: place.number(), span, rows, blocks: 1, sums: Arc::new(sums) }
+    }
+
+    fn end(&self) -> u64 {
+        self.start + self.span
+    }
+
+    /// Whether `next` is added to this piece before anything else is.
+    fn takes(&self, next: &Self, by_row: bool) -> bool {
+        let neighbors = self.end() == next.start;
+        let halves = self.span == next.span && self.start.is_multiple_of(2 * self.span);
+        neighbors && if by_row { self.start == 0 } else { halves }
+    }
+
+    fn add(&mut self, next: &Self) -> Result<()> {
+        Arc::make_mut(&mut self.sums).add(&next.sums)?;
+        self.span += next.span;
+        self.rows += next.rows;
+        self.blocks += next.blocks;
+        Ok(())
+    }
+}
+
+/// Pieces in ascending order, none of which overlap; as few as the tree allows.
+#[derive(Clone, Debug)]
+pub(super) struct Pieces {
+    /// Whether `start` and `span` count rows, not partitions.
+    pub(super) by_row: bool,
+    pub(super) list: Vec<Piece>,
+}
+
+impl Pieces {
+    pub(super) fn new(by_row: bool) -> Self {
+        Self { by_row, list: Vec::new() }
+    }
+
+    /// Checks what a file claims. The error says what is wrong.
+    pub(super) fn of(by_row: bool, list: Vec<Piece>) -> Result<Self, String> {
+        let mut end = 0;
+        for piece in &list {
+            let Some(next) = piece.start.checked_add(piece.span).filter(|_| piece.start >= end) else {
+                return Err("its partitions overlap".into());
+            };
+            end = next;
+            let halves = piece.span.is_power_of_two() && piece.start.is_multiple_of(piece.span);
+            let whole = if by_row { piece.span == piece.rows } else { halves && piece.blocks == piece.span };
+            if !whole || piece.span == 0 || piece.blocks == 0 || end > 1 << 62 || piece.rows > 1 << 62 {
+                return Err("its partitions are no nodes of a tree".into());
+            }
+        }
+        Ok(Self { by_row, list })
+    }
+
+    /// What messages call the partitions or rows `start..end`.
+    fn named(&self, start: u64, end: u64) -> String {
+        match (self.by_row, end - start) {
+            (true, _) => format!("rows {start}..{end}"),
+            (false, 1) => format!("partition {start}"),
+            (false, _) => format!("partitions {start} to {}", end - 1),
+        }
+    }
+
+    /// Adds the pieces of another.
+    ///
+    /// # Errors
+    /// If both have the same partition, or overlapping rows.
+    pub(super) fn merge(&self, other: &Self) -> Result<Self> {
+        let mut all: Vec<&Piece> = self.list.iter().chain(&other.list).collect();
+        all.sort_by_key(|piece| piece.start);
+        for pair in all.windows(2) {
+            if pair[0].end() > pair[1].start {
+                let both = self.named(pair[1].start, pair[0].end().min(pair[1].end()));
+                return Err(Error::Source(format!(
+                    "{both} would be counted twice: merge one result of every task, also of a retried one"
+                )));
+            }
+        }
+        let mut list: Vec<Piece> = Vec::with_capacity(all.len());
+        for piece in all {
+            let mut next = piece.clone();
+            while let Some(mut last) = list.pop() {
+                if !last.takes(&next, self.by_row) {
+                    list.push(last);
+                    break;
+                }
+                last.add(&next)?;
+                next = last;
+            }
+            list.push(next);
+        }
+        Ok(Self { by_row: self.by_row, list })
+    }
+
+    /// The sum of all pieces, from the first to the last. `None` if there are no pieces.
+    ///
+    /// # Errors
+    /// If a partition or a row before the last piece is missing.
+    pub(super) fn total(&self) -> Result<Option<Piece>> {
+        let mut end = 0;
+        let mut missing = Vec::new();
+        for piece in &self.list {
+            if piece.start > end {
+                missing.push(self.named(end, piece.start));
+            }
+            end = piece.end();
+        }
+        if !missing.is_empty() {
+            return Err(Error::Source(format!(
+                "total must hold all partitions, and lacks {}",
+                missing.join(", ")
+            )));
+        }
+        let Some((first, rest)) = self.list.split_first() else { return Ok(None) };
+        let mut total = first.clone();
+        for piece in rest {
+            total.add(piece)?;
+        }
+        Ok(Some(total))
+    }
+}
