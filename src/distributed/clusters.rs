@@ -4,9 +4,9 @@ use super::picked::Picked;
 use super::sums::of_others;
 use crate::error::Result;
 use crate::kmeans::{keep_sums, sums_of};
+use crate::persist::Array;
 use crate::persist::Contents;
 use crate::persist::kept::{count, keep, list};
-use crate::persist::Array;
 use crate::stats::ClusterSums;
 use crate::tuning::FARTHEST_ROWS;
 
@@ -66,7 +66,8 @@ impl ClusterTotals {
         let clusters = sums_of(contents, "clusters", k, dim)?.ok_or("it lacks the sums of clusters")?;
         let all = sums_of(contents, "all", 1, dim)?;
         let far = Picked::of_file(contents, dim, FARTHEST_ROWS)?;
-        if far.entries.iter().any(|entry| entry.label as usize >= k || entry.key > 0.0 || entry.weight < 0.0) {
+        if far.entries.iter().any(|entry| entry.label as usize >= k || entry.key > 0.0 || entry.weight < 0.0)
+        {
             return Err("its farthest rows are damaged".into());
         }
         Ok(Self { k, dim, clusters, far, all })
@@ -75,7 +76,10 @@ impl ClusterTotals {
 
 /// A size in a file. The sizes of the arrays limit what is allocated for it.
 pub(super) fn as_size(size: u64) -> Result<usize, String> {
-    usize::try_from(size).ok().filter(|&size| size > 0 && size <= 1 << 40).ok_or("its shape is damaged".into())
+    usize::try_from(size)
+        .ok()
+        .filter(|&size| size > 0 && size <= 1 << 40)
+        .ok_or("its shape is damaged".into())
 }
 
 /// The number `name` of a JSON object, as a size.

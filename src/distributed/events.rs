@@ -144,7 +144,11 @@ impl Events {
             Some(rows) => either!(rows, rows => numbers(&rows.rows)),
         };
         let known = shares.is_finite() && shares >= 0.0 && total.is_some();
-        if known && fits && here == Some(events.len() as u64) { Ok(events) } else { Err("its rows are damaged".into()) }
+        if known && fits && here == Some(events.len() as u64) {
+            Ok(events)
+        } else {
+            Err("its rows are damaged".into())
+        }
     }
 }
 
@@ -176,7 +180,8 @@ pub(super) fn coreset_of(contents: &Contents, dim: usize) -> Result<AnyCoreset, 
         let weights: Vec<f64> = list(contents, "point_weights")?;
         let rows: Vec<u64> = list(contents, "numbers")?;
         let n = points.len();
-        let fits = weights.len() == n && rows.len() == n && weights.iter().all(|w| w.is_finite() && *w >= 0.0);
+        let fits =
+            weights.len() == n && rows.len() == n && weights.iter().all(|w| w.is_finite() && *w >= 0.0);
         if fits && points.rows().first_not_finite().is_none() {
             Ok(Coreset { points, weights, rows })
         } else {

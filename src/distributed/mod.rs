@@ -74,9 +74,9 @@ mod seed;
 mod seed_file;
 mod seed_sums;
 mod sums;
-mod tree;
 #[cfg(test)]
 mod tests;
+mod tree;
 
 pub use coreset::CoresetPass;
 pub use kmeans::KMeansPass;

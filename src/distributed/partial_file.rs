@@ -89,7 +89,8 @@ impl Partial {
     fn of_contents(contents: &Contents) -> std::result::Result<Self, String> {
         contents.must_be(PARTIAL)?;
         let all = contents.object("partial")?;
-        let pass = if all.get("pass").is_none_or(Value::is_null) { None } else { Some(exact_of(&all, "pass")?) };
+        let pass =
+            if all.get("pass").is_none_or(Value::is_null) { None } else { Some(exact_of(&all, "pass")?) };
         let by_row = flag(&all, "by_row")?;
         let about = match all.get("about") {
             None | Some(Value::Null) => None,

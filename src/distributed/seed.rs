@@ -115,8 +115,7 @@ impl SeedPass {
         }
         let most = oversampling * k as f64;
         if !(oversampling > 0.0 && most * rounds as f64 <= kernel::MAX_CENTERS as f64) {
-            let expected =
-                format!("above 0, and at most {} / (rounds * n_clusters)", kernel::MAX_CENTERS);
+            let expected = format!("above 0, and at most {} / (rounds * n_clusters)", kernel::MAX_CENTERS);
             return Err(Error::param("oversampling", expected, oversampling));
         }
         if rounds == 0 {
@@ -197,8 +196,8 @@ impl SeedPass {
         let candidates = self.candidates.get::<T>();
         let ((rows, sums), zeros) = seen_by(data, self.metric, |data| {
             let sparse = data.most_values().is_some();
-            let packed = (self.dim > 0)
-                .then(|| PackedCenters::for_rows(MatRef::new(&candidates, self.dim), sparse));
+            let packed =
+                (self.dim > 0).then(|| PackedCenters::for_rows(MatRef::new(&candidates, self.dim), sparse));
             match (self.stage, &packed) {
                 (Stage::Drawing, packed) => self.draw(data, place, packed.as_ref(), cx),
                 (Stage::Voting, Some(packed)) => Self::vote(data, packed, cx),

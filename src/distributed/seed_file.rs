@@ -65,7 +65,11 @@ impl SeedPass {
                 return Err("its counts are damaged".into());
             }
             if pass.passes == 0 {
-                return if pass.stage == Stage::Drawing { Ok(pass) } else { Err("it has no candidates".into()) };
+                return if pass.stage == Stage::Drawing {
+                    Ok(pass)
+                } else {
+                    Err("it has no candidates".into())
+                };
             }
             pass.size = Some((exact_of(&numbers, "rows")?, exact_of(&numbers, "partitions")?));
             pass.dim = size_of_object(&numbers, "dim")?;

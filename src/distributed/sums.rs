@@ -77,5 +77,7 @@ impl Sums {
 
 /// The error for sums of different passes or shapes.
 pub(super) fn of_others() -> Error {
-    Error::Source("the partial results must belong to the same pass: they hold sums of different shapes".into())
+    Error::Source(
+        "the partial results must belong to the same pass: they hold sums of different shapes".into(),
+    )
 }

@@ -206,7 +206,9 @@ impl Pass {
                     pass.commit(&total.0).map(|(next, s)| (AnyPass::MiniBatch(next), s))?
                 }
                 AnyPass::Seed(pass) => pass.commit(&total.0).map(|(next, s)| (AnyPass::Seed(next), s))?,
-                AnyPass::Coreset(pass) => pass.commit(&total.0).map(|(next, s)| (AnyPass::Coreset(next), s))?,
+                AnyPass::Coreset(pass) => {
+                    pass.commit(&total.0).map(|(next, s)| (AnyPass::Coreset(next), s))?
+                }
             })
         })?;
         Ok((Self(next), step.into()))

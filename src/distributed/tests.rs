@@ -1,0 +1,283 @@
+//! Passes against slow references, in every order of merging, and their bytes, damaged.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::data::Dense;
+use crate::fit::Metric;
+use crate::parallel::Executor;
+use crate::rng::{Purpose, Rng};
+
+fn cx(threads: usize) -> Executor {
+    Executor::new(Some(threads)).unwrap()
+}
+
+/// Rows around a few centers.
+fn blobs(n: usize, d: usize, seed: u64) -> Vec<f64> {
+    let mut rng = Rng::keyed(seed, Purpose::Seeding, 0);
+    (0..n * d).map(|i| rng.unit() + (i / d % 5 * 7) as f64).collect()
+}
+
+/// The lengths of `p` partitions of `n` rows, some of them empty.
+fn lengths(n: usize, p: usize, seed: u64) -> Vec<usize> {
+    let mut rng = Rng::keyed(seed, Purpose::Batch, 1);
+    let mut cuts: Vec<usize> = (1..p).map(|_| rng.below(n as u64 + 1) as usize).collect();
+    cuts.extend([0, n]);
+    cuts.sort_unstable();
+    cuts.windows(2).map(|pair| pair[1] - pair[0]).collect()
+}
+
+/// The partial results of all partitions.
+fn parts(task: &KMeansPass, x: &[f64], d: usize, lengths: &[usize], threads: usize) -> Vec<Partial> {
+    let mut start = 0;
+    let part = |(i, &length): (usize, &usize)| {
+        let rows = &x[start * d..(start + length) * d];
+        start += length;
+        let place = Place::Partition(i as u64);
+        if length == 0 {
+            return task.absorb_nothing(place);
+        }
+        task.absorb(&Dense::new(rows, d).unwrap(), place, &cx(threads)).unwrap()
+    };
+    lengths.iter().enumerate().map(part).collect()
+}
+
+/// Merges in a random order and grouping, some of it by way of bytes.
+fn merged(mut parts: Vec<Partial>, seed: u64) -> Partial {
+    let mut rng = Rng::keyed(seed, Purpose::Permutation, 2);
+    while parts.len() > 1 {
+        let one = parts.swap_remove(rng.below(parts.len() as u64) as usize);
+        let two = rng.below(parts.len() as u64) as usize;
+        let mut both = one.merge(&parts[two]).unwrap();
+        if rng.below(3) == 0 {
+            both = Partial::from_bytes(&both.to_bytes().unwrap()).unwrap();
+        }
+        parts[two] = both;
+    }
+    parts.pop().unwrap()
+}
+
+/// Centers, inertia and counts of one sweep by definition. Empty clusters move to the farthest rows.
+fn by_definition(x: &[f64], d: usize, centers: &[f64]) -> (Vec<f64>, f64, Vec<f64>) {
+    let k = centers.len() / d;
+    let sq = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| (a - b).powi(2)).sum::<f64>();
+    let mut labels = Vec::new();
+    let mut far: Vec<(f64, usize)> = Vec::new();
+    for (i, row) in x.chunks(d).enumerate() {
+        let dists: Vec<f64> = centers.chunks(d).map(|c| sq(row, c)).collect();
+        let best = (0..k).min_by(|&a, &b| dists[a].total_cmp(&dists[b])).unwrap();
+        labels.push(best);
+        far.push((dists[best], i));
+    }
+    let inertia = far.iter().map(|(sq, _)| sq).sum();
+    far.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+    let empty: Vec<usize> = (0..k).filter(|j| !labels.contains(j)).collect();
+    for (&to, &(_, row)) in empty.iter().zip(&far) {
+        labels[row] = to;
+    }
+    let mut new = vec![0.0; k * d];
+    let mut counts = vec![0.0; k];
+    for (row, &label) in x.chunks(d).zip(&labels) {
+        counts[label] += 1.0;
+        new[label * d..(label + 1) * d].iter_mut().zip(row).for_each(|(c, x)| *c += x);
+    }
+    for (j, &count) in counts.iter().enumerate() {
+        let from = j * d..(j + 1) * d;
+        if count > 0.0 {
+            new[from].iter_mut().for_each(|c| *c /= count);
+        } else {
+            new[from.clone()].copy_from_slice(&centers[from]);
+        }
+    }
+    (new, inertia, counts)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn a_sweep_is_that_of_the_definition_in_any_order(
+        n in 9usize..400, d in 1usize..6, k in 1usize..9, p in 1usize..20, seed in any::<u64>(), scale in -8i32..8,
+    ) {
+        let scale = 10f64.powi(scale);
+        let x: Vec<f64> = blobs(n, d, seed).iter().map(|v| v * scale).collect();
+        // The last center is far away: its cluster is empty.
+        let mut centers = x[..k * d].to_vec();
+        centers[(k - 1) * d] = 1e6 * scale;
+        let task = KMeansPass::new(&centers, d, Metric::Euclidean).unwrap();
+        let lengths = lengths(n, p, seed);
+        let total = merged(parts(&task, &x, d, &lengths, 1), seed);
+        let (next, step) = task.commit(&total).unwrap();
+        let (expected, inertia, counts) = by_definition(&x, d, &centers);
+        prop_assert_eq!(next.weights(), &counts[..]);
+        prop_assert!((step.objective - inertia).abs() <= 1e-9 * inertia, "{} {}", step.objective, inertia);
+        for (found, expected) in next.centers::<f64>().iter().zip(&expected) {
+            prop_assert!((found - expected).abs() <= 1e-9 * 50.0 * scale, "{} {}", found, expected);
+        }
+        let mean = |t: usize| x.iter().skip(t).step_by(d).sum::<f64>() / n as f64;
+        let means: Vec<f64> = (0..d).map(mean).collect();
+        let spread: f64 = x.iter().enumerate().map(|(i, v)| (v - means[i % d]).powi(2)).sum();
+        let variance = spread / (n * d) as f64;
+        // The sums of squares about a center of 1e6 lose digits.
+        prop_assert!((next.variance() - variance).abs() <= 1e-4 * variance + 1e-3 * scale * scale);
+        // Any other order and number of threads.
+        let again = merged(parts(&task, &x, d, &lengths, 3), !seed);
+        prop_assert_eq!(task.commit(&again).unwrap().0, next);
+        prop_assert_eq!(total.to_bytes().unwrap(), again.to_bytes().unwrap());
+    }
+
+    #[test]
+    fn flipped_bytes_never_panic(
+        flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4), which in 0usize..4,
+    ) {
+        let mut bytes = samples()[which].clone();
+        for (at, byte) in flips {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+        }
+        let sample = match Partial::from_bytes(&bytes) {
+            Ok(part) => part,
+            Err(error) => {
+                prop_assert!(matches!(error, crate::Error::Format { .. }), "{:?}", error);
+                return Ok(());
+            }
+        };
+        let _ = sample.merge(&sample);
+        let good = Partial::from_bytes(&samples()[which]).unwrap();
+        let _ = good.merge(&sample);
+        for task in tasks() {
+            let _ = task(&sample);
+        }
+    }
+}
+
+/// Rows for the samples of bytes.
+fn small() -> Vec<[f32; 2]> {
+    (0..40).map(|i| [(i % 7) as f32, (i * i % 11) as f32]).collect()
+}
+
+fn kmeans() -> KMeansPass {
+    KMeansPass::new(&[0.0f32, 0.0, 9.0, 9.0, 1e5, 1e5], 2, Metric::Euclidean).unwrap()
+}
+
+/// Partial results of four kinds, as bytes.
+fn samples() -> Vec<Vec<u8>> {
+    let (rows, cx, place) = (small(), cx(1), Place::Partition(0));
+    let seed = SeedPass::new(3, 2.0, 2, Metric::Euclidean, 1).unwrap();
+    let coreset = CoresetPass::new(5, Metric::Euclidean, 1).unwrap();
+    let first = seed.absorb(&rows, place, &cx).unwrap();
+    let measured = coreset.absorb(&rows, place, &cx).unwrap();
+    let drawing = coreset.commit(&measured).unwrap().0;
+    [kmeans().absorb(&rows, place, &cx).unwrap(), first, measured, drawing.absorb(&rows, place, &cx).unwrap()]
+        .map(|part| part.to_bytes().unwrap())
+        .to_vec()
+}
+
+/// Commits of four passes.
+fn tasks() -> Vec<Box<dyn Fn(&Partial) -> crate::Result<()>>> {
+    let (rows, cx, place) = (small(), cx(1), Place::Partition(0));
+    let seed = SeedPass::new(3, 2.0, 2, Metric::Euclidean, 1).unwrap();
+    let coreset = CoresetPass::new(5, Metric::Euclidean, 1).unwrap();
+    let drawing = coreset.commit(&coreset.absorb(&rows, place, &cx).unwrap()).unwrap().0;
+    vec![
+        Box::new(|part| kmeans().commit(part).map(drop)),
+        Box::new(move |part| seed.commit(part).map(drop)),
+        Box::new(move |part| coreset.commit(part).map(drop)),
+        Box::new(move |part| drawing.commit(part).map(drop)),
+    ]
+}
+
+#[test]
+fn duplicates_gaps_and_strangers_are_refused() {
+    let (x, d) = (blobs(60, 2, 3), 2);
+    let task = KMeansPass::new(&x[..6], d, Metric::Euclidean).unwrap();
+    let parts = parts(&task, &x, d, &[20, 0, 30, 10], 1);
+    let text = |result: crate::Result<Partial>| result.unwrap_err().to_string();
+    let some = parts[0].merge(&parts[1]).unwrap();
+    assert!(text(some.merge(&parts[1])).starts_with("partition 1 would be counted twice"));
+    assert!(text(parts[1].merge(&some)).starts_with("partition 1 would be counted twice"));
+    let gap = parts[0].merge(&parts[3]).unwrap();
+    let refused = task.commit(&gap).unwrap_err().to_string();
+    assert_eq!(refused, "total must hold all partitions, and lacks partitions 1 to 2");
+    let all = merged(parts.clone(), 1);
+    let (next, _) = task.commit(&all).unwrap();
+    assert!(next.commit(&all).is_err(), "another iteration");
+    let later: Vec<Partial> = self::parts(&next, &x, d, &[20, 0, 30, 10], 1);
+    assert!(text(later[0].merge(&parts[1])).contains("same pass"));
+    // Without its last partition, a total looks whole, but has fewer rows than the pass before.
+    let short = merged(later[..3].to_vec(), 1);
+    assert!(next.commit(&short).unwrap_err().to_string().contains("a partition is missing"));
+    assert!(task.commit(&Partial::default()).is_err());
+}
+
+#[test]
+fn numbered_rows_merge_in_any_order() {
+    let (x, d) = (blobs(100, 3, 5), 3);
+    let task = KMeansPass::new(&x[..12], d, Metric::Euclidean).unwrap();
+    let cuts = [0usize, 13, 50, 51, 100];
+    let parts: Vec<Partial> = cuts
+        .windows(2)
+        .map(|cut| {
+            let rows = Dense::new(&x[cut[0] * d..cut[1] * d], d).unwrap();
+            task.absorb(&rows, Place::FirstRow(cut[0] as u64), &cx(1)).unwrap()
+        })
+        .collect();
+    let one = merged(parts.clone(), 1).to_bytes().unwrap();
+    assert!((2..9).all(|seed| merged(parts.clone(), seed).to_bytes().unwrap() == one));
+    let overlap = task.absorb(&Dense::new(&x[..6], d).unwrap(), Place::FirstRow(12), &cx(1)).unwrap();
+    let refused = parts[0].merge(&overlap).unwrap_err().to_string();
+    assert!(refused.starts_with("rows 12..13 would be counted twice"), "{refused}");
+    let mixed = task.absorb(&Dense::new(&x[..6], d).unwrap(), Place::Partition(0), &cx(1)).unwrap();
+    assert!(parts[0].merge(&mixed).is_err());
+}
+
+#[test]
+fn the_state_of_neighbors_is_logarithmic() {
+    let (x, d) = (blobs(64, 1, 5), 1);
+    let task = KMeansPass::new(&x[..2], d, Metric::Euclidean).unwrap();
+    let parts = parts(&task, &x, d, &[1; 64], 1);
+    let of = |range: std::ops::Range<usize>| merged(parts[range].to_vec(), 7).pieces.list.len();
+    assert_eq!((of(0..64), of(16..32), of(1..64), of(3..11)), (1, 1, 6, 3));
+}
+
+#[test]
+fn draws_depend_on_rows_alone() {
+    let (x, d) = (blobs(500, 3, 9), 3);
+    let lengths = [100, 0, 390, 10];
+    let run = |threads: usize, order: u64| {
+        let mut task = SeedPass::new(8, 2.0, 3, Metric::Euclidean, 4).unwrap();
+        while task.centers::<f64>().is_none() {
+            task = SeedPass::from_bytes(&task.to_bytes().unwrap()).unwrap();
+            let mut start = 0;
+            let mut parts = Vec::new();
+            for (i, &length) in lengths.iter().enumerate() {
+                let place = Place::Partition(i as u64);
+                let rows = Dense::new(&x[start * d..(start + length) * d], d);
+                start += length;
+                parts.push(match rows {
+                    Ok(rows) if length > 0 => task.absorb(&rows, place, &cx(threads)).unwrap(),
+                    _ => task.absorb_nothing(place),
+                });
+            }
+            task = task.commit(&merged(parts, order)).unwrap().0;
+        }
+        task.centers::<f64>().unwrap()
+    };
+    let one = run(1, 1);
+    assert!(one.chunks(d).all(|center| x.chunks(d).any(|row| row == center)));
+    assert!((2..6).all(|order| run(3, order) == one));
+}
+
+#[test]
+fn fewer_distinct_rows_than_centers() {
+    let rows = [[1.0f64], [1.0], [2.0]];
+    let mut task = SeedPass::new(3, 2.0, 5, Metric::Euclidean, 4).unwrap();
+    while task.centers::<f64>().is_none() {
+        let total = task.absorb(&rows, Place::FirstRow(0), &cx(1)).unwrap();
+        task = task.commit(&total).unwrap().0;
+    }
+    let mut found = task.centers::<f64>().unwrap();
+    found.dedup();
+    found.sort_by(f64::total_cmp);
+    assert_eq!((found[0], found[found.len() - 1]), (1.0, 2.0));
+}
