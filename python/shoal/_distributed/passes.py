@@ -363,9 +363,9 @@ class SeedPass(CompiledPass):
     -----
     The first pass draws one row by weight. Each round draws ``oversampling_factor * n_clusters`` rows: those
     of the smallest exponential waiting times, at a rate of weight times squared distance to the candidates so
-    far (sampling without replacement). The last pass gives each candidate the weight of the rows nearest to it,
-    and greedy k-means++ chooses the centers among the candidates. If there are fewer candidates than centers,
-    more rounds follow.
+    far (sampling without replacement). The last pass gives each candidate the weight of its nearest rows, and
+    greedy k-means++ chooses the centers among the candidates. If there are fewer candidates than centers, more
+    rounds follow.
 
     The draw of a row is keyed by the seed, the round, and the number of the row: its number among all rows
     with `first_row`, else the numbers of its partition and of the row within it. Retries and the placement of
@@ -515,8 +515,7 @@ class CoresetPass(CompiledPass):
         """The coreset; None until `done`."""
         if not self.done:
             return None
-        parts = self._state.coreset_parts
-        return coreset_of(parts, parts[0].shape[1])
+        return coreset_of(self._state.coreset_parts, self._state.dim)
 
     def commit(self, total: Partial) -> tuple[Self, Step]:
         """Take over what the pass measured or drew.
