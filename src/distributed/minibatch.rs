@@ -46,7 +46,7 @@ pub struct MiniBatchPass {
     clusters: ClusterSums,
 }
 
-/// A partition on its way through its batches.
+/// Learns from the batches of a partition.
 struct Learner<'a, T: Compute> {
     metric: Metric,
     dim: usize,
