@@ -110,7 +110,13 @@ impl CoresetPass {
         self.stage == Stage::Done
     }
 
+    /// Number of columns; 0 before the first pass.
+    pub fn dim(&self) -> usize {
+        self.moments.as_ref().map_or(0, |moments| moments.mean().len())
+    }
+
     /// Whether the rows are computed as `f64`; `None` before the first pass.
+    #[cfg(feature = "python")]
     pub(crate) fn is_wide(&self) -> Option<bool> {
         self.moments.is_some().then_some(self.wide)
     }
@@ -179,8 +185,8 @@ impl CoresetPass {
         Sums::Events(Events { rows: Some(Typed::of(here)), shares, blocks })
     }
 
-    /// The partial result of a partition without rows.
-    pub(crate) fn absorb_nothing(&self, place: Place) -> Partial {
+    /// The partial result of a partition without rows, which no source can be.
+    pub fn absorb_nothing(&self, place: Place) -> Partial {
         let sums = if self.stage == Stage::Measuring {
             Sums::Measured(Measured { moments: None, wide: false })
         } else {

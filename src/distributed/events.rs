@@ -114,7 +114,7 @@ impl Events {
 
     pub(super) fn put(&self, contents: &mut Contents) {
         let blocks: Vec<u64> = self.blocks.iter().flat_map(|&(rows, here)| [rows, here]).collect();
-        keep(contents, "blocks", Array::new(&[self.blocks.len(), 2], &blocks));
+        keep(contents, "blocks", Array::new(&[blocks.len()], &blocks));
         keep(contents, "shares", Array::new(&[1], &[self.shares]));
         match &self.rows {
             None => {}

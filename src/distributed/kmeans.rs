@@ -283,8 +283,8 @@ impl KMeansPass {
         Ok(Partial::new(self.digest(), place, rows, about, Sums::Clusters(sums)))
     }
 
-    /// The partial result of a partition without rows.
-    pub(crate) fn absorb_nothing(&self, place: Place) -> Partial {
+    /// The partial result of a partition without rows, which no source can be.
+    pub fn absorb_nothing(&self, place: Place) -> Partial {
         let (k, dim) = (self.n_clusters(), self.dim);
         let far = if self.is_wide() { far_rows::<f64>(dim) } else { far_rows::<f32>(dim) };
         let sums = ClusterTotals { k, dim, clusters: ClusterSums::new(k, dim), far, all: None };

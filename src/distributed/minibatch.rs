@@ -46,7 +46,7 @@ pub struct MiniBatchPass {
     clusters: ClusterSums,
 }
 
-/// A partition on its way through its batches.
+/// Learns from the batches of a partition.
 struct Learner<'a, T: Compute> {
     metric: Metric,
     dim: usize,
@@ -179,8 +179,8 @@ impl MiniBatchPass {
         Ok(Partial::new(self.digest(), place, rows, About::new::<T>(dim, place, zeros), Sums::Clusters(sums)))
     }
 
-    /// The partial result of a partition without rows.
-    pub(crate) fn absorb_nothing(&self, place: Place) -> Partial {
+    /// The partial result of a partition without rows, which no source can be.
+    pub fn absorb_nothing(&self, place: Place) -> Partial {
         let (k, dim) = (self.pass.n_clusters(), self.pass.dim);
         let all = self.wants_variance().then(|| ClusterSums::new(1, dim));
         let far = if self.pass.is_wide() { far_rows::<f64>(dim) } else { far_rows::<f32>(dim) };

@@ -12,7 +12,7 @@
 //! | [`CoresetPass`] | a lightweight coreset |
 //! | [`LabelPass`] | labels for known centers |
 //!
-//! # Same bits for any schedule
+//! # Bit-identical for any schedule
 //!
 //! Every partial result carries its place: the number of its partition, or of its first row. Sums are added in a fixed
 //! binary tree over the numbers of partitions, whoever merges them first, so that results are bit-identical for any

@@ -39,7 +39,9 @@ impl About {
                 other.stored, self.stored
             )));
         }
-        Ok(Self { zeros: self.zeros + other.zeros, ..self.clone() })
+        // The first place, in whatever order results are merged.
+        let first = if one.number() <= two.number() { one } else { two };
+        Ok(Self { zeros: self.zeros + other.zeros, place: first, ..self.clone() })
     }
 }
 
@@ -197,7 +199,7 @@ impl Partial {
     }
 
     /// The same result of rows that are stored as `dtype`.
-    #[cfg(any(test, feature = "python"))]
+    #[cfg(feature = "python")]
     pub(crate) fn stored_as(mut self, dtype: &str) -> Self {
         if let Some(about) = &mut self.about {
             dtype.clone_into(&mut about.stored);

@@ -207,8 +207,8 @@ impl SeedPass {
         Ok(Partial::new(self.digest(), place, rows, About::new::<T>(dim, place, zeros), sums))
     }
 
-    /// The partial result of a partition without rows.
-    pub(crate) fn absorb_nothing(&self, place: Place) -> Partial {
+    /// The partial result of a partition without rows, which no source can be.
+    pub fn absorb_nothing(&self, place: Place) -> Partial {
         let sums = if self.stage == Stage::Voting {
             Sums::Votes(Votes { votes: vec![0.0; self.n_candidates()], energy: 0.0 })
         } else {

@@ -263,6 +263,16 @@ impl Pass {
         }
     }
 
+    /// Number of columns; 0 before the first pass of a seeding or a coreset.
+    #[getter]
+    fn dim(&self) -> usize {
+        match &self.0 {
+            AnyPass::Seed(pass) => pass.dim(),
+            AnyPass::Coreset(pass) => pass.dim(),
+            other => other.with_centers().map_or(0, KMeansPass::dim),
+        }
+    }
+
     #[getter]
     fn metric(&self) -> Option<&'static str> {
         self.0.with_centers().map(|pass| pass.metric().name())

@@ -57,7 +57,7 @@ CUTS = {
 
 
 def same(one, other):
-    """Whether two fitted estimators have the same bits."""
+    """Check that two fitted estimators are bit-identical."""
     assert one.cluster_centers_.dtype == other.cluster_centers_.dtype
     np.testing.assert_array_equal(one.cluster_centers_, other.cluster_centers_)
     np.testing.assert_array_equal(one.counts_, other.counts_)

@@ -11,7 +11,7 @@ import numpy as np
 from shoal import _core
 from shoal._common.params import shown
 from shoal._fit.history import STEP_DTYPE, STEP_FIELDS
-from shoal._fit.saved import Claims, floats, need
+from shoal._fit.saved import Arrays, Claims, floats, need
 from shoal.formats.stream import told_of
 from shoal.typing import PathName
 
@@ -56,7 +56,7 @@ def write(path: PathName, who: str, params: dict[str, Any], progress: Progress) 
     steps = np.array(progress.history, dtype=STEP_DTYPE)
     figures = [name for name, _ in STEP_FIELDS[:-1]]
     columns = [steps[name].astype(np.float64) for name in figures]
-    arrays = {
+    arrays: Arrays = {
         "pass": np.frombuffer(progress.task, np.uint8),
         "history": np.stack(columns, axis=1) if len(steps) else np.zeros((0, len(figures))),
     }

@@ -82,6 +82,13 @@ class DistributedClusterer(BaseEstimator, ABC):
     init_: str
     n_zero_rows_: int
     stop_reason_: str | None
+    #: The rows of `history_`.
+    _history: list[tuple[Any, ...]]
+    #: The limit of the squared length of the move of the centers; None before the first step.
+    _threshold: float | None
+    _inertia: float | None
+    _labels: Any
+    _seed: int
     #: The next pass; None before a fit.
     _task: KMeansPass | MiniBatchPass | None = None
     #: Callbacks of local fits ask for a run; it has no meaning here.
@@ -199,10 +206,8 @@ class DistributedClusterer(BaseEstimator, ABC):
         for name in [n for n in vars(self) if n.endswith("_") and not n.startswith("_")]:
             delattr(self, name)
         self._task = None
-        self._history: list[tuple[Any, ...]] = []
-        self._threshold: float | None = None
-        self._labels: Any = None
-        self._inertia: float | None = None
+        self._history = []
+        self._threshold = self._labels = self._inertia = None
         self.stop_reason_ = None
         self.init_, self.n_zero_rows_ = "", 0
 

@@ -171,7 +171,7 @@ class CompiledPass:
 
 
 class KMeansPass(CompiledPass):
-    """One sweep of exact k-means over all rows: labels every row and sums the rows of each cluster.
+    """One sweep of exact k-means: labels every row, and sums rows per cluster.
 
     Parameters
     ----------
@@ -325,9 +325,9 @@ class MiniBatchPass(KMeansPass):
     def __init__(
         self, centers: npt.ArrayLike, *, batch_size: int = 1024, metric: Metric = "euclidean"
     ) -> None:
-        metric = _params.one_of("metric", metric, METRICS)
+        named = _params.one_of("metric", metric, METRICS)
         size = _params.whole("batch_size", batch_size, 1)
-        self._state = _core.Pass.minibatch(checked_centers(centers), size, metric)
+        self._state = _core.Pass.minibatch(checked_centers(centers), size, named)
 
 
 class SeedPass(CompiledPass):
@@ -363,9 +363,9 @@ class SeedPass(CompiledPass):
     -----
     The first pass draws one row by weight. Each round draws ``oversampling_factor * n_clusters`` rows: those
     of the smallest exponential waiting times, at a rate of weight times squared distance to the candidates so
-    far (sampling without replacement). The last pass gives each candidate the weight of the rows nearest to it,
-    and greedy k-means++ chooses the centers among the candidates. If there are fewer candidates than centers,
-    more rounds follow.
+    far (sampling without replacement). The last pass gives each candidate the weight of its nearest rows.
+    Greedy k-means++ then chooses the centers among the candidates. If there are fewer candidates than
+    centers, more rounds follow.
 
     The draw of a row is keyed by the seed, the round, and the number of the row: its number among all rows
     with `first_row`, else the numbers of its partition and of the row within it. Retries and the placement of
@@ -515,8 +515,7 @@ class CoresetPass(CompiledPass):
         """The coreset; None until `done`."""
         if not self.done:
             return None
-        parts = self._state.coreset_parts
-        return coreset_of(parts, parts[0].shape[1])
+        return coreset_of(self._state.coreset_parts, self._state.dim)
 
     def commit(self, total: Partial) -> tuple[Self, Step]:
         """Take over what the pass measured or drew.

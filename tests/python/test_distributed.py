@@ -1,0 +1,373 @@
+"""The passes of `shoal.distributed` against a slow reference, and what they refuse."""
+
+import itertools
+import multiprocessing
+import os
+import pickle
+import signal
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+import shoal
+from distributed_suite import CUTS, blobs, cut, same
+from shoal import distributed
+from shoal.callbacks import Checkpoint
+from shoal.distributed import CoresetPass, KMeans, KMeansPass, LabelPass, MiniBatchPass, Partial, SeedPass
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+
+
+def sweep(rows, centers, weights=None, metric="euclidean"):
+    """One sweep of k-means by definition: centers, inertia and counts."""
+    rows, centers = rows.astype(np.float64), centers.astype(np.float64)
+    weights = np.ones(len(rows)) if weights is None else np.asarray(weights)
+
+    def unit(x):
+        lengths = np.linalg.norm(x, axis=1, keepdims=True)
+        return x / np.where(lengths > 0, lengths, 1)
+
+    if metric == "cosine":
+        rows, centers = unit(rows), unit(centers)
+    sq = ((rows[:, None] - centers) ** 2).sum(axis=2)
+    labels, nearest = sq.argmin(axis=1), sq.min(axis=1)
+    inertia = float(weights @ nearest)
+    empty = [j for j in range(len(centers)) if weights[labels == j].sum() == 0]
+    far = np.argsort(-np.where(weights > 0, nearest, -1), kind="stable")
+    for j, row in zip(empty, far, strict=False):
+        labels[row] = j
+    counts = np.bincount(labels, weights, len(centers))
+    moved = centers.copy()
+    for j in np.flatnonzero(counts):
+        moved[j] = weights[labels == j] @ rows[labels == j] / (counts[j] if metric == "euclidean" else 1)
+    return unit(moved) if metric == "cosine" else moved, inertia, counts
+
+
+def committed(task, partitions, weights=None):
+    """Absorb partitions by number, and commit their sum."""
+    weights = weights or [None] * len(partitions)
+    parts = [
+        task.absorb(rows, w, partition=i) for i, (rows, w) in enumerate(zip(partitions, weights, strict=True))
+    ]
+    total = parts[0]
+    for part in parts[1:]:
+        total = total.merge(part)
+    return task.commit(total)
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("scale", [1.0, 1e-6, 1e6])
+@pytest.mark.parametrize("name", CUTS)
+def test_a_sweep_is_that_of_the_definition(metric, weighted, scale, name):
+    rows = blobs(seed=7, dtype=np.float64) * scale
+    centers = rows[:7].copy()
+    # Its cluster is empty for both metrics.
+    centers[6] = -1e3 * rows.sum(axis=0)
+    weights = np.random.default_rng(1).integers(0, 3, len(rows)) / 2.0 if weighted else None
+    parts = cut(rows, *CUTS[name])
+    own = None if weights is None else cut(weights, *CUTS[name])
+    task, step = committed(KMeansPass(centers, metric=metric), parts, own)
+    moved, inertia, counts = sweep(rows, centers, weights, metric)
+    np.testing.assert_allclose(task.centers, moved, rtol=1e-9, atol=1e-11 * scale)
+    np.testing.assert_allclose(step.objective, inertia, rtol=1e-10)
+    np.testing.assert_allclose(task.counts, counts, rtol=1e-12)
+    assert (step.batch_size, step.iteration, step.n_distances) == (2400, 1, 2400 * 7)
+
+
+def test_blocks_by_first_row_as_in_the_contract():
+    rows, centers = blobs(), blobs()[:4]
+    task = KMeansPass(centers, metric="euclidean")
+    parts = [task.absorb(rows[i : i + 300], first_row=i) for i in range(0, 2400, 300)]
+    totals = []
+    for order in itertools.islice(itertools.permutations(parts), 0, 40_000, 8_000):
+        total = order[0]
+        for part in order[1:]:
+            total = total.merge(Partial.from_bytes(part.to_bytes()))
+        totals.append(total.to_bytes())
+    assert len(set(totals)) == 1
+    moved, _, _ = sweep(rows, centers)
+    np.testing.assert_allclose(task.commit(total)[0].centers, moved, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: KMeansPass(blobs()[:3], metric="cosine"),
+        lambda: MiniBatchPass(blobs()[:3], batch_size=17),
+        lambda: SeedPass(4, random_state=2**64 - 1),
+        lambda: CoresetPass(50, random_state=3),
+        lambda: CoresetPass(5000, random_state=3),
+    ],
+)
+def test_passes_and_results_go_through_bytes_and_pickle(make):
+    rows, task = blobs(), make()
+    for _ in range(4):
+        again = pickle.loads(pickle.dumps(type(task).from_bytes(task.to_bytes())))
+        assert again.to_bytes() == task.to_bytes()
+        if getattr(task, "done", False):
+            break
+        part = again.absorb(rows, partition=0)
+        assert task.absorb(rows, partition=0).to_bytes() == part.to_bytes()
+        assert pickle.loads(pickle.dumps(part)).to_bytes() == part.to_bytes()
+        task, _ = task.commit(pickle.loads(pickle.dumps(part)))
+    for other in (KMeansPass, MiniBatchPass, SeedPass, CoresetPass):
+        if other is not type(task):
+            with pytest.raises(ValueError, match="the pass: holds a"):
+                other.from_bytes(task.to_bytes())
+
+
+def test_damaged_bytes_are_refused():
+    task = KMeansPass(blobs()[:3])
+    part = task.absorb(blobs(), partition=0).to_bytes()
+    for made, read in ((part, Partial.from_bytes), (task.to_bytes(), KMeansPass.from_bytes)):
+        for bad in (
+            b"",
+            made[:50],
+            made[:-1],
+            made + b"x",
+            b"\xff" * len(made),
+            made.replace(b"distributed-", b"distribution"),
+        ):
+            with pytest.raises(ValueError, match=r"the partial result|the pass"):
+                read(bad)
+    with pytest.raises(TypeError):
+        Partial("sums")
+
+
+def test_what_does_not_belong_together_is_refused():
+    rows = blobs()
+    task = KMeansPass(rows[:3])
+    one, two = task.absorb(rows[:100], partition=0), task.absorb(rows[100:], partition=1)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="partition 1 would be counted twice"):
+            one.merge(two).merge(two)
+    with pytest.raises(ValueError, match="lacks partition 0"):
+        task.commit(two)
+    with pytest.raises(ValueError, match=r"lacks rows 0\.\.7"):
+        task.commit(task.absorb(rows, first_row=7))
+    with pytest.raises(ValueError, match=r"rows 5\.\.100 would be counted twice"):
+        task.absorb(rows[:100]).merge(task.absorb(rows, first_row=5))
+    with pytest.raises(ValueError, match="numbered in the same way"):
+        one.merge(task.absorb(rows, first_row=100))
+    with pytest.raises(ValueError, match="partition 4: X has 2 columns, but the centers have 5"):
+        task.absorb(rows[:, :2], partition=4)
+    wide = task.absorb(rows[100:].astype(np.float64), partition=1)
+    with pytest.raises(ValueError, match="got float64 in partition 1 and float32 in partition 0"):
+        one.merge(wide)
+    following, _ = task.commit(one.merge(two))
+    with pytest.raises(ValueError, match="must be a result of this pass"):
+        following.commit(one.merge(two))
+    with pytest.raises(ValueError, match="a partition is missing"):
+        following.commit(following.absorb(rows[:100], partition=0))
+    with pytest.raises(ValueError, match="first_row must be 0 with partition=1, got 5"):
+        task.absorb(rows, first_row=5, partition=1)
+    with pytest.raises(ValueError, match="partition must be an integer of at least 0, got -1"):
+        task.absorb(rows, partition=-1)
+    with pytest.raises(TypeError, match="other must be a Partial, got int"):
+        one.merge(3)
+    with pytest.raises(TypeError, match="total must be a Partial, got NoneType"):
+        task.commit(None)
+    with pytest.raises(ValueError, match=r"partition 3: .*sample_weight"):
+        task.absorb(rows, np.full(len(rows), -1.0), partition=3)
+    with pytest.raises(OSError, match="nothing") as caught:
+        task.absorb("/nothing.npy", partition=3)
+    assert "partition 3" in caught.value.__notes__[0]
+
+
+@pytest.mark.parametrize("bad", [[1.0, 2.0], [[np.nan]], np.zeros((0, 3)), [[1j]], [["a"]]])
+def test_centers_are_checked(bad):
+    for cls in (KMeansPass, LabelPass, MiniBatchPass):
+        with pytest.raises(ValueError, match="centers"):
+            cls(bad)
+
+
+def test_rows_without_weight_and_empty_partitions():
+    rows = blobs()
+    parts = [rows[:0], rows[:1200], rows[1200:], rows[:0].astype(np.float64)]
+    weights = [np.zeros(0), np.ones(1200), np.zeros(1200), None]
+    found = KMeans(6, random_state=0).fit(parts, sample_weight=weights)
+    expected = KMeans(6, random_state=0).fit([rows[:0], rows[:1200]])
+    np.testing.assert_array_equal(found.cluster_centers_, expected.cluster_centers_)
+    assert len(found.labels_) == 2400
+    with pytest.raises(ValueError, match="sample_weight must be above 0 for at least one row"):
+        KMeans(6).fit([rows], sample_weight=[np.zeros(2400)])
+    with pytest.raises(ValueError, match="at least 1 row"):
+        KMeans(6).fit([rows[:0], rows[:0]])
+    with pytest.raises(ValueError, match="n_clusters must be at most the number of rows, 3"):
+        KMeans(6).fit([rows[:1], rows[:2]])
+
+
+def test_streams_sparse_rows_and_shards_are_partitions(tmp_path):
+    import scipy.sparse as sp
+
+    rows = blobs()
+    rows[np.abs(rows) < 4] = 0
+    init = rows[:6]
+    dense = KMeans(6, init=init).fit(cut(rows, *CUTS["even"]))
+    found = KMeans(6, init=init).fit([sp.csr_matrix(part) for part in cut(rows, *CUTS["even"])])
+    np.testing.assert_allclose(found.cluster_centers_, dense.cluster_centers_, rtol=1e-5, atol=1e-6)
+    seeded = KMeans(6, random_state=0, init="afk-mc2").fit([sp.csr_matrix(part) for part in cut(rows, 0.5)])
+    assert np.isfinite(seeded.inertia_)
+    streams = [lambda part=part: iter(np.array_split(part, 7)) for part in cut(rows, *CUTS["even"])]
+    same(KMeans(6, init=init).fit(streams), dense)
+    for i, part in enumerate(np.array_split(rows[:600], 3)):
+        np.save(tmp_path / f"{i}.npy", part)
+    same(KMeans(6, init=init).fit([str(tmp_path), *cut(rows, *CUTS["even"])[1:]]), dense)
+
+
+def test_seeds_are_rows_far_from_each_other():
+    rows = blobs(n=6000, k=12, seed=3)
+    found = [
+        KMeans(12, random_state=s, max_iter=1, tol=0).fit(cut(rows, 0.2, 0.9)).history_["objective"][0]
+        for s in range(5)
+    ]
+    local = [
+        shoal.metrics.inertia(rows, shoal.kmeans_parallel(rows, 12, random_state=s)[0]) for s in range(5)
+    ]
+    random = shoal.metrics.inertia(rows, rows[:12])
+    assert np.mean(found) < 1.3 * np.mean(local) < random
+
+
+def test_draws_of_seeds_follow_weights_and_squared_distances():
+    # From a center at 0, the odds of 1, 2 and 3 are 1 : 4 : 9; each round draws one row.
+    rows, counts = np.array([[0.0], [1.0], [2.0], [3.0]]), np.zeros(4)
+    for seed in range(1500):
+        task = SeedPass(2, oversampling_factor=0.5, n_rounds=1, random_state=seed)
+        task, _ = task.commit(task.absorb(rows, [1e12, 1e-12, 1e-12, 1e-12], partition=0))
+        task, _ = task.commit(task.absorb(rows, partition=0))
+        task, _ = task.commit(task.absorb(rows, partition=0))
+        assert task.done
+        counts[int(task.centers.max())] += 1
+    expected = 1500 * np.array([0, 1, 4, 9]) / 14
+    assert counts[0] == 0
+    assert (np.abs(counts - expected) < 5 * np.sqrt(expected + 1)).all(), counts
+
+
+def test_coresets_estimate_the_cost():
+    rows = blobs(n=20_000, seed=4)
+    centers = rows[:6]
+    exact = shoal.metrics.inertia(rows, centers)
+    errors = []
+    for seed in range(8):
+        coreset = distributed.lightweight_coreset(cut(rows, 0.1, 0.15, 0.8), 1000, random_state=seed)
+        np.testing.assert_array_equal(rows[coreset.indices], coreset.points)
+        assert (np.diff(coreset.indices) >= 0).all()
+        errors.append(shoal.metrics.inertia(coreset.points, centers, coreset.weights) / exact - 1)
+    assert abs(np.mean(errors)) < 0.04
+    assert max(map(abs, errors)) < 0.2
+    few = distributed.lightweight_coreset(cut(rows[:50], 0.1, 0.1, 0.8), 50)
+    np.testing.assert_array_equal(few.indices, np.arange(50))
+    np.testing.assert_array_equal(few.weights, np.ones(50))
+
+
+def test_mini_batches_keep_the_mean_of_all_rows_ever_assigned():
+    rows = blobs(n=1000, dtype=np.float64)
+    task = MiniBatchPass(rows[:4], batch_size=64)
+    for _ in range(3):
+        task, step = committed(task, cut(rows, 0.3, 0.35))
+    assert task.counts.sum() == 4 + 3 * 1000
+    assert step.rows_seen == 3000
+    weighted = (task.counts[:, None] * task.centers).sum(axis=0)
+    np.testing.assert_allclose(weighted, rows[:4].sum(axis=0) + 3 * rows.sum(axis=0), rtol=1e-10)
+    np.testing.assert_allclose(task.variance, rows.var(axis=0).mean(), rtol=1e-10)
+
+
+def test_fewer_distinct_rows_than_clusters():
+    rows = np.repeat([[0.0, 1.0], [5.0, 5.0]], 30, axis=0)
+    with pytest.warns(
+        ConvergenceWarning, match=r"distinct clusters \(2\) found smaller than n_clusters \(4\)"
+    ):
+        model = KMeans(4, random_state=0).fit(cut(rows, 0.3, 0.7))
+    assert model.inertia_ == 0
+    assert sorted(model.counts_.tolist()) == [0, 0, 30, 30]
+
+
+def test_rows_of_zeros_are_counted():
+    rows = np.concatenate([np.zeros((3, 5), np.float32), blobs(), np.zeros((2, 5), np.float32)])
+    with pytest.warns(UserWarning, match="5 rows of X are all zeros"):
+        model = KMeans(3, metric="cosine", random_state=0, max_iter=3).fit(cut(rows, 0.4))
+    assert model.n_zero_rows_ == 5
+
+
+def test_a_fitted_estimator_becomes_a_local_one(tmp_path):
+    rows = blobs()
+    model = KMeans(6, random_state=0).fit(cut(rows, 0.5))
+    local = model.to_local()
+    np.testing.assert_array_equal(local.predict(rows), model.labels_)
+    assert (local.inertia_, local.n_iter_) == (model.inertia_, model.n_iter_)
+    local.save(tmp_path / "model.safetensors")
+    again = shoal.load(tmp_path / "model.safetensors")
+    np.testing.assert_array_equal(again.predict(rows), model.predict(cut(rows, 0.2)))
+    copied = pickle.loads(pickle.dumps(model))
+    same(copied, model)
+    with pytest.raises(NotFittedError):
+        KMeans(3).to_local()
+    with pytest.raises(NotFittedError):
+        KMeans(3).predict([rows])
+
+
+def test_parameters_are_checked_together():
+    with pytest.raises(
+        ValueError, match=r"n_clusters must .*; tol must .*; init must be one of k-means\|\|"
+    ) as caught:
+        KMeans(0, tol=-1, init="random").fit([blobs()])
+    assert "got 'random'" in str(caught.value)
+    with pytest.raises(ValueError, match="X must be a list of partitions"):
+        KMeans(2).fit(blobs())
+    with pytest.raises(ValueError, match="X must be a list of partitions"):
+        KMeans(2).fit("rows.npy")
+    with pytest.raises(ValueError, match="at least 1 partition, got 0"):
+        KMeans(2).fit([])
+    with pytest.raises(ValueError, match=r"executor must be a concurrent\.futures\.Executor or None, got 3"):
+        KMeans(2).fit([blobs()], executor=3)
+    with pytest.raises(ValueError, match="sample_weight must be a list of 1 arrays"):
+        KMeans(2).fit([blobs()], sample_weight=[None, None])
+    with pytest.raises(ValueError, match=r"init must have shape \(2, n_features\), got \(3, 5\)"):
+        KMeans(2, init=blobs()[:3]).fit([blobs()])
+
+
+class Dying:
+    """A partition that kills its process the third time that one reads it."""
+
+    def __init__(self, rows, folder):
+        self.rows, self.folder = rows, folder
+
+    def __array__(self, dtype=None, copy=None):
+        marks = Path(self.folder)
+        n = len(list(marks.iterdir()))
+        (marks / str(n)).touch()
+        if n == 6:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return self.rows
+
+
+def test_a_killed_worker_leaves_the_last_whole_step(tmp_path):
+    partitions = cut(blobs(), *CUTS["even"])
+    params = {"n_clusters": 12, "init": blobs()[:12], "tol": 0.0}
+    whole = KMeans(**params).fit(partitions)
+    assert whole.n_iter_ > 3
+    path, marks = tmp_path / "run.safetensors", tmp_path / "marks"
+    marks.mkdir()
+    dying = [partitions[0], Dying(partitions[1], str(marks)), *partitions[2:]]
+    model = KMeans(**params, callbacks=[Checkpoint(path, every=3600)])
+    lost = r"the executor lost a task: BrokenProcessPool.*state after step \d"
+    context = multiprocessing.get_context("forkserver")
+    with ProcessPoolExecutor(2, mp_context=context) as pool, pytest.raises(RuntimeError, match=lost):
+        model.fit(dying, executor=pool)
+    assert 0 < len(model.history_) < whole.n_iter_
+    np.testing.assert_array_equal(
+        model.history_["objective"], whole.history_["objective"][: len(model.history_)]
+    )
+    with pytest.raises(AttributeError, match="inertia_"):
+        _ = model.inertia_
+    with ThreadPoolExecutor(2) as pool:
+        found = KMeans(**params).fit(partitions, executor=pool, resume_from=path)
+    same(found, whole)
+    with pytest.raises(ValueError, match=r"tol must be 0\.0, as in the checkpoint, got 0\.5"):
+        KMeans(**params | {"tol": 0.5}).fit(partitions, resume_from=path)
+    with pytest.raises(ValueError, match="must hold a fit of MiniBatchKMeans, got one of KMeans"):
+        distributed.MiniBatchKMeans(12).fit(partitions, resume_from=path)
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(ValueError, match=r"run\.safetensors"):
+        KMeans(**params).fit(partitions, resume_from=path)
