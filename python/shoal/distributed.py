@@ -30,10 +30,11 @@ import numpy.typing as npt
 
 from ._common import params as _params
 from ._core import Step
+from ._distributed.draws import CoresetPass, SeedPass
 from ._distributed.estimators import KMeansOnEngine, MiniBatchKMeansOnEngine
 from ._distributed.executor import ExecutorEngine
 from ._distributed.partial import Partial
-from ._distributed.passes import CoresetPass, KMeansPass, LabelPass, MiniBatchPass, SeedPass
+from ._distributed.passes import KMeansPass, LabelPass, MiniBatchPass
 from ._distributed.seeding import coreset_of_rows
 from ._fit.centers import METRICS
 from .coreset import Coreset

@@ -12,9 +12,10 @@ from shoal.coreset import Coreset
 from shoal.seeding import afkmc2
 from shoal.typing import Metric
 
+from .draws import CoresetPass, SeedPass, rules_of_seeding
 from .engine import Engine
 from .fitting import total_of
-from .passes import CoresetPass, SeedPass, checked_centers, rules_of_seeding
+from .passes import checked_centers
 
 #: The names of the seedings.
 INITS = ("k-means||", "afk-mc2")

@@ -1,0 +1,164 @@
+"""What all passes share: blocks of rows, names of partitions in errors, the compiled state."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from functools import partial as bound
+from typing import Any, Protocol, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils.validation import check_array
+
+from shoal import _core
+from shoal._common import params as _params
+from shoal._core import Source, Step
+from shoal._rows.arrays import as_rows
+from shoal._rows.checked import source_of, weights_of
+from shoal._rows.opening import opened
+from shoal.typing import Rows, Weights
+
+from .partial import Partial
+
+
+class Pass(Protocol):
+    """A pass over all partitions, as engines see it: picklable, and small beside a partition."""
+
+    def absorb(
+        self,
+        block: Rows,
+        sample_weight: Weights = None,
+        first_row: int = 0,
+        *,
+        partition: int | None = None,
+        n_jobs: int | None = None,
+    ) -> Partial:
+        """Run the pass over some of the rows."""
+        ...
+
+
+def block_of(
+    block: Rows, sample_weight: Weights = None
+) -> tuple[Source | None, npt.NDArray[np.float64] | None]:
+    """Open a block with its weights, which may all be 0; None for a block without rows."""
+    rows: Any = opened(block)
+    if rows is None:
+        rows = as_rows(block, bound(check_array, accept_sparse="csr", ensure_min_samples=0))
+        if rows.shape[0] == 0:
+            return None, None
+    own = weights_of(rows)
+    if own is not None and sample_weight is not None:
+        raise ValueError(
+            f"sample_weight must be None for rows that have weights, got {_params.shown(sample_weight)}"
+        )
+    source, given = source_of(rows), own if sample_weight is None else sample_weight
+    if given is None:
+        return source, None
+    weights = np.ascontiguousarray(given, dtype=np.float64)
+    if weights.ndim != 1:
+        raise ValueError(f"sample_weight must be 1-D, one weight a row, got shape {weights.shape}")
+    return source, weights
+
+
+@contextmanager
+def naming(partition: int | None) -> Generator[None]:
+    """Name the partition in errors of its rows."""
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        if partition is None or str(error).startswith("partition"):
+            raise
+        kind = TypeError if isinstance(error, TypeError) and not isinstance(error, ValueError) else ValueError
+        raise kind(f"partition {partition}: {error}") from error
+    except OSError as error:
+        if partition is not None:
+            error.add_note(f"while reading partition {partition}")
+        raise
+
+
+class CompiledPass:
+    """Base class of the passes with a compiled state."""
+
+    _state: _core.Pass
+
+    @classmethod
+    def _of(cls, state: _core.Pass) -> Self:
+        made = object.__new__(cls)
+        made._state = state
+        return made
+
+    def absorb(
+        self,
+        block: Rows,
+        sample_weight: Weights = None,
+        first_row: int = 0,
+        *,
+        partition: int | None = None,
+        n_jobs: int | None = None,
+    ) -> Partial:
+        """Run the pass over some of the rows.
+
+        Number the blocks in one of two ways, the same for all blocks of a pass: by `partition`, or by
+        `first_row`.
+
+        Parameters
+        ----------
+        block : rows of shape (n_samples, n_features)
+            Anything that estimators take as `X`: an array, a data frame, a path, shards, a
+            :class:`~shoal.DataSource`, also an iterator of blocks, because it is read once. It may have no
+            rows.
+        sample_weight : array-like of shape (n_samples,) or None
+            Weight of every row, finite and at least 0. None: 1. All rows have weights, or none has.
+        first_row : int, default=0
+            Number of the first row of the block among all rows, without `partition`.
+        partition : int, optional
+            Number of the partition, if the block is a whole partition and the sizes of the partitions before
+            it are not known. The rows of a partition are numbered from 0.
+        n_jobs : int or None
+            Number of threads, as for :class:`shoal.KMeans`. The result does not depend on it.
+
+        Returns
+        -------
+        Partial
+            What the pass found in these rows. The same rows under the same number give the same bytes.
+
+        Raises
+        ------
+        ValueError, TypeError, OSError
+            If the rows are not valid: as for :meth:`shoal.KMeans.fit`. Messages name the partition.
+
+        Notes
+        -----
+        Costs one pass over the rows. Memory beyond the rows is that of the result, and one tile per thread.
+        """
+        p = _params
+        first = p.whole("first_row", first_row, 0)
+        number = None if partition is None else p.whole("partition", partition, 0)
+        if number is not None and first:
+            raise p.ParameterError(
+                f"first_row must be 0 with partition={number}, got {first}: the rows of a partition are "
+                "numbered from 0"
+            )
+        with naming(number):
+            source, weights = block_of(block, sample_weight)
+            return Partial(self._state.absorb(source, weights, number, first, p.threads(n_jobs, tell=False)))
+
+    def _committed(self, total: Partial) -> tuple[Self, Step]:
+        if not isinstance(total, Partial):
+            raise TypeError(f"total must be a Partial, got {type(total).__name__}")
+        state, step = self._state.commit(total._state)
+        return self._of(state), step
+
+    def to_bytes(self) -> bytes:
+        """Write the pass to bytes, in the safetensors format."""
+        return self._state.to_bytes()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """Read a pass from bytes; raises ``ValueError`` if they are damaged or of another kind of pass."""
+        return cls._of(_core.Pass.from_bytes(data, cls.__name__))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the bytes."""
+        return type(self).from_bytes, (self.to_bytes(),)
