@@ -317,6 +317,8 @@ def test_parameters_are_checked_together():
         KMeans(2).fit(blobs())
     with pytest.raises(ValueError, match="X must be a list of partitions"):
         KMeans(2).fit("rows.npy")
+    with pytest.raises(ValueError, match="partition 1 reads its rows more than once, which an iterator"):
+        KMeans(2).fit([blobs(), iter([blobs()])])
     with pytest.raises(ValueError, match="at least 1 partition, got 0"):
         KMeans(2).fit([])
     with pytest.raises(ValueError, match=r"executor must be a concurrent\.futures\.Executor or None, got 3"):

@@ -59,8 +59,8 @@ class SeedPass(CompiledPass):
     partitions change nothing.
 
     Workers keep nothing between the passes, so each round measures the distances to all candidates: about
-    ``oversampling_factor * n_rounds**2 / 2`` sweeps, 30 with the defaults. A coreset with AFK-MC2 costs two
-    passes: ``KMeans(init="afk-mc2")``.
+    ``oversampling_factor * n_rounds * (n_rounds + 1) / 2`` sweeps, 30 with the defaults. A coreset with
+    AFK-MC2 costs two passes: ``KMeans(init="afk-mc2")``.
 
     References
     ----------

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from shoal._common.files import is_name
 from shoal._common.params import ParameterError, shown
+from shoal._rows.streams import refuse_once
 from shoal.typing import Rows, Weights
 
 from .engine import absorbed, labeled
@@ -50,6 +51,8 @@ class ExecutorEngine:
         self._partitions = list(partitions)
         if not self._partitions:
             raise ParameterError("X must have at least 1 partition, got 0")
+        for i, block in enumerate(self._partitions):
+            refuse_once(block, f"The fit of partition {i}")
         if sample_weight is not None and len(sample_weight) != len(self._partitions):
             raise ParameterError(
                 f"sample_weight must be a list of {len(self._partitions)} arrays, one a partition, got "
