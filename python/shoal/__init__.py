@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from .neighbors import knn_graph, nearest
     from .nested import NestedMiniBatchKMeans
     from .predictions import write_partitions, write_predictions
+    from .reports import ClusterReport, report
     from .seeding import afkmc2, kmeans_parallel, kmeans_plusplus
+    from .selection import KSelection, select_n_clusters
     from .streaming_coreset import StreamingCoreset
     from .variance_reduced import VarianceReducedKMeans
     from .versions import show_versions
@@ -39,9 +41,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BackwardEulerKMeans",
+    "ClusterReport",
     "Coreset",
     "DataSource",
     "KMeans",
+    "KSelection",
     "LaplacianKModes",
     "MiniBatchKMeans",
     "NestedMiniBatchKMeans",
@@ -64,7 +68,9 @@ __all__ = [
     "metrics",
     "nearest",
     "open",
+    "report",
     "resume",
+    "select_n_clusters",
     "show_versions",
     "shuffle",
     "write",
@@ -75,10 +81,12 @@ __all__ = [
 #: Module and name of every public object. Objects are imported on first access, because the packages that
 #: many of them need take seconds to import, which would slow down ``shoal --help``.
 _HOMES = {
+    "ClusterReport": ("reports", "ClusterReport"),
     "Coreset": ("coreset", "Coreset"),
     "BackwardEulerKMeans": ("backward_euler", "BackwardEulerKMeans"),
     "DataSource": ("data", "DataSource"),
     "KMeans": ("kmeans", "KMeans"),
+    "KSelection": ("selection", "KSelection"),
     "LaplacianKModes": ("kmodes", "LaplacianKModes"),
     "MiniBatchKMeans": ("minibatch", "MiniBatchKMeans"),
     "NestedMiniBatchKMeans": ("nested", "NestedMiniBatchKMeans"),
@@ -97,7 +105,9 @@ _HOMES = {
     "load": ("io", "load"),
     "nearest": ("neighbors", "nearest"),
     "open": ("data", "open"),
+    "report": ("reports", "report"),
     "resume": ("io", "resume"),
+    "select_n_clusters": ("selection", "select_n_clusters"),
     "show_versions": ("versions", "show_versions"),
     "shuffle": ("writing", "shuffle"),
     "write": ("writing", "write"),
@@ -123,7 +133,9 @@ _MODULES = (
     "nested",
     "plot",
     "predictions",
+    "reports",
     "seeding",
+    "selection",
     "streaming_coreset",
     "typing",
     "variance_reduced",

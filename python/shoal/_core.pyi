@@ -43,8 +43,10 @@ __all__ = [
     "report_to",
     "requested_threads",
     "save_model",
+    "sq_dists_to",
     "start",
     "start_modes",
+    "sums_of",
     "transform",
     "version",
 ]
@@ -391,6 +393,23 @@ def inertia(
     metric: str,
     threads: int | None,
 ) -> float: ...
+def sq_dists_to(
+    source: Source,
+    centers: npt.NDArray[Any],
+    labels: npt.NDArray[np.int32],
+    metric: str,
+    threads: int | None,
+    first_row: int = 0,
+) -> npt.NDArray[np.float64]: ...
+def sums_of(
+    source: Source,
+    labels: npt.NDArray[np.int32],
+    n_clusters: int,
+    weights: npt.NDArray[np.float64] | None,
+    metric: str,
+    threads: int | None,
+    first_row: int = 0,
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]: ...
 def first_centers(
     source: Source,
     *,

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from ._common.files import whole
 from .typing import PathName
 
-__all__ = ["Curve", "centers_picture", "curves", "require_matplotlib", "write_png"]
+__all__ = ["Curve", "centers_picture", "curves", "png", "require_matplotlib", "write_png"]
 
 #: Largest number of points that are drawn with markers.
 MOST_MARKERS = 200
@@ -51,18 +51,42 @@ def write_png(path: PathName, gray: npt.NDArray[np.uint8]) -> None:
     """
     if gray.ndim != 2 or gray.dtype != np.uint8 or 0 in gray.shape:
         raise ValueError(f"gray must be a 2-D array of uint8, got shape {gray.shape} of {gray.dtype}")
-    height, width = gray.shape
+    with whole(path) as file:
+        file.write(png(gray))
+
+
+def png(image: npt.NDArray[np.uint8]) -> bytes:
+    """Encode an image as PNG.
+
+    Parameters
+    ----------
+    image : ndarray of shape (height, width) or (height, width, 3), uint8
+        Grayscale or RGB; 0 is dark.
+
+    Returns
+    -------
+    bytes
+        The contents of a PNG file.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from shoal.plot import png
+    >>> png(np.zeros((2, 2), dtype="uint8"))[1:4]
+    b'PNG'
+    """
+    height, width = image.shape[:2]
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
     # Every line of a PNG begins with its filter type; 0 is none.
-    lines = np.zeros((height, width + 1), dtype=np.uint8)
-    lines[:, 1:] = gray
-    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
-    with whole(path) as file:
-        file.write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header))
-        file.write(chunk(b"IDAT", zlib.compress(lines.tobytes(), 9)) + chunk(b"IEND", b""))
+    lines = np.zeros((height, 1 + image[0].size), dtype=np.uint8)
+    lines[:, 1:] = image.reshape(height, -1)
+    color = 0 if image.ndim == 2 else 2
+    header = struct.pack(">IIBBBBB", width, height, 8, color, 0, 0, 0)
+    parts = (chunk(b"IHDR", header), chunk(b"IDAT", zlib.compress(lines.tobytes(), 9)), chunk(b"IEND", b""))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
 
 
 def centers_picture(

@@ -26,6 +26,7 @@ __all__ = [
     "Callbacks",
     "Centers",
     "Covariance",
+    "Criterion",
     "GraphMethod",
     "Init",
     "Memory",
@@ -132,6 +133,8 @@ Stopping: TypeAlias = Literal["auto", "per-weight", "relative"]
 Search: TypeAlias = Literal["exact", "neighbors"]
 #: How :func:`shoal.knn_graph` finds neighbors.
 GraphMethod: TypeAlias = Literal["auto", "exact", "kd-tree", "ivf"]
+#: Criteria that choose a number of clusters.
+Criterion: TypeAlias = Literal["elbow", "silhouette", "calinski_harabasz", "davies_bouldin", "stability"]
 #: An int for repeatable results, a NumPy generator, or None.
 RandomState: TypeAlias = int | np.random.RandomState | np.random.Generator | None
 #: Weights of the rows, one value for each, or None: 1.

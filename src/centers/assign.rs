@@ -14,7 +14,7 @@ use crate::pass::{Chunk, PerRow, for_all_rows, sweep};
 use crate::tuning::{STRIP_ROWS, tile_rows};
 
 /// Packs the centers, applies the metric to centers and rows, and calls `f` with both.
-fn with_metric<T: Compute, R>(
+pub(super) fn with_metric<T: Compute, R>(
     centers: &[T],
     metric: Metric,
     data: &dyn DataSource<T>,
@@ -100,6 +100,17 @@ fn merge_energies(total: &mut [f64], part: &mut [f64]) {
     total.iter_mut().zip(part).for_each(|(total, part)| *total += std::mem::take(part));
 }
 
+/// Returns an error if a label is not below `k`.
+pub(super) fn check_labels(labels: LabelsRef<'_>, k: usize) -> Result<()> {
+    match labels.iter().position(|j| j as usize >= k) {
+        None => Ok(()),
+        Some(row) => {
+            let found = format!("{} at row {row}", labels.get(row));
+            Err(Error::param("labels", format!("below {k}"), found))
+        }
+    }
+}
+
 /// Weighted sum of squared distances of rows to the centers of `labels`, or to their nearest centers.
 ///
 /// # Errors
@@ -121,13 +132,7 @@ pub(crate) fn inertia<T: Compute>(
                 labels.len()
             )));
         }
-        if let Some(row) = labels.iter().position(|j| j as usize >= k) {
-            return Err(Error::param(
-                "labels",
-                format!("below {k}"),
-                format!("{} at row {row}", labels.get(row)),
-            ));
-        }
+        check_labels(labels, k)?;
     }
     let mut total = vec![0.0; k];
     with_metric(centers, metric, data, |packed, data| {

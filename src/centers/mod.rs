@@ -3,6 +3,7 @@
 
 mod arrays;
 mod assign;
+mod by_label;
 mod file;
 mod journal;
 mod labels;
@@ -14,6 +15,9 @@ mod sphere;
 #[cfg(feature = "python")]
 pub(crate) use assign::transform;
 pub(crate) use assign::{inertia, label, nearest, predict};
+pub(crate) use by_label::sum_labeled;
+#[cfg(feature = "python")]
+pub(crate) use by_label::{sq_dists_to, sums_of};
 pub(crate) use journal::{Editing, Journal};
 pub use labels::LabelsRef;
 pub(crate) use labels::{LabelList, LabelsMut, NO_LABEL};

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::blocks::Blocks;
 use super::bounds::{PanelBounds, RowBoundsMut, Work};
-use crate::centers::{Editing, Journal, LabelList, LabelsMut, LabelsRef, NO_LABEL};
+use crate::centers::{Editing, Journal, LabelList, LabelsMut, NO_LABEL, sum_labeled};
 use crate::data::{DataSource, count_rows, row_values};
 use crate::error::{Error, Result};
 use crate::kernel::{self, Compute, PackedCenters, Scratch};
@@ -396,23 +396,4 @@ pub(super) fn all_labels<T: Compute>(
     let packed = PackedCenters::for_rows(centers, data.most_values().is_some());
     let swept = labels.sweep(None, &packed, None, (None, None), data, cx)?;
     Ok((labels.of_rows, swept.clusters.weights().to_vec(), swept.clusters.energy()))
-}
-
-/// Sums all rows by their current labels, without computing distances to other centers.
-pub(super) fn sum_labeled<T: Compute>(
-    labels: LabelsRef<'_>,
-    packed: &PackedCenters<T>,
-    data: &dyn DataSource<T>,
-    cx: &Executor,
-) -> Result<ClusterSums> {
-    let (k, dim) = (packed.n_centers(), packed.dim());
-    let mut total = ClusterSums::new(k, dim);
-    let absorb = |chunk: Chunk<'_, T>, labels: LabelsRef<'_>, part: &mut ClusterSums, wide: &mut Vec<u32>| {
-        let labels = labels.wide(wide);
-        part.absorb(chunk.rows, labels, chunk.weights, packed);
-        if part.is_finite(labels) { Ok(()) } else { Err(chunk.not_finite()) }
-    };
-    let make = (|| ClusterSums::part(k, dim), Vec::new);
-    sweep(data, cx, tile_rows(k), labels, &mut total, make, absorb, ClusterSums::merge)?;
-    Ok(total)
 }

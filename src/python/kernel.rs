@@ -1,5 +1,5 @@
-//! Passes with known centers for Python: nearest, predict, transform, inertia. Computes in the type of the
-//! centers.
+//! Passes with known centers or labels for Python: nearest, predict, transform, inertia, sums per cluster.
+//! Computes in the type of the centers.
 
 use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
@@ -108,6 +108,62 @@ pub(super) fn transform<'py>(
     })
 }
 
+/// Copies labels. Negative ones become large ones, which no pass accepts.
+fn unsigned(labels: &PyReadonlyArray1<'_, i32>) -> Vec<u32> {
+    vector(labels).into_iter().map(i32::cast_unsigned).collect()
+}
+
+#[pyfunction]
+#[pyo3(signature = (source, centers, labels, metric, threads, first_row = 0))]
+#[expect(clippy::needless_pass_by_value, reason = "as PyO3 hands arrays over")]
+pub(super) fn sq_dists_to<'py>(
+    py: Python<'py>,
+    source: &Source,
+    centers: &Bound<'py, PyAny>,
+    labels: PyReadonlyArray1<'_, i32>,
+    metric: &str,
+    threads: Option<usize>,
+    first_row: u64,
+) -> PyResult<Bound<'py, PyAny>> {
+    let Prepared { rows, centers, .. } = prepared(source, centers, metric)?;
+    let (input, labels) = (Input::new(&rows, None)?, unsigned(&labels));
+    let cost = source.0.whole_effort() * source.0.cols() as f64;
+    let sq_dists = with_centers!(&centers, values => enter(py, threads, cost, |cx| {
+        centers::sq_dists_to(values, &labels, input.of(), cx).map_err(from_row(first_row))
+    }))?;
+    Ok(array1(py, sq_dists))
+}
+
+/// Weights and sums of the rows, per cluster of given labels.
+#[pyfunction]
+#[pyo3(signature = (source, labels, n_clusters, weights, metric, threads, first_row = 0))]
+#[expect(clippy::needless_pass_by_value, reason = "as PyO3 hands arrays over")]
+#[expect(clippy::too_many_arguments, reason = "all of these define a pass")]
+pub(super) fn sums_of<'py>(
+    py: Python<'py>,
+    source: &Source,
+    labels: PyReadonlyArray1<'_, i32>,
+    n_clusters: usize,
+    weights: Option<PyReadonlyArray1<'_, f64>>,
+    metric: &str,
+    threads: Option<usize>,
+    first_row: u64,
+) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+    let rows = source.0.seen_by(metric.parse()?);
+    let (input, labels) = (Input::new(&rows, weights.as_ref())?, unsigned(&labels));
+    let cost = source.0.whole_effort() * source.0.cols() as f64;
+    let sums = enter(py, threads, cost, |cx| {
+        if rows.dtype().computed_as_f64() {
+            centers::sums_of::<f64>(&labels, n_clusters, input.of(), cx)
+        } else {
+            centers::sums_of::<f32>(&labels, n_clusters, input.of(), cx)
+        }
+        .map_err(from_row(first_row))
+    })?;
+    let of_clusters = array2(py, sums.sums().to_vec(), source.0.cols())?;
+    Ok((array1(py, sums.weights().to_vec()), of_clusters))
+}
+
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "as PyO3 hands arrays over")]
 pub(super) fn inertia(
@@ -121,9 +177,7 @@ pub(super) fn inertia(
 ) -> PyResult<f64> {
     let Prepared { rows, centers, cost } = prepared(source, centers, metric)?;
     let input = Input::new(&rows, weights.as_ref())?;
-    // Negative labels become large ones, which `inertia` rejects.
-    let labels: Option<Vec<u32>> =
-        labels.map(|labels| vector(&labels).into_iter().map(i32::cast_unsigned).collect());
+    let labels = labels.as_ref().map(unsigned);
     with_centers!(&centers, values => enter(py, threads, cost, |cx| {
         centers::inertia(values, labels.as_deref().map(Into::into), Metric::Euclidean, input.of(), cx)
     }))

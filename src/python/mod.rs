@@ -86,6 +86,8 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(kernel::predict, m)?)?;
     m.add_function(wrap_pyfunction!(kernel::transform, m)?)?;
     m.add_function(wrap_pyfunction!(kernel::inertia, m)?)?;
+    m.add_function(wrap_pyfunction!(kernel::sq_dists_to, m)?)?;
+    m.add_function(wrap_pyfunction!(kernel::sums_of, m)?)?;
     m.add_function(wrap_pyfunction!(seeding::first_centers, m)?)?;
     m.add_function(wrap_pyfunction!(persist::save_model, m)?)?;
     m.add_function(wrap_pyfunction!(persist::load_model, m)?)?;

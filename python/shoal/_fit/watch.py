@@ -1,4 +1,4 @@
-"""Progress and callbacks of coresets, which have no fit."""
+"""Progress and callbacks of work that is no fit, such as coresets."""
 
 from __future__ import annotations
 
@@ -13,24 +13,26 @@ from shoal._core import Step
 from shoal.callbacks import Callback, Checkpoint, ProgressBar, ValidationCurve
 
 
-def watchers_of(callbacks: Any) -> list[Any]:
-    """Return the callbacks as a list; raise for those that need a fit."""
+def watchers_of(callbacks: Any, what: str = "a coreset") -> list[Any]:
+    """Return the callbacks as a list; raise for those that need a fit, which `what` is not."""
     given = [] if callbacks is None else list(callbacks)
     for callback in given:
         if not callable(callback):
             raise _params.ParameterError(f"callbacks must be callables, got {_params.shown(callback)}")
         if isinstance(callback, (Checkpoint, ValidationCurve)):
             raise _params.ParameterError(
-                f"callbacks: {type(callback).__name__} does not go with a coreset, which has neither a fit "
+                f"callbacks: {type(callback).__name__} does not go with {what}, which has neither a fit "
                 "that is kept nor centers that are judged"
             )
     return given
 
 
 @contextmanager
-def watched(label: str, who: Any, progress: Any, callbacks: Any) -> Generator[Callable[[int], bool]]:
+def watched(
+    label: str, who: Any, progress: Any, callbacks: Any, what: str = "a coreset"
+) -> Generator[Callable[[int], bool]]:
     """Yield a function that reports progress in rows to the callbacks; it returns True to stop."""
-    watchers = ([ProgressBar(label)] if progress else []) + watchers_of(callbacks)
+    watchers = ([ProgressBar(label)] if progress else []) + watchers_of(callbacks, what)
     begun, steps, seen = time.monotonic(), 0, 0
 
     def tell(rows: int) -> bool:

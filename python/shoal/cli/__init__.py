@@ -19,7 +19,7 @@ import warnings
 from collections.abc import Generator, Sequence
 from pathlib import Path
 
-from . import compare, convert, coreset, demo, fit, info, knn, predict, seed, shuffle
+from . import compare, convert, coreset, demo, fit, info, knn, predict, report, seed, select, shuffle
 from .errors import FailedError, UsageError, line_of, note_of, was_interrupted
 from .parsing import Parser
 from .wording import Words, is_choice
@@ -30,7 +30,9 @@ __all__ = ["main"]
 VERBS = {
     "fit": fit,
     "compare": compare,
+    "select": select,
     "predict": predict,
+    "report": report,
     "convert": convert,
     "seed": seed,
     "coreset": coreset,

@@ -4,11 +4,12 @@ use std::ops::ControlFlow;
 
 use super::Nested;
 use super::batch::with_batch;
+use crate::centers::sum_labeled;
 use crate::data::{self, Converted, DataSource, Weighted, count_rows, weights_of};
 use crate::error::{Error, Result};
 use crate::fit::{Solver, Step};
 use crate::kernel::{Compute, PackedCenters};
-use crate::kmeans::labels::{Labels, sum_labeled};
+use crate::kmeans::labels::Labels;
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::pass::{Chunk, PerRow, sweep};

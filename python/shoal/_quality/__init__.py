@@ -1,0 +1,1 @@
+"""Measures of clusterings in passes over any source, for metrics, reports and the choice of k."""

@@ -1,0 +1,75 @@
+"""Indices of a clustering, from distances and weights that passes have measured."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.spatial.distance import cdist
+
+#: Distances between centers are computed for so many values at a time, a fraction of a second.
+STEP_VALUES = 1 << 25
+
+Floats = npt.NDArray[np.float64]
+
+
+def widths(own: Floats, other: Floats, alone: npt.NDArray[np.bool_]) -> Floats:
+    """Return silhouette widths of rows.
+
+    Parameters
+    ----------
+    own, other : ndarray of shape (n,)
+        Distance of every row to its cluster, and to the nearest other cluster.
+    alone : ndarray of shape (n,), bool
+        Rows that are the only one of their cluster. Their width is 0, as in scikit-learn.
+    """
+    largest = np.maximum(own, other)
+    found = np.zeros(len(own))
+    np.divide(other - own, largest, out=found, where=(largest > 0) & ~alone)
+    return found
+
+
+def mean(values: Floats, weights: Floats | None) -> float:
+    """Return the weighted mean."""
+    return total(values, weights) / (len(values) if weights is None else float(weights.sum()))
+
+
+def total(values: Floats, weights: Floats | None) -> float:
+    """Return the weighted sum; weights of 1 give bit-identical results to None."""
+    return float((values if weights is None else values * weights).sum())
+
+
+def overlaps(centers: npt.NDArray[Any], scatter: Floats) -> tuple[Floats, npt.NDArray[np.int64]]:
+    """Return, per cluster, its largest ratio of scatter to separation, and the other cluster of the pair.
+
+    The ratio of two clusters is the sum of their mean distances to their centers, divided by the distance of
+    the centers. Two equal centers have the ratio 0, as in scikit-learn.
+    """
+    k = len(centers)
+    ratios, others = np.zeros(k), np.zeros(k, dtype=np.int64)
+    points = np.asarray(centers, dtype=np.float64)
+    step = max(1, STEP_VALUES // max(1, points.size))
+    for start in range(0, k, step):
+        stop = min(k, start + step)
+        apart = cdist(points[start:stop], points)
+        apart[apart == 0.0] = np.inf
+        found = (scatter[start:stop, None] + scatter) / apart
+        others[start:stop] = found.argmax(axis=1)
+        ratios[start:stop] = found.max(axis=1)
+    return ratios, others
+
+
+def davies_bouldin(centers: npt.NDArray[Any], scatter: Floats) -> float:
+    """Return the Davies-Bouldin index; `scatter` is the mean distance of the rows of every cluster."""
+    return float(overlaps(centers, scatter)[0].mean())
+
+
+def calinski_harabasz(centers: npt.NDArray[Any], totals: Floats, within: float) -> float:
+    """Return the Calinski-Harabasz index of clusters with weights `totals`; `within` is their inertia."""
+    k, weight = len(centers), float(totals.sum())
+    points = np.asarray(centers, dtype=np.float64)
+    off = points - totals @ points / weight
+    between = float(totals @ np.square(off).sum(axis=1))
+    # A perfect clustering has the index 1 in scikit-learn.
+    return 1.0 if within == 0.0 else between / within * (weight - k) / (k - 1)

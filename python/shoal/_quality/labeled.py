@@ -1,0 +1,184 @@
+"""Rows with labels, which the metrics read in one or two passes."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils.validation import check_array
+
+from shoal import _core
+from shoal._common import params as _params
+from shoal._common.zeros import warn_of_zeros
+from shoal._core import Source
+from shoal._fit.centers import METRICS
+from shoal._fit.results import PART_ROWS, pieces
+from shoal._rows.arrays import as_rows, source_of_values
+from shoal._rows.checked import weighted
+from shoal._rows.opening import opened
+from shoal._rows.source import DataSource
+from shoal._rows.streams import refuse_once
+
+from .indices import Floats
+
+
+def opened_rows(X: Any) -> DataSource:
+    """Open the rows that a function takes."""
+    source = opened(X)
+    if source is not None:
+        return source
+    return DataSource(source_of_values(as_rows(X, partial(check_array, accept_sparse="csr"))))
+
+
+def codes_of(labels: Any, rows: int | None) -> npt.NDArray[Any]:
+    """Return labels as a 1-D array; raise if there is not one for every row."""
+    given = np.asarray(labels)
+    if given.ndim != 1:
+        raise ValueError(f"labels must be 1-D, one label per row, got shape {given.shape}")
+    if given.dtype.kind == "f" and not np.isfinite(given).all():
+        raise ValueError("labels must be finite, got NaN or infinity")
+    if rows is not None and len(given) != rows:
+        raise ValueError(f"labels has {len(given)} values, X has {rows} rows")
+    return given
+
+
+class Labeled:
+    """Rows with checked labels, as the metric sees them.
+
+    Parameters
+    ----------
+    who : str
+        Name of the function for messages.
+    X, labels, sample_weight, metric, n_jobs
+        As for :func:`shoal.metrics.silhouette_score`.
+    passes : int
+        Number of passes over the rows.
+
+    Attributes
+    ----------
+    rows : DataSource
+        The rows.
+    labels : ndarray of shape (n,), int32
+        Numbers of the clusters that have weight, from 0. Rows of other clusters have label 0 and weight 0.
+    used : ndarray of shape (n_clusters,)
+        The given labels of these clusters, in ascending order.
+    totals : ndarray of shape (n_clusters,)
+        Their weights, above 0.
+    weights : ndarray of shape (n,) or None
+        Weights of the rows.
+    """
+
+    def __init__(
+        self,
+        who: str,
+        X: Any,
+        labels: Any,
+        sample_weight: Any,
+        metric: Any,
+        n_jobs: Any,
+        *,
+        passes: int,
+    ) -> None:
+        self.metric = _params.one_of("metric", metric, METRICS)
+        self.threads = _params.threads(n_jobs)
+        if passes > 1:
+            refuse_once(X, who)
+        self.rows = opened_rows(X)
+        if passes > 1:
+            refuse_once(self.rows, who)
+        self.source, self.weights = weighted(self.rows, sample_weight)
+        given = codes_of(labels, self.source.shape[0])
+        self.used, codes = np.unique(given, return_inverse=True)
+        totals = np.bincount(codes, self.weights, minlength=len(self.used))
+        if not totals.all():
+            # Clusters whose rows have no weight.
+            kept = totals > 0
+            codes = np.where(kept[codes], np.cumsum(kept)[codes] - 1, 0)
+            self.used, totals = self.used[kept], totals[kept]
+        self.labels, self.totals = codes.astype(np.int32), totals.astype(np.float64)
+        k, weight = len(totals), float(totals.sum())
+        if not 2 <= k < weight:
+            # As scikit-learn, where weights are 1.
+            what = "the number of rows" if self.weights is None else "the total weight of the rows"
+            raise ValueError(
+                f"labels must be of at least 2 clusters, and of fewer than {what}, {weight:.6g}, got {k}"
+            )
+        self._seen: Source | None = None
+
+    @property
+    def seen(self) -> Source:
+        """The rows as the metric sees them."""
+        if self._seen is None:
+            self._seen = self.source.seen_by(self.metric)
+        return self._seen
+
+    def count(self) -> None:
+        """Raise unless a stream has as many rows as there are labels."""
+        if self.source.shape[0] is None:
+            self._expect(sum(len(block) for block in self.rows.blocks()))
+
+    def means(self) -> Floats:
+        """Compute the mean of every cluster in one pass."""
+        totals, sums = _core.sums_of(
+            self.seen, self.labels, len(self.totals), self.weights, "euclidean", self.threads
+        )
+        return sums / totals[:, None]
+
+    def sq_dists(self, centers: npt.NDArray[Any]) -> Floats:
+        """Compute the squared distance of every row to the center of its label in one pass."""
+        return _core.sq_dists_to(self.seen, centers, self.labels, "euclidean", self.threads)
+
+    def own_and_other(self, centers: npt.NDArray[Any]) -> tuple[Floats, Floats]:
+        """Compute the distance of every row to its center and to the nearest other one, in one pass."""
+        owns, others, end, n_zeros = [], [], 0, 0
+        for piece, first, _ in pieces(self.rows, PART_ROWS):
+            seen = piece.seen_by(self.metric)
+            near, sq_dists = _core.nearest(seen, centers, 2, self.metric, self.threads, first)
+            end = first + len(near)
+            labels = self.labels[first:end]
+            self._expect(end, at_least=True)
+            own, other = split(seen, centers, labels, near, sq_dists, self.metric, self.threads, first)
+            owns.append(own)
+            others.append(other)
+            n_zeros += seen.zero_rows if self.metric == "cosine" else 0
+        self._expect(end)
+        warn_of_zeros(n_zeros)
+        return np.concatenate(owns), np.concatenate(others)
+
+    def _expect(self, rows: int, *, at_least: bool = False) -> None:
+        """Raise unless there are as many labels as rows; with `at_least`, there may be more."""
+        n = len(self.labels)
+        if rows > n or (rows < n and not at_least):
+            count = f"at least {rows}" if at_least else rows
+            raise ValueError(f"labels has {n} values, X has {count} rows")
+
+    def per_cluster(self, values: Floats) -> Floats:
+        """Return the weighted sum of the values of the rows of every cluster."""
+        weighty = values if self.weights is None else values * self.weights
+        return np.bincount(self.labels, weighty, minlength=len(self.totals))
+
+    def warn(self) -> None:
+        """Warn of rows of zeros, which have no direction."""
+        if self.metric == "cosine":
+            warn_of_zeros(self.seen.zero_rows)
+
+
+def split(
+    source: Source,
+    centers: npt.NDArray[Any],
+    labels: npt.NDArray[np.int32],
+    near: npt.NDArray[np.int32],
+    sq_dists: Floats,
+    metric: str,
+    threads: int | None,
+    first_row: int = 0,
+) -> tuple[Floats, Floats]:
+    """Return own and other distances of rows, from the two nearest centers of every row."""
+    first = near[:, 0] == labels
+    own = np.where(first, sq_dists[:, 0], sq_dists[:, 1])
+    other = np.where(first, sq_dists[:, 1], sq_dists[:, 0])
+    if not (first | (near[:, 1] == labels)).all():
+        own = _core.sq_dists_to(source, centers, labels, metric, threads, first_row)
+    return np.sqrt(own), np.sqrt(other)

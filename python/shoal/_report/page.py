@@ -1,0 +1,145 @@
+"""The page of a report: one HTML file without any other file."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from . import pictures
+
+if TYPE_CHECKING:
+    from shoal.reports import ClusterReport
+
+#: Clusters that have a line on the page, the largest first.
+MOST_LINES = 200
+
+STYLE = """
+.shoal-report{--accent:#4269a5;--line:#d8dbe0;--soft:#5b6470;color:#1d232b;background:#fff;
+font:14px/1.45 system-ui,sans-serif;max-width:1320px;margin:0 auto;padding:20px}
+.shoal-report h1{font-size:22px;margin:0 0 4px}.shoal-report h2{font-size:16px;margin:26px 0 8px}
+.shoal-report p{margin:4px 0}.shoal-report .soft{color:var(--soft)}
+.shoal-report .figures{display:flex;flex-wrap:wrap;gap:10px;margin:14px 0}
+.shoal-report .figures div{border:1px solid var(--line);border-radius:6px;padding:6px 12px}
+.shoal-report .figures b{display:block;font-size:18px;font-weight:600}
+.shoal-report .pictures{display:grid;grid-template-columns:repeat(auto-fit,minmax(420px,1fr));gap:16px}
+.shoal-report svg{width:100%;height:auto;border:1px solid var(--line);border-radius:6px}
+.shoal-report .name{font:600 11px system-ui,sans-serif;text-anchor:middle;fill:#111;
+paint-order:stroke;stroke:#fff;stroke-width:2.5px}
+.shoal-report .axis{font:12px system-ui,sans-serif;fill:var(--soft)}
+.shoal-report table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
+.shoal-report th,.shoal-report td{border-bottom:1px solid var(--line);padding:4px 8px;text-align:right;
+vertical-align:middle}.shoal-report th{color:var(--soft);font-weight:600}
+.shoal-report .text{text-align:left}.shoal-report .key{display:inline-block;width:10px;height:10px;
+border-radius:50%;margin-right:6px}.shoal-report .tile{image-rendering:pixelated;display:block}
+"""
+
+
+def number(value: float) -> str:
+    """Format a measure; a dash for NaN."""
+    return "-" if np.isnan(value) else f"{value:.4g}"
+
+
+def cells(values: list[str], kind: str = "td") -> str:
+    """Return a row of a table; text that begins with ``<`` is used as it is, and aligned to the left."""
+    parts = []
+    for value in values:
+        own = value.startswith("<")
+        left = ' class="text"' if own else ""
+        parts.append(f"<{kind}{left}>{value if own else escape(value)}</{kind}>")
+    return f"<tr>{''.join(parts)}</tr>"
+
+
+def left(text: str) -> str:
+    """Mark text as aligned to the left."""
+    return f"<span>{escape(text)}</span>"
+
+
+def fragment(report: ClusterReport) -> str:
+    """Return the report as an element with its style, for notebooks and pages."""
+    k = report.n_clusters
+    figures = [
+        (f"{report.n_rows:,}", "rows"),
+        (f"{report.n_features:,}", "features"),
+        (f"{k:,}", "clusters"),
+        (f"{report.inertia:.6g}", "inertia"),
+        (number(report.silhouette), "silhouette (simplified)"),
+        (number(report.calinski_harabasz), "Calinski-Harabasz"),
+        (number(report.davies_bouldin), "Davies-Bouldin"),
+    ]
+    parts = [
+        f"<h1>{escape(report.title)}</h1>",
+        f'<p class="soft">{escape(report.model)}</p>',
+        '<div class="figures">',
+        *(f"<div><b>{escape(value)}</b>{escape(name)}</div>" for value, name in figures),
+        "</div>",
+        '<div class="pictures">',
+        pictures.projection(report.points, report.point_labels, report.center_points, report.sizes),
+        pictures.histogram(report.sizes),
+        "</div>",
+        *lines_of(report),
+        *pairs_of(report),
+    ]
+    return f'<style>{STYLE}</style><div class="shoal-report">{"".join(parts)}</div>'
+
+
+def lines_of(report: ClusterReport) -> list[str]:
+    """Return the table with a line per cluster."""
+    order = np.argsort(-report.sizes, kind="stable")
+    shown = order[:MOST_LINES].tolist()
+    tiles = report.tiles
+    head = ["cluster", "rows", "share", "mean distance", "radius", "cohesion", "closest", "overlap"]
+    heads = [*(["<span>center, then nearest and farthest rows</span>"] if tiles else [])]
+    heads += ["<span>nearest rows</span>", "<span>farthest rows</span>"]
+    heads += ["<span>features, in standard deviations from the mean</span>"]
+    table, features = report.table, report.features
+    body = []
+    for j in shown:
+        row = table[j]
+        key = f'<span class="key" style="background:{pictures.color(j)}"></span>{j}'
+        values = [key, f"{row['size']:,}", f"{row['share']:.2%}", number(row["mean_distance"])]
+        values += [number(row["radius"]), number(row["cohesion"])]
+        values += [str(row["closest"]) if row["closest"] >= 0 else "-", number(row["overlap"])]
+        if tiles:
+            values.append(tiles.get(j, "<span></span>"))
+        for rows in (report.exemplars[j], report.outliers[j]):
+            values.append(left(" ".join(str(i) for i in rows.tolist() if i >= 0)))
+        values.append(left(features[j]))
+        body.append(cells(values))
+    note = "" if k_shown(report) else f" The {MOST_LINES} largest of {report.n_clusters} are shown."
+    return [
+        "<h2>Clusters</h2>",
+        (
+            '<p class="soft">Largest first. Cohesion is the mean simplified silhouette of the rows. Overlap is '
+            "the sum of the mean distances of a cluster and the closest one, divided by the distance of their "
+            f"centers.{note}</p>"
+        ),
+        f"<table>{cells([*head, *heads], 'th')}{''.join(body)}</table>",
+    ]
+
+
+def k_shown(report: ClusterReport) -> bool:
+    """Whether all clusters are shown."""
+    return report.n_clusters <= MOST_LINES
+
+
+def pairs_of(report: ClusterReport) -> list[str]:
+    """Return the table of close pairs."""
+    if not len(report.pairs):
+        return []
+    body = [
+        cells([str(p["first"]), str(p["second"]), number(p["distance"]), number(p["overlap"])])
+        for p in report.pairs
+    ]
+    head = cells(["cluster", "cluster", "distance of centers", "overlap"], "th")
+    return ["<h2>Close pairs</h2>", f'<table style="width:auto">{head}{"".join(body)}</table>']
+
+
+def page(report: ClusterReport) -> str:
+    """Return the report as a whole page."""
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(report.title)}</title></head><body>{fragment(report)}</body></html>\n"
+    )

@@ -1,0 +1,121 @@
+"""``shoal report``: describe the clusters of a model."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import Any
+
+from .arguments import Verbs, add_common, add_rows, add_verb, file_of
+from .errors import FailedError
+from .files import check_outputs, label_of, rows_of
+from .results import show
+
+#: Suffixes of the page.
+PAGES = (".html", ".htm")
+
+
+def image_of(text: str) -> tuple[int, ...]:
+    """Parse ``HxW`` or ``HxWx3``."""
+    sides = tuple(int(part) for part in text.replace(",", "x").split("x"))
+    if len(sides) not in (2, 3):
+        raise ValueError
+    return sides
+
+
+def add(verbs: Verbs) -> None:
+    """Add the subcommand."""
+    report = add_verb(
+        verbs,
+        "report",
+        "describe the clusters of a model: sizes, radii, typical rows, outliers, close pairs, features",
+        run,
+        details="Reads the rows once.",
+    )
+    report.add_argument("model", type=file_of, metavar="MODEL", help="model file written by `shoal fit -o`")
+    add_rows(report)
+    report.add_argument(
+        "--html",
+        type=file_of,
+        metavar="OUT.html",
+        help="also write a page with pictures to this .html file, which needs no other file",
+    )
+    report.add_argument(
+        "--image",
+        type=image_of,
+        metavar="HxW",
+        help="the rows are images of this height and width (HxWx3: RGB), which the page shows",
+    )
+    report.add_argument(
+        "--exemplars", type=int, default=5, metavar="N", help="nearest rows per cluster (default: 5)"
+    )
+    report.add_argument(
+        "--outliers", type=int, default=5, metavar="N", help="farthest rows per cluster (default: 5)"
+    )
+    report.add_argument(
+        "--features", type=int, default=5, metavar="N", help="features per cluster (default: 5)"
+    )
+    add_common(report)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Describe the clusters."""
+    import shoal
+
+    check_outputs([args.model, args.data], [("--html", args.html, PAGES)])
+    model = shoal.load(args.model)
+    if isinstance(model, shoal.StreamingCoreset):
+        raise FailedError(f"{args.model}: holds a coreset, which has no clusters. Fit a model to it first.")
+    model.set_params(n_jobs=args.threads)
+    with rows_of(args, args.data) as source:
+        begun = time.perf_counter()
+        found = shoal.report(
+            model,
+            source,
+            n_exemplars=args.exemplars,
+            n_outliers=args.outliers,
+            n_features=args.features,
+            image_shape=args.image,
+            title=f"Clusters of {label_of(args.data)}",
+            progress=not args.quiet,
+        )
+        seconds = time.perf_counter() - begun
+    if args.html:
+        found.to_html(args.html)
+    if args.json:
+        show(args, as_dict(args, found, seconds))
+        return 0
+    print(found)
+    if args.html:
+        print(f"\npage  {args.html}")
+    return 0
+
+
+def as_dict(args: argparse.Namespace, report: Any, seconds: float) -> dict[str, Any]:
+    """Convert a report to plain values for JSON."""
+    names = report.table.dtype.names
+    clusters = [
+        dict(zip(names, row, strict=True)) | {"exemplars": near, "outliers": far, "features": features}
+        for row, near, far, features in zip(
+            report.table.tolist(),
+            report.exemplars.tolist(),
+            report.outliers.tolist(),
+            report.features,
+            strict=True,
+        )
+    ]
+    pairs = [dict(zip(report.pairs.dtype.names, row, strict=True)) for row in report.pairs.tolist()]
+    return {
+        "model": args.model,
+        "data": args.data,
+        "rows": report.n_rows,
+        "columns": report.n_features,
+        "clusters": clusters,
+        "inertia": report.inertia,
+        "silhouette": report.silhouette,
+        "calinski_harabasz": report.calinski_harabasz,
+        "davies_bouldin": report.davies_bouldin,
+        "pairs": pairs,
+        "seconds": round(seconds, 6),
+        "html": args.html,
+    }

@@ -1,0 +1,139 @@
+"""``shoal select``: choose the number of clusters."""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+from .arguments import Verbs, add_common, add_metric, add_rows, add_verb, file_of, setting_of
+from .files import check_outputs, label_of, rows_of, shown_shape
+from .methods import CENTERS, METHODS, available, method_of, parameters
+from .results import show
+
+#: Methods whose fits can start from given centers.
+GROWING = tuple(name for name in CENTERS if name != "gmm")
+
+
+def counts_of(text: str) -> list[int]:
+    """Parse ``A:B``, ``A:B:STEP`` (both ends included) and ``A,B,...``."""
+    if ":" not in text:
+        return [int(part) for part in text.split(",")]
+    first, last, *step = (int(part) for part in text.split(":"))
+    if len(step) > 1 or not 1 <= first <= last or (step and step[0] < 1):
+        raise ValueError
+    return list(range(first, last + 1, *step))
+
+
+def growing_of(text: str) -> str:
+    """Parse the name of a method."""
+    known = available(GROWING)
+    if method_of(text) not in known:
+        raise argparse.ArgumentTypeError(f"must be one of {', '.join(known)}, got {text!r}")
+    return text
+
+
+def add(verbs: Verbs) -> None:
+    """Add the subcommand."""
+    select = add_verb(
+        verbs,
+        "select",
+        "cluster rows with several numbers of clusters, and choose one",
+        run,
+        details="Every fit starts from the centers of the last one. The criteria are elbow, silhouette, "
+        "calinski_harabasz, davies_bouldin and stability.",
+    )
+    add_rows(select)
+    select.add_argument(
+        "--k",
+        dest="counts",
+        type=counts_of,
+        required=True,
+        metavar="A:B",
+        help="numbers of clusters: from A to B (2:50), in steps (10:100:10), or a list (5,10,20)",
+    )
+    select.add_argument(
+        "--criterion", default="silhouette", metavar="NAME", help="what chooses (default: silhouette)"
+    )
+    select.add_argument(
+        "--method",
+        type=growing_of,
+        default="kmeans",
+        metavar="METHOD",
+        help=f"one of {', '.join(available(GROWING))} (default: kmeans)",
+    )
+    select.add_argument(
+        "--set",
+        dest="settings",
+        type=setting_of,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="set a parameter of the method; may be repeated",
+    )
+    add_metric(select)
+    select.add_argument(
+        "--resamples",
+        type=int,
+        default=5,
+        metavar="N",
+        help="samples whose fits measure the stability; 0 measures none (default: 5)",
+    )
+    select.add_argument("--seed", type=int, metavar="N", help="random seed (default: 0)")
+    select.add_argument(
+        "--plot", type=file_of, metavar="P.png", help="plot all measures to this .png file (needs matplotlib)"
+    )
+    add_common(select)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Fit all numbers of clusters and print the table."""
+    import shoal
+    from shoal._common.outputs import PICTURES
+
+    options = {"metric": args.metric, "n_jobs": args.threads}
+    model = METHODS[args.method].kind()(**parameters(args.method, options, args.settings))
+    check_outputs([args.data], [("--plot", args.plot, PICTURES)])
+    if args.plot:
+        from shoal.plot import require_matplotlib
+
+        require_matplotlib()
+    with rows_of(args, args.data) as source:
+        rows, cols = source.shape
+        dtype = source.dtype.name
+        begun = time.perf_counter()
+        found = shoal.select_n_clusters(
+            source,
+            args.counts,
+            estimator=model,
+            criterion=args.criterion,
+            n_resamples=args.resamples,
+            random_state=args.seed or 0,
+            n_jobs=args.threads,
+            verbose=not args.quiet,
+        )
+        seconds = time.perf_counter() - begun
+    if args.plot:
+        found.plot(args.plot)
+    table, choices = found.table_, found.suggestions_
+    if args.json:
+        result = {
+            "data": args.data,
+            "rows": rows,
+            "columns": cols,
+            "method": args.method,
+            "criterion": args.criterion,
+            "best": choices[args.criterion],
+            "suggestions": choices,
+            "table": [dict(zip(table.dtype.names or (), row, strict=True)) for row in table.tolist()],
+            "seconds": round(seconds, 6),
+            "plot": args.plot,
+        }
+        show(args, result)
+        return 0
+    best = choices[args.criterion]
+    print(f"{label_of(args.data)}: {shown_shape(rows, cols)} {dtype}, method {args.method}\n")
+    print(found)
+    print(f"\nbest  {'none' if best is None else best} clusters, by {args.criterion}")
+    if args.plot:
+        print(f"plot  {args.plot}")
+    return 0

@@ -1,0 +1,251 @@
+"""Silhouette, Davies-Bouldin and Calinski-Harabasz, compared with scikit-learn and with their definitions."""
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+import scipy.sparse
+import shoal
+import sklearn.metrics
+from hypothesis import given, settings
+from reference import normalized
+from shoal import metrics
+from shoal._quality import exact, indices
+
+SCORES = (metrics.davies_bouldin_score, metrics.calinski_harabasz_score, metrics.silhouette_score)
+
+
+def exact_silhouette(*args, **kwargs):
+    return metrics.silhouette_score(*args, simplified=False, **kwargs)
+
+
+PAIRS = [
+    (metrics.davies_bouldin_score, sklearn.metrics.davies_bouldin_score),
+    (metrics.calinski_harabasz_score, sklearn.metrics.calinski_harabasz_score),
+    (exact_silhouette, sklearn.metrics.silhouette_score),
+]
+
+
+def simplified(X, labels, weights=None):
+    """The simplified silhouette by definition."""
+    X = np.asarray(X, dtype=np.float64)
+    w = np.ones(len(X)) if weights is None else np.asarray(weights)
+    clusters = np.unique(labels)
+    means = np.array([np.average(X[labels == c], axis=0, weights=w[labels == c]) for c in clusters])
+    total = 0.0
+    for row, label, weight in zip(X, labels, w, strict=True):
+        apart = np.linalg.norm(means - row, axis=1)
+        own = apart[clusters == label][0]
+        other = apart[clusters != label].min()
+        if w[labels == label].sum() > 1 and max(own, other) > 0:
+            total += weight * (other - own) / max(own, other)
+    return total / w.sum()
+
+
+def some(n, d, k, seed=0, dtype=np.float64, offset=0.0):
+    rng = np.random.default_rng(seed)
+    centers = 3 * rng.normal(size=(k, d))
+    labels = np.concatenate([np.arange(k), rng.integers(k, size=n - k)])
+    X = centers[labels] + rng.normal(size=(n, d)) + offset
+    return (10 * X if np.dtype(dtype).kind in "iu" else X).astype(dtype), labels
+
+
+@pytest.mark.parametrize(("own", "theirs"), PAIRS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("dtype", [np.int16, np.float16, np.float32, np.float64])
+@pytest.mark.parametrize(("n", "d", "k"), [(4, 1, 2), (50, 1, 7), (300, 3, 5), (120, 70, 40), (90, 5, 89)])
+def test_as_scikit_learn(own, theirs, dtype, n, d, k):
+    X, labels = some(n, d, k, seed=n + d, dtype=dtype)
+    expected = theirs(X.astype(np.float64), labels)
+    assert own(X, labels) == pytest.approx(expected, rel=1e-6, abs=1e-7)
+    assert own(X, labels, n_jobs=1) == own(X, labels, n_jobs=3)
+    # Any sortable labels.
+    names = np.array([f"cluster {label:03d}" for label in labels])
+    assert own(X, names) == own(X, labels) == own(X, labels - 5)
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e5])
+def test_simplified_by_definition(offset):
+    for n, d, k in [(5, 1, 2), (60, 3, 4), (200, 20, 30)]:
+        X, labels = some(n, d, k, offset=offset)
+        weights = np.random.default_rng(1).integers(1, 4, size=n).astype(float)
+        close = {"rel": 1e-8, "abs": 1e-9} if offset == 0.0 else {"rel": 1e-5, "abs": 1e-6}
+        assert metrics.silhouette_score(X, labels) == pytest.approx(simplified(X, labels), **close)
+        found = metrics.silhouette_score(X, labels, sample_weight=weights)
+        assert found == pytest.approx(simplified(X, labels, weights), **close)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 1000),
+    n=st.integers(8, 60),
+    d=st.integers(1, 9),
+    k=st.integers(2, 6),
+    scale=st.sampled_from([1e-9, 1.0, 1e9]),
+)
+def test_weights_are_repetitions_and_scale_is_free(seed, n, d, k, scale):
+    X, labels = some(n, d, k, seed)
+    weights = np.random.default_rng(seed).integers(0, 4, size=n)
+    weights[:k] = 2
+    again, their = np.repeat(X, weights, axis=0), np.repeat(labels, weights)
+    for score in (*SCORES, exact_silhouette):
+        expected = score(again, their)
+        assert score(X, labels, sample_weight=weights) == pytest.approx(expected, rel=1e-6, abs=1e-7)
+        assert score(scale * again, their) == pytest.approx(expected, rel=1e-6, abs=1e-7)
+
+
+def test_rows_without_weight_do_not_count():
+    X, labels = some(60, 3, 4)
+    labels[50:] = 9
+    weights = (labels != 9).astype(float)
+    for score in (*SCORES, exact_silhouette):
+        assert score(X, labels, sample_weight=weights) == pytest.approx(score(X[:50], labels[:50]), rel=1e-7)
+
+
+@pytest.mark.parametrize("score", [*SCORES, exact_silhouette])
+def test_any_source_gives_the_same_value(score, tmp_path):
+    X, labels = some(5000, 6, 7, dtype=np.float32)
+    np.save(tmp_path / "rows.npy", X)
+    for i, part in enumerate(np.array_split(X, 3)):
+        np.save(tmp_path / f"part-{i}.npy", part)
+    small = labels < 3 if score is exact_silhouette else slice(None)
+    if score is exact_silhouette:
+        X, labels = np.ascontiguousarray(X[small]), labels[small]
+        np.save(tmp_path / "rows.npy", X)
+    sources = [X, tmp_path / "rows.npy", shoal.open(tmp_path / "rows.npy"), np.asfortranarray(X)]
+    sources += [lambda: (X[i : i + 700] for i in range(0, len(X), 700))]
+    if score is not exact_silhouette:
+        sources.append(str(tmp_path / "part-*.npy"))
+    found = {score(source, labels) for source in sources}
+    assert len(found) == 1
+    sparse = scipy.sparse.csr_array(X)
+    assert score(sparse, labels) == pytest.approx(found.pop(), rel=1e-6)
+
+
+def test_a_coreset_has_its_weights():
+    X, labels = some(400, 3, 4)
+    coreset = shoal.Coreset(X, np.arange(1.0, 401.0), np.arange(400))
+    for score in SCORES:
+        assert score(coreset, labels) == score(X, labels, sample_weight=np.arange(1.0, 401.0))
+        with pytest.raises(ValueError, match="sample_weight must be None"):
+            score(coreset, labels, sample_weight=np.ones(400))
+
+
+def test_cosine_is_euclidean_on_normalized_rows():
+    X, labels = some(300, 5, 4)
+    unit = normalized(X)
+    for own, theirs in PAIRS:
+        assert own(X, labels, metric="cosine") == pytest.approx(theirs(unit, labels), rel=1e-7)
+    model = shoal.KMeans(4, metric="cosine", random_state=0, tol=0.0).fit(X)
+    found = metrics.silhouette_score(X, model.labels_, metric="cosine")
+    given_centers = metrics.silhouette_score(
+        X, model.labels_, centers=model.cluster_centers_, metric="cosine"
+    )
+    assert found == pytest.approx(given_centers, rel=1e-9)
+    X[3] = 0
+    for score in (*SCORES, exact_silhouette):
+        with pytest.warns(UserWarning, match="1 row of X is all zeros"):
+            score(X, labels, metric="cosine")
+
+
+def test_centers_take_one_pass():
+    X, labels = some(2500, 4, 5)
+    model = shoal.KMeans(5, random_state=0, tol=0.0).fit(X)
+    centers = model.cluster_centers_
+    own = metrics.silhouette_score(X, model.labels_)
+    blocks = (X[i : i + 400] for i in range(0, len(X), 400))
+    assert metrics.silhouette_score(blocks, model.labels_, centers=centers) == pytest.approx(own, rel=1e-9)
+    # Labels that are not those of the nearest centers, and a center without rows.
+    more = np.concatenate([centers, centers[:1] + 50])
+    blocks = (X[i : i + 400] for i in range(0, len(X), 400))
+    found = metrics.silhouette_score(blocks, labels, centers=more)
+    apart = np.linalg.norm(X[:, None] - centers, axis=2)
+    rows = np.arange(len(X))
+    mine = apart[rows, labels]
+    apart[rows, labels] = np.inf
+    nearest = apart.min(axis=1)
+    assert found == pytest.approx(np.mean((nearest - mine) / np.maximum(nearest, mine)), rel=1e-9)
+
+
+def test_a_sample_has_the_widths_among_all_rows():
+    X, labels = some(900, 3, 4)
+    every = sklearn.metrics.silhouette_samples(X, labels)
+    picked = np.sort(np.random.RandomState(5).choice(900, 200, replace=False))
+    found = exact_silhouette(X, labels, n_samples=200, random_state=5)
+    assert found == pytest.approx(every[picked].mean(), rel=1e-9)
+    assert exact_silhouette(X, labels, n_samples=900) == pytest.approx(every.mean(), rel=1e-9)
+    assert (
+        abs(metrics.silhouette_score(X, labels, n_samples=400, random_state=1) - simplified(X, labels)) < 0.05
+    )
+
+
+def test_parts_of_the_exact_silhouette(monkeypatch):
+    X, labels = some(500, 3, 6)
+    expected = sklearn.metrics.silhouette_score(X, labels)
+    for chunk, most in ((7, 1 << 22), (1024, 900)):
+        monkeypatch.setattr(exact, "CHUNK_ROWS", chunk)
+        monkeypatch.setattr(exact, "MOST_VALUES", most)
+        assert exact_silhouette(X, labels) == pytest.approx(expected, rel=1e-9)
+    monkeypatch.setattr(indices, "STEP_VALUES", 10)
+    expected = sklearn.metrics.davies_bouldin_score(X, labels)
+    assert metrics.davies_bouldin_score(X, labels) == pytest.approx(expected, rel=1e-9)
+
+
+def test_perfect_and_singleton_clusters():
+    X = np.repeat([[0.0], [1.0], [5.0]], 3, axis=0)
+    labels = np.repeat([0, 1, 2], 3)
+    for own, theirs in PAIRS:
+        assert own(X, labels) == theirs(X, labels)
+    assert metrics.silhouette_score(X, labels) == 1.0
+    X, labels = np.array([[0.0], [0.5], [9.0]]), [0, 0, 1]
+    assert exact_silhouette(X, labels) == pytest.approx(sklearn.metrics.silhouette_score(X, labels))
+    assert metrics.silhouette_score(X, labels) == pytest.approx(simplified(X, np.array(labels)))
+
+
+@pytest.mark.parametrize("score", [*SCORES, exact_silhouette])
+def test_bad_input(score):
+    X, labels = some(40, 2, 3)
+    for bad, message in [
+        (
+            np.zeros(40),
+            "labels must be of at least 2 clusters, and of fewer than the number of rows, 40, got 1",
+        ),
+        (np.arange(40), "got 40"),
+        (labels[:39], "labels has 39 values, X has 40 rows"),
+        (labels[:, None], r"labels must be 1-D, one label per row, got shape \(40, 1\)"),
+        (np.where(labels, np.nan, 1.0), "labels must be finite"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            score(X, bad)
+    with pytest.raises(ValueError, match="metric must be one of"):
+        score(X, labels, metric="manhattan")
+    with pytest.raises(ValueError, match="reads its rows more than once"):
+        score(iter([X]), labels)
+    with pytest.raises(ValueError, match="sample_weight has 3 values"):
+        score(X, labels, sample_weight=[1, 2, 3])
+    bad = X.copy()
+    bad[7, 1] = np.nan
+    with pytest.raises(ValueError, match="NaN"):
+        score(shoal.open(bad), labels)
+    for n in (39, 41):
+        with pytest.raises(ValueError, match="rows"):
+            score(lambda n=n: iter([X[:20], np.resize(X, (n - 20, 2))]), labels)
+
+
+def test_bad_options_of_the_silhouette():
+    X, labels = some(40, 2, 3)
+    centers = np.zeros((3, 2))
+    with pytest.raises(ValueError, match="centers must be None with simplified=False"):
+        exact_silhouette(X, labels, centers=centers)
+    with pytest.raises(ValueError, match="labels must be numbers of the centers, from 0 to 1, got 0 to 2"):
+        metrics.silhouette_score(X, labels, centers=centers[:2])
+    with pytest.raises(ValueError, match="n_samples must be at most the number of rows, 40, got 41"):
+        metrics.silhouette_score(X, labels, n_samples=41)
+    with pytest.raises(ValueError, match="n_samples must be an integer of at least 1, got 0"):
+        metrics.silhouette_score(X, labels, n_samples=0)
+    many = np.zeros((exact.MOST_ROWS + 1, 1))
+    with pytest.raises(
+        ValueError, match="n_samples must be given for the exact silhouette of more than 20000"
+    ):
+        exact_silhouette(many, np.arange(len(many)) % 2)
+    blocks = (X[i : i + 10] for i in range(0, 30, 10))
+    with pytest.raises(ValueError, match="labels has 40 values, X has 30 rows"):
+        metrics.silhouette_score(blocks, labels, centers=centers)

@@ -1,0 +1,264 @@
+"""The choice of the number of clusters: measures, criteria, warm starts and callbacks."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+import shoal
+import sklearn.metrics
+from shoal import metrics
+from shoal._quality import elbow as kneedle
+from shoal._quality import growing
+from shoal._quality.choosing import CRITERIA, chosen
+from shoal._rows.source import DataSource
+
+
+def blobs(k=4, n=80, d=3, seed=0, apart=12.0, dtype=np.float64):
+    rng = np.random.default_rng(seed)
+    centers = apart * rng.permutation(np.eye(max(k, d), d + k))[:k, :d] + apart * np.arange(k)[:, None] % 7
+    return np.concatenate([center + rng.normal(size=(n, d)) for center in centers]).astype(dtype)
+
+
+# ---------------------------------------------------------------- the elbow
+
+
+def test_the_elbow_of_the_paper():
+    # Figure 2 of the paper: y = -1 / (x + 0.1) + 5, concave and increasing; its knee is 0.22.
+    x = np.linspace(0.0, 1.0, 10)
+    assert x[kneedle.elbow(x, 1 / (x + 0.1))] == pytest.approx(0.222, abs=1e-3)
+
+
+def test_no_elbow():
+    x = np.arange(2, 12)
+    assert kneedle.elbow(x, -x) is None
+    assert kneedle.elbow(x, np.ones(10)) is None
+    assert kneedle.elbow([2, 3], [5, 1]) is None
+    assert kneedle.elbow(x, -(x**2.0)) is None
+
+
+def test_the_elbow_does_not_depend_on_the_scale():
+    x = np.arange(2, 30)
+    for at in (4, 9, 15):
+        y = np.where(x < at, (at - x) * 10.0, 0.0) - 0.01 * x
+        assert {kneedle.elbow(x, scale * y + shift) for scale in (1e-6, 3.0) for shift in (0, 1e3)} == {
+            at - 2
+        }
+
+
+# ---------------------------------------------------------------- measures
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+def test_the_table_holds_the_metrics(metric):
+    X = blobs()
+    weights = np.random.default_rng(1).integers(1, 4, size=len(X)).astype(float)
+    model = shoal.KMeans(metric=metric, tol=0.0)
+    found = shoal.select_n_clusters(
+        X, [5, 2, 3], estimator=model, sample_weight=weights, random_state=0, n_resamples=0
+    )
+    assert found.table_["n_clusters"].tolist() == [2, 3, 5]
+    for row in found.table_:
+        centers = found.centers_[row["n_clusters"]]
+        assert len(centers) == row["n_clusters"]
+        labels, sq_dists = shoal.nearest(X, centers, metric=metric)
+        assert row["inertia"] == pytest.approx(weights @ sq_dists, rel=1e-12)
+        assert row["silhouette"] == pytest.approx(
+            metrics.silhouette_score(X, labels, centers=centers, sample_weight=weights, metric=metric)
+        )
+        assert np.isnan(row["stability"])
+        if metric == "euclidean":
+            options = {"sample_weight": weights}
+            expected = metrics.calinski_harabasz_score(X, labels, **options)
+            assert row["calinski_harabasz"] == pytest.approx(expected)
+            expected = metrics.davies_bouldin_score(X, labels, **options)
+            assert row["davies_bouldin"] == pytest.approx(expected)
+
+
+def test_clear_clusters_are_found_by_all_criteria():
+    X = blobs(k=5, d=6, apart=40.0)
+    found = shoal.select_n_clusters(X, range(2, 12), random_state=0)
+    assert found.suggestions_ == dict.fromkeys(CRITERIA, 5)
+    assert found.best_ == 5
+    assert "5 by" in repr(found)
+    text = str(found)
+    assert len(text.splitlines()) == 13
+    assert "davies bouldin 5" in text
+    for name in CRITERIA:
+        assert shoal.select_n_clusters(X, [3, 5, 7], criterion=name, random_state=0).criterion_ == name
+
+
+def test_the_inertia_never_rises():
+    X = np.random.default_rng(0).normal(size=(500, 4))
+    found = shoal.select_n_clusters(X, range(1, 40), n_resamples=0, random_state=0)
+    assert (np.diff(found.table_["inertia"]) < 0).all()
+    # Warm starts need fewer iterations than cold ones, for no more inertia on average.
+    cold = [shoal.KMeans(k, random_state=0).fit(X) for k in range(20, 40)]
+    warm = found.table_[19:]
+    assert warm["n_iter"].mean() < np.mean([model.n_iter_ for model in cold])
+    assert warm["inertia"].mean() < np.mean([model.inertia_ for model in cold])
+
+
+def test_a_single_cluster_has_an_inertia_only():
+    found = shoal.select_n_clusters(blobs(), [1, 2], random_state=0)
+    row = found.table_[0]
+    assert np.isnan([row[name] for name in ("silhouette", "calinski_harabasz", "davies_bouldin")]).all()
+    assert row["stability"] == 1.0
+    alone = shoal.select_n_clusters(blobs(), [1], random_state=0)
+    assert alone.suggestions_["silhouette"] is None
+    with pytest.raises(AttributeError, match=r"criterion='silhouette' chooses none of \[1\] clusters"):
+        alone.best_  # noqa: B018 - raises
+    assert "None by silhouette" in repr(alone)
+
+
+def test_criteria_choose_from_the_table():
+    table = np.zeros(
+        4, dtype=[("n_clusters", "i8"), ("inertia", "f8"), ("silhouette", "f8"), ("stability", "f8")]
+    )
+    table["n_clusters"] = [2, 3, 4, 5]
+    table["silhouette"] = [0.1, 0.5, 0.5, np.nan]
+    assert chosen("silhouette", table) == 3
+    table["stability"] = [0.95, 0.7, 0.92, 0.3]
+    assert chosen("stability", table) == 4
+    table["stability"] = [0.5, 0.7, 0.2, 0.3]
+    assert chosen("stability", table) == 3
+    table["stability"] = np.nan
+    assert chosen("stability", table) is None
+
+
+def test_fewer_different_rows_than_clusters():
+    X = np.repeat(np.eye(3), 5, axis=0)
+    with pytest.warns(UserWarning, match="distinct"):
+        found = shoal.select_n_clusters(X, [2, 3, 5], random_state=0, n_resamples=2)
+    assert found.best_ == 3
+    assert found.table_["inertia"][1:].tolist() == [0.0, 0.0]
+
+
+# ---------------------------------------------------------------- sources and estimators
+
+
+def test_any_source_gives_the_same_table(tmp_path):
+    X = blobs(dtype=np.float32)
+    np.save(tmp_path / "rows.npy", X)
+    sources = [X, tmp_path / "rows.npy", lambda: (X[i : i + 33] for i in range(0, len(X), 33))]
+    sources.append(shoal.Coreset(X, np.ones(len(X)), np.arange(len(X))))
+    tables = [shoal.select_n_clusters(s, [2, 4, 7], random_state=3).table_.tobytes() for s in sources]
+    assert len(set(tables)) == 1
+    one = shoal.select_n_clusters(X, [2, 4, 7], random_state=3, n_jobs=1).table_.tobytes()
+    assert one == tables[0]
+    sparse = shoal.select_n_clusters(scipy.sparse.csr_array(X), [2, 4, 7], random_state=3).table_
+    dense = shoal.select_n_clusters(X, [2, 4, 7], random_state=3).table_
+    assert sparse["inertia"] == pytest.approx(dense["inertia"], rel=1e-5)
+
+
+def test_the_pool_is_a_sample_of_many_rows(monkeypatch):
+    X = blobs(n=400, dtype=np.float32)
+    monkeypatch.setattr(growing, "POOL_ROWS", 100)
+    assert growing.pool_size(len(X), 3, 4) == 100
+    assert growing.pool_size(len(X), 3, 40) == 800
+    assert growing.pool_size(50, 3, 40) == 50
+    for source in (X, scipy.sparse.csr_array(X), lambda: iter(np.array_split(X, 7))):
+        found = shoal.select_n_clusters(source, range(2, 7), random_state=0)
+        assert found.best_ == 4
+
+
+def test_gathered_rows():
+    X = np.random.default_rng(0).normal(size=(50, 3))
+    picked = np.array([0, 7, 8, 30, 49])
+    for source in (shoal.open(X), shoal.open(lambda: iter(np.array_split(X, 4)))):
+        assert np.array_equal(growing.gathered(source, picked), X[picked])
+    sparse = shoal.open(scipy.sparse.csr_array(X))
+    assert isinstance(sparse, DataSource)
+    assert np.array_equal(growing.gathered(sparse, picked).toarray(), X[picked])
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [shoal.MiniBatchKMeans(batch_size=100), shoal.NestedMiniBatchKMeans(), shoal.BackwardEulerKMeans()],
+    ids=lambda model: type(model).__name__,
+)
+def test_estimators_with_centers(estimator):
+    before = estimator.get_params()
+    found = shoal.select_n_clusters(blobs(), range(2, 7), estimator=estimator, random_state=0, n_resamples=1)
+    assert found.best_ == 4
+    assert estimator.get_params() == before
+
+
+def test_a_seed_repeats_the_selection():
+    X = blobs()
+    tables = [shoal.select_n_clusters(X, [2, 3, 4], random_state=7).table_ for _ in range(2)]
+    assert tables[0].tobytes() == tables[1].tobytes()
+
+
+def test_stability_by_hand():
+    # Two rows per cluster are missing in every resample at most, and clusters lie far apart.
+    found = shoal.select_n_clusters(blobs(apart=40.0), [4], random_state=0, n_resamples=3)
+    assert (found.table_["stability"][0], found.table_["stability_std"][0]) == (1.0, 0.0)
+    noise = np.random.default_rng(0).normal(size=(300, 8))
+    rough = shoal.select_n_clusters(noise, [9], random_state=0, n_resamples=3).table_
+    assert 0.0 < rough["stability"][0] < 0.8
+    assert sklearn.metrics.adjusted_rand_score([0, 1], [0, 1]) == 1.0
+
+
+# ---------------------------------------------------------------- callbacks, plot, errors
+
+
+def test_callbacks_and_progress(capfd):
+    seen = []
+
+    def stop_at_3(selection, step):
+        seen.append((selection.table_["n_clusters"][-1], step.iteration, step.batch_size))
+        return len(seen) == 2
+
+    found = shoal.select_n_clusters(blobs(), range(2, 9), callbacks=[stop_at_3], random_state=0, verbose=1)
+    assert seen == [(2, 1, 320), (3, 2, 320)]
+    assert found.table_["n_clusters"].tolist() == [2, 3]
+    assert "select_n_clusters" in capfd.readouterr().err
+    with pytest.raises(ValueError, match="does not go with a selection"):
+        shoal.select_n_clusters(blobs(), [2], callbacks=[shoal.callbacks.Checkpoint("x.safetensors")])
+
+
+def test_an_interrupt_ends_the_selection():
+    def interrupt(selection, step):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        shoal.select_n_clusters(blobs(), [2, 3], callbacks=[interrupt])
+
+
+def test_the_plot(tmp_path):
+    pytest.importorskip("matplotlib")
+    found = shoal.select_n_clusters(blobs(), range(1, 7), random_state=0)
+    figure = found.plot(tmp_path / "k.png")
+    assert len(figure.axes) == len(CRITERIA)
+    assert (tmp_path / "k.png").read_bytes().startswith(b"\x89PNG")
+    assert {text.get_text() for axes in figure.axes for text in axes.get_legend().get_texts()} >= {
+        "silhouette: 4",
+        f"elbow: {found.suggestions_['elbow']}",
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"ks": 5}, TypeError, "ks must be an iterable of integers, got 5"),
+        ({"ks": "25"}, ValueError, "ks must be an iterable"),
+        ({"ks": []}, ValueError, "ks must not be empty"),
+        ({"ks": [2, 0]}, ValueError, "ks must be an integer of at least 1, got 0"),
+        ({"ks": [2.5]}, ValueError, "ks must be an integer"),
+        ({"ks": [2, 321]}, ValueError, "ks must be at most the number of rows, 320, got 321"),
+        ({"criterion": "gap"}, ValueError, "criterion must be one of elbow"),
+        ({"n_resamples": -1}, ValueError, "n_resamples must be an integer of at least 0"),
+        ({"estimator": shoal.KMeans}, TypeError, "estimator must be an estimator of shoal with centers"),
+        ({"estimator": shoal.LaplacianKModes()}, TypeError, "estimator must be"),
+        ({"verbose": "yes"}, ValueError, "verbose must be"),
+        ({"sample_weight": [1.0]}, ValueError, "sample_weight has 1 values"),
+    ],
+)
+def test_bad_input(options, error, message):
+    ks = options.pop("ks", [2, 3])
+    with pytest.raises(error, match=message):
+        shoal.select_n_clusters(blobs(), ks, **options)
+
+
+def test_an_iterator_is_too_short():
+    with pytest.raises(ValueError, match="select_n_clusters reads its rows more than once"):
+        shoal.select_n_clusters(iter([blobs()]), [2])
