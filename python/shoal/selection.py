@@ -148,6 +148,8 @@ class KSelection:
             else:
                 axes.plot(ks, values, ".-")
             title = {"elbow": "inertia", "davies_bouldin": "Davies-Bouldin (low is good)"}.get(name)
+            if name == "elbow" and values.min() > 0:
+                axes.set_yscale("log")
             axes.set_title(title or name.replace("_", "-").title())
             axes.set_xlabel("clusters")
             axes.grid(alpha=0.3)
@@ -228,10 +230,10 @@ def select_n_clusters(
     Notes
     -----
     Each number of clusters takes a fit and one pass of ``2 n k d`` operations. The elbow is found by Kneedle
-    on the inertia. The silhouette, the Calinski-Harabasz and the Davies-Bouldin index are measured about the
-    centers. The stability is the largest number of clusters whose resamples have a mean adjusted Rand index
-    of at least 0.9. ``docs/choosing-k.md`` tells how often each criterion was right on sets with known
-    classes. Memory beyond the rows: 30 bytes per row, the sample, and the centers of all fits.
+    on the logarithm of the inertia. The silhouette, the Calinski-Harabasz and the Davies-Bouldin index are
+    measured about the centers. The stability is the largest mean adjusted Rand index of the resamples, of
+    equal ones that of the most clusters. ``docs/choosing-k.md`` tells how often each criterion was right on
+    sets with known classes. Memory beyond the rows: 30 bytes per row, the sample, and the centers of all fits.
 
     References
     ----------

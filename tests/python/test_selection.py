@@ -116,10 +116,16 @@ def test_criteria_choose_from_the_table():
     table["n_clusters"] = [2, 3, 4, 5]
     table["silhouette"] = [0.1, 0.5, 0.5, np.nan]
     assert chosen("silhouette", table) == 3
-    table["stability"] = [0.95, 0.7, 0.92, 0.3]
+    table["stability"] = [0.95, 0.7, 0.95, 0.3]
     assert chosen("stability", table) == 4
-    table["stability"] = [0.5, 0.7, 0.2, 0.3]
-    assert chosen("stability", table) == 3
+    table["stability"] = [0.5, np.nan, 0.2, 0.3]
+    assert chosen("stability", table) == 2
+    table["inertia"] = [90.0, 3.0, 2.9, 2.8]
+    assert chosen("elbow", table) == 3
+    table["inertia"] = [90.0, 0.0, 0.0, 0.0]
+    assert chosen("elbow", table) == 3
+    table["inertia"] = 0.0
+    assert chosen("elbow", table) is None
     table["stability"] = np.nan
     assert chosen("stability", table) is None
 

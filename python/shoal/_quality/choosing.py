@@ -23,8 +23,8 @@ FIELDS: tuple[tuple[str, str], ...] = (
     ("stability_std", "f8"),
     ("n_iter", "i8"),
 )
-#: A number of clusters is stable if the mean agreement of resamples is at least this.
-STABLE = 0.9
+#: Inertias below this fraction of the largest one count as equal: they are zero up to rounding.
+VANISHING = 1e-12
 
 
 def suggested(table: npt.NDArray[np.void]) -> dict[str, int | None]:
@@ -33,10 +33,13 @@ def suggested(table: npt.NDArray[np.void]) -> dict[str, int | None]:
 
 
 def chosen(criterion: str, table: npt.NDArray[np.void]) -> int | None:
-    """Return the number of clusters that a criterion chooses; the smallest of equals."""
+    """Return the number of clusters that a criterion chooses.
+
+    Of equal values, that of the smallest number of clusters counts, for the stability that of the largest.
+    """
     ks: Any = table["n_clusters"]
     if criterion == "elbow":
-        at = elbow(ks, table["inertia"])
+        at = elbow(ks, logarithms(table["inertia"]))
         return None if at is None else int(ks[at])
     values = np.asarray(table[criterion], dtype=np.float64)
     known = np.flatnonzero(~np.isnan(values))
@@ -44,7 +47,12 @@ def chosen(criterion: str, table: npt.NDArray[np.void]) -> int | None:
         return None
     values = values[known]
     if criterion == "stability":
-        stable = known[values >= STABLE]
-        return int(ks[stable[-1]]) if len(stable) else int(ks[known[values.argmax()]])
+        return int(ks[known[values >= values.max()][-1]])
     best = values.argmin() if criterion == "davies_bouldin" else values.argmax()
     return int(ks[known[best]])
+
+
+def logarithms(inertia: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return logarithms of inertias: a cluster that is split in two always lowers them by a similar amount."""
+    most = float(inertia.max())
+    return np.log(np.maximum(inertia, VANISHING * most)) if most > 0.0 else np.zeros(len(inertia))

@@ -16,7 +16,7 @@ PAIRS = np.dtype([("first", "i8"), ("second", "i8"), ("distance", "f8"), ("overl
 #: Largest number of pairs.
 MOST_PAIRS = 10
 #: Clusters whose rows are shown as images, and images of nearest and of farthest rows.
-MOST_TILES, NEAR_TILES, FAR_TILES = 200, 6, 2
+MOST_TILES, NEAR_TILES, FAR_TILES = 200, 5, 2
 
 
 def tiles_of(rows: DataSource, measured: Measured, shape: tuple[int, ...]) -> dict[int, str]:
