@@ -7,6 +7,8 @@ papers and libraries use ``"geometric"``. State the method when you compare figu
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
@@ -195,7 +197,7 @@ def silhouette_score(
     return mean(found, weights if weights is None or picked is None else weights[picked])
 
 
-def _centers_of(data: Labeled, centers: npt.ArrayLike | None) -> npt.NDArray[np.floating]:
+def _centers_of(data: Labeled, centers: npt.ArrayLike | None) -> npt.NDArray[Any]:
     """Return the centers of the clusters that have weight."""
     compute = data.source.compute
     if centers is None:
@@ -206,7 +208,8 @@ def _centers_of(data: Labeled, centers: npt.ArrayLike | None) -> npt.NDArray[np.
         raise ValueError(
             f"labels must be numbers of the centers, from 0 to {len(values) - 1}, got {used[0]} to {used[-1]}"
         )
-    return values[used]
+    found: npt.NDArray[Any] = values[used]
+    return found
 
 
 def davies_bouldin_score(

@@ -17,7 +17,7 @@ from ._fit.results import opened
 from ._fit.watch import watched
 from ._quality.indices import calinski_harabasz, davies_bouldin, overlaps
 from ._quality.labeled import codes_of
-from ._report.describing import PAIRS, distances_of, features_of, pairs_of, tiles_of
+from ._report.describing import PAIRS, distances_of, features_of, number, pairs_of, tiles_of
 from ._report.measuring import Measured
 from ._rows.checked import weighted
 from ._rows.source import DataSource
@@ -190,7 +190,7 @@ class ClusterReport:
         parts = [
             f"{self.model}: {self.n_clusters} clusters of {self.n_rows} x {self.n_features} rows",
             f"inertia {self.inertia:.6g}",
-            ", ".join(f"{name.replace('_', '-')} {shown(getattr(self, name))}" for name in names),
+            ", ".join(f"{name.replace('_', '-')} {number(getattr(self, name))}" for name in names),
             "",
         ]
         order = np.argsort(-self.sizes, kind="stable")
@@ -204,11 +204,11 @@ class ClusterReport:
                     str(j),
                     str(row["size"]),
                     f"{row['share']:.2%}",
-                    *(shown(row[name]) for name in numbers),
+                    *(number(row[name]) for name in numbers),
                     str(row["exemplar"]) if row["exemplar"] >= 0 else "-",
                     str(row["outlier"]) if row["outlier"] >= 0 else "-",
                     closest,
-                    shown(row["overlap"]),
+                    number(row["overlap"]),
                     self.features[j],
                 )
             )
@@ -220,14 +220,9 @@ class ClusterReport:
             parts += [
                 "",
                 "closest pairs (overlap): "
-                + ", ".join(f"{p['first']} and {p['second']} ({shown(p['overlap'])})" for p in self.pairs),
+                + ", ".join(f"{p['first']} and {p['second']} ({number(p['overlap'])})" for p in self.pairs),
             ]
         return "\n".join(parts)
-
-
-def shown(value: float) -> str:
-    """Format a measure; a dash for NaN."""
-    return "-" if np.isnan(value) else f"{value:.4g}"
 
 
 def report(

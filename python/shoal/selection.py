@@ -233,7 +233,8 @@ def select_n_clusters(
     on the logarithm of the inertia. The silhouette, the Calinski-Harabasz and the Davies-Bouldin index are
     measured about the centers. The stability is the largest mean adjusted Rand index of the resamples, of
     equal ones that of the most clusters. ``docs/choosing-k.md`` tells how often each criterion was right on
-    sets with known classes. Memory beyond the rows: 30 bytes per row, the sample, and the centers of all fits.
+    sets with known classes. Memory beyond the rows: 30 bytes per row, the sample, and the centers of all
+    fits.
 
     References
     ----------

@@ -5,6 +5,8 @@ mod arrays;
 mod assign;
 mod by_label;
 mod file;
+#[cfg(any(test, feature = "python"))]
+mod given;
 mod journal;
 mod labels;
 mod model;
@@ -17,7 +19,7 @@ pub(crate) use assign::transform;
 pub(crate) use assign::{inertia, label, nearest, predict};
 pub(crate) use by_label::sum_labeled;
 #[cfg(feature = "python")]
-pub(crate) use by_label::{sq_dists_to, sums_of};
+pub(crate) use given::{sq_dists_to, sums_of};
 pub(crate) use journal::{Editing, Journal};
 pub use labels::LabelsRef;
 pub(crate) use labels::{LabelList, LabelsMut, NO_LABEL};

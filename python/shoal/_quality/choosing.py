@@ -53,6 +53,6 @@ def chosen(criterion: str, table: npt.NDArray[np.void]) -> int | None:
 
 
 def logarithms(inertia: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return logarithms of inertias: a cluster that is split in two always lowers them by a similar amount."""
+    """Return logarithms of inertias: splitting any cluster changes them by a similar amount."""
     most = float(inertia.max())
     return np.log(np.maximum(inertia, VANISHING * most)) if most > 0.0 else np.zeros(len(inertia))

@@ -15,7 +15,8 @@ def differences(x: npt.ArrayLike, y: npt.ArrayLike) -> npt.NDArray[np.float64]:
     width, height = np.ptp(across), np.ptp(down)
     if width == 0.0 or height == 0.0:
         return np.zeros(len(across))
-    return (down.max() - down) / height - (across - across.min()) / width
+    found: npt.NDArray[np.float64] = (down.max() - down) / height - (across - across.min()) / width
+    return found
 
 
 def elbow(x: npt.ArrayLike, y: npt.ArrayLike, sensitivity: float = 1.0) -> int | None:

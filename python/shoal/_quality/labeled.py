@@ -157,7 +157,7 @@ class Labeled:
     def per_cluster(self, values: Floats) -> Floats:
         """Return the weighted sum of the values of the rows of every cluster."""
         weighty = values if self.weights is None else values * self.weights
-        return np.bincount(self.labels, weighty, minlength=len(self.totals))
+        return np.bincount(self.labels, weighty, minlength=len(self.totals)).astype(np.float64)
 
     def warn(self) -> None:
         """Warn of rows of zeros, which have no direction."""

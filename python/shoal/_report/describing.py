@@ -19,6 +19,11 @@ MOST_PAIRS = 10
 MOST_TILES, NEAR_TILES, FAR_TILES = 200, 5, 2
 
 
+def number(value: Any) -> str:
+    """Format a measure; a dash for NaN."""
+    return "-" if np.isnan(value) else f"{value:.4g}"
+
+
 def tiles_of(rows: DataSource, measured: Measured, shape: tuple[int, ...]) -> dict[int, str]:
     """Return images of the center, the nearest and the farthest rows of the largest clusters."""
     shown = np.argsort(-measured.sizes, kind="stable")[:MOST_TILES].tolist()

@@ -135,7 +135,8 @@ class Measured:
         weights = None if self._weights is None else self._weights[first:stop]
 
         def per_cluster(values: Floats) -> Floats:
-            return np.bincount(labels, values if weights is None else values * weights, minlength=k)
+            weighty = values if weights is None else values * weights
+            return np.bincount(labels, weighty, minlength=k).astype(np.float64)
 
         self.sizes += np.bincount(labels, minlength=k)
         self.totals += per_cluster(np.ones(n))

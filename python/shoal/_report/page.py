@@ -1,19 +1,22 @@
-"""The page of a report: one HTML file without any other file."""
+"""The page of a :class:`shoal.ClusterReport`: one HTML file without any other file."""
 
 from __future__ import annotations
 
 from html import escape
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
 from . import pictures
-
-if TYPE_CHECKING:
-    from shoal.reports import ClusterReport
+from .describing import number
 
 #: Clusters that have a line on the page, the largest first.
 MOST_LINES = 200
+FEATURES = "features, in standard deviations from the mean"
+ABOUT = (
+    "Largest first. Cohesion is the mean simplified silhouette of the rows. Overlap is the sum of the mean "
+    "distances of a cluster and the closest one, divided by the distance of their centers."
+)
 
 STYLE = """
 .shoal-report{--accent:#4269a5;--line:#d8dbe0;--soft:#5b6470;color:#1d232b;background:#fff;
@@ -36,11 +39,6 @@ border-radius:50%;margin-right:6px}.shoal-report .tile{image-rendering:pixelated
 """
 
 
-def number(value: float) -> str:
-    """Format a measure; a dash for NaN."""
-    return "-" if np.isnan(value) else f"{value:.4g}"
-
-
 def cells(values: list[str], kind: str = "td") -> str:
     """Return a row of a table; text that begins with ``<`` is used as it is, and aligned to the left."""
     parts = []
@@ -56,7 +54,7 @@ def left(text: str) -> str:
     return f"<span>{escape(text)}</span>"
 
 
-def fragment(report: ClusterReport) -> str:
+def fragment(report: Any) -> str:
     """Return the report as an element with its style, for notebooks and pages."""
     k = report.n_clusters
     figures = [
@@ -84,47 +82,37 @@ def fragment(report: ClusterReport) -> str:
     return f'<style>{STYLE}</style><div class="shoal-report">{"".join(parts)}</div>'
 
 
-def lines_of(report: ClusterReport) -> list[str]:
+def lines_of(report: Any) -> list[str]:
     """Return the table with a line per cluster."""
-    order = np.argsort(-report.sizes, kind="stable")
-    shown = order[:MOST_LINES].tolist()
-    tiles = report.tiles
+    shown = np.argsort(-report.sizes, kind="stable")[:MOST_LINES].tolist()
+    # Columns that only some reports have.
+    more = {"images": report.tiles, "nearest rows": {}, "farthest rows": {}, FEATURES: {}}
+    for j in shown:
+        for name, rows in (("nearest rows", report.exemplars), ("farthest rows", report.outliers)):
+            if rows.shape[1]:
+                more[name][j] = left(" ".join(str(i) for i in rows[j].tolist() if i >= 0))
+        if any(report.features):
+            more[FEATURES][j] = left(report.features[j])
+    kept = {name: column for name, column in more.items() if column}
     head = ["cluster", "rows", "share", "mean distance", "radius", "cohesion", "closest", "overlap"]
-    heads = [*(["<span>center, then nearest and farthest rows</span>"] if tiles else [])]
-    heads += ["<span>nearest rows</span>", "<span>farthest rows</span>"]
-    heads += ["<span>features, in standard deviations from the mean</span>"]
-    table, features = report.table, report.features
     body = []
     for j in shown:
-        row = table[j]
+        row = report.table[j]
         key = f'<span class="key" style="background:{pictures.color(j)}"></span>{j}'
-        values = [key, f"{row['size']:,}", f"{row['share']:.2%}", number(row["mean_distance"])]
-        values += [number(row["radius"]), number(row["cohesion"])]
+        values = [key, f"{row['size']:,}", f"{row['share']:.2%}"]
+        values += [number(row[name]) for name in ("mean_distance", "radius", "cohesion")]
         values += [str(row["closest"]) if row["closest"] >= 0 else "-", number(row["overlap"])]
-        if tiles:
-            values.append(tiles.get(j, "<span></span>"))
-        for rows in (report.exemplars[j], report.outliers[j]):
-            values.append(left(" ".join(str(i) for i in rows.tolist() if i >= 0)))
-        values.append(left(features[j]))
-        body.append(cells(values))
-    note = "" if k_shown(report) else f" The {MOST_LINES} largest of {report.n_clusters} are shown."
+        body.append(cells([*values, *(column.get(j, left("")) for column in kept.values())]))
+    note = f" The {MOST_LINES} largest of {report.n_clusters} are shown."
+    images = " Images show the center, then the nearest and the farthest rows."
     return [
         "<h2>Clusters</h2>",
-        (
-            '<p class="soft">Largest first. Cohesion is the mean simplified silhouette of the rows. Overlap is '
-            "the sum of the mean distances of a cluster and the closest one, divided by the distance of their "
-            f"centers.{note}</p>"
-        ),
-        f"<table>{cells([*head, *heads], 'th')}{''.join(body)}</table>",
+        f'<p class="soft">{ABOUT}{images * bool(report.tiles)}{note * (report.n_clusters > MOST_LINES)}</p>',
+        f"<table>{cells([*head, *(left(name) for name in kept)], 'th')}{''.join(body)}</table>",
     ]
 
 
-def k_shown(report: ClusterReport) -> bool:
-    """Whether all clusters are shown."""
-    return report.n_clusters <= MOST_LINES
-
-
-def pairs_of(report: ClusterReport) -> list[str]:
+def pairs_of(report: Any) -> list[str]:
     """Return the table of close pairs."""
     if not len(report.pairs):
         return []
@@ -136,7 +124,7 @@ def pairs_of(report: ClusterReport) -> list[str]:
     return ["<h2>Close pairs</h2>", f'<table style="width:auto">{head}{"".join(body)}</table>']
 
 
-def page(report: ClusterReport) -> str:
+def page(report: Any) -> str:
     """Return the report as a whole page."""
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
