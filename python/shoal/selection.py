@@ -147,7 +147,7 @@ class KSelection:
                 axes.errorbar(ks, values, table["stability_std"], fmt=".-", capsize=2)
             else:
                 axes.plot(ks, values, ".-")
-            title = {"elbow": "inertia", "davies_bouldin": "Davies-Bouldin (low is good)"}.get(name)
+            title = {"elbow": "Inertia", "davies_bouldin": "Davies-Bouldin (low is good)"}.get(name)
             if name == "elbow" and values.min() > 0:
                 axes.set_yscale("log")
             axes.set_title(title or name.replace("_", "-").title())

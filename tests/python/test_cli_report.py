@@ -1,6 +1,11 @@
 """``shoal report`` and ``shoal select``."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 
 import numpy as np
 import pytest
@@ -129,3 +134,30 @@ def test_select_refuses(capsys, files):
     assert "no parameter 'n_init'" in failure(
         capsys, "select", "rows.npy", "--k", "2", "--method", "sbe", "--set", "n_init=2", status=2
     )
+
+
+@pytest.mark.skipif(os.name == "nt", reason="sends a POSIX signal")
+@pytest.mark.parametrize("verb", ["select", "report"])
+def test_interrupted(verb, tmp_path):
+    X = np.random.default_rng(0).normal(size=(100_000, 32)).astype(np.float32)
+    np.save(tmp_path / "large.npy", X)
+    model = shoal.KMeans(2000, init=X[:2000], n_init=1, max_iter=1)
+    if verb == "report":
+        # Exact search of the two nearest of many centers takes longer than the test waits.
+        next(model.iter_fit(X[:4000]))
+        model.save(tmp_path / "m.safetensors")
+        args = ["report", "m.safetensors", *["large.npy"] * 40, "--html", "out.html"]
+    else:
+        args = ["select", "large.npy", "--k", "2:2000", "--plot", "k.png"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "shoal", *args], cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    # The first byte of the progress bar: work has begun.
+    process.stderr.read(1)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=100)
+    assert process.returncode == 130, err
+    assert out == b""
+    assert err.endswith(b"shoal: interrupted\n")
+    assert sorted(p.name for p in tmp_path.iterdir() if p.suffix in (".png", ".html")) == []

@@ -104,7 +104,7 @@ def lines_of(report: Any) -> list[str]:
         values += [str(row["closest"]) if row["closest"] >= 0 else "-", number(row["overlap"])]
         body.append(cells([*values, *(column.get(j, left("")) for column in kept.values())]))
     note = f" The {MOST_LINES} largest of {report.n_clusters} are shown."
-    images = " Images show the center, then the nearest and the farthest rows."
+    images = " Images show the center, then (of files and arrays) the nearest and the farthest rows."
     return [
         "<h2>Clusters</h2>",
         f'<p class="soft">{ABOUT}{images * bool(report.tiles)}{note * (report.n_clusters > MOST_LINES)}</p>',
