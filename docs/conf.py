@@ -24,8 +24,10 @@ extensions = [
     "benchmarks",
     "repository",
 ]
-exclude_patterns = ["_build", "gallery/**/*.ipynb", "gallery/*.py", "gallery/*.md5", "README.md"]
-templates_path = ["_templates"]
+exclude_patterns = ["_build"]
+
+# Names of parameters stand in single backticks.
+default_role = "literal"
 
 # Pages are Markdown that also reads well in a repository browser.
 myst_enable_extensions = ["colon_fence"]
@@ -40,7 +42,6 @@ sphinx_gallery_conf = {
     "examples_dirs": "../examples/gallery",
     "gallery_dirs": "gallery",
     "filename_pattern": "/plot_",
-    "within_subsection_order": "FileNameSortKey",
     "abort_on_example_error": True,
     "download_all_examples": False,
     "show_signature": False,
@@ -58,13 +59,13 @@ html_css_files = ["shoal.css"]
 html_favicon = "_static/logo.svg"
 html_show_sourcelink = False
 html_copy_source = False
-html_sidebars = {"index": [], "changelog": [], "benchmarks": []}
+html_sidebars = {"index": [], "inside/changelog": [], "inside/benchmarks": []}
 html_theme_options = {
     "logo": {"text": "shoal", "image_light": "_static/logo.svg", "image_dark": "_static/logo.svg"},
     "header_links_before_dropdown": 6,
     "navigation_with_keys": False,
     "show_prev_next": True,
-    "secondary_sidebar_items": ["page-toc"],
+    "secondary_sidebar_items": {"**": ["page-toc"], "index": []},
     "footer_start": ["copyright"],
     "footer_center": [],
     "footer_end": [],

@@ -12,9 +12,12 @@ from typing import Any
 
 import shoal
 
-#: Title, text and modules of each group of the names in ``shoal``. Estimators come first, wherever they are.
+#: Title, text and first letters of the modules of each group of the names in ``shoal``.
 GROUPS = {
-    "Estimators": ("scikit-learn estimators: `fit`, `predict`, `transform`, `score`, pipelines, `clone`.", ()),
+    "Estimators": (
+        "scikit-learn estimators: `fit`, `predict`, `transform`, `score`, pipelines, `clone`.",
+        (),
+    ),
     "Data": (
         "Open rows, write them, and write labels beside them.",
         ("data", "writing", "predictions"),
@@ -22,7 +25,10 @@ GROUPS = {
     "Seeding": ("Initial centers, weighted and over any source.", ("seeding",)),
     "Coresets": ("Small sets of weighted rows that stand for all rows.", ("coreset", "streaming_coreset")),
     "Neighbors and graphs": ("Nearest centers and nearest rows.", ("neighbors", "kmodes_path")),
-    "Choosing k and reports": ("Compare numbers of clusters, and describe a model.", ("select", "report")),
+    "Choosing k and reports": (
+        "Compare numbers of clusters, and describe a model.",
+        ("select", "report", "choosing"),
+    ),
     "Models, runs and settings": (
         "Load models, resume fits, set threads and memory.",
         ("io", "config", "versions", "_core"),
@@ -39,12 +45,11 @@ FOREIGN = re.compile(r"(set_\w+_request|set_output|get_metadata_routing|mro)$")
 
 def group_of(value: Any) -> str:
     """Return the title of the group of an object in `shoal`."""
-    if inspect.isclass(value) and hasattr(value, "get_params"):
-        return "Estimators"
-    home = value.__module__.removeprefix("shoal.").split(".")
-    found = [title for title, (_, modules) in GROUPS.items() if home[0] in modules]
-    found += [title for title, (_, modules) in GROUPS.items() for m in modules if home[0].startswith(m)]
-    return found[0] if found else list(GROUPS)[-1]
+    home = value.__module__.removeprefix("shoal.").partition(".")[0]
+    for title, (_, modules) in GROUPS.items():
+        if home.startswith(modules):
+            return title
+    return "Estimators" if hasattr(value, "get_params") else list(GROUPS)[-1]
 
 
 def summary(value: Any) -> str:
@@ -58,7 +63,19 @@ def page(name: str, value: Any) -> str:
     if not value.__module__.startswith("shoal"):
         signature = f".. py:function:: {name}{inspect.signature(value)}"
         home = f"{value.__module__.split('._')[0]}.{value.__name__}"
-        return "\n".join([title, "=" * len(title), "", signature, "", f"   {summary(value)}", "", f"   This is ``{home}``.", ""])
+        return "\n".join(
+            [
+                title,
+                "=" * len(title),
+                "",
+                signature,
+                "",
+                f"   {summary(value)}",
+                "",
+                f"   This is ``{home}``.",
+                "",
+            ]
+        )
     kind = "autoclass" if inspect.isclass(value) else "autofunction"
     lines = [title, "=" * len(title), "", f".. {kind}:: {name}"]
     if kind == "autoclass":
@@ -68,12 +85,19 @@ def page(name: str, value: Any) -> str:
 
 def listing(title: str, text: str, names: list[str], values: dict[str, Any]) -> list[str]:
     """Return the section of a group."""
-    lines = [title, "-" * len(title), "", text.replace("`", "``"), ""]
-    lines += [".. list-table::", "   :widths: 35 65", "   :class: api-list", ""]
+    lines = [title, "-" * len(title), "", text.replace("`", "``"), "", ".. rst-class:: api-list", ""]
     for name in names:
         role = "class" if inspect.isclass(values[name]) else "func"
-        lines += [f"   * - :{role}:`~{name}`", f"     - {summary(values[name])}"]
-    lines += ["", ".. toctree::", "   :hidden:", "", *(f"   {name}" for name in names), ""]
+        lines += [f":{role}:`~{name}`", f"   {summary(values[name])}"]
+    lines += [
+        "",
+        ".. toctree::",
+        "   :hidden:",
+        f"   :caption: {title}",
+        "",
+        *(f"   {name}" for name in names),
+        "",
+    ]
     return lines
 
 
@@ -109,7 +133,12 @@ def write_pages(app: Any) -> None:
         for name, value in values.items():
             write_if_changed(folder / f"{name}.rst", page(name, value))
             written.add(f"{name}.rst")
-    index += ["Rust", "----", "", "The crate is documented at https://docs.rs/shoal-cluster; ``cargo doc --open`` builds "]
+    index += [
+        "Rust",
+        "----",
+        "",
+        "The crate is documented at https://docs.rs/shoal-cluster; ``cargo doc --open`` builds ",
+    ]
     index[-1] += "the same pages. :doc:`/rust` is a short guide."
     write_if_changed(folder / "index.rst", "\n".join([*index, ""]))
     for path in folder.glob("*.rst"):

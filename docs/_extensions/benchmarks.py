@@ -1,10 +1,10 @@
-"""Directives that show the result files in ``benches/results``: the tables themselves, never copied figures."""
+"""Directives that show the result files in ``benches/results`` as tables."""
 
 import csv
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from docutils import nodes
 from docutils.parsers.rst import directives
@@ -77,12 +77,13 @@ def table_of(columns: list[str], lines: list[list[nodes.Node]]) -> nodes.Node:
 class ResultTable(SphinxDirective):
     """``{results} FOLDER/FILE.csv`` shows columns of a file with its date and machine.
 
-    ``columns`` are ``name`` or ``name = title``, separated by semicolons; ``where`` keeps the rows whose column
-    has one of some values, ``name = a | b``.
+    ``columns`` are ``name`` or ``name = title``, separated by semicolons. ``pivot`` is ``name: value``: each
+    value of the column `name` becomes a column with the figures of the column `value`, and the rows that
+    agree in `columns` become one.
     """
 
     required_arguments = 1
-    option_spec = {"columns": directives.unchanged_required, "where": directives.unchanged_required}
+    option_spec: ClassVar = {"columns": directives.unchanged_required, "pivot": directives.unchanged_required}
 
     def run(self) -> list[nodes.Node]:
         """Return the table and its caption."""
@@ -93,23 +94,26 @@ class ResultTable(SphinxDirective):
         table = Table.read(path)
         pairs = [part.partition("=") for part in self.options["columns"].split(";")]
         titles = {name.strip(): (title or name).strip() for name, _, title in pairs}
-        rows = table.rows
-        if "where" in self.options:
-            name, _, values = self.options["where"].partition("=")
-            allowed = {value.strip() for value in values.split("|")}
-            titles_and_filter = {*titles, name.strip()}
-            rows = [row for row in rows if row.get(name.strip()) in allowed]
-        else:
-            titles_and_filter = set(titles)
-        if missing := titles_and_filter - set(table.columns):
+        names = list(titles)
+        across, _, value = (part.strip() for part in self.options.get("pivot", "").partition(":"))
+        if missing := {*names, across, value} - {*table.columns, ""}:
             raise self.error(f"{path.name} has no column {', '.join(sorted(missing))}")
-        if not rows:
-            raise self.error(f"{path.name} has no row for {self.options.get('where')}")
+        lines = [[shown(row[name]) for name in names] for row in table.rows]
+        heads = list(titles.values())
+        if across:
+            added = list(dict.fromkeys(row[across] for row in table.rows))
+            cells: dict[tuple[str, ...], dict[str, str]] = {}
+            for row, line in zip(table.rows, lines, strict=True):
+                cells.setdefault(tuple(line), {})[row[across]] = shown(row[value])
+            lines = [[*line, *(found.get(name, "") for name in added)] for line, found in cells.items()]
+            heads += added
+        if not lines:
+            raise self.error(f"{path.name} has no rows")
         caption = [nodes.Text(f"{table.date}, {table.machine}. "), nodes.literal("", path.name)]
         if "command" in table.head:
             caption += [nodes.Text(", by "), nodes.literal("", table.head["command"])]
         return [
-            table_of(list(titles.values()), [[nodes.Text(shown(row[c])) for c in titles] for row in rows]),
+            table_of(heads, [[nodes.Text(cell) for cell in line] for line in lines]),
             nodes.paragraph("", "", *caption, classes=["results-caption"]),
         ]
 

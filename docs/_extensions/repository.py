@@ -1,4 +1,4 @@
-"""Lists and links of pages: pages that no list names, and links that leave the folder of the documentation."""
+"""Completes lists of pages, and redirects links that leave the folder of the documentation."""
 
 import re
 from pathlib import Path

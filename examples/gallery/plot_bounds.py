@@ -2,8 +2,8 @@
 Distances that bounds skip
 ==========================
 
-All algorithms of `KMeans` give bit-identical results. They differ in the number of distances that a sweep computes. The
-history of a fit counts them.
+All algorithms of `KMeans` give bit-identical results. They differ in the number of distances that a
+sweep computes. The history of a fit counts them.
 """
 
 import matplotlib.pyplot as plt

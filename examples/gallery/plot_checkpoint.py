@@ -2,8 +2,8 @@
 Stop and resume
 ===============
 
-A fit that is stopped and resumed from its checkpoint gives bit-identical results. The picture shows both parts on the curve of
-the fit that was never stopped.
+A fit that is stopped and resumed from its checkpoint gives bit-identical results. The picture shows
+both parts on the curve of the fit that was never stopped.
 """
 
 import tempfile

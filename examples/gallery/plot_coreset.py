@@ -2,8 +2,8 @@
 A coreset
 =========
 
-A coreset is a small set of weighted rows that stands for all rows. Rows far from the mean are drawn more often and get a
-smaller weight. k-means of the coreset finds almost the same centers.
+A coreset is a small set of weighted rows that stands for all rows. Rows far from the mean are drawn
+more often and get a smaller weight. k-means of the coreset finds almost the same centers.
 """
 
 import matplotlib.pyplot as plt

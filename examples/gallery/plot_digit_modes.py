@@ -2,8 +2,9 @@
 Modes and means
 ===============
 
-A mean of images is a blurred image. A mode is a row of the data, so it looks like a digit. The images are those of MNIST, by
-Yann LeCun, Corinna Cortes and Christopher J. C. Burges (CC BY-SA 3.0).
+A mean of images is a blurred image. A mode is a row of the data, so it looks like a digit. The
+images are those of MNIST, by Yann LeCun, Corinna Cortes and Christopher J. C. Burges (CC BY-SA
+3.0).
 """
 
 import matplotlib.pyplot as plt

@@ -2,8 +2,9 @@
 Centers of handwritten digits
 =============================
 
-The package ships with the 10,000 test images of MNIST, by Yann LeCun, Corinna Cortes and Christopher J. C. Burges
-(CC BY-SA 3.0). Each center is the mean of the images of its cluster, so it is an image too.
+The package ships with the 10,000 test images of MNIST, by Yann LeCun, Corinna Cortes and
+Christopher J. C. Burges (CC BY-SA 3.0). Each center is the mean of the images of its cluster, so it
+is an image too.
 """
 
 import matplotlib.pyplot as plt

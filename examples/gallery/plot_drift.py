@@ -2,8 +2,8 @@
 A stream that drifts
 ====================
 
-Two clusters move. Without `half_life`, a center is the mean of all rows that it ever received, and stays behind. With
-`half_life`, old rows lose their weight.
+Two clusters move. Without `half_life`, a center is the mean of all rows that it ever received, and
+stays behind. With `half_life`, old rows lose their weight.
 """
 
 import matplotlib.pyplot as plt
@@ -23,7 +23,9 @@ def batch(day):
     return np.concatenate([rng.normal(middle, 0.6, size=(250, 2)) for middle in middles(day)])
 
 
-models = {half_life: shoal.MiniBatchKMeans(2, half_life=half_life, random_state=0) for half_life in (None, 1000)}
+models = {
+    half_life: shoal.MiniBatchKMeans(2, half_life=half_life, random_state=0) for half_life in (None, 1000)
+}
 misses = {half_life: [] for half_life in models}
 for day in days:
     rows = batch(day)

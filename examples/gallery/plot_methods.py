@@ -2,8 +2,8 @@
 Inertia over rows read
 ======================
 
-All methods have `iter_fit`, which yields one step at a time. The steps tell how many rows were read, and the model can be
-scored after each. Here, 5,000 images are held out.
+All methods have `iter_fit`, which yields one step at a time. The steps tell how many rows were
+read, and the model can be scored after each. Here, 5,000 images are held out.
 """
 
 import matplotlib.pyplot as plt

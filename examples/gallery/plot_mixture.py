@@ -2,8 +2,8 @@
 A density with many components
 ==============================
 
-`TruncatedGaussianMixture` evaluates only a few components per row, so a fit with hundreds of components stays cheap. It gives a
-density, soft assignments, and new samples.
+`TruncatedGaussianMixture` evaluates only a few components per row, so a fit with hundreds of
+components stays cheap. It gives a density, soft assignments, and new samples.
 """
 
 import matplotlib.pyplot as plt

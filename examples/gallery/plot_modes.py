@@ -2,8 +2,8 @@
 Clusters that are not round
 ===========================
 
-`LaplacianKModes` clusters along a graph of nearest neighbors. Its clusters may have any shape, and each is represented by one of
-its own rows. k-means cuts both shapes in two.
+`LaplacianKModes` clusters along a graph of nearest neighbors. Its clusters may have any shape, and
+each is represented by one of its own rows. k-means cuts both shapes in two.
 """
 
 import matplotlib.pyplot as plt

@@ -2,7 +2,8 @@
 A graph of nearest neighbors
 ============================
 
-`knn_graph` connects every row with its nearest rows. The result is a sparse matrix of squared distances.
+`knn_graph` connects every row with its nearest rows. The result is a sparse matrix of squared
+distances.
 """
 
 import matplotlib.pyplot as plt
@@ -11,7 +12,9 @@ import shoal
 from matplotlib.collections import LineCollection
 
 rng = np.random.default_rng(4)
-X = np.concatenate([rng.normal(m, s, size=(200, 2)) for m, s in (((0, 0), 0.5), ((3, 1), 0.8), ((1, 3), 0.3))])
+X = np.concatenate(
+    [rng.normal(m, s, size=(200, 2)) for m, s in (((0, 0), 0.5), ((3, 1), 0.8), ((1, 3), 0.3))]
+)
 
 graph = shoal.knn_graph(X, 6).tocoo()
 

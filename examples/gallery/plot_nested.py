@@ -2,8 +2,8 @@
 Nested mini-batches
 ===================
 
-`NestedMiniBatchKMeans` begins with a small batch, and doubles it when the centers no longer move much. The last steps are
-those of exact k-means.
+`NestedMiniBatchKMeans` begins with a small batch, and doubles it when the centers no longer move
+much. The last steps are those of exact k-means.
 """
 
 import matplotlib.pyplot as plt

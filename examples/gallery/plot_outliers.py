@@ -2,7 +2,8 @@
 Rows far from every center
 ==========================
 
-The distance to the nearest center is a simple score of outliers. `nearest` computes labels and squared distances in one pass.
+The distance to the nearest center is a simple score of outliers. `nearest` computes labels and
+squared distances in one pass.
 """
 
 import matplotlib.pyplot as plt

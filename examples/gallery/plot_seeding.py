@@ -2,8 +2,8 @@
 Initial centers
 ===============
 
-A good seeding makes a fit shorter and its result better. The picture shows 20 seeds of five seedings, before and after
-k-means.
+A good seeding makes a fit shorter and its result better. The picture shows 20 seeds of five
+seedings, before and after k-means.
 """
 
 import matplotlib.pyplot as plt

@@ -1,5 +1,6 @@
 """The examples of the README and of the guides run as written, and links between pages resolve."""
 
+import io
 import re
 import shlex
 from pathlib import Path
@@ -86,7 +87,7 @@ def test_the_commands_run_one_after_the_other(page, tmp_path, monkeypatch, capsy
         arguments, _, rest = command.partition(" <")
         with monkeypatch.context() as patched:
             if rest:
-                patched.setattr("sys.stdin", open(rest.strip(), encoding="latin-1"))  # noqa: SIM115
+                patched.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(Path(rest.strip()).read_bytes())))
             status = cli.main(shlex.split(arguments)[1:])
         assert status == 0, f"{command}: {capsys.readouterr().err}"
 
@@ -100,6 +101,8 @@ def test_links_between_pages_resolve(page):
 
 def test_every_picture_of_the_gallery_has_a_program():
     programs = {path.stem for path in (ROOT / "examples" / "gallery").glob("plot_*.py")}
-    linked = {name for page in GUIDES for name in re.findall(r"gallery/(plot_\w+)\.rst", page.read_text("utf-8"))}
+    linked = {
+        name for page in GUIDES for name in re.findall(r"gallery/(plot_\w+)\.rst", page.read_text("utf-8"))
+    }
     assert linked <= programs
     assert len(programs) >= 12
