@@ -3,7 +3,7 @@ A coreset
 =========
 
 A coreset is a small set of weighted rows that stands for all rows. Rows far from the mean are drawn
-more often and get a smaller weight. k-means of the coreset finds almost the same centers.
+more often and get a smaller weight. k-means of the coreset finds centers that are almost as good.
 """
 
 import matplotlib.pyplot as plt

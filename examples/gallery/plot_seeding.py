@@ -27,5 +27,4 @@ for ax, title, values in zip(axes, ("initial centers", "after k-means"), (before
     ax.boxplot([np.divide(v, lowest) for v in values], orientation="horizontal", tick_labels=names)
     ax.set_title(title)
     ax.set_xlabel("inertia / lowest")
-    ax.set_xscale("log")
 plt.show()
