@@ -29,7 +29,7 @@ export PYO3_PYTHON := $(VIRTUAL_ENV)/bin/python
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport CONDA_PREFIX PYTHONHOME PYTHONPATH
 
-.PHONY: help check-tools venv build demo check test test-rust test-python lint lint-rust lint-python msrv cross fmt bench wheel neon asan clean package
+.PHONY: help check-tools venv build demo docs check test test-rust test-python lint lint-rust lint-python msrv cross fmt bench wheel neon asan clean package
 
 help: ## This list.
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name what; do printf '%-12s %s\n' "$$name" "$$what"; done
@@ -62,6 +62,10 @@ $(VENV)/.dev: requirements-dev.txt $(VENV)/.run
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements-dev.txt
 	@touch $@
 
+$(VENV)/.docs: requirements-docs.txt $(VENV)/.run
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements-docs.txt
+	@touch $@
+
 # Tests take any up-to-date module. The profile `develop` compiles incrementally, with kernels that may be some percent slower.
 $(VENV)/.built: $(MODULE_FILES) $(VENV)/.run | check-tools
 	$(BIN)/maturin develop --profile develop --locked
@@ -77,6 +81,10 @@ build: $(VENV)/.built-release ## The Python module, compiled into .venv (editabl
 
 demo: $(VENV)/.built-release ## Set-up on a fresh machine, then `shoal demo`.
 	$(BIN)/shoal demo
+
+# Programs of the gallery run only if they have changed. Their pictures are in docs/gallery.
+docs: $(VENV)/.docs $(VENV)/.built ## The documentation site, in docs/_build/html; warnings are errors, and nothing is downloaded.
+	MPLBACKEND=agg $(BIN)/python -m sphinx -j auto -q -W --keep-going docs docs/_build/html
 
 # ---------------------------------------------------------------- checks
 
@@ -174,5 +182,5 @@ package: | check-tools ## The crate as published, and a program outside of the w
 	$(CARGO) run --target-dir target/embed --manifest-path "$$crate/tests/embed/Cargo.toml"
 
 clean: ## Remove what the other targets make.
-	rm -rf target dist $(VENV) .pytest_cache .ruff_cache .mypy_cache .hypothesis python/shoal/_core*.so
-	find python tests benches examples -name __pycache__ -prune -exec rm -rf {} +
+	rm -rf target dist $(VENV) .pytest_cache .ruff_cache .mypy_cache .hypothesis python/shoal/_core*.so docs/_build docs/api docs/gallery
+	find python tests benches examples docs -name __pycache__ -prune -exec rm -rf {} +

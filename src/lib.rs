@@ -78,3 +78,8 @@ pub use ndarray;
 pub use parallel::{Executor, Interrupt};
 pub use rows::{RowBuf, Rows, SparseRef};
 pub use seeding::Seeding;
+
+/// The examples of the Rust guide run as documentation tests.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/rust.md")]
+pub struct Guide;

@@ -1,35 +1,108 @@
-"""The examples of the README and of the guides run as written."""
+"""The examples of the README and of the guides run as written, and links between pages resolve."""
 
+import io
 import re
+import shlex
 from pathlib import Path
 
+import numpy as np
 import pytest
+from shoal import cli
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCS = ROOT / "docs"
+#: Folders of `docs` whose pages are made when the site is built.
+MADE = {"_build", "api", "gallery"}
+GUIDES = [page for page in sorted(DOCS.rglob("*.md")) if page.relative_to(DOCS).parts[0] not in MADE]
+PAGES = [ROOT / "README.md", *GUIDES]
+#: Links to pages that are made when the site is built.
+MADE_TARGETS = re.compile(r"(gallery|api)/[\w.]+\.rst")
+
+
+def blocks(page, language):
+    """The code blocks of a page in a language."""
+    text = page.read_text(encoding="utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
 
 def examples(page):
     """The Python code blocks of a page."""
-    return re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    return blocks(page, "python")
+
+
+def commands(page):
+    """The lines of a page that run `shoal` in a shell, without comments."""
+    lines = "".join(blocks(page, "") + blocks(page, "sh")).replace("\\\n", " ").splitlines()
+    return [line.partition(" #")[0].strip() for line in lines if line.startswith("shoal ")]
+
+
+def named(page):
+    """The name of a page in the list of tests."""
+    return str(page.relative_to(ROOT)).removeprefix("docs/")
 
 
 def test_the_examples_are_found():
     assert len(examples(ROOT / "README.md")) >= 1
-    assert len(examples(ROOT / "docs" / "data.md")) >= 5
+    assert {"data.md", "tour.md", "recipes.md", "streams.md"} <= {named(page) for page in GUIDES}
+    assert len(examples(DOCS / "tour.md")) >= 8
+    assert len(commands(DOCS / "cli.md")) >= 10
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize("page", [page for page in PAGES if examples(page)], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [page for page in PAGES if examples(page)], ids=named)
 def test_the_examples_run_one_after_the_other(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = {}
     for example in examples(page):
         exec(compile(example, str(page), "exec"), names)
-    assert (tmp_path / "labels.npy").is_file()
+    written = {"labels.npy"} if "labels.npy" in "".join(examples(page)) else set()
+    assert written <= {path.name for path in tmp_path.iterdir()}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def make_files():
+    """Write the files that the shell examples read."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    rows = np.random.default_rng(0).normal(size=(1200, 16)).astype(np.float32)
+    for name in ("vectors.npy", "more.npy", "rows.npy"):
+        np.save(name, rows)
+    np.concatenate([np.full((1200, 1), 16, "<i4").view("<f4"), rows], axis=1).tofile("more.fvecs")
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), 16)
+    table = pa.table({"id": range(1200), "title": ["..."] * 1200, "vector": vectors})
+    parquet.write_table(table, "articles.parquet")
+    np.random.default_rng(0).integers(256, size=(10_000, 128), dtype=np.uint8).tofile("raw.bin")
+    Path("parts").mkdir()
+    for part in range(3):
+        np.save(f"parts/part-{part}.npy", rows[part::3])
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if commands(page)], ids=named)
+def test_the_commands_run_one_after_the_other(page, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    make_files()
+    fit = ["fit", "vectors.npy", "-k", "5", "--quiet", "-o", "model.safetensors"]
+    assert cli.main(fit) == 0
+    for command in commands(page):
+        arguments, _, rest = command.partition(" <")
+        with monkeypatch.context() as patched:
+            if rest:
+                patched.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(Path(rest.strip()).read_bytes())))
+            status = cli.main(shlex.split(arguments)[1:])
+        assert status == 0, f"{command}: {capsys.readouterr().err}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
 def test_links_between_pages_resolve(page):
     targets = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8"))
-    assert [target for target in targets if not (page.parent / target).exists()] == []
+    missing = [target for target in targets if not (page.parent / target).exists()]
+    assert [target for target in missing if not MADE_TARGETS.fullmatch(target)] == []
+
+
+def test_every_picture_of_the_gallery_has_a_program():
+    programs = {path.stem for path in (ROOT / "examples" / "gallery").glob("plot_*.py")}
+    linked = {
+        name for page in GUIDES for name in re.findall(r"gallery/(plot_\w+)\.rst", page.read_text("utf-8"))
+    }
+    assert linked <= programs
+    assert len(programs) >= 12
