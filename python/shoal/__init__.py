@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .config import config_context
     from .coreset import Coreset, lightweight_coreset
     from .data import DataSource, open
+    from .hierarchical import HierarchicalKMeans
     from .io import load, resume
     from .kmeans import KMeans
     from .kmodes import LaplacianKModes
@@ -41,6 +42,7 @@ __all__ = [
     "BackwardEulerKMeans",
     "Coreset",
     "DataSource",
+    "HierarchicalKMeans",
     "KMeans",
     "LaplacianKModes",
     "MiniBatchKMeans",
@@ -78,6 +80,7 @@ _HOMES = {
     "Coreset": ("coreset", "Coreset"),
     "BackwardEulerKMeans": ("backward_euler", "BackwardEulerKMeans"),
     "DataSource": ("data", "DataSource"),
+    "HierarchicalKMeans": ("hierarchical", "HierarchicalKMeans"),
     "KMeans": ("kmeans", "KMeans"),
     "LaplacianKModes": ("kmodes", "LaplacianKModes"),
     "MiniBatchKMeans": ("minibatch", "MiniBatchKMeans"),
@@ -112,6 +115,7 @@ _MODULES = (
     "coreset",
     "data",
     "distributed",
+    "hierarchical",
     "io",
     "kmeans",
     "kmodes",

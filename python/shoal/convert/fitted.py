@@ -35,8 +35,8 @@ def fitted(model: Any) -> CenterFitter:
         else:
             remedy = ""
         raise TypeError(
-            "model must be a fitted KMeans, MiniBatchKMeans, NestedMiniBatchKMeans, VarianceReducedKMeans, "
-            f"BackwardEulerKMeans or TruncatedGaussianMixture of shoal, got {shown(model)}.{remedy}"
+            "model must be a fitted KMeans, MiniBatchKMeans, NestedMiniBatchKMeans, HierarchicalKMeans, "
+            f"VarianceReducedKMeans, BackwardEulerKMeans or TruncatedGaussianMixture of shoal, got {shown(model)}.{remedy}"
         )
     check_is_fitted(model, "cluster_centers_")
     return model
