@@ -1,11 +1,11 @@
 """Thousands of clusters: time and inertia of ``HierarchicalKMeans`` and of other methods and libraries.
 
-Every library runs in a process of its own, on the same rows and threads. Fits are interleaved over rounds, and
-the fastest counts. The inertia is that of the nearest of all centers.
+Every library runs in a process of its own, on the same rows and threads. Fits are interleaved over rounds,
+and the fastest counts. The inertia is that of the nearest of all centers.
 
 curve
-    Inertia and seconds of the tree alone, of sweeps with lists of 32 to 128 centers, of flat k-means (25 sweeps
-    from random rows), and of other libraries.
+    Inertia and seconds of the tree alone, of sweeps with lists of 32 to 128 centers, of flat k-means (25
+    sweeps from random rows), and of other libraries.
 file
     2,000,000 x 64 made rows of bytes in a file, 100,000 clusters: seconds, and the peak of anonymous memory.
 growth
@@ -143,7 +143,9 @@ class Handler:
         if hierarchical:
             model = superkmeans.HierarchicalSuperKMeans(k, d, **common_settings)
         else:
-            model = superkmeans.SuperKMeans(k, d, iters=SWEEPS, max_points_per_cluster=len(self._X), **common_settings)
+            model = superkmeans.SuperKMeans(
+                k, d, iters=SWEEPS, max_points_per_cluster=len(self._X), **common_settings
+            )
         return np.asarray(model.train(self._X)), {}
 
     def recall(self, centers: str, queries: int) -> float:
@@ -155,7 +157,9 @@ class Handler:
         truth = shoal.nearest(asked, rows, n_nearest=FOUND)[0]
         labels = shoal.nearest(rows, C)[0].ravel()
         probed = shoal.nearest(asked, C, n_nearest=max(1, round(PROBED * len(C))))[0]
-        return float(np.mean([np.isin(labels[near], lists).mean() for near, lists in zip(truth, probed, strict=True)]))
+        return float(
+            np.mean([np.isin(labels[near], lists).mean() for near, lists in zip(truth, probed, strict=True)])
+        )
 
 
 # ---------------------------------------------------------------- the parent's side
@@ -215,7 +219,9 @@ def made(n: int, d: int, to: Path) -> None:
     file = np.lib.format.open_memmap(to, mode="w+", dtype=np.uint8, shape=(n, d))
     for start in range(0, n, 100_000):
         part = rng.normal(scale=20, size=(min(100_000, n - start), d))
-        file[start : start + len(part)] = np.clip(clumps[rng.integers(0, 1000, size=len(part))] + part, 0, 255)
+        file[start : start + len(part)] = np.clip(
+            clumps[rng.integers(0, 1000, size=len(part))] + part, 0, 255
+        )
     file.flush()
 
 
@@ -246,7 +252,9 @@ def growth(args: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
             if found:
                 before = found[-1]
                 one["exponent"] = float(np.log(one["seconds"] / before["seconds"]) / np.log(k / before["k"]))
-            found.append({"work": f"growth {name}", "fit": "default", "n": len(X), "d": X.shape[1], "k": k} | one)
+            found.append(
+                {"work": f"growth {name}", "fit": "default", "n": len(X), "d": X.shape[1], "k": k} | one
+            )
     return found
 
 
@@ -273,7 +281,9 @@ def main() -> None:
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--data", nargs="+", default=list(SETS), help="sets of the part curve, as name:k")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--long", type=float, default=30.0, help="slower fits (seconds) run in one round only")
+    parser.add_argument(
+        "--long", type=float, default=30.0, help="slower fits (seconds) run in one round only"
+    )
     parser.add_argument("--superkmeans", help="Python interpreter with SuperKMeans (default: without it)")
     common.add_options(parser, quick="1 round, smaller sizes, no result file", threads=True, worker=True)
     args = parser.parse_args()

@@ -110,9 +110,16 @@ class HierarchicalKMeans(CenterClusterer):
     node may still get follows the squared error of its rows. A node is fitted to at most 256 rows per child.
 
     **A sweep** compares the rows of a cluster with its center and the `n_candidates` centers around it. If
-    the center has not moved, it compares them only with those that have. Then it moves centers to the means
-    of their rows. An empty cluster takes a row of the cluster with the largest squared error. The lists of
-    centers are made again when the number of sweeps has doubled. They are exact up to 50,000 clusters.
+    no row has joined or left the cluster, it compares them only with the centers that have moved. Then it
+    moves centers to the means of their rows. An empty cluster takes a row of the cluster with the largest
+    squared error. The lists of centers are made again when the number of sweeps has doubled.
+
+    Lists are exact for at most 1,024 clusters, with at least 50 rows per cluster, and in few dimensions.
+    Otherwise they are approximate, from the cells of a partition of the centers. Then the first three sweeps
+    compare rows with about 8 times as many centers.
+
+    **Quality.** With 100 rows per cluster a fit ends near flat k-means: 0.02% above 25 sweeps from random
+    rows on 200,000 SIFT descriptors with 2,000 clusters. With 10 rows per cluster it ends about 1% above.
 
     **Proofs.** Let ``r`` be the distance from the center of a row to the nearest center outside its list. By
     the triangle inequality, no center outside the list is nearer to the row than the best of the list, if
@@ -122,9 +129,9 @@ class HierarchicalKMeans(CenterClusterer):
     **Rows** are read one by one, in the order of their clusters. This needs random access: rows in memory or
     in a mapped file. A stream raises `ValueError`: write it to an ``.npy`` file with :func:`shoal.write`.
 
-    **Cost.** A sweep takes about ``2 n m d`` operations with ``m = n_candidates + 1``, exact lists ``k^2 d``, and the
-    last pass ``2 n k d`` unless labels are proven. Memory beyond the rows: 24 bytes per row, ``16 k m`` while
-    lists are made, and ``O(k d)``.
+    **Cost.** A sweep takes about ``2 n m d`` operations with ``m = n_candidates + 1``, exact lists
+    ``k^2 d``, and the last pass ``2 n k d`` unless labels are proven. Memory beyond the rows: 24 bytes per
+    row, ``32 k m`` while lists are made, and ``O(k d)``.
 
     References
     ----------

@@ -37,7 +37,7 @@ const ROUNDING: f64 = 1e-9;
 
 /// Centers in cells, and the cells around each cell.
 pub(super) struct Cells {
-    /// The cell of each center, and the centers of each cell.
+    /// The cell per center, and the centers per cell.
     pub(super) of: Vec<u32>,
     members: Groups,
     /// All cells for each cell, nearest first.

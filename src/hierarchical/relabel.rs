@@ -156,7 +156,7 @@ impl<T: Compute> Compared<'_, T> {
         let norm = desk.norm;
         let gamma = (self.all.dim() as f64 + 16.0) * T::EPSILON;
         for ((slack, &best), own) in slacks.iter_mut().zip(&desk.sq_dists).zip(own) {
-            // Two tile values are told apart if they differ by more than their rounding.
+            // Tile values decide in the same way if they differ by more than their rounding.
             let off = 4.0 * gamma * ((norm + best.sqrt()).powi(2) + norm * norm);
             let (own, needed) = (own.sqrt(), (best + off).sqrt());
             let exact = reach - own - needed;

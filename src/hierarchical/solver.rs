@@ -16,17 +16,7 @@ use crate::kernel::{PackedCenters, sq_dist};
 use crate::parallel::Executor;
 use crate::persist::Contents;
 use crate::seeding::enough_rows;
-use crate::tuning::exact_lists_pay;
-
-fn env(name: &str, or: u64) -> u64 {
-    std::env::var(name).ok().and_then(|t| t.parse().ok()).unwrap_or(or)
-}
-fn wide_sweeps() -> u64 {
-    env("HW", 3)
-}
-fn list_pool() -> usize {
-    env("HL", 8) as usize
-}
+use crate::tuning::{LIST_POOL, WIDE_SWEEPS, exact_lists_pay};
 
 /// Hierarchical k-means as a state: labels, clusters, lists of centers.
 ///
@@ -35,7 +25,7 @@ fn list_pool() -> usize {
 #[derive(Clone, Debug)]
 pub struct HierarchicalSolver<T> {
     pub(super) params: HierarchicalParams,
-    /// The cluster of each row; a node of the last level, while the tree grows.
+    /// The cluster per row; a node of the last level, while the tree grows.
     pub(super) labels: Vec<u32>,
     pub(super) clusters: Clusters<T>,
     /// The tree has all of its nodes.
@@ -262,7 +252,7 @@ impl<T: Element> HierarchicalSolver<T> {
         data: &dyn DataSource<T>,
         cx: &Executor,
     ) -> Result<(Groups, Relabeled)> {
-        let cells = Cells::new(all, list_pool() * (self.params.n_candidates + 1), cx)?;
+        let cells = Cells::new(all, LIST_POOL * (self.params.n_candidates + 1), cx)?;
         let of_rows: Vec<u32> = self.labels.iter().map(|&j| cells.of[j as usize]).collect();
         let groups = Groups::new(&of_rows, cells.count());
         let list = |cell: usize, list: &mut Vec<u32>| cells.write(cell, list);
@@ -276,7 +266,7 @@ impl<T: Element> HierarchicalSolver<T> {
         let k = self.clusters.len();
         let all = self.packed(data, &self.clusters.centers);
         let (n, dim, m) = (self.labels.len(), self.clusters.dim, self.params.n_candidates);
-        let wide = self.sweeps < wide_sweeps() && m + 1 < k && !exact_lists_pay(k, dim, n);
+        let wide = self.sweeps < WIDE_SWEEPS && m + 1 < k && !exact_lists_pay(k, dim, n);
         if wide {
             self.lists = None;
         }

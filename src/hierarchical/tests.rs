@@ -181,6 +181,36 @@ fn a_checkpoint_after_any_step_is_resumed_to_the_same_bits() {
 }
 
 #[test]
+fn many_clusters_have_approximate_lists() {
+    for (dim, metric) in [(20, Metric::Euclidean), (24, Metric::Cosine)] {
+        let values = rows(5000, dim, 300, 12);
+        let source = Dense::new(&values, dim).unwrap();
+        let params =
+            HierarchicalKMeans::params(1200).metric(metric).n_candidates(16).tolerance(0.0).max_iter(7);
+        let whole = ended(&params.clone().threads(Some(1)), &source);
+        // They prove nothing, and the last pass compares all rows with all centers.
+        assert_eq!(whole.certified(), Some(0.0));
+        assert_eq!(whole.model().predict(&source).unwrap(), whole.labels());
+        assert!(whole.cluster_weights().iter().all(|&weight| weight > 0.0));
+        // The first sweeps compare rows with more centers than the others.
+        let steps: Vec<u64> =
+            whole.history().iter().rev().take(7).rev().map(|step| step.n_distances / 5000).collect();
+        assert!(
+            steps[..3].iter().all(|&each| each >= 8 * 17) && steps[3..].iter().all(|&each| each <= 17),
+            "{steps:?}"
+        );
+        let energies: Vec<f64> = whole.history().iter().map(|step| step.objective).collect();
+        assert!(energies.windows(2).all(|two| two[1] <= two[0] * (1.0 + 1e-7)), "{energies:?}");
+        let mut run = params.start(&source).unwrap();
+        while run.advance(&source).unwrap().is_some() {
+            run = params.resume_fit(&run.checkpoint(&source).unwrap(), &source).unwrap();
+        }
+        run.finish(&source).unwrap();
+        assert_eq!((run.centers::<f32>(), run.labels()), (whole.centers::<f32>(), whole.labels()));
+    }
+}
+
+#[test]
 fn a_budget_samples_the_first_level() {
     let values = rows(20_000, 8, 300, 10);
     let source = Dense::new(&values, 8).unwrap();

@@ -53,14 +53,7 @@ impl Growth {
     fn children(&self, clusters: &Clusters<impl Compute>, groups: &Groups) -> Vec<usize> {
         let caps: Vec<usize> =
             (0..groups.count()).map(|j| if clusters.energies[j] > 0.0 { groups.len(j) } else { 1 }).collect();
-        let p: f64 = std::env::var("HP").ok().and_then(|t| t.parse().ok()).unwrap_or(1.0);
-        let shares: Vec<f64> = clusters
-            .energies
-            .iter()
-            .zip(&clusters.weights)
-            .map(|(e, w)| e.powf(p) * w.powf(1.0 - p))
-            .collect();
-        let quotas = quotas(&shares, &caps, self.n_clusters);
+        let quotas = quotas(&clusters.energies, &caps, self.n_clusters);
         let most = self.branching.unwrap_or_else(|| branching(self.n_clusters));
         let split = |quota: usize| {
             if quota <= most {
@@ -167,7 +160,7 @@ impl Growth {
         let params = KMeans::params(k)
             .seeding(Seeding::Random)
             .algorithm(Algorithm::Lloyd)
-            .max_iter(std::env::var("HS").ok().and_then(|t| t.parse().ok()).unwrap_or(NODE_SWEEPS))
+            .max_iter(NODE_SWEEPS)
             .tolerance(0.0)
             .rng_seed(rng.bits())
             .threads(Some(cx.threads()));

@@ -17,7 +17,7 @@ def lists_of(centers, m):
 
 def sweeps(X, centers, labels, m, count, weights=None, dtype=np.float32):
     """Make `count` sweeps from the tree's centers and labels. Return centers, labels and objectives."""
-    X, centers, labels = X.astype(np.float64), centers.astype(np.float64), labels
+    X, centers = X.astype(np.float64), centers.astype(np.float64)
     weights = np.ones(len(X)) if weights is None else weights
     made, objectives = 0, []
     for sweep in range(count):
@@ -39,4 +39,3 @@ def sweeps(X, centers, labels, m, count, weights=None, dtype=np.float32):
             objective += (weights[mine] * ((X[mine] - centers[j]) ** 2).sum(axis=1)).sum()
         objectives.append(objective)
     return centers, labels, objectives
-
