@@ -40,6 +40,8 @@ pub(crate) enum Purpose {
     Exploring = 12,
     /// The validation set on which several starts are compared.
     Validation = 13,
+    /// The rows and the start of the k-means fit of a node of a tree.
+    Node = 14,
 }
 
 /// One round of SplitMix64, which spreads every input bit over the output.

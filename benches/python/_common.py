@@ -205,13 +205,18 @@ class Worker:
     """A worker process with its own thread pools and settings that answers commands until it is closed."""
 
     def __init__(
-        self, script: str | Path, *args: str, threads: int, env: dict[str, str] | None = None
+        self,
+        script: str | Path,
+        *args: str,
+        threads: int,
+        env: dict[str, str] | None = None,
+        python: str | None = None,
     ) -> None:
         count = str(threads)
         pools = ("OMP", "OPENBLAS", "MKL", "BLIS", "NUMEXPR", "RAYON")
         settings = {f"{pool}_NUM_THREADS": count for pool in pools}
         self._process = subprocess.Popen(
-            [sys.executable, str(script), "--worker", *args],
+            [python or sys.executable, str(script), "--worker", *args],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, **settings, "SHOAL_BENCH_THREADS": count, **(env or {})},

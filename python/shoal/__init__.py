@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .config import config_context
     from .coreset import Coreset, lightweight_coreset
     from .data import DataSource, open
+    from .hierarchical import HierarchicalKMeans
     from .io import load, resume
     from .kmeans import KMeans
     from .kmodes import LaplacianKModes
@@ -44,6 +45,7 @@ __all__ = [
     "ClusterReport",
     "Coreset",
     "DataSource",
+    "HierarchicalKMeans",
     "KMeans",
     "KSelection",
     "LaplacianKModes",
@@ -85,6 +87,7 @@ _HOMES = {
     "Coreset": ("coreset", "Coreset"),
     "BackwardEulerKMeans": ("backward_euler", "BackwardEulerKMeans"),
     "DataSource": ("data", "DataSource"),
+    "HierarchicalKMeans": ("hierarchical", "HierarchicalKMeans"),
     "KMeans": ("kmeans", "KMeans"),
     "KSelection": ("selection", "KSelection"),
     "LaplacianKModes": ("kmodes", "LaplacianKModes"),
@@ -122,6 +125,7 @@ _MODULES = (
     "coreset",
     "data",
     "distributed",
+    "hierarchical",
     "io",
     "kmeans",
     "kmodes",

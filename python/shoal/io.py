@@ -16,6 +16,7 @@ from ._fit.models import save
 from ._fit.saved import need
 from .backward_euler import BackwardEulerKMeans
 from .formats.stream import told_of
+from .hierarchical import HierarchicalKMeans
 from .kmeans import KMeans
 from .kmodes import LaplacianKModes
 from .minibatch import MiniBatchKMeans
@@ -36,6 +37,7 @@ ESTIMATORS: tuple[type[Clusterer], ...] = (
     TruncatedGaussianMixture,
     BackwardEulerKMeans,
     VarianceReducedKMeans,
+    HierarchicalKMeans,
     LaplacianKModes,
 )
 #: What reads a saved model, by the kind that the file names.

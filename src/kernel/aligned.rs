@@ -57,6 +57,16 @@ impl<T: Float> Aligned<T> {
         }
     }
 
+    /// Changes the length to `len` values, which must have been allocated.
+    pub(super) fn cut(&mut self, len: usize) {
+        let room = match &self.buffer {
+            Buffer::Heap(values) => values.len() - self.start,
+            Buffer::Pages(pages) => pages.len() / size_of::<T>(),
+        };
+        assert!(len <= room, "{len} values in room for {room}");
+        self.len = len;
+    }
+
     /// Grows the buffer to at least `len` values. If it had to grow, all values are `value`.
     pub(super) fn grow(&mut self, len: usize, value: T) {
         if len > self.len {

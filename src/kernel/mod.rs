@@ -27,6 +27,7 @@ mod bytes;
     allow(dead_code, unused_variables, reason = "other targets have no engine, and only test this")
 )]
 mod certified;
+mod chosen;
 mod difference;
 mod generic;
 mod isa;

@@ -80,8 +80,8 @@ pub struct PackedCenters<T: Compute> {
     pub(super) norms: Aligned<T>,
     pub(super) shift: Vec<T>,
     pub(super) scale: T,
-    centers: Vec<T>,
-    /// `c'` of each slot, one row each. Only where rows are gathered.
+    pub(super) centers: Vec<T>,
+    /// `c'` of each slot, one row each, where rows are gathered; `-2 c'` per center, where some are chosen.
     pub(super) plain: Aligned<T>,
     /// `|c'|^2` per center, in the original order. Only for sparse rows.
     pub(super) sq_norms: Vec<f64>,

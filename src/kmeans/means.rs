@@ -15,7 +15,7 @@ pub(super) fn divisor(metric: Metric, sum: &[f64], weight: f64) -> f64 {
 }
 
 /// Moves a center to the mean of its rows, of total weight `weight`. Adds the squared length of the move to `moved`.
-pub(super) fn to_mean<T: Compute>(
+pub(crate) fn to_mean<T: Compute>(
     center: &mut [T],
     metric: Metric,
     (sum, weight): (&[f64], f64),

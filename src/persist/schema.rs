@@ -66,6 +66,20 @@ pub const NESTED_STATE: &str = "nested-kmeans-state";
 /// ```
 pub const KMEANS_CHECKPOINT: &str = "kmeans-checkpoint";
 
+/// The kind of a file with a fitted hierarchical k-means model.
+///
+/// ```
+/// assert_eq!(shoal::persist::schema::HIERARCHICAL_MODEL, "hierarchical-kmeans-model");
+/// ```
+pub const HIERARCHICAL_MODEL: &str = "hierarchical-kmeans-model";
+
+/// The kind of a file with a checkpoint of a hierarchical k-means fit.
+///
+/// ```
+/// assert_eq!(shoal::persist::schema::HIERARCHICAL_CHECKPOINT, "hierarchical-kmeans-checkpoint");
+/// ```
+pub const HIERARCHICAL_CHECKPOINT: &str = "hierarchical-kmeans-checkpoint";
+
 /// The kind of a file with a checkpoint of a mini-batch k-means fit.
 ///
 /// ```

@@ -9,6 +9,7 @@ use super::run::{AnySnapshot, AnyStream, Shown};
 use super::start::Given;
 use crate::error::Result;
 use crate::fit::{self, Value};
+use crate::hierarchical::HierarchicalKMeans;
 use crate::kmeans::{BackwardEuler, KMeans, MiniBatch, NestedMiniBatch, VarianceReduced};
 use crate::persist::Contents;
 use crate::tuning::batch_seeding_sample;
@@ -78,6 +79,23 @@ impl Shown for NestedMiniBatch {
         let details = PyDict::new(py);
         details.set_item("rows_used", run.rows_used())?;
         details.set_item("rows_retired", run.rows_retired())?;
+        Ok(details)
+    }
+}
+
+impl Shown for HierarchicalKMeans {
+    fn params(k: usize, _given: &mut Given) -> PyResult<Self::Params> {
+        Ok(Self::params(k))
+    }
+
+    fn snapshot(run: &fit::Run<Self>) -> AnySnapshot<'_> {
+        run.snapshot()
+    }
+
+    fn details<'py>(run: &fit::Run<Self>, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let details = PyDict::new(py);
+        details.set_item("certified", run.certified().unwrap_or(f64::NAN))?;
+        details.set_item("sample_rows", run.sample_rows())?;
         Ok(details)
     }
 }

@@ -18,6 +18,7 @@ use super::source::Source;
 use crate::error::{Error, Result};
 use crate::fit::{self, FitSolver, Params, StreamMethod, Value};
 use crate::gmm::TruncatedGaussianMixture;
+use crate::hierarchical::HierarchicalKMeans;
 use crate::kmeans::{BackwardEuler, KMeans, MiniBatch, NestedMiniBatch, VarianceReduced};
 use crate::kmodes::{KModesParams, LaplacianKModes};
 use crate::names::unknown_name;
@@ -26,8 +27,16 @@ use crate::names::unknown_name;
 pub(super) type State<'py> = (String, BTreeMap<String, Bound<'py, PyAny>>, BTreeMap<String, String>);
 
 /// The methods, by the names that Python uses.
-const METHODS: [&str; 7] =
-    ["kmeans", "minibatch", "nested", "backward-euler", "variance-reduced", "mixture", "kmodes"];
+const METHODS: [&str; 8] = [
+    "kmeans",
+    "minibatch",
+    "nested",
+    "hierarchical",
+    "backward-euler",
+    "variance-reduced",
+    "mixture",
+    "kmodes",
+];
 
 /// Parameters as Python gave them, under their Rust names.
 pub(super) struct Given(BTreeMap<String, Value>);
@@ -215,6 +224,7 @@ pub(super) fn start(
         "kmeans" => call.fit::<KMeans>(py)?,
         "minibatch" => call.fit_or_stream::<MiniBatch>(py)?,
         "nested" => call.fit_or_stream::<NestedMiniBatch>(py)?,
+        "hierarchical" => call.fit::<HierarchicalKMeans>(py)?,
         "backward-euler" => call.fit_or_stream::<BackwardEuler>(py)?,
         "variance-reduced" => call.fit::<VarianceReduced>(py)?,
         "mixture" => {
@@ -244,6 +254,7 @@ pub(super) fn parameters(method: &str) -> PyResult<Vec<&'static str>> {
         "kmeans" => of::<KMeans>(),
         "minibatch" => of::<MiniBatch>(),
         "nested" => of::<NestedMiniBatch>(),
+        "hierarchical" => of::<HierarchicalKMeans>(),
         "backward-euler" => of::<BackwardEuler>(),
         "variance-reduced" => of::<VarianceReduced>(),
         "mixture" => of::<TruncatedGaussianMixture>(),

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 const LAYERS: [(&str, &[&str]); 8] = [
     ("faces", &["python"]),
     ("many machines", &["distributed"]),
-    ("families", &["kmeans", "gmm", "graph", "kmodes"]),
+    ("families", &["kmeans", "gmm", "graph", "hierarchical", "kmodes"]),
     ("shared by families", &["centers"]),
     ("machinery", &["fit", "seeding", "stats", "persist"]),
     ("passes", &["pass"]),
@@ -34,8 +34,10 @@ const LAYERS: [(&str, &[&str]); 8] = [
 /// Layers whose modules must not import each other.
 const STRANGERS: [&str; 2] = ["families", "compute and rows"];
 
-/// The exceptions: K-modes needs a neighbor graph, and the cells of an approximate graph are a k-means partition.
-const KNOWN: [(&str, &str); 2] = [("kmodes", "graph"), ("graph", "kmeans")];
+/// The exceptions: K-modes needs a neighbor graph, the cells of an approximate graph are a k-means partition, and
+/// hierarchical k-means fits its nodes by k-means and finds the centers around each center with a graph.
+const KNOWN: [(&str, &str); 4] =
+    [("kmodes", "graph"), ("graph", "kmeans"), ("hierarchical", "graph"), ("hierarchical", "kmeans")];
 
 /// The files that may contain `unsafe`.
 const UNSAFE_ROOMS: [&str; 3] = ["src/kernel/", "src/data/raw/", "src/python/array.rs"];

@@ -52,6 +52,9 @@ METHODS = {
     "nested, in order": shoal.NestedMiniBatchKMeans(
         12, batch_size=200, shuffle=False, compute_labels=False, random_state=3
     ),
+    "hierarchical": shoal.HierarchicalKMeans(
+        200, n_candidates=10, branching_factor=6, tol=0, max_iter=8, random_state=3
+    ),
     "variance-reduced": shoal.VarianceReducedKMeans(12, tol=0, max_iter=8, random_state=3),
     "variance-reduced, taken back": shoal.VarianceReducedKMeans(
         40, learning_rate=1.0, epoch_size=1500, max_iter=8, random_state=3
@@ -136,7 +139,7 @@ def test_a_resumed_fit_gives_identical_results(name, weights, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", ["kmeans", "minibatch", "nested", "variance-reduced", "backward Euler, polished"]
+    "name", ["kmeans", "minibatch", "nested", "hierarchical", "variance-reduced", "backward Euler, polished"]
 )
 def test_a_fit_resumes_from_any_source_of_the_same_rows(name, tmp_path):
     plan, path, rows = METHODS[name], tmp_path / "run.safetensors", tmp_path / "rows.npy"

@@ -23,6 +23,7 @@ FITS = {
     "kmeans, starts": shoal.KMeans(6, init="random", n_init=3, max_iter=6, random_state=3),
     "minibatch": shoal.MiniBatchKMeans(6, batch_size=200, max_iter=3, random_state=3),
     "nested": shoal.NestedMiniBatchKMeans(6, batch_size=200, random_state=3),
+    "hierarchical": shoal.HierarchicalKMeans(60, n_candidates=8, tol=0, max_iter=4, random_state=3),
     "variance-reduced": shoal.VarianceReducedKMeans(6, init="random", tol=0, max_iter=8, random_state=3),
     "backward Euler": shoal.BackwardEulerKMeans(6, batch_size=200, n_inner=3, max_iter=9, random_state=3),
     "backward Euler, polished": shoal.BackwardEulerKMeans(

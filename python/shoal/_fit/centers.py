@@ -58,6 +58,8 @@ class CenterFitter(Clusterer):
     #: The run that holds the centers until they are accessed: copying them takes as long as moving them.
     _centers_of: Any
     metric: Metric
+    #: The least value of `max_iter`.
+    _least_iter = 1
     #: Whether `max_iter` may be None: no limit.
     _unlimited = False
     #: Whether a single pass over the rows is enough for a fit.
@@ -193,7 +195,7 @@ class CenterFitter(Clusterer):
             )
         if self.max_iter is not None or not self._unlimited:
             other = "None or " if self._unlimited else ""
-            problems.check(p.whole, "max_iter", self.max_iter, 1, other=other)
+            problems.check(p.whole, "max_iter", self.max_iter, self._least_iter, other=other)
         problems.check(p.at_least_0, "tol", self.tol)
         problems.check(p.one_of, "metric", self.metric, METRICS)
         self._rules_of_a_run(problems)

@@ -392,7 +392,7 @@ class Clusterer(BaseEstimator, ABC):
                     visited = self.__dict__.get("_visited")
                     dtype = visited[0].compute if visited else self._compute_type()
                     arrays[name] = np.ascontiguousarray(value, dtype=dtype)
-        if params["init"] is None:
+        if params.get("init", "auto") is None:
             params["init"] = "auto"
         names = getattr(self, "feature_names_in_", None)
         about = {

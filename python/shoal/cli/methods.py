@@ -56,13 +56,14 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         "nested": Method("NestedMiniBatchKMeans"),
         "vrkm": Method("VarianceReducedKMeans", MappingProxyType({"variant": "vrkm"})),
         "vrkm++": Method("VarianceReducedKMeans", MappingProxyType({"variant": "vrkm++"})),
+        "hierarchical": Method("HierarchicalKMeans"),
         "sbe": Method("BackwardEulerKMeans"),
         "gmm": Method("TruncatedGaussianMixture", called=MappingProxyType({"n_clusters": "n_components"})),
         "kmodes": Method("LaplacianKModes"),
     }
 )
 #: Methods whose models have centers, so that held-out rows have an energy.
-CENTERS = ("kmeans", "minibatch", "nested", "vrkm", "vrkm++", "sbe", "gmm")
+CENTERS = ("kmeans", "minibatch", "nested", "vrkm", "vrkm++", "hierarchical", "sbe", "gmm")
 
 
 def available(among: Iterable[str] = METHODS) -> tuple[str, ...]:

@@ -35,8 +35,9 @@ def fitted(model: Any) -> CenterFitter:
         else:
             remedy = ""
         raise TypeError(
-            "model must be a fitted KMeans, MiniBatchKMeans, NestedMiniBatchKMeans, VarianceReducedKMeans, "
-            f"BackwardEulerKMeans or TruncatedGaussianMixture of shoal, got {shown(model)}.{remedy}"
+            "model must be a fitted KMeans, MiniBatchKMeans, NestedMiniBatchKMeans, HierarchicalKMeans, "
+            "VarianceReducedKMeans, BackwardEulerKMeans or TruncatedGaussianMixture of shoal, got "
+            f"{shown(model)}.{remedy}"
         )
     check_is_fitted(model, "cluster_centers_")
     return model

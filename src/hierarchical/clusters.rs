@@ -1,0 +1,158 @@
+//! Centers with the weights and squared errors of their rows. A cluster is summed in the order of its rows, by one
+//! thread, so nothing of the size of all centers is needed per thread.
+
+use super::groups::{Copies, Groups};
+use crate::centers::project;
+use crate::data::DataSource;
+use crate::error::Result;
+use crate::fit::Metric;
+use crate::kernel::Compute;
+use crate::kmeans::to_mean;
+use crate::matrix::MatRef;
+use crate::parallel::Executor;
+use crate::stats::ClusterSums;
+use crate::tuning::GROUPED_ROWS;
+
+/// Centers, and the weight and squared error of the rows of each.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Clusters<T> {
+    pub(super) dim: usize,
+    pub(super) centers: Vec<T>,
+    pub(super) weights: Vec<f64>,
+    pub(super) energies: Vec<f64>,
+}
+
+/// Buffers of a worker.
+#[derive(Default)]
+struct Desk<T> {
+    copies: Copies<T>,
+    sums: Vec<f64>,
+}
+
+impl<T: Compute> Clusters<T> {
+    /// Clusters with these centers, whose rows are not known yet.
+    pub(super) fn new(dim: usize, centers: Vec<T>) -> Self {
+        let k = centers.len() / dim;
+        Self { dim, centers, weights: vec![0.0; k], energies: vec![0.0; k] }
+    }
+
+    /// Number of clusters.
+    pub(super) fn len(&self) -> usize {
+        self.weights.len()
+    }
+
+    /// The centers as rows.
+    pub(super) fn centers(&self) -> MatRef<'_, T> {
+        MatRef::new(&self.centers, self.dim)
+    }
+
+    /// The total squared error.
+    pub(super) fn energy(&self) -> f64 {
+        self.energies.iter().sum()
+    }
+
+    /// Drops the clusters without rows, numbers `labels` and `stale` anew, and groups the rows.
+    pub(super) fn without_empty(&mut self, labels: &mut [u32], stale: &mut Vec<bool>) -> Groups {
+        let groups = Groups::new(labels, self.len());
+        let kept: Vec<usize> = (0..self.len()).filter(|&j| groups.len(j) > 0).collect();
+        if kept.len() == self.len() {
+            return groups;
+        }
+        let mut places = vec![0; self.len()];
+        for (place, &j) in kept.iter().enumerate() {
+            places[j] = place as u32;
+        }
+        labels.iter_mut().for_each(|label| *label = places[*label as usize]);
+        let centers = kept.iter().flat_map(|&j| self.centers().row(j).to_vec()).collect();
+        let of = |values: &[f64]| kept.iter().map(|&j| values[j]).collect();
+        (self.weights, self.energies) = (of(&self.weights), of(&self.energies));
+        *stale = kept.iter().map(|&j| stale[j]).collect();
+        self.centers = centers;
+        Groups::new(labels, self.len())
+    }
+
+    /// Adds clusters without rows, at the place of the last center, until there are `k`.
+    pub(super) fn extend_to(&mut self, k: usize) {
+        let last = self.centers[self.centers.len() - self.dim..].to_vec();
+        while self.len() < k {
+            self.centers.extend_from_slice(&last);
+            self.weights.push(0.0);
+            self.energies.push(0.0);
+        }
+    }
+
+    /// Moves the centers of all clusters in `stale` to the means of their rows, and sums their weights and squared
+    /// errors again. A cluster without weight keeps its center.
+    pub(super) fn settle(
+        &mut self,
+        data: &dyn DataSource<T>,
+        groups: &Groups,
+        stale: &[bool],
+        metric: Metric,
+        cx: &Executor,
+    ) -> Result<()> {
+        let dim = self.dim;
+        let together = (GROUPED_ROWS * self.len() / groups.rows().len().max(1)).max(1);
+        let centers = self.centers.chunks_mut(together * dim);
+        let sums = self.weights.chunks_mut(together).zip(self.energies.chunks_mut(together));
+        let items = centers.zip(sums).enumerate();
+        cx.for_each(items, Desk::default, |(part, (centers, (weights, energies))), desk| {
+            let each = centers.chunks_exact_mut(dim).zip(weights.iter_mut().zip(energies));
+            for (j, (center, (weight, energy))) in (part * together..).zip(each) {
+                if stale[j] {
+                    cx.check()?;
+                    (*weight, *energy) = settle(center, data, groups.of(j), metric, desk)?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// As [`Clusters::settle`], for cluster `j` with the given rows.
+    pub(super) fn settle_one(
+        &mut self,
+        j: usize,
+        data: &dyn DataSource<T>,
+        rows: &[u32],
+        metric: Metric,
+    ) -> Result<()> {
+        let center = &mut self.centers[j * self.dim..][..self.dim];
+        (self.weights[j], self.energies[j]) = settle(center, data, rows, metric, &mut Desk::default())?;
+        Ok(())
+    }
+}
+
+/// Moves a center to the mean of `rows`. Returns their weight and squared error.
+fn settle<T: Compute>(
+    center: &mut [T],
+    data: &dyn DataSource<T>,
+    rows: &[u32],
+    metric: Metric,
+    Desk { copies, sums }: &mut Desk<T>,
+) -> Result<(f64, f64)> {
+    let dim = center.len();
+    sums.clear();
+    sums.resize(dim, 0.0);
+    let mut weight = 0.0;
+    for part in rows.chunks(GROUPED_ROWS) {
+        copies.read(data, part)?;
+        weight += copies.add_to(sums);
+    }
+    if weight <= 0.0 {
+        return Ok((0.0, 0.0));
+    }
+    ClusterSums::of(dim, sums.clone(), vec![weight]).check_means::<T>()?;
+    to_mean(center, metric, (sums, weight), &mut 0.0);
+    project(center, dim, metric);
+    let mut energy = 0.0;
+    for part in rows.chunks(GROUPED_ROWS) {
+        if rows.len() > GROUPED_ROWS {
+            copies.read(data, part)?;
+        }
+        copies.for_each_sq_dist(center, |i, sq_dist| energy += copies.weight(i) * sq_dist);
+        if !energy.is_finite() {
+            return Err(copies.too_large());
+        }
+    }
+    Ok((weight, energy))
+}

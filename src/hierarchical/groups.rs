@@ -1,0 +1,142 @@
+//! Rows grouped by their labels, and rows of one group copied together.
+
+use crate::data::{DataSource, copy_to, gather};
+use crate::error::{Error, Result};
+use crate::float::Float;
+use crate::kernel::{self, Compute, PackedCenters};
+use crate::matrix::MatRef;
+use crate::pass::Chunk;
+use crate::rows::{RowBuf, Rows};
+
+/// The rows of every label, in ascending order: a counting sort of row numbers.
+#[derive(Debug)]
+pub(super) struct Groups {
+    starts: Vec<usize>,
+    rows: Vec<u32>,
+}
+
+impl Groups {
+    /// Groups the rows by `labels`, each below `k`.
+    pub(super) fn new(labels: &[u32], k: usize) -> Self {
+        let mut starts = vec![0; k + 1];
+        labels.iter().for_each(|&j| starts[j as usize + 1] += 1);
+        (0..k).for_each(|j| starts[j + 1] += starts[j]);
+        let (mut next, mut rows) = (starts.clone(), vec![0; labels.len()]);
+        for (row, &j) in labels.iter().enumerate() {
+            rows[next[j as usize]] = row as u32;
+            next[j as usize] += 1;
+        }
+        Self { starts, rows }
+    }
+
+    /// Number of groups.
+    pub(super) fn count(&self) -> usize {
+        self.starts.len() - 1
+    }
+
+    /// The rows with label `j`.
+    pub(super) fn of(&self, j: usize) -> &[u32] {
+        &self.rows[self.starts[j]..self.starts[j + 1]]
+    }
+
+    /// The number of rows with label `j`.
+    pub(super) fn len(&self, j: usize) -> usize {
+        self.starts[j + 1] - self.starts[j]
+    }
+
+    /// The place of the first row with label `j` among the grouped rows.
+    pub(super) fn start(&self, j: usize) -> usize {
+        self.starts[j]
+    }
+
+    /// The group of the row at a place among the grouped rows.
+    pub(super) fn at(&self, place: usize) -> usize {
+        self.starts.partition_point(|&start| start <= place) - 1
+    }
+
+    /// All rows, group after group.
+    pub(super) fn rows(&self) -> &[u32] {
+        &self.rows
+    }
+}
+
+/// Copies of some rows.
+#[derive(Debug, Default)]
+pub(super) struct Copies<T> {
+    numbers: Vec<u64>,
+    pub(super) rows: RowBuf<T>,
+    weights: Vec<f64>,
+}
+
+impl<T: Float> Copies<T> {
+    /// Reads the given rows and their weights.
+    pub(super) fn read(&mut self, data: &dyn DataSource<T>, rows: &[u32]) -> Result<()> {
+        self.numbers.clear();
+        self.numbers.extend(rows.iter().map(|&row| u64::from(row)));
+        if data.most_values().is_some() {
+            self.rows.begin_sparse(data.dim());
+            copy_to(data, &self.numbers, &mut self.rows)?;
+        } else {
+            self.rows.clear(data.dim());
+            gather(data, &self.numbers, &mut self.rows.values)?;
+        }
+        self.weights.clear();
+        if let Some(weights) = data.weights() {
+            self.weights.extend(rows.iter().map(|&row| weights[row as usize]));
+        }
+        Ok(())
+    }
+
+    /// The weights of the rows, if the source has weights.
+    pub(super) fn weights(&self) -> Option<&[f64]> {
+        Some(&self.weights[..]).filter(|weights| !weights.is_empty())
+    }
+
+    /// The weight of row `i` of the copies.
+    pub(super) fn weight(&self, i: usize) -> f64 {
+        self.weights.get(i).copied().unwrap_or(1.0)
+    }
+
+    /// The error for rows whose squared distances overflow.
+    pub(super) fn too_large(&self) -> Error {
+        Chunk { first_row: self.numbers[0], rows: self.rows.rows(), weights: None }.not_finite()
+    }
+}
+
+impl<T: Compute> Copies<T> {
+    /// Adds the rows, times their weights, to `sums`. Returns their weight.
+    pub(super) fn add_to(&self, sums: &mut [f64]) -> f64 {
+        let mut total = 0.0;
+        for i in 0..self.numbers.len() {
+            let weight = self.weight(i);
+            total += weight;
+            match self.rows.rows() {
+                Rows::Dense(rows) => {
+                    sums.iter_mut().zip(rows.row(i)).for_each(|(sum, x)| *sum += weight * x.to_f64());
+                }
+                Rows::Sparse(rows) => {
+                    let (columns, values) = rows.row(i);
+                    for (&column, x) in columns.iter().zip(values) {
+                        sums[column as usize] += weight * x.to_f64();
+                    }
+                }
+            }
+        }
+        total
+    }
+
+    /// Calls `f(row, squared distance)` for the distances of all rows to a center, by difference in `f64`.
+    pub(super) fn for_each_sq_dist(&self, center: &[T], mut f: impl FnMut(usize, f64)) {
+        match self.rows.rows() {
+            Rows::Dense(rows) => {
+                rows.iter().enumerate().for_each(|(i, row)| f(i, kernel::sq_dist(row, center)));
+            }
+            rows @ Rows::Sparse(_) => {
+                let packed = PackedCenters::for_rows(MatRef::new(center, center.len()), true);
+                let (labels, mut sq_dists) = (vec![0; rows.rows()], vec![0.0; rows.rows()]);
+                kernel::sq_dists(rows, &labels, &packed, &mut sq_dists);
+                sq_dists.into_iter().enumerate().for_each(|(i, sq_dist)| f(i, sq_dist));
+            }
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! The parameters of hierarchical k-means, and the method made of them.
+
+use super::HierarchicalSolver;
+use crate::centers::{CenterMethod, KMeansModel, Snapshot};
+use crate::data::Access;
+use crate::error::Result;
+use crate::fit::{Element, Method, Metric, Problems, Run, either, run_methods, setters};
+use crate::matrix::make_room;
+use crate::persist::Contents;
+
+/// K-means for thousands to millions of clusters. Begin with [`HierarchicalKMeans::params`].
+///
+/// A tree of small k-means fits gives the first centers. Sweeps then compare every row only with the centers around
+/// its own, so their cost hardly grows with the number of clusters. The labels of the model are exact: those of the
+/// nearest of all centers.
+///
+/// ```
+/// use shoal::HierarchicalKMeans;
+/// let rows: Vec<[f32; 2]> = (0..4000).map(|i| [(i % 40) as f32 * 9.0, (i % 7) as f32 / 10.0]).collect();
+/// let model = HierarchicalKMeans::params(40).rng_seed(7).fit(&rows)?;
+/// assert_eq!(model.n_clusters(), 40);
+/// assert_eq!(model.predict(&rows)?, model.labels());
+/// # Ok::<(), shoal::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct HierarchicalKMeans;
+
+impl HierarchicalKMeans {
+    /// Parameters for `n_clusters` clusters, all others at their defaults.
+    pub fn params(n_clusters: usize) -> HierarchicalParams {
+        HierarchicalParams {
+            n_clusters,
+            branching_factor: None,
+            n_candidates: 128,
+            max_iter: 20,
+            tolerance: 1e-3,
+            metric: Metric::Euclidean,
+            rng_seed: 0,
+            memory_limit: 1_000_000_000,
+            threads: None,
+        }
+    }
+}
+
+/// The parameters of hierarchical k-means. A fit checks all of them before it starts.
+///
+/// See [`HierarchicalKMeans`] for an example.
+#[derive(Clone, Debug)]
+pub struct HierarchicalParams {
+    pub(super) n_clusters: usize,
+    pub(super) branching_factor: Option<usize>,
+    pub(super) n_candidates: usize,
+    pub(super) max_iter: u64,
+    pub(super) tolerance: f64,
+    pub(super) metric: Metric,
+    pub(super) rng_seed: u64,
+    pub(super) memory_limit: u64,
+    pub(super) threads: Option<usize>,
+}
+
+setters! {
+    HierarchicalParams(n_clusters) {
+        /// Largest number of children of a node of the tree, at least 2 (default `None`: for two levels).
+        branching_factor: Option<usize> as impl Into<Option<usize>>,
+        /// Number of centers around its own that a row is compared with, at least 1 (default 128). With at least
+        /// `n_clusters - 1`, sweeps are those of exact k-means.
+        n_candidates: usize,
+        /// Maximum number of sweeps after the tree (default 20); 0 for the tree alone.
+        max_iter: u64,
+        /// A fit ends when at most this share of the labels changes in a sweep (default 0.001). With 0 it ends when
+        /// no label changes.
+        tolerance: f64,
+        /// The distance (default [`Metric::Euclidean`]).
+        metric: Metric,
+        /// Seed of all random draws (default 0).
+        rng_seed: u64,
+        /// Upper limit for the bytes of the rows that a node of the tree is fitted to (default 1 GB). Larger nodes
+        /// are fitted to a random sample; [`HierarchicalRun::sample_rows`] reports its size.
+        memory_limit: u64,
+        /// Number of threads (default `None`: see [`Executor::new`](crate::Executor::new)). The result does
+        /// not depend on it.
+        threads: Option<usize>,
+    }
+}
+
+impl HierarchicalParams {
+    /// Checks the parameters against data of `n` rows, if their number is known, and `dim` columns.
+    ///
+    /// ```
+    /// let params = shoal::HierarchicalKMeans::params(8).branching_factor(1).n_candidates(0).tolerance(-1.0);
+    /// let refused = params.check(Some(5), 2).unwrap_err().to_string();
+    /// assert!(refused.contains("n_clusters") && refused.contains("branching_factor"));
+    /// assert!(refused.contains("n_candidates") && refused.contains("tolerance"));
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::InvalidParam`](crate::Error::InvalidParam) that lists every problem.
+    pub fn check(&self, n: Option<u64>, dim: usize) -> Result<()> {
+        let mut problems = Problems::new();
+        problems.clusters("n_clusters", self.n_clusters, n);
+        if let Some(children) = self.branching_factor {
+            problems.require(children >= 2, "branching_factor", "at least 2, or none", children);
+        }
+        problems.at_least_1("n_candidates", self.n_candidates as u64);
+        problems.finite_at_least_0("tolerance", self.tolerance);
+        problems.at_least_1("memory_limit", self.memory_limit);
+        if let Some(n) = n {
+            // Row numbers and labels take 32 bits each.
+            let most = u64::from(u32::MAX) - 1;
+            problems.require(n <= most, "number of rows", format!("at most {most}"), n);
+        }
+        problems.columns(dim);
+        problems.into_result()
+    }
+}
+
+run_methods! {
+    HierarchicalParams, HierarchicalKMeans;
+    /// Rows must be in memory or in a mapped file, because the tree and the sweeps read rows one by one.
+    fit;
+    /// ```
+    /// use shoal::HierarchicalKMeans;
+    /// let rows: Vec<[f64; 1]> = (0..600).map(|i| [f64::from(i * i % 599)]).collect();
+    /// let mut run = HierarchicalKMeans::params(50).start(&rows).unwrap();
+    /// while let Some(step) = run.advance(&rows).unwrap() {
+    ///     println!("{}: {}", step.iteration, step.objective);
+    /// }
+    /// run.finish(&rows).unwrap();
+    /// assert_eq!(run.certified(), Some(1.0));
+    /// ```
+    start;
+    /// See [`KMeansParams::resume_fit`](crate::kmeans::KMeansParams::resume_fit) for an example.
+    resume_fit;
+    /// ```
+    /// let rows: Vec<[f64; 1]> = (0..60).map(|i| [f64::from(i)]).collect();
+    /// for step in shoal::HierarchicalKMeans::params(9).solve(&rows).unwrap() {
+    ///     println!("{:?}", step.unwrap());
+    /// }
+    /// ```
+    solve;
+}
+
+/// A hierarchical k-means fit that advances step by step: a step is a level of the tree, or a sweep. It does not hold
+/// the data.
+///
+/// See [`HierarchicalParams::start`] for an example.
+pub type HierarchicalRun = Run<HierarchicalKMeans>;
+
+impl HierarchicalRun {
+    /// The share of the rows whose label was proven by the lists of centers alone, before the last pass compared the
+    /// other rows with all centers. `None` before [`Run::finish`]. 0 with approximate lists, which prove nothing.
+    ///
+    /// See [`HierarchicalParams::start`] for an example.
+    pub fn certified(&self) -> Option<f64> {
+        either!(self.solver(), solver => solver.certified())
+    }
+
+    /// The largest number of rows that a node of the tree was fitted to: the number of all rows, unless the first
+    /// level used a random sample.
+    ///
+    /// ```
+    /// let rows: Vec<[f64; 1]> = (0..60).map(|i| [f64::from(i)]).collect();
+    /// let mut run = shoal::HierarchicalKMeans::params(9).start(&rows).unwrap();
+    /// run.advance(&rows).unwrap();
+    /// assert_eq!(run.sample_rows(), 60);
+    /// ```
+    pub fn sample_rows(&self) -> u64 {
+        either!(self.solver(), solver => solver.sample_rows())
+    }
+}
+
+impl Method for HierarchicalKMeans {
+    type Params = HierarchicalParams;
+    type Model = KMeansModel;
+    type Solver<T: Element> = HierarchicalSolver<T>;
+
+    fn needs(_params: &HierarchicalParams) -> Access {
+        Access::Random
+    }
+
+    fn labels_at_end(_params: &HierarchicalParams) -> bool {
+        true
+    }
+
+    fn check(params: &HierarchicalParams, n: Option<u64>, dim: usize) -> Result<()> {
+        params.check(n, dim)?;
+        // A fit allocates this later, where failure would end the process.
+        make_room(&mut Vec::<u8>::new(), "labels and groups of rows", n.unwrap_or_default(), 24)?;
+        let lists = 32 * params.n_candidates.min(params.n_clusters);
+        make_room(&mut Vec::<u8>::new(), "lists of centers", params.n_clusters as u64, lists)
+    }
+
+    fn threads(params: &HierarchicalParams) -> Option<usize> {
+        params.threads
+    }
+
+    fn solver<T: Element>(params: &HierarchicalParams) -> HierarchicalSolver<T> {
+        HierarchicalSolver::plan(params.clone())
+    }
+
+    fn of_checkpoint<T: Element>(
+        params: &HierarchicalParams,
+        contents: &Contents,
+    ) -> Result<HierarchicalSolver<T>, String> {
+        HierarchicalSolver::of_file(params.clone(), contents)
+    }
+}
+
+impl CenterMethod for HierarchicalKMeans {
+    fn snapshot<T: Element>(solver: &HierarchicalSolver<T>) -> Snapshot<'_, T> {
+        solver.snapshot()
+    }
+}

@@ -1,0 +1,184 @@
+"""Hierarchical k-means: sweeps against a slow reference, exact labels, sources, files."""
+
+import json
+
+import numpy as np
+import pytest
+import shoal
+from hierarchical_reference import sq_dists, sweeps
+from shoal import HierarchicalKMeans, KMeans, _core
+from shoal.callbacks import Checkpoint
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+
+RNG = np.random.default_rng(5)
+X = (RNG.normal(size=(6000, 12)) + 4 * RNG.normal(size=(30, 12))[RNG.integers(0, 30, size=6000)]).astype(
+    "float32"
+)
+WEIGHTS = RNG.integers(1, 4, size=len(X)).astype(float)
+
+
+def left(model):
+    """What a fit leaves behind."""
+    return (
+        model.cluster_centers_.tobytes(),
+        model.labels_.tobytes(),
+        model.inertia_,
+        model.certified_,
+        model.sample_rows_,
+        model.history_["objective"].tobytes(),
+    )
+
+
+@pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["plain", "weights"])
+@pytest.mark.parametrize("m", [8, 12, 500])
+def test_sweeps_match_the_reference(tmp_path, m, weights):
+    path, k, count = tmp_path / "tree.safetensors", 120, 6
+    model = HierarchicalKMeans(k, n_candidates=m, tol=0, max_iter=count, random_state=2)
+    # The last checkpoint before the sweeps holds the labels of the tree.
+    watched = clone(model).set_params(callbacks=[Checkpoint(path, every_steps=1)])
+    for _ in watched.iter_fit(X, weights):
+        state = _core.load_model(str(path))
+        if json.loads(state[2]["state"])["grown"]:
+            break
+    assert len(watched.history_) < 6
+    start = (state[1]["centers"], state[1]["labels"].astype(np.int64))
+    centers, _, objectives = sweeps(X, *start, m, count, weights)
+    model.fit(X, sample_weight=weights)
+    np.testing.assert_allclose(model.history_["objective"][-count:], objectives, rtol=1e-5)
+    np.testing.assert_allclose(model.cluster_centers_, centers, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("d", "m", "certified"), [(2, 10, (0.9, 1)), (5, 40, (0.5, 1)), (12, 10, (0, 0.9)), (12, 500, (1, 1))]
+)
+def test_labels_are_exact(d, m, certified):
+    model = HierarchicalKMeans(200, n_candidates=m, random_state=1).fit(X[:, :d])
+    least, most = certified
+    assert least <= model.certified_ <= most
+    np.testing.assert_array_equal(model.predict(X[:, :d]), model.labels_)
+    apart = sq_dists(X[:, :d].astype(float), model.cluster_centers_.astype(float))
+    nearest = apart.min(axis=1)
+    # Of nearly equal distances float32 may choose another one.
+    np.testing.assert_allclose(apart[np.arange(len(X)), model.labels_], nearest, rtol=1e-4, atol=1e-4)
+    assert (apart.argmin(axis=1) == model.labels_).mean() > 0.999
+    assert model.inertia_ == pytest.approx(nearest.sum(), rel=1e-6)
+    assert model.counts_.sum() == len(X)
+
+
+def test_any_source_and_number_of_threads_give_the_same_bits(tmp_path):
+    rows = np.clip(X * 8 + 128, 0, 255).astype(np.uint8)
+    np.save(tmp_path / "rows.npy", rows)
+    np.save(tmp_path / "wide.npy", rows.astype(np.float32))
+    plan = HierarchicalKMeans(300, n_candidates=20, random_state=3, max_iter=8)
+    expected = left(clone(plan).fit(rows))
+    for source in (
+        rows.astype(np.float32),
+        np.asfortranarray(rows),
+        str(tmp_path / "rows.npy"),
+        str(tmp_path / "wide.npy"),
+        np.load(tmp_path / "rows.npy", mmap_mode="r"),
+    ):
+        for n_jobs in (1, 2, 4):
+            assert left(clone(plan).set_params(n_jobs=n_jobs).fit(source)) == expected
+
+
+def test_sparse_rows_and_float64():
+    scipy_sparse = pytest.importorskip("scipy.sparse")
+    rows = np.where(RNG.random(X.shape) < 0.3, X, 0).astype(np.float32)
+    plan = HierarchicalKMeans(100, n_candidates=15, random_state=3, max_iter=5)
+    sparse = clone(plan).fit(scipy_sparse.csr_matrix(rows))
+    np.testing.assert_array_equal(sparse.predict(scipy_sparse.csr_matrix(rows)), sparse.labels_)
+    assert sparse.inertia_ == pytest.approx(clone(plan).fit(rows).inertia_, rel=0.02)
+    wide = clone(plan).fit(rows.astype(float))
+    assert wide.cluster_centers_.dtype == np.float64
+    np.testing.assert_array_equal(wide.predict(rows.astype(float)), wide.labels_)
+
+
+def test_cosine():
+    model = HierarchicalKMeans(150, metric="cosine", n_candidates=40, random_state=0).fit(X)
+    np.testing.assert_allclose(np.linalg.norm(model.cluster_centers_, axis=1), 1, rtol=1e-6)
+    np.testing.assert_array_equal(model.predict(X), model.labels_)
+    flat = KMeans(150, metric="cosine", random_state=0).fit(X)
+    assert model.inertia_ < 1.02 * flat.inertia_
+
+
+def test_it_ends_near_exact_k_means():
+    flat = KMeans(400, init="random", n_init=1, max_iter=25, random_state=0).fit(X)
+    tree = HierarchicalKMeans(400, max_iter=0, random_state=0).fit(X)
+    model = HierarchicalKMeans(400, random_state=0).fit(X)
+    assert model.inertia_ < tree.inertia_
+    assert model.inertia_ < 1.02 * flat.inertia_
+    assert (tree.n_iter_, tree.stop_reason_) == (0, "max-iter")
+    assert tree.init_.startswith("tree of ")
+    assert (model.history_["n_distances"][-model.n_iter_ :] <= len(X) * 129).all()
+
+
+def test_duplicates_and_few_distinct_rows():
+    rows = np.zeros((5000, 3), np.float32)
+    rows[::100] = RNG.normal(size=(50, 3))
+    with pytest.warns(ConvergenceWarning, match=r"\(51\) found smaller than n_clusters \(60\)"):
+        model = HierarchicalKMeans(60, random_state=0).fit(rows)
+    assert model.inertia_ == 0
+    model = HierarchicalKMeans(51, random_state=0).fit(rows)
+    assert len(np.unique(model.cluster_centers_, axis=0)) == 51
+
+
+def test_iterating_leaves_a_usable_model():
+    plan = HierarchicalKMeans(300, n_candidates=10, random_state=4, tol=0, max_iter=6)
+    expected = left(clone(plan).fit(X))
+    model = clone(plan)
+    for _ in model.iter_fit(X):
+        # Exact labels in between do not change the rest.
+        np.testing.assert_array_equal(model.labels_, model.predict(X))
+        assert len(model.counts_) == len(model.cluster_centers_)
+        assert np.isnan(model.certified_) or 0 <= model.certified_ <= 1
+    assert model.stop_reason_ is not None
+    assert left(model) == expected
+
+
+def test_files(tmp_path):
+    path = tmp_path / "model.safetensors"
+    model = HierarchicalKMeans(50, n_candidates=20, random_state=0, branching_factor=5).fit(X)
+    model.save(path)
+    again = shoal.load(path)
+    assert again.get_params() == model.get_params()
+    assert (again.certified_, again.sample_rows_, again.init_) == (
+        model.certified_,
+        model.sample_rows_,
+        model.init_,
+    )
+    np.testing.assert_array_equal(again.predict(X), model.labels_)
+
+
+def test_a_sample_is_reported():
+    model = HierarchicalKMeans(20, memory_limit=48 * 1000, random_state=0).fit(X)
+    assert model.sample_rows_ == 1000
+    np.testing.assert_array_equal(model.predict(X), model.labels_)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"n_candidates": 0}, "n_candidates must be"),
+        ({"branching_factor": 1}, "branching_factor must be"),
+        ({"branching_factor": "wide"}, "branching_factor must be"),
+        ({"max_iter": -1}, "max_iter must be"),
+        ({"tol": -1}, "tol must be"),
+        ({"memory_limit": "much"}, "memory_limit must be"),
+        ({"metric": "manhattan"}, "metric must be"),
+        ({"n_clusters": 7000}, "n_samples=6000"),
+    ],
+)
+def test_bad_parameters(given, message):
+    with pytest.raises(ValueError, match=message):
+        HierarchicalKMeans(**{"n_clusters": 10, **given}).fit(X)
+
+
+def test_streams_are_refused_with_the_remedy():
+    with pytest.raises(ValueError, match=r"\.npy"):
+        HierarchicalKMeans(10).fit(lambda: iter([X]))
+    broken = X.copy()
+    broken[4321, 7] = np.nan
+    with pytest.raises(ValueError, match=r"4321"):
+        HierarchicalKMeans(10).fit(broken)
