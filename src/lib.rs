@@ -70,7 +70,7 @@ pub use error::{Error, InvalidParam, Result};
 pub use fit::Metric;
 pub use float::Float;
 pub use gmm::{GaussianMixture, TruncatedGaussianMixture};
-pub use kmeans::{Algorithm, BackwardEuler, KMeans, MiniBatch, NestedMiniBatch, VarianceReduced};
+pub use kmeans::{Algorithm, BackwardEuler, Breathing, KMeans, MiniBatch, NestedMiniBatch, VarianceReduced};
 pub use kmodes::LaplacianKModes;
 pub use matrix::MatRef;
 pub use ndarray;

@@ -40,6 +40,8 @@ pub(crate) enum Purpose {
     Exploring = 12,
     /// The validation set on which several starts are compared.
     Validation = 13,
+    /// Where breathing k-means adds centers.
+    Breathing = 14,
 }
 
 /// One round of SplitMix64, which spreads every input bit over the output.

@@ -564,3 +564,17 @@ pub(crate) const SKIN_MOVES: f32 = 3.0;
 /// The least of that, and the most for which lists are kept at all, in radii of a leaf.
 pub(crate) const SKIN_LEAST: f32 = 0.25;
 pub(crate) const SKIN_MOST: f32 = 1.5;
+
+/// How far the centers that breathing k-means adds lie from those they copy, in root mean squared distances of rows to
+/// their centers (Fritzke, 2020).
+pub(crate) const BREATH_OFFSET: f64 = 0.01;
+
+/// Breaths in a row that may fail before fewer centers are added: the first splits the clusters with the largest
+/// errors, the others split drawn ones (`breathing.py`, known).
+pub(crate) const BREATH_TRIES: u64 = 3;
+
+/// The factor on the tolerance of the run that ends a fit (`breathing.py`, known).
+pub(crate) const BREATH_LAST_TOLERANCE: f64 = 0.01;
+
+/// Most sweeps of any other run of exact k-means of a breathing fit, as of a start of k-means.
+pub(crate) const BREATH_RUN_SWEEPS: u64 = 300;

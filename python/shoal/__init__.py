@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ._core import Step
     from ._core import version as __version__
     from .backward_euler import BackwardEulerKMeans
+    from .breathing import BreathingKMeans
     from .config import config_context
     from .coreset import Coreset, lightweight_coreset
     from .data import DataSource, open
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BackwardEulerKMeans",
+    "BreathingKMeans",
     "Coreset",
     "DataSource",
     "KMeans",
@@ -76,6 +78,7 @@ __all__ = [
 _HOMES = {
     "Coreset": ("coreset", "Coreset"),
     "BackwardEulerKMeans": ("backward_euler", "BackwardEulerKMeans"),
+    "BreathingKMeans": ("breathing", "BreathingKMeans"),
     "DataSource": ("data", "DataSource"),
     "KMeans": ("kmeans", "KMeans"),
     "LaplacianKModes": ("kmodes", "LaplacianKModes"),
@@ -105,6 +108,7 @@ _HOMES = {
 }
 _MODULES = (
     "backward_euler",
+    "breathing",
     "callbacks",
     "config",
     "convert",

@@ -15,6 +15,7 @@ from ._fit.estimator import Clusterer
 from ._fit.models import save
 from ._fit.saved import need
 from .backward_euler import BackwardEulerKMeans
+from .breathing import BreathingKMeans
 from .formats.stream import told_of
 from .kmeans import KMeans
 from .kmodes import LaplacianKModes
@@ -36,6 +37,7 @@ ESTIMATORS: tuple[type[Clusterer], ...] = (
     TruncatedGaussianMixture,
     BackwardEulerKMeans,
     VarianceReducedKMeans,
+    BreathingKMeans,
     LaplacianKModes,
 )
 #: What reads a saved model, by the kind that the file names.

@@ -10,13 +10,20 @@ use crate::fit::{Metric, Timings};
 use crate::persist::kept::text;
 use crate::persist::model::{ModelFile, model_contents};
 use crate::persist::schema::{
-    BACKWARD_EULER_MODEL, KMEANS_MODEL, MINIBATCH_MODEL, NESTED_MODEL, VARIANCE_REDUCED_MODEL,
+    BACKWARD_EULER_MODEL, BREATHING_MODEL, KMEANS_MODEL, MINIBATCH_MODEL, NESTED_MODEL,
+    VARIANCE_REDUCED_MODEL,
 };
 use crate::persist::{self, Array};
 
 /// The kinds of files with a center-based model.
-const KINDS: [&str; 5] =
-    [KMEANS_MODEL, MINIBATCH_MODEL, NESTED_MODEL, BACKWARD_EULER_MODEL, VARIANCE_REDUCED_MODEL];
+const KINDS: [&str; 6] = [
+    KMEANS_MODEL,
+    MINIBATCH_MODEL,
+    NESTED_MODEL,
+    BACKWARD_EULER_MODEL,
+    VARIANCE_REDUCED_MODEL,
+    BREATHING_MODEL,
+];
 
 impl KMeansModel {
     /// Writes the model without its labels to a safetensors file. An existing file is replaced atomically.
@@ -55,8 +62,8 @@ impl KMeansModel {
     }
 
     /// Reads a model that [`KMeansModel::save`] wrote, or a center-based estimator of the Python package: `KMeans`,
-    /// `MiniBatchKMeans`, `NestedMiniBatchKMeans`, `BackwardEulerKMeans` or `VarianceReducedKMeans`. Labels are not
-    /// stored, so they are empty. If the file has no inertia, the inertia is NaN.
+    /// `BreathingKMeans`, `MiniBatchKMeans`, `NestedMiniBatchKMeans`, `BackwardEulerKMeans` or
+    /// `VarianceReducedKMeans`. Labels are not stored, so they are empty. If the file has no inertia, the inertia is NaN.
     ///
     /// See [`KMeansModel::save`] for an example.
     ///

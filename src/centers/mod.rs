@@ -13,7 +13,7 @@ mod sphere;
 
 #[cfg(feature = "python")]
 pub(crate) use assign::transform;
-pub(crate) use assign::{inertia, label, nearest, predict};
+pub(crate) use assign::{errors, inertia, label, nearest, predict};
 pub(crate) use journal::{Editing, Journal};
 pub use labels::LabelsRef;
 pub(crate) use labels::{LabelList, LabelsMut, NO_LABEL};

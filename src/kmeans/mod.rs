@@ -7,6 +7,7 @@ mod backward_euler;
 mod batches;
 mod blocks;
 mod bounds;
+mod breathing;
 mod choice;
 mod costs;
 mod empty;
@@ -21,6 +22,7 @@ mod state;
 mod variance_reduced;
 
 pub use backward_euler::{BackwardEuler, BackwardEulerParams, BackwardEulerRun, BackwardEulerSolver};
+pub use breathing::{Breathing, BreathingParams, BreathingRun, BreathingSolver};
 pub use lloyd::Lloyd;
 pub use minibatch::{MiniBatch, MiniBatchParams, MiniBatchRun, MiniBatchSolver};
 pub use nested::{Bounds, Nested, NestedMiniBatch, NestedParams, NestedRun, NestedSteps};

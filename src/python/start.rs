@@ -18,7 +18,7 @@ use super::source::Source;
 use crate::error::{Error, Result};
 use crate::fit::{self, FitSolver, Params, StreamMethod, Value};
 use crate::gmm::TruncatedGaussianMixture;
-use crate::kmeans::{BackwardEuler, KMeans, MiniBatch, NestedMiniBatch, VarianceReduced};
+use crate::kmeans::{BackwardEuler, Breathing, KMeans, MiniBatch, NestedMiniBatch, VarianceReduced};
 use crate::kmodes::{KModesParams, LaplacianKModes};
 use crate::names::unknown_name;
 
@@ -26,8 +26,8 @@ use crate::names::unknown_name;
 pub(super) type State<'py> = (String, BTreeMap<String, Bound<'py, PyAny>>, BTreeMap<String, String>);
 
 /// The methods, by the names that Python uses.
-const METHODS: [&str; 7] =
-    ["kmeans", "minibatch", "nested", "backward-euler", "variance-reduced", "mixture", "kmodes"];
+const METHODS: [&str; 8] =
+    ["kmeans", "minibatch", "nested", "backward-euler", "variance-reduced", "breathing", "mixture", "kmodes"];
 
 /// Parameters as Python gave them, under their Rust names.
 pub(super) struct Given(BTreeMap<String, Value>);
@@ -217,6 +217,7 @@ pub(super) fn start(
         "nested" => call.fit_or_stream::<NestedMiniBatch>(py)?,
         "backward-euler" => call.fit_or_stream::<BackwardEuler>(py)?,
         "variance-reduced" => call.fit::<VarianceReduced>(py)?,
+        "breathing" => call.fit::<Breathing>(py)?,
         "mixture" => {
             let run = PyClassInitializer::from(call.fit::<TruncatedGaussianMixture>(py)?);
             return Ok(Py::new(py, run.add_subclass(MixtureRun))?.into_any());
@@ -246,6 +247,7 @@ pub(super) fn parameters(method: &str) -> PyResult<Vec<&'static str>> {
         "nested" => of::<NestedMiniBatch>(),
         "backward-euler" => of::<BackwardEuler>(),
         "variance-reduced" => of::<VarianceReduced>(),
+        "breathing" => of::<Breathing>(),
         "mixture" => of::<TruncatedGaussianMixture>(),
         "kmodes" => of::<LaplacianKModes>(),
         _ => return Err(unknown_method(method)),

@@ -37,6 +37,7 @@ ESTIMATORS = [
     (shoal.NestedMiniBatchKMeans, CENTERS),
     (shoal.BackwardEulerKMeans, CENTERS | {"step_sizes": ("float64", 1)}),
     (shoal.VarianceReducedKMeans, CENTERS),
+    (shoal.BreathingKMeans, CENTERS),
     (shoal.TruncatedGaussianMixture, MIXTURE),
     (shoal.LaplacianKModes, MODES),
 ]

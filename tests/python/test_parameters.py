@@ -12,6 +12,7 @@ ESTIMATORS = (
     shoal.NestedMiniBatchKMeans,
     shoal.BackwardEulerKMeans,
     shoal.VarianceReducedKMeans,
+    shoal.BreathingKMeans,
     shoal.TruncatedGaussianMixture,
     shoal.LaplacianKModes,
 )

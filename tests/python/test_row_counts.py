@@ -47,6 +47,7 @@ CONSUMERS = {
             shoal.NestedMiniBatchKMeans: ["fit", "partial_fit"],
             shoal.BackwardEulerKMeans: ["fit", "partial_fit"],
             shoal.VarianceReducedKMeans: ["fit"],
+            shoal.BreathingKMeans: ["fit"],
             shoal.TruncatedGaussianMixture: ["fit"],
             shoal.LaplacianKModes: ["fit"],
         }.items()

@@ -57,12 +57,13 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         "vrkm": Method("VarianceReducedKMeans", MappingProxyType({"variant": "vrkm"})),
         "vrkm++": Method("VarianceReducedKMeans", MappingProxyType({"variant": "vrkm++"})),
         "sbe": Method("BackwardEulerKMeans"),
+        "breathing": Method("BreathingKMeans"),
         "gmm": Method("TruncatedGaussianMixture", called=MappingProxyType({"n_clusters": "n_components"})),
         "kmodes": Method("LaplacianKModes"),
     }
 )
 #: Methods whose models have centers, so that held-out rows have an energy.
-CENTERS = ("kmeans", "minibatch", "nested", "vrkm", "vrkm++", "sbe", "gmm")
+CENTERS = ("kmeans", "minibatch", "nested", "vrkm", "vrkm++", "sbe", "breathing", "gmm")
 
 
 def available(among: Iterable[str] = METHODS) -> tuple[str, ...]:

@@ -36,7 +36,8 @@ def fitted(model: Any) -> CenterFitter:
             remedy = ""
         raise TypeError(
             "model must be a fitted KMeans, MiniBatchKMeans, NestedMiniBatchKMeans, VarianceReducedKMeans, "
-            f"BackwardEulerKMeans or TruncatedGaussianMixture of shoal, got {shown(model)}.{remedy}"
+            "BackwardEulerKMeans, BreathingKMeans or TruncatedGaussianMixture of shoal, got "
+            f"{shown(model)}.{remedy}"
         )
     check_is_fitted(model, "cluster_centers_")
     return model
