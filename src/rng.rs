@@ -42,6 +42,8 @@ pub(crate) enum Purpose {
     Validation = 13,
     /// The rows and the start of the k-means fit of a node of a tree.
     Node = 14,
+    /// Where breathing k-means adds centers.
+    Breathing = 15,
 }
 
 /// One round of SplitMix64, which spreads every input bit over the output.

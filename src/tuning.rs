@@ -606,3 +606,17 @@ pub(crate) const LIST_POOL: usize = 8;
 /// (40,000 SIFT descriptors, 4,000 clusters: lists of 128 centers end at 1.1% above flat k-means, those of 1,000 at
 /// 0.5%.)
 pub(crate) const WIDE_SWEEPS: u64 = 3;
+
+/// How far the centers that breathing k-means adds lie from those they copy, in root mean squared distances of rows to
+/// their centers (Fritzke, 2020).
+pub(crate) const BREATH_OFFSET: f64 = 0.01;
+
+/// Breaths in a row that may fail before fewer centers are added: the first splits the clusters with the largest
+/// errors, the others split drawn ones (`breathing.py`, known).
+pub(crate) const BREATH_TRIES: u64 = 3;
+
+/// The factor on the tolerance of the run that ends a fit (`breathing.py`, known).
+pub(crate) const BREATH_LAST_TOLERANCE: f64 = 0.01;
+
+/// Most sweeps of any other run of exact k-means of a breathing fit, as of a start of k-means.
+pub(crate) const BREATH_RUN_SWEEPS: u64 = 300;

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ._core import Step
     from ._core import version as __version__
     from .backward_euler import BackwardEulerKMeans
+    from .breathing import BreathingKMeans
     from .config import config_context
     from .coreset import Coreset, lightweight_coreset
     from .data import DataSource, open
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BackwardEulerKMeans",
+    "BreathingKMeans",
     "ClusterReport",
     "Coreset",
     "DataSource",
@@ -86,6 +88,7 @@ _HOMES = {
     "ClusterReport": ("reports", "ClusterReport"),
     "Coreset": ("coreset", "Coreset"),
     "BackwardEulerKMeans": ("backward_euler", "BackwardEulerKMeans"),
+    "BreathingKMeans": ("breathing", "BreathingKMeans"),
     "DataSource": ("data", "DataSource"),
     "HierarchicalKMeans": ("hierarchical", "HierarchicalKMeans"),
     "KMeans": ("kmeans", "KMeans"),
@@ -119,6 +122,7 @@ _HOMES = {
 }
 _MODULES = (
     "backward_euler",
+    "breathing",
     "callbacks",
     "config",
     "convert",

@@ -15,6 +15,7 @@ from ._fit.estimator import Clusterer
 from ._fit.models import save
 from ._fit.saved import need
 from .backward_euler import BackwardEulerKMeans
+from .breathing import BreathingKMeans
 from .formats.stream import told_of
 from .hierarchical import HierarchicalKMeans
 from .kmeans import KMeans
@@ -38,6 +39,7 @@ ESTIMATORS: tuple[type[Clusterer], ...] = (
     BackwardEulerKMeans,
     VarianceReducedKMeans,
     HierarchicalKMeans,
+    BreathingKMeans,
     LaplacianKModes,
 )
 #: What reads a saved model, by the kind that the file names.

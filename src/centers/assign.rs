@@ -123,6 +123,20 @@ pub(crate) fn inertia<T: Compute>(
     data: &dyn DataSource<T>,
     cx: &Executor,
 ) -> Result<f64> {
+    Ok(errors(centers, labels, metric, data, cx)?.iter().sum())
+}
+
+/// The summands of [`inertia`]: per-cluster weighted sums of squared distances.
+///
+/// # Errors
+/// Same as [`inertia`].
+pub(crate) fn errors<T: Compute>(
+    centers: &[T],
+    labels: Option<LabelsRef<'_>>,
+    metric: Metric,
+    data: &dyn DataSource<T>,
+    cx: &Executor,
+) -> Result<Vec<f64>> {
     let k = centers.len() / data.dim().max(1);
     if let Some(labels) = labels {
         let n = count_rows(data)?;
@@ -158,7 +172,7 @@ pub(crate) fn inertia<T: Compute>(
             merge_energies(total, part);
         })
     })?;
-    Ok(total.iter().sum())
+    Ok(total)
 }
 
 /// The nearest center of every row and the inertia: [`predict`] and [`inertia`] in one pass.

@@ -10,19 +10,20 @@ use crate::fit::{Metric, Timings};
 use crate::persist::kept::text;
 use crate::persist::model::{ModelFile, model_contents};
 use crate::persist::schema::{
-    BACKWARD_EULER_MODEL, HIERARCHICAL_MODEL, KMEANS_MODEL, MINIBATCH_MODEL, NESTED_MODEL,
+    BACKWARD_EULER_MODEL, BREATHING_MODEL, HIERARCHICAL_MODEL, KMEANS_MODEL, MINIBATCH_MODEL, NESTED_MODEL,
     VARIANCE_REDUCED_MODEL,
 };
 use crate::persist::{self, Array};
 
 /// The kinds of files with a center-based model.
-const KINDS: [&str; 6] = [
+const KINDS: [&str; 7] = [
     KMEANS_MODEL,
     MINIBATCH_MODEL,
     NESTED_MODEL,
     HIERARCHICAL_MODEL,
     BACKWARD_EULER_MODEL,
     VARIANCE_REDUCED_MODEL,
+    BREATHING_MODEL,
 ];
 
 impl KMeansModel {
@@ -62,8 +63,8 @@ impl KMeansModel {
     }
 
     /// Reads a model that [`KMeansModel::save`] wrote, or a center-based estimator of the Python package: `KMeans`,
-    /// `MiniBatchKMeans`, `NestedMiniBatchKMeans`, `HierarchicalKMeans`, `BackwardEulerKMeans` or `VarianceReducedKMeans`. Labels are not
-    /// stored, so they are empty. If the file has no inertia, the inertia is NaN.
+    /// `BreathingKMeans`, `MiniBatchKMeans`, `NestedMiniBatchKMeans`, `HierarchicalKMeans`, `BackwardEulerKMeans` or
+    /// `VarianceReducedKMeans`. Labels are not stored, so they are empty. If the file has no inertia, the inertia is NaN.
     ///
     /// See [`KMeansModel::save`] for an example.
     ///

@@ -16,7 +16,7 @@ mod sphere;
 
 #[cfg(feature = "python")]
 pub(crate) use assign::transform;
-pub(crate) use assign::{inertia, label, nearest, predict};
+pub(crate) use assign::{errors, inertia, label, nearest, predict};
 pub(crate) use by_label::sum_labeled;
 #[cfg(feature = "python")]
 pub(crate) use given::{sq_dists_to, sums_of};

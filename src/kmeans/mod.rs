@@ -7,6 +7,7 @@ mod backward_euler;
 mod batches;
 mod blocks;
 mod bounds;
+mod breathing;
 mod choice;
 mod costs;
 mod empty;
@@ -21,6 +22,7 @@ mod state;
 mod variance_reduced;
 
 pub use backward_euler::{BackwardEuler, BackwardEulerParams, BackwardEulerRun, BackwardEulerSolver};
+pub use breathing::{Breathing, BreathingParams, BreathingRun, BreathingSolver};
 pub use lloyd::Lloyd;
 pub(crate) use means::{mean_variance, to_mean, to_means};
 pub use minibatch::{MiniBatch, MiniBatchParams, MiniBatchRun, MiniBatchSolver};

@@ -150,6 +150,20 @@ pub const VARIANCE_REDUCED_MODEL: &str = "variance-reduced-kmeans-model";
 /// ```
 pub const VARIANCE_REDUCED_CHECKPOINT: &str = "variance-reduced-kmeans-checkpoint";
 
+/// The kind of a file with a fitted breathing k-means model.
+///
+/// ```
+/// assert_eq!(shoal::persist::schema::BREATHING_MODEL, "breathing-kmeans-model");
+/// ```
+pub const BREATHING_MODEL: &str = "breathing-kmeans-model";
+
+/// The kind of a file with a checkpoint of a breathing k-means fit.
+///
+/// ```
+/// assert_eq!(shoal::persist::schema::BREATHING_CHECKPOINT, "breathing-kmeans-checkpoint");
+/// ```
+pub const BREATHING_CHECKPOINT: &str = "breathing-kmeans-checkpoint";
+
 /// The kind of a file with a fitted Laplacian K-modes model.
 ///
 /// ```

@@ -10,7 +10,7 @@ use super::start::Given;
 use crate::error::Result;
 use crate::fit::{self, Value};
 use crate::hierarchical::HierarchicalKMeans;
-use crate::kmeans::{BackwardEuler, KMeans, MiniBatch, NestedMiniBatch, VarianceReduced};
+use crate::kmeans::{BackwardEuler, Breathing, KMeans, MiniBatch, NestedMiniBatch, VarianceReduced};
 use crate::persist::Contents;
 use crate::tuning::batch_seeding_sample;
 
@@ -143,6 +143,23 @@ impl Shown for VarianceReduced {
     fn details<'py>(run: &fit::Run<Self>, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let details = PyDict::new(py);
         details.set_item("learning_rate", run.learning_rate().unwrap_or(f64::NAN))?;
+        Ok(details)
+    }
+}
+
+impl Shown for Breathing {
+    fn params(k: usize, _given: &mut Given) -> PyResult<Self::Params> {
+        Ok(Self::params(k))
+    }
+
+    fn snapshot(run: &fit::Run<Self>) -> AnySnapshot<'_> {
+        run.snapshot()
+    }
+
+    fn details<'py>(run: &fit::Run<Self>, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let details = PyDict::new(py);
+        details.set_item("n_breaths", run.n_breaths())?;
+        details.set_item("start_inertia", run.start_inertia())?;
         Ok(details)
     }
 }

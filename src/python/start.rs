@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::fit::{self, FitSolver, Params, StreamMethod, Value};
 use crate::gmm::TruncatedGaussianMixture;
 use crate::hierarchical::HierarchicalKMeans;
-use crate::kmeans::{BackwardEuler, KMeans, MiniBatch, NestedMiniBatch, VarianceReduced};
+use crate::kmeans::{BackwardEuler, Breathing, KMeans, MiniBatch, NestedMiniBatch, VarianceReduced};
 use crate::kmodes::{KModesParams, LaplacianKModes};
 use crate::names::unknown_name;
 
@@ -27,13 +27,14 @@ use crate::names::unknown_name;
 pub(super) type State<'py> = (String, BTreeMap<String, Bound<'py, PyAny>>, BTreeMap<String, String>);
 
 /// The methods, by the names that Python uses.
-const METHODS: [&str; 8] = [
+const METHODS: [&str; 9] = [
     "kmeans",
     "minibatch",
     "nested",
     "hierarchical",
     "backward-euler",
     "variance-reduced",
+    "breathing",
     "mixture",
     "kmodes",
 ];
@@ -227,6 +228,7 @@ pub(super) fn start(
         "hierarchical" => call.fit::<HierarchicalKMeans>(py)?,
         "backward-euler" => call.fit_or_stream::<BackwardEuler>(py)?,
         "variance-reduced" => call.fit::<VarianceReduced>(py)?,
+        "breathing" => call.fit::<Breathing>(py)?,
         "mixture" => {
             let run = PyClassInitializer::from(call.fit::<TruncatedGaussianMixture>(py)?);
             return Ok(Py::new(py, run.add_subclass(MixtureRun))?.into_any());
@@ -257,6 +259,7 @@ pub(super) fn parameters(method: &str) -> PyResult<Vec<&'static str>> {
         "hierarchical" => of::<HierarchicalKMeans>(),
         "backward-euler" => of::<BackwardEuler>(),
         "variance-reduced" => of::<VarianceReduced>(),
+        "breathing" => of::<Breathing>(),
         "mixture" => of::<TruncatedGaussianMixture>(),
         "kmodes" => of::<LaplacianKModes>(),
         _ => return Err(unknown_method(method)),

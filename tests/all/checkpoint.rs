@@ -8,12 +8,12 @@ use shoal::centers::CenterMethod;
 use shoal::data::{AnySource, Chunk, Chunks, Dense, Weighted};
 use shoal::fit::{Run, Step};
 use shoal::kmeans::{
-    BackwardEulerParams, KMeansParams, MiniBatchParams, NestedParams, VarianceReducedParams,
+    BackwardEulerParams, BreathingParams, KMeansParams, MiniBatchParams, NestedParams, VarianceReducedParams,
 };
 use shoal::persist::{self, Array, Contents};
 use shoal::{
-    Algorithm, BackwardEuler, Error, Executor, KMeans, Metric, MiniBatch, NestedMiniBatch, Result, Seeding,
-    VarianceReduced,
+    Algorithm, BackwardEuler, Breathing, Error, Executor, KMeans, Metric, MiniBatch, NestedMiniBatch, Result,
+    Seeding, VarianceReduced,
 };
 
 use crate::common::Any;
@@ -49,7 +49,8 @@ params!(
     MiniBatchParams => MiniBatch,
     NestedParams => NestedMiniBatch,
     VarianceReducedParams => VarianceReduced,
-    BackwardEulerParams => BackwardEuler
+    BackwardEulerParams => BackwardEuler,
+    BreathingParams => Breathing
 );
 
 /// Steps without times and distances: a resumed run starts without bounds.
@@ -132,6 +133,9 @@ fn in_passes(name: &str, rows: &Any<'_>, finishes: bool) {
     let reduced = VarianceReduced::params(40).seeding(Seeding::Random).rng_seed(2).max_iter(5).tolerance(0.0);
     same(&format!("{name}, variance-reduced"), &reduced, rows, true);
     same(&format!("{name}, variance-reduced, cosine"), &reduced.metric(Metric::Cosine), rows, true);
+    let breathing = Breathing::params(20).m(2).seeding(Seeding::Random).rng_seed(4);
+    same(&format!("{name}, breathing"), &breathing, rows, finishes);
+    same(&format!("{name}, breathing, cosine"), &breathing.metric(Metric::Cosine), rows, finishes);
     let batches = MiniBatch::params(12).batch_size(100).rng_seed(2).max_iter(3).half_life(Some(900.0));
     same(&format!("{name}, batches"), &batches, rows, finishes);
     same(&format!("{name}, batches, cosine"), &batches.metric(Metric::Cosine), rows, finishes);

@@ -9,8 +9,8 @@ use shoal::kernel::Compute;
 use shoal::kmeans::KMeansParams;
 use shoal::stats::{MergeReduce, lightweight_coreset};
 use shoal::{
-    Algorithm, BackwardEuler, Executor, KMeans, KMeansModel, MatRef, Metric, MiniBatch, NestedMiniBatch,
-    Seeding, VarianceReduced,
+    Algorithm, BackwardEuler, Breathing, Executor, KMeans, KMeansModel, MatRef, Metric, MiniBatch,
+    NestedMiniBatch, Seeding, VarianceReduced,
 };
 
 use crate::common::{Any, chunks, rows, unit};
@@ -297,6 +297,7 @@ fn weights_of_1_equal_no_weights() {
     same(&|rows| NestedMiniBatch::params(k).batch_size(200).fit(rows).unwrap(), "nested batches");
     same(&|rows| BackwardEuler::params(k).batch_size(200).max_iter(5).fit(rows).unwrap(), "backward Euler");
     same(&|rows| VarianceReduced::params(k).max_iter(3).fit(rows).unwrap(), "variance reduction");
+    same(&|rows| Breathing::params(k).m(2).fit(rows).unwrap(), "breathing");
     let cx = Executor::new(Some(2)).unwrap();
     let drawn = lightweight_coreset::<f32>(&plain, 100, 7, &cx).unwrap();
     let also = lightweight_coreset::<f32>(&ones, 100, 7, &cx).unwrap();

@@ -9,7 +9,8 @@ use shoal::graph::GraphMethod;
 use shoal::kmeans::{Bounds, Variant};
 use shoal::kmodes::{Collapse, LaplacianKModes, ModeUpdate};
 use shoal::{
-    Algorithm, BackwardEuler, Error, KMeans, Metric, MiniBatch, NestedMiniBatch, Seeding, VarianceReduced,
+    Algorithm, BackwardEuler, Breathing, Error, KMeans, Metric, MiniBatch, NestedMiniBatch, Seeding,
+    VarianceReduced,
 };
 
 /// Values of every type that a parameter may have.
@@ -85,7 +86,8 @@ macro_rules! names_of {
 
 names_of! {
     shoal::kmeans::KMeansParams, shoal::kmeans::MiniBatchParams, shoal::kmeans::NestedParams,
-    shoal::kmeans::BackwardEulerParams, shoal::kmeans::VarianceReducedParams, shoal::gmm::MixtureParams,
+    shoal::kmeans::BackwardEulerParams, shoal::kmeans::BreathingParams,
+    shoal::kmeans::VarianceReducedParams, shoal::gmm::MixtureParams,
     shoal::kmodes::KModesParams
 }
 
@@ -100,6 +102,7 @@ fn every_name_can_be_set_and_others_are_refused() {
     check!(NestedMiniBatch::params(2), "bufer_memory", "buffer_memory");
     check!(BackwardEuler::params(2), "step_decey", "step_decay");
     check!(VarianceReduced::params(2), "learning-rate", "learning_rate");
+    check!(Breathing::params(2), "n_clusterz", "n_clusters");
     check!(TruncatedGaussianMixture::params(2), "covariance_type", "covariance");
     check!(LaplacianKModes::params(2), "Shift", "shift");
 }

@@ -65,6 +65,7 @@ METHODS = {
     "variance-reduced, doubling": shoal.VarianceReducedKMeans(
         12, epoch_size="doubling", max_iter=15, random_state=3
     ),
+    "breathing": shoal.BreathingKMeans(12, m=2, init="random", random_state=3),
     "nested, random": shoal.NestedMiniBatchKMeans(12, init="random", batch_size=200, random_state=3),
     "backward Euler": shoal.BackwardEulerKMeans(
         12, batch_size=200, n_inner=3, max_iter=9, polish=False, random_state=3
@@ -139,7 +140,16 @@ def test_a_resumed_fit_gives_identical_results(name, weights, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", ["kmeans", "minibatch", "nested", "hierarchical", "variance-reduced", "backward Euler, polished"]
+    "name",
+    [
+        "kmeans",
+        "minibatch",
+        "nested",
+        "hierarchical",
+        "variance-reduced",
+        "breathing",
+        "backward Euler, polished",
+    ],
 )
 def test_a_fit_resumes_from_any_source_of_the_same_rows(name, tmp_path):
     plan, path, rows = METHODS[name], tmp_path / "run.safetensors", tmp_path / "rows.npy"
@@ -165,6 +175,7 @@ def blocks(size):
         "nested, in order",
         "variance-reduced",
         "variance-reduced, taken back",
+        "breathing",
         "backward Euler",
         "backward Euler, polished",
     ],
@@ -238,6 +249,7 @@ def test_checkpoints_follow_the_interval(tmp_path):
         "minibatch",
         "nested",
         "variance-reduced",
+        "breathing",
         "backward Euler, polished",
     ],
 )
@@ -275,6 +287,7 @@ def given_rows(X, k, random_state):
         "minibatch",
         "variance-reduced",
         "variance-reduced, taken back",
+        "breathing",
         "backward Euler, polished",
     ],
 )
@@ -360,7 +373,15 @@ def test_resuming_with_other_data_or_parameters_fails(tmp_path):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     "name",
-    ["kmeans", "kmeans, callable", "minibatch", "nested", "variance-reduced", "backward Euler, polished"],
+    [
+        "kmeans",
+        "kmeans, callable",
+        "minibatch",
+        "nested",
+        "variance-reduced",
+        "breathing",
+        "backward Euler, polished",
+    ],
 )
 def test_a_damaged_checkpoint_is_refused_or_harmless(name, tmp_path):
     path, few = tmp_path / "run.safetensors", X[:200]
@@ -462,6 +483,7 @@ KILLABLE = {
     "variance-reduced": lambda **more: shoal.VarianceReducedKMeans(
         64, tol=0, max_iter=30, random_state=3, n_jobs=1, **more
     ),
+    "breathing": lambda **more: shoal.BreathingKMeans(64, random_state=3, n_jobs=1, **more),
     "backward Euler": lambda **more: shoal.BackwardEulerKMeans(
         64, batch_size=100, polish=True, random_state=3, n_jobs=1, **more
     ),

@@ -21,6 +21,7 @@ ESTIMATORS = [
     shoal.NestedMiniBatchKMeans,
     shoal.VarianceReducedKMeans,
     shoal.BackwardEulerKMeans,
+    shoal.BreathingKMeans,
 ]
 
 

@@ -32,6 +32,7 @@ CLUSTERERS = {
     "MiniBatchKMeans": {},
     "NestedMiniBatchKMeans": {"batch_size": 100},
     "VarianceReducedKMeans": {},
+    "BreathingKMeans": {},
     "BackwardEulerKMeans": {"init": "k-means++", "max_iter": 5},
 }
 COVARIANCES = ("tied_spherical", "spherical", "diag")

@@ -13,6 +13,7 @@ from minibatch_reference import Sculley
 from nested_reference import nested
 from shoal import (
     BackwardEulerKMeans,
+    BreathingKMeans,
     KMeans,
     LaplacianKModes,
     MiniBatchKMeans,
@@ -44,6 +45,7 @@ FAMILY = {
     "nested": (NestedMiniBatchKMeans, {"batch_size": 64}),
     "vrkm++": (VarianceReducedKMeans, {"max_iter": 8}),
     "vrkm": (VarianceReducedKMeans, {"variant": "vrkm", "polish": False, "max_iter": 8}),
+    "breathing": (BreathingKMeans, {"m": 2}),
     "sbe": (BackwardEulerKMeans, {"batch_size": 50, "max_iter": 20, "init": "k-means++"}),
     "sbe, raw": (
         BackwardEulerKMeans,

@@ -6,6 +6,7 @@ import scipy.sparse
 import shoal
 from shoal import (
     BackwardEulerKMeans,
+    BreathingKMeans,
     KMeans,
     MiniBatchKMeans,
     NestedMiniBatchKMeans,
@@ -52,6 +53,7 @@ def plans(init):
         MiniBatchKMeans(batch_size=64, max_iter=3, reassignment_ratio=0, **given),
         NestedMiniBatchKMeans(batch_size=64, **given),
         VarianceReducedKMeans(max_iter=5, tol=0, **given),
+        BreathingKMeans(m=2, tol=0, max_iter=60, **given),
         BackwardEulerKMeans(batch_size=301, max_iter=3, n_inner=2, **given),
     ]
 

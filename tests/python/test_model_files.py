@@ -38,6 +38,7 @@ ESTIMATORS = [
     (shoal.BackwardEulerKMeans, CENTERS | {"step_sizes": ("float64", 1)}),
     (shoal.VarianceReducedKMeans, CENTERS),
     (shoal.HierarchicalKMeans, CENTERS),
+    (shoal.BreathingKMeans, CENTERS),
     (shoal.TruncatedGaussianMixture, MIXTURE),
     (shoal.LaplacianKModes, MODES),
 ]

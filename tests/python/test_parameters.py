@@ -13,6 +13,7 @@ ESTIMATORS = (
     shoal.BackwardEulerKMeans,
     shoal.VarianceReducedKMeans,
     shoal.HierarchicalKMeans,
+    shoal.BreathingKMeans,
     shoal.TruncatedGaussianMixture,
     shoal.LaplacianKModes,
 )

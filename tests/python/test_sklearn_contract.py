@@ -6,6 +6,7 @@ import pytest
 import shoal
 from shoal import (
     BackwardEulerKMeans,
+    BreathingKMeans,
     HierarchicalKMeans,
     KMeans,
     MiniBatchKMeans,
@@ -61,6 +62,7 @@ def expected_failures(estimator):
         BackwardEulerKMeans(n_clusters=3, batch_size=15, step_size=2, n_inner=3, max_iter=20, polish=True),
         VarianceReducedKMeans(),
         HierarchicalKMeans(n_clusters=3, n_candidates=1),
+        BreathingKMeans(),
     ],
     expected_failed_checks=expected_failures,
 )

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 import shoal
 from shoal import (
     BackwardEulerKMeans,
+    BreathingKMeans,
     KMeans,
     MiniBatchKMeans,
     NestedMiniBatchKMeans,
@@ -50,6 +51,7 @@ ESTIMATORS = [
     NestedMiniBatchKMeans(6, random_state=0, batch_size=64, bounds="none", shuffle=False),
     BackwardEulerKMeans(6, random_state=0, batch_size=64, max_iter=9),
     VarianceReducedKMeans(6, random_state=0, tol=0, max_iter=4),
+    BreathingKMeans(6, m=2, random_state=0),
 ]
 
 

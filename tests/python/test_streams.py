@@ -215,8 +215,17 @@ WARNING_USES = {
         shoal.NestedMiniBatchKMeans(4, batch_size=3, random_state=0),
         shoal.BackwardEulerKMeans(4, max_iter=5, random_state=0),
         shoal.VarianceReducedKMeans(4, max_iter=5, random_state=0),
+        shoal.BreathingKMeans(4, random_state=0),
     ],
-    ids=["kmeans", "minibatch", "minibatch without labels", "nested", "backward euler", "variance-reduced"],
+    ids=[
+        "kmeans",
+        "minibatch",
+        "minibatch without labels",
+        "nested",
+        "backward euler",
+        "variance-reduced",
+        "breathing",
+    ],
 )
 def test_warnings_name_the_line_of_the_caller(model, use):
     rows = np.repeat([[0.0], [5.0]], 40, axis=0)

@@ -58,12 +58,13 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         "vrkm++": Method("VarianceReducedKMeans", MappingProxyType({"variant": "vrkm++"})),
         "hierarchical": Method("HierarchicalKMeans"),
         "sbe": Method("BackwardEulerKMeans"),
+        "breathing": Method("BreathingKMeans"),
         "gmm": Method("TruncatedGaussianMixture", called=MappingProxyType({"n_clusters": "n_components"})),
         "kmodes": Method("LaplacianKModes"),
     }
 )
 #: Methods whose models have centers, so that held-out rows have an energy.
-CENTERS = ("kmeans", "minibatch", "nested", "vrkm", "vrkm++", "hierarchical", "sbe", "gmm")
+CENTERS = ("kmeans", "minibatch", "nested", "vrkm", "vrkm++", "hierarchical", "sbe", "breathing", "gmm")
 
 
 def available(among: Iterable[str] = METHODS) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ use super::empty;
 use super::labels::{Carried, Labels};
 use super::means::{mean_variance, to_means};
 use super::params::{Algorithm, KMeansParams};
-use crate::centers::{KMeansModel, LabelsRef, Snapshot, inertia, project};
+use crate::centers::{KMeansModel, LabelList, LabelsRef, Snapshot, inertia, project};
 use crate::data::{Access, DataSource};
 use crate::error::Result;
 use crate::fit::{Metric, Restartable, Solver, Step, StopReason, Timings};
@@ -83,6 +83,42 @@ impl<T: Compute> Lloyd<T> {
             seeded_by: String::new(),
             timings: Timings::default(),
         }
+    }
+
+    /// A start from `centers`, of `dim` columns each. It ends at this `threshold`. `labels` are those of the rows
+    /// before.
+    pub(super) fn of_centers(
+        params: KMeansParams,
+        (centers, dim): (Vec<T>, usize),
+        labels: LabelList,
+        threshold: f64,
+    ) -> Self {
+        let labels = Labels::of(labels);
+        Self { dim, centers, labels, threshold: Some(threshold), ..Self::plan(params) }
+    }
+
+    /// The same start, which takes the tree of blocks from `shared` and leaves it to others.
+    pub(super) fn sharing(self, shared: &Shared<T>) -> Self {
+        Self { shared: shared.for_start(false), ..self }
+    }
+
+    /// The squared length of the centers' move at which the start ends; 0 before the first sweep.
+    pub(super) fn threshold(&self) -> f64 {
+        self.threshold.unwrap_or(0.0)
+    }
+
+    /// The number of centers.
+    pub(super) fn n_clusters(&self) -> usize {
+        self.params.n_clusters
+    }
+
+    /// Whether labels, weights and inertia belong to the centers, as after [`Restartable::finish`].
+    pub(super) fn is_finished(&self) -> bool {
+        self.current
+            && self.exact
+            && self.energy >= 0.0
+            && self.energy.is_finite()
+            && !self.labels.are_missing()
     }
 
     /// The current centers, row by row; empty before the first step.

@@ -1,0 +1,231 @@
+"""Breathing k-means: exact k-means that leaves its local minimum."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from . import _core
+from ._common import params as _params
+from ._core import Run, Source, Step
+from ._fit.centers import State
+from ._fit.clusterer import CenterClusterer
+from ._fit.saved import Claims
+from .typing import Algorithm, Callbacks, Init, Memory, Metric, RandomState
+
+__all__ = ["BreathingKMeans"]
+
+ALGORITHMS: tuple[str, ...] = get_args(Algorithm)
+
+
+class BreathingKMeans(CenterClusterer):
+    """Breathing k-means: a lower inertia than restarts of k-means.
+
+    After exact k-means, the fit breathes. It adds `m` centers to the clusters with the largest squared error,
+    and runs exact k-means. Then it removes the `m` centers that are missed least, and runs exact k-means
+    again. A breath that does not lower the inertia is undone. After three such breaths in a row `m` is
+    lowered by one, until it is 0.
+
+    The inertia is never above that of :class:`~shoal.KMeans` with the same parameters and ``n_init=1``.
+    Results are bit-identical for any number of threads, and for an array, a memory map or an ``.npy`` file
+    with the same rows.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+        Number of clusters, at least 1 and at most the number of rows.
+    m : int, default=5
+        Number of centers that the first breath adds and removes, at most `n_clusters`. More of them find
+        lower minima and take longer. 0: no breath, one start of exact k-means.
+    init : str, array-like or callable, default="auto"
+        First centers. As for :class:`~shoal.KMeans`.
+    metric : {"euclidean", "cosine"}, default="euclidean"
+        ``"cosine"`` is spherical k-means. As for :class:`~shoal.KMeans`.
+    random_state : int, RandomState, Generator or None, default=None
+        An int (0 to 2**64 - 1) makes results repeatable. Every fit draws 64 bits from a generator.
+    Expert parameters
+        The parameters below are needed less often.
+    max_iter : int, default=3000
+        Maximum number of sweeps, over all breaths.
+    tol : float, default=1e-4
+        Tolerance of exact k-means, as for :class:`~shoal.KMeans`; the last run goes on to a hundredth of it.
+        Also the fraction of the inertia by which a breath must lower the inertia. A breath that lowers it by
+        less is kept, but counts as one that fails.
+    algorithm : {"auto", "lloyd", "elkan", "yinyang", "hamerly", "exponion", "filtering"}, default="auto"
+        How a sweep finds the nearest centers. As for :class:`~shoal.KMeans`; results do not depend on it.
+    bounds_memory : str or int, default="1GB"
+        Memory budget for distance bounds. As for :class:`~shoal.KMeans`.
+    n_jobs : int or None, default=None
+        Number of threads. None: ``SHOAL_NUM_THREADS``, else ``OMP_NUM_THREADS``, else all cores that the
+        process may use; -1: all cores that the process may use. At most 4 threads per core, or 16 (see
+        :func:`shoal.config_context`). Results do not depend on it.
+    verbose : int, default=0
+        1 shows a progress bar on stderr.
+    callbacks : iterable of callables or None, default=None
+        Called as ``cb(estimator, step)`` after every sweep. A true result ends the fit with the best
+        clustering so far. See :mod:`shoal.callbacks`.
+
+    Attributes
+    ----------
+    cluster_centers_ : ndarray of shape (n_clusters, n_features), float32 or float64
+        Centers of the best clustering so far, in the compute type of the rows.
+    labels_ : ndarray of shape (n_samples,), int32
+        Nearest center of every row; the lower index wins a tie. Equal to ``predict(X)``.
+    inertia_ : float
+        Weighted sum of squared distances of the rows to their centers; differences and sums in float64.
+    counts_ : ndarray of shape (n_clusters,), float64
+        Weight of the rows in each cluster.
+    n_breaths_ : int
+        Number of breaths.
+    start_inertia_ : float
+        Inertia before the first breath; NaN until exact k-means has ended for the first time.
+    n_iter_ : int
+        Number of sweeps, over all breaths.
+    history_ : structured ndarray of shape (n_iter_,)
+        One row per sweep: ``iteration, rows_seen, batch_size, objective, center_shift, n_changed,
+        n_distances, elapsed`` (seconds) and ``stop_reason`` (empty during the fit). The objective is the
+        inertia of the best clustering so far, and before the first breath that of the sweep.
+    stop_reason_ : str or None
+        ``"labels-stable"``, ``"tolerance"``, ``"max-iter"``, ``"callback"``, ``"deadline"`` or
+        ``"patience"``; None during the fit.
+    timings_ : dict of str to float
+        Seconds by phase: ``seeding``, ``sweeps``, ``final``.
+    algorithm_, init_ : str
+        The algorithm of the best clustering and the seeding in use; ``"auto"`` resolved.
+    n_zero_rows_ : int
+        Rows of zeros among the rows read; 0 with ``metric="euclidean"``.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, if X has string names.
+
+    See Also
+    --------
+    KMeans : One start of exact k-means, or several, in less time.
+    BackwardEulerKMeans : Another search for a lower inertia, by many mini-batches.
+
+    Notes
+    -----
+    @WHEN@
+
+    **Cost.** A breath costs two runs of exact k-means that begin near their end, one pass that finds the two
+    nearest centers of every row, and one pass over the distances to the own center.
+
+    **Memory** beyond the rows is that of :class:`~shoal.KMeans`, with the labels and centers of the best
+    clustering beside those of the present run: 2 to 8 bytes per row more.
+
+    **Differences from the paper.** The paper lowers `m` after each breath that fails. Here the second and the
+    third try add centers to clusters that are drawn with odds proportional to their errors. A breath that
+    lowers the inertia by less than `tol` is kept. Empty clusters get the farthest rows, as in
+    :class:`~shoal.KMeans`.
+
+    References
+    ----------
+    B. Fritzke, "The breathing k-means algorithm", arXiv 2006.15666, 2020.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from shoal import BreathingKMeans
+    >>> X = np.array([[1, 2], [1, 4], [1, 0], [10, 2], [10, 4], [10, 0]], dtype="float32")
+    >>> model = BreathingKMeans(n_clusters=2, random_state=0).fit(X)
+    >>> sorted(model.cluster_centers_.tolist())
+    [[1.0, 2.0], [10.0, 2.0]]
+    >>> model.inertia_ <= model.start_inertia_
+    True
+    """
+
+    _kind = "breathing-kmeans"
+    _method = "breathing"
+    _iterations = "sweeps"
+
+    algorithm_: str
+    n_breaths_: int
+    start_inertia_: float
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        m: int = 5,
+        init: Init = "auto",
+        max_iter: int = 3000,
+        tol: float = 1e-4,
+        algorithm: Algorithm = "auto",
+        metric: Metric = "euclidean",
+        bounds_memory: Memory = "1GB",
+        random_state: RandomState = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+        callbacks: Callbacks = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.m = m
+        self.init = init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.algorithm = algorithm
+        self.metric = metric
+        self.bounds_memory = bounds_memory
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.callbacks = callbacks
+
+    def _rules(self, problems: _params.Problems) -> None:
+        p = _params
+        super()._rules(problems)
+        problems.check(p.whole, "m", self.m, 0)
+        problems.check(p.one_of, "algorithm", self.algorithm, ALGORITHMS)
+        problems.check(p.memory, "bounds_memory", self.bounds_memory)
+
+    def _start(
+        self,
+        source: Source,
+        weights: npt.NDArray[np.float64] | None,
+        init: str | npt.NDArray[Any],
+        seed: int,
+        state: State | None = None,
+    ) -> Run:
+        """Return a run, from the beginning or from a stored state."""
+        params = self._run_params(init, seed)
+        return _core.start(self._method, source, params, weights=weights, state=state)
+
+    def _make_run(self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None) -> Run:
+        seed = _params.seed(self.random_state)
+        return self._start(source, weights, self._seeding(source, rows, seed), seed)
+
+    def _resumed_run(
+        self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None, state: State
+    ) -> Run:
+        # The state holds the seed and the centers.
+        return self._start(source, weights, "auto", 0, state)
+
+    def _update(self, run: Any, step: Step | None) -> None:
+        super()._update(run, step)
+        self._tell(run)
+
+    def _complete(self, run: Any) -> None:
+        super()._complete(run)
+        self._tell(run)
+
+    def _tell(self, run: Any) -> None:
+        details = run.details()
+        self.algorithm_ = run.algorithm
+        self.n_breaths_, self.start_inertia_ = details["n_breaths"], details["start_inertia"]
+
+    def _about(self) -> dict[str, Any]:
+        start = self.start_inertia_
+        return {
+            "algorithm": self.algorithm_,
+            "n_breaths": self.n_breaths_,
+            "start_inertia": None if np.isnan(start) else start,
+        }
+
+    def _recall(self, about: Claims) -> None:
+        self.algorithm_ = str(about.text("algorithm"))
+        self.n_breaths_ = about.count("n_breaths")
+        start = about.figure("start_inertia", optional=True)
+        self.start_inertia_ = np.nan if start is None else float(start)

@@ -1,0 +1,229 @@
+//! Breathing k-means: its parameters, and the method made of them.
+
+mod centers;
+mod file;
+mod passes;
+mod solver;
+#[cfg(test)]
+mod tests;
+
+use super::params::{Algorithm, KMeansParams};
+use crate::centers::{CenterMethod, KMeansModel, Snapshot};
+use crate::data::Access;
+use crate::error::Result;
+use crate::fit::{Element, Method, Metric, Problems, Run, either, run_methods, setters};
+use crate::matrix::make_room;
+use crate::persist::Contents;
+use crate::seeding::Seeding;
+use crate::tuning::BREATH_RUN_SWEEPS;
+
+pub use solver::BreathingSolver;
+
+/// Breathing k-means: exact k-means that leaves its local minimum. Begin with [`Breathing::params`].
+///
+/// After exact k-means, a fit breathes. It adds `m` centers to the clusters with the largest squared error, and runs
+/// exact k-means. Then it removes the `m` centers that are missed least, and runs exact k-means again. A breath that
+/// does not lower the inertia is undone. After three such breaths in a row `m` is lowered by one, until it is 0. The
+/// inertia is never above that of [`KMeans`](super::KMeans) with the same seed.
+///
+/// Source: Fritzke, "The breathing k-means algorithm", 2020 (arXiv 2006.15666). There, `m` is lowered after each breath
+/// that fails. Here, the second and the third try add centers to clusters drawn by their error.
+///
+/// ```
+/// use shoal::{Breathing, KMeans};
+/// let rows: Vec<[f64; 2]> = (0..600).map(|i| [f64::from(i % 20 * 9 + i * i % 5), f64::from(i % 3)]).collect();
+/// let breathing = Breathing::params(20).rng_seed(3).fit(&rows)?;
+/// assert!(breathing.inertia() <= KMeans::params(20).rng_seed(3).fit(&rows)?.inertia());
+/// # Ok::<(), shoal::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Breathing;
+
+impl Breathing {
+    /// Parameters for `n_clusters` clusters, all others at their defaults.
+    pub fn params(n_clusters: usize) -> BreathingParams {
+        BreathingParams {
+            n_clusters,
+            m: 5,
+            seeding: Seeding::Auto,
+            rng_seed: 0,
+            max_iter: 3000,
+            tolerance: 1e-4,
+            metric: Metric::Euclidean,
+            algorithm: Algorithm::Auto,
+            bounds_memory: 1_000_000_000,
+            threads: None,
+        }
+    }
+}
+
+/// The parameters of breathing k-means. A fit checks all of them before it starts.
+///
+/// See [`Breathing`] for an example.
+#[derive(Clone, Debug)]
+pub struct BreathingParams {
+    n_clusters: usize,
+    m: usize,
+    seeding: Seeding,
+    rng_seed: u64,
+    max_iter: u64,
+    tolerance: f64,
+    metric: Metric,
+    algorithm: Algorithm,
+    bounds_memory: u64,
+    threads: Option<usize>,
+}
+
+setters! {
+    BreathingParams(n_clusters) {
+        /// Centers that the first breath adds and removes (default 5), at most as many as there are clusters. More
+        /// of them find lower minima and take longer. With 0, a fit is one start of [`KMeans`](super::KMeans).
+        m: usize,
+        /// How the first centers are chosen (default [`Seeding::Auto`]).
+        seeding: Seeding,
+        /// Seed of all random draws (default 0).
+        rng_seed: u64,
+        /// Maximum number of sweeps, over all breaths (default 3000).
+        max_iter: u64,
+        /// As in [`KMeansParams::tolerance`], for all runs of exact k-means but the last, which goes on to a hundredth
+        /// of it (default 1e-4). A
+        /// breath that lowers the inertia by at most this share counts as one that fails.
+        tolerance: f64,
+        /// The distance (default [`Metric::Euclidean`]).
+        ///
+        /// ```
+        /// use shoal::{Breathing, Metric};
+        /// let rows: Vec<[f64; 2]> = (1..99).map(|i| if i % 2 == 0 { [f64::from(i), 0.0] } else { [0.0, 1.0] }).collect();
+        /// let model = Breathing::params(2).metric(Metric::Cosine).fit(&rows)?;
+        /// assert_eq!(model.inertia(), 0.0);
+        /// # Ok::<(), shoal::Error>(())
+        /// ```
+        metric: Metric,
+        /// How a sweep finds the nearest centers (default [`Algorithm::Auto`]). The result does not depend on it.
+        algorithm: Algorithm,
+        /// Upper limit for the bytes of the bounds (default 1 GB). See [`KMeansParams::bounds_memory`].
+        bounds_memory: u64,
+        /// Number of threads (default `None`: see [`Executor::new`](crate::Executor::new)). The result does
+        /// not depend on it.
+        threads: Option<usize>,
+    }
+}
+
+impl BreathingParams {
+    /// Checks the parameters against data of `n` rows, if their number is known, and `dim` columns.
+    ///
+    /// ```
+    /// let params = shoal::Breathing::params(8).max_iter(0).tolerance(-1.0);
+    /// let refused = params.check(Some(5), 2).unwrap_err().to_string();
+    /// assert!(["n_clusters", "max_iter", "tolerance"].iter().all(|name| refused.contains(name)));
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::InvalidParam`](crate::Error::InvalidParam) that lists every problem.
+    pub fn check(&self, n: Option<u64>, dim: usize) -> Result<()> {
+        let mut problems = Problems::new();
+        problems.clusters("n_clusters", self.n_clusters, n);
+        problems.at_least_1("max_iter", self.max_iter);
+        problems.finite_at_least_0("tolerance", self.tolerance);
+        problems.columns(dim);
+        problems.into_result()
+    }
+
+    /// The parameters of a run of exact k-means with `k` centers.
+    fn run_of(&self, k: usize) -> KMeansParams {
+        KMeansParams {
+            n_clusters: k,
+            seeding: self.seeding.clone(),
+            rng_seed: self.rng_seed,
+            n_init: 1,
+            max_iter: BREATH_RUN_SWEEPS,
+            tolerance: self.tolerance,
+            metric: self.metric,
+            algorithm: self.algorithm,
+            bounds_memory: self.bounds_memory,
+            threads: self.threads,
+        }
+    }
+}
+
+run_methods! {
+    BreathingParams, Breathing;
+    fit;
+    /// A step is a sweep. The model of a run is the best clustering so far.
+    start;
+    /// See [`KMeansParams::resume_fit`](crate::kmeans::KMeansParams::resume_fit) for an example.
+    resume_fit;
+    /// ```
+    /// let rows = [[0.0f64], [1.0], [8.0], [9.0]];
+    /// for step in shoal::Breathing::params(2).solve(&rows).unwrap() {
+    ///     println!("{:?}", step.unwrap());
+    /// }
+    /// ```
+    solve;
+}
+
+/// A fit by breathing k-means that advances step by step. It does not hold the data.
+///
+/// See [`BreathingParams::start`].
+pub type BreathingRun = Run<Breathing>;
+
+impl BreathingRun {
+    /// The number of breaths so far.
+    ///
+    /// ```
+    /// let rows = [[0.0f64], [1.0], [8.0], [9.0]];
+    /// let mut run = shoal::Breathing::params(1).start(&rows).unwrap();
+    /// while run.advance(&rows).unwrap().is_some() {}
+    /// // The mean of all rows cannot be improved.
+    /// assert_eq!((run.n_breaths(), run.start_inertia()), (0, run.inertia()));
+    /// ```
+    pub fn n_breaths(&self) -> u64 {
+        either!(self.solver(), solver => solver.n_breaths())
+    }
+
+    /// The inertia before the first breath; NaN until exact k-means has ended for the first time.
+    ///
+    /// See [`BreathingRun::n_breaths`] for an example.
+    pub fn start_inertia(&self) -> f64 {
+        either!(self.solver(), solver => solver.start_inertia())
+    }
+}
+
+impl Method for Breathing {
+    type Params = BreathingParams;
+    type Model = KMeansModel;
+    type Solver<T: Element> = BreathingSolver<T>;
+
+    fn needs(_params: &BreathingParams) -> Access {
+        Access::Replay
+    }
+
+    fn check(params: &BreathingParams, n: Option<u64>, dim: usize) -> Result<()> {
+        params.check(n, dim)?;
+        // A fit allocates this later, where failure would end the process.
+        let a_row = 12 + params.seeding.bytes_a_row();
+        make_room(&mut Vec::<u8>::new(), "labels and seeding", n.unwrap_or_default(), a_row)?;
+        Ok(())
+    }
+
+    fn threads(params: &BreathingParams) -> Option<usize> {
+        params.threads
+    }
+
+    fn solver<T: Element>(params: &BreathingParams) -> BreathingSolver<T> {
+        BreathingSolver::plan(params.clone())
+    }
+
+    fn of_checkpoint<T: Element>(
+        params: &BreathingParams,
+        contents: &Contents,
+    ) -> Result<BreathingSolver<T>, String> {
+        BreathingSolver::of_file(params.clone(), contents)
+    }
+}
+
+impl CenterMethod for Breathing {
+    fn snapshot<T: Element>(solver: &BreathingSolver<T>) -> Snapshot<'_, T> {
+        solver.snapshot()
+    }
+}
