@@ -7,6 +7,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+#: Pages whose examples run in the tests of an engine, which has to be started.
+ENGINES = {"ray.md", "spark.md"}
 
 
 def examples(page):
@@ -20,7 +22,11 @@ def test_the_examples_are_found():
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize("page", [page for page in PAGES if examples(page)], ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page",
+    [page for page in PAGES if examples(page) and page.name not in ENGINES],
+    ids=lambda page: page.name,
+)
 def test_the_examples_run_one_after_the_other(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = {}
