@@ -57,12 +57,15 @@ def wanted(name: str, features: str | Sequence[str], weights: str | None, there:
     names = [features] if isinstance(features, str) else list(features)
     if not names:
         raise ValueError(f"{name}: features must name at least one column, got {shown(features)}")
-    found = chosen(name, names, there, "features")
+    found = Wanted(chosen(name, names, there, "features"), weights)
     if weights is not None:
         chosen(name, [weights], there, "weights")
-        if weights in found:
+        if weights in found.features:
             raise ValueError(f"{name}: weights must not be one of the features, got {weights!r}")
-    return Wanted(found, weights)
+    for column in found.names:
+        if there.count(column) > 1:
+            raise ValueError(f"{name}: has several columns with the name {column!r}")
+    return found
 
 
 def refuse_column(name: str, output: str | None, there: list[str]) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import pickle
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import cached_property, partial
 from importlib import import_module
 from pathlib import Path
@@ -76,7 +77,10 @@ class SparkEngine:
         """Pack and persist the rows; return the fingerprint of every partition."""
         from pyspark import StorageLevel
 
-        rows = self._df.select(*(quoted(name) for name in self._of.names))
+        # Spark cannot hand columns of any name to `mapInArrow`.
+        rows = self._df.select(
+            *(self._df[quoted(name)].alias(f"column{i}") for i, name in enumerate(self._of.names))
+        )
         packed = rows.mapInArrow(partial(pack, self._of), PACKED)
         self._packed = packed.persist(StorageLevel.MEMORY_AND_DISK)
         look = partial(look_at, self._layout.dtype.str)
@@ -104,7 +108,7 @@ class SparkEngine:
                 parts, groups = grouped(parts), -(-groups // FAN_IN)
             found = sorted(parts.collect(), key=number)
         finally:
-            sent.destroy()
+            released(sent.destroy)
         refuse(found)
         return merged(Partial.from_bytes(bytes(row.part)) for row in found)
 
@@ -119,7 +123,7 @@ class SparkEngine:
     def close(self) -> None:
         """Drop the packed rows."""
         if self._packed is not None:
-            self._packed.unpersist()
+            released(self._packed.unpersist)
 
 
 def checked(X: Any, features: str | Sequence[str], weights: str | None) -> tuple[Wanted, Layout]:
@@ -149,6 +153,13 @@ def refuse(found: Iterable[Any]) -> None:
     for row in found:
         if row.error is not None:
             raise pickle.loads(bytes(row.error))
+
+
+def released(call: Callable[[], object]) -> None:
+    """Release something in the JVM; a JVM that is gone has released it, and the error of the pass is raised."""
+    protocol: Any = import_module("py4j.protocol")
+    with suppress(OSError, protocol.Py4JError):
+        call()
 
 
 def number(row: Any) -> int:

@@ -56,13 +56,14 @@ def batch_of(**columns: Any) -> Any:
 
 
 def pack(of: Wanted, batches: Iterator[Any]) -> Iterator[Any]:
-    """Pack the rows of a partition into records of bytes.
+    """Pack the rows of a partition, whose columns come in order, into records of bytes.
 
     Invalid rows become a record with the error: Spark would run a task that raises again and again.
     """
     try:
-        for first in batches:
-            for rows, weights in Layout("X", first.schema, of).pieces(chain([first], batches)):
+        named = (batch.rename_columns(of.names) for batch in batches)
+        for first in named:
+            for rows, weights in Layout("X", first.schema, of).pieces(chain([first], named)):
                 yield records(rows, weights)
     except (ValueError, TypeError) as error:
         yield batch_of(cols=0, rows=b"", weights=None, error=told(error))
