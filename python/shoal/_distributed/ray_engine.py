@@ -11,6 +11,7 @@ import numpy as np
 
 from shoal.formats.stream import required
 
+from .base import naming
 from .batches import Layout, Wanted, absorbed_pieces, refuse_column, wanted
 from .engine import merged, tree
 from .partial import Partial
@@ -158,14 +159,10 @@ def absorb(
     task: Pass, partition: int, of: Wanted, block: Any, expected: int | None, n_jobs: int
 ) -> tuple[Partial, int]:
     """Run a pass over a block; return the result and the fingerprint of the rows."""
-    try:
+    with naming(partition):
         layout, batches = layout_of(block, of)
         pieces = layout.pieces(batches)
         return absorbed_pieces(task, partition, pieces, layout.weighted, expected, n_jobs)
-    except ValueError as error:
-        if str(error).startswith("partition"):
-            raise
-        raise ValueError(f"partition {partition}: {error}") from error
 
 
 def merge_all(*parts: Partial) -> Partial:

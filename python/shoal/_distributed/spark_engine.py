@@ -156,7 +156,7 @@ def refuse(found: Iterable[Any]) -> None:
 
 
 def released(call: Callable[[], object]) -> None:
-    """Release something in the JVM; a JVM that is gone has released it, and the error of the pass is raised."""
+    """Release something in the JVM; one that is gone holds nothing, and the pass tells that it is gone."""
     protocol: Any = import_module("py4j.protocol")
     with suppress(OSError, protocol.Py4JError):
         call()

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from shoal._rows.streams import Print
 from shoal.formats.stream import Block
 
+from .base import naming
 from .batches import Layout, Piece, Wanted, absorbed_pieces, fingerprint, printed
 from .engine import FAN_IN, labeled, merged
 from .partial import Partial
@@ -71,11 +72,11 @@ def pack(of: Wanted, batches: Iterator[Any]) -> Iterator[Any]:
 
 def told(error: Exception) -> bytes:
     """Pickle an error of the rows, with the number of the partition."""
-    text = str(error)
-    if not text.startswith("partition"):
-        kind = TypeError if isinstance(error, TypeError) and not isinstance(error, ValueError) else ValueError
-        error = kind(f"partition {this_partition()}: {text}")
-    return pickle.dumps(error)
+    try:
+        with naming(this_partition()):
+            raise error
+    except (ValueError, TypeError) as named:
+        return pickle.dumps(named)
 
 
 def records(rows: Block, weights: npt.NDArray[np.float64] | None) -> Any:
