@@ -17,6 +17,8 @@ GUIDES = [page for page in sorted(DOCS.rglob("*.md")) if page.relative_to(DOCS).
 PAGES = [ROOT / "README.md", *GUIDES]
 #: Links to pages that are made when the site is built.
 MADE_TARGETS = re.compile(r"(gallery|api)/[\w.]+\.rst")
+#: Pages whose examples run in the tests of an engine, which has to be started.
+ENGINES = {"ray.md", "spark.md"}
 
 
 def blocks(page, language):
@@ -49,7 +51,9 @@ def test_the_examples_are_found():
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize("page", [page for page in PAGES if examples(page)], ids=named)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if examples(page) and page.name not in ENGINES], ids=named
+)
 def test_the_examples_run_one_after_the_other(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = {}

@@ -36,6 +36,8 @@ class Columns:
         Schema of the data.
     columns : sequence of str or None
         Names of the columns to read; None for all.
+    parameter : str, default="columns"
+        What the caller names the columns with, for error messages.
 
     Raises
     ------
@@ -43,11 +45,13 @@ class Columns:
         If a column is missing, is given twice, or does not hold numbers or vectors.
     """
 
-    def __init__(self, name: str, schema: Any, columns: Sequence[Any] | None) -> None:
+    def __init__(
+        self, name: str, schema: Any, columns: Sequence[Any] | None, parameter: str = "columns"
+    ) -> None:
         pa = pyarrow(name)
         self._name = name
         there: list[str] = schema.names
-        self.names = list(there) if columns is None else chosen(name, columns, there)
+        self.names = list(there) if columns is None else chosen(name, columns, there, parameter)
         if not self.names:
             raise ValueError(f"{name}: has no columns")
         times = Counter(there)
@@ -55,7 +59,7 @@ class Columns:
             if times[column] > 1:
                 raise ValueError(f"{name}: has several columns with the name {column!r}")
         kinds = [schema.field(column).type for column in self.names]
-        self._remedy = remedy(pa, schema, among=self.names)
+        self._remedy = remedy(pa, schema, self.names, parameter)
         for column, kind in zip(self.names, kinds, strict=True):
             self._check_type(pa, column, kind, len(kinds))
         of = [item_type(pa, kind) or kind for kind in kinds]
@@ -287,16 +291,17 @@ def cast_hint(pa: Any, kind: Any) -> str:
     return ""
 
 
-def remedy(pa: Any, schema: Any, among: list[str]) -> str:
+def remedy(pa: Any, schema: Any, among: list[str], parameter: str) -> str:
     """Say which of the columns make up rows, for error messages."""
     kinds = {field.name: field.type for field in schema if field.name in among}
     items = {name: item_type(pa, kind) for name, kind in kinds.items()}
     vectors = [name for name, item in items.items() if item is not None and is_number(pa, item)]
     numbers = [name for name, kind in kinds.items() if is_number(pa, kind)]
     if len(vectors) == 1:
-        return f"Choose the vectors with columns=[{vectors[0]!r}]."
+        return f"Choose the vectors with {parameter}=[{vectors[0]!r}]."
     if vectors or not numbers:
         return (
-            "Choose columns of numbers, or one column of vectors (lists of one length), with columns=[...]."
+            "Choose columns of numbers, or one column of vectors (lists of one length), with "
+            f"{parameter}=[...]."
         )
-    return f"Choose columns of numbers with columns=[{listed(numbers)}]."
+    return f"Choose columns of numbers with {parameter}=[{listed(numbers)}]."

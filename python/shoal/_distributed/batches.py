@@ -1,0 +1,297 @@
+"""Partitions that arrive as Arrow batches, from Spark and Ray: rows, weights, and a fingerprint of both."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from itertools import chain, islice
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from shoal._common.params import shown
+from shoal._rows.opening import stream_source
+from shoal._rows.streams import Print, Single
+from shoal.formats.arrow import MOST_LISTS, Columns, chosen, is_number, pyarrow, spans
+from shoal.formats.stream import Block, block_rows
+
+from .engine import absorbed
+from .partial import Partial
+from .passes import Pass
+
+#: Fields of the struct by which Spark stores ML vectors.
+ML_VECTOR = ["type", "size", "indices", "values"]
+#: The value of the field `type` of a sparse ML vector.
+SPARSE = 0
+
+#: Rows with their weights, if there are any.
+Piece = tuple[Block, npt.NDArray[np.float64] | None]
+
+OTHER_ROWS = (
+    "the engine gave other rows, or another order of rows, than in the first pass. A partition that is lost "
+    "and computed again must have the same rows in the same order: sort the rows within the partitions, or "
+    "write them to files first."
+)
+
+
+class Wanted(NamedTuple):
+    """The columns that hold the rows, and their weights."""
+
+    features: list[str]
+    weights: str | None
+
+    @property
+    def names(self) -> list[str]:
+        """All columns that are read."""
+        return [*self.features, *([] if self.weights is None else [self.weights])]
+
+
+def wanted(name: str, features: str | Sequence[str], weights: str | None, there: list[str]) -> Wanted:
+    """Check the names of columns.
+
+    Raises
+    ------
+    ValueError
+        If a column is missing or named twice.
+    """
+    names = [features] if isinstance(features, str) else list(features)
+    if not names:
+        raise ValueError(f"{name}: features must name at least one column, got {shown(features)}")
+    found = Wanted(chosen(name, names, there, "features"), weights)
+    if weights is not None:
+        chosen(name, [weights], there, "weights")
+        if weights in found.features:
+            raise ValueError(f"{name}: weights must not be one of the features, got {weights!r}")
+    for column in found.names:
+        if there.count(column) > 1:
+            raise ValueError(f"{name}: has several columns with the name {column!r}")
+    return found
+
+
+def refuse_column(name: str, output: str | None, there: list[str]) -> None:
+    """Raise `ValueError` if the column of labels would replace another."""
+    if output is not None and output in there:
+        raise ValueError(f"{name}: output must be the name of a new column, got {output!r}, which is there")
+
+
+class Layout:
+    """Reads rows and weights from the Arrow batches of one schema.
+
+    Rows are one column of vectors (lists, one-dimensional tensors or ML vectors of Spark), or several columns
+    of numbers. Lists and dense vectors are read without a copy, sparse vectors are made dense block by block.
+
+    Parameters
+    ----------
+    name : str
+        Name of the data in error messages.
+    schema : pyarrow.Schema
+        Schema of the batches.
+    of : Wanted
+        The columns to read.
+
+    Raises
+    ------
+    ValueError
+        If a column holds neither numbers nor vectors.
+    """
+
+    def __init__(self, name: str, schema: Any, of: Wanted) -> None:
+        pa = self._pa = pyarrow(name)
+        self._name, self._of = name, of
+        plain = pa.schema([(field.name, self._plain_type(field)) for field in schema])
+        self._columns = Columns(name, plain, of.features, "features")
+        if of.weights is not None:
+            kind = schema.field(of.weights).type
+            if not is_number(pa, kind):
+                raise ValueError(f"{name}: column {of.weights!r} must hold numbers as weights, got {kind}")
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of the rows."""
+        return self._columns.dtype
+
+    @property
+    def weighted(self) -> bool:
+        """Whether the rows have weights."""
+        return self._of.weights is not None
+
+    def pieces(self, batches: Iterable[Any]) -> Iterator[Piece]:
+        """Yield the rows of batches, with their weights.
+
+        Raises
+        ------
+        ValueError
+            If a value is missing, or vectors have different lengths. The message names the row.
+        """
+        start = 0
+        for batch in batches:
+            most = self._most_rows(batch)
+            for first in range(0, batch.num_rows, most):
+                piece = self._plain_batch(batch.slice(first, most), start)
+                if not self._columns.cols:
+                    self._columns.measure([piece])
+                rows = self._columns.block(piece, start)
+                yield rows, self._weights(piece, start)
+                start += len(rows)
+
+    def _weights(self, batch: Any, start: int) -> npt.NDArray[np.float64] | None:
+        if self._of.weights is None:
+            return None
+        column = batch.column(batch.schema.get_field_index(self._of.weights))
+        self._refuse_nulls(self._of.weights, column, start)
+        return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.float64)
+
+    def _refuse_nulls(self, name: str, column: Any, start: int) -> None:
+        if column.null_count:
+            row = start + int(column.is_null().to_numpy(zero_copy_only=False).argmax())
+            raise ValueError(
+                f"{self._name}: column {name!r} must not hold missing values, got a null at row {row}"
+            )
+
+    def _plain_type(self, field: Any) -> Any:
+        """Return the type of a column after :meth:`_plain_batch`."""
+        pa, kind = self._pa, field.type
+        if is_ml_vector(pa, kind):
+            return pa.list_(kind.field("values").type.value_type)
+        if is_foreign_tensor(pa, kind):
+            shape = getattr(kind, "shape", ())
+            if len(shape) != 1 or None in shape:
+                raise ValueError(
+                    f"{self._name}: column {field.name!r} must hold one-dimensional tensors of one length, "
+                    f"got {kind}"
+                )
+            return kind.storage_type
+        return kind
+
+    def _plain_batch(self, batch: Any, start: int) -> Any:
+        """Return a batch with lists in place of the vectors of Spark and the tensors of Ray."""
+        pa = self._pa
+        arrays = []
+        for name in self._of.names:
+            array = batch.column(batch.schema.get_field_index(name))
+            if is_ml_vector(pa, array.type):
+                self._refuse_nulls(name, array, start)
+                array = lists_of(pa, array)
+            elif is_foreign_tensor(pa, array.type):
+                array = array.storage
+            arrays.append(array)
+        return pa.RecordBatch.from_arrays(arrays, self._of.names)
+
+    def _most_rows(self, batch: Any) -> int:
+        """Return the number of rows of a batch that may be dense at a time."""
+        if self._columns.is_list and batch.num_rows:
+            vectors = batch.column(batch.schema.get_field_index(self._of.features[0]))
+            sizes = vectors.field("size") if is_ml_vector(self._pa, vectors.type) else None
+            if sizes is not None and sizes.null_count < len(sizes):
+                return min(MOST_LISTS, block_rows(max(1, sizes.drop_null()[0].as_py()), self.dtype))
+            return MOST_LISTS
+        return block_rows(max(1, self._columns.cols), self.dtype)
+
+
+def is_ml_vector(pa: Any, kind: Any) -> bool:
+    """Whether a type is the struct of an ML vector of Spark."""
+    return bool(pa.types.is_struct(kind)) and [field.name for field in kind] == ML_VECTOR
+
+
+def is_foreign_tensor(pa: Any, kind: Any) -> bool:
+    """Whether a type is a tensor type that pyarrow does not know, such as that of Ray."""
+    return isinstance(kind, pa.BaseExtensionType) and not isinstance(kind, pa.FixedShapeTensorType)
+
+
+def lists_of(pa: Any, vectors: Any) -> Any:
+    """Convert ML vectors to lists; dense vectors are not copied."""
+    kinds, sizes, indices, values = vectors.flatten()
+    sparse = kinds.to_numpy(zero_copy_only=False) == SPARSE
+    if not sparse.any():
+        return values
+    first, lengths = spans(values)
+    full = np.where(sparse, sizes.fill_null(0).to_numpy(zero_copy_only=False), lengths).astype(np.int64)
+    bounds = np.concatenate([[0], full.cumsum()])
+    dense = np.zeros(int(bounds[-1]))
+    # Where each stored value goes: the start of its row, plus its index, or its position in a dense row.
+    rows = np.repeat(np.arange(len(full)), lengths)
+    places = np.arange(len(rows)) - np.repeat(lengths.cumsum() - lengths, lengths)
+    at = np.repeat(first, lengths) + places
+    begin = spans(indices)[0]
+    of_sparse = sparse[rows]
+    stored = np.asarray(indices.values)
+    places[of_sparse] = stored[(begin[rows] + places)[of_sparse]]
+    dense[bounds[rows] + places] = np.asarray(values.values)[at]
+    return pa.LargeListArray.from_arrays(bounds, dense).cast(pa.list_(pa.float64()))
+
+
+def rows_of(pieces: Iterator[Piece], weighted: bool) -> tuple[Any, npt.NDArray[np.float64] | None]:
+    """Return the rows of a partition as a pass takes them, and their weights.
+
+    A partition of one piece is an array, of several a stream. The pieces of weighted rows are all held in
+    memory, because a pass takes the weights before the rows.
+    """
+    read = list(pieces if weighted else islice(pieces, 2))
+    if not read:
+        return np.zeros((0, 1)), np.zeros(0) if weighted else None
+    weights = np.concatenate([w for _, w in read if w is not None]) if weighted else None
+    rows = read[0][0]
+    if len(read) == 1:
+        return rows, weights
+    blocks = (block for block, _ in chain(read, pieces))
+    return stream_source(Single(blocks), rows.shape[1], rows.dtype, name="X", once=True), weights
+
+
+def fingerprint(seen: Print) -> int:
+    """Return the number of rows and a sample of them as one number."""
+    rows, found = seen.all()
+    return (rows << 32 | found) & (1 << 63) - 1
+
+
+def printed(pieces: Iterable[Piece], seen: Print) -> Generator[Piece]:
+    """Yield the pieces, and add the rows to a fingerprint."""
+    for rows, weights in pieces:
+        if len(rows):
+            seen.add(rows)
+            yield rows, weights
+
+
+def absorbed_pieces(
+    task: Pass,
+    partition: int,
+    pieces: Iterable[Piece],
+    weighted: bool,
+    expected: int | None,
+    n_jobs: int | None,
+) -> tuple[Partial, int]:
+    """Run one pass over one partition; for workers.
+
+    Parameters
+    ----------
+    task : Pass
+        The pass.
+    partition : int
+        Number of the partition.
+    pieces : iterable of Piece
+        The rows of the partition.
+    weighted : bool
+        Whether they have weights.
+    expected : int or None
+        The fingerprint of the partition in the first pass; None in this pass.
+    n_jobs : int or None
+        Threads.
+
+    Returns
+    -------
+    part : Partial
+        The result of the pass.
+    found : int
+        The fingerprint of the rows.
+
+    Raises
+    ------
+    ValueError
+        If the rows are not valid, or are not those of the first pass.
+    """
+    seen = Print()
+    rows, weights = rows_of(printed(pieces, seen), weighted)
+    part = absorbed(task, partition, rows, weights, n_jobs)
+    found = fingerprint(seen)
+    if expected is not None and found != expected:
+        raise ValueError(f"partition {partition}: {OTHER_ROWS}")
+    return part, found

@@ -1,0 +1,179 @@
+"""The engine of Ray: the blocks of a Dataset, one task each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property, partial
+from itertools import repeat, starmap
+from typing import Any
+
+import numpy as np
+
+from shoal.formats.stream import required
+
+from .base import naming
+from .batches import Layout, Wanted, absorbed_pieces, refuse_column, wanted
+from .engine import merged, tree
+from .partial import Partial
+from .passes import LabelPass, Pass
+
+
+class RayEngine:
+    """Runs passes over the blocks of a Dataset.
+
+    The first pass computes the blocks of the rows and keeps them in Ray's object store, which spills them to
+    disk if memory is short. Later passes read them there, without a copy.
+
+    Parameters
+    ----------
+    X : ray.data.Dataset
+        The rows.
+    features, weights
+        Names of its columns.
+    output : str or None
+        Name of the column of labels; None if no labels are wanted.
+    n_jobs : int or None
+        Cores and threads per task; None: 1.
+
+    Raises
+    ------
+    TypeError
+        If `X` is no Dataset.
+    ValueError
+        If a column is missing, or of a type that holds no rows.
+    """
+
+    name = "Ray"
+
+    def __init__(
+        self,
+        X: Any,
+        features: str | Sequence[str],
+        weights: str | None,
+        output: str | None,
+        n_jobs: int | None,
+    ) -> None:
+        required("ray", "ray", "shoal.ray")
+        data = required("ray.data", "ray", "shoal.ray")
+        if not isinstance(X, data.Dataset):
+            raise TypeError(f"X must be a Dataset of ray.data, got {type(X).__name__}")
+        there = X.columns() or []
+        self._of = wanted("X", features, weights, there)
+        refuse_column("X", output, there)
+        self._ds, self._output, self._threads = X, output, n_jobs
+        self._prints: list[int] | None = None
+
+    @cached_property
+    def _blocks(self) -> list[Any]:
+        """References to the blocks, in the order of the rows."""
+        from ray.data.dataset import MaterializedDataset
+
+        if isinstance(self._ds, MaterializedDataset):
+            return list(self._ds.to_arrow_refs())
+        rows = self._ds.select_columns(self._of.names)
+        options = rows.context.execution_options
+        given = options.preserve_order
+        try:
+            # Otherwise blocks come in the order of completion.
+            options.preserve_order = True
+            return list(rows.materialize().to_arrow_refs())
+        finally:
+            options.preserve_order = given
+
+    @property
+    def n_partitions(self) -> int:
+        """Number of blocks."""
+        return len(self._blocks)
+
+    @property
+    def _cores(self) -> int:
+        """Cores to ask for per task."""
+        return max(1, self._threads or 1)
+
+    @cached_property
+    def _remote(self) -> tuple[Any, Any]:
+        """The tasks that absorb a block and merge results, sent to the workers once."""
+        import ray
+
+        return (
+            ray.remote(num_cpus=self._cores, num_returns=2)(absorb),
+            ray.remote(num_cpus=self._cores)(merge_all),
+        )
+
+    def total(self, task: Pass) -> Partial:
+        """Run a pass, one task per block, and merge the results in a tree of tasks."""
+        import ray
+
+        (run, merge), sent = self._remote, ray.put(task)
+        expected = self._prints or repeat(None)
+        calls = (
+            (sent, i, self._of, block, known, self._threads or 1)
+            for i, (block, known) in enumerate(zip(self._blocks, expected, strict=False))
+        )
+        parts, prints = zip(*starmap(run.remote, calls), strict=True)
+        total: Partial = got(ray, tree(parts, lambda some: merge.remote(*some)))
+        if self._prints is None:
+            self._prints = got(ray, list(prints))
+        return total
+
+    def labels(self, task: LabelPass) -> Any:
+        """Return the Dataset with a column of labels, which Ray computes when they are used."""
+        return self._ds.map_batches(
+            partial(with_labels, self._of, task, self._output, self._threads or 1),
+            batch_size=None,
+            batch_format="pyarrow",
+            zero_copy_batch=True,
+            num_cpus=self._cores,
+        )
+
+    def close(self) -> None:
+        """Forget the blocks, so that the object store can drop them."""
+        self.__dict__.pop("_blocks", None)
+
+
+def got(ray: Any, refs: Any) -> Any:
+    """Return the values of references; raise the errors of the rows as they were raised by the task."""
+    try:
+        return ray.get(refs)
+    except ray.exceptions.RayTaskError as error:
+        if isinstance(error.cause, (ValueError, TypeError, OSError)):
+            raise error.cause from None
+        raise
+
+
+# ------------------------------------------------------------------ on the workers
+
+
+def layout_of(block: Any, of: Wanted) -> tuple[Layout, list[Any]]:
+    """Return how to read a block, and its batches."""
+    import pyarrow as pa
+
+    table = block if isinstance(block, pa.Table) else pa.Table.from_pandas(block)
+    if not table.num_rows and not set(of.names) <= set(table.column_names):
+        # Ray forgets the columns of some blocks without rows.
+        table = pa.table({name: pa.array([], pa.float64()) for name in of.names})
+    return Layout("X", table.schema, of), table.to_batches()
+
+
+def absorb(
+    task: Pass, partition: int, of: Wanted, block: Any, expected: int | None, n_jobs: int
+) -> tuple[Partial, int]:
+    """Run a pass over a block; return the result and the fingerprint of the rows."""
+    with naming(partition):
+        layout, batches = layout_of(block, of)
+        pieces = layout.pieces(batches)
+        return absorbed_pieces(task, partition, pieces, layout.weighted, expected, n_jobs)
+
+
+def merge_all(*parts: Partial) -> Partial:
+    """Merge partial results."""
+    return merged(parts)
+
+
+def with_labels(of: Wanted, task: LabelPass, output: str | None, n_jobs: int, block: Any) -> Any:
+    """Add the column of labels to a block."""
+    import pyarrow as pa
+
+    layout, batches = layout_of(block, Wanted(of.features, None))
+    found = [task.label(rows, n_jobs=n_jobs) for rows, _ in layout.pieces(batches)]
+    return block.append_column(output, pa.array(np.concatenate([np.zeros(0, np.int32), *found])))

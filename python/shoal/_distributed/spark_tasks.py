@@ -1,0 +1,197 @@
+"""What the executors of Spark do: pack the rows of a partition, look at them, run passes, merge, label."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shoal._rows.streams import Print
+from shoal.formats.stream import Block
+
+from .base import naming
+from .batches import Layout, Piece, Wanted, absorbed_pieces, fingerprint, printed
+from .engine import FAN_IN, labeled, merged
+from .partial import Partial
+from .passes import LabelPass
+
+#: Bytes of the rows in one record of a packed partition. Spark sends up to 10,000 records at a time.
+RECORD_BYTES = 8 << 10
+
+#: Columns of packed partitions, of the first look at them, and of passes over them.
+PACKED = "cols int, rows binary, weights binary, error binary"
+LOOK = "partition int, fingerprint long, error binary"
+FOUND = "partition int, part binary, error binary"
+
+
+def this_partition() -> int:
+    """Return the number of the partition of this task."""
+    from pyspark import TaskContext
+
+    context: Any = TaskContext.get()
+    return int(context.partitionId())
+
+
+def task_cpus() -> int:
+    """Return the number of cores of this task."""
+    from pyspark import TaskContext
+
+    context: Any = TaskContext.get()
+    return int(context.cpus())
+
+
+def batch_of(**columns: Any) -> Any:
+    """Return a record batch of one record."""
+    import pyarrow as pa
+
+    kinds = {int: pa.int64(), bytes: pa.binary(), type(None): pa.binary()}
+    arrays = {name: pa.array([value], kinds[type(value)]) for name, value in columns.items()}
+    for name in ("partition", "cols"):
+        if name in arrays:
+            arrays[name] = arrays[name].cast(pa.int32())
+    return pa.RecordBatch.from_pydict(arrays)
+
+
+def pack(of: Wanted, batches: Iterator[Any]) -> Iterator[Any]:
+    """Pack the rows of a partition, whose columns come in order, into records of bytes.
+
+    Invalid rows become a record with the error: Spark would run a task that raises again and again.
+    """
+    try:
+        named = (batch.rename_columns(of.names) for batch in batches)
+        for first in named:
+            for rows, weights in Layout("X", first.schema, of).pieces(chain([first], named)):
+                yield records(rows, weights)
+    except (ValueError, TypeError) as error:
+        yield batch_of(cols=0, rows=b"", weights=None, error=told(error))
+
+
+def told(error: Exception) -> bytes:
+    """Pickle an error of the rows, with the number of the partition."""
+    try:
+        with naming(this_partition()):
+            raise error
+    except (ValueError, TypeError) as named:
+        return pickle.dumps(named)
+
+
+def records(rows: Block, weights: npt.NDArray[np.float64] | None) -> Any:
+    """Pack rows into records of about `RECORD_BYTES`, without a copy of the rows."""
+    import pyarrow as pa
+
+    rows = np.ascontiguousarray(rows)
+    n, cols = rows.shape
+    each = max(1, RECORD_BYTES // (cols * rows.itemsize))
+    bounds = np.minimum(np.arange(0, n + each, each), n) if n else np.zeros(1, np.int64)
+
+    def binary(values: Any, width: int) -> Any:
+        offsets = pa.py_buffer((bounds * width).astype(np.int64))
+        kind, count = pa.large_binary(), len(bounds) - 1
+        return pa.Array.from_buffers(kind, count, [None, offsets, pa.py_buffer(values)]).cast(pa.binary())
+
+    count = len(bounds) - 1
+    return pa.RecordBatch.from_pydict(
+        {
+            "cols": pa.array(np.full(count, cols, np.int32)),
+            "rows": binary(rows, cols * rows.itemsize),
+            "weights": pa.nulls(count, pa.binary()) if weights is None else binary(weights, 8),
+            "error": pa.nulls(count, pa.binary()),
+        }
+    )
+
+
+def unpacked(kind: str, batches: Iterable[Any]) -> Iterator[Piece]:
+    """Yield the rows of packed batches, without a copy; raise the error that one holds."""
+    width = 0
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        for error in batch.column("error").drop_null():
+            raise pickle.loads(error.as_py())
+        cols = np.asarray(batch.column("cols"))
+        width = width or int(cols[0])
+        if (cols != width).any():
+            other = int(cols[cols != width][0])
+            raise ValueError(f"X: rows must have one length, got {width} and {other}")
+        weights = batch.column("weights")
+        yield (
+            values_of(batch.column("rows"), kind).reshape(-1, width),
+            None if weights.null_count else values_of(weights, "<f8"),
+        )
+
+
+def values_of(array: Any, kind: str) -> npt.NDArray[Any]:
+    """Return the bytes of all records as one array of numbers."""
+    _, offsets, values = array.buffers()
+    width = np.int64 if "large" in str(array.type) else np.int32
+    bounds = np.frombuffer(offsets, width)[array.offset : array.offset + len(array) + 1]
+    return np.frombuffer(values, np.uint8)[bounds[0] : bounds[-1]].view(kind)
+
+
+def look_at(kind: str, batches: Iterator[Any]) -> Iterator[Any]:
+    """Return the fingerprint of a packed partition, or the error of its rows."""
+    seen, error = Print(), None
+    try:
+        for _ in printed(unpacked(kind, batches), seen):
+            pass
+    except (ValueError, TypeError) as found:
+        error = told(found)
+    yield batch_of(partition=this_partition(), fingerprint=fingerprint(seen), error=error)
+
+
+def run(sent: Any, kind: str, weighted: bool, n_jobs: int | None, batches: Iterator[Any]) -> Iterator[Any]:
+    """Run a pass over a packed partition."""
+    task, expected = pickle.loads(sent.value)
+    partition, error, part = this_partition(), None, None
+    threads = n_jobs or task_cpus()
+    try:
+        found, _ = absorbed_pieces(
+            task, partition, unpacked(kind, batches), weighted, expected[partition], threads
+        )
+        part = found.to_bytes()
+    except (ValueError, TypeError) as problem:
+        error = told(problem)
+    yield batch_of(partition=partition, part=part, error=error)
+
+
+def merge_group(table: Any) -> Any:
+    """Merge the partial results of a group of neighbors, or keep the first error."""
+    import pyarrow as pa
+
+    rows = sorted(table.to_pylist(), key=lambda row: row["partition"])
+    errors = [row["error"] for row in rows if row["error"] is not None]
+    part = None if errors else merged(Partial.from_bytes(row["part"]) for row in rows).to_bytes()
+    found = batch_of(partition=rows[0]["partition"] // FAN_IN, part=part, error=errors[0] if errors else None)
+    return pa.Table.from_batches([found])
+
+
+def labeler(of: Wanted, task: LabelPass, n_jobs: int | None) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """Return a function of Arrow arrays that labels rows, with the type hints by which Spark calls it."""
+    import pyarrow as pa
+
+    only = Wanted(of.features, None)
+
+    def label(columns: Iterator[Any]) -> Iterator[Any]:
+        return labels_of(only, task, n_jobs, columns)
+
+    given: Any = pa.Array if len(only.features) == 1 else tuple[pa.Array, ...]
+    label.__annotations__ = {"columns": Iterator[given], "return": Iterator[pa.Array]}
+    return label
+
+
+def labels_of(of: Wanted, task: LabelPass, n_jobs: int | None, columns: Iterator[Any]) -> Iterator[Any]:
+    """Yield the labels of the rows in arrays, or in tuples of arrays."""
+    import pyarrow as pa
+
+    layout: Layout | None = None
+    partition, threads = this_partition(), n_jobs or task_cpus()
+    for given in columns:
+        arrays = list(given) if isinstance(given, tuple) else [given]
+        batch = pa.RecordBatch.from_arrays(arrays, of.names)
+        layout = layout or Layout("X", batch.schema, of)
+        found = [labeled(task, partition, rows, threads) for rows, _ in layout.pieces([batch])]
+        yield pa.array(np.concatenate([np.zeros(0, np.int32), *found]))

@@ -1,0 +1,171 @@
+"""What the estimators on Spark and Ray share: `fit`, `iter_fit` and `predict` on columns of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ClassVar, Protocol, Self
+
+from shoal._common import params as _params
+from shoal._core import Step
+from shoal._fit.centers import METRICS
+from shoal.coreset import Coreset
+from shoal.typing import Metric, PathName, RandomState
+
+from .engine import Engine
+from .seeding import coreset_of_rows
+
+
+class Opened(Protocol):
+    """Makes an engine of a table, the names of its columns, the name of the labels, and `n_jobs`."""
+
+    def __call__(
+        self,
+        X: Any,
+        features: str | Sequence[str],
+        weights: str | None,
+        output: str | None,
+        n_jobs: int | None,
+        /,
+    ) -> Engine:
+        """Check the columns; nothing is computed yet."""
+        ...
+
+
+class OnTable:
+    """Fits and predicts on columns of a table that an engine holds in partitions."""
+
+    #: The class of the engine.
+    _engine: ClassVar[Opened]
+    #: The columns of the last fit.
+    _features: str | Sequence[str]
+
+    _fit: Any
+    _iterate: Any
+    _predict: Any
+    compute_labels: Any
+    n_jobs: Any
+
+    def fit(
+        self,
+        X: Any,
+        features: str | Sequence[str] | None = None,
+        weights: str | None = None,
+        *,
+        output: str = "label",
+        resume_from: PathName | None = None,
+    ) -> Self:
+        """Cluster the rows of all partitions.
+
+        Parameters
+        ----------
+        X : pyspark.sql.DataFrame or ray.data.Dataset
+            The rows, in any number of partitions (blocks, in Ray). A partition may have no rows.
+        features : str or sequence of str, optional
+            A column of vectors of one length, or columns of numbers. Default: ``"features"`` in Spark,
+            ``"data"`` in Ray, the usual names of columns of vectors.
+        weights : str, optional
+            A column with the weight of every row: finite, at least 0, not all 0.
+        output : str, default="label"
+            Name of the column that `labels_` has beside those of `X`.
+        resume_from : path, optional
+            A checkpoint that :class:`shoal.callbacks.Checkpoint` wrote in a fit with the same parameters, to
+            the same partitions. The result is bit-identical to that of a fit without interruption.
+
+        Returns
+        -------
+        self
+            The fitted estimator.
+
+        Raises
+        ------
+        ImportError
+            If the package of the engine is not installed.
+        TypeError
+            If `X` is of another type.
+        ValueError
+            If a parameter, a column or a value is invalid. Messages name the partition, and the row in it.
+        RuntimeError
+            If the workers are lost. The estimator then holds the state after the last complete step.
+        """
+        fitted: Self = self._fit(self._opened(X, features, weights, output), resume_from)
+        return fitted
+
+    def iter_fit(
+        self,
+        X: Any,
+        features: str | Sequence[str] | None = None,
+        weights: str | None = None,
+        *,
+        output: str = "label",
+        resume_from: PathName | None = None,
+    ) -> Iterator[Step]:
+        """Cluster the rows of all partitions, one step per ``next()``.
+
+        Parameters and errors are those of :meth:`fit`, which exhausts this iterator.
+
+        Yields
+        ------
+        shoal.Step
+            Figures of the step; see :meth:`shoal.distributed.KMeansPass.commit`.
+        """
+        steps: Iterator[Step] = self._iterate(self._opened(X, features, weights, output), resume_from)
+        return steps
+
+    def predict(self, X: Any, features: str | Sequence[str] | None = None, *, output: str = "label") -> Any:
+        """Add a column with the label of every row, computed on the workers.
+
+        Parameters
+        ----------
+        X : pyspark.sql.DataFrame or ray.data.Dataset
+            The rows.
+        features : str or sequence of str, optional
+            The columns of the features. Default: those of the fit.
+        output : str, default="label"
+            Name of the new column, of 32-bit integers.
+
+        Returns
+        -------
+        pyspark.sql.DataFrame or ray.data.Dataset
+            `X` with the index of the nearest center of every row; the lower index wins a tie. The engine
+            computes the labels when they are used, and reports invalid rows then.
+
+        Raises
+        ------
+        sklearn.exceptions.NotFittedError
+            Before :meth:`fit`.
+        ImportError, TypeError
+            As :meth:`fit`.
+        ValueError
+            If a column is missing, `X` has a column `output`, or a column holds no rows.
+        """
+        columns = self._features if features is None else features
+        return self._predict(type(self)._engine(X, columns, None, output, self.n_jobs))
+
+    def _opened(
+        self, X: Any, features: str | Sequence[str] | None, weights: str | None, output: str
+    ) -> Engine:
+        columns = type(self)._features if features is None else features
+        labels = output if self.compute_labels else None
+        engine = type(self)._engine(X, columns, weights, labels, self.n_jobs)
+        self._features = columns
+        return engine
+
+
+def coreset_of_table(
+    opened: Callable[[], Engine],
+    n_samples: int,
+    metric: Metric,
+    random_state: RandomState,
+    n_jobs: int | None,
+) -> Coreset:
+    """Check the parameters of `lightweight_coreset`, and draw the coreset from an engine."""
+    p, problems = _params, _params.Problems()
+    problems.check(p.whole, "n_samples", n_samples, 1)
+    problems.check(p.one_of, "metric", metric, METRICS)
+    problems.check(p.threads, n_jobs)
+    problems.refuse()
+    engine = opened()
+    try:
+        return coreset_of_rows(engine, int(n_samples), metric, p.seed(random_state))
+    finally:
+        engine.close()

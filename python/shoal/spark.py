@@ -1,0 +1,175 @@
+"""Clustering of Spark DataFrames, on the executors.
+
+Spark schedules the passes of :mod:`shoal.distributed`, and runs lost tasks again. Needs pyspark 4.1 or later
+(``pip install 'shoal-cluster[spark]'``), Java 17 or later, and shoal on all executors.
+
+For a given list of partitions, results are bit-identical for any number of executors, after retries, and on
+any engine. The rows are packed and persisted by the first pass, so the partitions stay as they are during a
+fit. For the same result in another fit, Spark must give the same rows in the same partitions and order, as it
+does for files. After a shuffle, sort the rows within the partitions or write them to files first.
+
+Examples
+--------
+>>> from shoal.spark import KMeans
+>>> model = KMeans(n_clusters=100, random_state=0).fit(df, features="vector")  # doctest: +SKIP
+>>> model.predict(df).groupBy("label").count().show()  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ._distributed.estimators import KMeansOnEngine, MiniBatchKMeansOnEngine
+from ._distributed.spark_engine import SparkEngine
+from ._distributed.tables import OnTable, coreset_of_table
+from .coreset import Coreset
+from .typing import Metric, RandomState
+
+__all__ = ["KMeans", "MiniBatchKMeans", "lightweight_coreset"]
+
+
+class _OnSpark(OnTable):
+    """Fits and predicts on the executors of Spark."""
+
+    _engine = SparkEngine
+    _features = "features"
+
+
+class KMeans(_OnSpark, KMeansOnEngine):
+    """Exact k-means over the partitions of a Spark DataFrame.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+        Number of clusters, at least 1 and at most the number of rows.
+    init : {"k-means||", "afk-mc2"} or array-like, default="k-means||"
+        How to choose the first centers, as for :class:`shoal.distributed.KMeans`.
+    max_iter : int, default=300
+        Maximum number of sweeps, at least 1.
+    tol : float, default=1e-4
+        As for :class:`shoal.distributed.KMeans`.
+    metric : {"euclidean", "cosine"}, default="euclidean"
+        ``"cosine"`` is spherical k-means, as for :class:`shoal.KMeans`.
+    random_state : int, RandomState, Generator or None, default=None
+        An int makes results repeatable.
+    Expert parameters
+        The parameters below are needed less often.
+    oversampling_factor, n_rounds, coreset_size
+        As for :class:`shoal.distributed.KMeans`.
+    compute_labels : bool, default=True
+        Whether `labels_` is set.
+    n_jobs : int or None, default=None
+        Threads per task. None: ``spark.task.cpus``. Results do not depend on it.
+    verbose, callbacks
+        As for :class:`shoal.distributed.KMeans`.
+
+    Attributes
+    ----------
+    labels_ : pyspark.sql.DataFrame
+        The rows of the fit with a column of labels, which Spark computes when it is used.
+    cluster_centers_, inertia_, counts_, n_iter_, history_, stop_reason_, init_, n_features_in_
+        As for :class:`shoal.distributed.KMeans`.
+
+    See Also
+    --------
+    shoal.distributed.KMeans : The same on an executor of ``concurrent.futures``.
+
+    Notes
+    -----
+    A sweep costs ``2 n_samples n_clusters n_features`` floating-point operations, spread over the tasks. Each
+    task returns ``n_clusters * (n_features + 2)`` numbers of 8 bytes. If these take more than 64 MB, they are
+    merged on the executors before the driver collects them.
+
+    The first pass packs the rows and persists them in memory or on disk until the fit ends, as many bytes as
+    an array of them has. A task holds up to 10,000 records of 8 kB of its partition at a time, or the whole
+    partition if the rows have weights. ML vectors and arrays of double compute in float64, arrays of float
+    in float32. Sparse vectors are made dense, one block at a time.
+
+    Examples
+    --------
+    >>> model = KMeans(n_clusters=100, random_state=0).fit(df, features=["x", "y"])  # doctest: +SKIP
+    """
+
+
+class MiniBatchKMeans(_OnSpark, MiniBatchKMeansOnEngine):
+    """Mini-batch k-means over the partitions of a Spark DataFrame.
+
+    Each step is one pass over all rows; see :class:`shoal.distributed.MiniBatchPass`.
+
+    Parameters
+    ----------
+    n_clusters, init, batch_size, max_iter, tol, metric, random_state
+        As for :class:`shoal.distributed.MiniBatchKMeans`.
+    Expert parameters
+        The parameters below are needed less often.
+    oversampling_factor, n_rounds, coreset_size, compute_labels, n_jobs, verbose, callbacks
+        As for :class:`KMeans`.
+
+    Attributes
+    ----------
+    labels_ : pyspark.sql.DataFrame
+        As for :class:`KMeans`.
+    cluster_centers_, counts_, inertia_, n_iter_, history_, stop_reason_, init_, n_features_in_
+        As for :class:`shoal.distributed.MiniBatchKMeans`.
+
+    See Also
+    --------
+    KMeans : Exact k-means.
+
+    Examples
+    --------
+    >>> model = MiniBatchKMeans(n_clusters=100, random_state=0).fit(df)  # doctest: +SKIP
+    """
+
+
+def lightweight_coreset(
+    X: Any,
+    n_samples: int,
+    features: str | Sequence[str] = "features",
+    weights: str | None = None,
+    *,
+    metric: Metric = "euclidean",
+    random_state: RandomState = None,
+    n_jobs: int | None = None,
+) -> Coreset:
+    """Draw a lightweight coreset of the rows of a DataFrame, in two passes.
+
+    Fit any local estimator to it, for example a :class:`shoal.TruncatedGaussianMixture`.
+
+    Parameters
+    ----------
+    X, features, weights
+        As for :meth:`KMeans.fit`.
+    n_samples : int
+        Rows in the coreset, at least 1. If there are no more rows than this, the coreset is all rows.
+    metric : {"euclidean", "cosine"}, default="euclidean"
+        ``"cosine"``: a coreset of the rows scaled to length 1.
+    random_state : int, RandomState, Generator or None
+        An int makes the draw repeatable.
+    n_jobs : int or None
+        Threads per task, as for :class:`KMeans`.
+
+    Returns
+    -------
+    shoal.Coreset
+        Points in the order of the rows; see :class:`shoal.distributed.CoresetPass`.
+
+    Raises
+    ------
+    ImportError, ValueError, TypeError, RuntimeError
+        As :meth:`KMeans.fit`.
+
+    See Also
+    --------
+    shoal.lightweight_coreset : On one machine.
+
+    Examples
+    --------
+    >>> coreset = lightweight_coreset(df, 100_000, random_state=0)  # doctest: +SKIP
+    """
+
+    def opened() -> SparkEngine:
+        return SparkEngine(X, features, weights, None, n_jobs)
+
+    return coreset_of_table(opened, n_samples, metric, random_state, n_jobs)

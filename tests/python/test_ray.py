@@ -1,0 +1,329 @@
+"""`shoal.ray` on a local Ray with two cores: the conformance suite, columns, lost tasks, a dead cluster."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+import shoal
+from distributed_suite import Suite, blobs, cut, same
+from shoal import distributed
+
+os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+os.environ["RAY_DATA_DISABLE_PROGRESS_BARS"] = "1"
+ray = pytest.importorskip("ray")
+data = pytest.importorskip("ray.data")
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+]
+
+#: Two cores, a small object store, no dashboard, no network beyond this machine.
+SETTINGS = {
+    "num_cpus": 2,
+    "object_store_memory": 200 << 20,
+    "include_dashboard": False,
+    "log_to_driver": False,
+    "logging_level": "ERROR",
+    "_node_ip_address": "127.0.0.1",
+}
+
+
+def start():
+    """Start Ray on this machine."""
+    ray.init(**SETTINGS)
+    data.DataContext.get_current().enable_progress_bars = False
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster():
+    start()
+    yield
+    ray.shutdown()
+
+
+def table(partitions, i, weights=None):
+    """Return a partition as a table: row numbers, vectors and weights."""
+    import pyarrow as pa
+
+    rows, first = partitions[i], sum(map(len, partitions[:i]))
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(rows).ravel()), rows.shape[1])
+    return pa.table(
+        {
+            "row": np.arange(first, first + len(rows)),
+            "vector": vectors,
+            "w": np.ones(len(rows)) if weights is None else weights[i],
+        }
+    )
+
+
+class Runner:
+    """Runs the suite on Ray."""
+
+    kinds = frozenset({"weights", "empty", "storage"})
+
+    def __init__(self):
+        from shoal import ray as module
+
+        self.KMeans, self.MiniBatchKMeans = module.KMeans, module.MiniBatchKMeans
+        self.lightweight_coreset = module.lightweight_coreset
+
+    def given(self, partitions, sample_weight=None):
+        ds = data.from_arrow([table(partitions, i, sample_weight) for i in range(len(partitions))])
+        return (ds,), {"features": "vector", "weights": None if sample_weight is None else "w"}
+
+    def rows(self, partitions):
+        return self.given(partitions)[0], {}
+
+    def labels(self, labels):
+        rows = labels.select_columns(["row", "label"]).to_pandas().sort_values("row")
+        return rows["label"].to_numpy().astype(np.int32)
+
+
+@pytest.fixture(scope="module")
+def runner(cluster):
+    return Runner()
+
+
+class TestSuite(Suite):
+    """The conformance suite."""
+
+
+PARAMS = {"n_clusters": 12, "random_state": 9, "max_iter": 4, "tol": 0.0}
+
+
+def reference(partitions, **other):
+    return distributed.KMeans(**(PARAMS | other)).fit(partitions)
+
+
+class TestColumns:
+    """What may hold the rows."""
+
+    def test_tensors(self):
+        from shoal.ray import KMeans
+
+        ds = data.from_numpy([blobs()[:1000], blobs()[1000:]])
+        model = KMeans(**PARAMS).fit(ds)
+        known = reference([blobs()[:1000], blobs()[1000:]])
+        same(model, known)
+        assert set(model.labels_.columns()) == {"data", "label"}
+        np.testing.assert_array_equal(model.labels_.to_pandas()["label"], known.labels_)
+
+    def test_lists_of_one_length(self):
+        import pyarrow as pa
+        from shoal.ray import KMeans
+
+        lists = pa.table({"v": pa.array(blobs().tolist(), pa.list_(pa.float32()))})
+        same(KMeans(**PARAMS).fit(data.from_arrow(lists), "v"), reference([blobs()]))
+
+    def test_columns_of_numbers_of_pandas(self):
+        import pandas as pd
+        from shoal.ray import KMeans
+
+        rows = np.round(blobs(200, 3, dtype=np.float64))
+        one = pd.DataFrame({"a": rows[:, 0].astype(int), "b": rows[:, 1], "c": rows[:, 2].astype(int)})
+        model = KMeans(**PARAMS, compute_labels=False).fit(data.from_pandas(one), ["a", "b", "c"])
+        known = reference([rows])
+        same(model, known)
+        found = model.predict(data.from_pandas(one), output="cluster").to_pandas()
+        np.testing.assert_array_equal(found["cluster"], known.labels_)
+
+    def test_a_lazy_dataset_keeps_the_order_of_the_rows(self):
+        import time
+
+        from shoal.ray import KMeans
+
+        rows = blobs()
+
+        def slow(batch):
+            # The first blocks are the last to be complete.
+            if batch["id"][0] < 1200:
+                time.sleep(0.5)
+            return {"v": rows[batch["id"]]}
+
+        ds = data.range(2400, override_num_blocks=4).map_batches(slow, batch_size=None)
+        order = ds.context.execution_options.preserve_order
+        model = KMeans(**PARAMS, compute_labels=False).fit(ds, "v")
+        same(model, reference(np.split(rows, 4)))
+        assert ds.context.execution_options.preserve_order == order
+
+    def test_bad_columns(self):
+        import pyarrow as pa
+        from shoal.ray import KMeans
+
+        ds = data.from_arrow(pa.table({"v": [[1.0]], "s": ["a"], "label": [1.0]}))
+        for features, problem in {
+            "z": "features must be among 'v', 's', 'label', got 'z'",
+            "s": "column 's' is of type string. Choose",
+            (
+                "v",
+                "label",
+            ): r"'v' holds vectors, so it must be the only column, got 2 columns. .*features=",
+            (): "features must name at least one column",
+        }.items():
+            with pytest.raises(ValueError, match=problem):
+                KMeans(1, compute_labels=False).fit(ds, features)
+        with pytest.raises(ValueError, match="weights must be among"):
+            KMeans(1, compute_labels=False).fit(ds, "v", weights="z")
+        with pytest.raises(ValueError, match="output must be the name of a new column, got 'label'"):
+            KMeans(1).fit(ds, "v")
+        with pytest.raises(TypeError, match=r"X must be a Dataset of ray\.data, got ndarray"):
+            KMeans(1).fit(np.zeros((3, 2)))
+        with pytest.raises(ValueError, match="one-dimensional tensors"):
+            KMeans(1).fit(data.from_numpy(np.zeros((4, 2, 2))))
+
+    @pytest.mark.parametrize(
+        ("bad", "problem"),
+        [
+            (None, "partition 1: .*'v' must not hold missing values, got a null at row 2"),
+            ([1.0, None], "partition 1: .*'v' must not hold missing values, got a null at row 2"),
+            ([1.0], "partition 1: .*'v' must hold vectors of length 2.*got length 1 at row 2"),
+        ],
+    )
+    def test_bad_rows_name_partition_and_row(self, bad, problem):
+        import pyarrow as pa
+        from shoal.ray import KMeans
+
+        rows = [[float(i), 1.0] for i in range(8)]
+        rows[6] = bad
+        tables = [pa.table({"v": pa.array(some, pa.list_(pa.float64()))}) for some in (rows[:4], rows[4:])]
+        with pytest.raises(ValueError, match=problem):
+            KMeans(2, compute_labels=False).fit(data.from_arrow(tables), "v")
+
+    def test_other_widths_and_types_in_another_block(self):
+        import pyarrow as pa
+        from shoal.ray import KMeans
+
+        for kind, last in ((pa.float64(), [[1.0]]), (pa.float32(), [[1.0, 2.0]])):
+            tables = [
+                pa.table({"v": pa.array([[1.0, 2.0]] * 4, pa.list_(pa.float64()))}),
+                pa.table({"v": pa.array(last * 4, pa.list_(kind))}),
+            ]
+            with pytest.raises(ValueError, match="partition"):
+                KMeans(2, compute_labels=False).fit(data.from_arrow(tables), "v")
+
+
+class TestEngine:
+    """What Ray does with the tasks."""
+
+    @pytest.mark.parametrize("victim", ["absorb", "merge_all"])
+    def test_a_killed_worker_is_retried_to_the_same_bits(self, runner, victim, monkeypatch, tmp_path):
+        from shoal._distributed import ray_engine
+
+        partitions = cut(blobs(), 0.3, 0.6)
+        args, options = runner.given(partitions)
+        mark, task = str(tmp_path / "killed"), getattr(ray_engine, victim)
+
+        def deadly(*given):
+            if not Path(mark).exists():
+                Path(mark).touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            return task(*given)
+
+        monkeypatch.setattr(ray_engine, victim, deadly)
+        model = runner.KMeans(**PARAMS).fit(*args, **options)
+        assert Path(mark).exists()
+        same(model, reference(partitions))
+
+    def test_rows_that_change_are_refused(self, runner):
+        from shoal._distributed import ray_engine
+
+        args, options = runner.given(cut(blobs(), 0.5))
+        engine = ray_engine.RayEngine(*args, **options, output=None, n_jobs=None)
+        task = distributed.KMeansPass(blobs()[:6])
+        assert engine.total(task).to_bytes() == engine.total(task).to_bytes()
+        engine._prints[1] += 1
+        with pytest.raises(ValueError, match="partition 1: the engine gave other rows"):
+            engine.total(task)
+
+    def test_the_rows_are_computed_once(self, tmp_path):
+        from shoal.ray import KMeans
+
+        rows, log = blobs(), str(tmp_path / "log")
+
+        def counted(batch):
+            with open(log, "a") as file:  # noqa: PTH123 - runs on a worker
+                file.write("x")
+            return {"v": rows[batch["id"]]}
+
+        ds = data.range(2400, override_num_blocks=2).map_batches(counted, batch_size=None)
+        # `columns` has to run a function to see its columns.
+        names = ds.columns()
+        before = len(Path(log).read_text())
+        model = KMeans(**PARAMS, compute_labels=False).fit(ds, names[0])
+        assert model.n_iter_ == 4
+        assert len(Path(log).read_text()) - before <= 3
+
+
+DEAD = """
+    import os, signal, subprocess, sys
+    sys.path.insert(0, {tests!r})
+    import numpy as np
+    import ray
+    from distributed_suite import blobs, cut
+    from shoal.callbacks import Checkpoint
+    from test_ray import PARAMS, Runner, start
+
+    start()
+    node = ray._private.worker._global_node
+
+    def kill(model, step):
+        if step.iteration == 2:
+            node.kill_raylet()
+
+    runner = Runner()
+    args, options = runner.given(cut(blobs(), 0.3, 0.6))
+    model = runner.KMeans(**PARAMS, callbacks=[Checkpoint({path!r}, every_steps=1), kill])
+    try:
+        model.fit(*args, **options)
+    except RuntimeError as error:
+        print(error)
+    print("steps", model.n_iter_, len(model.history_))
+    np.save({centers!r}, model.cluster_centers_)
+    sys.stdout.flush()
+    os._exit(0)
+"""
+
+
+def test_a_dead_cluster_leaves_the_last_whole_step(tmp_path):
+    path, centers = str(tmp_path / "run.safetensors"), str(tmp_path / "centers.npy")
+    script = textwrap.dedent(DEAD).format(tests=str(Path(__file__).parent), path=path, centers=centers)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert "Ray lost a task" in done.stdout, done.stderr[-2000:]
+    assert "The estimator holds the state after step 2" in done.stdout
+    assert "steps 2 2" in done.stdout
+    partitions = cut(blobs(), 0.3, 0.6)
+    resumed = distributed.KMeans(**PARAMS).fit(partitions, resume_from=path)
+    same(resumed, reference(partitions))
+    np.testing.assert_array_equal(np.load(centers), reference(partitions, max_iter=2).cluster_centers_)
+
+
+def test_without_the_package_the_error_names_the_extra(monkeypatch):
+    from shoal.ray import KMeans
+
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(ImportError, match=r"shoal.ray needs ray: pip install 'shoal-cluster\[ray\]'"):
+        KMeans(2).fit(np.zeros((3, 2)))
+
+
+def test_the_guide_runs(cluster, tmp_path, monkeypatch):
+    from test_readme import ROOT, examples
+
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    for example in examples(ROOT / "docs" / "ray.md"):
+        exec(compile(example, "ray.md", "exec"), names)
+    assert (tmp_path / "labels.npy").is_file()
+    assert shoal.load(tmp_path / "model.safetensors").n_features_in_ == 8
