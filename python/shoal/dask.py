@@ -48,6 +48,7 @@ class _OnDask:
 
     _fit: Any
     _iterate: Any
+    _check: Any
     cluster_centers_: npt.NDArray[Any]
     metric: Any
     n_jobs: Any
@@ -123,6 +124,7 @@ class _OnDask:
         shoal.Step
             Figures of the step; see :meth:`shoal.distributed.KMeansPass.commit`.
         """
+        self._check()
         rows = partitions_of(X, sample_weight)
         self._names = names_of(rows.header) if hasattr(rows.header, "columns") else None
         engine = DaskEngine(rows, client, self.n_jobs)
