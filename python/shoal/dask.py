@@ -32,7 +32,7 @@ from ._common import params as _params
 from ._core import Step
 from ._distributed.dask_rows import Partitions, concatenated, library, partitions_of
 from ._distributed.estimators import KMeansOnEngine, MiniBatchKMeansOnEngine
-from ._distributed.on_dask import DaskEngine, labeled_here
+from ._distributed.dask_engine import DaskEngine, labeled_here
 from ._distributed.passes import LabelPass
 from ._distributed.seeding import coreset_of_rows
 from ._fit.centers import METRICS

@@ -6,7 +6,7 @@ import threading
 import time
 from pathlib import Path
 
-from shoal._distributed.on_dask import threads_here
+from shoal._distributed.dask_engine import threads_here
 
 
 class Rows:
