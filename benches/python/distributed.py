@@ -70,7 +70,7 @@ class OnCluster:
         from distributed import Client, LocalCluster, wait
 
         self.cluster = LocalCluster(
-            n_workers=threads, threads_per_worker=1, processes=True, dashboard_address=None, memory_limit=0
+            n_workers=threads, threads_per_worker=1, processes=True, dashboard_address=":0", memory_limit=0
         )
         self.client = Client(self.cluster)
         self.rows = self.client.persist(self.array(path, partitions))

@@ -11,7 +11,7 @@ Examples
 >>> import dask.array as da
 >>> from distributed import Client
 >>> from shoal.dask import KMeans
->>> client = Client(processes=False, n_workers=1, threads_per_worker=2, dashboard_address=None)
+>>> client = Client(processes=False, n_workers=1, threads_per_worker=2, dashboard_address=":0")
 >>> X = da.random.default_rng(0).normal(size=(10_000, 2), chunks=(2500, 2))
 >>> model = KMeans(5, random_state=0).fit(X)
 >>> model.cluster_centers_.shape, model.labels_.chunks
@@ -262,7 +262,7 @@ class KMeans(_OnDask, KMeansOnEngine):
     >>> import dask.array as da, numpy as np
     >>> from distributed import Client
     >>> from shoal.dask import KMeans
-    >>> client = Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=None)
+    >>> client = Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=":0")
     >>> rows = np.array([[1.0, 2], [1, 4], [10, 2], [10, 4], [10, 0], [1, 0]])
     >>> model = KMeans(2, random_state=0).fit(da.from_array(rows, chunks=(3, 2)))
     >>> sorted(model.cluster_centers_.tolist()), model.inertia_
@@ -315,7 +315,7 @@ class MiniBatchKMeans(_OnDask, MiniBatchKMeansOnEngine):
     >>> import dask.array as da, numpy as np
     >>> from distributed import Client
     >>> from shoal.dask import MiniBatchKMeans
-    >>> client = Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=None)
+    >>> client = Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=":0")
     >>> X = np.random.default_rng(0).normal(size=(4000, 2)) + np.tile([[0.0], [20.0]], (2000, 1))
     >>> model = MiniBatchKMeans(2, random_state=0).fit(da.from_array(X, chunks=(1000, 2)))
     >>> sorted(model.cluster_centers_[:, 0].round().tolist())
@@ -371,7 +371,7 @@ def lightweight_coreset(
     --------
     >>> import dask.array as da, shoal
     >>> from distributed import Client
-    >>> client = Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=None)
+    >>> client = Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=":0")
     >>> X = da.random.default_rng(0).normal(size=(10_000, 3), chunks=(2500, 3))
     >>> coreset = shoal.dask.lightweight_coreset(X, 100, random_state=0)
     >>> coreset.points.shape, bool(coreset.weights.max() <= 200)

@@ -31,7 +31,7 @@ def local(n_workers=2, threads=1, processes=False):
         threads_per_worker=threads,
         processes=processes,
         host="127.0.0.1",
-        dashboard_address=None,
+        dashboard_address="127.0.0.1:0",
         memory_limit=0,
     )
 
@@ -51,8 +51,13 @@ def threads():
 
 
 def array_of(partitions):
-    """A dask array with these chunks, also empty ones."""
-    return da.concatenate([da.from_array(rows, chunks=rows.shape, asarray=True) for rows in partitions])
+    """A dask array with these chunks, also empty ones, which `dask.array.concatenate` drops."""
+    sizes = tuple(len(rows) for rows in partitions)
+    first = np.asarray(partitions[0])
+    chunks = (sizes, *((size,) for size in first.shape[1:]))
+    numbers = da.arange(len(sizes), chunks=1).reshape((-1,) + (1,) * (first.ndim - 1))
+    pick = [np.asarray(rows) for rows in partitions]
+    return da.map_blocks(lambda i: pick[i.item()], numbers, chunks=chunks, dtype=first.dtype, meta=first[:0])
 
 
 class Arrays:
@@ -80,10 +85,13 @@ class Arrays:
         return self.client.compute(labels).result()
 
 
+@pytest.fixture(scope="module")
+def runner(processes):
+    return Arrays(processes)
+
+
 class TestSuite(Suite):
-    @pytest.fixture(scope="class")
-    def runner(self, processes):
-        return Arrays(processes)
+    """The conformance suite."""
 
 
 # ---------------------------------------------------------------- workers
@@ -326,7 +334,7 @@ def wrong_inputs():
     yield ["a.npy", "b.npy"], da.ones(3), "2 partitions of X, got 1"
 
 
-@pytest.mark.parametrize(("X", "weights", "message"), wrong_inputs())
+@pytest.mark.parametrize(("X", "weights", "message"), list(wrong_inputs()))
 def test_wrong_inputs(processes, X, weights, message):
     with pytest.raises(ValueError, match=message):
         shoal.dask.KMeans(6).fit(X, sample_weight=weights, client=processes)

@@ -154,11 +154,13 @@ def weights_of(sample_weight: Any, sizes: list[float]) -> Collection:
 
 def concatenated(labels: list[Any], sizes: list[Any]) -> Any:
     """Return the labels of all partitions, futures or delayed values, as one dask array."""
-    array = library("dask.array")
-    return array.concatenate(
-        [
-            array.from_delayed(each, shape=(size,), dtype=np.int32)
-            for each, size in zip(labels, sizes, strict=True)
-        ],
-        allow_unknown_chunksizes=True,
-    )
+    array, base = library("dask.array"), library("dask.base")
+    pieces = [
+        array.from_delayed(each, shape=(size,), dtype=np.int32)
+        for each, size in zip(labels, sizes, strict=True)
+    ]
+    # `dask.array.concatenate` drops empty chunks.
+    name = "labels-" + base.tokenize([piece.name for piece in pieces])
+    aliases = {(name, i): (piece.name, 0) for i, piece in enumerate(pieces)}
+    graph = library("dask.highlevelgraph").HighLevelGraph.from_collections(name, aliases, dependencies=pieces)
+    return array.Array(graph, name, (tuple(sizes),), dtype=np.int32)
