@@ -65,8 +65,7 @@ class DaskEngine:
             for i, (block, weights) in enumerate(zip(self._blocks, self._weights, strict=True))
         ]
         (total,) = self._results(self._computed([tree(parts, lambda group: merge(*group))]))
-        found: Partial = total
-        return found
+        return Partial.from_bytes(total)
 
     def labels(self, task: LabelPass) -> Any:
         """Label every partition; return a dask array whose chunks stay on the workers."""
@@ -143,10 +142,13 @@ def client_of(client: Any) -> Any:
 # ---------------------------------------------------------------- on the workers
 
 
-def absorbed_here(task: Pass, partition: int, block: Any, sample_weight: Any, n_jobs: int | None) -> Partial:
+# Tasks exchange bytes: Dask knows their size, and damaged bytes are an error of the task that reads them.
+
+
+def absorbed_here(task: Pass, partition: int, block: Any, sample_weight: Any, n_jobs: int | None) -> bytes:
     """Run a pass over one partition."""
     with threads_here(n_jobs) as threads:
-        return absorbed(task, partition, block, sample_weight, threads)
+        return absorbed(task, partition, block, sample_weight, threads).to_bytes()
 
 
 def labeled_here(task: LabelPass, partition: int, block: Any, n_jobs: int | None) -> npt.NDArray[np.int32]:
@@ -155,9 +157,9 @@ def labeled_here(task: LabelPass, partition: int, block: Any, n_jobs: int | None
         return labeled(task, partition, block, threads)
 
 
-def merged_here(*parts: Partial) -> Partial:
+def merged_here(*parts: bytes) -> bytes:
     """Merge partial results."""
-    return merged(parts)
+    return merged(map(Partial.from_bytes, parts)).to_bytes()
 
 
 @contextmanager
