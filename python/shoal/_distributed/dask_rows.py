@@ -1,4 +1,4 @@
-"""Partitions of Dask's collections and of lists of paths."""
+"""Partitions of dask arrays, data frames and lists of paths."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def library(name: str) -> Any:
 
 
 @dataclass(frozen=True)
-class Collection:
-    """A dask array or frame in one chunk of columns: one value per partition."""
+class Chunks:
+    """A dask array in one chunk of columns: one chunk per partition."""
 
     data: Any
 
@@ -61,8 +61,8 @@ class Values:
 class Partitions:
     """Rows in numbered partitions that are not computed yet, and their weights."""
 
-    blocks: Collection | Values
-    weights: Collection | Values | None
+    blocks: Chunks | Values
+    weights: Chunks | Values | None
     #: Number of rows of every partition; NaN where it is not known.
     sizes: list[float]
     #: What scikit-learn reads the number and names of the features from; None if they are not known.
@@ -91,11 +91,11 @@ def partitions_of(X: Any, sample_weight: Any = None) -> Partitions:
                 f"X must be chunked by rows only, got {X.numblocks[1]} chunks of columns. Use "
                 "X.rechunk({1: -1}) instead."
             )
-        sizes, header, blocks = [float(size) for size in X.chunks[0]], X, Collection(X)
+        sizes, header, blocks = [float(size) for size in X.chunks[0]], X, Chunks(X)
     elif dask.is_dask_collection(X) and hasattr(X, "npartitions"):
         if not hasattr(X, "columns") or getattr(X, "ndim", 2) != 2:
             raise ParameterError(f"X must be {ROWS}, got a {type(X).__name__} of Dask")
-        sizes, header, blocks = [math.nan] * X.npartitions, X._meta, Collection(X)
+        sizes, header, blocks = [math.nan] * X.npartitions, X._meta, Values(list(X.to_delayed()))
     elif isinstance(X, (list, tuple)) and X:
         return of_list(list(X), sample_weight)
     else:
@@ -128,7 +128,7 @@ def of_list(items: list[Any], sample_weight: Any) -> Partitions:
     return Partitions(Values(values), weights, sizes, None)
 
 
-def weights_of(sample_weight: Any, sizes: list[float]) -> Collection:
+def weights_of(sample_weight: Any, sizes: list[float]) -> Chunks:
     """Return weights with the partitions of the rows."""
     array = library("dask.array")
     given = sample_weight.to_dask_array() if hasattr(sample_weight, "to_dask_array") else sample_weight
@@ -146,10 +146,10 @@ def weights_of(sample_weight: Any, sizes: list[float]) -> Collection:
             raise ParameterError(
                 f"sample_weight must have the {len(sizes)} partitions of X, got {given.numblocks[0]}"
             )
-        return Collection(given)
+        return Chunks(given)
     if given.shape[0] != int(sum(sizes)):
         raise ParameterError(f"sample_weight must have {int(sum(sizes))} values, one a row, got {given.shape[0]}")
-    return Collection(given.rechunk((tuple(int(size) for size in sizes),)))
+    return Chunks(given.rechunk((tuple(int(size) for size in sizes),)))
 
 
 def concatenated(labels: list[Any], sizes: list[Any]) -> Any:
