@@ -3,14 +3,14 @@
 All run on the same rows and the same number of threads, and take turns (A B C A B C ...). A sweep is the time
 of a fit of many sweeps minus that of a fit of few, divided by the difference in sweeps: it has neither the
 start of a fit nor its last pass. Spark chooses its first centers itself; all others start from the same rows.
-`seeding` is the time of a fit with one sweep and the seeding minus that of one with one sweep and given centers.
-Peers that are not installed are skipped.
+`seeding` is the time of a fit with one sweep and the seeding minus that of one with one sweep and given
+centers. Peers that are not installed are skipped.
 
 `cluster MB` is the peak of anonymous memory of the client and the scheduler, which share a process, and
 `worker MB` that of the largest worker, both beyond the memory before the fit.
 
     python benches/python/distributed.py
-    python benches/python/distributed.py --model      # time per sweep against partitions and sizes of a result
+    python benches/python/distributed.py --model      # seconds of a sweep by partitions and bytes of a result
 
 `--model` measures sweeps over few rows, which cost little but the exchange of results, and fits
 ``seconds = a + b * partitions + c * partitions * bytes of a result``.
@@ -19,6 +19,7 @@ Peers that are not installed are skipped.
 from __future__ import annotations
 
 import importlib.util
+import logging
 import os
 import sys
 import tempfile
@@ -60,7 +61,11 @@ class Local:
         from shoal import KMeans
 
         options = {"algorithm": "lloyd", "random_state": 0, "n_jobs": self.threads} | options
-        return KMeans(k, init=init, n_init=1, max_iter=sweeps, tol=0.0, **options).fit(self.rows).cluster_centers_
+        return (
+            KMeans(k, init=init, n_init=1, max_iter=sweeps, tol=0.0, **options)
+            .fit(self.rows)
+            .cluster_centers_
+        )
 
 
 class OnCluster:
@@ -70,7 +75,12 @@ class OnCluster:
         from distributed import Client, LocalCluster, wait
 
         self.cluster = LocalCluster(
-            n_workers=threads, threads_per_worker=1, processes=True, dashboard_address=":0", memory_limit=0
+            n_workers=threads,
+            threads_per_worker=1,
+            processes=True,
+            dashboard_address=":0",
+            memory_limit=0,
+            silence_logs=logging.ERROR,
         )
         self.client = Client(self.cluster)
         self.rows = self.client.persist(self.array(path, partitions))
@@ -83,7 +93,9 @@ class OnCluster:
         n, d = mapped.shape
         edges = np.linspace(0, n, partitions + 1).astype(int)
         sizes = tuple(int(size) for size in np.diff(edges))
-        return da.map_blocks(read, path, chunks=(sizes, (d,)), dtype=mapped.dtype, meta=np.empty((0, 0), mapped.dtype))
+        return da.map_blocks(
+            read, path, chunks=(sizes, (d,)), dtype=mapped.dtype, meta=np.empty((0, 0), mapped.dtype)
+        )
 
     def pids(self) -> list[int]:
         return list(self.client.run(os.getpid).values())
@@ -101,7 +113,9 @@ class ShoalDask(OnCluster):
     def fit(self, k: int, init: Any, sweeps: int, **options: Any) -> Any:
         from shoal.dask import KMeans
 
-        model = KMeans(k, init=init, max_iter=sweeps, tol=0.0, random_state=0, compute_labels=False, **options)
+        model = KMeans(
+            k, init=init, max_iter=sweeps, tol=0.0, random_state=0, compute_labels=False, **options
+        )
         return model.fit(self.rows, client=self.client).cluster_centers_
 
 
@@ -111,7 +125,11 @@ class DaskML(OnCluster):
     def fit(self, k: int, init: Any, sweeps: int, **options: Any) -> Any:
         from dask_ml.cluster import KMeans
 
-        return KMeans(k, init=init, max_iter=sweeps, tol=0.0, random_state=0, **options).fit(self.rows).cluster_centers_
+        return (
+            KMeans(k, init=init, max_iter=sweeps, tol=0.0, random_state=0, **options)
+            .fit(self.rows)
+            .cluster_centers_
+        )
 
 
 class Spark:
@@ -127,7 +145,9 @@ class Spark:
         X = np.load(path)
         for i, part in enumerate(np.array_split(X, partitions)):
             values = pa.FixedSizeListArray.from_arrays(pa.array(part.ravel()), part.shape[1])
-            pq.write_table(pa.table({"x": values.cast(pa.list_(pa.float32()))}), f"{self.folder.name}/{i}.parquet")
+            pq.write_table(
+                pa.table({"x": values.cast(pa.list_(pa.float32()))}), f"{self.folder.name}/{i}.parquet"
+            )
         self.session = (
             SparkSession.builder.master(f"local[{threads}]")
             .config("spark.driver.memory", "6g")
@@ -177,8 +197,8 @@ class Handler:
 
         def sample() -> None:
             while not done.wait(0.002):
-                for pid in peaks:
-                    peaks[pid] = max(peaks[pid], common.anonymous(pid))
+                for pid, peak in peaks.items():
+                    peaks[pid] = max(peak, common.anonymous(pid))
 
         sampler = threading.Thread(target=sample)
         sampler.start()
@@ -231,6 +251,7 @@ def compare(args: Any, names: list[str], path: Path) -> list[dict[str, Any]]:
     with common.closing(workers.values()):
         for worker in workers.values():
             worker.call("open", str(path), args.partitions, args.threads)
+            worker.call("fit", args.k, start, 1, {})
         bests: dict[str, list[float]] = {name: [] for name in names}
         variants = {name: {} for name in names}
         if "local" in names:
@@ -244,11 +265,11 @@ def compare(args: Any, names: list[str], path: Path) -> list[dict[str, Any]]:
                 many, centers[name] = worker.call("fit", args.k, start, MANY, options)
                 bests[name].append((many - few) / (MANY - FEW))
         rows = []
-        for name in variants:
+        for name, seconds in bests.items():
             row = {"library": name, "n": len(X), "d": X.shape[1], "k": args.k, "partitions": args.partitions}
-            row |= {"threads": args.threads, "sweep s": common.median(bests[name])}
+            row |= {"threads": args.threads, "sweep s": common.median(seconds)}
             if "local" in bests:
-                ratios = [own / one for own, one in zip(bests[name], bests["local"], strict=True)]
+                ratios = [own / one for own, one in zip(seconds, bests["local"], strict=True)]
                 row |= {"against local": common.median(ratios), "low": min(ratios), "high": max(ratios)}
             row["inertia"] = common.objective(np.asarray(X[:200_000]), centers[name])
             if name in ("shoal.dask", "dask-ml"):
@@ -263,7 +284,13 @@ def compare(args: Any, names: list[str], path: Path) -> list[dict[str, Any]]:
                     whole, centers[name] = workers[name].call("fit", args.k, seeding, 1, {})
                     one, _ = workers[name].call("fit", args.k, start, 1, {})
                     spent.append(whole - one)
-                row = {"library": name, "n": len(X), "d": X.shape[1], "k": args.k, "partitions": args.partitions}
+                row = {
+                    "library": name,
+                    "n": len(X),
+                    "d": X.shape[1],
+                    "k": args.k,
+                    "partitions": args.partitions,
+                }
                 row |= {"threads": args.threads, "seeding": seeding, "seeding s": common.median(spent)}
                 row["inertia"] = common.objective(np.asarray(X[:200_000]), centers[name])
                 rows.append(row)
@@ -285,6 +312,7 @@ def model(args: Any, folder: Path) -> list[dict[str, Any]]:
         worker = common.Worker(__file__, "shoal.dask", threads=args.threads)
         with common.closing([worker]):
             worker.call("open", str(path), partitions, args.threads)
+            worker.call("fit", k, X[:k], 1, {})
             spent = []
             for _ in range(args.rounds):
                 few, _ = worker.call("fit", k, X[:k], FEW, {})
@@ -293,7 +321,9 @@ def model(args: Any, folder: Path) -> list[dict[str, Any]]:
         size = k * (d + 2) * 8
         rows.append({"partitions": partitions, "k": k, "d": d, "bytes": size, "sweep s": min(spent)})
         path.unlink()
-    P, size, seconds = (np.array([row[name] for row in rows], float) for name in ("partitions", "bytes", "sweep s"))
+    P, size, seconds = (
+        np.array([row[name] for row in rows], float) for name in ("partitions", "bytes", "sweep s")
+    )
     A = np.stack([np.ones_like(P), P, P * size], axis=1)
     # Relative errors, so that short sweeps count too.
     found, *_ = np.linalg.lstsq(A / seconds[:, None], np.ones_like(seconds), rcond=None)
@@ -301,7 +331,8 @@ def model(args: Any, folder: Path) -> list[dict[str, Any]]:
         row["model s"] = float(expected)
     columns = {"partitions": "d", "k": "d", "d": "d", "bytes": "d", "sweep s": ".4f", "model s": ".4f"}
     print("\n" + common.table(rows, columns))
-    print(f"a = {found[0] * 1e3:.1f} ms, b = {found[1] * 1e3:.2f} ms a partition, c = {found[2] * 1e9:.2f} ns a byte")
+    a, b, c = found * (1e3, 1e3, 1e9)
+    print(f"a = {a:.1f} ms, b = {b:.2f} ms a partition, c = {c:.2f} ns a byte")
     return rows
 
 
@@ -328,9 +359,7 @@ def main() -> None:
         default=[shape(s) for s in ("2:10:8", "16:10:8", "64:10:8", "2:1000:64", "16:1000:64", "64:1000:64")],
         help="partitions:k:d of --model",
     )
-    common.add_options(
-        parser, quick="20,000 rows, 1 round, no result file", threads=True, worker=list(PEERS)
-    )
+    common.add_options(parser, quick="20,000 rows, 1 round, no result file", threads=True, worker=list(PEERS))
     args = parser.parse_args()
     if args.worker:
         common.serve(Handler(args.worker))

@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from . import callbacks, convert, dask, distributed, metrics
+    from . import callbacks, convert, distributed, metrics
     from ._core import Step
     from ._core import version as __version__
     from .backward_euler import BackwardEulerKMeans

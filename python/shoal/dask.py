@@ -1,8 +1,8 @@
 """Clustering on a Dask cluster: arrays, data frames, or one file per partition.
 
-Rows stay on the workers. Every step submits one graph of tasks, which run where the partitions lie; their results
-are merged on the workers, in a tree. For a given list of partitions, results are bit-identical for any number of
-workers and threads, any order of completion, and after a worker died.
+Rows stay on the workers. Every step submits one graph of tasks, which run where the partitions lie; their
+results are merged on the workers, in a tree. For a given list of partitions, results are bit-identical for
+any number of workers and threads, any order of completion, and after a worker died.
 
 Needs ``pip install 'shoal-cluster[dask]'`` on the client, the scheduler and the workers.
 
@@ -30,9 +30,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ._common import params as _params
 from ._core import Step
-from ._distributed.dask_rows import Partitions, concatenated, library, partitions_of
-from ._distributed.estimators import KMeansOnEngine, MiniBatchKMeansOnEngine
 from ._distributed.dask_engine import DaskEngine, labeled_here
+from ._distributed.dask_rows import concatenated, library, partitions_of
+from ._distributed.estimators import KMeansOnEngine, MiniBatchKMeansOnEngine
 from ._distributed.passes import LabelPass
 from ._distributed.seeding import coreset_of_rows
 from ._fit.centers import METRICS
@@ -73,11 +73,11 @@ class _OnDask:
             - A dask data frame. Its column names are kept in `feature_names_in_`.
             - A list of paths: each file is one partition, which the workers open. All workers must see the
               files.
-            - A list of ``dask.delayed`` values: each computes the rows of one partition, as anything that local
-              estimators take as `X`.
+            - A list of ``dask.delayed`` values: each computes the rows of one partition, as anything that
+              local estimators take as `X`.
 
-            Partitions may be empty. Arrays, frames and delayed values are computed once and stay in the memory
-            of the workers during the fit, as with ``persist()``.
+            Partitions may be empty. Arrays, frames and delayed values are computed once and stay in the
+            memory of the workers during the fit, as with ``persist()``.
         y : ignored
         sample_weight : dask array, dask series, or list of array-like, of shape (n_samples,), optional
             Weight of every row, finite and at least 0, not all 0. For a list of paths: a list of arrays. Dask
@@ -150,8 +150,8 @@ class _OnDask:
         sklearn.exceptions.NotFittedError
             Before :meth:`fit`.
         ValueError, TypeError
-            If X is not such a collection, or has other features. Errors of the rows are raised when the labels
-            are computed.
+            If X is not such a collection, or has other features. Errors of the rows are raised when the
+            labels are computed.
         """
         check_is_fitted(self, "cluster_centers_")
         rows = partitions_of(X)
@@ -246,12 +246,13 @@ class KMeans(_OnDask, KMeansOnEngine):
 
     Notes
     -----
-    A sweep costs ``2 n_samples n_clusters n_features`` floating-point operations, spread over the workers. Every
-    partition sends ``n_clusters * (n_features + 2)`` numbers of 8 bytes, to a worker that merges 8 of them. The
-    client and the scheduler handle one such result, and the centers. The workers keep no results between sweeps.
+    A sweep costs ``2 n_samples n_clusters n_features`` floating-point operations, spread over the workers.
+    Every partition sends ``n_clusters * (n_features + 2)`` numbers of 8 bytes, to a worker that merges 8 of
+    them. The client and the scheduler handle one such result, and the centers. The workers keep no results
+    between sweeps.
 
-    Dask runs the tasks of a lost worker again, with the same result. A lost partition must be computable again,
-    so data that was scattered by a client is lost with its worker.
+    Dask runs the tasks of a lost worker again, with the same result. A lost partition must be computable
+    again, so data that was scattered by a client is lost with its worker.
 
     References
     ----------
@@ -296,7 +297,8 @@ class MiniBatchKMeans(_OnDask, MiniBatchKMeansOnEngine):
 
     Attributes
     ----------
-    cluster_centers_, labels_, inertia_, n_iter_, history_, stop_reason_, init_, n_features_in_, feature_names_in_
+    cluster_centers_, labels_, inertia_, n_iter_, history_, stop_reason_, init_, n_features_in_,
+    feature_names_in_
         As for :class:`KMeans`.
     counts_ : ndarray of shape (n_clusters,), float64
         Weight of the rows in each cluster after a complete fit; during the fit, of all rows ever assigned.

@@ -20,6 +20,7 @@ pytest.importorskip("distributed")
 import dask
 import dask.array as da
 import shoal.dask
+
 from distributed import Client, LocalCluster
 
 EVEN = (0.25, 0.5, 0.75)
@@ -97,7 +98,9 @@ class TestSuite(Suite):
 # ---------------------------------------------------------------- workers
 
 
-@pytest.mark.parametrize(("workers", "n_threads", "n_jobs"), [(1, 1, None), (1, 4, None), (4, 1, None), (2, 2, 1)])
+@pytest.mark.parametrize(
+    ("workers", "n_threads", "n_jobs"), [(1, 1, None), (1, 4, None), (4, 1, None), (2, 2, 1)]
+)
 def test_results_do_not_depend_on_the_workers(workers, n_threads, n_jobs):
     partitions = cut(blobs(), *(i / 11 for i in range(1, 11)))
     known = distributed.KMeans(6, random_state=3).fit(partitions)
@@ -134,7 +137,10 @@ def test_a_killed_worker_changes_nothing(processes, tmp_path):
     found = shoal.dask.KMeans(6, random_state=3).fit(values, client=processes)
     np.testing.assert_array_equal(processes.compute(found.labels_).result(), known.labels_)
     same(found, known)
-    read = [int(path.name.split("-")[1]) for path in sorted(folder.iterdir(), key=lambda p: int(p.name.split("-")[0]))]
+    read = [
+        int(path.name.split("-")[1])
+        for path in sorted(folder.iterdir(), key=lambda p: int(p.name.split("-")[0]))
+    ]
     assert read[9] in before
     processes.wait_for_workers(2)
     after = set(processes.run(os.getpid).values())
@@ -147,13 +153,16 @@ def test_a_partition_that_kills_every_worker(tmp_path):
     params = {"n_clusters": 6, "init": blobs()[:6], "tol": 0.0}
     whole = distributed.KMeans(**params).fit(partitions)
     assert whole.n_iter_ > 4
-    values, _ = of_a_kind(partitions, dask_parts.Lethal, tmp_path, 4, True)
-    with dask.config.set({"distributed.scheduler.allowed-failures": 0}), local(processes=True) as cluster:
-        with Client(cluster) as client:
-            model = shoal.dask.KMeans(**params, callbacks=[Checkpoint(path, every_steps=1)])
-            with pytest.raises(RuntimeError, match=r"(?s)Dask lost a task: KilledWorker.*state after step 3"):
-                model.fit(values, client=client)
-    assert len(model.history_) == 3
+    values, _ = of_a_kind(partitions, dask_parts.Lethal, tmp_path, 8, True)
+    model = shoal.dask.KMeans(**params, callbacks=[Checkpoint(path, every_steps=1)])
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 0}),
+        local(processes=True) as cluster,
+        Client(cluster) as client,
+        pytest.raises(RuntimeError, match=r"(?s)Dask lost a task: KilledWorker.*state after step \d"),
+    ):
+        model.fit(values, client=client)
+    assert 1 <= len(model.history_) < whole.n_iter_
     found = distributed.KMeans(**params).fit(partitions, resume_from=path)
     same(found, whole)
 
@@ -300,7 +309,9 @@ def test_pickles_without_the_labels(processes):
     model = shoal.dask.KMeans(6, random_state=3).fit(X, client=processes)
     copy = pickle.loads(pickle.dumps(model))
     same(copy, model)
-    np.testing.assert_array_equal(copy.predict(X).compute(scheduler="threads"), processes.compute(model.labels_).result())
+    np.testing.assert_array_equal(
+        copy.predict(X).compute(scheduler="threads"), processes.compute(model.labels_).result()
+    )
     with pytest.raises(AttributeError, match="predict"):
         _ = copy.labels_
 
@@ -346,7 +357,9 @@ def test_weights_of_other_chunks_are_rechunked(processes):
     weights = np.random.default_rng(0).integers(0, 3, 2400).astype(np.float64)
     known = distributed.KMeans(6, random_state=0).fit(partitions, sample_weight=cut(weights, *EVEN))
     for given in (weights, da.from_array(weights, chunks=1000)):
-        found = shoal.dask.KMeans(6, random_state=0).fit(array_of(partitions), sample_weight=given, client=processes)
+        found = shoal.dask.KMeans(6, random_state=0).fit(
+            array_of(partitions), sample_weight=given, client=processes
+        )
         same(found, known)
 
 
@@ -376,7 +389,7 @@ def test_a_client_is_needed(threads):
     threads.close()
     with pytest.raises(ValueError, match="connected to a cluster, got one that is closed"):
         shoal.dask.KMeans(6).fit(X, client=threads)
-    with pytest.raises(ValueError, match="must be a distributed.Client"):
+    with pytest.raises(ValueError, match=r"must be a distributed\.Client"):
         shoal.dask.KMeans(6).fit(X, client="localhost")
 
 
@@ -398,7 +411,9 @@ def test_the_current_client_is_the_default(threads):
 
 
 def test_dask_is_imported_on_use():
-    code = "import sys, shoal, shoal.distributed, shoal.dask; print({'dask', 'distributed'} & set(sys.modules))"
+    code = (
+        "import sys, shoal, shoal.distributed, shoal.dask; print({'dask', 'distributed'} & set(sys.modules))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
 

@@ -31,7 +31,8 @@ _turns_lock = threading.Lock()
 class DaskEngine:
     """Runs passes on the workers of a Dask client, where the partitions lie.
 
-    Creating it starts the computation of the partitions. They stay in the memory of the workers until `close`.
+    Creating it starts the computation of the partitions. They stay in the memory of the workers until
+    `close`.
 
     Parameters
     ----------
@@ -59,7 +60,11 @@ class DaskEngine:
     def total(self, task: Pass) -> Partial:
         """Absorb every partition and merge the results in a tree, all on the workers."""
         delayed = library("dask").delayed
-        sent, work, merge = self._sent(task), delayed(absorbed_here, pure=False), delayed(merged_here, pure=False)
+        sent, work, merge = (
+            self._sent(task),
+            delayed(absorbed_here, pure=False),
+            delayed(merged_here, pure=False),
+        )
         parts = [
             work(sent, i, block, weights, self._n_jobs)
             for i, (block, weights) in enumerate(zip(self._blocks, self._weights, strict=True))
@@ -104,7 +109,7 @@ class DaskEngine:
 
 @contextmanager
 def lost_cluster() -> Generator[None]:
-    """Turn the error of a cancelled computation into a `ConnectionError`."""
+    """Turn the error of a computation that Dask gave up into a `ConnectionError`."""
     try:
         yield
     except CancelledError as error:

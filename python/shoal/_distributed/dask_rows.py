@@ -83,6 +83,7 @@ def partitions_of(X: Any, sample_weight: Any = None) -> Partitions:
     """
     dask = library("dask")
     array = library("dask.array")
+    blocks: Chunks | Values
     if isinstance(X, array.Array):
         if X.ndim != 2:
             raise ParameterError(f"X must be a dask array of 2 dimensions, got {X.ndim}")
@@ -99,7 +100,9 @@ def partitions_of(X: Any, sample_weight: Any = None) -> Partitions:
     elif isinstance(X, (list, tuple)) and X:
         return of_list(list(X), sample_weight)
     else:
-        raise ParameterError(f"X must be {ROWS}, got {shown(X)}. For rows in memory, use the estimators of shoal.")
+        raise ParameterError(
+            f"X must be {ROWS}, got {shown(X)}. For rows in memory, use the estimators of shoal."
+        )
     weights = None if sample_weight is None else weights_of(sample_weight, sizes)
     return Partitions(blocks, weights, sizes, header)
 
@@ -114,7 +117,7 @@ def of_list(items: list[Any], sample_weight: Any) -> Partitions:
             raise ParameterError(f"X must be {ROWS}, got a list whose item {i} is {shown(item)}")
         values.append(open_there(item) if is_name(item) else item)
     sizes = [math.nan] * len(values)
-    weights = None
+    weights: Chunks | Values | None = None
     if isinstance(sample_weight, (list, tuple)):
         if len(sample_weight) != len(values):
             raise ParameterError(
@@ -148,7 +151,9 @@ def weights_of(sample_weight: Any, sizes: list[float]) -> Chunks:
             )
         return Chunks(given)
     if given.shape[0] != int(sum(sizes)):
-        raise ParameterError(f"sample_weight must have {int(sum(sizes))} values, one a row, got {given.shape[0]}")
+        raise ParameterError(
+            f"sample_weight must have {int(sum(sizes))} values, one a row, got {given.shape[0]}"
+        )
     return Chunks(given.rechunk((tuple(int(size) for size in sizes),)))
 
 
