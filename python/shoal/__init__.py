@@ -127,6 +127,7 @@ _MODULES = (
     "config",
     "convert",
     "coreset",
+    "dask",
     "data",
     "distributed",
     "hierarchical",

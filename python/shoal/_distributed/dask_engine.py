@@ -1,0 +1,185 @@
+"""The engine on Dask: partitions are futures on the workers, and every pass is one small graph."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from collections.abc import Generator
+from concurrent.futures import CancelledError
+from contextlib import contextmanager
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import numpy.typing as npt
+
+from shoal._common.params import ParameterError, shown
+
+from .dask_rows import Partitions, concatenated, library
+from .engine import absorbed, labeled, merged, tree
+from .partial import Partial
+from .passes import LabelPass, Pass
+
+#: Dask warns of graphs above this size in bytes. A pass holds the centers, which every worker needs.
+LARGE_GRAPH = "distributed.admin.large-graph-warning-threshold"
+
+#: The lock of every worker in this process: tasks take turns, and each uses all threads of its worker.
+_turns: WeakKeyDictionary[Any, threading.Lock] = WeakKeyDictionary()
+_turns_lock = threading.Lock()
+
+
+class DaskEngine:
+    """Runs passes on the workers of a Dask client, where the partitions lie.
+
+    Creating it starts the computation of the partitions. They stay in the memory of the workers until
+    `close`.
+
+    Parameters
+    ----------
+    rows : Partitions
+        The partitions and their weights.
+    client : distributed.Client or None
+        None: the current client.
+    n_jobs : int or None
+        Threads per task. None: tasks take turns on a worker, and each uses all its threads.
+    """
+
+    name = "Dask"
+
+    def __init__(self, rows: Partitions, client: Any, n_jobs: int | None) -> None:
+        self._client, self._n_jobs = client_of(client), n_jobs
+        self._blocks = rows.blocks.started(self._client)
+        weights = None if rows.weights is None else rows.weights.started(self._client)
+        self._weights = [None] * len(self._blocks) if weights is None else weights
+
+    @property
+    def n_partitions(self) -> int:
+        """Number of partitions."""
+        return len(self._blocks)
+
+    def total(self, task: Pass) -> Partial:
+        """Absorb every partition and merge the results in a tree, all on the workers."""
+        delayed = library("dask").delayed
+        sent, work, merge = (
+            self._sent(task),
+            delayed(absorbed_here, pure=False),
+            delayed(merged_here, pure=False),
+        )
+        parts = [
+            work(sent, i, block, weights, self._n_jobs)
+            for i, (block, weights) in enumerate(zip(self._blocks, self._weights, strict=True))
+        ]
+        (total,) = self._results(self._computed([tree(parts, lambda group: merge(*group))]))
+        return Partial.from_bytes(total)
+
+    def labels(self, task: LabelPass) -> Any:
+        """Label every partition; return a dask array whose chunks stay on the workers."""
+        work = library("dask").delayed(labeled_here, pure=False)
+        sent = self._sent(task)
+        labels = self._computed([work(sent, i, block, self._n_jobs) for i, block in enumerate(self._blocks)])
+        sizes = self._results(self._client.map(len, labels, pure=False))
+        return concatenated(labels, sizes)
+
+    def close(self) -> None:
+        """Release the partitions. Those that the caller persisted stay."""
+        self._blocks, self._weights = [], []
+
+    def _sent(self, task: Any) -> Any:
+        # Bytes, which the scheduler passes on without reading them. Unlike scattered data, the result of a
+        # task is computed again if its worker is lost.
+        return library("dask").delayed(pickle.loads, pure=False)(pickle.dumps(task))
+
+    def _computed(self, values: list[Any]) -> list[Any]:
+        """Submit one graph."""
+        with lost_cluster(), library("dask").config.set({LARGE_GRAPH: "1 TiB"}):
+            futures: list[Any] = self._client.compute(values)
+        return futures
+
+    def _results(self, futures: list[Any]) -> list[Any]:
+        """Wait for futures; cancel them if the wait ends early, for example by Ctrl-C."""
+        try:
+            with lost_cluster():
+                results: list[Any] = self._client.gather(futures)
+        except BaseException:
+            if self._client.status == "running":
+                self._client.cancel(futures)
+            raise
+        return results
+
+
+@contextmanager
+def lost_cluster() -> Generator[None]:
+    """Turn the error of a computation that Dask gave up into a `ConnectionError`."""
+    try:
+        yield
+    except CancelledError as error:
+        raise ConnectionError(f"the cluster or the client was closed, or lost its data: {error}") from error
+
+
+def client_of(client: Any) -> Any:
+    """Return a client that can be used, by default the current one.
+
+    Raises
+    ------
+    ImportError
+        If dask is not installed.
+    ValueError
+        If there is no client, or if it is closed or asynchronous.
+    """
+    distributed = library("distributed")
+    if client is None:
+        try:
+            client = distributed.get_client()
+        except ValueError:
+            raise ParameterError(
+                "client must be a distributed.Client, got None, and there is no current client. Create one "
+                "with distributed.Client()."
+            ) from None
+    if not isinstance(client, distributed.Client):
+        raise ParameterError(f"client must be a distributed.Client or None, got {shown(client)}")
+    if client.asynchronous:
+        raise ParameterError("client must be synchronous, got one with asynchronous=True")
+    if client.status != "running":
+        raise ParameterError(f"client must be connected to a cluster, got one that is {client.status}")
+    return client
+
+
+# ---------------------------------------------------------------- on the workers
+
+
+# Tasks exchange bytes: Dask knows their size, and damaged bytes are an error of the task that reads them.
+
+
+def absorbed_here(task: Pass, partition: int, block: Any, sample_weight: Any, n_jobs: int | None) -> bytes:
+    """Run a pass over one partition."""
+    with threads_here(n_jobs) as threads:
+        return absorbed(task, partition, block, sample_weight, threads).to_bytes()
+
+
+def labeled_here(task: LabelPass, partition: int, block: Any, n_jobs: int | None) -> npt.NDArray[np.int32]:
+    """Label the rows of one partition."""
+    with threads_here(n_jobs) as threads:
+        return labeled(task, partition, block, threads)
+
+
+def merged_here(*parts: bytes) -> bytes:
+    """Merge partial results."""
+    return merged(map(Partial.from_bytes, parts)).to_bytes()
+
+
+@contextmanager
+def threads_here(n_jobs: int | None) -> Generator[int]:
+    """Yield the number of threads of a task: `n_jobs`, or all threads of this worker, one task at a time."""
+    distributed = library("distributed")
+    try:
+        worker = distributed.get_worker()
+    except ValueError:
+        # Another scheduler of Dask, whose threads work on different partitions.
+        worker = None
+    if n_jobs is not None or worker is None:
+        yield 1 if n_jobs is None else n_jobs
+        return
+    with _turns_lock:
+        turn = _turns.setdefault(worker, threading.Lock())
+    with turn:
+        yield worker.state.nthreads

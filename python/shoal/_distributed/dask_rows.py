@@ -1,0 +1,171 @@
+"""Partitions of dask arrays, data frames and lists of paths."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from shoal._common.files import is_name
+from shoal._common.params import ParameterError, shown
+from shoal._rows.opening import opened
+from shoal.formats.stream import required
+
+#: What can be clustered, for messages.
+ROWS = "a dask array, a dask data frame, or a list of paths or of dask.delayed values, one per partition"
+
+
+def library(name: str) -> Any:
+    """Import a module of Dask."""
+    return required(name, "dask", "shoal.dask")
+
+
+@dataclass(frozen=True)
+class Chunks:
+    """A dask array in one chunk of columns: one chunk per partition."""
+
+    data: Any
+
+    def started(self, client: Any) -> list[Any]:
+        """Return the futures of the partitions, in their order."""
+        futures_of = library("distributed").futures_of
+        flatten = library("dask").core.flatten
+        kept = client.persist(self.data)
+        found = {future.key: future for future in futures_of(kept)}
+        return [found[key] for key in flatten(kept.__dask_keys__())]
+
+    def lazy(self) -> list[Any]:
+        """Return the partitions as delayed values."""
+        return list(np.ravel(self.data.to_delayed()))
+
+
+@dataclass(frozen=True)
+class Values:
+    """A list of delayed values, or of None, one per partition."""
+
+    data: list[Any]
+
+    def started(self, client: Any) -> list[Any]:
+        """Return the futures of the partitions, in their order."""
+        futures: list[Any] = client.compute(self.data)
+        return futures
+
+    def lazy(self) -> list[Any]:
+        """Return the partitions as delayed values."""
+        return self.data
+
+
+@dataclass(frozen=True)
+class Partitions:
+    """Rows in numbered partitions that are not computed yet, and their weights."""
+
+    blocks: Chunks | Values
+    weights: Chunks | Values | None
+    #: Number of rows of every partition; NaN where it is not known.
+    sizes: list[float]
+    #: What scikit-learn reads the number and names of the features from; None if they are not known.
+    header: Any
+
+
+def partitions_of(X: Any, sample_weight: Any = None) -> Partitions:
+    """Find the partitions of rows.
+
+    Raises
+    ------
+    ImportError
+        If dask is not installed.
+    ValueError
+        If X has no partitions, not 2 dimensions, or several chunks of columns; or if the weights do not fit.
+    TypeError
+        If X is something else.
+    """
+    dask = library("dask")
+    array = library("dask.array")
+    blocks: Chunks | Values
+    if isinstance(X, array.Array):
+        if X.ndim != 2:
+            raise ParameterError(f"X must be a dask array of 2 dimensions, got {X.ndim}")
+        if X.numblocks[1] != 1:
+            raise ParameterError(
+                f"X must be chunked by rows only, got {X.numblocks[1]} chunks of columns. Use "
+                "X.rechunk({1: -1}) instead."
+            )
+        sizes, header, blocks = [float(size) for size in X.chunks[0]], X, Chunks(X)
+    elif dask.is_dask_collection(X) and hasattr(X, "npartitions"):
+        if not hasattr(X, "columns") or getattr(X, "ndim", 2) != 2:
+            raise ParameterError(f"X must be {ROWS}, got a {type(X).__name__} of Dask")
+        sizes, header, blocks = [math.nan] * X.npartitions, X._meta, Values(list(X.to_delayed()))
+    elif isinstance(X, (list, tuple)) and X:
+        return of_list(list(X), sample_weight)
+    else:
+        raise ParameterError(
+            f"X must be {ROWS}, got {shown(X)}. For rows in memory, use the estimators of shoal."
+        )
+    weights = None if sample_weight is None else weights_of(sample_weight, sizes)
+    return Partitions(blocks, weights, sizes, header)
+
+
+def of_list(items: list[Any], sample_weight: Any) -> Partitions:
+    """Find the partitions of a list of paths or delayed values."""
+    delayed = library("dask.delayed")
+    open_there = delayed.delayed(opened, pure=False)
+    values = []
+    for i, item in enumerate(items):
+        if not (is_name(item) or isinstance(item, delayed.Delayed)):
+            raise ParameterError(f"X must be {ROWS}, got a list whose item {i} is {shown(item)}")
+        values.append(open_there(item) if is_name(item) else item)
+    sizes = [math.nan] * len(values)
+    weights: Chunks | Values | None = None
+    if isinstance(sample_weight, (list, tuple)):
+        if len(sample_weight) != len(values):
+            raise ParameterError(
+                f"sample_weight must be a list of {len(values)} arrays, one per partition, got "
+                f"{len(sample_weight)}"
+            )
+        hold = delayed.delayed(np.asarray, pure=False)
+        weights = Values([hold(each) for each in sample_weight])
+    elif sample_weight is not None:
+        weights = weights_of(sample_weight, sizes)
+    return Partitions(Values(values), weights, sizes, None)
+
+
+def weights_of(sample_weight: Any, sizes: list[float]) -> Chunks:
+    """Return weights with the partitions of the rows."""
+    array = library("dask.array")
+    given = sample_weight.to_dask_array() if hasattr(sample_weight, "to_dask_array") else sample_weight
+    unknown = any(math.isnan(size) for size in sizes)
+    if unknown and not isinstance(given, array.Array):
+        raise ParameterError(
+            f"sample_weight must be a dask array with the {len(sizes)} partitions of X, whose sizes are not "
+            f"known, got {shown(sample_weight)}"
+        )
+    given = array.asarray(given)
+    if given.ndim != 1:
+        raise ParameterError(f"sample_weight must be 1-D, one weight a row, got {given.ndim} dimensions")
+    if unknown or any(math.isnan(size) for size in given.chunks[0]):
+        if given.numblocks[0] != len(sizes):
+            raise ParameterError(
+                f"sample_weight must have the {len(sizes)} partitions of X, got {given.numblocks[0]}"
+            )
+        return Chunks(given)
+    if given.shape[0] != int(sum(sizes)):
+        raise ParameterError(
+            f"sample_weight must have {int(sum(sizes))} values, one a row, got {given.shape[0]}"
+        )
+    return Chunks(given.rechunk((tuple(int(size) for size in sizes),)))
+
+
+def concatenated(labels: list[Any], sizes: list[Any]) -> Any:
+    """Return the labels of all partitions, futures or delayed values, as one dask array."""
+    array, base = library("dask.array"), library("dask.base")
+    pieces = [
+        array.from_delayed(each, shape=(size,), dtype=np.int32)
+        for each, size in zip(labels, sizes, strict=True)
+    ]
+    # `dask.array.concatenate` drops empty chunks.
+    name = "labels-" + base.tokenize([piece.name for piece in pieces])
+    aliases = {(name, i): (piece.name, 0) for i, piece in enumerate(pieces)}
+    graph = library("dask.highlevelgraph").HighLevelGraph.from_collections(name, aliases, dependencies=pieces)
+    return array.Array(graph, name, (tuple(sizes),), dtype=np.int32)

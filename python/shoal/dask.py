@@ -1,0 +1,392 @@
+"""Clustering on a Dask cluster: arrays, data frames, or one file per partition.
+
+Rows stay on the workers. Every step submits one graph of tasks, which run where the partitions lie; their
+results are merged on the workers, in a tree. For a given list of partitions, results are bit-identical for
+any number of workers and threads, any order of completion, and after a worker died.
+
+Needs ``pip install 'shoal-cluster[dask]'`` on the client, the scheduler and the workers.
+
+Examples
+--------
+>>> import dask.array as da
+>>> from distributed import Client
+>>> from shoal.dask import KMeans
+>>> client = Client(processes=False, n_workers=1, threads_per_worker=2, dashboard_address=":0")
+>>> X = da.random.default_rng(0).normal(size=(10_000, 2), chunks=(2500, 2))
+>>> model = KMeans(5, random_state=0).fit(X)
+>>> model.cluster_centers_.shape, model.labels_.chunks
+((5, 2), ((2500, 2500, 2500, 2500),))
+>>> client.close()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from ._common import params as _params
+from ._core import Step
+from ._distributed.dask_engine import DaskEngine, labeled_here
+from ._distributed.dask_rows import concatenated, library, partitions_of
+from ._distributed.estimators import KMeansOnEngine, MiniBatchKMeansOnEngine
+from ._distributed.passes import LabelPass
+from ._distributed.seeding import coreset_of_rows
+from ._fit.centers import METRICS
+from ._rows.features import names_of
+from .coreset import Coreset
+from .typing import Metric, PathName, RandomState
+
+__all__ = ["KMeans", "MiniBatchKMeans", "lightweight_coreset"]
+
+
+class _OnDask:
+    """Fits and predicts on a Dask cluster."""
+
+    _fit: Any
+    _iterate: Any
+    _check: Any
+    cluster_centers_: npt.NDArray[Any]
+    metric: Any
+    n_jobs: Any
+    #: Feature names of the rows of a fit.
+    _names: list[str] | None = None
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        client: Any = None,
+        resume_from: PathName | None = None,
+    ) -> Self:
+        """Cluster the rows of all partitions.
+
+        Parameters
+        ----------
+        X : dask array, dask data frame, or list, of shape (n_samples, n_features)
+            - A dask array, chunked by rows only.
+            - A dask data frame. Its column names are kept in `feature_names_in_`.
+            - A list of paths: each file is one partition, which the workers open. All workers must see the
+              files.
+            - A list of ``dask.delayed`` values: each computes the rows of one partition, as anything that
+              local estimators take as `X`.
+
+            Partitions may be empty. Arrays, frames and delayed values are computed once and stay in the
+            memory of the workers during the fit, as with ``persist()``.
+        y : ignored
+        sample_weight : dask array, dask series, or list of array-like, of shape (n_samples,), optional
+            Weight of every row, finite and at least 0, not all 0. For a list of paths: a list of arrays. Dask
+            collections must have the partitions of X; those of known size are rechunked.
+        client : distributed.Client, optional
+            Default: the current client.
+        resume_from : path, optional
+            A checkpoint that :class:`shoal.callbacks.Checkpoint` wrote in a fit with the same parameters, to
+            the same partitions. The result is bit-identical to that of a fit without interruption.
+
+        Returns
+        -------
+        self
+            The fitted estimator.
+
+        Raises
+        ------
+        ImportError
+            If dask is not installed.
+        ValueError, TypeError, OSError
+            If the rows or the parameters are not valid, or there is no client. Messages name the partition.
+        RuntimeError
+            If the cluster or the client is closed, or a task killed its worker several times. The estimator
+            then holds the state after the last complete step.
+        """
+        for _ in self.iter_fit(X, sample_weight, client=client, resume_from=resume_from):
+            pass
+        return self
+
+    def iter_fit(
+        self,
+        X: Any,
+        sample_weight: Any = None,
+        *,
+        client: Any = None,
+        resume_from: PathName | None = None,
+    ) -> Iterator[Step]:
+        """Cluster the rows of all partitions, one step per ``next()``.
+
+        Parameters and errors are those of :meth:`fit`, which exhausts this iterator.
+
+        Yields
+        ------
+        shoal.Step
+            Figures of the step; see :meth:`shoal.distributed.KMeansPass.commit`.
+        """
+        self._check()
+        rows = partitions_of(X, sample_weight)
+        self._names = names_of(rows.header) if hasattr(rows.header, "columns") else None
+        engine = DaskEngine(rows, client, self.n_jobs)
+        steps: Iterator[Step] = self._iterate(engine, resume_from)
+        return steps
+
+    def predict(self, X: Any) -> Any:
+        """Label the rows of all partitions with their nearest centers.
+
+        Parameters
+        ----------
+        X : dask array, dask data frame, or list
+            As for :meth:`fit`.
+
+        Returns
+        -------
+        dask array of shape (n_samples,), int32
+            The labels, in the partitions of X; the lower index wins a tie. They are computed when the array
+            is, by any scheduler of Dask.
+
+        Raises
+        ------
+        sklearn.exceptions.NotFittedError
+            Before :meth:`fit`.
+        ValueError, TypeError
+            If X is not such a collection, or has other features. Errors of the rows are raised when the
+            labels are computed.
+        """
+        check_is_fitted(self, "cluster_centers_")
+        rows = partitions_of(X)
+        if rows.header is not None:
+            validate_data(self, rows.header, reset=False, skip_check_array=True)
+        delayed = library("dask").delayed
+        task = delayed(LabelPass(self.cluster_centers_, metric=self.metric), pure=False, traverse=False)
+        work = delayed(labeled_here, pure=False)
+        labels = [work(task, i, block, self.n_jobs) for i, block in enumerate(rows.blocks.lazy())]
+        return concatenated(labels, rows.sizes)
+
+    def _take_over(self, task: Any) -> None:
+        super()._take_over(task)  # type: ignore[misc]
+        if self._names is not None:
+            self.feature_names_in_ = np.array(self._names, dtype=object)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the picklable state, without the labels, which live on the cluster."""
+        state: dict[str, Any] = super().__getstate__()  # type: ignore[assignment]
+        return {**state, "_labels": None} if "_labels" in state else state
+
+
+class KMeans(_OnDask, KMeansOnEngine):
+    """Exact k-means on a Dask cluster.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+        Number of clusters, at least 1 and at most the number of rows.
+    init : {"k-means||", "afk-mc2"} or array-like, default="k-means||"
+        How to choose the first centers.
+
+        - ``"k-means||"``: :class:`shoal.distributed.SeedPass`, about ``n_rounds + 2`` passes.
+        - ``"afk-mc2"``: AFK-MC2 on a coreset, two passes. For many clusters.
+        - An array of shape (n_clusters, n_features).
+    max_iter : int, default=300
+        Maximum number of sweeps, at least 1.
+    tol : float, default=1e-4
+        The fit has converged when the squared length of the center shift is at most `tol` times the mean
+        variance of the features (weighted, if the rows have weights), or when no center moves.
+    metric : {"euclidean", "cosine"}, default="euclidean"
+        ``"cosine"`` is spherical k-means, as for :class:`shoal.KMeans`.
+    random_state : int, RandomState, Generator or None, default=None
+        An int makes results repeatable.
+    Expert parameters
+        The parameters below are needed less often.
+    oversampling_factor, n_rounds : float, int
+        As for :class:`shoal.distributed.SeedPass`.
+    coreset_size : int or None, default=None
+        Rows of the coreset of ``init="afk-mc2"``. None: 20 per cluster, at least 10,000.
+    compute_labels : bool, default=True
+        Whether to label the rows at the end, in one more pass.
+    n_jobs : int or None, default=None
+        Threads per task. None: tasks take turns on a worker, and each uses all its threads. Results do not
+        depend on it.
+    verbose : int, default=0
+        1 shows a progress bar on stderr.
+    callbacks : iterable of callables or None, default=None
+        Called as ``cb(estimator, step)`` after every sweep. A true result ends the fit. See
+        :mod:`shoal.callbacks`.
+
+    Attributes
+    ----------
+    cluster_centers_ : ndarray of shape (n_clusters, n_features), float32 or float64
+        Centers, in the compute type of the rows, or of an array `init`.
+    labels_ : dask array of shape (n_samples,), int32
+        Nearest center of every row, in the partitions of X. The labels stay on the workers, and are not
+        pickled with the estimator.
+    inertia_ : float
+        Weighted sum of squared distances of the rows to their centers.
+    counts_ : ndarray of shape (n_clusters,), float64
+        Weight of the rows in each cluster.
+    n_iter_ : int
+        Number of sweeps.
+    history_ : structured ndarray of shape (n_iter_,)
+        One row per sweep, as for :class:`shoal.KMeans`; ``n_changed`` is 0.
+    stop_reason_ : str or None
+        As for :class:`shoal.KMeans`.
+    init_ : str
+        The seeding, or ``"array"``.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, if X is a data frame with string names.
+
+    See Also
+    --------
+    shoal.KMeans : On one machine; faster there, because it skips most distances.
+    shoal.distributed.KMeans : On an executor of ``concurrent.futures``, with the same results.
+    MiniBatchKMeans : A rough result from few passes.
+    lightweight_coreset : Few weighted rows, to cluster on one machine.
+
+    Notes
+    -----
+    A sweep costs ``2 n_samples n_clusters n_features`` floating-point operations, spread over the workers.
+    Every partition sends ``n_clusters * (n_features + 2)`` numbers of 8 bytes, to a worker that merges 8 of
+    them. The client and the scheduler handle one such result, and the centers. The workers keep no results
+    between sweeps.
+
+    Dask runs the tasks of a lost worker again, with the same result. A lost partition must be computable
+    again, so data that was scattered by a client is lost with its worker.
+
+    References
+    ----------
+    S. P. Lloyd, "Least squares quantization in PCM", IEEE Transactions on Information Theory 28 (1982).
+
+    Examples
+    --------
+    >>> import dask.array as da, numpy as np
+    >>> from distributed import Client
+    >>> from shoal.dask import KMeans
+    >>> client = Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=":0")
+    >>> rows = np.array([[1.0, 2], [1, 4], [10, 2], [10, 4], [10, 0], [1, 0]])
+    >>> model = KMeans(2, random_state=0).fit(da.from_array(rows, chunks=(3, 2)))
+    >>> sorted(model.cluster_centers_.tolist()), model.inertia_
+    ([[1.0, 2.0], [10.0, 2.0]], 16.0)
+    >>> client.close()
+    """
+
+
+class MiniBatchKMeans(_OnDask, MiniBatchKMeansOnEngine):
+    """Mini-batch k-means on a Dask cluster.
+
+    Each step is one pass over all rows: every partition learns from its batches, starting with the common
+    centers, and the states are merged; see :class:`shoal.distributed.MiniBatchPass`.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+        Number of clusters.
+    init : {"afk-mc2", "k-means||"} or array-like, default="afk-mc2"
+        As for :class:`KMeans`.
+    batch_size : int, default=1024
+        Rows per batch of a partition.
+    max_iter : int, default=10
+        Maximum number of passes, at least 1.
+    tol, metric, random_state
+        As for :class:`KMeans`.
+    Expert parameters
+        The parameters below are needed less often.
+    oversampling_factor, n_rounds, coreset_size, compute_labels, n_jobs, verbose, callbacks
+        As for :class:`KMeans`.
+
+    Attributes
+    ----------
+    cluster_centers_, labels_, inertia_, n_iter_, history_, stop_reason_, init_, n_features_in_,
+    feature_names_in_
+        As for :class:`KMeans`.
+    counts_ : ndarray of shape (n_clusters,), float64
+        Weight of the rows in each cluster after a complete fit; during the fit, of all rows ever assigned.
+
+    See Also
+    --------
+    shoal.MiniBatchKMeans : On one machine.
+    shoal.distributed.MiniBatchKMeans : On an executor of ``concurrent.futures``, with the same results.
+
+    References
+    ----------
+    D. Sculley, "Web-scale k-means clustering", WWW 2010.
+
+    Examples
+    --------
+    >>> import dask.array as da, numpy as np
+    >>> from distributed import Client
+    >>> from shoal.dask import MiniBatchKMeans
+    >>> client = Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=":0")
+    >>> X = np.random.default_rng(0).normal(size=(4000, 2)) + np.tile([[0.0], [20.0]], (2000, 1))
+    >>> model = MiniBatchKMeans(2, random_state=0).fit(da.from_array(X, chunks=(1000, 2)))
+    >>> sorted(model.cluster_centers_[:, 0].round().tolist())
+    [0.0, 20.0]
+    >>> client.close()
+    """
+
+
+def lightweight_coreset(
+    X: Any,
+    n_samples: int,
+    *,
+    sample_weight: Any = None,
+    metric: Metric = "euclidean",
+    random_state: RandomState = None,
+    n_jobs: int | None = None,
+    client: Any = None,
+) -> Coreset:
+    """Draw a lightweight coreset of the rows of a Dask cluster, in two passes.
+
+    Fit any local estimator to it, for example a :class:`shoal.TruncatedGaussianMixture`.
+
+    Parameters
+    ----------
+    X, sample_weight, client
+        As for :meth:`KMeans.fit`.
+    n_samples : int
+        Rows in the coreset, at least 1. If there are no more rows than this, the coreset is all rows.
+    metric : {"euclidean", "cosine"}, default="euclidean"
+        ``"cosine"``: a coreset of the rows scaled to length 1.
+    random_state : int, RandomState, Generator or None
+        An int makes the draw repeatable.
+    n_jobs : int or None
+        Threads per task, as for :class:`KMeans`.
+
+    Returns
+    -------
+    shoal.Coreset
+        In the memory of this process. Points in the order of the rows; see
+        :class:`shoal.distributed.CoresetPass`.
+
+    Raises
+    ------
+    ImportError, ValueError, TypeError, OSError, RuntimeError
+        As :meth:`KMeans.fit`.
+
+    See Also
+    --------
+    shoal.lightweight_coreset : On one machine.
+    shoal.distributed.lightweight_coreset : On an executor, with the same result.
+
+    Examples
+    --------
+    >>> import dask.array as da, shoal
+    >>> from distributed import Client
+    >>> client = Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=":0")
+    >>> X = da.random.default_rng(0).normal(size=(10_000, 3), chunks=(2500, 3))
+    >>> coreset = shoal.dask.lightweight_coreset(X, 100, random_state=0)
+    >>> coreset.points.shape, bool(coreset.weights.max() <= 200)
+    ((100, 3), True)
+    >>> client.close()
+    """
+    p, problems = _params, _params.Problems()
+    problems.check(p.whole, "n_samples", n_samples, 1)
+    problems.check(p.one_of, "metric", metric, METRICS)
+    problems.check(p.threads, n_jobs)
+    problems.refuse()
+    engine = DaskEngine(partitions_of(X, sample_weight), client, n_jobs)
+    try:
+        return coreset_of_rows(engine, int(n_samples), metric, p.seed(random_state))
+    finally:
+        engine.close()

@@ -1,0 +1,426 @@
+"""`shoal.dask` on local clusters: the conformance suite, lost workers and clusters, inputs, memory."""
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+
+import dask_parts
+import numpy as np
+import pytest
+import shoal
+from distributed_suite import Suite, blobs, cut, same
+from shoal import distributed
+from shoal.callbacks import Checkpoint
+
+pytest.importorskip("distributed")
+
+import dask
+import dask.array as da
+import shoal.dask
+
+from distributed import Client, LocalCluster
+
+EVEN = (0.25, 0.5, 0.75)
+
+
+def local(n_workers=2, threads=1, processes=False):
+    return LocalCluster(
+        n_workers=n_workers,
+        threads_per_worker=threads,
+        processes=processes,
+        **({"host": "127.0.0.1"} if processes else {}),
+        dashboard_address="127.0.0.1:0",
+        memory_limit=0,
+    )
+
+
+@pytest.fixture(scope="module")
+def processes():
+    """A client of two processes, for all tests of this module."""
+    with local(processes=True) as cluster, Client(cluster) as client:
+        yield client
+
+
+@pytest.fixture
+def threads():
+    """A client of a cluster of its own, in this process."""
+    with local() as cluster, Client(cluster) as client:
+        yield client
+
+
+def array_of(partitions):
+    """A dask array with these chunks, also empty ones, which `dask.array.concatenate` drops."""
+    sizes = tuple(len(rows) for rows in partitions)
+    first = np.asarray(partitions[0])
+    chunks = (sizes, *((size,) for size in first.shape[1:]))
+    numbers = da.arange(len(sizes), chunks=1).reshape((-1,) + (1,) * (first.ndim - 1))
+    pick = [np.asarray(rows) for rows in partitions]
+    return da.map_blocks(lambda i: pick[i.item()], numbers, chunks=chunks, dtype=first.dtype, meta=first[:0])
+
+
+class Arrays:
+    """Runs the suite on dask arrays; paths stay a list."""
+
+    KMeans = shoal.dask.KMeans
+    MiniBatchKMeans = shoal.dask.MiniBatchKMeans
+    lightweight_coreset = staticmethod(shoal.dask.lightweight_coreset)
+    kinds = frozenset({"weights", "paths", "empty", "storage"})
+
+    def __init__(self, client):
+        self.client = client
+
+    def given(self, partitions, sample_weight=None):
+        if isinstance(partitions[0], str):
+            return (partitions,), {"client": self.client}
+        weights = {} if sample_weight is None else {"sample_weight": array_of(sample_weight)}
+        return (array_of(partitions),), {"client": self.client, **weights}
+
+    def rows(self, partitions):
+        return (array_of(partitions),), {}
+
+    def labels(self, labels):
+        assert isinstance(labels, da.Array)
+        return self.client.compute(labels).result()
+
+
+@pytest.fixture(scope="module")
+def runner(processes):
+    return Arrays(processes)
+
+
+class TestSuite(Suite):
+    """The conformance suite."""
+
+
+# ---------------------------------------------------------------- workers
+
+
+@pytest.mark.parametrize(
+    ("workers", "n_threads", "n_jobs"), [(1, 1, None), (1, 4, None), (4, 1, None), (2, 2, 1)]
+)
+def test_results_do_not_depend_on_the_workers(workers, n_threads, n_jobs):
+    partitions = cut(blobs(), *(i / 11 for i in range(1, 11)))
+    known = distributed.KMeans(6, random_state=3).fit(partitions)
+    with local(workers, n_threads) as cluster, Client(cluster) as client:
+        found = shoal.dask.KMeans(6, random_state=3, n_jobs=n_jobs).fit(array_of(partitions), client=client)
+        np.testing.assert_array_equal(found.labels_.compute(), known.labels_)
+    same(found, known)
+
+
+def test_tasks_take_turns_with_all_threads_of_a_worker():
+    with local(1, 2) as cluster, Client(cluster) as client:
+        turns = client.map(dask_parts.threads_of_two_tasks, [None, None], pure=False)
+        assert client.gather(turns) == [(2, False)] * 2
+        dask_parts.BARRIER.reset()
+        beside = client.map(dask_parts.threads_of_two_tasks, [1, 1], pure=False)
+        assert client.gather(beside) == [(1, True)] * 2
+
+
+def of_a_kind(partitions, kind, tmp_path, *args, at=1):
+    """Partitions as delayed values; partition `at` is of another kind."""
+    folder = tmp_path / "reads"
+    folder.mkdir()
+    make = dask.delayed(dask_parts.made, pure=False)
+    values = [dask.delayed(rows, traverse=False) for rows in partitions]
+    values[at] = make(kind, partitions[at], folder, *args)
+    return values, folder
+
+
+def test_a_killed_worker_changes_nothing(processes, tmp_path):
+    partitions = cut(blobs(), *(i / 11 for i in range(1, 11)))
+    known = distributed.KMeans(6, random_state=3).fit(partitions)
+    values, folder = of_a_kind(partitions, dask_parts.Lethal, tmp_path, 10, at=5)
+    before = set(processes.run(os.getpid).values())
+    found = shoal.dask.KMeans(6, random_state=3).fit(values, client=processes)
+    np.testing.assert_array_equal(processes.compute(found.labels_).result(), known.labels_)
+    same(found, known)
+    read = [
+        int(path.name.split("-")[1])
+        for path in sorted(folder.iterdir(), key=lambda p: int(p.name.split("-")[0]))
+    ]
+    assert read[9] in before
+    processes.wait_for_workers(2)
+    after = set(processes.run(os.getpid).values())
+    assert read[9] not in after, "the worker was not killed"
+
+
+def test_a_partition_that_kills_every_worker(tmp_path):
+    partitions = cut(blobs(), *EVEN)
+    path = tmp_path / "run.safetensors"
+    params = {"n_clusters": 6, "init": blobs()[:6], "tol": 0.0}
+    whole = distributed.KMeans(**params).fit(partitions)
+    assert whole.n_iter_ > 4
+    values, _ = of_a_kind(partitions, dask_parts.Lethal, tmp_path, 8, True)
+    model = shoal.dask.KMeans(**params, callbacks=[Checkpoint(path, every_steps=1)])
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 0}),
+        local(processes=True) as cluster,
+        Client(cluster) as client,
+        pytest.raises(RuntimeError, match=r"(?s)Dask lost a task: KilledWorker.*state after step \d"),
+    ):
+        model.fit(values, client=client)
+    assert 1 <= len(model.history_) < whole.n_iter_
+    found = distributed.KMeans(**params).fit(partitions, resume_from=path)
+    same(found, whole)
+
+
+def test_a_cluster_that_dies_leaves_the_last_step(tmp_path):
+    partitions = cut(blobs(), *EVEN)
+    path = tmp_path / "run.safetensors"
+    params = {"n_clusters": 12, "random_state": 9, "tol": 0.0}
+    whole = distributed.KMeans(**params).fit(partitions)
+    assert whole.n_iter_ > 4
+    cluster = local()
+    client = Client(cluster)
+    try:
+
+        def die(_, step):
+            if step.iteration == 3:
+                cluster.close()
+
+        model = shoal.dask.KMeans(**params, callbacks=[die, Checkpoint(path, every_steps=1)])
+        with pytest.raises(RuntimeError, match=r"Dask lost a task.*state after step 3"):
+            model.fit(array_of(partitions), client=client)
+    finally:
+        client.close()
+        cluster.close()
+    assert model.n_iter_ == len(model.history_) == 3
+    third = distributed.KMeans(**params | {"max_iter": 3}).fit(partitions)
+    np.testing.assert_array_equal(model.cluster_centers_, third.cluster_centers_)
+    assert model.to_local().predict(partitions[0]).shape == (len(partitions[0]),)
+    with local() as other, Client(other) as client:
+        found = shoal.dask.KMeans(**params).fit(array_of(partitions), client=client, resume_from=path)
+    same(found, whole)
+
+
+def test_an_interrupt_cancels_the_tasks(processes, tmp_path):
+    values, _ = of_a_kind(cut(blobs(), *EVEN), dask_parts.Slow, tmp_path)
+    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.setitimer(signal.ITIMER_REAL, 1.0)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            shoal.dask.KMeans(6, random_state=0).fit(values, client=processes)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    forgotten(processes)
+
+
+# ---------------------------------------------------------------- memory
+
+
+def n_tasks(dask_scheduler):
+    """How many tasks run or hold results; what is only remembered to be computed again is released."""
+    return sum(task.state != "released" for task in dask_scheduler.tasks.values())
+
+
+def forgotten(client, n=0):
+    """Wait until the scheduler has at most n tasks; pytest's own limit ends a wait without end."""
+    for _ in range(600):
+        if client.run_on_scheduler(n_tasks) <= n:
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"{client.run_on_scheduler(n_tasks)} tasks are left, not {n}")
+
+
+def test_nothing_stays_on_the_cluster(processes):
+    forgotten(processes)
+    X = array_of(cut(blobs(), *EVEN))
+    kept = []
+
+    def count(estimator, step):
+        # Only the partitions and what is being forgotten: not one result more per sweep.
+        forgotten(processes, 4)
+        kept.append(processes.run_on_scheduler(n_tasks))
+
+    model = shoal.dask.KMeans(30, random_state=0, tol=0.0, max_iter=12, callbacks=[count])
+    model.fit(X, client=processes)
+    assert len(kept) == model.n_iter_ >= 8
+    # The chunks of the labels, and nothing else.
+    forgotten(processes, 4)
+    held = [key for keys in processes.has_what().values() for key in keys]
+    assert len(held) == 4
+    assert all("labeled" in str(key) for key in held)
+    assert processes.compute(model.labels_).result().shape == (2400,)
+    del model
+    forgotten(processes)
+
+
+def test_partitions_that_the_caller_persisted_stay(processes):
+    X = processes.persist(array_of(cut(blobs(), *EVEN)))
+    shoal.dask.lightweight_coreset(X, 100, random_state=0, client=processes)
+    shoal.dask.KMeans(6, random_state=0, compute_labels=False).fit(X, client=processes)
+    forgotten(processes, 4)
+    assert sum(len(keys) for keys in processes.has_what().values()) >= 4
+    np.testing.assert_array_equal(processes.compute(X).result(), blobs())
+    del X
+    forgotten(processes)
+
+
+# ---------------------------------------------------------------- inputs
+
+
+def frame_of(rows, n):
+    pandas = pytest.importorskip("pandas")
+    frames = pytest.importorskip("dask.dataframe")
+    names = [f"f{i}" for i in range(rows.shape[1])]
+    return frames.from_pandas(pandas.DataFrame(rows, columns=names), npartitions=n)
+
+
+def test_frames(processes):
+    rows = blobs()
+    X = frame_of(rows, 3)
+    partitions = [np.asarray(part.compute(scheduler="sync")) for part in X.partitions]
+    weights = (X["f0"] - X["f0"].min()).rename("weight")
+    model = shoal.dask.KMeans(6, random_state=3).fit(X, sample_weight=weights, client=processes)
+    assert model.feature_names_in_.tolist() == list(X.columns)
+    values = [part.compute(scheduler="sync").to_numpy() for part in weights.partitions]
+    known = distributed.KMeans(6, random_state=3).fit(partitions, sample_weight=values)
+    same(model, known)
+    assert model.labels_.chunks == (tuple(len(part) for part in partitions),)
+    np.testing.assert_array_equal(model.predict(X).compute(scheduler="threads"), known.labels_)
+    with pytest.raises(ValueError, match="feature names"):
+        model.predict(X.rename(columns={"f0": "other"}))
+    again = model.fit(array_of(partitions), client=processes)
+    assert not hasattr(again, "feature_names_in_")
+
+
+def test_columns_of_text_are_named(processes):
+    X = frame_of(blobs(), 3).assign(f1="text")
+    with pytest.raises(ValueError, match=r"partition \d: .*numbers, got other values in .*f1"):
+        shoal.dask.KMeans(6).fit(X, client=processes)
+
+
+def test_predict_needs_no_cluster(processes):
+    X = array_of(cut(blobs(), *EVEN))
+    model = shoal.dask.KMeans(6, random_state=3).fit(X, client=processes)
+    labels = model.predict(X)
+    assert (labels.chunks, labels.dtype) == ((X.chunks[0],), np.int32)
+    np.testing.assert_array_equal(labels.compute(scheduler="threads"), model.to_local().predict(blobs()))
+    with pytest.raises(ValueError, match="features"):
+        model.predict(X[:, :3])
+
+
+def test_pickles_without_the_labels(processes):
+    X = array_of(cut(blobs(), *EVEN))
+    model = shoal.dask.KMeans(6, random_state=3).fit(X, client=processes)
+    copy = pickle.loads(pickle.dumps(model))
+    same(copy, model)
+    np.testing.assert_array_equal(
+        copy.predict(X).compute(scheduler="threads"), processes.compute(model.labels_).result()
+    )
+    with pytest.raises(AttributeError, match="predict"):
+        _ = copy.labels_
+
+
+def test_partitions_of_different_widths_and_types(processes, tmp_path):
+    rows = blobs()
+    for name, other in (("width", rows[:, :4]), ("type", rows.astype(np.float64))):
+        paths = [str(tmp_path / f"{name}{i}.npy") for i in range(3)]
+        for path, part in zip(paths, [rows, rows, other], strict=True):
+            np.save(path, part)
+        with pytest.raises(ValueError, match="partition"):
+            shoal.dask.KMeans(6, random_state=0).fit(paths, client=processes)
+
+
+def test_a_missing_file_is_named(processes, tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"nothing\.npy"):
+        shoal.dask.KMeans(6).fit([tmp_path / "nothing.npy"], client=processes)
+
+
+def wrong_inputs():
+    X = array_of(cut(blobs(), *EVEN))
+    yield X.rechunk((600, 2)), None, r"chunked by rows only, got 3 chunks of columns\. Use X\.rechunk"
+    yield X[:, 0], None, "2 dimensions, got 1"
+    yield blobs(), None, r"X must be a dask array.*use the estimators of shoal"
+    yield [], None, "X must be a dask array"
+    yield "rows.npy", None, "X must be a dask array"
+    yield [blobs()], None, "list whose item 0 is"
+    yield X, da.ones(7), "2400 values, one a row, got 7"
+    yield X, da.ones((2400, 1)), "1-D"
+    yield ["a.npy", "b.npy"], [np.ones(3)], "list of 2 arrays, one per partition, got 1"
+    yield ["a.npy", "b.npy"], np.ones(3), "dask array with the 2 partitions"
+    yield ["a.npy", "b.npy"], da.ones(3), "2 partitions of X, got 1"
+
+
+@pytest.mark.parametrize(("X", "weights", "message"), list(wrong_inputs()))
+def test_wrong_inputs(processes, X, weights, message):
+    with pytest.raises(ValueError, match=message):
+        shoal.dask.KMeans(6).fit(X, sample_weight=weights, client=processes)
+
+
+def test_weights_of_other_chunks_are_rechunked(processes):
+    partitions = cut(blobs(), *EVEN)
+    weights = np.random.default_rng(0).integers(0, 3, 2400).astype(np.float64)
+    known = distributed.KMeans(6, random_state=0).fit(partitions, sample_weight=cut(weights, *EVEN))
+    for given in (weights, da.from_array(weights, chunks=1000)):
+        found = shoal.dask.KMeans(6, random_state=0).fit(
+            array_of(partitions), sample_weight=given, client=processes
+        )
+        same(found, known)
+
+
+def test_lists_with_weights(processes, tmp_path):
+    partitions = cut(blobs(), *EVEN)
+    paths = [tmp_path / f"{i}.npy" for i in range(4)]
+    for path, rows in zip(paths, partitions, strict=True):
+        np.save(path, rows)
+    weights = [np.arange(len(rows)) % 3 for rows in partitions]
+    known = distributed.KMeans(6, random_state=0).fit(partitions, sample_weight=weights)
+    same(shoal.dask.KMeans(6, random_state=0).fit(paths, sample_weight=weights, client=processes), known)
+
+
+def test_parameters_are_checked_before_the_cluster_works(processes):
+    forgotten(processes)
+    X = array_of(cut(blobs(), *EVEN))
+    with pytest.raises(ValueError, match="n_clusters must be"):
+        shoal.dask.KMeans(0).fit(X, client=processes)
+    assert processes.run_on_scheduler(n_tasks) == 0
+
+
+# ---------------------------------------------------------------- clients and packages
+
+
+def test_a_client_is_needed(threads):
+    X = array_of(cut(blobs(), *EVEN))
+    threads.close()
+    with pytest.raises(ValueError, match="connected to a cluster, got one that is closed"):
+        shoal.dask.KMeans(6).fit(X, client=threads)
+    with pytest.raises(ValueError, match=r"must be a distributed\.Client"):
+        shoal.dask.KMeans(6).fit(X, client="localhost")
+
+
+def test_without_a_client_the_error_says_how_to_make_one():
+    code = """
+import dask.array as da, shoal.dask
+try:
+    shoal.dask.KMeans(2).fit(da.ones((10, 2)))
+except ValueError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "Create one with distributed.Client()" in done.stdout
+
+
+def test_the_current_client_is_the_default(threads):
+    X = array_of(cut(blobs(), *EVEN))
+    assert shoal.dask.KMeans(6, random_state=0).fit(X).labels_.shape == (2400,)
+
+
+def test_dask_is_imported_on_use():
+    code = (
+        "import sys, shoal, shoal.distributed, shoal.dask; print({'dask', 'distributed'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+
+
+def test_without_dask_the_error_names_the_extra(monkeypatch):
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("dask", "distributed")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "dask", None)
+    with pytest.raises(ImportError, match=r"shoal\.dask needs dask: pip install 'shoal-cluster\[dask\]'"):
+        shoal.dask.KMeans(2).fit([["a.npy"]])
