@@ -290,7 +290,7 @@ class MiniBatchKMeans(_OnExecutor, MiniBatchKMeansOnEngine):
     >>> from shoal.distributed import MiniBatchKMeans
     >>> X = np.random.default_rng(0).normal(size=(4000, 2)) + np.repeat([[0.0], [20.0]], 2000, axis=0)
     >>> model = MiniBatchKMeans(2, random_state=0).fit([X[::2], X[1::2]])
-    >>> sorted(model.cluster_centers_[:, 0].round().tolist())
+    >>> sorted(abs(model.cluster_centers_[:, 0]).round().tolist())
     [0.0, 20.0]
     """
 
@@ -342,7 +342,7 @@ def lightweight_coreset(
     >>> X = np.random.default_rng(0).normal(size=(10_000, 2)) + np.repeat([[0.0], [20.0]], 5000, axis=0)
     >>> coreset = shoal.distributed.lightweight_coreset([X[::2], X[1::2]], 1000, random_state=0)
     >>> mixture = shoal.TruncatedGaussianMixture(2, random_state=0).fit(coreset)
-    >>> sorted(mixture.means_[:, 0].round().tolist())
+    >>> sorted(abs(mixture.means_[:, 0]).round().tolist())
     [0.0, 20.0]
     """
     p, problems = _params, _params.Problems()

@@ -236,7 +236,7 @@ fn the_state_of_neighbors_is_logarithmic() {
     let task = KMeansPass::new(&x[..2], d, Metric::Euclidean).unwrap();
     let parts = parts(&task, &x, d, &[1; 64], 1);
     let of = |range: std::ops::Range<usize>| merged(parts[range].to_vec(), 7).pieces.list.len();
-    assert_eq!((of(0..64), of(16..32), of(1..64), of(3..11)), (1, 1, 6, 3));
+    assert_eq!((of(0..64), of(16..32), of(1..64), of(3..11)), (1, 1, 6, 4));
 }
 
 #[test]

@@ -1,5 +1,7 @@
 """The passes of `shoal.distributed` against a slow reference, and what they refuse."""
 
+import doctest
+import importlib
 import itertools
 import multiprocessing
 import os
@@ -288,6 +290,13 @@ def test_rows_of_zeros_are_counted():
     with pytest.warns(UserWarning, match="5 rows of X are all zeros"):
         model = KMeans(3, metric="cosine", random_state=0, max_iter=3).fit(cut(rows, 0.4))
     assert model.n_zero_rows_ == 5
+
+
+@pytest.mark.parametrize("module", ["partial", "passes", "draws"])
+def test_the_examples_of_the_passes_run(module):
+    found = doctest.testmod(importlib.import_module(f"shoal._distributed.{module}"))
+    assert found.attempted > 5
+    assert found.failed == 0
 
 
 def test_a_fitted_estimator_becomes_a_local_one(tmp_path):
