@@ -105,7 +105,7 @@ mod tests {
         let cx = Executor::new(Some(1)).unwrap();
         let rows = [[0.0f64], [1.0]];
         let told = |labels: &[u32]| sums_of::<f64>(labels, 2, &rows, &cx).unwrap_err().to_string();
-        assert!(told(&[0, 2]).contains("`labels` must be below 2, got 2 at row 1"), "{}", told(&[0, 2]));
+        assert!(told(&[0, 2]).contains("labels must be below 2, got 2 at row 1"), "{}", told(&[0, 2]));
         assert!(told(&[0]).contains("rows"), "{}", told(&[0]));
         let bad = [[0.0f64], [f64::NAN]];
         let cases = [
