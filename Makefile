@@ -82,8 +82,8 @@ build: $(VENV)/.built-release ## The Python module, compiled into .venv (editabl
 demo: $(VENV)/.built-release ## Set-up on a fresh machine, then `shoal demo`.
 	$(BIN)/shoal demo
 
-# Programs of the gallery run only if they have changed. Their pictures are in docs/gallery.
-docs: $(VENV)/.docs $(VENV)/.built ## The documentation site, in docs/_build/html; warnings are errors, and nothing is downloaded.
+# Nothing is downloaded but the packages. Programs of the gallery run only if they have changed (docs/gallery).
+docs: $(VENV)/.docs $(VENV)/.built ## The documentation site, in docs/_build/html; warnings are errors.
 	MPLBACKEND=agg $(BIN)/python -m sphinx -j auto -q -W --keep-going docs docs/_build/html
 
 # ---------------------------------------------------------------- checks

@@ -35,7 +35,7 @@ for method in methods:
     plt.plot(*np.transpose(energies), label=type(method).__name__)
 plt.xscale("log")
 plt.xlabel("rows read")
-plt.ylim(2.38e6, 2.9e6)
+plt.ylim(top=2.9e6)
 plt.ylabel("mean squared distance, held-out rows")
 plt.legend()
 plt.show()
