@@ -11,6 +11,7 @@
 //! on k-NN graph", 2018.
 
 mod clusters;
+mod ending;
 mod file;
 mod groups;
 mod lists;

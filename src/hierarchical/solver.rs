@@ -4,14 +4,15 @@ use std::time::Instant;
 
 use super::HierarchicalParams;
 use super::clusters::Clusters;
+use super::ending::Finished;
 use super::groups::Groups;
 use super::lists::{Cells, Lists};
 use super::relabel::{Compared, Relabeled};
 use super::tree::{Growth, Level};
-use crate::centers::{KMeansModel, LabelsRef, Snapshot, inertia, predict};
-use crate::data::{Access, DataSource, Subset, check_finite, count_rows};
+use crate::centers::{KMeansModel, LabelsRef, Snapshot};
+use crate::data::{Access, DataSource, check_finite, count_rows};
 use crate::error::Result;
-use crate::fit::{Element, Facts, FitSolver, Metric, Solver, Step, StopReason, Timings};
+use crate::fit::{Element, Facts, FitSolver, Solver, Step, StopReason, Timings};
 use crate::kernel::{PackedCenters, sq_dist};
 use crate::parallel::Executor;
 use crate::persist::Contents;
@@ -47,17 +48,17 @@ pub struct HierarchicalSolver<T> {
     pub(super) finished: Option<Finished>,
 }
 
-/// Rounds in which clusters that exact labels leave empty are filled.
-const FILLED: usize = 3;
-
-/// Exact labels of the current centers.
-#[derive(Clone, Debug)]
-pub(super) struct Finished {
+/// The result of a sweep.
+struct Swept<T> {
     labels: Vec<u32>,
-    weights: Vec<f64>,
-    energy: f64,
-    /// Share of the rows whose label the lists proved.
-    certified: f64,
+    clusters: Clusters<T>,
+    slacks: Vec<f32>,
+    /// Clusters whose rows changed.
+    moved: Vec<bool>,
+    changed: u64,
+    distances: u64,
+    /// Empty clusters that took a row of another cluster.
+    repaired: usize,
 }
 
 impl<T: Element> HierarchicalSolver<T> {
@@ -213,13 +214,13 @@ impl<T: Element> HierarchicalSolver<T> {
         }
     }
 
-    fn packed(&self, data: &dyn DataSource<T>, centers: &[T]) -> PackedCenters<T> {
+    pub(super) fn packed(&self, data: &dyn DataSource<T>, centers: &[T]) -> PackedCenters<T> {
         let centers = crate::matrix::MatRef::new(centers, self.clusters.dim);
         PackedCenters::for_rows(centers, data.most_values().is_some()).with_rows()
     }
 
     /// Compares rows with the centers around their own: rows of a center that has not moved only with those that have.
-    fn compare(
+    pub(super) fn compare(
         &self,
         lists: &Lists,
         fresh: bool,
@@ -278,7 +279,7 @@ impl<T: Element> HierarchicalSolver<T> {
             None => Some(Lists::new(self.clusters.centers(), &all, m, n, cx)?),
         };
         let swept = self.swept(lists.as_ref(), fresh, &all, data, cx);
-        let (labels, clusters, slacks, moved, (changed, distances, repaired)) = match swept {
+        let Swept { labels, clusters, slacks, moved, changed, distances, repaired } = match swept {
             Ok(swept) => swept,
             Err(error) => {
                 // Fresh lists are made again: they are those of the same centers.
@@ -309,13 +310,11 @@ impl<T: Element> HierarchicalSolver<T> {
         } else {
             None
         };
-        debug_assert_eq!(self.clusters.len(), k);
         let shift = moves.iter().map(|length| length * length).sum::<f64>().sqrt();
         Ok(self.step_of(changed, distances, shift, stop))
     }
 
-    /// The labels, clusters and slacks after a sweep, and which clusters changed; counts of changed labels, distances and repaired clusters.
-    #[expect(clippy::type_complexity, reason = "the parts of the next state")]
+    /// What a sweep finds; this state stays as it is.
     fn swept(
         &self,
         lists: Option<&Lists>,
@@ -323,7 +322,7 @@ impl<T: Element> HierarchicalSolver<T> {
         all: &PackedCenters<T>,
         data: &dyn DataSource<T>,
         cx: &Executor,
-    ) -> Result<(Vec<u32>, Clusters<T>, Vec<f32>, Vec<bool>, (u64, u64, usize))> {
+    ) -> Result<Swept<T>> {
         let k = self.clusters.len();
         let (groups, found) = match lists {
             Some(lists) => {
@@ -356,7 +355,7 @@ impl<T: Element> HierarchicalSolver<T> {
         let mut clusters = self.clusters.clone();
         clusters.settle(data, &groups, &stale, self.params.metric, cx)?;
         let repaired = clusters.repair(data, &mut labels, &groups, self.params.metric, cx)?;
-        Ok((labels, clusters, slacks, stale, (changed, distances, repaired)))
+        Ok(Swept { labels, clusters, slacks, moved: stale, changed, distances, repaired })
     }
 
     fn step_of(&mut self, changed: u64, distances: u64, shift: f64, stop_reason: Option<StopReason>) -> Step {
@@ -373,65 +372,6 @@ impl<T: Element> HierarchicalSolver<T> {
             elapsed: 0.0,
             stop_reason,
         }
-    }
-
-    /// Puts centers that are nearest to no row, as exact labels show, to rows of the clusters with the largest squared
-    /// errors.
-    fn fill(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<()> {
-        for _ in 0..FILLED {
-            if self.finished.is_none() {
-                self.finished = Some(self.exact(data, cx)?);
-            }
-            let Some(finished) = self.finished.as_ref() else { break };
-            let mut clusters = self.clusters.clone();
-            clusters.weights.clone_from(&finished.weights);
-            let mut labels = finished.labels.clone();
-            let groups = Groups::new(&labels, clusters.len());
-            if clusters.repair(data, &mut labels, &groups, self.params.metric, cx)? == 0 {
-                break;
-            }
-            (self.clusters, self.labels) = (clusters, labels);
-            (self.lists, self.slacks, self.finished) = (None, Vec::new(), None);
-        }
-        Ok(())
-    }
-
-    /// The exact labels of the current centers.
-    fn exact(&self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Finished> {
-        let centers = &self.clusters.centers;
-        let mut labels = self.labels.clone();
-        let mut certified = 0.0;
-        let open: Vec<u64> = match &self.lists {
-            Some(lists) if lists.certify() && self.grown => {
-                let all = self.packed(data, centers);
-                let groups = Groups::new(&self.labels, self.clusters.len());
-                let found = self.compare(lists, false, &all, &groups, data, cx)?;
-                let mut open = Vec::new();
-                for ((&row, &label), &slack) in groups.rows().iter().zip(&found.labels).zip(&found.slacks) {
-                    labels[row as usize] = label;
-                    let slack = if slack.is_nan() { self.slacks[row as usize] } else { slack };
-                    if f64::from(slack) < lists.far {
-                        open.push(u64::from(row));
-                    }
-                }
-                certified = 1.0 - open.len() as f64 / labels.len() as f64;
-                open.sort_unstable();
-                open
-            }
-            _ => (0..labels.len() as u64).collect(),
-        };
-        if open.len() == labels.len() {
-            labels = predict(centers, Metric::Euclidean, data, cx)?;
-        } else if !open.is_empty() {
-            let found = predict(centers, Metric::Euclidean, &Subset::new(data, &open), cx)?;
-            open.iter().zip(found).for_each(|(&row, label)| labels[row as usize] = label);
-        }
-        let energy = inertia(centers, Some(LabelsRef::from(&labels[..])), Metric::Euclidean, data, cx)?;
-        let mut weights = vec![0.0; self.clusters.len()];
-        for (row, &j) in labels.iter().enumerate() {
-            weights[j as usize] += data.weights().map_or(1.0, |weights| weights[row]);
-        }
-        Ok(Finished { labels, weights, energy, certified })
     }
 }
 

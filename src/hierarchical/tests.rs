@@ -93,7 +93,7 @@ fn labels_are_exact_and_the_inertia_never_rises() {
         assert_eq!(distinct(&run.centers::<f32>(), dim), 400);
         // The fewer columns, the more labels the lists prove.
         let certified = run.certified().unwrap();
-        assert!(if dim <= 4 { certified > 0.9 } else { certified < 1.0 }, "{dim} columns: {certified}");
+        assert!(if dim <= 4 { certified > 0.8 } else { certified < 1.0 }, "{dim} columns: {certified}");
     }
 }
 
@@ -193,8 +193,8 @@ fn many_clusters_have_approximate_lists() {
         assert_eq!(whole.model().predict(&source).unwrap(), whole.labels());
         assert!(whole.cluster_weights().iter().all(|&weight| weight > 0.0));
         // The first sweeps compare rows with more centers than the others.
-        let steps: Vec<u64> =
-            whole.history().iter().rev().take(7).rev().map(|step| step.n_distances / 5000).collect();
+        let steps: Vec<u64> = whole.history().iter().map(|step| step.n_distances / 5000).collect();
+        let steps = &steps[steps.len() - whole.n_iter() as usize..];
         assert!(
             steps[..3].iter().all(|&each| each >= 8 * 17) && steps[3..].iter().all(|&each| each <= 17),
             "{steps:?}"
@@ -214,10 +214,11 @@ fn many_clusters_have_approximate_lists() {
 fn a_budget_samples_the_first_level() {
     let values = rows(20_000, 8, 300, 10);
     let source = Dense::new(&values, 8).unwrap();
-    let run = ended(&HierarchicalKMeans::params(200).memory_limit(32 * 5000), &source);
-    assert_eq!(run.sample_rows(), 5000);
+    let run = ended(&HierarchicalKMeans::params(200).memory_limit(32 * 1000), &source);
+    assert_eq!(run.sample_rows(), 1000);
     assert_eq!(run.model().predict(&source).unwrap(), run.labels());
-    assert_eq!(ended(&HierarchicalKMeans::params(2000), &source).sample_rows(), 20_000);
+    // 256 rows for each of the 15 children of the root.
+    assert_eq!(ended(&HierarchicalKMeans::params(200), &source).sample_rows(), 256 * 15);
 }
 
 proptest! {
