@@ -13,7 +13,7 @@ centers. Peers that are not installed are skipped.
     python benches/python/distributed.py --model      # seconds of a sweep by partitions and bytes of a result
 
 `--model` measures sweeps over few rows, which cost little but the exchange of results, and fits
-``seconds = a + b * partitions + c * partitions * bytes of a result``.
+``seconds = a + b * partitions + c * partitions * bytes of a result + e * operations``.
 """
 
 from __future__ import annotations
@@ -278,7 +278,7 @@ def compare(args: Any, names: list[str], path: Path) -> list[dict[str, Any]]:
                 )
             rows.append(row)
         for name in names:
-            for seeding in SEEDINGS[name]:
+            for seeding in SEEDINGS[name] if args.seedings else ():
                 spent = []
                 for _ in range(args.seedings):
                     whole, centers[name] = workers[name].call("fit", args.k, seeding, 1, {})
@@ -306,8 +306,8 @@ def model(args: Any, folder: Path) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for partitions, k, d in args.shapes:
         path = folder / f"{partitions}-{k}-{d}.npy"
-        # As few rows as partitions, so that the arithmetic is k * d operations per partition.
-        X = rows_of(max(partitions, k), d, min(k, 100))
+        # Few rows, but too many to converge within the sweeps.
+        X = rows_of(max(20_000, 8 * k), d, min(k, 100))
         np.save(path, X)
         worker = common.Worker(__file__, "shoal.dask", threads=args.threads)
         with common.closing([worker]):
@@ -319,20 +319,22 @@ def model(args: Any, folder: Path) -> list[dict[str, Any]]:
                 many, _ = worker.call("fit", k, X[:k], MANY, {})
                 spent.append((many - few) / (MANY - FEW))
         size = k * (d + 2) * 8
-        rows.append({"partitions": partitions, "k": k, "d": d, "bytes": size, "sweep s": min(spent)})
+        row = {"partitions": partitions, "k": k, "d": d, "bytes": size}
+        rows.append(row | {"operations": 2 * len(X) * k * d, "sweep s": min(spent)})
         path.unlink()
     P, size, seconds = (
         np.array([row[name] for row in rows], float) for name in ("partitions", "bytes", "sweep s")
     )
-    A = np.stack([np.ones_like(P), P, P * size], axis=1)
+    operations = np.array([row["operations"] for row in rows], float)
+    A = np.stack([np.ones_like(P), P, P * size, operations], axis=1)
     # Relative errors, so that short sweeps count too.
     found, *_ = np.linalg.lstsq(A / seconds[:, None], np.ones_like(seconds), rcond=None)
     for row, expected in zip(rows, A @ found, strict=True):
         row["model s"] = float(expected)
     columns = {"partitions": "d", "k": "d", "d": "d", "bytes": "d", "sweep s": ".4f", "model s": ".4f"}
     print("\n" + common.table(rows, columns))
-    a, b, c = found * (1e3, 1e3, 1e9)
-    print(f"a = {a:.1f} ms, b = {b:.2f} ms a partition, c = {c:.2f} ns a byte")
+    a, b, c, e = found * (1e3, 1e3, 1e9, 1e12)
+    print(f"a = {a:.1f} ms, b = {b:.2f} ms a partition, c = {c:.2f} ns a byte, {e:.1f} ps an operation")
     return rows
 
 
@@ -349,7 +351,9 @@ def main() -> None:
     parser.add_argument("-k", type=int, default=100, help="clusters (default 100)")
     parser.add_argument("--partitions", type=int, default=4, help="partitions (default 4)")
     parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds (default 5)")
-    parser.add_argument("--seedings", type=int, default=1, help="rounds of the seedings (default 1)")
+    parser.add_argument(
+        "--seedings", type=int, default=1, help="rounds of the seedings, 0 for none (default 1)"
+    )
     parser.add_argument("--libraries", nargs="+", choices=list(PEERS), default=list(PEERS))
     parser.add_argument("--model", action="store_true", help="measure the exchange of results instead")
     parser.add_argument(
