@@ -1,10 +1,8 @@
-"""`shoal.ray` on a local Ray with two cores: the conformance suite, columns, lost tasks, a dead cluster."""
+"""`shoal.ray` on a local Ray with two cores: the conformance suite, columns, lost tasks."""
 
 import os
 import signal
-import subprocess
 import sys
-import textwrap
 from pathlib import Path
 
 import numpy as np
@@ -259,55 +257,6 @@ class TestEngine:
         model = KMeans(**PARAMS, compute_labels=False).fit(ds, names[0])
         assert model.n_iter_ == 4
         assert len(Path(log).read_text()) - before <= 3
-
-
-DEAD = """
-    import os, signal, subprocess, sys
-    sys.path.insert(0, {tests!r})
-    import numpy as np
-    import ray
-    from distributed_suite import blobs, cut
-    from shoal.callbacks import Checkpoint
-    from test_ray import PARAMS, Runner, start
-
-    start()
-    node = ray._private.worker._global_node
-
-    def kill(model, step):
-        if step.iteration == 2:
-            node.kill_raylet()
-
-    runner = Runner()
-    args, options = runner.given(cut(blobs(), 0.3, 0.6))
-    model = runner.KMeans(**PARAMS, callbacks=[Checkpoint({path!r}, every_steps=1), kill])
-    try:
-        model.fit(*args, **options)
-    except RuntimeError as error:
-        print(error)
-    print("steps", model.n_iter_, len(model.history_))
-    np.save({centers!r}, model.cluster_centers_)
-    sys.stdout.flush()
-    os._exit(0)
-"""
-
-
-def test_a_dead_cluster_leaves_the_last_whole_step(tmp_path):
-    path, centers = str(tmp_path / "run.safetensors"), str(tmp_path / "centers.npy")
-    script = textwrap.dedent(DEAD).format(tests=str(Path(__file__).parent), path=path, centers=centers)
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", script],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert "Ray lost a task" in done.stdout, done.stderr[-2000:]
-    assert "The estimator holds the state after step 2" in done.stdout
-    assert "steps 2 2" in done.stdout
-    partitions = cut(blobs(), 0.3, 0.6)
-    resumed = distributed.KMeans(**PARAMS).fit(partitions, resume_from=path)
-    same(resumed, reference(partitions))
-    np.testing.assert_array_equal(np.load(centers), reference(partitions, max_iter=2).cluster_centers_)
 
 
 def test_without_the_package_the_error_names_the_extra(monkeypatch):
