@@ -9,6 +9,8 @@ from reference import Rng, inertia, nearest, normalized, sq_dists, update
 BREATHING = 14
 #: The constants of src/tuning.rs.
 OFFSET, TRIES, LAST_TOLERANCE, RUN_SWEEPS = 0.01, 3, 0.01, 300
+#: Runs that end at the same clusters, in another order, differ by less.
+NEGLIGIBLE = 1e-9
 
 
 class Fit(NamedTuple):
@@ -119,16 +121,16 @@ def breathing(X, centers, m, seed, weights=None, tol=1e-4, metric="euclidean"):
         fewer = np.delete(wide.centers, removed(X, w, wide.centers, k), axis=0)
         run = swept("out", fewer, threshold, lowest)
         found = inertia(X, run.centers, run.labels, weights)
-        failures = 0 if found < lowest * (1 - tol) else failures + 1
+        failures = 0 if found < lowest * (1 - max(tol, NEGLIGIBLE)) else failures + 1
         if failures == TRIES:
             m, failures = m - 1, 0
-        if found < lowest:
+        if found < lowest * (1 - NEGLIGIBLE):
             best, lowest = run, found
         settled(lowest)
     if breaths > 0 and threshold > LAST_TOLERANCE * threshold:
         run = swept("last", best.centers, LAST_TOLERANCE * threshold, lowest)
         found = inertia(X, run.centers, run.labels, weights)
-        if found < lowest:
+        if found < lowest * (1 - NEGLIGIBLE):
             best, lowest = run, found
         settled(lowest)
     return Fit(best.centers, best.labels, lowest, start, sweeps, breaths, min(gaps))

@@ -543,7 +543,7 @@ def test_models_of_every_method(capsys, rows, tmp_path, method):
     from shoal.cli.methods import METHODS
 
     assert method in METHODS
-    assert len(METHODS) == 9
+    assert len(METHODS) == 10
     model, kept, labels = (tmp_path / name for name in ("m.safetensors", "c.safetensors", "l.npy"))
     fit = ["fit", rows, "-k", 3, "--method", method, "--max-iter", 3, "-o", model, "--quiet"]
     assert run(capsys, *fit, "--checkpoint", kept)[0] == 0

@@ -19,6 +19,10 @@ use crate::persist::Contents;
 use crate::rng::{Purpose, Rng};
 use crate::tuning::{BREATH_LAST_TOLERANCE, BREATH_OFFSET, BREATH_RUN_SWEEPS, BREATH_TRIES};
 
+/// The share by which a run must lower the inertia to become the best. Runs that end at the same clusters, in another
+/// order, differ by less.
+const NEGLIGIBLE: f64 = 1e-9;
+
 /// What a run of exact k-means is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
@@ -212,18 +216,19 @@ impl<T: Compute> BreathingSolver<T> {
         let before = self.best.as_ref().map(Lloyd::inertia);
         let (m, failures) = match before {
             None => (self.first_m(run), 0),
-            Some(before) if inertia < before * (1.0 - self.params.tolerance) => (self.m, 0),
+            Some(before) if inertia < before * (1.0 - self.params.tolerance.max(NEGLIGIBLE)) => (self.m, 0),
             Some(_) if self.failures + 1 < BREATH_TRIES => (self.m, self.failures + 1),
             Some(_) => (self.m.saturating_sub(1), 0),
         };
-        let base = self.best.as_ref().filter(|best| best.inertia() <= inertia).unwrap_or(run);
+        let better = before.is_none_or(|before| inertia < before * (1.0 - NEGLIGIBLE));
+        let base = self.best.as_ref().filter(|_| !better).unwrap_or(run);
         let wanted = m > 0 && self.phase != Phase::Last;
         let next = if wanted && !cut { self.breathe_in(base, (m, failures), data, cx)? } else { None };
         // Nothing fails from here on.
         let settled = base.threshold() <= BREATH_LAST_TOLERANCE * self.threshold;
         let loose = self.phase != Phase::Last && self.breaths > 0 && !settled;
         let is_over = next.is_none() && !loose && !(wanted && cut);
-        if before.is_none_or(|before| inertia < before) {
+        if better {
             self.best = self.current.take();
         }
         self.phase = if next.is_some() { Phase::In } else { Phase::Last };
