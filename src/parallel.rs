@@ -218,6 +218,11 @@ impl Executor {
         Ok(Self { pool, interrupt: Interrupt::default(), progress: Progress::default() })
     }
 
+    /// One thread that this executor's interrupt ends too, for work within its tasks.
+    pub(crate) fn alone(&self) -> Self {
+        Self { pool: None, interrupt: self.interrupt.clone(), progress: Progress::default() }
+    }
+
     /// Number of threads.
     pub fn threads(&self) -> usize {
         self.pool.as_ref().map_or(1, |pool| pool.current_num_threads())

@@ -185,7 +185,7 @@ impl Method for HierarchicalKMeans {
     fn check(params: &HierarchicalParams, n: Option<u64>, dim: usize) -> Result<()> {
         params.check(n, dim)?;
         // A fit allocates this later, where failure would end the process.
-        make_room(&mut Vec::<u8>::new(), "labels and groups of rows", n.unwrap_or_default(), 24)?;
+        make_room(&mut Vec::<u8>::new(), "labels and groups of rows", n.unwrap_or_default(), 32)?;
         let lists = 32 * params.n_candidates.min(params.n_clusters);
         make_room(&mut Vec::<u8>::new(), "lists of centers", params.n_clusters as u64, lists)
     }

@@ -45,15 +45,19 @@ impl<T: Compute> Clusters<T> {
         if empty.is_empty() {
             return Ok(0);
         }
-        let sized = self.energies.iter().enumerate().filter(|(_, energy)| **energy > 0.0);
-        let mut splits: BinaryHeap<Split> = sized.map(|(j, &energy)| Split(energy, j)).collect();
+        let sized = self.energies.iter().zip(&self.weights).enumerate();
+        let sized = sized.filter(|(_, (energy, weight))| **energy > 0.0 && **weight > 0.0);
+        let mut splits: BinaryHeap<Split> = sized.map(|(j, (&energy, _))| Split(energy, j)).collect();
         let (mut copies, mut moved) = (Copies::default(), 0);
-        for to in empty {
+        let mut empty = empty.into_iter().peekable();
+        while let Some(&to) = empty.peek() {
             cx.check()?;
             let Some(Split(_, from)) = splits.pop() else { break };
             let mut rows: Vec<u32> =
                 groups.of(from).iter().copied().filter(|&row| labels[row as usize] == from as u32).collect();
+            // Without a row away from its center, the next cluster is split.
             let Some((row, weight)) = self.farthest(data, from, &rows, &mut copies)? else { continue };
+            empty.next();
             labels[row as usize] = to as u32;
             rows.retain(|&other| other != row);
             let center = crate::data::take(data, &[u64::from(row)])?;

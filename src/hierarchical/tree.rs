@@ -90,7 +90,9 @@ impl Growth {
                 groups.len(j).min(node_sample(counts[j])).min(fitting as usize)
             })
             .collect();
-        let small = |j: &usize| sizes[*j] as u64 * bytes <= SMALL_NODE_BYTES;
+        // A single node takes all threads too.
+        let single = counts.iter().filter(|&&count| count > 1).count() == 1;
+        let small = |j: &usize| !single && sizes[*j] as u64 * bytes <= SMALL_NODE_BYTES;
         // A large node takes all threads, small nodes one each.
         let mut large = Vec::new();
         for j in (0..counts.len()).filter(|j| counts[*j] > 1 && !small(j)) {
@@ -106,7 +108,7 @@ impl Growth {
             let part =
                 (first..next).step_by(NODES_TOGETHER).map(|start| start..next.min(start + NODES_TOGETHER));
             let map = |nodes: std::ops::Range<usize>, out: &mut Children<T>, (): &mut ()| {
-                let one = Executor::new(Some(1))?;
+                let one = cx.alone();
                 for j in nodes {
                     cx.check()?;
                     if counts[j] > 1 {

@@ -47,7 +47,6 @@ CONSUMERS = {
             shoal.NestedMiniBatchKMeans: ["fit", "partial_fit"],
             shoal.BackwardEulerKMeans: ["fit", "partial_fit"],
             shoal.VarianceReducedKMeans: ["fit"],
-            shoal.HierarchicalKMeans: ["fit"],
             shoal.BreathingKMeans: ["fit"],
             shoal.TruncatedGaussianMixture: ["fit"],
             shoal.LaplacianKModes: ["fit"],
