@@ -114,8 +114,8 @@ def silhouette_score(
         Centers of the clusters, such as ``cluster_centers_``, for the simplified silhouette. Centers without
         rows are ignored. Default: the means of the clusters, which take one more pass.
     simplified : bool, default=True
-        Whether to measure distances to centers, in ``2 n k d`` operations. The exact silhouette takes
-        ``2 n**2 d`` operations, or ``2 n_samples n d`` for a sample.
+        Whether to measure distances to centers, in ``2 n k d`` operations, or ``2 n_samples k d`` for a
+        sample. The exact silhouette takes ``2 n**2 d`` operations, or ``2 n_samples n d``.
     n_samples : int, optional
         Number of rows, drawn without replacement, whose widths are averaged. Their widths are those among all
         rows, so the mean is unbiased. Default: all rows; for the exact silhouette of more than 20,000 rows it
@@ -184,9 +184,9 @@ def silhouette_score(
         draws = _params.random_state_of(_params.seed(random_state))
         picked = np.sort(draws.choice(rows, size, replace=False))
     if simplified:
-        own, other = data.own_and_other(_centers_of(data, centers))
-        found = widths(own, other, data.totals[data.labels] <= 1.0)
-        found = found if picked is None else found[picked]
+        own, other = data.own_and_other(_centers_of(data, centers), picked)
+        labels = data.labels if picked is None else data.labels[picked]
+        found = widths(own, other, data.totals[labels] <= 1.0)
     else:
         if picked is None and n > MOST_ROWS:
             raise _params.ParameterError(
@@ -270,7 +270,7 @@ def davies_bouldin_score(
     means = data.means()
     scatter = data.per_cluster(np.sqrt(data.sq_dists(means))) / data.totals
     data.warn()
-    return davies_bouldin(means, scatter)
+    return davies_bouldin(means, scatter, data.threads)
 
 
 def calinski_harabasz_score(

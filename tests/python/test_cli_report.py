@@ -46,6 +46,20 @@ def test_report_writes_a_page(capsys, files, tmp_path):
     assert page.count("<img") == 3
 
 
+@pytest.mark.skipif(os.name == "nt", reason="a name that Windows does not allow")
+def test_a_path_is_escaped_on_the_page(capsys, files, tmp_path):
+    folder = tmp_path / "<"
+    folder.mkdir()
+    (tmp_path / "rows.npy").rename(folder / "title><script>.npy")
+    status, _, err = run(
+        capsys, "report", "model.safetensors", "</title><script>.npy", "--html", "out.html", "--quiet"
+    )
+    assert (status, err) == (0, "")
+    page = (tmp_path / "out.html").read_text()
+    assert "Clusters of &lt;/title&gt;&lt;script&gt;.npy" in page
+    assert "<script" not in page
+
+
 def test_report_as_json(capsys, files):
     options = ["--json", "--quiet", "--exemplars", "2", "--outliers", "1", "--features", "1"]
     status, out, _ = run(capsys, "report", "model.safetensors", "rows.npy", *options)
@@ -121,6 +135,8 @@ def test_numbers_of_clusters(capsys, files):
     for bad in ("5:2", "0:3", "2:9:0", "a", "2:3:1:1", ""):
         assert "--k" in failure(capsys, "select", "rows.npy", "--k", bad, status=2)
     assert "--k" in failure(capsys, "select", "rows.npy", status=2)
+    for long in ("1:10000000000", f"1:{10**30}", "1:10000000000:2"):
+        assert "at most 100000 numbers" in failure(capsys, "select", "rows.npy", "--k", long, "--quiet")
 
 
 def test_select_refuses(capsys, files):

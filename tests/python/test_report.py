@@ -15,6 +15,8 @@ import sklearn.metrics
 from shoal import metrics
 from shoal._report import measuring
 from shoal._report.extremes import Sample, Smallest
+from shoal._report.measuring import Measured
+from shoal._report.page import Markup, cells
 from shoal._report.pictures import histogram
 
 
@@ -266,6 +268,43 @@ def test_the_page(tmp_path):
     assert read.names.count("b") == 7
     assert "A &amp; B &lt;i&gt;" in page
     Elements(found._repr_html_())
+
+
+def test_names_cannot_change_the_page_or_the_terminal():
+    X = blobs(d=3)
+    names = ["\x1b]0;x\x07\n", "</title><script>", "<\u202eb"]
+    frame = pd.DataFrame(X, columns=names)
+    title = "</title><script>\x1b[2J\udcff"
+    found = shoal.report(shoal.KMeans(3, random_state=0).fit(frame), frame, title=title)
+    text = str(found)
+    assert all(character.isprintable() or character == "\n" for character in text)
+    assert "\ufffd]0;x\ufffd  " in text
+    # Three lines about the model, a head, and a line per cluster.
+    assert text.partition("closest pairs")[0].rstrip().count("\n") == 7
+    page = found.to_html()
+    assert "<script" not in page
+    assert page.count("&lt;/title&gt;&lt;script&gt;") >= 3
+    assert not {"\x1b", "\x07", "\u202e", "\udcff"} & set(page)
+    assert Elements(page).names.count("script") == 0
+    # Values of the table are escaped too, whatever they begin with.
+    assert cells(["<b>", Markup("<i></i>")]) == '<tr><td>&lt;b&gt;</td><td class="text"><i></i></td></tr>'
+
+
+def test_parts_of_sparse_rows(monkeypatch):
+    X = blobs(n=500, d=6)
+    X[np.abs(X) < 4] = 0.0
+    model = shoal.KMeans(2, random_state=0).fit(X)
+    expected = shoal.report(model, X)
+    parts, part = [], Measured._part
+    monkeypatch.setattr(Measured, "_part", lambda self, seen, n: parts.append(n) or part(self, seen, n))
+    monkeypatch.setattr(measuring, "PART_BYTES", 8 * 6 * 30)
+    monkeypatch.setattr(measuring, "SPARSE_ROWS", 200)
+    found = shoal.report(model, scipy.sparse.csr_array(X))
+    assert parts == [0, 200, 400]
+    assert found.exemplars.tolist() == expected.exemplars.tolist()
+    # The picture is drawn from 30 dense rows at a time.
+    assert found.point_labels.tolist() == expected.point_labels.tolist()
+    assert found.center_points[:, 0] == pytest.approx(expected.center_points[:, 0])
 
 
 def test_images_of_rows(tmp_path):

@@ -9,7 +9,7 @@ import sklearn.metrics
 from hypothesis import given, settings
 from reference import normalized
 from shoal import metrics
-from shoal._quality import exact, indices
+from shoal._quality import exact, indices, labeled
 
 SCORES = (metrics.davies_bouldin_score, metrics.calinski_harabasz_score, metrics.silhouette_score)
 
@@ -175,6 +175,37 @@ def test_a_sample_has_the_widths_among_all_rows():
     assert (
         abs(metrics.silhouette_score(X, labels, n_samples=400, random_state=1) - simplified(X, labels)) < 0.05
     )
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+def test_a_sample_of_the_simplified_silhouette(metric, tmp_path, monkeypatch):
+    X, labels = some(900, 3, 4)
+    np.save(tmp_path / "rows.npy", X)
+    picked = np.sort(np.random.RandomState(5).choice(900, 200, replace=False))
+    scaled = normalized(X) if metric == "cosine" else X
+    centers = np.stack([scaled[labels == j].mean(axis=0) for j in range(4)])
+    centers = normalized(centers) if metric == "cosine" else centers
+    apart = np.linalg.norm(scaled[picked][:, None] - centers, axis=2)
+    at = np.arange(200), labels[picked]
+    own = apart[at]
+    apart[at] = np.inf
+    other = apart.min(axis=1)
+    expected = np.mean((other - own) / np.maximum(own, other))
+    nearest, measured = labeled._core.nearest, []
+
+    def counted(source, *args):
+        measured.append(source.shape[0])
+        return nearest(source, *args)
+
+    monkeypatch.setattr(labeled._core, "nearest", counted)
+    monkeypatch.setattr(labeled, "TAKEN_VALUES", 7 * X.shape[1])
+    monkeypatch.setattr(labeled, "PART_ROWS", 100)
+    for source in (X, tmp_path / "rows.npy", lambda: iter(np.array_split(X, 7)), scipy.sparse.csr_array(X)):
+        measured.clear()
+        found = metrics.silhouette_score(source, labels, n_samples=200, random_state=5, metric=metric)
+        assert found == pytest.approx(expected, rel=1e-9)
+        assert sum(measured) == 200
+        assert max(measured) <= 7
 
 
 def test_parts_of_the_exact_silhouette(monkeypatch):

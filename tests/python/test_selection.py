@@ -1,5 +1,7 @@
 """The choice of the number of clusters: measures, criteria, warm starts and callbacks."""
 
+import itertools
+
 import numpy as np
 import pytest
 import scipy.sparse
@@ -101,12 +103,21 @@ def test_a_single_cluster_has_an_inertia_only():
     found = shoal.select_n_clusters(blobs(), [1, 2], random_state=0)
     row = found.table_[0]
     assert np.isnan([row[name] for name in ("silhouette", "calinski_harabasz", "davies_bouldin")]).all()
-    assert row["stability"] == 1.0
+    assert np.isnan([row["stability"], row["stability_std"]]).all()
+    assert not np.isnan(found.table_["stability"][1])
     alone = shoal.select_n_clusters(blobs(), [1], random_state=0)
     assert alone.suggestions_["silhouette"] is None
+    assert alone.suggestions_["stability"] is None
     with pytest.raises(AttributeError, match=r"criterion='silhouette' chooses none of \[1\] clusters"):
         alone.best_  # noqa: B018 - raises
     assert "None by silhouette" in repr(alone)
+
+
+def test_a_single_cluster_is_not_the_most_stable():
+    noise = np.random.default_rng(0).normal(size=(300, 8))
+    table = shoal.select_n_clusters(noise, [1, 2, 3], random_state=0).table_
+    assert table["stability"][1:].max() < 1.0
+    assert chosen("stability", table) == table["n_clusters"][1 + table["stability"][1:].argmax()]
 
 
 def test_criteria_choose_from_the_table():
@@ -251,6 +262,8 @@ def test_the_plot(tmp_path):
         ({"ks": [2, 0]}, ValueError, "ks must be an integer of at least 1, got 0"),
         ({"ks": [2.5]}, ValueError, "ks must be an integer"),
         ({"ks": [2, 321]}, ValueError, "ks must be at most the number of rows, 320, got 321"),
+        ({"ks": range(1, 10**30)}, ValueError, "ks must hold at most 100000 numbers of clusters, got more"),
+        ({"ks": itertools.count(2)}, ValueError, "ks must hold at most 100000 numbers of clusters, got more"),
         ({"criterion": "gap"}, ValueError, "criterion must be one of elbow"),
         ({"n_resamples": -1}, ValueError, "n_resamples must be an integer of at least 0"),
         ({"estimator": shoal.KMeans}, TypeError, "estimator must be an estimator of shoal with centers"),

@@ -5,6 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 
+def printable(text: str) -> str:
+    """Replace characters that change what a terminal or a page shows: white space, control and others."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else " " if c.isspace() else "\ufffd" for c in text)
+
+
 def table(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
     """Align columns to the right.
 

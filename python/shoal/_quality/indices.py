@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.spatial.distance import cdist
 
-#: Distances between centers are computed for so many values at a time, a fraction of a second.
-STEP_VALUES = 1 << 25
+from shoal import _core
+from shoal._rows.arrays import source_of_values
+
+#: Distances between centers in memory at a time: 32 MB of float64.
+STEP_VALUES = 1 << 22
 
 Floats = npt.NDArray[np.float64]
 
@@ -40,7 +42,9 @@ def total(values: Floats, weights: Floats | None) -> float:
     return float((values if weights is None else values * weights).sum())
 
 
-def overlaps(centers: npt.NDArray[Any], scatter: Floats) -> tuple[Floats, npt.NDArray[np.int64]]:
+def overlaps(
+    centers: npt.NDArray[Any], scatter: Floats, threads: int | None
+) -> tuple[Floats, npt.NDArray[np.int64]]:
     """Return, per cluster, its largest ratio of scatter to separation, and the other cluster of the pair.
 
     The ratio of two clusters is the sum of their mean distances to their centers, divided by the distance of
@@ -48,11 +52,12 @@ def overlaps(centers: npt.NDArray[Any], scatter: Floats) -> tuple[Floats, npt.ND
     """
     k = len(centers)
     ratios, others = np.zeros(k), np.zeros(k, dtype=np.int64)
-    points = np.asarray(centers, dtype=np.float64)
-    step = max(1, STEP_VALUES // max(1, points.size))
+    points = np.ascontiguousarray(centers, dtype=np.float64)
+    step = max(1, STEP_VALUES // k)
     for start in range(0, k, step):
         stop = min(k, start + step)
-        apart = cdist(points[start:stop], points)
+        some = source_of_values(points[start:stop])
+        apart = _core.transform(some, points, "euclidean", threads)
         apart[apart == 0.0] = np.inf
         found = (scatter[start:stop, None] + scatter) / apart
         others[start:stop] = found.argmax(axis=1)
@@ -60,9 +65,9 @@ def overlaps(centers: npt.NDArray[Any], scatter: Floats) -> tuple[Floats, npt.ND
     return ratios, others
 
 
-def davies_bouldin(centers: npt.NDArray[Any], scatter: Floats) -> float:
+def davies_bouldin(centers: npt.NDArray[Any], scatter: Floats, threads: int | None) -> float:
     """Return the Davies-Bouldin index; `scatter` is the mean distance of the rows of every cluster."""
-    return float(overlaps(centers, scatter)[0].mean())
+    return float(overlaps(centers, scatter, threads)[0].mean())
 
 
 def calinski_harabasz(centers: npt.NDArray[Any], totals: Floats, within: float) -> float:

@@ -23,6 +23,9 @@ from shoal._rows.streams import refuse_once
 
 from .indices import Floats
 
+#: Values of picked rows in memory at a time.
+TAKEN_VALUES = 1 << 22
+
 
 def opened_rows(X: Any) -> DataSource:
     """Open the rows that a function takes."""
@@ -130,8 +133,16 @@ class Labeled:
         """Compute the squared distance of every row to the center of its label in one pass."""
         return _core.sq_dists_to(self.seen, centers, self.labels, "euclidean", self.threads)
 
-    def own_and_other(self, centers: npt.NDArray[Any]) -> tuple[Floats, Floats]:
-        """Compute the distance of every row to its center and to the nearest other one, in one pass."""
+    def own_and_other(
+        self, centers: npt.NDArray[Any], picked: npt.NDArray[np.int64] | None = None
+    ) -> tuple[Floats, Floats]:
+        """Compute distances of rows to their centers and to the nearest other ones, in one pass.
+
+        `picked` are the numbers of the rows, in ascending order; None for all rows. Of sources with random
+        access, only these are read.
+        """
+        if picked is not None:
+            return self._of_picked(centers, picked)
         owns, others, end, n_zeros = [], [], 0, 0
         for piece, first, _ in pieces(self.rows, PART_ROWS):
             seen = piece.seen_by(self.metric)
@@ -143,6 +154,26 @@ class Labeled:
             owns.append(own)
             others.append(other)
             n_zeros += seen.zero_rows if self.metric == "cosine" else 0
+        self._expect(end)
+        warn_of_zeros(n_zeros)
+        return np.concatenate(owns), np.concatenate(others)
+
+    def _of_picked(self, centers: npt.NDArray[Any], picked: npt.NDArray[np.int64]) -> tuple[Floats, Floats]:
+        """Compute the distances of :meth:`own_and_other` for some rows."""
+        owns, others, end, n_zeros = [], [], 0, 0
+        most = max(1, TAKEN_VALUES // self.source.shape[1])
+        for piece, first, _ in pieces(self.rows, PART_ROWS):
+            assert piece.shape[0] is not None
+            end = first + piece.shape[0]
+            start, stop = np.searchsorted(picked, (first, end)).tolist()
+            for at in range(start, stop, most):
+                some = picked[at : min(stop, at + most)]
+                seen = source_of_values(piece.take(some - first)).seen_by(self.metric)
+                near, sq_dists = _core.nearest(seen, centers, 2, self.metric, self.threads)
+                parts = split(seen, centers, self.labels[some], near, sq_dists, self.metric, self.threads)
+                owns.append(parts[0])
+                others.append(parts[1])
+                n_zeros += seen.zero_rows if self.metric == "cosine" else 0
         self._expect(end)
         warn_of_zeros(n_zeros)
         return np.concatenate(owns), np.concatenate(others)

@@ -22,10 +22,17 @@ from .extremes import Sample, Smallest
 
 #: Size of a part of the rows, in values of float64: it stays in memory while several functions read it.
 PART_BYTES = 32 << 20
+#: Rows per part of sparse rows, of any number of columns.
+SPARSE_ROWS = 4096
 #: Rows drawn on the picture.
 SAMPLED = 2000
 #: Rows that give the second axis of the picture if there are fewer than three centers.
 FIRST_ROWS = 2000
+
+
+def dense_rows(d: int) -> int:
+    """Return how many rows in float64 fit in a part."""
+    return max(1, PART_BYTES // (8 * d))
 
 
 def equal_pieces(rows: DataSource) -> Iterator[tuple[Source, int]]:
@@ -33,7 +40,7 @@ def equal_pieces(rows: DataSource) -> Iterator[tuple[Source, int]]:
 
     Sources of any kind with the same rows are cut at the same rows, so sums over parts are bit-identical.
     """
-    most = max(1, PART_BYTES // (8 * rows.shape[1]))
+    most = SPARSE_ROWS if rows.sparse else dense_rows(rows.shape[1])
     if rows.access == "random":
         for piece, first, _ in pieces(rows, most):
             yield piece, first
@@ -79,7 +86,7 @@ class Measured:
         k, d = centers.shape
         self.centers = centers
         self._model, self._labels, self._weights = model, labels, weights
-        self._metric, self._threads = metric, threads
+        self._metric, self.threads = metric, threads
         self.n_rows = 0
         self.sizes = np.zeros(k, dtype=np.int64)
         self.totals, self.distances, self.sq_distances, self.widths = (np.zeros(k) for _ in range(4))
@@ -115,7 +122,7 @@ class Measured:
 
     def _part(self, seen: Source, first: int) -> int:
         """Measure the next rows and return their number."""
-        k, threads = len(self.centers), self._threads
+        k, threads = len(self.centers), self.threads
         near, sq_dists = _core.nearest(seen, self.centers, min(2, k), self._metric[1], threads, first)
         n = len(near)
         stop = first + n
@@ -166,13 +173,17 @@ class Measured:
 
     def _draw(self, seen: Source, labels: npt.NDArray[np.int32], first: int) -> None:
         """Project a sample of the rows for the picture."""
+        most = dense_rows(self.centers.shape[1])
         if self.axes is None:
-            self.axes = axes_of(self.centers, seen.take(np.arange(min(FIRST_ROWS, len(labels)))))
+            n = min(FIRST_ROWS, len(labels), most)
+            self.axes = axes_of(self.centers, seen.take(np.arange(n)))
         wanted = self.sample.wanted(first, len(labels))
-        if len(wanted):
-            origin, axes = self.axes
-            points = (seen.take(wanted).astype(np.float64) - origin) @ axes.T
-            self.sample.add(wanted + first, labels[wanted], points)
+        origin, axes = self.axes
+        for start in range(0, len(wanted), most):
+            # Sparse rows become dense.
+            some = wanted[start : start + most]
+            points = (seen.take(some).astype(np.float64) - origin) @ axes.T
+            self.sample.add(some + first, labels[some], points)
 
     def projected(self) -> Floats:
         """Return the positions of the centers on the picture."""

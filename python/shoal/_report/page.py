@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from shoal._common.text import printable
+
 from . import pictures
 from .describing import number
 
@@ -39,19 +41,30 @@ border-radius:50%;margin-right:6px}.shoal-report .tile{image-rendering:pixelated
 """
 
 
+class Markup(str):
+    """Elements of the page, which are not escaped."""
+
+    __slots__ = ()
+
+
+def safe(text: str) -> str:
+    """Escape text, and replace characters that cannot be shown."""
+    return escape(printable(text))
+
+
 def cells(values: list[str], kind: str = "td") -> str:
-    """Return a row of a table; text that begins with ``<`` is used as it is, and aligned to the left."""
+    """Return a row of a table; :class:`Markup` is used as it is, and aligned to the left."""
     parts = []
     for value in values:
-        own = value.startswith("<")
+        own = isinstance(value, Markup)
         left = ' class="text"' if own else ""
-        parts.append(f"<{kind}{left}>{value if own else escape(value)}</{kind}>")
+        parts.append(f"<{kind}{left}>{value if own else safe(value)}</{kind}>")
     return f"<tr>{''.join(parts)}</tr>"
 
 
-def left(text: str) -> str:
+def left(text: str) -> Markup:
     """Mark text as aligned to the left."""
-    return f"<span>{escape(text)}</span>"
+    return Markup(f"<span>{safe(text)}</span>")
 
 
 def fragment(report: Any) -> str:
@@ -67,8 +80,8 @@ def fragment(report: Any) -> str:
         (number(report.davies_bouldin), "Davies-Bouldin"),
     ]
     parts = [
-        f"<h1>{escape(report.title)}</h1>",
-        f'<p class="soft">{escape(report.model)}</p>',
+        f"<h1>{safe(report.title)}</h1>",
+        f'<p class="soft">{safe(report.model)}</p>',
         '<div class="figures">',
         *(f"<div><b>{escape(value)}</b>{escape(name)}</div>" for value, name in figures),
         "</div>",
@@ -86,7 +99,13 @@ def lines_of(report: Any) -> list[str]:
     """Return the table with a line per cluster."""
     shown = np.argsort(-report.sizes, kind="stable")[:MOST_LINES].tolist()
     # Columns that only some reports have.
-    more = {"images": report.tiles, "nearest rows": {}, "farthest rows": {}, FEATURES: {}}
+    tiles = {j: Markup(each) for j, each in report.tiles.items()}
+    more: dict[str, dict[int, Markup]] = {
+        "images": tiles,
+        "nearest rows": {},
+        "farthest rows": {},
+        FEATURES: {},
+    }
     for j in shown:
         for name, rows in (("nearest rows", report.exemplars), ("farthest rows", report.outliers)):
             if rows.shape[1]:
@@ -98,8 +117,8 @@ def lines_of(report: Any) -> list[str]:
     body = []
     for j in shown:
         row = report.table[j]
-        key = f'<span class="key" style="background:{pictures.color(j)}"></span>{j}'
-        values = [key, f"{row['size']:,}", f"{row['share']:.2%}"]
+        key = Markup(f'<span class="key" style="background:{pictures.color(j)}"></span>{j}')
+        values: list[str] = [key, f"{row['size']:,}", f"{row['share']:.2%}"]
         values += [number(row[name]) for name in ("mean_distance", "radius", "cohesion")]
         values += [str(row["closest"]) if row["closest"] >= 0 else "-", number(row["overlap"])]
         body.append(cells([*values, *(column.get(j, left("")) for column in kept.values())]))
@@ -129,5 +148,5 @@ def page(report: Any) -> str:
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(report.title)}</title></head><body>{fragment(report)}</body></html>\n"
+        f"<title>{safe(report.title)}</title></head><body>{fragment(report)}</body></html>\n"
     )

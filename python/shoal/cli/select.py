@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Iterable
 
 from .arguments import Verbs, add_common, add_metric, add_rows, add_verb, file_of, setting_of
 from .files import check_outputs, label_of, rows_of, shown_shape
@@ -14,14 +15,15 @@ from .results import show
 GROWING = tuple(name for name in CENTERS if name != "gmm")
 
 
-def counts_of(text: str) -> list[int]:
+def counts_of(text: str) -> Iterable[int]:
     """Parse ``A:B``, ``A:B:STEP`` (both ends included) and ``A,B,...``."""
     if ":" not in text:
         return [int(part) for part in text.split(",")]
     first, last, *step = (int(part) for part in text.split(":"))
     if len(step) > 1 or not 1 <= first <= last or (step and step[0] < 1):
         raise ValueError
-    return list(range(first, last + 1, *step))
+    # No list: a range of any length takes no memory until it is checked.
+    return range(first, last + 1, *step)
 
 
 def growing_of(text: str) -> str:
