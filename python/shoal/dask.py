@@ -28,14 +28,12 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ._common import params as _params
 from ._core import Step
 from ._distributed.dask_engine import DaskEngine, labeled_here
 from ._distributed.dask_rows import concatenated, library, partitions_of
 from ._distributed.estimators import KMeansOnEngine, MiniBatchKMeansOnEngine
 from ._distributed.passes import LabelPass
-from ._distributed.seeding import coreset_of_rows
-from ._fit.centers import METRICS
+from ._distributed.seeding import drawn_coreset
 from ._rows.features import names_of
 from .coreset import Coreset
 from .typing import Metric, PathName, RandomState
@@ -380,13 +378,8 @@ def lightweight_coreset(
     ((100, 3), True)
     >>> client.close()
     """
-    p, problems = _params, _params.Problems()
-    problems.check(p.whole, "n_samples", n_samples, 1)
-    problems.check(p.one_of, "metric", metric, METRICS)
-    problems.check(p.threads, n_jobs)
-    problems.refuse()
-    engine = DaskEngine(partitions_of(X, sample_weight), client, n_jobs)
-    try:
-        return coreset_of_rows(engine, int(n_samples), metric, p.seed(random_state))
-    finally:
-        engine.close()
+
+    def opened() -> DaskEngine:
+        return DaskEngine(partitions_of(X, sample_weight), client, n_jobs)
+
+    return drawn_coreset(opened, n_samples, metric, random_state, n_jobs)

@@ -28,15 +28,13 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from ._common import params as _params
 from ._core import Step
 from ._distributed.draws import CoresetPass, SeedPass
 from ._distributed.estimators import KMeansOnEngine, MiniBatchKMeansOnEngine
 from ._distributed.executor import ExecutorEngine
 from ._distributed.partial import Partial
 from ._distributed.passes import KMeansPass, LabelPass, MiniBatchPass
-from ._distributed.seeding import coreset_of_rows
-from ._fit.centers import METRICS
+from ._distributed.seeding import drawn_coreset
 from .coreset import Coreset
 from .typing import Metric, PathName, RandomState, Rows, Weights
 
@@ -345,13 +343,8 @@ def lightweight_coreset(
     >>> sorted(abs(mixture.means_[:, 0]).round().tolist())
     [0.0, 20.0]
     """
-    p, problems = _params, _params.Problems()
-    problems.check(p.whole, "n_samples", n_samples, 1)
-    problems.check(p.one_of, "metric", metric, METRICS)
-    problems.check(p.threads, n_jobs)
-    problems.refuse()
-    engine = ExecutorEngine(X, sample_weight, executor, _threads(n_jobs, executor))
-    try:
-        return coreset_of_rows(engine, int(n_samples), metric, p.seed(random_state))
-    finally:
-        engine.close()
+
+    def opened() -> ExecutorEngine:
+        return ExecutorEngine(X, sample_weight, executor, _threads(n_jobs, executor))
+
+    return drawn_coreset(opened, n_samples, metric, random_state, n_jobs)

@@ -22,7 +22,8 @@ from typing import Any
 
 from ._distributed.estimators import KMeansOnEngine, MiniBatchKMeansOnEngine
 from ._distributed.ray_engine import RayEngine
-from ._distributed.tables import OnTable, coreset_of_table
+from ._distributed.seeding import drawn_coreset
+from ._distributed.tables import OnTable
 from .coreset import Coreset
 from .typing import Metric, RandomState
 
@@ -60,7 +61,7 @@ class KMeans(_OnRay, KMeansOnEngine):
     compute_labels : bool, default=True
         Whether `labels_` is set.
     n_jobs : int or None, default=None
-        Cores and threads per task. None: 1. Results do not depend on it.
+        Cores and threads per task, at least 1. None: 1. Results do not depend on it.
     verbose, callbacks
         As for :class:`shoal.distributed.KMeans`.
 
@@ -167,4 +168,4 @@ def lightweight_coreset(
     def opened() -> RayEngine:
         return RayEngine(X, features, weights, None, n_jobs)
 
-    return coreset_of_table(opened, n_samples, metric, random_state, n_jobs)
+    return drawn_coreset(opened, n_samples, metric, random_state, n_jobs)

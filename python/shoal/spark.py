@@ -21,8 +21,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ._distributed.estimators import KMeansOnEngine, MiniBatchKMeansOnEngine
+from ._distributed.seeding import drawn_coreset
 from ._distributed.spark_engine import SparkEngine
-from ._distributed.tables import OnTable, coreset_of_table
+from ._distributed.tables import OnTable
 from .coreset import Coreset
 from .typing import Metric, RandomState
 
@@ -172,4 +173,4 @@ def lightweight_coreset(
     def opened() -> SparkEngine:
         return SparkEngine(X, features, weights, None, n_jobs)
 
-    return coreset_of_table(opened, n_samples, metric, random_state, n_jobs)
+    return drawn_coreset(opened, n_samples, metric, random_state, n_jobs)

@@ -15,6 +15,9 @@ import pytest
 import shoal
 from distributed_suite import CUTS, blobs, cut, same
 from shoal import distributed
+from shoal._distributed.batches import Seen, absorbed_pieces, printed
+from shoal._distributed.engine import merged
+from shoal._distributed.executor import ExecutorEngine
 from shoal.callbacks import Checkpoint
 from shoal.distributed import CoresetPass, KMeans, KMeansPass, LabelPass, MiniBatchPass, Partial, SeedPass
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
@@ -382,3 +385,137 @@ def test_a_killed_worker_leaves_the_last_whole_step(tmp_path):
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(ValueError, match=r"run\.safetensors"):
         KMeans(**params).fit(partitions, resume_from=path)
+
+
+class Losing(ExecutorEngine):
+    """Loses the last partition in one pass, or its machines when rows are labeled."""
+
+    name = "the lossy engine"
+
+    def __init__(self, partitions, lost=None, labels=False):
+        super().__init__(partitions)
+        self.passes, self.lost, self.without_labels = 0, lost, labels
+
+    def total(self, task):
+        self.passes += 1
+        if self.passes != self.lost:
+            return super().total(task)
+        return merged(task.absorb(rows, partition=i) for i, rows in enumerate(self._partitions[:-1]))
+
+    def labels(self, task):
+        if self.without_labels:
+            raise ConnectionError("gone")
+        return super().labels(task)
+
+
+@pytest.mark.parametrize("cls", [KMeans, distributed.MiniBatchKMeans])
+@pytest.mark.parametrize(
+    ("init", "lost"),
+    [("k-means||", 1), ("k-means||", 3), ("afk-mc2", 1), ("array", 1), ("array", 2), ("array", 3)],
+)
+def test_a_missing_last_partition_is_an_error(cls, init, lost):
+    first = blobs()[:6] if init == "array" else init
+    engine = Losing(cut(blobs(), 0.3, 0.6, 0.9), lost)
+    model = cls(6, init=first, max_iter=2, tol=0.0, random_state=0)
+    with pytest.raises(RuntimeError, match="the lossy engine returned results of 3 of 4 partitions"):
+        model._fit(engine)
+    assert engine.passes == lost
+    assert "_labels" not in vars(model) or model._labels is None
+
+
+def test_empty_partitions_are_not_missing():
+    rows = blobs()
+    same(
+        KMeans(6, random_state=0)._fit(Losing([rows[:0], rows, rows[:0]])),
+        KMeans(6, random_state=0).fit([rows[:0], rows, rows[:0]]),
+    )
+
+
+def test_machines_lost_while_rows_are_labeled():
+    parts = cut(blobs(), 0.5)
+    model = KMeans(6, init=blobs()[:6])
+    with pytest.raises(
+        RuntimeError, match=r"the lossy engine lost a task: ConnectionError: gone\. .*step \d"
+    ):
+        model._fit(Losing(parts, labels=True))
+    assert model.inertia_ > 0
+    with pytest.raises(
+        RuntimeError, match=r"lost a task: ConnectionError: gone\. The estimator is unchanged"
+    ):
+        model._predict(Losing(parts, labels=True))
+
+
+def test_the_counts_of_mini_batches_are_those_of_the_rows():
+    rows = np.repeat([[0.0, 1.0], [5.0, 5.0]], 30, axis=0)
+    model = distributed.MiniBatchKMeans(2, random_state=0).fit(cut(rows, 0.3, 0.7))
+    assert model.stop_reason_ == "labels-stable"
+    assert sorted(model.counts_.tolist()) == [30, 30]
+    assert model.inertia_ == shoal.metrics.inertia(rows, model.cluster_centers_)
+
+
+def test_a_fingerprint_has_all_weights():
+    rows, weights = blobs(), np.ones(2400)
+    task = KMeansPass(rows[:3])
+
+    def pieces(given, *at):
+        return zip(cut(rows, *at), cut(given, *at), strict=True)
+
+    part, found = absorbed_pieces(task, 0, pieces(weights), True, None, 1)
+    again, _ = absorbed_pieces(task, 0, pieces(weights, 0.1, 0.7), True, found, 1)
+    assert again.to_bytes() == part.to_bytes()
+    for row in (0, 1, 1234, 2399):
+        other = weights.copy()
+        other[row] = 2
+        with pytest.raises(ValueError, match="partition 0: the engine gave other rows or weights"):
+            absorbed_pieces(task, 0, pieces(other, 0.1), True, found, 1)
+    seen = Seen()
+    assert sum(len(block) for block, _ in printed(pieces(weights, 0.4), seen)) == 2400
+    assert seen.number() == found
+
+
+def test_a_checkpoint_has_a_digest_of_the_first_centers(tmp_path):
+    path, rows, init = tmp_path / "run.safetensors", blobs(), blobs()[:6]
+    KMeans(6, init=init, callbacks=[Checkpoint(path, every_steps=1)]).fit([rows])
+    assert b"sha256" in path.read_bytes()
+    KMeans(6, init=init.tolist()).fit([rows], resume_from=path)
+    other = init.copy()
+    other[3, 2] = np.nextafter(other[3, 2], np.float32(0))
+    for given in (other, init[:, :2], "afk-mc2"):
+        with pytest.raises(ValueError, match=r"init must be .*as in the checkpoint"):
+            KMeans(6, init=given).fit([rows], resume_from=path)
+
+
+@pytest.mark.parametrize("max_iter", [2, 50])
+def test_a_resumed_fit_knows_the_rows_of_zeros(max_iter, tmp_path):
+    path = tmp_path / "run.safetensors"
+    rows = np.concatenate([np.zeros((3, 5)), blobs(dtype=np.float64)])
+    params = {"n_clusters": 3, "metric": "cosine", "init": rows[10:13], "max_iter": max_iter, "tol": 0.0}
+    for options in ({}, {"resume_from": path}):
+        with pytest.warns(UserWarning, match="3 rows of X are all zeros"):
+            model = KMeans(**params, callbacks=[Checkpoint(path, every_steps=1)]).fit([rows], **options)
+        assert model.n_zero_rows_ == 3
+    assert model.stop_reason_ == ("max-iter" if max_iter == 2 else "labels-stable")
+
+
+def test_a_checkpoint_whose_history_is_of_another_length_is_refused(tmp_path):
+    path, rows = tmp_path / "run.safetensors", blobs()
+    model = KMeans(6, init=rows[:6], max_iter=3, tol=0.0).fit([rows])
+    model._history.pop()
+    model._write_checkpoint(path)
+    with pytest.raises(ValueError, match=r"run\.safetensors: is damaged: its pass comes after 3 steps"):
+        KMeans(6, init=rows[:6], max_iter=3, tol=0.0).fit([rows], resume_from=path)
+
+
+def test_weights_are_checked_by_name():
+    rows = blobs()
+    for bad, problem in (
+        (np.ones(2400, complex), "sample_weight must be real, got complex numbers"),
+        (["heavy"] * 2400, "sample_weight must hold numbers"),
+        (np.ones((2400, 1)), r"sample_weight must be 1-D, one weight a row, got shape \(2400, 1\)"),
+        (np.ones(7), "sample_weight has 7 values, X has 2400 rows"),
+    ):
+        with pytest.raises(ValueError, match="partition 0: " + problem):
+            KMeans(2).fit([rows], sample_weight=[bad])
+    for bad in (5, "weights", np.float64(2), np.array(1.0)):
+        with pytest.raises(TypeError, match="sample_weight must be a list of 1 arrays, one a partition, got"):
+            KMeans(2).fit([rows], sample_weight=bad)

@@ -240,6 +240,42 @@ class TestEngine:
         with pytest.raises(ValueError, match="partition 1: the engine gave other rows"):
             engine.total(task)
 
+    def test_weights_that_change_are_refused(self, runner):
+        from shoal._distributed import ray_engine
+
+        task, parts = distributed.KMeansPass(blobs()[:6]), cut(blobs(), 0.5)
+        engines = []
+        for weight in (1.0, 2.0):
+            args, options = runner.given(parts, [np.full(len(rows), weight) for rows in parts])
+            engines.append(ray_engine.RayEngine(*args, **options, output=None, n_jobs=None))
+        engines[0].total(task)
+        engines[1]._prints = engines[0]._prints
+        with pytest.raises(ValueError, match="the engine gave other rows or weights"):
+            engines[1].total(task)
+
+    def test_no_rows_and_negative_cores_are_refused(self, runner):
+        args, options = runner.given([blobs()])
+        with pytest.raises(ValueError, match="n_jobs must be None or a number of cores per task"):
+            runner.KMeans(n_clusters=2, n_jobs=-1).fit(*args, **options)
+        with pytest.raises(ValueError, match="X must have at least 1 row, got 0"):
+            runner.KMeans(n_clusters=2).fit(data.from_items([]), "v")
+
+    def test_tasks_of_a_pass_that_ends_early_are_canceled(self, runner, monkeypatch):
+        from shoal._distributed import ray_engine
+
+        args, options = runner.given(cut(blobs(), 0.5))
+        engine = ray_engine.RayEngine(*args, **options, output=None, n_jobs=None)
+        canceled = []
+
+        def interrupted(*given):
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(ray_engine, "got", interrupted)
+        monkeypatch.setattr(ray, "cancel", canceled.append)
+        with pytest.raises(KeyboardInterrupt):
+            engine.total(distributed.KMeansPass(blobs()[:6]))
+        assert len(canceled) == 2
+
     def test_the_rows_are_computed_once(self, tmp_path):
         from shoal.ray import KMeans
 

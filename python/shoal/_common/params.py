@@ -217,8 +217,13 @@ def random_state_of(bits: int) -> np.random.RandomState:
     return np.random.RandomState(bits) if bits < 2**32 else np.random.RandomState(np.random.MT19937(bits))
 
 
-def weights(sample_weight: Any, rows: int | None) -> npt.NDArray[np.float64] | None:
-    """Convert weights to float64; the Rust code checks the values, and the length for a stream."""
+def weights(
+    sample_weight: Any, rows: int | None, *, may_be_0: bool = False
+) -> npt.NDArray[np.float64] | None:
+    """Convert weights to float64; the Rust code checks the values, and the length for a stream.
+
+    `may_be_0` allows that all weights are 0, as those of one partition may be.
+    """
     if sample_weight is None:
         return None
     given = _array("sample_weight", sample_weight)
@@ -236,7 +241,7 @@ def weights(sample_weight: Any, rows: int | None) -> npt.NDArray[np.float64] | N
         raise ValueError(f"sample_weight must be 1-D, one weight a row, got shape {given.shape}")
     if rows is not None and len(values) != rows:
         raise ValueError(f"sample_weight has {len(values)} values, X has {rows} rows")
-    if not values.any():
+    if not may_be_0 and not values.any():
         raise ValueError("sample_weight must be above 0 for at least one row, got zero for every row")
     return values
 

@@ -53,12 +53,7 @@ def block_of(
             f"sample_weight must be None for rows that have weights, got {_params.shown(sample_weight)}"
         )
     source, given = source_of(rows), own if sample_weight is None else sample_weight
-    if given is None:
-        return source, None
-    weights = np.ascontiguousarray(given, dtype=np.float64)
-    if weights.ndim != 1:
-        raise ValueError(f"sample_weight must be 1-D, one weight a row, got shape {weights.shape}")
-    return source, weights
+    return source, _params.weights(given, source.shape[0], may_be_0=True)
 
 
 @contextmanager

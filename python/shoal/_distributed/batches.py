@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Any, NamedTuple
@@ -28,9 +29,9 @@ SPARSE = 0
 Piece = tuple[Block, npt.NDArray[np.float64] | None]
 
 OTHER_ROWS = (
-    "the engine gave other rows, or another order of rows, than in the first pass. A partition that is lost "
-    "and computed again must have the same rows in the same order: sort the rows within the partitions, or "
-    "write them to files first."
+    "the engine gave other rows or weights, or another order of rows, than in the first pass. A partition "
+    "that is lost and computed again must have the same rows in the same order: sort the rows within the "
+    "partitions, or write them to files first."
 )
 
 
@@ -237,17 +238,30 @@ def rows_of(pieces: Iterator[Piece], weighted: bool) -> tuple[Any, npt.NDArray[n
     return stream_source(Single(blocks), rows.shape[1], rows.dtype, name="X", once=True), weights
 
 
-def fingerprint(seen: Print) -> int:
-    """Return the number of rows and a sample of them as one number."""
-    rows, found = seen.all()
-    return (rows << 32 | found) & (1 << 63) - 1
+class Seen(Print):
+    """A fingerprint of a sample of the rows, and of all weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._weights = 0
+
+    def add_weights(self, weights: npt.NDArray[np.float64]) -> None:
+        """Take the weights of the next rows."""
+        self._weights = zlib.crc32(weights.tobytes(), self._weights)
+
+    def number(self) -> int:
+        """Return the number of rows and the fingerprint as one number of 63 bits."""
+        rows, found = self.all()
+        return (rows << 32 | zlib.crc32(found.to_bytes(4, "little"), self._weights)) & (1 << 63) - 1
 
 
-def printed(pieces: Iterable[Piece], seen: Print) -> Generator[Piece]:
-    """Yield the pieces, and add the rows to a fingerprint."""
+def printed(pieces: Iterable[Piece], seen: Seen) -> Generator[Piece]:
+    """Yield the pieces, and add the rows and their weights to a fingerprint."""
     for rows, weights in pieces:
         if len(rows):
             seen.add(rows)
+            if weights is not None:
+                seen.add_weights(weights)
             yield rows, weights
 
 
@@ -281,17 +295,17 @@ def absorbed_pieces(
     part : Partial
         The result of the pass.
     found : int
-        The fingerprint of the rows.
+        The fingerprint of the rows and their weights.
 
     Raises
     ------
     ValueError
         If the rows are not valid, or are not those of the first pass.
     """
-    seen = Print()
+    seen = Seen()
     rows, weights = rows_of(printed(pieces, seen), weighted)
     part = absorbed(task, partition, rows, weights, n_jobs)
-    found = fingerprint(seen)
+    found = seen.number()
     if expected is not None and found != expected:
         raise ValueError(f"partition {partition}: {OTHER_ROWS}")
     return part, found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from typing import Any, NamedTuple
@@ -33,22 +34,30 @@ class Progress(NamedTuple):
     history: list[tuple[Any, ...]]
     #: How the first centers were chosen.
     init: str
+    #: Number of rows of zeros in the last step.
+    n_zero_rows: int
 
 
 def plain(params: dict[str, Any]) -> dict[str, Any]:
-    """Return parameters as JSON values; arrays become lists, which are compared exactly."""
-    kept = {}
+    """Return parameters as JSON values; the array of `init` becomes its shape and a digest."""
+    kept: dict[str, Any] = {}
     for name, value in params.items():
         if name in OF_A_RUN:
             continue
         known = value is None or isinstance(value, (bool, int, float, str))
-        if not known and isinstance(value, np.generic):
+        if known:
+            kept[name] = value
+        elif isinstance(value, np.generic):
             kept[name] = value.item()
         else:
-            kept[name] = (
-                value if known else np.asarray(value, np.float64).tolist() if name == "init" else None
-            )
+            kept[name] = digest(value) if name == "init" else None
     return kept
+
+
+def digest(array: Any) -> dict[str, Any]:
+    """Return the shape of an array, and the SHA-256 digest of its values as float64."""
+    values = np.ascontiguousarray(array, dtype="<f8")
+    return {"shape": list(values.shape), "sha256": hashlib.sha256(values.tobytes()).hexdigest()}
 
 
 def write(path: PathName, who: str, params: dict[str, Any], progress: Progress) -> None:
@@ -64,6 +73,7 @@ def write(path: PathName, who: str, params: dict[str, Any], progress: Progress) 
         "estimator": who,
         "threshold": progress.threshold,
         "init": progress.init,
+        "n_zero_rows": progress.n_zero_rows,
         "stop_reasons": steps["stop_reason"].tolist(),
     }
     texts = {"params": json.dumps(plain(params)), "run": json.dumps(about)}
@@ -94,7 +104,11 @@ def read(path: PathName, who: str, params: dict[str, Any]) -> Progress:
         need(task.dtype == np.uint8 and task.ndim == 1, "it lacks the pass")
         history = [(*step, reason) for step, reason in zip(steps.tolist(), reasons, strict=True)]
         found = Progress(
-            task.tobytes(), about.figure("threshold", optional=True), history, str(about.text("init"))
+            task.tobytes(),
+            about.figure("threshold", optional=True),
+            history,
+            str(about.text("init")),
+            about.count("n_zero_rows"),
         )
         of = about.text("estimator")
     if of != who:

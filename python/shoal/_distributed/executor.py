@@ -53,6 +53,15 @@ class ExecutorEngine:
             raise ParameterError("X must have at least 1 partition, got 0")
         for i, block in enumerate(self._partitions):
             refuse_once(block, f"The fit of partition {i}")
+        if sample_weight is not None and (
+            is_name(sample_weight)
+            or not hasattr(sample_weight, "__len__")
+            or getattr(sample_weight, "ndim", 1) == 0
+        ):
+            raise ParameterError(
+                f"sample_weight must be a list of {len(self._partitions)} arrays, one a partition, got "
+                f"{shown(sample_weight)}"
+            )
         if sample_weight is not None and len(sample_weight) != len(self._partitions):
             raise ParameterError(
                 f"sample_weight must be a list of {len(self._partitions)} arrays, one a partition, got "

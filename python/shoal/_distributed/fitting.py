@@ -6,7 +6,8 @@ import os
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from typing import Any, Self
 
 import numpy as np
@@ -32,16 +33,17 @@ from .partial import Partial
 from .passes import KMeansPass, LabelPass, MiniBatchPass, Pass
 
 
-def total_of(engine: Engine, task: Pass, known: str) -> Partial:
-    """Run a pass on an engine; name the engine if it is lost, and say what is `known`.
+@contextmanager
+def naming_losses(engine: Engine, known: str) -> Generator[None]:
+    """Name the engine if it is lost, and say what is `known`; errors of the rows pass unchanged.
 
     Raises
     ------
     RuntimeError
-        If the workers are lost. Errors of the rows are raised unchanged.
+        If the workers are lost.
     """
     try:
-        return engine.total(task)
+        yield
     except (ValueError, TypeError, MemoryError):
         raise
     except Exception as error:
@@ -49,6 +51,24 @@ def total_of(engine: Engine, task: Pass, known: str) -> Partial:
         if isinstance(error, OSError) and error.filename is not None:
             raise
         raise RuntimeError(f"{engine.name} lost a task: {type(error).__name__}: {error}. {known}") from error
+
+
+def total_of(engine: Engine, task: Pass, known: str) -> Partial:
+    """Run a pass on an engine, and check that it covers all partitions.
+
+    Raises
+    ------
+    RuntimeError
+        If the workers are lost, or if partitions are missing. Errors of the rows are raised unchanged.
+    """
+    with naming_losses(engine, known):
+        total = engine.total(task)
+    if total.n_partitions != engine.n_partitions:
+        raise RuntimeError(
+            f"{engine.name} returned results of {total.n_partitions} of {engine.n_partitions} partitions. "
+            f"{known}"
+        )
+    return total
 
 
 def timed(step: Step, elapsed: float, stop_reason: str | None, **other: Any) -> Step:
@@ -106,7 +126,8 @@ class DistributedClusterer(BaseEstimator, ABC):
         """Label the rows of an engine, and close the engine."""
         try:
             check_is_fitted(self, "cluster_centers_")
-            return engine.labels(LabelPass(self.cluster_centers_, metric=self.metric))
+            with naming_losses(engine, "The estimator is unchanged."):
+                return engine.labels(LabelPass(self.cluster_centers_, metric=self.metric))
         finally:
             engine.close()
 
@@ -224,14 +245,16 @@ class DistributedClusterer(BaseEstimator, ABC):
     def _conclude(self, engine: Engine) -> None:
         """Measure the inertia of the final centers, and label the rows."""
         assert self._task is not None
-        final = KMeansPass(self.cluster_centers_, metric=self.metric)
-        if self.stop_reason_ == "labels-stable":
+        # The last sweep of exact k-means had these centers; batches of an epoch have centers of their own.
+        if self.stop_reason_ == "labels-stable" and type(self._task) is KMeansPass:
             self._inertia = float(self._history[-1][3])
         else:
+            final = KMeansPass(self.cluster_centers_, metric=self.metric)
             total = total_of(engine, final, self._known())
-            self._inertia, self.counts_ = total.inertia, total.counts
+            self._inertia, self.counts_, self.n_zero_rows_ = total.inertia, total.counts, total.n_zero_rows
         if self.compute_labels:
-            self._labels = engine.labels(LabelPass(self.cluster_centers_, metric=self.metric))
+            with naming_losses(engine, self._known()):
+                self._labels = engine.labels(LabelPass(self.cluster_centers_, metric=self.metric))
         warn_of_zeros(self.n_zero_rows_)
         found = int(np.count_nonzero(self.counts_))
         if found < self.n_clusters:
@@ -246,7 +269,9 @@ class DistributedClusterer(BaseEstimator, ABC):
     def _write_checkpoint(self, path: str) -> None:
         """Write a checkpoint as of the last complete step; called by `shoal.callbacks.Checkpoint`."""
         assert self._task is not None
-        progress = checkpoint.Progress(self._task.to_bytes(), self._threshold, self._history, self.init_)
+        progress = checkpoint.Progress(
+            self._task.to_bytes(), self._threshold, self._history, self.init_, self.n_zero_rows_
+        )
         checkpoint.write(path, type(self).__name__, self.get_params(deep=False), progress)
 
     def _is_before_first_step(self) -> bool:
@@ -263,9 +288,15 @@ class DistributedClusterer(BaseEstimator, ABC):
             task = self._of_bytes(found.task)
             if task.centers.shape[0] != self.n_clusters or task.metric != self.metric:
                 raise ValueError("is damaged: its pass has other centers than its parameters say")
+            if task.iteration != len(found.history):
+                raise ValueError(
+                    f"is damaged: its pass comes after {task.iteration} steps, its history has "
+                    f"{len(found.history)}"
+                )
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from error
         self._history, self._threshold, self.init_ = list(found.history), found.threshold, found.init
+        self.n_zero_rows_ = found.n_zero_rows
         if found.history and self._reason_of_last() in ("tolerance", "labels-stable", "max-iter"):
             self.stop_reason_ = self._reason_of_last()
         return task, float(self._history[-1][7]) if self._history else 0.0

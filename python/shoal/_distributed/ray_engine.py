@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cached_property, partial
 from itertools import repeat, starmap
 from typing import Any
 
 import numpy as np
 
+from shoal._common.params import ParameterError, is_whole
 from shoal.formats.stream import required
 
 from .base import naming
@@ -16,6 +18,9 @@ from .batches import Layout, Wanted, absorbed_pieces, refuse_column, wanted
 from .engine import merged, tree
 from .partial import Partial
 from .passes import LabelPass, Pass
+
+#: Message for a Dataset without blocks or columns.
+NO_ROWS = "X must have at least 1 row, got 0"
 
 
 class RayEngine:
@@ -40,7 +45,8 @@ class RayEngine:
     TypeError
         If `X` is no Dataset.
     ValueError
-        If a column is missing, or of a type that holds no rows.
+        If a column is missing, or of a type that holds no rows; if `X` has no columns, as without rows; if
+        `n_jobs` is negative.
     """
 
     name = "Ray"
@@ -57,7 +63,14 @@ class RayEngine:
         data = required("ray.data", "ray", "shoal.ray")
         if not isinstance(X, data.Dataset):
             raise TypeError(f"X must be a Dataset of ray.data, got {type(X).__name__}")
+        if is_whole(n_jobs) and n_jobs < 0:
+            raise ParameterError(
+                f"n_jobs must be None or a number of cores per task, at least 1, got {n_jobs}: workers may "
+                "have different numbers of cores"
+            )
         there = X.columns() or []
+        if not there:
+            raise ValueError(NO_ROWS)
         self._of = wanted("X", features, weights, there)
         refuse_column("X", output, there)
         self._ds, self._output, self._threads = X, output, n_jobs
@@ -104,16 +117,28 @@ class RayEngine:
         """Run a pass, one task per block, and merge the results in a tree of tasks."""
         import ray
 
+        if not self._blocks:
+            raise ValueError(NO_ROWS)
         (run, merge), sent = self._remote, ray.put(task)
         expected = self._prints or repeat(None)
         calls = (
             (sent, i, self._of, block, known, self._threads or 1)
             for i, (block, known) in enumerate(zip(self._blocks, expected, strict=False))
         )
-        parts, prints = zip(*starmap(run.remote, calls), strict=True)
-        total: Partial = got(ray, tree(parts, lambda some: merge.remote(*some)))
-        if self._prints is None:
-            self._prints = got(ray, list(prints))
+        parts: list[Any] = []
+        prints: list[Any] = []
+        try:
+            for part, seen in starmap(run.remote, calls):
+                parts.append(part)
+                prints.append(seen)
+            total: Partial = got(ray, tree(parts, lambda some: merge.remote(*some)))
+            if self._prints is None:
+                self._prints = got(ray, prints)
+        except BaseException:
+            # Not the merging tasks, which fail by themselves: Ray aborts this process if a task is canceled
+            # at the moment at which its arguments arrive.
+            cancel(ray, parts)
+            raise
         return total
 
     def labels(self, task: LabelPass) -> Any:
@@ -129,6 +154,14 @@ class RayEngine:
     def close(self) -> None:
         """Forget the blocks, so that the object store can drop them."""
         self.__dict__.pop("_blocks", None)
+
+
+def cancel(ray: Any, refs: list[Any]) -> None:
+    """Cancel the tasks of references, without errors of its own: that which ended the pass is raised."""
+    if ray.is_initialized():
+        with suppress(Exception):
+            for ref in refs:
+                ray.cancel(ref)
 
 
 def got(ray: Any, refs: Any) -> Any:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from shoal._common import params as _params
+from shoal._fit.centers import METRICS
 from shoal.coreset import Coreset
 from shoal.seeding import afkmc2
-from shoal.typing import Metric
+from shoal.typing import Metric, RandomState
 
 from .draws import CoresetPass, SeedPass, rules_of_seeding
 from .engine import Engine
@@ -62,6 +64,26 @@ def coreset_of_rows(engine: Engine, n_samples: int, metric: Metric, seed: int) -
         task, _ = task.commit(total_of(engine, task, "The coreset is not complete."))
     assert task.coreset is not None
     return task.coreset
+
+
+def drawn_coreset(
+    opened: Callable[[], Engine],
+    n_samples: int,
+    metric: Metric,
+    random_state: RandomState,
+    n_jobs: int | None,
+) -> Coreset:
+    """Check the parameters of `lightweight_coreset`, and draw the coreset from an engine."""
+    p, problems = _params, _params.Problems()
+    problems.check(p.whole, "n_samples", n_samples, 1)
+    problems.check(p.one_of, "metric", metric, METRICS)
+    problems.check(p.threads, n_jobs)
+    problems.refuse()
+    engine = opened()
+    try:
+        return coreset_of_rows(engine, int(n_samples), metric, p.seed(random_state))
+    finally:
+        engine.close()
 
 
 def rules_of_init(estimator: Any, problems: _params.Problems) -> None:

@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shoal._rows.streams import Print
 from shoal.formats.stream import Block
 
 from .base import naming
-from .batches import Layout, Piece, Wanted, absorbed_pieces, fingerprint, printed
+from .batches import Layout, Piece, Seen, Wanted, absorbed_pieces, printed
 from .engine import FAN_IN, labeled, merged
 from .partial import Partial
 from .passes import LabelPass
@@ -134,13 +133,13 @@ def values_of(array: Any, kind: str) -> npt.NDArray[Any]:
 
 def look_at(kind: str, batches: Iterator[Any]) -> Iterator[Any]:
     """Return the fingerprint of a packed partition, or the error of its rows."""
-    seen, error = Print(), None
+    seen, error = Seen(), None
     try:
         for _ in printed(unpacked(kind, batches), seen):
             pass
     except (ValueError, TypeError) as found:
         error = told(found)
-    yield batch_of(partition=this_partition(), fingerprint=fingerprint(seen), error=error)
+    yield batch_of(partition=this_partition(), fingerprint=seen.number(), error=error)
 
 
 def run(sent: Any, kind: str, weighted: bool, n_jobs: int | None, batches: Iterator[Any]) -> Iterator[Any]:

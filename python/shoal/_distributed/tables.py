@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Protocol, Self
 
-from shoal._common import params as _params
 from shoal._core import Step
-from shoal._fit.centers import METRICS
-from shoal.coreset import Coreset
-from shoal.typing import Metric, PathName, RandomState
+from shoal.typing import PathName
 
 from .engine import Engine
-from .seeding import coreset_of_rows
 
 
 class Opened(Protocol):
@@ -149,23 +145,3 @@ class OnTable:
         engine = type(self)._engine(X, columns, weights, labels, self.n_jobs)
         self._features = columns
         return engine
-
-
-def coreset_of_table(
-    opened: Callable[[], Engine],
-    n_samples: int,
-    metric: Metric,
-    random_state: RandomState,
-    n_jobs: int | None,
-) -> Coreset:
-    """Check the parameters of `lightweight_coreset`, and draw the coreset from an engine."""
-    p, problems = _params, _params.Problems()
-    problems.check(p.whole, "n_samples", n_samples, 1)
-    problems.check(p.one_of, "metric", metric, METRICS)
-    problems.check(p.threads, n_jobs)
-    problems.refuse()
-    engine = opened()
-    try:
-        return coreset_of_rows(engine, int(n_samples), metric, p.seed(random_state))
-    finally:
-        engine.close()
