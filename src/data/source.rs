@@ -65,6 +65,12 @@ pub trait DataSource<T: Float>: Sync {
         None
     }
 
+    /// Whether the source is known to have weights, even if all of them are 1, and therefore ignored.
+    #[doc(hidden)]
+    fn has_weights(&self) -> bool {
+        self.weights().is_some()
+    }
+
     /// Whether all values are known to be finite, for example because integers are stored. Then
     /// [`check_finite`](super::check_finite) reads nothing.
     fn always_finite(&self) -> bool {
@@ -170,6 +176,9 @@ impl<T: Float, S: DataSource<T> + ?Sized> DataSource<T> for &S {
     }
     fn weights(&self) -> Option<&[f64]> {
         (**self).weights()
+    }
+    fn has_weights(&self) -> bool {
+        (**self).has_weights()
     }
     fn always_finite(&self) -> bool {
         (**self).always_finite()

@@ -63,6 +63,9 @@ impl ClusterTotals {
         let shape: Vec<u64> = list(contents, "shape")?;
         let &[k, dim] = &shape[..] else { return Err("its shape is damaged".into()) };
         let (k, dim) = (as_size(k)?, as_size(dim)?);
+        if k.checked_mul(dim).is_none() {
+            return Err("its shape is damaged".into());
+        }
         let clusters = sums_of(contents, "clusters", k, dim)?.ok_or("it lacks the sums of clusters")?;
         let all = sums_of(contents, "all", 1, dim)?;
         let far = Picked::of_file(contents, dim, FARTHEST_ROWS)?;

@@ -152,11 +152,12 @@ impl CoresetPass {
         place: Place,
         cx: &Executor,
     ) -> Result<Partial> {
+        place.check()?;
         let dim = data.dim();
         if let Some(moments) = &self.moments {
             fits(data, moments.mean().len(), self.wide)?;
         }
-        let ((rows, sums), zeros) = seen_by(data, self.metric, |data| match (self.stage, &self.moments) {
+        let ((rows, sums), seen) = seen_by(data, self.metric, |data| match (self.stage, &self.moments) {
             (Stage::Measuring, _) => {
                 let mut moments = Moments::new(dim);
                 add_moments(data, &mut moments, cx)?;
@@ -177,7 +178,7 @@ impl CoresetPass {
             }
             _ => Err(Error::Source("the coreset is complete: there are no more passes".into())),
         })?;
-        Ok(Partial::new(self.digest(), place, rows, About::new::<T>(dim, place, zeros), sums))
+        Partial::new(self.digest(), place, rows, About::new::<T>(dim, place, seen), sums)
     }
 
     fn events<T: Element>(rows: u64, here: Coreset<T>, shares: f64) -> Sums {
@@ -203,7 +204,7 @@ impl CoresetPass {
     pub fn commit(&self, total: &Partial) -> Result<(Self, Step)> {
         let (rows, blocks, sums) = total.whole(self.digest(), self.size)?;
         let mut next = Self { passes: self.passes + 1, size: Some((rows, blocks)), ..self.clone() };
-        next.rows_seen += rows;
+        next.rows_seen = next.rows_seen.saturating_add(rows);
         match (self.stage, sums) {
             (Stage::Measuring, Sums::Measured(Measured { moments: Some(moments), wide })) => {
                 // Raises for rows without weight.
@@ -212,7 +213,7 @@ impl CoresetPass {
                 (next.moments, next.wide) = (Some(moments), wide);
             }
             (Stage::KeepingAll, Sums::Events(events)) => {
-                next.result = events.numbered();
+                next.result = events.numbered()?;
                 next.stage = Stage::Done;
             }
             (Stage::Drawing, Sums::Events(events)) if events.len() < self.m => {
@@ -222,7 +223,7 @@ impl CoresetPass {
             }
             (Stage::Drawing, Sums::Events(events)) => {
                 let shares = events.shares;
-                next.result = Some(match events.numbered() {
+                next.result = Some(match events.numbered()? {
                     Some(Typed::F32(rows)) => Typed::F32(self.chosen(rows, shares)?),
                     Some(Typed::F64(rows)) => Typed::F64(self.chosen(rows, shares)?),
                     None => return Err(of_others()),

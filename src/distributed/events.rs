@@ -1,6 +1,6 @@
 //! The sums of the two passes of a coreset: the moments of the rows, then the rows on which events fall.
 
-use super::sums::of_others;
+use super::sums::{of_others, of_too_many};
 use crate::error::Result;
 use crate::fit::{Typed, either};
 use crate::kernel::Compute;
@@ -92,24 +92,35 @@ impl Events {
         Ok(())
     }
 
+    /// Number of rows of all blocks; `None` if it is too large.
+    pub(super) fn n_rows(&self) -> Option<u64> {
+        self.blocks.iter().try_fold(0u64, |sum, &(rows, _)| sum.checked_add(rows))
+    }
+
     /// Number of rows here.
     pub(super) fn len(&self) -> usize {
         self.rows.as_ref().map_or(0, |rows| either!(rows, rows => rows.rows.len()))
     }
 
     /// The rows, numbered among all rows.
-    pub(super) fn numbered(self) -> Option<AnyCoreset> {
+    ///
+    /// # Errors
+    /// If a number is too large.
+    pub(super) fn numbered(self) -> Result<Option<AnyCoreset>> {
         let blocks = self.blocks;
-        let number = |rows: &mut Vec<u64>| {
-            let (mut offset, mut all) = (0, rows.iter_mut());
+        let number = |rows: &mut Vec<u64>| -> Result<()> {
+            let (mut offset, mut all) = (0u64, rows.iter_mut());
             for (length, here) in blocks {
-                all.by_ref().take(here as usize).for_each(|row| *row += offset);
-                offset += length;
+                for row in all.by_ref().take(here as usize) {
+                    *row = row.checked_add(offset).ok_or_else(of_too_many)?;
+                }
+                offset = offset.checked_add(length).ok_or_else(of_too_many)?;
             }
+            Ok(())
         };
-        let mut rows = self.rows?;
-        either!(&mut rows, rows => number(&mut rows.rows));
-        Some(rows)
+        let Some(mut rows) = self.rows else { return Ok(None) };
+        either!(&mut rows, rows => number(&mut rows.rows))?;
+        Ok(Some(rows))
     }
 
     pub(super) fn put(&self, contents: &mut Contents) {
@@ -138,12 +149,11 @@ impl Events {
             })
         };
         let here = events.blocks.iter().try_fold(0u64, |sum, &(_, here)| sum.checked_add(here));
-        let total = events.blocks.iter().try_fold(0u64, |sum, &(rows, _)| sum.checked_add(rows));
         let fits = match &events.rows {
             None => true,
             Some(rows) => either!(rows, rows => numbers(&rows.rows)),
         };
-        let known = shares.is_finite() && shares >= 0.0 && total.is_some();
+        let known = shares.is_finite() && shares >= 0.0 && events.n_rows().is_some();
         if known && fits && here == Some(events.len() as u64) {
             Ok(events)
         } else {

@@ -7,6 +7,7 @@ use super::partial::{About, Partial};
 use super::picked::{Entry, Picked};
 use super::place::Place;
 use super::sums::Sums;
+use super::watched::{Seen, Watched};
 use crate::centers::project;
 use crate::data::{DataSource, Normalized, Source, no_weight};
 use crate::error::{Error, Result};
@@ -31,6 +32,9 @@ pub struct KMeansPass {
     pub(super) centers: Values,
     pub(super) state: State,
 }
+
+/// A cluster without more than this share of its weight has lost all of its rows.
+const RESIDUE: f64 = 1e-12;
 
 /// What a pass over centers knows of the passes before it.
 #[derive(Clone, Debug, PartialEq)]
@@ -80,18 +84,20 @@ pub(super) fn digest(kind: u64, numbers: &[u64], values: &Values) -> u64 {
     }
 }
 
-/// Calls `f` with the rows as the metric sees them. Returns also the number of rows of zeros.
+/// Calls `f` with the rows as the metric sees them. Returns also what was seen of them.
 pub(super) fn seen_by<T: Compute, R>(
     data: &dyn DataSource<T>,
     metric: Metric,
     f: impl FnOnce(&dyn DataSource<T>) -> Result<R>,
-) -> Result<(R, u64)> {
-    if metric == Metric::Euclidean {
-        return Ok((f(data)?, 0));
-    }
-    let rows = Normalized::new(data);
-    let found = f(&rows)?;
-    Ok((found, rows.zero_rows()))
+) -> Result<(R, Seen)> {
+    let watched = Watched::new(data);
+    let (found, zeros) = if metric == Metric::Euclidean {
+        (f(&watched)?, 0)
+    } else {
+        let rows = Normalized::new(&watched);
+        (f(&rows)?, rows.zero_rows())
+    };
+    Ok((found, Seen { zeros, weighted: watched.weighted() }))
 }
 
 /// Clusters that have got no weight yet. Once there are none, farthest rows need not be looked for.
@@ -244,13 +250,14 @@ impl KMeansPass {
         place: Place,
         cx: &Executor,
     ) -> Result<Partial> {
+        place.check()?;
         fits::<T>(data, self.dim, self.is_wide())?;
         let (k, dim) = (self.n_clusters(), self.dim);
         let centers = self.centers.get::<T>();
         let empty = || Part { clusters: ClusterSums::part(k, dim), far: far_rows::<T>(dim), rows: 0 };
         let mut total = Part { clusters: ClusterSums::new(k, dim), ..empty() };
         let unseen = Unseen::new(k);
-        let ((), zeros) = seen_by(data, self.metric, |data| {
+        let ((), seen) = seen_by(data, self.metric, |data| {
             let packed = PackedCenters::for_rows(MatRef::new(&centers, dim), data.most_values().is_some());
             let absorb = |chunk: Chunk<'_, T>, (): (), part: &mut Part, buffers: &mut Buffers<T>| {
                 let Buffers { labels, sq_dists, kernel: scratch } = buffers;
@@ -279,8 +286,8 @@ impl KMeansPass {
         let Part { clusters, far, rows } = total;
         let mut sums = ClusterTotals { k, dim, clusters, far, all: None };
         sums.settle();
-        let about = About::new::<T>(dim, place, zeros);
-        Ok(Partial::new(self.digest(), place, rows, about, Sums::Clusters(sums)))
+        let about = About::new::<T>(dim, place, seen);
+        Partial::new(self.digest(), place, rows, about, Sums::Clusters(sums))
     }
 
     /// The partial result of a partition without rows, which no source can be.
@@ -317,15 +324,20 @@ impl KMeansPass {
         let mut centers = self.centers.get::<T>();
         let (objective, variance) = (clusters.energy(), variance(&clusters, &centers, dim));
         let empty: Vec<usize> = (0..k).filter(|&j| clusters.weights()[j] <= 0.0).collect();
-        let mut relocated = 0;
+        let (before, mut relocated) = (clusters.weights().to_vec(), 0);
         for (&to, (i, entry)) in empty.iter().zip(far.entries.iter().enumerate()) {
-            clusters.move_row(&far.row::<T>(i), entry.weight, entry.label as usize, to);
+            let from = entry.label as usize;
+            clusters.move_row(&far.row::<T>(i), entry.weight, from, to);
+            // What is left may be the rounding of the sum alone, and even negative.
+            if clusters.weights()[from] <= RESIDUE * before[from] {
+                clusters.clear(from);
+            }
             relocated += 1;
         }
         let moved = to_means(&mut centers, dim, self.metric, &clusters);
         let state = State {
             iteration: self.state.iteration + 1,
-            rows_seen: self.state.rows_seen + rows,
+            rows_seen: self.state.rows_seen.saturating_add(rows),
             size: Some((rows, blocks)),
             variance,
             weights: clusters.weights().to_vec(),

@@ -147,11 +147,12 @@ impl MiniBatchPass {
         place: Place,
         cx: &Executor,
     ) -> Result<Partial> {
+        place.check()?;
         fits(data, self.pass.dim, self.pass.is_wide())?;
         let (k, dim) = (self.pass.n_clusters(), self.pass.dim);
         let centers = self.pass.centers.get::<T>();
         let origin = PackedCenters::new(MatRef::new(&centers[..dim], dim));
-        let (learner, zeros) = seen_by(data, self.pass.metric, |data| {
+        let (learner, seen) = seen_by(data, self.pass.metric, |data| {
             let sparse = data.most_values().is_some();
             let mut learner = Learner {
                 metric: self.pass.metric,
@@ -176,7 +177,7 @@ impl MiniBatchPass {
         })?;
         let Learner { added, all, rows, .. } = learner;
         let sums = ClusterTotals { k, dim, clusters: added, far: far_rows::<T>(dim), all };
-        Ok(Partial::new(self.digest(), place, rows, About::new::<T>(dim, place, zeros), Sums::Clusters(sums)))
+        Partial::new(self.digest(), place, rows, About::new::<T>(dim, place, seen), Sums::Clusters(sums))
     }
 
     /// The partial result of a partition without rows, which no source can be.
@@ -220,7 +221,7 @@ impl MiniBatchPass {
         let moved = to_means(&mut centers, dim, self.pass.metric, &clusters);
         let state = State {
             iteration: before.iteration + 1,
-            rows_seen: before.rows_seen + rows,
+            rows_seen: before.rows_seen.saturating_add(rows),
             size: Some((rows, blocks)),
             variance,
             weights: clusters.weights().to_vec(),

@@ -77,6 +77,7 @@ mod sums;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod watched;
 
 pub use coreset::CoresetPass;
 pub use kmeans::KMeansPass;

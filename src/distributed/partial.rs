@@ -1,8 +1,9 @@
 //! Partial results: what workers send back, with the partitions that they cover.
 
-use super::place::Place;
-use super::sums::Sums;
+use super::place::{MOST, Place};
+use super::sums::{Sums, of_too_many};
 use super::tree::{Piece, Pieces};
+use super::watched::Seen;
 use crate::error::{Error, Result};
 use crate::kernel::Compute;
 use crate::stats::ClusterSums;
@@ -15,13 +16,15 @@ pub(super) struct About {
     pub(super) stored: String,
     /// A place of such rows, for messages.
     pub(super) place: Place,
+    /// Whether the rows have weights.
+    pub(super) weighted: bool,
     /// Number of rows of zeros that the cosine metric met.
     pub(super) zeros: u64,
 }
 
 impl About {
-    pub(super) fn new<T: Compute>(dim: usize, place: Place, zeros: u64) -> Self {
-        Self { dim, stored: T::NAME.into(), place, zeros }
+    pub(super) fn new<T: Compute>(dim: usize, place: Place, seen: Seen) -> Self {
+        Self { dim, stored: T::NAME.into(), place, weighted: seen.weighted, zeros: seen.zeros }
     }
 
     /// What both have in common.
@@ -39,9 +42,16 @@ impl About {
                 other.stored, self.stored
             )));
         }
+        if self.weighted != other.weighted {
+            let (with, without) = if self.weighted { (one, two) } else { (two, one) };
+            return Err(Error::Source(format!(
+                "all partitions must have weights, or none: got weights in {with} and none in {without}"
+            )));
+        }
+        let zeros = self.zeros.checked_add(other.zeros).filter(|&zeros| zeros <= MOST);
         // The first place, in whatever order results are merged.
         let first = if one.number() <= two.number() { one } else { two };
-        Ok(Self { zeros: self.zeros + other.zeros, place: first, ..self.clone() })
+        Ok(Self { zeros: zeros.ok_or_else(of_too_many)?, place: first, ..self.clone() })
     }
 }
 
@@ -67,7 +77,18 @@ impl Default for Partial {
 
 impl Partial {
     /// The result of one partition, which may turn out to have no rows.
-    pub(super) fn new(pass: u64, place: Place, rows: u64, about: About, sums: Sums) -> Self {
+    ///
+    /// # Errors
+    /// If the place or the number of rows is too large.
+    pub(super) fn new(pass: u64, place: Place, rows: u64, about: About, sums: Sums) -> Result<Self> {
+        place.check()?;
+        if place.first_row().checked_add(rows).is_none_or(|end| end > MOST) {
+            return Err(of_too_many());
+        }
+        Ok(Self::unchecked(pass, place, rows, about, sums))
+    }
+
+    fn unchecked(pass: u64, place: Place, rows: u64, about: About, sums: Sums) -> Self {
         let mut pieces = Pieces::new(matches!(place, Place::FirstRow(_)));
         // A block of numbered rows without rows has no place.
         if rows > 0 || !pieces.by_row {
@@ -78,8 +99,8 @@ impl Partial {
 
     /// The result of a partition without rows.
     pub(super) fn empty(pass: u64, place: Place, sums: Sums) -> Self {
-        let about = About { dim: 0, stored: String::new(), place, zeros: 0 };
-        Self::new(pass, place, 0, about, sums)
+        let about = About { dim: 0, stored: String::new(), place, weighted: false, zeros: 0 };
+        Self::unchecked(pass, place, 0, about, sums)
     }
 
     /// Number of rows.
@@ -132,8 +153,9 @@ impl Partial {
     /// The rows of both.
     ///
     /// # Errors
-    /// [`Error::Source`] if both have the same partition or overlapping rows, or belong to different passes.
-    /// [`Error::Shape`] for rows of different widths or types. The message names the partitions.
+    /// [`Error::Source`] if both have the same partition or overlapping rows, belong to different passes, have
+    /// more than 2^62 rows, or if some partitions have weights and others have none. [`Error::Shape`] for rows of
+    /// different widths or types. The message names the partitions.
     ///
     /// ```
     /// use shoal::{Executor, Metric, distributed::{KMeansPass, Place}};

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::clusters::size_of_object;
 use super::partial::{About, Partial};
 use super::place::Place;
 use super::sums::Sums;
@@ -51,6 +52,7 @@ impl Partial {
                 "stored": about.stored,
                 "partition": matches!(about.place, Place::Partition(_)),
                 "place": exact(about.place.number()),
+                "weighted": about.weighted,
                 "zeros": about.zeros,
             })
         });
@@ -96,11 +98,16 @@ impl Partial {
             None | Some(Value::Null) => None,
             Some(about) => {
                 let about = about.as_object().ok_or("\"about\" must be an object")?;
-                let dim = usize::try_from(count(about, "dim")?).map_err(|_| "\"dim\" is too large")?;
+                let dim = size_of_object(about, "dim")?;
                 let number = exact_of(about, "place")?;
                 let whole = flag(about, "partition")?;
                 let place = if whole { Place::Partition(number) } else { Place::FirstRow(number) };
-                Some(About { dim, stored: text(about, "stored")?, place, zeros: count(about, "zeros")? })
+                place.check().map_err(|e| e.to_string())?;
+                if whole == by_row {
+                    return Err("its parts do not match each other".into());
+                }
+                let (weighted, zeros) = (flag(about, "weighted")?, count(about, "zeros")?);
+                Some(About { dim, stored: text(about, "stored")?, place, weighted, zeros })
             }
         };
         let dim = about.as_ref().map_or(0, |about| about.dim);
@@ -114,7 +121,7 @@ impl Partial {
         let mut pieces = Vec::with_capacity(n);
         for i in 0..n {
             let own = contents.part(&i.to_string()).ok_or("it lacks the sums of a partition")?;
-            let sums = Sums::of_file(&text(&all, "kind")?, &own, dim)?;
+            let sums = Sums::of_file(&text(&all, "kind")?, &own, rows[i], dim)?;
             pieces.push(Piece {
                 start: starts[i],
                 span: spans[i],
@@ -125,8 +132,10 @@ impl Partial {
         }
         let pieces = Pieces::of(by_row, pieces)?;
         let known = pass.is_some() || pieces.list.is_empty();
-        let has_rows = pieces.list.iter().any(|piece| piece.rows > 0);
-        if !known || has_rows != about.is_some() {
+        // `Pieces::of` bounds the sum.
+        let n_rows: u64 = pieces.list.iter().map(|piece| piece.rows).sum();
+        let fits = about.as_ref().map_or(n_rows == 0, |about| n_rows > 0 && about.zeros <= n_rows);
+        if !known || !fits {
             return Err("its parts do not match each other".into());
         }
         Ok(Self { pass, about, pieces })

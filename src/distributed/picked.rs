@@ -139,7 +139,8 @@ impl Picked {
         let labels: Vec<u32> = contents.values("labels", &[n])?;
         let values = Values::matrix(contents, "values", dim)?;
         let sorted = keys.is_sorted() && keys.iter().chain(&weights).all(|x| x.is_finite());
-        if n > most || values.len() != n * dim || !sorted || values.first_not_finite(dim).is_some() {
+        let fits = n <= most && n.checked_mul(dim) == Some(values.len()) && (n == 0 || dim > 0);
+        if !fits || !sorted || values.first_not_finite(dim).is_some() {
             return Err("its rows are damaged".into());
         }
         let entry = |i: usize| Entry {

@@ -2,7 +2,11 @@
 
 use std::fmt::{self, Display};
 
+use crate::error::{Error, Result};
 use crate::rng::mix;
+
+/// Numbers of partitions and rows, and their sums, are at most this: so no sum of two overflows.
+pub(super) const MOST: u64 = 1 << 62;
 
 /// Where rows lie among all rows: all partial results of a pass are numbered in the same way.
 ///
@@ -41,6 +45,16 @@ impl Place {
         match self {
             Self::Partition(number) | Self::FirstRow(number) => number,
         }
+    }
+
+    /// Returns an error for a number that is too large.
+    pub(crate) fn check(self) -> Result<()> {
+        let name = match self {
+            Self::Partition(_) => "partition",
+            Self::FirstRow(_) => "first_row",
+        };
+        let number = self.number();
+        if number < MOST { Ok(()) } else { Err(Error::param(name, "below 2^62", number)) }
     }
 
     /// A key of random draws for these rows.

@@ -189,12 +189,13 @@ impl SeedPass {
         place: Place,
         cx: &Executor,
     ) -> Result<Partial> {
+        place.check()?;
         let dim = data.dim();
         if let Some(wide) = self.is_wide() {
             super::kmeans::fits(data, self.dim, wide)?;
         }
         let candidates = self.candidates.get::<T>();
-        let ((rows, sums), zeros) = seen_by(data, self.metric, |data| {
+        let ((rows, sums), seen) = seen_by(data, self.metric, |data| {
             let sparse = data.most_values().is_some();
             let packed =
                 (self.dim > 0).then(|| PackedCenters::for_rows(MatRef::new(&candidates, self.dim), sparse));
@@ -204,7 +205,7 @@ impl SeedPass {
                 _ => Err(Error::Source("the centers are chosen: there are no more passes".into())),
             }
         })?;
-        Ok(Partial::new(self.digest(), place, rows, About::new::<T>(dim, place, zeros), sums))
+        Partial::new(self.digest(), place, rows, About::new::<T>(dim, place, seen), sums)
     }
 
     /// The partial result of a partition without rows, which no source can be.
@@ -312,10 +313,12 @@ impl SeedPass {
         crate::seeding::enough_rows(rows, self.k)?;
         let mut next = self.clone();
         next.passes += 1;
-        next.rows_seen += rows;
+        next.rows_seen = next.rows_seen.saturating_add(rows);
         next.size = Some((rows, blocks));
         let objective = match (self.stage, sums) {
-            (Stage::Drawing, Sums::Draws(draws)) => next.take_in(&draws)?,
+            (Stage::Drawing, Sums::Draws(draws)) if draws.picked.most() == self.most() => {
+                next.take_in(&draws)?
+            }
             (Stage::Voting, Sums::Votes(votes)) if votes.votes.len() == self.n_candidates() => {
                 next.choose(&votes)?;
                 votes.energy

@@ -62,17 +62,34 @@ impl Sums {
         contents
     }
 
-    /// Reads what [`Sums::to_file`] wrote, of rows of `dim` values (0 if no partition has rows).
-    pub(super) fn of_file(kind: &str, contents: &Contents, dim: usize) -> Result<Self, String> {
-        Ok(match kind {
+    /// Reads what [`Sums::to_file`] wrote, of `n` rows of `dim` values (0 if no partition has rows).
+    pub(super) fn of_file(kind: &str, contents: &Contents, n: u64, dim: usize) -> Result<Self, String> {
+        let sums = match kind {
             "clusters" => Self::Clusters(ClusterTotals::of_file(contents)?),
             "draws" => Self::Draws(Draws::of_file(contents, dim)?),
             "votes" => Self::Votes(Votes::of_file(contents)?),
             "moments" => Self::Measured(Measured::of_file(contents)?),
             "events" => Self::Events(Events::of_file(contents, dim)?),
             _ => return Err(format!("it holds {kind:?}, which no pass sums")),
-        })
+        };
+        // Sums of partitions without rows know their width only from the pass.
+        let fits = match &sums {
+            Self::Clusters(sums) => dim == 0 || sums.dim == dim,
+            Self::Draws(sums) => sums.picked.entries.len() as u64 <= n,
+            Self::Votes(_) => true,
+            Self::Measured(sums) => match &sums.moments {
+                None => n == 0,
+                Some(moments) => moments.rows() == n && (dim == 0 || moments.mean().len() == dim),
+            },
+            Self::Events(sums) => sums.n_rows() == Some(n),
+        };
+        if fits { Ok(sums) } else { Err("its sums do not belong to its rows".into()) }
     }
+}
+
+/// The error for numbers of rows or partitions that are too large.
+pub(super) fn of_too_many() -> Error {
+    Error::Source("the partial results must hold at most 2^62 rows and partitions in all, got more".into())
 }
 
 /// The error for sums of different passes or shapes.

@@ -3,9 +3,10 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::data::Dense;
+use crate::data::{Chunk, Chunks, Dense, Weighted};
 use crate::fit::Metric;
 use crate::parallel::Executor;
+use crate::persist::{self, Array, Contents};
 use crate::rng::{Purpose, Rng};
 
 fn cx(threads: usize) -> Executor {
@@ -279,4 +280,144 @@ fn fewer_distinct_rows_than_centers() {
     found.dedup();
     found.sort_by(f64::total_cmp);
     assert_eq!((found[0], found[found.len() - 1]), (1.0, 2.0));
+}
+
+/// A partial result whose contents are changed: the text, then the sums of its first piece.
+fn crafted(part: &Partial, change: impl Fn(&mut serde_json::Value, &mut Contents, &mut Contents)) -> Vec<u8> {
+    let mut contents = persist::from_bytes("it", &part.to_bytes().unwrap()).unwrap();
+    let mut text = serde_json::from_str(&contents.meta["partial"]).unwrap();
+    let mut sums = contents.part("0").unwrap();
+    change(&mut text, &mut contents, &mut sums);
+    contents.meta.insert("partial".into(), text.to_string());
+    contents.put("0", sums);
+    persist::to_bytes(&contents).unwrap()
+}
+
+#[test]
+fn contents_that_match_each_other_but_no_rows_are_refused() {
+    type Change = fn(&mut serde_json::Value, &mut Contents, &mut Contents);
+    fn set<E: persist::Number>(contents: &mut Contents, name: &str, shape: &[usize], values: &[E]) {
+        contents.arrays.insert(name.into(), Array::new(shape, values).unwrap());
+    }
+    fn three_rows(sums: &mut Contents, cols: usize, key: f64) {
+        set(sums, "keys", &[3], &[key; 3]);
+        set(sums, "partitions", &[3], &[1u64; 3]);
+        set(sums, "rows", &[3], &[0u64, 1, 2]);
+        set(sums, "row_weights", &[3], &[1.0; 3]);
+        set(sums, "labels", &[3], &[0u32; 3]);
+        let rows = if cols == 0 { 0 } else { 3 };
+        set::<f32>(sums, "values", &[rows, cols], &vec![0.0; rows * cols]);
+    }
+    let (rows, cx) = (small(), cx(1));
+    let seed = SeedPass::new(3, 2.0, 2, Metric::Euclidean, 1).unwrap();
+    let coreset = CoresetPass::new(5, Metric::Euclidean, 1).unwrap();
+    let place = Place::Partition(0);
+    let drawing = coreset.commit(&coreset.absorb(&rows, place, &cx).unwrap()).unwrap().0;
+    // A partition with its neighbor, which has rows.
+    let pairs = [0, 1].map(Place::Partition).map(|place| {
+        [
+            seed.absorb(&rows, place, &cx).unwrap(),
+            kmeans().absorb(&rows, place, &cx).unwrap(),
+            coreset.absorb(&rows, place, &cx).unwrap(),
+            drawing.absorb(&rows, place, &cx).unwrap(),
+        ]
+    });
+    let cases: [(&str, usize, Change); 16] = [
+        ("rows without columns, of no rows", 0, |text, all, sums| {
+            text["about"] = serde_json::Value::Null;
+            set(all, "rows", &[1], &[0u64]);
+            three_rows(sums, 0, 1.0);
+        }),
+        ("rows without columns", 0, |text, _, sums| {
+            text["about"]["dim"] = 0.into();
+            three_rows(sums, 0, 1.0);
+        }),
+        ("drawn rows of no rows", 0, |text, all, sums| {
+            text["about"] = serde_json::Value::Null;
+            set(all, "rows", &[1], &[0u64]);
+            three_rows(sums, 2, 1.0);
+        }),
+        ("columns whose product overflows", 0, |text, _, sums| {
+            text["about"]["dim"] = (1u64 << 63).into();
+            three_rows(sums, 0, 1.0);
+        }),
+        ("more drawn rows than rows", 0, |_, all, sums| {
+            set(all, "rows", &[1], &[2u64]);
+            three_rows(sums, 2, 1.0);
+        }),
+        ("huge rows", 1, |_, all, _| set(all, "rows", &[1], &[u64::MAX])),
+        ("rows beyond the limit with others", 1, |_, all, _| set(all, "rows", &[1], &[1u64 << 62])),
+        ("huge rows of zeros", 1, |text, _, _| text["about"]["zeros"] = u64::MAX.into()),
+        ("more rows of zeros than rows", 1, |text, _, _| text["about"]["zeros"] = 41.into()),
+        ("another width than that of the sums", 1, |text, _, _| text["about"]["dim"] = 3.into()),
+        ("a huge place", 1, |text, _, _| text["about"]["place"] = u64::MAX.to_string().into()),
+        ("a place of another kind", 1, |text, _, _| text["about"]["partition"] = false.into()),
+        ("another number of rows in the moments", 2, |_, _, sums| set(sums, "rows", &[1], &[1u64 << 62])),
+        ("another width of the moments", 2, |text, _, _| text["about"]["dim"] = 3.into()),
+        ("huge blocks", 3, |_, _, sums| set(sums, "blocks", &[2], &[1u64 << 62, 0])),
+        ("events without columns", 3, |text, all, sums| {
+            text["about"] = serde_json::Value::Null;
+            set(all, "rows", &[1], &[0u64]);
+            set::<f32>(sums, "points", &[3, 0], &[]);
+        }),
+    ];
+    for (name, which, change) in cases {
+        let (one, two) = (&pairs[0][which], &pairs[1][which]);
+        assert!(one.merge(two).is_ok());
+        let read = Partial::from_bytes(&crafted(one, change));
+        let failed = read.and_then(|part| part.merge(two)).map(drop);
+        assert!(failed.is_err(), "{name}");
+    }
+}
+
+#[test]
+fn numbers_beyond_the_limit_are_refused() {
+    let (task, rows, cx) = (kmeans(), small(), cx(1));
+    let refused = |place| task.absorb(&rows, place, &cx).unwrap_err().to_string();
+    let most = 1u64 << 62;
+    assert_eq!(refused(Place::Partition(most)), format!("partition must be below 2^62, got {most}"));
+    assert_eq!(refused(Place::FirstRow(u64::MAX)), format!("first_row must be below 2^62, got {}", u64::MAX));
+    assert!(refused(Place::FirstRow(most - 39)).contains("at most 2^62 rows"));
+    assert!(task.absorb(&rows, Place::FirstRow(most - 40), &cx).is_ok());
+    let (last, first) =
+        (task.absorb_nothing(Place::Partition(u64::MAX)), task.absorb_nothing(Place::Partition(0)));
+    assert!(first.merge(&last).is_err() && last.merge(&last).is_err() && task.commit(&last).is_err());
+}
+
+#[test]
+fn all_partitions_have_weights_or_none() {
+    let (task, rows, cx) = (kmeans(), small(), cx(1));
+    let weighted = |i| {
+        let stream = Chunks::once(2, [Ok(Chunk::from(rows.concat()).weighted(vec![2.0; 40]))].into_iter());
+        task.absorb(&stream, Place::Partition(i), &cx).unwrap()
+    };
+    let plain = |i| task.absorb(&rows, Place::Partition(i), &cx).unwrap();
+    let refused = |one: Partial, two: Partial| {
+        let two = Partial::from_bytes(&two.to_bytes().unwrap()).unwrap();
+        one.merge(&two).unwrap_err().to_string()
+    };
+    let text = |with, without| {
+        format!(
+            "all partitions must have weights, or none: got weights in partition {with} and none in partition {without}"
+        )
+    };
+    assert_eq!(refused(weighted(0), plain(1)), text(0, 1));
+    assert_eq!(refused(plain(0), weighted(1)), text(1, 0));
+    // Weights of 1 are ignored, but are weights.
+    let known = Weighted::new::<f32>(&rows, vec![1.0; 40]).unwrap();
+    let known = task.absorb(&known, Place::Partition(2), &cx).unwrap();
+    assert!(weighted(0).merge(&task.absorb_nothing(Place::Partition(1))).unwrap().merge(&known).is_ok());
+}
+
+#[test]
+fn a_cluster_that_loses_all_of_its_rows_has_no_weight() {
+    let task = KMeansPass::new(&[0.0f64, 100.0, 1e6, -1e6], 1, Metric::Euclidean).unwrap();
+    let rows = [[0.0], [0.0], [90.0], [115.0]];
+    for weights in [vec![1.0, 1.0, 0.3, 0.6], vec![1.0, 1.0, 0.6, 0.3], vec![1.0, 1.0, 0.2, 1e15]] {
+        let rows = Weighted::new::<f64>(&rows, weights).unwrap();
+        let total = task.absorb(&rows, Place::Partition(0), &cx(1)).unwrap();
+        let next = task.commit(&total).unwrap().0;
+        assert_eq!((next.weights()[1], next.centers::<f64>()), (0.0, vec![0.0, 100.0, 115.0, 90.0]));
+        assert_eq!(KMeansPass::from_bytes(&next.to_bytes().unwrap()).unwrap().weights(), next.weights());
+    }
 }

@@ -6,8 +6,8 @@
 
 use std::sync::Arc;
 
-use super::place::Place;
-use super::sums::Sums;
+use super::place::{MOST, Place};
+use super::sums::{Sums, of_too_many};
 use crate::error::{Error, Result};
 
 /// The sums of consecutive partitions, or of consecutive blocks of rows.
@@ -31,7 +31,7 @@ impl Piece {
     }
 
     fn end(&self) -> u64 {
-        self.start + self.span
+        self.start.saturating_add(self.span)
     }
 
     /// Whether `next` is added to this piece before anything else is.
@@ -42,11 +42,13 @@ impl Piece {
     }
 
     fn add(&mut self, next: &Self) -> Result<()> {
-        Arc::make_mut(&mut self.sums).add(&next.sums)?;
-        self.span += next.span;
-        self.rows += next.rows;
-        self.blocks += next.blocks;
-        Ok(())
+        let sum =
+            |one: u64, two: u64| one.checked_add(two).filter(|&sum| sum <= MOST).ok_or_else(of_too_many);
+        // Counts first: those within the sums are bounded by them.
+        self.span = sum(self.span, next.span)?;
+        self.rows = sum(self.rows, next.rows)?;
+        self.blocks = sum(self.blocks, next.blocks)?;
+        Arc::make_mut(&mut self.sums).add(&next.sums)
     }
 }
 
@@ -65,16 +67,24 @@ impl Pieces {
 
     /// Checks what a file claims. The error says what is wrong.
     pub(super) fn of(by_row: bool, list: Vec<Piece>) -> Result<Self, String> {
-        let mut end = 0;
+        let (mut end, mut rows) = (0, 0u64);
         for piece in &list {
             let Some(next) = piece.start.checked_add(piece.span).filter(|_| piece.start >= end) else {
                 return Err("its partitions overlap".into());
             };
             end = next;
             let halves = piece.span.is_power_of_two() && piece.start.is_multiple_of(piece.span);
-            let whole = if by_row { piece.span == piece.rows } else { halves && piece.blocks == piece.span };
-            if !whole || piece.span == 0 || piece.blocks == 0 || end > 1 << 62 || piece.rows > 1 << 62 {
+            let whole = if by_row {
+                piece.span == piece.rows && piece.blocks <= piece.rows
+            } else {
+                halves && piece.blocks == piece.span
+            };
+            if !whole || piece.span == 0 || piece.blocks == 0 {
                 return Err("its partitions are no nodes of a tree".into());
+            }
+            rows = rows.saturating_add(piece.rows);
+            if end > MOST || rows > MOST {
+                return Err("its counts are damaged".into());
             }
         }
         Ok(Self { by_row, list })
@@ -92,7 +102,7 @@ impl Pieces {
     /// Adds the pieces of another.
     ///
     /// # Errors
-    /// If both have the same partition, or overlapping rows.
+    /// If both have the same partition, or overlapping rows, or numbers that are too large.
     pub(super) fn merge(&self, other: &Self) -> Result<Self> {
         let mut all: Vec<&Piece> = self.list.iter().chain(&other.list).collect();
         all.sort_by_key(|piece| piece.start);
@@ -103,6 +113,10 @@ impl Pieces {
                     "{both} would be counted twice: merge one result of every task, also of a retried one"
                 )));
             }
+        }
+        let rows = all.iter().try_fold(0u64, |sum, piece| sum.checked_add(piece.rows));
+        if rows.is_none_or(|rows| rows > MOST) || all.last().is_some_and(|piece| piece.end() > MOST) {
+            return Err(of_too_many());
         }
         let mut list: Vec<Piece> = Vec::with_capacity(all.len());
         for piece in all {

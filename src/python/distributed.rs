@@ -179,6 +179,7 @@ impl Pass {
     ) -> PyResult<Partial> {
         let place = partition.map_or(Place::FirstRow(first_row), Place::Partition);
         let Some(source) = source else {
+            place.check()?;
             return Ok(Partial(each!(&self.0, pass => pass.absorb_nothing(place))));
         };
         let (rows, weights) = (&source.0, weights.as_ref().map(vector));

@@ -471,6 +471,20 @@ impl ClusterSums {
         }
     }
 
+    /// Removes the rows of cluster `j`, but not their squared errors.
+    pub(crate) fn clear(&mut self, j: usize) {
+        let row = j * self.dim..(j + 1) * self.dim;
+        if let Some(lows) = self.lows.get_mut(row.clone()) {
+            lows.fill(0.0);
+        }
+        if let Some(squares) = self.squares.get_mut(j) {
+            *squares = 0.0;
+        }
+        self.sums[row].fill(0.0);
+        self.weights[j] = 0.0;
+        (self.touched[j], self.filled) = (true, true);
+    }
+
     /// Moves one row with weight `weight` from cluster `from` to cluster `to`.
     pub(crate) fn move_row<T: Float>(&mut self, row: &[T], weight: f64, from: usize, to: usize) {
         for (t, x) in row.iter().enumerate() {

@@ -47,6 +47,9 @@ macro_rules! forward {
         fn weights(&self) -> Option<&[f64]> {
             self.$field.weights()
         }
+        fn has_weights(&self) -> bool {
+            self.$field.has_weights()
+        }
     };
     (@ always_finite $field:tt) => {
         fn always_finite(&self) -> bool {

@@ -75,6 +75,9 @@ impl<T: Float, S: DataSource<T>> DataSource<T> for RowRange<S> {
     fn rows(&self) -> Option<u64> {
         self.source.rows().map(|_| self.rows.end - self.rows.start)
     }
+    fn has_weights(&self) -> bool {
+        self.source.has_weights()
+    }
     fn weights(&self) -> Option<&[f64]> {
         self.source.weights()?.get(self.rows.start as usize..self.rows.end as usize)
     }

@@ -107,6 +107,9 @@ impl<T: Float, S: DataSource<T>> DataSource<T> for Weighted<'_, S> {
     fn weights(&self) -> Option<&[f64]> {
         Some(&*self.weights).filter(|_| !self.unit)
     }
+    fn has_weights(&self) -> bool {
+        true
+    }
     fn for_each_block(&self, tile_rows: usize, f: &mut Visit<'_, T>) -> Result<()> {
         self.weigh(0, &|g| self.source.for_each_block(tile_rows, g), f)
     }

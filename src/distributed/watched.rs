@@ -1,0 +1,85 @@
+//! A source that notes whether its rows have weights: a stream tells only when it is read.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::data::{Access, Block, DataSource, Visit};
+use crate::error::Result;
+use crate::float::Float;
+use crate::rows::RowBuf;
+
+/// What a pass has seen of the rows besides their values.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seen {
+    /// Number of rows of zeros that the cosine metric met.
+    pub(super) zeros: u64,
+    /// Whether the rows have weights.
+    pub(super) weighted: bool,
+}
+
+/// The rows of `source`.
+pub(super) struct Watched<'a, T: Float> {
+    source: &'a dyn DataSource<T>,
+    weighted: AtomicBool,
+}
+
+impl<'a, T: Float> Watched<'a, T> {
+    pub(super) fn new(source: &'a dyn DataSource<T>) -> Self {
+        Self { source, weighted: AtomicBool::new(source.has_weights()) }
+    }
+
+    /// Whether the rows that were read have weights.
+    pub(super) fn weighted(&self) -> bool {
+        self.weighted.load(Ordering::Relaxed)
+    }
+
+    fn note(&self, block: &Block<'_, T>) {
+        if block.weights.is_some() {
+            self.weighted.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+impl<T: Float> DataSource<T> for Watched<'_, T> {
+    fn dim(&self) -> usize {
+        self.source.dim()
+    }
+    fn rows(&self) -> Option<u64> {
+        self.source.rows()
+    }
+    fn access(&self) -> Access {
+        self.source.access()
+    }
+    fn weights(&self) -> Option<&[f64]> {
+        self.source.weights()
+    }
+    fn has_weights(&self) -> bool {
+        self.source.has_weights()
+    }
+    fn always_finite(&self) -> bool {
+        self.source.always_finite()
+    }
+    fn first_row(&self) -> u64 {
+        self.source.first_row()
+    }
+    fn most_values(&self) -> Option<usize> {
+        self.source.most_values()
+    }
+    fn for_each_block(&self, tile_rows: usize, f: &mut Visit<'_, T>) -> Result<()> {
+        self.source.for_each_block(tile_rows, &mut |block| {
+            self.note(&block);
+            f(block)
+        })
+    }
+    fn for_each_block_from(&self, row: u64, tile_rows: usize, f: &mut Visit<'_, T>) -> Result<()> {
+        self.source.for_each_block_from(row, tile_rows, &mut |block| {
+            self.note(&block);
+            f(block)
+        })
+    }
+    fn gather(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {
+        self.source.gather(rows, out)
+    }
+    fn copy(&self, rows: &[u64], out: &mut RowBuf<T>) -> Result<()> {
+        self.source.copy(rows, out)
+    }
+}
