@@ -171,6 +171,7 @@ class Suite:
         args, options = runner.given(partitions)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
+            warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
             found = runner.KMeans(**params).fit(*args, **options, resume_from=path)
         np.testing.assert_array_equal(found.cluster_centers_, whole.cluster_centers_)
         assert (found.inertia_, found.n_iter_) == (whole.inertia_, whole.n_iter_)

@@ -44,7 +44,7 @@ def naming_losses(engine: Engine, known: str) -> Generator[None]:
     """
     try:
         yield
-    except (ValueError, TypeError, MemoryError):
+    except (ValueError, TypeError, MemoryError, Warning):
         raise
     except Exception as error:
         # Engines report lost workers by errors of the system without a file, or by types of their own.
