@@ -68,7 +68,7 @@ pub use source::{Access, Block, DataSource};
 pub(crate) use tile::Converted;
 pub use tile::TileReader;
 use tile::wrong_tile;
-pub(crate) use view::{Counted, Stretch, Subset, ZeroRows, normalize_rows};
+pub(crate) use view::{Counted, Stretch, Subset, Watched, ZeroRows, normalize_rows};
 pub use view::{Normalized, Permuted, Projected, RowIndex, RowRange, Standardized, Weighted};
 #[cfg(feature = "python")]
 pub(crate) use view::{Projection, Standard};

@@ -3,13 +3,12 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::clusters::ClusterTotals;
-use super::partial::{About, Partial};
+use super::partial::{About, Partial, Seen};
 use super::picked::{Entry, Picked};
 use super::place::Place;
 use super::sums::Sums;
-use super::watched::{Seen, Watched};
 use crate::centers::project;
-use crate::data::{DataSource, Normalized, Source, no_weight};
+use crate::data::{DataSource, Normalized, Source, Watched, no_weight};
 use crate::error::{Error, Result};
 use crate::fit::{Element, Metric, Step, StopReason};
 use crate::kernel::{self, Compute, PackedCenters, Scratch};

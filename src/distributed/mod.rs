@@ -77,7 +77,6 @@ mod sums;
 #[cfg(test)]
 mod tests;
 mod tree;
-mod watched;
 
 pub use coreset::CoresetPass;
 pub use kmeans::KMeansPass;

@@ -3,10 +3,18 @@
 use super::place::{MOST, Place};
 use super::sums::{Sums, of_too_many};
 use super::tree::{Piece, Pieces};
-use super::watched::Seen;
 use crate::error::{Error, Result};
 use crate::kernel::Compute;
 use crate::stats::ClusterSums;
+
+/// What a pass has seen of the rows besides their values.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seen {
+    /// Number of rows of zeros that the cosine metric met.
+    pub(super) zeros: u64,
+    /// Whether the rows have weights.
+    pub(super) weighted: bool,
+}
 
 /// What the rows of a partial result have in common.
 #[derive(Clone, Debug, PartialEq)]

@@ -8,6 +8,7 @@ use crate::persist::Contents;
 
 /// The sums of a partition, or of several. The variants belong to different passes.
 #[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant, reason = "one per partial result, beside sums of k d values")]
 pub(super) enum Sums {
     Clusters(ClusterTotals),
     Draws(Draws),

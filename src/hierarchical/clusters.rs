@@ -62,7 +62,9 @@ impl<T: Compute> Clusters<T> {
         for (place, &j) in kept.iter().enumerate() {
             places[j] = place as u32;
         }
-        labels.iter_mut().for_each(|label| *label = places[*label as usize]);
+        for label in labels.iter_mut() {
+            *label = places[*label as usize];
+        }
         let centers = kept.iter().flat_map(|&j| self.centers().row(j).to_vec()).collect();
         let of = |values: &[f64]| kept.iter().map(|&j| values[j]).collect();
         (self.weights, self.energies) = (of(&self.weights), of(&self.energies));

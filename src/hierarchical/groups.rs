@@ -19,7 +19,9 @@ impl Groups {
     /// Groups the rows by `labels`, each below `k`.
     pub(super) fn new(labels: &[u32], k: usize) -> Self {
         let mut starts = vec![0; k + 1];
-        labels.iter().for_each(|&j| starts[j as usize + 1] += 1);
+        for &j in labels {
+            starts[j as usize + 1] += 1;
+        }
         (0..k).for_each(|j| starts[j + 1] += starts[j]);
         let (mut next, mut rows) = (starts.clone(), vec![0; labels.len()]);
         for (row, &j) in labels.iter().enumerate() {

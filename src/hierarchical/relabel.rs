@@ -138,7 +138,9 @@ impl<T: Compute> Compared<'_, T> {
         copies.read(data, rows)?;
         let rows = copies.rows.rows();
         kernel::nearest(rows, chosen, labels, scratch);
-        labels.iter_mut().for_each(|label| *label = list[(*label as usize).min(list.len() - 1)]);
+        for label in labels.iter_mut() {
+            *label = list[(*label as usize).min(list.len() - 1)];
+        }
         let Some(reach) = self.reach else { return Ok(()) };
         if self.all.by_difference() {
             // Its rounding is not that of tile values.

@@ -157,9 +157,9 @@ impl<T: Element> HierarchicalSolver<T> {
             let found = compared.relabel(data, &groups, cx)?;
             distances = fitted + found.distances;
             let mut labels = vec![0; n];
-            for j in 0..groups.count() {
+            for (j, &first) in firsts.iter().enumerate().take(groups.count()) {
                 for (&row, &label) in groups.of(j).iter().zip(&found.labels[groups.start(j)..]) {
-                    labels[row as usize] = if split(j) { label } else { firsts[j] };
+                    labels[row as usize] = if split(j) { label } else { first };
                 }
                 changed += if split(j) { groups.len(j) as u64 } else { 0 };
             }
@@ -295,7 +295,9 @@ impl<T: Element> HierarchicalSolver<T> {
             .map(|(old, new)| if old == new { 0.0 } else { sq_dist(old, new).sqrt().max(f64::MIN_POSITIVE) })
             .collect();
         self.moved = moved;
-        lists.iter_mut().for_each(|lists| lists.follow(moves.iter().copied()));
+        if let Some(lists) = lists.as_mut() {
+            lists.follow(moves.iter().copied());
+        }
         // Lists are of no use to a center that was put elsewhere.
         self.lists = lists.filter(|_| repaired == 0);
         (self.labels, self.clusters, self.slacks) = (labels, clusters, slacks);

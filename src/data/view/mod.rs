@@ -8,6 +8,7 @@ mod range;
 mod standardized;
 mod stretch;
 mod subset;
+mod watched;
 mod weighted;
 
 pub(crate) use counted::Counted;
@@ -23,6 +24,7 @@ pub(crate) use standardized::Standard;
 pub use standardized::Standardized;
 pub(crate) use stretch::Stretch;
 pub(crate) use subset::Subset;
+pub(crate) use watched::Watched;
 pub use weighted::Weighted;
 
 /// Implements methods of [`DataSource`](super::DataSource) that call the same method of the field `$field`.

@@ -50,7 +50,9 @@ fn direction(dim: usize, rng: &mut Rng) -> Vec<f64> {
     let mut values: Vec<f64> = (0..dim).map(|_| 2.0 * rng.unit() - 1.0).collect();
     let length = values.iter().map(|v| v * v).sum::<f64>().sqrt();
     if length > 0.0 {
-        values.iter_mut().for_each(|v| *v /= length);
+        for v in &mut values {
+            *v /= length;
+        }
     } else {
         values[0] = 1.0;
     }

@@ -247,7 +247,7 @@ impl<T: Compute> BreathingSolver<T> {
             let run = self.begin(data, cx)?;
             if self.best.is_none() {
                 self.timings.seeding = run.timings().seeding;
-                self.seeded_by = run.seeded_by().to_owned();
+                run.seeded_by().clone_into(&mut self.seeded_by);
             }
             self.current = Some(run);
         }

@@ -7,28 +7,19 @@ use crate::error::Result;
 use crate::float::Float;
 use crate::rows::RowBuf;
 
-/// What a pass has seen of the rows besides their values.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Seen {
-    /// Number of rows of zeros that the cosine metric met.
-    pub(super) zeros: u64,
-    /// Whether the rows have weights.
-    pub(super) weighted: bool,
-}
-
 /// The rows of `source`.
-pub(super) struct Watched<'a, T: Float> {
+pub(crate) struct Watched<'a, T: Float> {
     source: &'a dyn DataSource<T>,
     weighted: AtomicBool,
 }
 
 impl<'a, T: Float> Watched<'a, T> {
-    pub(super) fn new(source: &'a dyn DataSource<T>) -> Self {
+    pub(crate) fn new(source: &'a dyn DataSource<T>) -> Self {
         Self { source, weighted: AtomicBool::new(source.has_weights()) }
     }
 
     /// Whether the rows that were read have weights.
-    pub(super) fn weighted(&self) -> bool {
+    pub(crate) fn weighted(&self) -> bool {
         self.weighted.load(Ordering::Relaxed)
     }
 
