@@ -173,8 +173,10 @@ fn samples() -> Vec<Vec<u8>> {
         .to_vec()
 }
 
+type Commit = Box<dyn Fn(&Partial) -> crate::Result<()>>;
+
 /// Commits of four passes.
-fn tasks() -> Vec<Box<dyn Fn(&Partial) -> crate::Result<()>>> {
+fn tasks() -> Vec<Commit> {
     let (rows, cx, place) = (small(), cx(1), Place::Partition(0));
     let seed = SeedPass::new(3, 2.0, 2, Metric::Euclidean, 1).unwrap();
     let coreset = CoresetPass::new(5, Metric::Euclidean, 1).unwrap();

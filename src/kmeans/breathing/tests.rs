@@ -262,21 +262,18 @@ fn a_pass_that_fails_can_be_repeated() {
         let mut objectives = Vec::new();
         let mut failed = false;
         loop {
-            match solver.step(&failing, &cx) {
-                Ok(step) => {
-                    objectives.push(step.objective.to_bits());
-                    if step.stop_reason.is_some() {
-                        break;
-                    }
+            if let Ok(step) = solver.step(&failing, &cx) {
+                objectives.push(step.objective.to_bits());
+                if step.stop_reason.is_some() {
+                    break;
                 }
-                Err(_) => {
-                    assert!(!failed);
-                    failed = true;
-                    // The state between the passes of a step can be stored too.
-                    if FitSolver::<f64>::has_begun(&solver) {
-                        let stored = FitSolver::<f64>::checkpoint(&solver);
-                        solver = Breathing::of_checkpoint(&params, &stored).unwrap();
-                    }
+            } else {
+                assert!(!failed);
+                failed = true;
+                // The state between the passes of a step can be stored too.
+                if FitSolver::<f64>::has_begun(&solver) {
+                    let stored = FitSolver::<f64>::checkpoint(&solver);
+                    solver = Breathing::of_checkpoint(&params, &stored).unwrap();
                 }
             }
         }
