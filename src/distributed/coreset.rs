@@ -29,8 +29,8 @@ use crate::stats::{Coreset, Drawn, Moments, SamplingLaw, add_moments, draw_event
 /// let rows: Vec<[f32; 1]> = (0..1000).map(|i| [i as f32]).collect();
 /// let (mut task, cx) = (CoresetPass::new(50, Metric::Euclidean, 7)?, Executor::new(Some(1))?);
 /// while task.coreset::<f32>().is_none() {
-///     let one = task.absorb(&rows[..300], Place::Partition(0), &cx)?;
-///     let two = task.absorb(&rows[300..], Place::Partition(1), &cx)?;
+///     let one = task.absorb(&rows[..300].to_vec(), Place::Partition(0), &cx)?;
+///     let two = task.absorb(&rows[300..].to_vec(), Place::Partition(1), &cx)?;
 ///     task = task.commit(&one.merge(&two)?)?.0;
 /// }
 /// let coreset = task.coreset::<f32>().unwrap();
