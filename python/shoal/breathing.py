@@ -110,7 +110,7 @@ class BreathingKMeans(CenterClusterer):
     -----
     **When to use it.** Choose it for many clusters in few features, where exact k-means ends in a poor local
     minimum. With 20 seeds each, all fits of ``birch1`` (100 clusters), ``a3`` (50), ``d31`` (31) and ``s4``
-    (15) ended within 0.005% of the lowest inertia known; the best of 20 starts of scikit-learn was 2.7% above
+    (15) ended within 0.005% of the lowest inertia known; the best of 20 starts of scikit-learn was 2.6% above
     it on ``birch1`` and 7.2% on ``a3``. Compared with restarts of :class:`~shoal.KMeans` that took as long
     (12 to 15 starts), the inertia was lower by 2.8% on locations of accidents (2 features, 100 clusters), by
     2.1% on pixels (3 features, 50 clusters), by 0.2% on terrain (10 features, 50 clusters) and by 0.3% on

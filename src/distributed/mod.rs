@@ -15,8 +15,8 @@
 //! # Bit-identical for any schedule
 //!
 //! Every partial result carries its place: the number of its partition, or of its first row. Sums are added in a fixed
-//! binary tree over the numbers of partitions, whoever merges them first, so that results are bit-identical for any
-//! number of workers, any order of completion and after retries. A partial result of a range of partitions holds the
+//! binary tree over partition numbers. The order in which workers merge them does not matter: results are bit-identical
+//! for any number of workers, any order of completion and after retries. A partial result of a range of partitions holds the
 //! sums of the largest subtrees inside of the range: at most `2 log2(p)` of them for `p` partitions.
 //!
 //! A partition that is merged twice, as after a retried task, is an error. So is one that is missing when the total is

@@ -1,8 +1,8 @@
 //! Thousands to millions of centers: a tree of small k-means fits, then sweeps that compare every row only with the
 //! centers around its own.
 //!
-//! 1. Every [level](tree) splits the nodes of the tree by k-means, until there are as many as clusters.
-//! 2. A sweep compares the rows of a cluster with its center and the [centers around it](lists), and moves the
+//! 1. Every level splits the nodes of the tree by k-means, until there are as many as clusters.
+//! 2. A sweep compares the rows of a cluster with its center and the centers around it, and moves the
 //!    centers to the means of their rows.
 //! 3. The last pass labels all rows exactly. The triangle inequality proves some labels without it: no center outside
 //!    the list of a row can be nearer than the best of the list.
