@@ -73,7 +73,9 @@ pub use fit::Metric;
 pub use float::Float;
 pub use gmm::{GaussianMixture, TruncatedGaussianMixture};
 pub use hierarchical::HierarchicalKMeans;
-pub use kmeans::{Algorithm, BackwardEuler, Breathing, KMeans, MiniBatch, NestedMiniBatch, VarianceReduced};
+pub use kmeans::{
+    Algorithm, BackwardEuler, Balanced, Breathing, KMeans, MiniBatch, NestedMiniBatch, VarianceReduced,
+};
 pub use kmodes::LaplacianKModes;
 pub use matrix::MatRef;
 pub use ndarray;

@@ -620,3 +620,17 @@ pub(crate) const BREATH_LAST_TOLERANCE: f64 = 0.01;
 
 /// Most sweeps of any other run of exact k-means of a breathing fit, as of a start of k-means.
 pub(crate) const BREATH_RUN_SWEEPS: u64 = 300;
+
+/// Centers that a row of balanced k-means may belong to without another pass: those with the smallest squared distance
+/// plus price. Up to twice as many clusters are all candidates (`balanced.py`).
+pub(crate) const BALANCED_CANDIDATES: usize = 8;
+
+/// Steps of the prices of rows with different weights, and the factor from the length of a step to the next
+/// (`balanced.py`, weighted).
+pub(crate) const BALANCED_STEPS: usize = 60;
+pub(crate) const BALANCED_DECAY: f64 = 0.93;
+
+/// Rows of a tile whose distances to all `k` centers are kept until it is their turn: at most 2 MB.
+pub(crate) fn repair_tile_rows(k: usize) -> usize {
+    ((1 << 18) / k.max(1)).clamp(1, 256)
+}

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ._core import Step
     from ._core import version as __version__
     from .backward_euler import BackwardEulerKMeans
+    from .balanced import BalancedKMeans
     from .breathing import BreathingKMeans
     from .config import config_context
     from .coreset import Coreset, lightweight_coreset
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BackwardEulerKMeans",
+    "BalancedKMeans",
     "BreathingKMeans",
     "ClusterReport",
     "Coreset",
@@ -88,6 +90,7 @@ _HOMES = {
     "ClusterReport": ("reports", "ClusterReport"),
     "Coreset": ("coreset", "Coreset"),
     "BackwardEulerKMeans": ("backward_euler", "BackwardEulerKMeans"),
+    "BalancedKMeans": ("balanced", "BalancedKMeans"),
     "BreathingKMeans": ("breathing", "BreathingKMeans"),
     "DataSource": ("data", "DataSource"),
     "HierarchicalKMeans": ("hierarchical", "HierarchicalKMeans"),
@@ -122,6 +125,7 @@ _HOMES = {
 }
 _MODULES = (
     "backward_euler",
+    "balanced",
     "breathing",
     "callbacks",
     "config",

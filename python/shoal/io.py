@@ -15,6 +15,7 @@ from ._fit.estimator import Clusterer
 from ._fit.models import save
 from ._fit.saved import need
 from .backward_euler import BackwardEulerKMeans
+from .balanced import BalancedKMeans
 from .breathing import BreathingKMeans
 from .formats.stream import told_of
 from .hierarchical import HierarchicalKMeans
@@ -39,6 +40,7 @@ ESTIMATORS: tuple[type[Clusterer], ...] = (
     BackwardEulerKMeans,
     VarianceReducedKMeans,
     HierarchicalKMeans,
+    BalancedKMeans,
     BreathingKMeans,
     LaplacianKModes,
 )

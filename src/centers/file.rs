@@ -10,13 +10,13 @@ use crate::fit::{Metric, Timings};
 use crate::persist::kept::text;
 use crate::persist::model::{ModelFile, model_contents};
 use crate::persist::schema::{
-    BACKWARD_EULER_MODEL, BREATHING_MODEL, HIERARCHICAL_MODEL, KMEANS_MODEL, MINIBATCH_MODEL, NESTED_MODEL,
-    VARIANCE_REDUCED_MODEL,
+    BACKWARD_EULER_MODEL, BALANCED_MODEL, BREATHING_MODEL, HIERARCHICAL_MODEL, KMEANS_MODEL, MINIBATCH_MODEL,
+    NESTED_MODEL, VARIANCE_REDUCED_MODEL,
 };
 use crate::persist::{self, Array};
 
 /// The kinds of files with a center-based model.
-const KINDS: [&str; 7] = [
+const KINDS: [&str; 8] = [
     KMEANS_MODEL,
     MINIBATCH_MODEL,
     NESTED_MODEL,
@@ -24,6 +24,7 @@ const KINDS: [&str; 7] = [
     BACKWARD_EULER_MODEL,
     VARIANCE_REDUCED_MODEL,
     BREATHING_MODEL,
+    BALANCED_MODEL,
 ];
 
 impl KMeansModel {
@@ -63,7 +64,7 @@ impl KMeansModel {
     }
 
     /// Reads a model that [`KMeansModel::save`] wrote, or a center-based estimator of the Python package: `KMeans`,
-    /// `BreathingKMeans`, `MiniBatchKMeans`, `NestedMiniBatchKMeans`, `HierarchicalKMeans`, `BackwardEulerKMeans` or
+    /// `BreathingKMeans`, `BalancedKMeans`, `MiniBatchKMeans`, `NestedMiniBatchKMeans`, `HierarchicalKMeans`, `BackwardEulerKMeans` or
     /// `VarianceReducedKMeans`. Labels are not stored, so they are empty. If the file has no inertia, the inertia is NaN.
     ///
     /// See [`KMeansModel::save`] for an example.

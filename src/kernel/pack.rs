@@ -340,6 +340,20 @@ impl<T: Compute> PackedCenters<T> {
         }
     }
 
+    /// The same centers, with a price each that adds to squared distances wherever centers are compared: labels are
+    /// those of the smallest sum. Distances that are reported stay those to the centers. Not for centers that are
+    /// compared [by difference](PackedCenters::by_difference).
+    pub(crate) fn priced(mut self, prices: &[f64]) -> Self {
+        assert!(prices.len() == self.k && self.order.is_empty(), "one price per center, in their order");
+        // A constant changes no label, and no squared length becomes negative.
+        let least = prices.iter().copied().fold(f64::INFINITY, f64::min);
+        let square = self.scale.to_f64() * self.scale.to_f64();
+        for (norm, price) in self.norms.iter_mut().zip(prices) {
+            *norm = T::from_f64(norm.to_f64() + (price - least) * square);
+        }
+        self
+    }
+
     /// Packs rows as centers about a given frame, for [`near`](super::near::near): their tile values are
     /// lower bounds. Sparse rows have at most `values` stored values.
     ///

@@ -4,6 +4,7 @@
 //! labels.
 
 mod backward_euler;
+mod balanced;
 mod batches;
 mod blocks;
 mod bounds;
@@ -22,6 +23,7 @@ mod state;
 mod variance_reduced;
 
 pub use backward_euler::{BackwardEuler, BackwardEulerParams, BackwardEulerRun, BackwardEulerSolver};
+pub use balanced::{Balanced, BalancedParams, BalancedRun, BalancedSolver, Size};
 pub use breathing::{Breathing, BreathingParams, BreathingRun, BreathingSolver};
 pub use lloyd::Lloyd;
 pub(crate) use means::{mean_variance, to_mean, to_means};

@@ -39,6 +39,11 @@ impl<T: Compute> LloydStarts<T> {
     /// Restores a solver with these parameters from [`FitSolver::checkpoint`]. The error says what is wrong.
     pub(super) fn of_checkpoint(params: &KMeansParams, contents: &Contents) -> Result<Self, String> {
         contents.must_be(KMEANS_CHECKPOINT)?;
+        Self::of_file(params, contents)
+    }
+
+    /// As [`LloydStarts::of_checkpoint`], from contents of any kind.
+    pub(super) fn of_file(params: &KMeansParams, contents: &Contents) -> Result<Self, String> {
         let numbers = contents.object("state")?;
         let mut params = params.clone();
         params.rng_seed = count(&numbers, "seed")?;
@@ -85,6 +90,11 @@ impl<T: Compute> Solver<T> for LloydStarts<T> {
 }
 
 impl<T: Compute> LloydStarts<T> {
+    /// The best start so far.
+    pub(super) fn best(&self) -> &Lloyd<T> {
+        self.starts.best()
+    }
+
     /// The solver's public state between two steps.
     pub(crate) fn snapshot(&self) -> Snapshot<'_, T> {
         let best = self.starts.best();

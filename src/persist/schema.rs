@@ -150,6 +150,20 @@ pub const VARIANCE_REDUCED_MODEL: &str = "variance-reduced-kmeans-model";
 /// ```
 pub const VARIANCE_REDUCED_CHECKPOINT: &str = "variance-reduced-kmeans-checkpoint";
 
+/// The kind of a file with a fitted balanced k-means model.
+///
+/// ```
+/// assert_eq!(shoal::persist::schema::BALANCED_MODEL, "balanced-kmeans-model");
+/// ```
+pub const BALANCED_MODEL: &str = "balanced-kmeans-model";
+
+/// The kind of a file with a checkpoint of a balanced k-means fit.
+///
+/// ```
+/// assert_eq!(shoal::persist::schema::BALANCED_CHECKPOINT, "balanced-kmeans-checkpoint");
+/// ```
+pub const BALANCED_CHECKPOINT: &str = "balanced-kmeans-checkpoint";
+
 /// The kind of a file with a fitted breathing k-means model.
 ///
 /// ```

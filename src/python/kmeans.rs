@@ -10,7 +10,9 @@ use super::start::Given;
 use crate::error::Result;
 use crate::fit::{self, Value};
 use crate::hierarchical::HierarchicalKMeans;
-use crate::kmeans::{BackwardEuler, Breathing, KMeans, MiniBatch, NestedMiniBatch, VarianceReduced};
+use crate::kmeans::{
+    BackwardEuler, Balanced, Breathing, KMeans, MiniBatch, NestedMiniBatch, VarianceReduced,
+};
 use crate::persist::Contents;
 use crate::tuning::batch_seeding_sample;
 
@@ -160,6 +162,24 @@ impl Shown for Breathing {
         let details = PyDict::new(py);
         details.set_item("n_breaths", run.n_breaths())?;
         details.set_item("start_inertia", run.start_inertia())?;
+        Ok(details)
+    }
+}
+
+impl Shown for Balanced {
+    fn params(k: usize, _given: &mut Given) -> PyResult<Self::Params> {
+        Ok(Self::params(k))
+    }
+
+    fn snapshot(run: &fit::Run<Self>) -> AnySnapshot<'_> {
+        run.snapshot()
+    }
+
+    fn details<'py>(run: &fit::Run<Self>, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let details = PyDict::new(py);
+        details.set_item("prices", array1(py, run.prices().to_vec()))?;
+        details.set_item("lower_bound", run.lower_bound())?;
+        details.set_item("gap", run.gap())?;
         Ok(details)
     }
 }

@@ -19,7 +19,9 @@ use crate::error::{Error, Result};
 use crate::fit::{self, FitSolver, Params, StreamMethod, Value};
 use crate::gmm::TruncatedGaussianMixture;
 use crate::hierarchical::HierarchicalKMeans;
-use crate::kmeans::{BackwardEuler, Breathing, KMeans, MiniBatch, NestedMiniBatch, VarianceReduced};
+use crate::kmeans::{
+    BackwardEuler, Balanced, Breathing, KMeans, MiniBatch, NestedMiniBatch, VarianceReduced,
+};
 use crate::kmodes::{KModesParams, LaplacianKModes};
 use crate::names::unknown_name;
 
@@ -27,7 +29,7 @@ use crate::names::unknown_name;
 pub(super) type State<'py> = (String, BTreeMap<String, Bound<'py, PyAny>>, BTreeMap<String, String>);
 
 /// The methods, by the names that Python uses.
-const METHODS: [&str; 9] = [
+const METHODS: [&str; 10] = [
     "kmeans",
     "minibatch",
     "nested",
@@ -35,6 +37,7 @@ const METHODS: [&str; 9] = [
     "backward-euler",
     "variance-reduced",
     "breathing",
+    "balanced",
     "mixture",
     "kmodes",
 ];
@@ -229,6 +232,7 @@ pub(super) fn start(
         "backward-euler" => call.fit_or_stream::<BackwardEuler>(py)?,
         "variance-reduced" => call.fit::<VarianceReduced>(py)?,
         "breathing" => call.fit::<Breathing>(py)?,
+        "balanced" => call.fit::<Balanced>(py)?,
         "mixture" => {
             let run = PyClassInitializer::from(call.fit::<TruncatedGaussianMixture>(py)?);
             return Ok(Py::new(py, run.add_subclass(MixtureRun))?.into_any());
@@ -260,6 +264,7 @@ pub(super) fn parameters(method: &str) -> PyResult<Vec<&'static str>> {
         "backward-euler" => of::<BackwardEuler>(),
         "variance-reduced" => of::<VarianceReduced>(),
         "breathing" => of::<Breathing>(),
+        "balanced" => of::<Balanced>(),
         "mixture" => of::<TruncatedGaussianMixture>(),
         "kmodes" => of::<LaplacianKModes>(),
         _ => return Err(unknown_method(method)),

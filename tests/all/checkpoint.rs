@@ -8,12 +8,13 @@ use shoal::centers::CenterMethod;
 use shoal::data::{AnySource, Chunk, Chunks, Dense, Weighted};
 use shoal::fit::{Run, Step};
 use shoal::kmeans::{
-    BackwardEulerParams, BreathingParams, KMeansParams, MiniBatchParams, NestedParams, VarianceReducedParams,
+    BackwardEulerParams, BalancedParams, BreathingParams, KMeansParams, MiniBatchParams, NestedParams, Size,
+    VarianceReducedParams,
 };
 use shoal::persist::{self, Array, Contents};
 use shoal::{
-    Algorithm, BackwardEuler, Breathing, Error, Executor, KMeans, Metric, MiniBatch, NestedMiniBatch, Result,
-    Seeding, VarianceReduced,
+    Algorithm, BackwardEuler, Balanced, Breathing, Error, Executor, KMeans, Metric, MiniBatch,
+    NestedMiniBatch, Result, Seeding, VarianceReduced,
 };
 
 use crate::common::Any;
@@ -50,7 +51,8 @@ params!(
     NestedParams => NestedMiniBatch,
     VarianceReducedParams => VarianceReduced,
     BackwardEulerParams => BackwardEuler,
-    BreathingParams => Breathing
+    BreathingParams => Breathing,
+    BalancedParams => Balanced
 );
 
 /// Steps without times and distances: a resumed run starts without bounds.
@@ -136,6 +138,9 @@ fn in_passes(name: &str, rows: &Any<'_>, finishes: bool) {
     let breathing = Breathing::params(20).m(2).seeding(Seeding::Random).rng_seed(4);
     same(&format!("{name}, breathing"), &breathing, rows, finishes);
     same(&format!("{name}, breathing, cosine"), &breathing.metric(Metric::Cosine), rows, finishes);
+    let balanced = Balanced::params(20).size_max(Size::TimesMean(1.1)).seeding(Seeding::Random).rng_seed(4);
+    same(&format!("{name}, balanced"), &balanced, rows, finishes);
+    same(&format!("{name}, balanced, cosine"), &balanced.metric(Metric::Cosine), rows, finishes);
     let batches = MiniBatch::params(12).batch_size(100).rng_seed(2).max_iter(3).half_life(Some(900.0));
     same(&format!("{name}, batches"), &batches, rows, finishes);
     same(&format!("{name}, batches, cosine"), &batches.metric(Metric::Cosine), rows, finishes);

@@ -6,10 +6,10 @@ use shoal::data::{AnySource, Chunks, Dense, Dtype, Mapped, Own, RawRows, Source,
 use shoal::fit::Step;
 use shoal::gmm::{CoresetSize, Covariance, TruncatedGaussianMixture};
 use shoal::kernel::Compute;
-use shoal::kmeans::KMeansParams;
+use shoal::kmeans::{KMeansParams, Size};
 use shoal::stats::{MergeReduce, lightweight_coreset};
 use shoal::{
-    Algorithm, BackwardEuler, Breathing, Executor, KMeans, KMeansModel, MatRef, Metric, MiniBatch,
+    Algorithm, BackwardEuler, Balanced, Breathing, Executor, KMeans, KMeansModel, MatRef, Metric, MiniBatch,
     NestedMiniBatch, Seeding, VarianceReduced,
 };
 
@@ -298,6 +298,8 @@ fn weights_of_1_equal_no_weights() {
     same(&|rows| BackwardEuler::params(k).batch_size(200).max_iter(5).fit(rows).unwrap(), "backward Euler");
     same(&|rows| VarianceReduced::params(k).max_iter(3).fit(rows).unwrap(), "variance reduction");
     same(&|rows| Breathing::params(k).m(2).fit(rows).unwrap(), "breathing");
+    let balanced = Balanced::params(k).size_max(Size::TimesMean(1.1));
+    same(&|rows| balanced.fit(rows).unwrap(), "balanced");
     let cx = Executor::new(Some(2)).unwrap();
     let drawn = lightweight_coreset::<f32>(&plain, 100, 7, &cx).unwrap();
     let also = lightweight_coreset::<f32>(&ones, 100, 7, &cx).unwrap();

@@ -13,8 +13,8 @@ use shoal::kernel::Compute;
 use shoal::kmodes::LaplacianKModes;
 use shoal::stats::{MergeReduce, lightweight_coreset};
 use shoal::{
-    BackwardEuler, Breathing, Error, Executor, Interrupt, KMeans, KMeansModel, MatRef, Metric, MiniBatch,
-    NestedMiniBatch, Result, Seeding, VarianceReduced,
+    BackwardEuler, Balanced, Breathing, Error, Executor, Interrupt, KMeans, KMeansModel, MatRef, Metric,
+    MiniBatch, NestedMiniBatch, Result, Seeding, VarianceReduced,
 };
 
 use crate::common::Any;
@@ -506,6 +506,7 @@ fn a_wrong_number_of_rows_is_refused_by_every_consumer() {
             NestedMiniBatch::params(3).shuffle(false).fit(&source).map(drop),
             VarianceReduced::params(3).fit(&source).map(drop),
             Breathing::params(3).fit(&source).map(drop),
+            Balanced::params(3).fit(&source).map(drop),
             lightweight_coreset(&source, 50, 0, &cx).map(drop),
             coreset.absorb(&source, &cx),
             data::check_finite(&source, &cx),
@@ -560,6 +561,7 @@ fn missing_rows_of_gather_and_tiles_are_refused() {
         BackwardEuler::params(3).fit(&few).map(drop),
         VarianceReduced::params(3).fit(&few).map(drop),
         Breathing::params(3).fit(&few).map(drop),
+        Balanced::params(3).fit(&few).map(drop),
         data::check_finite::<f32>(&Permuted::new::<f32>(&few, vec![5u32, 1, 0]).unwrap(), &cx),
     ];
     for (i, outcome) in outcomes.into_iter().enumerate() {

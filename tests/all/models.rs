@@ -145,6 +145,7 @@ fn every_center_based_kind_is_loaded_as_python_writes_it() {
         ("backward-euler-kmeans-model", r#""step_size":1.0"#),
         ("variance-reduced-kmeans-model", r#""learning_rate":"auto""#),
         ("breathing-kmeans-model", r#""m":5"#),
+        ("balanced-kmeans-model", r#""size_max":1.1"#),
     ];
     for (kind, param) in others {
         let mut contents = Contents::new(kind);

@@ -9,8 +9,8 @@ use shoal::graph::GraphMethod;
 use shoal::kmeans::{Bounds, Variant};
 use shoal::kmodes::{Collapse, LaplacianKModes, ModeUpdate};
 use shoal::{
-    Algorithm, BackwardEuler, Breathing, Error, KMeans, Metric, MiniBatch, NestedMiniBatch, Seeding,
-    VarianceReduced,
+    Algorithm, BackwardEuler, Balanced, Breathing, Error, KMeans, Metric, MiniBatch, NestedMiniBatch,
+    Seeding, VarianceReduced,
 };
 
 /// Values of every type that a parameter may have.
@@ -86,7 +86,7 @@ macro_rules! names_of {
 
 names_of! {
     shoal::kmeans::KMeansParams, shoal::kmeans::MiniBatchParams, shoal::kmeans::NestedParams,
-    shoal::kmeans::BackwardEulerParams, shoal::kmeans::BreathingParams,
+    shoal::kmeans::BackwardEulerParams, shoal::kmeans::BalancedParams, shoal::kmeans::BreathingParams,
     shoal::kmeans::VarianceReducedParams, shoal::gmm::MixtureParams,
     shoal::kmodes::KModesParams
 }
@@ -103,6 +103,7 @@ fn every_name_can_be_set_and_others_are_refused() {
     check!(BackwardEuler::params(2), "step_decey", "step_decay");
     check!(VarianceReduced::params(2), "learning-rate", "learning_rate");
     check!(Breathing::params(2), "n_clusterz", "n_clusters");
+    check!(Balanced::params(2), "sizemax", "size_max");
     check!(TruncatedGaussianMixture::params(2), "covariance_type", "covariance");
     check!(LaplacianKModes::params(2), "Shift", "shift");
 }

@@ -66,6 +66,7 @@ METHODS = {
         12, epoch_size="doubling", max_iter=15, random_state=3
     ),
     "breathing": shoal.BreathingKMeans(12, m=2, init="random", random_state=3),
+    "balanced": shoal.BalancedKMeans(12, size_min=0.9, size_max=1.1, init="random", random_state=3),
     "nested, random": shoal.NestedMiniBatchKMeans(12, init="random", batch_size=200, random_state=3),
     "backward Euler": shoal.BackwardEulerKMeans(
         12, batch_size=200, n_inner=3, max_iter=9, polish=False, random_state=3
@@ -90,7 +91,7 @@ def attributes(model):
     }
     if getattr(model, "compute_labels", True):
         found |= {"labels_": model.labels_, "inertia_": model.inertia_}
-    more = ("learning_rate_", "n_steps_", "step_sizes_", "rows_used_", "rows_retired_", "batch_sizes_")
+    more = ("prices_", "lower_bound_", "gap_", "learning_rate_", "n_steps_", "step_sizes_", "rows_used_", "rows_retired_", "batch_sizes_")
     for name in (*more, "lower_bounds_", "converged_"):
         if hasattr(model, name):
             found[name] = getattr(model, name)
@@ -148,6 +149,7 @@ def test_a_resumed_fit_gives_identical_results(name, weights, tmp_path):
         "hierarchical",
         "variance-reduced",
         "breathing",
+        "balanced",
         "backward Euler, polished",
     ],
 )
@@ -176,6 +178,7 @@ def blocks(size):
         "variance-reduced",
         "variance-reduced, taken back",
         "breathing",
+        "balanced",
         "backward Euler",
         "backward Euler, polished",
     ],
@@ -250,6 +253,7 @@ def test_checkpoints_follow_the_interval(tmp_path):
         "nested",
         "variance-reduced",
         "breathing",
+        "balanced",
         "backward Euler, polished",
     ],
 )
@@ -288,6 +292,7 @@ def given_rows(X, k, random_state):
         "variance-reduced",
         "variance-reduced, taken back",
         "breathing",
+        "balanced",
         "backward Euler, polished",
     ],
 )
@@ -380,6 +385,7 @@ def test_resuming_with_other_data_or_parameters_fails(tmp_path):
         "nested",
         "variance-reduced",
         "breathing",
+        "balanced",
         "backward Euler, polished",
     ],
 )
@@ -484,6 +490,7 @@ KILLABLE = {
         64, tol=0, max_iter=30, random_state=3, n_jobs=1, **more
     ),
     "breathing": lambda **more: shoal.BreathingKMeans(64, random_state=3, n_jobs=1, **more),
+    "balanced": lambda **more: shoal.BalancedKMeans(64, size_max=1.1, random_state=3, n_jobs=1, **more),
     "backward Euler": lambda **more: shoal.BackwardEulerKMeans(
         64, batch_size=100, polish=True, random_state=3, n_jobs=1, **more
     ),

@@ -537,13 +537,13 @@ def test_every_command_reads_vector_files(capsys, rows, model, tmp_path, suffix,
 @pytest.mark.filterwarnings("ignore:the fit did not converge")
 @pytest.mark.parametrize(
     "method",
-    ["kmeans", "minibatch", "nested", "vrkm", "vrkm++", "hierarchical", "sbe", "breathing", "gmm", "kmodes"],
+    ["kmeans", "minibatch", "nested", "vrkm", "vrkm++", "hierarchical", "sbe", "breathing", "balanced", "gmm", "kmodes"],
 )
 def test_models_of_every_method(capsys, rows, tmp_path, method):
     from shoal.cli.methods import METHODS
 
     assert method in METHODS
-    assert len(METHODS) == 10
+    assert len(METHODS) == 11
     model, kept, labels = (tmp_path / name for name in ("m.safetensors", "c.safetensors", "l.npy"))
     fit = ["fit", rows, "-k", 3, "--method", method, "--max-iter", 3, "-o", model, "--quiet"]
     assert run(capsys, *fit, "--checkpoint", kept)[0] == 0

@@ -17,7 +17,7 @@ from command_line import failure, run
 from shoal import _core, cli
 from shoal._fit.estimator import has_begun
 
-METHODS = ["kmeans", "minibatch", "nested", "vrkm", "vrkm++", "sbe", "breathing", "gmm", "kmodes"]
+METHODS = ["kmeans", "minibatch", "nested", "vrkm", "vrkm++", "sbe", "breathing", "balanced", "gmm", "kmodes"]
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ ESTIMATORS = [
     shoal.VarianceReducedKMeans,
     shoal.BackwardEulerKMeans,
     shoal.BreathingKMeans,
+    shoal.BalancedKMeans,
 ]
 
 

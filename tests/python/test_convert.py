@@ -33,6 +33,7 @@ CLUSTERERS = {
     "NestedMiniBatchKMeans": {"batch_size": 100},
     "VarianceReducedKMeans": {},
     "BreathingKMeans": {},
+    "BalancedKMeans": {"size_max": 1.1},
     "BackwardEulerKMeans": {"init": "k-means++", "max_iter": 5},
 }
 COVARIANCES = ("tied_spherical", "spherical", "diag")

@@ -26,6 +26,7 @@ FITS = {
     "hierarchical": shoal.HierarchicalKMeans(60, n_candidates=8, tol=0, max_iter=4, random_state=3),
     "variance-reduced": shoal.VarianceReducedKMeans(6, init="random", tol=0, max_iter=8, random_state=3),
     "breathing": shoal.BreathingKMeans(6, m=2, init="random", random_state=3),
+    "balanced": shoal.BalancedKMeans(6, size_min=0.9, size_max=1.1, random_state=3),
     "backward Euler": shoal.BackwardEulerKMeans(6, batch_size=200, n_inner=3, max_iter=9, random_state=3),
     "backward Euler, polished": shoal.BackwardEulerKMeans(
         6, batch_size=200, n_inner=2, max_iter=4, polish=True, random_state=3

@@ -30,6 +30,7 @@ WEIGHTED = {
     "NestedMiniBatchKMeans": shoal.NestedMiniBatchKMeans(4, batch_size=50, random_state=0),
     "HierarchicalKMeans": shoal.HierarchicalKMeans(4, random_state=0),
     "BreathingKMeans": shoal.BreathingKMeans(4, m=2, random_state=0),
+    "BalancedKMeans": shoal.BalancedKMeans(4, size_max=1.1, random_state=0),
     "VarianceReducedKMeans": shoal.VarianceReducedKMeans(4, random_state=0),
     "BackwardEulerKMeans": shoal.BackwardEulerKMeans(4, batch_size=40, random_state=0),
     "TruncatedGaussianMixture": shoal.TruncatedGaussianMixture(4, n_active=3, random_state=0),

@@ -39,6 +39,7 @@ ESTIMATORS = [
     (shoal.VarianceReducedKMeans, CENTERS),
     (shoal.HierarchicalKMeans, CENTERS),
     (shoal.BreathingKMeans, CENTERS),
+    (shoal.BalancedKMeans, CENTERS | {"prices": ("float64", 1)}),
     (shoal.TruncatedGaussianMixture, MIXTURE),
     (shoal.LaplacianKModes, MODES),
 ]

@@ -14,12 +14,14 @@ ESTIMATORS = (
     shoal.VarianceReducedKMeans,
     shoal.HierarchicalKMeans,
     shoal.BreathingKMeans,
+    shoal.BalancedKMeans,
     shoal.TruncatedGaussianMixture,
     shoal.LaplacianKModes,
 )
 #: Parameters that only the estimator has, because Python alone works with them.
 ONLY_HERE = {
     shoal.KMeans: {"copy_x"},
+    shoal.BalancedKMeans: {"copy_x"},
     shoal.TruncatedGaussianMixture: {"chain_length", "means_init"},
     shoal.LaplacianKModes: {"affinity"},
 }

@@ -48,6 +48,7 @@ CONSUMERS = {
             shoal.BackwardEulerKMeans: ["fit", "partial_fit"],
             shoal.VarianceReducedKMeans: ["fit"],
             shoal.BreathingKMeans: ["fit"],
+            shoal.BalancedKMeans: ["fit"],
             shoal.TruncatedGaussianMixture: ["fit"],
             shoal.LaplacianKModes: ["fit"],
         }.items()

@@ -79,6 +79,7 @@ ESTIMATORS = {
     "nested": lambda n: shoal.NestedMiniBatchKMeans(5, batch_size=50, random_state=0, n_jobs=n),
     "vrkm": lambda n: shoal.VarianceReducedKMeans(5, max_iter=3, random_state=0, n_jobs=n),
     "breathing": lambda n: shoal.BreathingKMeans(5, m=2, random_state=0, n_jobs=n),
+    "balanced": lambda n: shoal.BalancedKMeans(5, size_max=1.1, random_state=0, n_jobs=n),
     "sbe": lambda n: shoal.BackwardEulerKMeans(5, batch_size=100, max_iter=5, random_state=0, n_jobs=n),
     "mixture": lambda n: shoal.TruncatedGaussianMixture(5, max_iter=3, random_state=0, n_jobs=n),
 }

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 import shoal
 from shoal import (
     BackwardEulerKMeans,
+    BalancedKMeans,
     BreathingKMeans,
     KMeans,
     MiniBatchKMeans,
@@ -52,6 +53,7 @@ ESTIMATORS = [
     BackwardEulerKMeans(6, random_state=0, batch_size=64, max_iter=9),
     VarianceReducedKMeans(6, random_state=0, tol=0, max_iter=4),
     BreathingKMeans(6, m=2, random_state=0),
+    BalancedKMeans(6, random_state=0),
 ]
 
 

@@ -216,6 +216,7 @@ WARNING_USES = {
         shoal.BackwardEulerKMeans(4, max_iter=5, random_state=0),
         shoal.VarianceReducedKMeans(4, max_iter=5, random_state=0),
         shoal.BreathingKMeans(4, random_state=0),
+        shoal.BalancedKMeans(4, size_max=2.5, random_state=0),
     ],
     ids=[
         "kmeans",
@@ -225,6 +226,7 @@ WARNING_USES = {
         "backward euler",
         "variance-reduced",
         "breathing",
+        "balanced",
     ],
 )
 def test_warnings_name_the_line_of_the_caller(model, use):

@@ -6,6 +6,7 @@ import shoal
 from scipy.sparse import csr_array
 from shoal import (
     BackwardEulerKMeans,
+    BalancedKMeans,
     BreathingKMeans,
     KMeans,
     MiniBatchKMeans,
@@ -37,6 +38,7 @@ def fits():
     yield "NestedMiniBatchKMeans", NestedMiniBatchKMeans(20, random_state=5, batch_size=100)
     yield "BackwardEulerKMeans", BackwardEulerKMeans(20, random_state=5, batch_size=100, max_iter=8)
     yield "BreathingKMeans", BreathingKMeans(20, m=2, random_state=5)
+    yield "BalancedKMeans", BalancedKMeans(20, size_max=1.1, random_state=5)
     for variant in ("vrkm", "vrkm++"):
         yield variant, VarianceReducedKMeans(20, variant=variant, random_state=5, max_iter=4)
     for size in (None, 500):

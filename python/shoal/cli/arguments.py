@@ -54,6 +54,16 @@ def value_of(text: str) -> Any:
     return text
 
 
+def size_of(text: str) -> float:
+    """Parse a size: a number of rows as an integer, or a multiple of the mean size."""
+    size = value_of(text)
+    if isinstance(size, bool) or not isinstance(size, (int, float)):
+        raise argparse.ArgumentTypeError(
+            f"must be a number of rows, or a multiple of the mean size such as 1.1, got {text!r}"
+        )
+    return size
+
+
 def setting_of(text: str) -> tuple[str, Any]:
     """Parse ``NAME=VALUE``."""
     name, equals, value = text.partition("=")

@@ -16,6 +16,7 @@ from .arguments import (
     add_verb,
     file_of,
     setting_of,
+    size_of,
 )
 from .checkpoints import kept_note, refuse_to_overwrite
 from .errors import LeftError, UsageError
@@ -58,6 +59,14 @@ def add(verbs: Verbs) -> None:
         help="tolerance for stopping; with 0, stop when nothing changes (default: the method's default)",
     )
     add_metric(fit)
+    for name, which in (("--size-min", "smallest"), ("--size-max", "largest")):
+        fit.add_argument(
+            name,
+            type=size_of,
+            metavar="SIZE",
+            help=f"{which} size of a cluster, of --method balanced: a number of rows, or a multiple of the mean "
+            "size such as 1.1",
+        )
     fit.add_argument(
         "--set",
         dest="settings",
@@ -117,6 +126,8 @@ def run(args: argparse.Namespace) -> int:
         "max_iter": args.max_iter,
         "tol": args.tol,
         "metric": args.metric,
+        "size_min": args.size_min,
+        "size_max": args.size_max,
     }
     params = parameters(args.method, options, args.settings)
     if args.validation and args.method not in CENTERS:

@@ -59,12 +59,13 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         "hierarchical": Method("HierarchicalKMeans"),
         "sbe": Method("BackwardEulerKMeans"),
         "breathing": Method("BreathingKMeans"),
+        "balanced": Method("BalancedKMeans"),
         "gmm": Method("TruncatedGaussianMixture", called=MappingProxyType({"n_clusters": "n_components"})),
         "kmodes": Method("LaplacianKModes"),
     }
 )
 #: Methods whose models have centers, so that held-out rows have an energy.
-CENTERS = ("kmeans", "minibatch", "nested", "vrkm", "vrkm++", "hierarchical", "sbe", "breathing", "gmm")
+CENTERS = ("kmeans", "minibatch", "nested", "vrkm", "vrkm++", "hierarchical", "sbe", "breathing", "balanced", "gmm")
 
 
 def available(among: Iterable[str] = METHODS) -> tuple[str, ...]:

@@ -36,8 +36,8 @@ def fitted(model: Any) -> CenterFitter:
             remedy = ""
         raise TypeError(
             "model must be a fitted KMeans, MiniBatchKMeans, NestedMiniBatchKMeans, HierarchicalKMeans, "
-            "BreathingKMeans, VarianceReducedKMeans, BackwardEulerKMeans or TruncatedGaussianMixture of "
-            f"shoal, got {shown(model)}.{remedy}"
+            "BreathingKMeans, BalancedKMeans, VarianceReducedKMeans, BackwardEulerKMeans or "
+            f"TruncatedGaussianMixture of shoal, got {shown(model)}.{remedy}"
         )
     check_is_fitted(model, "cluster_centers_")
     return model

@@ -1,0 +1,320 @@
+"""Balanced k-means: limits of the sizes of clusters."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from . import _core
+from ._common import params as _params
+from ._core import Run, Source, Step
+from ._fit.centers import State
+from ._fit.clusterer import CenterClusterer
+from ._fit.saved import Arrays, Claims, Texts, floats, need
+from .typing import Algorithm, Callbacks, Init, Memory, Metric, RandomState
+
+__all__ = ["BalancedKMeans"]
+
+ALGORITHMS: tuple[str, ...] = get_args(Algorithm)
+#: Starts for `n_init="auto"` with random first centers, as in KMeans.
+BLIND_STARTS = 10
+
+
+class BalancedKMeans(CenterClusterer):
+    """K-means with limits of the sizes of clusters, and a proof of how good it is.
+
+    Exact k-means comes first. Then every sweep assigns the rows to the centers at the least total squared
+    distance at which all clusters keep the limits, and moves the centers to the means of their rows. A price
+    per cluster, added to squared distances, makes the rows of full clusters choose others. The prices also
+    give a lower bound of the inertia of all assignments that keep the limits. `gap_` says how far the
+    assignment is from the bound.
+
+    Without limits, the result is that of :class:`~shoal.KMeans`, bit for bit. Results are bit-identical for
+    any number of threads, and for an array, a memory map or an ``.npy`` file with the same rows.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+        Number of clusters, at least 1 and at most the number of rows.
+    size_min : int, float or None, default=None
+        Smallest size of a cluster. An int is a number of rows. A float is a multiple of the mean size
+        ``n_samples / n_clusters``, rounded down. None: no limit.
+    size_max : int, float or None, default=None
+        Largest size of a cluster, as `size_min`; a float is rounded up. ``size_min=1.0, size_max=1.0`` gives
+        clusters of equal size, up to one row.
+    init : str, array-like or callable, default="auto"
+        First centers. As for :class:`~shoal.KMeans`; a callable is called once.
+    n_init : "auto" or int, default="auto"
+        Number of starts of exact k-means. The start with the lowest inertia is balanced. As for
+        :class:`~shoal.KMeans`, but given centers and callables make one start.
+    metric : {"euclidean", "cosine"}, default="euclidean"
+        ``"cosine"`` is spherical k-means. As for :class:`~shoal.KMeans`.
+    random_state : int, RandomState, Generator or None, default=None
+        An int (0 to 2**64 - 1) makes results repeatable. Every fit draws 64 bits from a generator.
+    Expert parameters
+        The parameters below are needed less often.
+    max_iter : int, default=300
+        Maximum number of sweeps per start of exact k-means, and of sweeps with limits.
+    tol : float, default=1e-4
+        Tolerance of exact k-means, as for :class:`~shoal.KMeans`. A fit with limits also ends when a sweep
+        lowers the inertia by at most this fraction.
+    algorithm : {"auto", "lloyd", "elkan", "yinyang", "hamerly", "exponion", "filtering"}, default="auto"
+        How sweeps of exact k-means find the nearest centers. As for :class:`~shoal.KMeans`; results do not
+        depend on it.
+    bounds_memory : str or int, default="1GB"
+        Memory budget for distance bounds. As for :class:`~shoal.KMeans`.
+    copy_x : bool, default=True
+        Accepted for compatibility with k-means-constrained. X is never modified.
+    n_jobs : int or None, default=None
+        Number of threads. None: ``SHOAL_NUM_THREADS``, else ``OMP_NUM_THREADS``, else all cores that the
+        process may use; -1: all cores that the process may use. At most 4 threads per core, or 16 (see
+        :func:`shoal.config_context`). Results do not depend on it.
+    verbose : int, default=0
+        1 shows a progress bar on stderr.
+    callbacks : iterable of callables or None, default=None
+        Called as ``cb(estimator, step)`` after every sweep. A true result ends the fit; the labels still keep
+        the limits. See :mod:`shoal.callbacks`.
+
+    Attributes
+    ----------
+    cluster_centers_ : ndarray of shape (n_clusters, n_features), float32 or float64
+        Centers, in the compute type of the rows.
+    labels_ : ndarray of shape (n_samples,), int32
+        Cluster of every row. These labels keep the limits. ``predict(X)`` gives nearest centers instead.
+    inertia_ : float
+        Weighted sum of squared distances of the rows to the centers of `labels_`; differences and sums in
+        float64.
+    sizes_ : ndarray of shape (n_clusters,), float64
+        Weight of the rows in each cluster. Equal to `counts_`.
+    prices_ : ndarray of shape (n_clusters,), float64
+        Price of each cluster, in the unit of squared distances. Positive for a full cluster that more rows
+        would choose, negative for one that `size_min` fills, else 0. Zeros without limits, and before the
+        first sweep with limits.
+    lower_bound_ : float
+        No labels that keep the limits have a lower inertia for these centers. NaN before the first sweep with
+        limits.
+    gap_ : float
+        ``(inertia_ - lower_bound_) / inertia_``, at least 0: the fraction of the inertia that better labels
+        could save at most. NaN before the first sweep with limits.
+    counts_ : ndarray of shape (n_clusters,), float64
+        Weight of the rows in each cluster.
+    n_iter_ : int
+        Number of sweeps: those of the best start, and those with limits.
+    history_ : structured ndarray
+        One row per sweep of all starts, and per sweep with limits: ``iteration, rows_seen, batch_size,
+        objective, center_shift, n_changed, n_distances, elapsed`` (seconds) and ``stop_reason`` (empty during
+        the fit). The objective is the inertia of the sweep, which rises when the limits begin to hold.
+    stop_reason_ : str or None
+        ``"labels-stable"``, ``"tolerance"``, ``"max-iter"``, ``"callback"``, ``"deadline"`` or
+        ``"patience"``; None during the fit.
+    timings_ : dict of str to float
+        Seconds by phase: ``seeding``, ``sweeps``, ``final``.
+    algorithm_, init_ : str
+        The algorithm of exact k-means and the seeding in use; ``"auto"`` resolved.
+    n_zero_rows_ : int
+        Rows of zeros among the rows read; 0 with ``metric="euclidean"``.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, if X has string names.
+
+    Raises
+    ------
+    ValueError
+        If no clustering keeps the limits. The message gives both sides of the inequality.
+
+    See Also
+    --------
+    KMeans : Exact k-means without limits.
+    shoal.neighbors : Inverted lists, which are searched evenly if clusters have similar sizes.
+
+    Notes
+    -----
+    **Cost.** A sweep with limits computes all distances and keeps the 8 cheapest clusters of every row (all
+    clusters, if there are at most 16). The assignment among them is a flow of least cost, found by shortest
+    paths between clusters. A path takes about ``O(n_clusters)`` steps, and there are at most as many as rows
+    that must leave their nearest center; later sweeps begin at the prices of the sweep before.
+
+    **Memory** beyond the rows: that of :class:`~shoal.KMeans`, and 28 bytes per row and candidate (224 bytes
+    with more than 16 clusters).
+
+    **Quality.** The assignment is optimal among the candidates. Rows that these cannot place, for example
+    many identical ones, move to the nearest centers with room in an order of least regret. `gap_` covers
+    every loss.
+
+    **Weights** make the problem unsplittable: a cluster may miss a limit by up to the largest weight of a
+    row, and `gap_` is measured against weights that could be split. Sizes are sums of weights. With equal
+    weights, limits are exact up to whole rows.
+
+    **Stopping rules** that compare inertias, such as :class:`shoal.callbacks.EarlyStopping`, should allow for
+    the rise of the objective when the limits begin to hold.
+
+    References
+    ----------
+    P. S. Bradley, K. P. Bennett and A. Demiriz, "Constrained k-means clustering", MSR-TR-2000-65, 2000.
+
+    R. K. Ahuja, T. L. Magnanti and J. B. Orlin, "Network flows", 1993, chapter 9.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from shoal import BalancedKMeans
+    >>> X = np.array([[1, 2], [1, 4], [1, 0], [2, 2], [10, 4], [10, 0]], dtype="float32")
+    >>> model = BalancedKMeans(n_clusters=2, size_max=3, random_state=0).fit(X)
+    >>> model.sizes_.tolist(), model.gap_
+    ([3.0, 3.0], 0.0)
+    """
+
+    _kind = "balanced-kmeans"
+    _method = "balanced"
+
+    algorithm_: str
+    prices_: npt.NDArray[np.float64]
+    lower_bound_: float
+    gap_: float
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        size_min: float | None = None,
+        size_max: float | None = None,
+        init: Init = "auto",
+        n_init: int | Literal["auto"] = "auto",
+        max_iter: int = 300,
+        tol: float = 1e-4,
+        algorithm: Algorithm = "auto",
+        metric: Metric = "euclidean",
+        bounds_memory: Memory = "1GB",
+        copy_x: bool = True,
+        random_state: RandomState = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+        callbacks: Callbacks = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.size_min = size_min
+        self.size_max = size_max
+        self.init = init
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.algorithm = algorithm
+        self.metric = metric
+        self.bounds_memory = bounds_memory
+        self.copy_x = copy_x
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.callbacks = callbacks
+
+    def _rules(self, problems: _params.Problems) -> None:
+        p = _params
+        super()._rules(problems)
+        for name in ("size_min", "size_max"):
+            value = getattr(self, name)
+            if value is not None and not (p.is_whole(value) and value >= 0) and not _is_multiple(value):
+                problems.add(
+                    f"{name} must be None, a number of rows as an int of at least 0, or a multiple of the mean "
+                    f"size as a finite float of at least 0, got {p.shown(value)}"
+                )
+        if not (isinstance(self.n_init, str) and self.n_init == "auto"):
+            problems.check(p.whole, "n_init", self.n_init, 1, other="'auto' or ")
+        problems.check(p.one_of, "algorithm", self.algorithm, ALGORITHMS)
+        problems.check(p.memory, "bounds_memory", self.bounds_memory)
+        if not isinstance(self.copy_x, (bool, np.bool_)):
+            problems.add(f"copy_x must be True or False, got {p.shown(self.copy_x)}")
+
+    @property
+    def _has_limits(self) -> bool:
+        return self.size_min is not None or self.size_max is not None
+
+    @property
+    def sizes_(self) -> npt.NDArray[np.float64]:
+        """Weight of the rows in each cluster, an array of shape (n_clusters,)."""
+        return self.counts_
+
+    def _start(
+        self,
+        source: Source,
+        weights: npt.NDArray[np.float64] | None,
+        init: str | npt.NDArray[Any],
+        seed: int,
+        state: State | None = None,
+    ) -> Run:
+        """Return a run, from the beginning or from a stored state."""
+        params = self._run_params(init, seed, n_init=self._n_starts())
+        return _core.start(self._method, source, params, weights=weights, state=state)
+
+    def _make_run(self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None) -> Run:
+        seed = _params.seed(self.random_state)
+        return self._start(source, weights, self._seeding(source, rows, seed), seed)
+
+    def _resumed_run(
+        self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None, state: State
+    ) -> Run:
+        # The state holds the seed and the centers.
+        return self._start(source, weights, "auto" if not isinstance(self.init, str) else self.init, 0, state)
+
+    def _n_starts(self) -> int:
+        if not isinstance(self.init, str):
+            return 1
+        if self.n_init != "auto":
+            return int(self.n_init)
+        return BLIND_STARTS if self.init == "random" else 1
+
+    def _update(self, run: Any, step: Step | None) -> None:
+        super()._update(run, step)
+        self._tell(run)
+
+    def _complete(self, run: Any) -> None:
+        super()._complete(run)
+        self._tell(run)
+
+    def _tell(self, run: Any) -> None:
+        details = run.details()
+        self.algorithm_ = run.algorithm
+        prices = details["prices"]
+        self.prices_ = prices if len(prices) else np.zeros(int(self.n_clusters))
+        self.lower_bound_, self.gap_ = details["lower_bound"], details["gap"]
+
+    def _measure(
+        self, source: Source, weights: npt.NDArray[np.float64] | None
+    ) -> tuple[npt.NDArray[np.int32], float]:
+        if not self._has_limits:
+            return super()._measure(source, weights)
+        # Finishing a run with limits does not change its next step.
+        self._run.finish()
+        return self._run.labels(), self._run.inertia()
+
+    def _about(self) -> dict[str, Any]:
+        known = not np.isnan(self.lower_bound_)
+        return {
+            "algorithm": self.algorithm_,
+            "lower_bound": self.lower_bound_ if known else None,
+            "gap": self.gap_ if known else None,
+        }
+
+    def _recall(self, about: Claims) -> None:
+        self.algorithm_ = str(about.text("algorithm"))
+        for name in ("lower_bound", "gap"):
+            figure = about.figure(name, optional=True)
+            setattr(self, name + "_", np.nan if figure is None else float(figure))
+
+    def _kept(self) -> tuple[Arrays, Texts]:
+        arrays, texts = super()._kept()
+        return arrays | {"prices": self.prices_}, texts
+
+    @classmethod
+    def _restored(cls, arrays: Arrays, meta: Texts) -> Any:
+        model = super()._restored(arrays, meta)
+        model.prices_ = floats(arrays, "prices", (len(model.counts_),))
+        need(bool(np.isfinite(model.prices_).all()), "its prices are not finite")
+        return model
+
+
+def _is_multiple(value: Any) -> bool:
+    """Whether a limit is a multiple of the mean size."""
+    return _params.is_number(value) and not _params.is_whole(value) and value >= 0

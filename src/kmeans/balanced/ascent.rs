@@ -1,0 +1,70 @@
+//! Prices for rows of different weights, by ascent on the Lagrangian dual.
+//!
+//! A cluster above its upper limit becomes more expensive, one below its lower limit cheaper, each in proportion to what
+//! it has too much or too little. Prices of clusters between their limits return to 0. Steps become shorter.
+
+use super::limits::Limits;
+use super::lists::Lists;
+use crate::error::Result;
+use crate::parallel::Executor;
+use crate::tuning::{BALANCED_DECAY, BALANCED_STEPS};
+
+/// Raises the lower bound of [`Lists::bound`] from `prices` on. Returns the best prices, and the cheapest candidate of
+/// every row for them.
+pub(super) fn ascend(
+    lists: &Lists,
+    prices: &[f64],
+    limits: &Limits,
+    cx: &Executor,
+) -> Result<(Vec<f64>, Vec<u32>)> {
+    let mut now = prices.to_vec();
+    let mut best = (lists.bound(&now, limits), now.clone());
+    let mut step = mean_regret(lists, &now, limits);
+    for _ in 0..BALANCED_STEPS {
+        cx.check()?;
+        let mut sizes = vec![0.0; now.len()];
+        for row in 0..lists.rows() {
+            sizes[lists.best(row, &now).0] += limits.weights.of(row);
+        }
+        for (price, size) in now.iter_mut().zip(sizes) {
+            *price = moved(*price, size, step, limits);
+        }
+        let bound = lists.bound(&now, limits);
+        if bound > best.0 {
+            best = (bound, now.clone());
+        }
+        step *= BALANCED_DECAY;
+    }
+    let (_, prices) = best;
+    let labels = (0..lists.rows()).map(|row| lists.best(row, &prices).0 as u32).collect();
+    Ok((prices, labels))
+}
+
+/// The price of a cluster after a step.
+fn moved(price: f64, size: f64, step: f64, limits: &Limits) -> f64 {
+    let towards = |limit: f64| price + step * (size - limit) / limits.mean;
+    if size > limits.most {
+        towards(limits.most)
+    } else if size < limits.least {
+        towards(limits.least)
+    } else if price > 0.0 {
+        towards(limits.most).max(0.0)
+    } else if price < 0.0 {
+        towards(limits.least).min(0.0)
+    } else {
+        0.0
+    }
+}
+
+/// How much more the second candidate of a row costs than the first, in the mean. Prices of this magnitude move rows.
+fn mean_regret(lists: &Lists, prices: &[f64], limits: &Limits) -> f64 {
+    let (mut regret, mut weight) = (0.0, 0.0);
+    for row in 0..lists.rows() {
+        let (_, first, second) = lists.best(row, prices);
+        if second.is_finite() {
+            regret += limits.weights.of(row) * (second - first);
+            weight += limits.weights.of(row);
+        }
+    }
+    if weight > 0.0 { regret / weight } else { 0.0 }
+}

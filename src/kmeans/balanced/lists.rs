@@ -1,0 +1,154 @@
+//! The centers that a row may belong to: those with the smallest squared distance plus price.
+
+use super::limits::{Limits, Weights};
+use crate::data::{DataSource, count_rows, row_values};
+use crate::error::Result;
+use crate::float::Float;
+use crate::kernel::{self, Compute, PackedCenters, Scratch};
+use crate::kmeans::bounds::rounding_of;
+use crate::matrix::{MatRef, make_room};
+use crate::parallel::Executor;
+use crate::pass::{Chunk, Wide, sweep};
+use crate::rows::Rows;
+use crate::tuning::{BALANCED_CANDIDATES, STRIP_ROWS, tile_rows};
+
+/// The candidates of every row, with squared distances.
+#[derive(Debug)]
+pub(super) struct Lists {
+    /// Candidates per row.
+    pub(super) width: usize,
+    ids: Vec<u32>,
+    sq_dists: Vec<f64>,
+    /// Per row: a lower bound of squared distance plus price of all other centers, for the prices that chose the lists.
+    beyond: Vec<f64>,
+    prices: Vec<f64>,
+}
+
+/// Buffers of a worker.
+#[derive(Default)]
+struct Buffers<T: Float> {
+    scratch: Scratch<T>,
+    all: Vec<f64>,
+    order: Vec<u32>,
+}
+
+/// Where the candidates of a chunk go.
+type Out<'a> = ((Wide<'a, u32>, Wide<'a, f64>), &'a mut [f64]);
+
+impl Lists {
+    /// One pass: the candidates of all rows.
+    pub(super) fn new<T: Compute>(
+        centers: MatRef<'_, T>,
+        prices: &[f64],
+        data: &dyn DataSource<T>,
+        cx: &Executor,
+    ) -> Result<Self> {
+        let (k, n) = (centers.rows(), count_rows(data)?);
+        let width = if k <= 2 * BALANCED_CANDIDATES { k } else { BALANCED_CANDIDATES };
+        let (mut ids, mut sq_dists, mut beyond) = (Vec::new(), Vec::new(), Vec::new());
+        make_room(&mut ids, "candidates", n, width)?;
+        make_room(&mut sq_dists, "candidates", n, width)?;
+        make_room(&mut beyond, "candidates", n, 1)?;
+        ids.resize(n as usize * width, 0);
+        sq_dists.resize(n as usize * width, 0.0);
+        beyond.resize(n as usize, f64::INFINITY);
+        let packed = PackedCenters::for_rows(centers, data.most_values().is_some()).priced(prices);
+        let norm = packed.largest_norm() / packed.scale();
+        // Tile values choose the candidates, and are rounded.
+        let rounding = 4.0 * rounding_of(&packed, row_values(data));
+        let absorb = |chunk: Chunk<'_, T>,
+                      ((ids, sq_dists), beyond): Out<'_>,
+                      (): &mut (),
+                      buffers: &mut Buffers<T>| {
+            let (ids, sq_dists) = (ids.values, sq_dists.values);
+            if packed.by_difference() {
+                select(chunk.rows, &packed, prices, (ids, sq_dists), buffers);
+            } else {
+                kernel::nearest_m(chunk.rows, &packed, width, ids, sq_dists, &mut buffers.scratch);
+            }
+            for ((ids, sq_dists), beyond) in
+                ids.chunks_exact(width).zip(sq_dists.chunks_exact(width)).zip(beyond)
+            {
+                let (mut nearest, mut last) = (f64::INFINITY, f64::NEG_INFINITY);
+                for (&j, &sq_dist) in ids.iter().zip(sq_dists) {
+                    nearest = nearest.min(sq_dist);
+                    last = last.max(sq_dist + prices[j as usize]);
+                    if !sq_dist.is_finite() {
+                        return Err(chunk.not_finite());
+                    }
+                }
+                if width < k {
+                    *beyond = last - rounding * (2.0 * norm + nearest.sqrt()).powi(2);
+                }
+            }
+            Ok(())
+        };
+        let wide = (Wide { values: &mut ids[..], width }, Wide { values: &mut sq_dists[..], width });
+        let make = (|| (), Buffers::default);
+        sweep(data, cx, tile_rows(k), (wide, &mut beyond[..]), &mut (), make, absorb, |(), ()| ())?;
+        Ok(Self { width, ids, sq_dists, beyond, prices: prices.to_vec() })
+    }
+
+    /// Number of rows.
+    pub(super) fn rows(&self) -> usize {
+        self.beyond.len()
+    }
+
+    /// The candidates of a row, and their squared distances.
+    pub(super) fn of(&self, row: usize) -> impl Iterator<Item = (usize, f64)> {
+        let range = row * self.width..(row + 1) * self.width;
+        self.ids[range.clone()].iter().map(|&j| j as usize).zip(self.sq_dists[range].iter().copied())
+    }
+
+    /// The candidate of a row with the smallest squared distance plus price, the lower index among equals, with this
+    /// sum and the next smallest one.
+    pub(super) fn best(&self, row: usize, prices: &[f64]) -> (usize, f64, f64) {
+        let mut best = (usize::MAX, f64::INFINITY, f64::INFINITY);
+        for (j, sq_dist) in self.of(row) {
+            let value = sq_dist + prices[j];
+            if value < best.1 || value == best.1 && j < best.0 {
+                best = (j, value, best.1);
+            } else if value < best.2 {
+                best.2 = value;
+            }
+        }
+        best
+    }
+
+    /// A lower bound of the energy of all assignments that keep the limits, for any prices: the Lagrangian dual.
+    pub(super) fn bound(&self, prices: &[f64], limits: &Limits) -> f64 {
+        let rise = prices.iter().zip(&self.prices).map(|(new, old)| new - old).fold(f64::INFINITY, f64::min);
+        let of_row = |row: usize| self.best(row, prices).1.min(self.beyond[row] + rise);
+        let rows: f64 = match &limits.weights {
+            Weights::Any(weights) => weights.iter().enumerate().map(|(row, w)| w * of_row(row)).sum(),
+            weights => (0..self.rows()).map(|row| weights.of(row) * of_row(row)).sum(),
+        };
+        rows - prices.iter().map(|&p| if p > 0.0 { p * limits.most } else { p * limits.least }).sum::<f64>()
+    }
+}
+
+/// Like [`kernel::nearest_m`], for centers that tile values cannot tell apart.
+fn select<T: Compute>(
+    rows: Rows<'_, T>,
+    packed: &PackedCenters<T>,
+    prices: &[f64],
+    (ids, out): (&mut [u32], &mut [f64]),
+    Buffers { scratch, all, order }: &mut Buffers<T>,
+) {
+    let (k, width) = (prices.len(), ids.len() / rows.rows().max(1));
+    for start in (0..rows.rows()).step_by(STRIP_ROWS) {
+        let strip = rows.slice(start, rows.rows().min(start + STRIP_ROWS));
+        all.resize(strip.rows() * k, 0.0);
+        kernel::distances(strip, packed, all, scratch);
+        for (i, sq_dists) in all.chunks_exact(k).enumerate() {
+            let value = |j: u32| sq_dists[j as usize] + prices[j as usize];
+            order.clear();
+            order.extend(0..k as u32);
+            order.sort_unstable_by(|&a, &b| value(a).total_cmp(&value(b)).then(a.cmp(&b)));
+            let first = (start + i) * width;
+            for (q, &j) in order[..width].iter().enumerate() {
+                (ids[first + q], out[first + q]) = (j, sq_dists[j as usize]);
+            }
+        }
+    }
+}

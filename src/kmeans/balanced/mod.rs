@@ -1,0 +1,303 @@
+//! Balanced k-means: limits of the sizes of clusters. Its parameters, and the method made of them.
+
+mod ascent;
+mod assign;
+mod file;
+mod limits;
+mod lists;
+mod repair;
+mod solver;
+#[cfg(test)]
+mod tests;
+mod transport;
+
+use super::params::{Algorithm, KMeansParams};
+use crate::centers::{CenterMethod, KMeansModel, Snapshot};
+use crate::data::Access;
+use crate::error::{Error, Result};
+use crate::fit::{Element, Method, Metric, Problems, Run, either, run_methods, setters};
+use crate::matrix::make_room;
+use crate::persist::Contents;
+use crate::seeding::Seeding;
+use crate::tuning::BALANCED_CANDIDATES;
+
+pub use limits::Size;
+pub use solver::BalancedSolver;
+
+/// K-means with limits of the sizes of clusters. Begin with [`Balanced::params`].
+///
+/// After exact k-means, sweeps assign rows to the centers at the least total cost at which every cluster keeps the
+/// limits, and move the centers to the means. A price per cluster, added to squared distances, makes the rows of full
+/// clusters choose others. The prices also give a lower bound of the inertia of all assignments that keep the limits, so
+/// a fit reports how far its own is from the best one: see [`BalancedRun::gap`].
+///
+/// The labels of a model keep the limits. [`KMeansModel::predict`] labels rows by the nearest center, without limits.
+///
+/// Sources: k-means with size constraints as a transportation problem: Bradley, Bennett and Demiriz, "Constrained
+/// k-means clustering", 2000. Successive shortest paths: Ahuja, Magnanti and Orlin, "Network flows", 1993.
+///
+/// ```
+/// use shoal::{Balanced, kmeans::Size};
+/// let rows: Vec<[f64; 1]> = (0..90).map(|i| [f64::from(if i < 60 { i } else { 10 * i })]).collect();
+/// let model = Balanced::params(3).size_min(Size::Rows(30)).size_max(Size::TimesMean(1.0)).rng_seed(7).fit(&rows)?;
+/// assert_eq!(model.cluster_weights(), [30.0; 3]);
+/// # Ok::<(), shoal::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Balanced;
+
+impl Balanced {
+    /// Parameters for `n_clusters` clusters, all others at their defaults.
+    pub fn params(n_clusters: usize) -> BalancedParams {
+        BalancedParams {
+            n_clusters,
+            size_min: None,
+            size_max: None,
+            seeding: Seeding::Auto,
+            rng_seed: 0,
+            n_init: 1,
+            max_iter: 300,
+            tolerance: 1e-4,
+            metric: Metric::Euclidean,
+            algorithm: Algorithm::Auto,
+            bounds_memory: 1_000_000_000,
+            threads: None,
+        }
+    }
+}
+
+/// The parameters of balanced k-means. A fit checks all of them before it starts.
+///
+/// See [`Balanced`] for an example.
+#[derive(Clone, Debug)]
+pub struct BalancedParams {
+    n_clusters: usize,
+    size_min: Option<Size>,
+    size_max: Option<Size>,
+    seeding: Seeding,
+    rng_seed: u64,
+    n_init: u64,
+    max_iter: u64,
+    tolerance: f64,
+    metric: Metric,
+    algorithm: Algorithm,
+    bounds_memory: u64,
+    threads: Option<usize>,
+}
+
+setters! {
+    BalancedParams(n_clusters) {
+        /// The smallest size of a cluster (default `None`: no limit). With weights, a size is a sum of weights, and a
+        /// cluster may miss a limit by at most the weight of one row.
+        size_min: Option<Size> as impl Into<Option<Size>>,
+        /// The largest size of a cluster (default `None`: no limit), as [`BalancedParams::size_min`]. Without any limit,
+        /// a fit is one of [`KMeans`](super::KMeans), bit for bit.
+        size_max: Option<Size> as impl Into<Option<Size>>,
+        /// How the first centers are chosen (default [`Seeding::Auto`]).
+        seeding: Seeding,
+        /// Seed of all random draws (default 0).
+        rng_seed: u64,
+        /// Number of starts of exact k-means (default 1). The one with the lowest inertia is balanced.
+        n_init: u64,
+        /// Maximum number of sweeps per start of exact k-means, and of sweeps with limits (default 300).
+        max_iter: u64,
+        /// As in [`KMeansParams::tolerance`] (default 1e-4). A fit also ends when a sweep with limits lowers the
+        /// inertia by at most this share.
+        tolerance: f64,
+        /// The distance (default [`Metric::Euclidean`]).
+        metric: Metric,
+        /// How sweeps of exact k-means find the nearest centers (default [`Algorithm::Auto`]). The result does not
+        /// depend on it.
+        algorithm: Algorithm,
+        /// Upper limit for the bytes of the bounds (default 1 GB). See [`KMeansParams::bounds_memory`].
+        bounds_memory: u64,
+        /// Number of threads (default `None`: see [`Executor::new`](crate::Executor::new)). The result does
+        /// not depend on it.
+        threads: Option<usize>,
+    }
+}
+
+impl BalancedParams {
+    /// Checks the parameters against data of `n` rows without weights, if their number is known, and `dim` columns.
+    ///
+    /// ```
+    /// use shoal::{Balanced, kmeans::Size};
+    /// let params = Balanced::params(3).size_max(Size::Rows(30)).max_iter(0);
+    /// let refused = params.check(Some(91), 2).unwrap_err().to_string();
+    /// assert!(refused.starts_with("max_iter must be at least 1, got 0"));
+    /// assert!(refused.ends_with("n_clusters * size_max >= 91, the number of rows, got 30, where 3 * 30 = 90"));
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::InvalidParam`](crate::Error::InvalidParam) that lists every problem.
+    pub fn check(&self, n: Option<u64>, dim: usize) -> Result<()> {
+        let checked = self.check_alone(n, dim);
+        let (Some(n), true) = (n, self.n_clusters > 0) else { return checked };
+        let more = limits::problems(self.asked(), self.n_clusters, n as f64, true);
+        match checked {
+            Err(Error::InvalidParam(mut problems)) => {
+                problems.extend(more);
+                Err(Error::InvalidParam(problems))
+            }
+            Ok(()) if !more.is_empty() => Err(Error::InvalidParam(more)),
+            other => other,
+        }
+    }
+
+    /// Like [`BalancedParams::check`], but does not compare the limits with the number of rows.
+    fn check_alone(&self, n: Option<u64>, dim: usize) -> Result<()> {
+        let mut problems = Problems::new();
+        problems.clusters("n_clusters", self.n_clusters, n);
+        for (name, size) in [("size_min", self.size_min), ("size_max", self.size_max)] {
+            if let Some(size) = size {
+                problems.require(size.is_valid(), name, "a finite number of at least 0", size);
+            }
+        }
+        problems.at_least_1("n_init", self.n_init);
+        problems.at_least_1("max_iter", self.max_iter);
+        problems.finite_at_least_0("tolerance", self.tolerance);
+        if let (Some(n), true) = (n, self.has_limits()) {
+            // Row numbers take 32 bits.
+            let most = u64::from(u32::MAX) - 1;
+            problems.require(n <= most, "number of rows", format!("at most {most}"), n);
+        }
+        problems.columns(dim);
+        problems.into_result()
+    }
+
+    fn asked(&self) -> limits::Asked {
+        (self.size_min, self.size_max)
+    }
+
+    fn has_limits(&self) -> bool {
+        self.size_min.is_some() || self.size_max.is_some()
+    }
+
+    /// The parameters of exact k-means.
+    fn exact(&self) -> KMeansParams {
+        KMeansParams {
+            n_clusters: self.n_clusters,
+            seeding: self.seeding.clone(),
+            rng_seed: self.rng_seed,
+            n_init: self.n_init,
+            max_iter: self.max_iter,
+            tolerance: self.tolerance,
+            metric: self.metric,
+            algorithm: self.algorithm,
+            bounds_memory: self.bounds_memory,
+            threads: self.threads,
+        }
+    }
+}
+
+run_methods! {
+    BalancedParams, Balanced;
+    fit;
+    /// A step is a sweep, at first of exact k-means.
+    start;
+    /// See [`KMeansParams::resume_fit`](crate::kmeans::KMeansParams::resume_fit) for an example.
+    resume_fit;
+    /// ```
+    /// let rows = [[0.0f64], [1.0], [8.0], [9.0]];
+    /// for step in shoal::Balanced::params(2).solve(&rows).unwrap() {
+    ///     println!("{:?}", step.unwrap());
+    /// }
+    /// ```
+    solve;
+}
+
+/// A fit by balanced k-means that advances step by step. It does not hold the data.
+///
+/// See [`BalancedParams::start`].
+pub type BalancedRun = Run<Balanced>;
+
+impl BalancedRun {
+    /// The weight of the rows of each cluster.
+    ///
+    /// ```
+    /// use shoal::kmeans::Size;
+    /// let rows = [[0.0f64], [1.0], [2.0], [9.0]];
+    /// let mut run = shoal::Balanced::params(2).size_max(Size::Rows(2)).start(&rows).unwrap();
+    /// while run.advance(&rows).unwrap().is_some() {}
+    /// run.finish(&rows).unwrap();
+    /// assert_eq!(run.sizes(), [2.0, 2.0]);
+    /// assert_eq!(run.gap(), 0.0);
+    /// assert_eq!(run.lower_bound(), run.inertia());
+    /// assert!(run.prices().iter().any(|&price| price > 0.0));
+    /// ```
+    pub fn sizes(&self) -> &[f64] {
+        self.cluster_weights()
+    }
+
+    /// The price of each cluster, in the unit of squared distances: positive for clusters at their upper limit that
+    /// more rows are nearest to, negative for clusters that the lower limit fills, 0 for others. Empty without limits
+    /// and before the first sweep with limits.
+    ///
+    /// See [`BalancedRun::sizes`] for an example.
+    pub fn prices(&self) -> &[f64] {
+        either!(self.solver(), solver => solver.prices())
+    }
+
+    /// A lower bound of the inertia of all labels that keep the limits, for the present centers after [`Run::finish`],
+    /// and for those at the start of the last sweep before it. NaN before the first sweep with limits.
+    ///
+    /// See [`BalancedRun::sizes`] for an example.
+    pub fn lower_bound(&self) -> f64 {
+        either!(self.solver(), solver => solver.lower_bound())
+    }
+
+    /// The share of the inertia by which the inertia is above [`BalancedRun::lower_bound`] at most. With 0, no labels
+    /// that keep the limits are better for these centers.
+    ///
+    /// See [`BalancedRun::sizes`] for an example.
+    pub fn gap(&self) -> f64 {
+        let (bound, inertia) = (self.lower_bound(), self.inertia());
+        if inertia > 0.0 { ((inertia - bound) / inertia).max(0.0) } else { bound - inertia }
+    }
+}
+
+impl Method for Balanced {
+    type Params = BalancedParams;
+    type Model = KMeansModel;
+    type Solver<T: Element> = BalancedSolver<T>;
+
+    fn needs(_params: &BalancedParams) -> Access {
+        Access::Replay
+    }
+
+    fn labels_at_end(_params: &BalancedParams) -> bool {
+        true
+    }
+
+    fn check(params: &BalancedParams, n: Option<u64>, dim: usize) -> Result<()> {
+        // With weights, limits are compared with their sum later.
+        params.check_alone(n, dim)?;
+        // A fit allocates this later, where failure would end the process.
+        let candidates =
+            if params.has_limits() { 28 * params.n_clusters.min(2 * BALANCED_CANDIDATES) } else { 0 };
+        let a_row = 12 + params.seeding.bytes_a_row() + candidates;
+        make_room(&mut Vec::<u8>::new(), "labels, candidates and seeding", n.unwrap_or_default(), a_row)?;
+        Ok(())
+    }
+
+    fn threads(params: &BalancedParams) -> Option<usize> {
+        params.threads
+    }
+
+    fn solver<T: Element>(params: &BalancedParams) -> BalancedSolver<T> {
+        BalancedSolver::plan(params.clone())
+    }
+
+    fn of_checkpoint<T: Element>(
+        params: &BalancedParams,
+        contents: &Contents,
+    ) -> Result<BalancedSolver<T>, String> {
+        BalancedSolver::of_file(params.clone(), contents)
+    }
+}
+
+impl CenterMethod for Balanced {
+    fn snapshot<T: Element>(solver: &BalancedSolver<T>) -> Snapshot<'_, T> {
+        solver.snapshot()
+    }
+}

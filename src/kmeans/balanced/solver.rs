@@ -1,0 +1,266 @@
+//! Solver of balanced k-means: exact k-means, then sweeps whose labels keep the limits.
+
+use std::time::Instant;
+
+use super::BalancedParams;
+use super::assign::assign;
+use super::limits::Limits;
+use crate::centers::{KMeansModel, LabelList, LabelsRef, Snapshot};
+use crate::data::{Access, DataSource};
+use crate::error::Result;
+use crate::fit::{Facts, FitSolver, Solver, Step, StopReason, Timings};
+use crate::kernel::Compute;
+use crate::kmeans::means::to_means;
+use crate::kmeans::starts::LloydStarts;
+use crate::matrix::MatRef;
+use crate::parallel::Executor;
+use crate::persist::Contents;
+
+/// Clusters that keep the limits.
+#[derive(Clone, Debug)]
+pub(super) struct Balance<T> {
+    pub(super) centers: Vec<T>,
+    /// Of the last sweep: its prices, and its labels, empty before the first.
+    pub(super) prices: Vec<f64>,
+    pub(super) labels: LabelList,
+    pub(super) sizes: Vec<f64>,
+    /// The energy of these labels about the centers before they moved, and its lower bound.
+    pub(super) energy: f64,
+    pub(super) bound: f64,
+    /// The labels are those of the centers.
+    pub(super) current: bool,
+    pub(super) sweeps: u64,
+}
+
+/// Balanced k-means as a state: exact k-means, then centers, prices and labels. Memory is `O(n)` candidates and `O(k
+/// d)` sums.
+///
+/// A step is a sweep. `Step::objective` is its inertia: without limits until exact k-means has ended, then with limits.
+pub struct BalancedSolver<T> {
+    pub(super) params: BalancedParams,
+    pub(super) start: LloydStarts<T>,
+    /// `None` until exact k-means has ended.
+    pub(super) balance: Option<Balance<T>>,
+    /// What [`FitSolver::finish`] found for centers that no sweep has labeled.
+    pub(super) finished: Option<Balance<T>>,
+    /// Sweeps of all starts.
+    pub(super) iteration: u64,
+    pub(super) rows_seen: u64,
+    /// Seconds in sweeps with limits.
+    pub(super) timings: Timings,
+}
+
+impl<T: Compute> BalancedSolver<T> {
+    /// The state before the first step, which chooses the first centers.
+    pub(super) fn plan(params: BalancedParams) -> Self {
+        Self {
+            start: LloydStarts::plan(&params.exact()),
+            balance: None,
+            finished: None,
+            iteration: 0,
+            rows_seen: 0,
+            timings: Timings::default(),
+            params,
+        }
+    }
+
+    /// The clusters that are shown.
+    fn shown(&self) -> Option<&Balance<T>> {
+        self.finished.as_ref().or(self.balance.as_ref())
+    }
+
+    /// The solver's public state between two steps.
+    pub(crate) fn snapshot(&self) -> Snapshot<'_, T> {
+        let start = self.start.snapshot();
+        let sweeps = self.balance.as_ref().map_or(0, |balance| balance.sweeps);
+        let start = Snapshot {
+            n_iter: start.n_iter + sweeps,
+            n_steps: start.n_steps + sweeps,
+            timings: start.timings + self.timings,
+            ..start
+        };
+        match self.shown() {
+            Some(balance) if balance.labels.len() > 0 => Snapshot {
+                centers: &balance.centers,
+                weights: &balance.sizes,
+                labels: balance.labels.view(),
+                inertia: balance.energy,
+                ..start
+            },
+            _ => start,
+        }
+    }
+
+    /// The prices of the clusters; empty before the first sweep with limits.
+    pub(super) fn prices(&self) -> &[f64] {
+        self.shown().map_or(&[], |balance| &balance.prices)
+    }
+
+    /// The lower bound of the energy that belongs to the labels.
+    pub(super) fn lower_bound(&self) -> f64 {
+        match self.shown() {
+            Some(balance) => balance.bound,
+            // The nearest centers have the least energy.
+            None if !self.params.has_limits() => self.start.snapshot().inertia,
+            None => f64::NAN,
+        }
+    }
+
+    fn limits(&self, data: &dyn DataSource<T>) -> Result<Limits> {
+        Limits::new(self.params.asked(), self.params.n_clusters, data)
+    }
+
+    /// Follows exact k-means by clusters with limits.
+    fn begin(&self) -> Balance<T> {
+        let k = self.params.n_clusters;
+        Balance {
+            centers: self.start.snapshot().centers.to_vec(),
+            prices: vec![0.0; k],
+            labels: LabelList::new(0, k),
+            sizes: Vec::new(),
+            energy: f64::NAN,
+            bound: f64::NAN,
+            current: false,
+            sweeps: 0,
+        }
+    }
+
+    /// The same clusters with labels for their centers, and the sums of the rows.
+    fn labeled(
+        &self,
+        before: &Balance<T>,
+        data: &dyn DataSource<T>,
+        cx: &Executor,
+    ) -> Result<(Balance<T>, crate::stats::ClusterSums)> {
+        let centers = MatRef::new(&before.centers, data.dim());
+        let found = assign(centers, &before.prices, &self.limits(data)?, data, cx)?;
+        let balance = Balance {
+            centers: before.centers.clone(),
+            prices: found.prices,
+            labels: LabelList::of(found.labels, centers.rows()),
+            sizes: found.sums.weights().to_vec(),
+            energy: found.sums.energy(),
+            bound: found.bound,
+            current: true,
+            sweeps: before.sweeps,
+        };
+        Ok((balance, found.sums))
+    }
+
+    /// A sweep with limits: labels, then centers.
+    fn sweep(&mut self, before: &Balance<T>, data: &dyn DataSource<T>, cx: &Executor) -> Result<Step> {
+        let (mut balance, mut sums) = self.labeled(before, data, cx)?;
+        sums.check_means::<T>()?;
+        let moved = to_means(&mut balance.centers, data.dim(), self.params.metric, &mut sums);
+        let changed = changes(before.labels.view(), balance.labels.view());
+        balance.current = moved == 0.0;
+        balance.sweeps += 1;
+        let n = balance.labels.len() as u64;
+        self.iteration += 1;
+        self.rows_seen += n;
+        // NaN before the first sweep.
+        let lowered =
+            before.energy.is_nan() || balance.energy < before.energy * (1.0 - self.params.tolerance);
+        let stop_reason = if balance.current && changed == 0 {
+            Some(StopReason::LabelsStable)
+        } else if moved <= self.start.best().threshold() || !lowered {
+            Some(StopReason::Tolerance)
+        } else {
+            (balance.sweeps >= self.params.max_iter).then_some(StopReason::MaxIterations)
+        };
+        let step = Step {
+            iteration: self.iteration,
+            rows_seen: self.rows_seen,
+            batch_size: n,
+            objective: balance.energy,
+            center_shift: moved.sqrt(),
+            n_changed: changed,
+            n_distances: n * self.params.n_clusters as u64,
+            elapsed: 0.0,
+            stop_reason,
+        };
+        self.balance = Some(balance);
+        Ok(step)
+    }
+}
+
+/// Rows with another label, all of them if there were none.
+fn changes(before: LabelsRef<'_>, now: LabelsRef<'_>) -> u64 {
+    if before.is_empty() {
+        return now.len() as u64;
+    }
+    before.iter().zip(now.iter()).filter(|(before, now)| before != now).count() as u64
+}
+
+impl<T: Compute> Solver<T> for BalancedSolver<T> {
+    type Model = KMeansModel;
+
+    fn needs(&self) -> Access {
+        Access::Replay
+    }
+
+    fn step(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Step> {
+        if let Some(before) = self.balance.take() {
+            let begun = Instant::now();
+            let step = self.sweep(&before, data, cx);
+            if step.is_err() {
+                self.balance = Some(before);
+            } else {
+                self.finished = None;
+            }
+            self.timings.sweeps += begun.elapsed().as_secs_f64();
+            return step;
+        }
+        if self.params.has_limits() && self.iteration == 0 {
+            // Limits that no clustering keeps are an error before any work.
+            self.limits(data)?;
+        }
+        let mut step = self.start.step(data, cx)?;
+        (self.iteration, self.rows_seen, self.finished) = (step.iteration, step.rows_seen, None);
+        if step.stop_reason.is_some() && self.params.has_limits() {
+            step.stop_reason = None;
+            self.balance = Some(self.begin());
+        }
+        Ok(step)
+    }
+
+    fn model(&self) -> KMeansModel {
+        KMeansModel::new(&self.snapshot())
+    }
+}
+
+impl<T: Compute> FitSolver<T> for BalancedSolver<T> {
+    fn facts(&self) -> Facts {
+        self.snapshot().facts()
+    }
+
+    fn checkpoint(&self) -> Contents {
+        self.to_file()
+    }
+
+    fn fits(&self, n: Option<u64>) -> bool {
+        let fits = |balance: &Balance<T>| {
+            balance.labels.len() == 0 || n.is_none_or(|n| balance.labels.len() as u64 == n)
+        };
+        self.start.fits(n) && self.balance.as_ref().is_none_or(fits)
+    }
+
+    fn finish(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<f64> {
+        if !self.params.has_limits() {
+            return self.start.finish(data, cx);
+        }
+        if let Some(found) = self.shown().filter(|found| found.current) {
+            return Ok(found.energy);
+        }
+        if self.start.best().centers().is_empty() {
+            return Ok(f64::NAN);
+        }
+        let begun = Instant::now();
+        let before = self.balance.clone().unwrap_or_else(|| self.begin());
+        let (found, _) = self.labeled(&before, data, cx)?;
+        let energy = found.energy;
+        self.finished = Some(found);
+        self.timings.finish += begun.elapsed().as_secs_f64();
+        Ok(energy)
+    }
+}

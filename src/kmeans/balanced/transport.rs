@@ -1,0 +1,301 @@
+//! Rows of equal weight, assigned at the least total cost among their candidates: successive shortest paths.
+//!
+//! Every row begins at the candidate with the smallest squared distance plus price. A cluster above its upper limit
+//! then sends rows along a path of clusters: a row moves to the next cluster, from which another row moves on, until a
+//! cluster has room. The path with the lowest cost comes first. Clusters on the way become more expensive by as much as
+//! the path costs more for those before them, so that every row stays at its cheapest candidate. At the end the prices
+//! prove that no assignment to candidates costs less.
+//!
+//! All clusters send their rows on to a hub, between `least` and `most` of them. With the price 0 at the hub, a cluster
+//! with a positive price is full, and one with a negative price has as few rows as it may.
+//!
+//! Source: Ahuja, Magnanti and Orlin, "Network flows", 1993, chapter 9.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+use super::limits::Weights;
+use super::lists::Lists;
+use crate::error::Result;
+use crate::parallel::Executor;
+
+/// Rows that may move along an arc, the cheapest first, the lower row among equals.
+type Movers = BinaryHeap<Reverse<(i64, u32)>>;
+
+/// The flow of rows to clusters, and of clusters to the hub, which is the last node.
+pub(super) struct Transport<'a> {
+    lists: &'a Lists,
+    least: i64,
+    most: i64,
+    pub(super) labels: Vec<u32>,
+    /// Per node; the hub's is not 0 until the end.
+    pub(super) prices: Vec<f64>,
+    /// Rows that a cluster sends to the hub.
+    flows: Vec<i64>,
+    /// Rows that a node has too many.
+    excess: Vec<i64>,
+    /// From each cluster to each other cluster: the rows that may move. Rows that have left are dropped late.
+    arcs: Vec<BTreeMap<u32, Movers>>,
+    search: Search,
+}
+
+/// A search for the shortest path.
+struct Search {
+    lengths: Vec<f64>,
+    before: Vec<usize>,
+    settled: Vec<bool>,
+    /// Nodes with a length, and nodes whose length is final.
+    reached: Vec<usize>,
+    order: Vec<usize>,
+    queue: BinaryHeap<Reverse<(i64, usize)>>,
+}
+
+impl Search {
+    fn new(nodes: usize) -> Self {
+        Self {
+            lengths: vec![f64::INFINITY; nodes],
+            before: vec![0; nodes],
+            settled: vec![false; nodes],
+            reached: Vec::new(),
+            order: Vec::new(),
+            queue: BinaryHeap::new(),
+        }
+    }
+
+    fn clear(&mut self) {
+        for v in self.reached.drain(..) {
+            self.lengths[v] = f64::INFINITY;
+            self.settled[v] = false;
+        }
+        self.order.clear();
+        self.queue.clear();
+    }
+
+    fn reach(&mut self, v: usize, length: f64, before: usize) {
+        if length < self.lengths[v] {
+            if self.lengths[v] == f64::INFINITY {
+                self.reached.push(v);
+            }
+            (self.lengths[v], self.before[v]) = (length, before);
+            self.queue.push(Reverse((key(length), v)));
+        }
+    }
+
+    /// The nearest node that is not settled, which it then is.
+    fn next(&mut self) -> Option<usize> {
+        while let Some(Reverse((_, v))) = self.queue.pop() {
+            if !std::mem::replace(&mut self.settled[v], true) {
+                self.order.push(v);
+                return Some(v);
+            }
+        }
+        None
+    }
+}
+
+/// A whole number in the order of `f64`.
+fn key(value: f64) -> i64 {
+    // -0 and 0 are equal.
+    let bits = (value + 0.0).to_bits() as i64;
+    bits ^ ((bits >> 63) as u64 >> 1) as i64
+}
+
+/// The value of a key.
+fn value(key: i64) -> f64 {
+    f64::from_bits((key ^ ((key >> 63) as u64 >> 1) as i64) as u64)
+}
+
+impl<'a> Transport<'a> {
+    /// All rows at their cheapest candidates, for one price per cluster. Clusters may have `least` to `most` rows.
+    pub(super) fn new(
+        lists: &'a Lists,
+        prices: &[f64],
+        (least, most): (i64, i64),
+        weights: &Weights,
+    ) -> Self {
+        let (k, hub) = (prices.len(), prices.len());
+        let labels: Vec<u32> = (0..lists.rows()).map(|row| lists.best(row, prices).0 as u32).collect();
+        let mut counts = vec![0; k];
+        let mut arcs: Vec<BTreeMap<u32, Vec<_>>> = vec![BTreeMap::new(); k];
+        for (row, &label) in labels.iter().enumerate().filter(|&(row, _)| weights.of(row) > 0.0) {
+            counts[label as usize] += 1;
+            for (to, cost) in costs(lists, row, label) {
+                arcs[label as usize].entry(to).or_default().push(Reverse((cost, row as u32)));
+            }
+        }
+        let flow = |(&count, &price): (&i64, &f64)| match price {
+            price if price > 0.0 => most,
+            price if price < 0.0 => least,
+            _ => count.clamp(least, most),
+        };
+        let flows: Vec<i64> = counts.iter().zip(prices).map(flow).collect();
+        let mut excess: Vec<i64> = counts.iter().zip(&flows).map(|(count, flow)| count - flow).collect();
+        excess.push(-excess.iter().sum::<i64>());
+        let heaps =
+            |arcs: BTreeMap<u32, Vec<_>>| arcs.into_iter().map(|(to, rows)| (to, rows.into())).collect();
+        Self {
+            lists,
+            least,
+            most,
+            labels,
+            prices: prices.iter().copied().chain([0.0]).collect(),
+            flows,
+            excess,
+            arcs: arcs.into_iter().map(heaps).collect(),
+            search: Search::new(hub + 1),
+        }
+    }
+
+    /// Moves rows until the limits are kept, or until the candidates lead no further.
+    pub(super) fn settle(&mut self, cx: &Executor) -> Result<()> {
+        for source in 0..self.excess.len() {
+            while self.excess[source] > 0 {
+                cx.check()?;
+                let Some(target) = self.find(source) else { break };
+                self.send(source, target);
+            }
+        }
+        Ok(())
+    }
+
+    /// The prices of the clusters, with the price 0 at the hub.
+    pub(super) fn into_prices_and_labels(self) -> (Vec<f64>, Vec<u32>) {
+        let hub = self.flows.len();
+        let at_hub = self.prices[hub];
+        let price = |(&price, &flow): (&f64, &i64)| match price - at_hub {
+            // What is left here is rounding, or belongs to clusters that their candidates cannot fill.
+            _ if self.least < flow && flow < self.most => 0.0,
+            price => price,
+        };
+        (self.prices.iter().zip(&self.flows).map(price).collect(), self.labels)
+    }
+
+    /// The nearest node that lacks rows.
+    fn find(&mut self, source: usize) -> Option<usize> {
+        let (hub, search, prices) = (self.flows.len(), &mut self.search, &self.prices);
+        search.clear();
+        search.reach(source, 0.0, source);
+        while let Some(v) = search.next() {
+            if self.excess[v] < 0 {
+                return Some(v);
+            }
+            // Rounding may make an arc slightly negative.
+            let start = search.lengths[v] - prices[v];
+            let mut reach = |to: usize, cost: f64| {
+                let length = (start + cost + prices[to]).max(search.lengths[v]);
+                search.reach(to, length, v);
+            };
+            if v == hub {
+                (0..hub).filter(|&j| self.flows[j] > self.least).for_each(|j| reach(j, 0.0));
+                continue;
+            }
+            if self.flows[v] < self.most {
+                reach(hub, 0.0);
+            }
+            for (&to, movers) in &mut self.arcs[v] {
+                if let Some((cost, _)) = first(movers, &self.labels, v) {
+                    reach(to as usize, value(cost));
+                }
+            }
+        }
+        None
+    }
+
+    /// Moves rows along the path that was found, as many as cost the same, and raises the prices before its end.
+    fn send(&mut self, source: usize, target: usize) {
+        let hub = self.flows.len();
+        let mut path = Vec::new();
+        let mut v = target;
+        while v != source {
+            path.push((self.search.before[v], v));
+            v = self.search.before[v];
+        }
+        let mut amount = self.excess[source].min(-self.excess[target]);
+        for &(from, to) in &path {
+            if to == hub {
+                amount = amount.min(self.most - self.flows[from]);
+            } else if from == hub {
+                amount = amount.min(self.flows[to] - self.least);
+            }
+        }
+        let mut moving = Vec::new();
+        for &(from, to) in path.iter().filter(|&&(from, to)| from != hub && to != hub) {
+            let rows = self.take(from, to, amount);
+            amount = amount.min(rows.len() as i64);
+            moving.push((from, to, rows));
+        }
+        for &(from, to) in &path {
+            if to == hub {
+                self.flows[from] += amount;
+            } else if from == hub {
+                self.flows[to] -= amount;
+            }
+        }
+        for (from, to, rows) in moving {
+            let (now, later) = rows.split_at(amount as usize);
+            let movers = self.arcs[from].get_mut(&(to as u32)).expect("the path took this arc");
+            movers.extend(later.iter().copied().map(Reverse));
+            for &(_, row) in now {
+                self.labels[row as usize] = to as u32;
+                for (next, cost) in costs(self.lists, row as usize, to as u32) {
+                    self.arcs[to].entry(next).or_default().push(Reverse((cost, row)));
+                }
+            }
+        }
+        self.excess[source] -= amount;
+        self.excess[target] += amount;
+        let whole = self.search.lengths[target];
+        for &v in &self.search.order {
+            self.prices[v] += (whole - self.search.lengths[v]).max(0.0);
+        }
+    }
+
+    /// Takes up to `most` rows out of an arc that cost as little as the first.
+    fn take(&mut self, from: usize, to: usize, most: i64) -> Vec<(i64, u32)> {
+        let movers = self.arcs[from].get_mut(&(to as u32)).expect("the path took this arc");
+        let mut taken: Vec<(i64, u32)> = Vec::new();
+        while let Some(next) = first(movers, &self.labels, from)
+            && (taken.len() as i64) < most
+            && taken.first().is_none_or(|first| first.0 == next.0)
+        {
+            movers.pop();
+            // A row that has left and come back is listed twice.
+            if taken.last() != Some(&next) {
+                taken.push(next);
+            }
+        }
+        taken
+    }
+}
+
+/// What it costs to move a row from its cluster to each of its other candidates.
+fn costs(lists: &Lists, row: usize, label: u32) -> impl Iterator<Item = (u32, i64)> {
+    let own = lists.of(row).find(|&(j, _)| j == label as usize).map_or(f64::INFINITY, |(_, sq_dist)| sq_dist);
+    let others = lists.of(row).filter(move |&(j, _)| j != label as usize);
+    others.map(move |(j, sq_dist)| (j as u32, key(sq_dist - own)))
+}
+
+/// The cheapest row of an arc that is still in cluster `from`. Drops those that are not.
+fn first(movers: &mut Movers, labels: &[u32], from: usize) -> Option<(i64, u32)> {
+    while let Some(&Reverse(next)) = movers.peek() {
+        if labels[next.1 as usize] as usize == from {
+            return Some(next);
+        }
+        movers.pop();
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_have_the_order_of_their_values() {
+        let values =
+            [f64::NEG_INFINITY, -1e300, -2.0, -1.0, -1e-320, 0.0, 1e-320, 1.0, 1.5, 1e300, f64::INFINITY];
+        assert!(values.windows(2).all(|two| key(two[0]) < key(two[1])));
+        assert!(values.iter().all(|&v| value(key(v)) == v));
+        assert_eq!(key(-0.0), key(0.0));
+    }
+}
