@@ -1,14 +1,15 @@
 """Seconds, gap and inertia of balanced k-means.
 
 ``large``: descriptors with many clusters and an upper limit, compared with the fit without limits.
-``equal``: clusters of equal size, compared with k-means-constrained where it is installed: its seconds, and its
-inertia from the same first centers.
-``limits``: sets of 2 to 784 columns with a loose and a tight limit: inertia above the fit without limits, gap, sweeps.
+``equal``: clusters of equal size, compared with k-means-constrained where it is installed: its seconds, and
+its inertia from the same first centers.
+``limits``: sets of 2 to 784 columns with a loose and a tight limit: inertia beside the fit without limits,
+and the gap.
 ``identical``: clusters of equal size where half of the rows are identical.
 ``weighted``: rows of different weights: the gap, and by how much limits are missed.
 
-Fits alternate, and the fastest of some rounds counts. Of sets with more rows than in the tables below, a random sample
-is used.
+Fits alternate, and the fastest of some rounds counts. Of sets with more rows than in the tables below, a
+random sample is used.
 """
 
 from __future__ import annotations
@@ -97,7 +98,8 @@ def shown(row: dict[str, Any]) -> None:
 
 def told(row: dict[str, Any]) -> str:
     """Describe a row in one line."""
-    text = f"{row['set']}, {row['rows']} x {row['columns']}, K = {row['K']}, {row['limits']}: gap {row['gap, %']:.4f}%"
+    text = f"{row['set']}, {row['rows']} x {row['columns']}, K = {row['K']}, {row['limits']}: "
+    text += f"gap {row['gap, %']:.4f}%"
     if "times" in row:
         text += f", {row['times']:.2f} times the {row['free, s']:.2f} s without limits"
         text += f", inertia {row['above free, %']:+.2f}%"
@@ -127,7 +129,9 @@ def equal(args: argparse.Namespace) -> Table:
             break
         X = rows_of("mnist_70k", 70_000, quick=False)[:n]
         # The first 50 principal components.
-        X = np.ascontiguousarray((X - X.mean(axis=0)) @ np.linalg.svd(X - X.mean(axis=0), full_matrices=False)[2][:50].T)
+        X = np.ascontiguousarray(
+            (X - X.mean(axis=0)) @ np.linalg.svd(X - X.mean(axis=0), full_matrices=False)[2][:50].T
+        )
         least, most = n // 10, -(-n // 10)
         first = X[np.random.default_rng(0).choice(n, 10, replace=False)]
         ours = lambda X=X, a=least, b=most, first=first: shoal.BalancedKMeans(  # noqa: E731
@@ -140,7 +144,11 @@ def equal(args: argparse.Namespace) -> Table:
             peer = KMeansConstrained(10, size_min=least, size_max=most, init=first, n_init=1, random_state=0)
             peer, spent = fastest(1, {"peer": lambda peer=peer, X=X: peer.fit(X)})["peer"]
             inertia = float(((X - peer.cluster_centers_[peer.labels_]) ** 2).sum())
-            row |= {"peer, s": spent, "to peer, %": 100 * (model.inertia_ / inertia - 1), "faster": spent / took}
+            row |= {
+                "peer, s": spent,
+                "to peer, %": 100 * (model.inertia_ / inertia - 1),
+                "faster": spent / took,
+            }
         shown(row)
         table.append(row)
     return table
@@ -223,7 +231,9 @@ def main() -> None:
     parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=list(PARTS))
     parser.add_argument("--rounds", type=int, default=2, help="fits of each kind (default 2)")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--peer-rows", type=int, default=5_000, help="most rows for k-means-constrained (default 5000)")
+    parser.add_argument(
+        "--peer-rows", type=int, default=5_000, help="most rows for k-means-constrained (default 5000)"
+    )
     common.add_options(parser, quick="a tenth of the rows, 1 fit, no result file")
     args = parser.parse_args()
     if args.quick:

@@ -25,6 +25,7 @@ for ax, model, title in zip(axes, (free, equal), ("without limits", "equal sizes
     sizes = np.bincount(model.labels_)
     ax.set_title(f"{title}: {sizes.min()} to {sizes.max()} rows")
 figure.suptitle(
-    f"inertia {100 * (equal.inertia_ / free.inertia_ - 1):+.0f}%, at most {100 * equal.gap_:.2f}% above the best"
+    f"inertia {100 * (equal.inertia_ / free.inertia_ - 1):+.0f}%, "
+    f"at most {100 * equal.gap_:.2f}% above the best"
 )
 plt.show()

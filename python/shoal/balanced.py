@@ -89,7 +89,7 @@ class BalancedKMeans(CenterClusterer):
     sizes_ : ndarray of shape (n_clusters,), float64
         Weight of the rows in each cluster. Equal to `counts_`.
     prices_ : ndarray of shape (n_clusters,), float64
-        Price of each cluster, in the unit of squared distances. Positive for a full cluster that more rows
+        Price per cluster, in the unit of squared distances. Positive for a full cluster that more rows
         would choose, negative for one that `size_min` fills, else 0. Zeros without limits, and before the
         first sweep with limits.
     lower_bound_ : float
@@ -137,8 +137,8 @@ class BalancedKMeans(CenterClusterer):
     paths between clusters. A path takes about ``O(n_clusters)`` steps, and there are at most as many as rows
     that must leave their nearest center; later sweeps begin at the prices of the sweep before.
 
-    **Memory** beyond the rows: that of :class:`~shoal.KMeans`, and 28 bytes per row and candidate (224 bytes
-    with more than 16 clusters).
+    **Memory** beyond the rows: that of :class:`~shoal.KMeans`, and at most 52 bytes per row and candidate
+    during a sweep with limits (416 bytes with more than 16 clusters).
 
     **Quality.** The assignment is optimal among the candidates. Rows that these cannot place, for example
     many identical ones, move to the nearest centers with room in an order of least regret. `gap_` covers
@@ -217,8 +217,8 @@ class BalancedKMeans(CenterClusterer):
             value = getattr(self, name)
             if value is not None and not (p.is_whole(value) and value >= 0) and not _is_multiple(value):
                 problems.add(
-                    f"{name} must be None, a number of rows as an int of at least 0, or a multiple of the mean "
-                    f"size as a finite float of at least 0, got {p.shown(value)}"
+                    f"{name} must be None, a number of rows as an int of at least 0, or a multiple of the "
+                    f"mean size as a finite float of at least 0, got {p.shown(value)}"
                 )
         if not (isinstance(self.n_init, str) and self.n_init == "auto"):
             problems.check(p.whole, "n_init", self.n_init, 1, other="'auto' or ")

@@ -25,7 +25,7 @@ def dual(X, centers, prices, least, most, weights=None):
 
 
 def ascent(X, centers, least, most, steps=400):
-    """Raise the prices of full clusters, lower those of clusters below their limit, in shorter and shorter steps."""
+    """Raise the prices of full clusters and lower those of others, in shorter and shorter steps."""
     d = sq_dists(X, centers)
     prices, best = np.zeros(len(centers)), -np.inf
     two = np.sort(d, axis=1)

@@ -267,7 +267,10 @@ def test_resuming(tmp_path):
         ({"algorithm": "yingyang"}, "algorithm must be"),
         ({"n_clusters": 0, "size_min": -2}, "(?s)n_clusters must be.*size_min must be"),
         ({"n_clusters": 4, "size_max": 2}, r"n_clusters \* size_max >= 9, the number of rows, .* 4 \* 2 = 8"),
-        ({"n_clusters": 4, "size_min": 3}, r"n_clusters \* size_min <= 9, the number of rows, .* 4 \* 3 = 12"),
+        (
+            {"n_clusters": 4, "size_min": 3},
+            r"n_clusters \* size_min <= 9, the number of rows, .* 4 \* 3 = 12",
+        ),
         ({"n_clusters": 4, "size_min": 1.5}, r"n_clusters \* size_min <= 9"),
         ({"n_clusters": 2, "size_min": 0.9, "size_max": 0.9}, r"n_clusters \* size_max >= 9"),
         ({"n_clusters": 3, "size_min": 3, "size_max": 2}, r"n_clusters \* size_max >= 9"),
@@ -280,7 +283,9 @@ def test_bad_parameters_are_refused(params, message):
 
 
 def test_limits_are_compared_with_weights():
-    with pytest.raises(ValueError, match=r"size_max >= 4\.5, the sum of the weights, got 1, where 3 \* 1 = 3"):
+    with pytest.raises(
+        ValueError, match=r"size_max >= 4\.5, the sum of the weights, got 1, where 3 \* 1 = 3"
+    ):
         BalancedKMeans(3, size_max=1).fit(np.eye(9), sample_weight=np.full(9, 0.5))
 
 

@@ -91,7 +91,17 @@ def attributes(model):
     }
     if getattr(model, "compute_labels", True):
         found |= {"labels_": model.labels_, "inertia_": model.inertia_}
-    more = ("prices_", "lower_bound_", "gap_", "learning_rate_", "n_steps_", "step_sizes_", "rows_used_", "rows_retired_", "batch_sizes_")
+    more = (
+        "prices_",
+        "lower_bound_",
+        "gap_",
+        "learning_rate_",
+        "n_steps_",
+        "step_sizes_",
+        "rows_used_",
+        "rows_retired_",
+        "batch_sizes_",
+    )
     for name in (*more, "lower_bounds_", "converged_"):
         if hasattr(model, name):
             found[name] = getattr(model, name)

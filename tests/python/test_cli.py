@@ -537,7 +537,19 @@ def test_every_command_reads_vector_files(capsys, rows, model, tmp_path, suffix,
 @pytest.mark.filterwarnings("ignore:the fit did not converge")
 @pytest.mark.parametrize(
     "method",
-    ["kmeans", "minibatch", "nested", "vrkm", "vrkm++", "hierarchical", "sbe", "breathing", "balanced", "gmm", "kmodes"],
+    [
+        "kmeans",
+        "minibatch",
+        "nested",
+        "vrkm",
+        "vrkm++",
+        "hierarchical",
+        "sbe",
+        "breathing",
+        "balanced",
+        "gmm",
+        "kmodes",
+    ],
 )
 def test_models_of_every_method(capsys, rows, tmp_path, method):
     from shoal.cli.methods import METHODS

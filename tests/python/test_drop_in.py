@@ -100,7 +100,14 @@ def test_the_last_batch_is_neither_copied_nor_kept_alive():
 
 @pytest.mark.parametrize(
     "cls",
-    [KMeans, *STREAMED, shoal.VarianceReducedKMeans, shoal.BreathingKMeans, shoal.BalancedKMeans, shoal.LaplacianKModes],
+    [
+        KMeans,
+        *STREAMED,
+        shoal.VarianceReducedKMeans,
+        shoal.BreathingKMeans,
+        shoal.BalancedKMeans,
+        shoal.LaplacianKModes,
+    ],
 )
 def test_labels_and_inertia_can_be_assigned(cls):
     model = cls(3, random_state=0).fit(X[:300])

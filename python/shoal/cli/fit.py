@@ -64,8 +64,8 @@ def add(verbs: Verbs) -> None:
             name,
             type=size_of,
             metavar="SIZE",
-            help=f"{which} size of a cluster, of --method balanced: a number of rows, or a multiple of the mean "
-            "size such as 1.1",
+            help=f"{which} size of a cluster, of --method balanced: a number of rows, or a multiple of the "
+            "mean size such as 1.1",
         )
     fit.add_argument(
         "--set",

@@ -65,7 +65,18 @@ METHODS: Mapping[str, Method] = MappingProxyType(
     }
 )
 #: Methods whose models have centers, so that held-out rows have an energy.
-CENTERS = ("kmeans", "minibatch", "nested", "vrkm", "vrkm++", "hierarchical", "sbe", "breathing", "balanced", "gmm")
+CENTERS = (
+    "kmeans",
+    "minibatch",
+    "nested",
+    "vrkm",
+    "vrkm++",
+    "hierarchical",
+    "sbe",
+    "breathing",
+    "balanced",
+    "gmm",
+)
 
 
 def available(among: Iterable[str] = METHODS) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-//! Prices for rows of different weights, by ascent on the Lagrangian dual.
+//! Prices by ascent on the Lagrangian dual: near the best ones, for rows of any weights.
 //!
 //! A cluster above its upper limit becomes more expensive, one below its lower limit cheaper, each in proportion to what
 //! it has too much or too little. Prices of clusters between their limits return to 0. Steps become shorter.
@@ -9,35 +9,23 @@ use crate::error::Result;
 use crate::parallel::Executor;
 use crate::tuning::{BALANCED_DECAY, BALANCED_STEPS};
 
-/// Raises the lower bound of [`Lists::bound`] from `prices` on. Returns the best prices, and the cheapest candidate of
-/// every row for them.
-pub(super) fn ascend(
-    lists: &Lists,
-    prices: &[f64],
-    limits: &Limits,
-    cx: &Executor,
-) -> Result<(Vec<f64>, Vec<u32>)> {
+/// Raises the lower bound of [`Lists::demand`] from `prices` on, and returns the best prices.
+pub(super) fn ascend(lists: &Lists, prices: &[f64], limits: &Limits, cx: &Executor) -> Result<Vec<f64>> {
     let mut now = prices.to_vec();
-    let mut best = (lists.bound(&now, limits), now.clone());
+    let mut best = (f64::NEG_INFINITY, prices.to_vec());
     let mut step = mean_regret(lists, &now, limits);
     for _ in 0..BALANCED_STEPS {
         cx.check()?;
-        let mut sizes = vec![0.0; now.len()];
-        for row in 0..lists.rows() {
-            sizes[lists.best(row, &now).0] += limits.weights.of(row);
+        let (bound, sizes) = lists.demand(&now, limits);
+        if bound > best.0 {
+            best = (bound, now.clone());
         }
         for (price, size) in now.iter_mut().zip(sizes) {
             *price = moved(*price, size, step, limits);
         }
-        let bound = lists.bound(&now, limits);
-        if bound > best.0 {
-            best = (bound, now.clone());
-        }
         step *= BALANCED_DECAY;
     }
-    let (_, prices) = best;
-    let labels = (0..lists.rows()).map(|row| lists.best(row, &prices).0 as u32).collect();
-    Ok((prices, labels))
+    Ok(best.1)
 }
 
 /// The price of a cluster after a step.

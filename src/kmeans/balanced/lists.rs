@@ -1,6 +1,6 @@
 //! The centers that a row may belong to: those with the smallest squared distance plus price.
 
-use super::limits::{Limits, Weights};
+use super::limits::Limits;
 use crate::data::{DataSource, count_rows, row_values};
 use crate::error::Result;
 use crate::float::Float;
@@ -115,15 +115,24 @@ impl Lists {
         best
     }
 
-    /// A lower bound of the energy of all assignments that keep the limits, for any prices: the Lagrangian dual.
-    pub(super) fn bound(&self, prices: &[f64], limits: &Limits) -> f64 {
+    /// How much cheaper the cheapest candidate of a row is than any other center, at least.
+    pub(super) fn slack(&self, row: usize, prices: &[f64]) -> f64 {
+        self.beyond[row] - self.best(row, prices).1
+    }
+
+    /// A lower bound of the energy of all assignments that keep the limits, for any prices: the Lagrangian dual. And the
+    /// weight of the rows for which each cluster is the cheapest candidate.
+    pub(super) fn demand(&self, prices: &[f64], limits: &Limits) -> (f64, Vec<f64>) {
         let rise = prices.iter().zip(&self.prices).map(|(new, old)| new - old).fold(f64::INFINITY, f64::min);
-        let of_row = |row: usize| self.best(row, prices).1.min(self.beyond[row] + rise);
-        let rows: f64 = match &limits.weights {
-            Weights::Any(weights) => weights.iter().enumerate().map(|(row, w)| w * of_row(row)).sum(),
-            weights => (0..self.rows()).map(|row| weights.of(row) * of_row(row)).sum(),
-        };
-        rows - prices.iter().map(|&p| if p > 0.0 { p * limits.most } else { p * limits.least }).sum::<f64>()
+        let (mut energy, mut sizes) = (0.0, vec![0.0; prices.len()]);
+        for row in 0..self.rows() {
+            let weight = limits.weights.of(row);
+            let (j, value, _) = self.best(row, prices);
+            energy += weight * value.min(self.beyond[row] + rise);
+            sizes[j] += weight;
+        }
+        let paid = |&price: &f64| price * if price > 0.0 { limits.most } else { limits.least };
+        (energy - prices.iter().map(paid).sum::<f64>(), sizes)
     }
 }
 

@@ -212,7 +212,7 @@ run_methods! {
 pub type BalancedRun = Run<Balanced>;
 
 impl BalancedRun {
-    /// The weight of the rows of each cluster.
+    /// The weight of the rows per cluster.
     ///
     /// ```
     /// use shoal::kmeans::Size;
@@ -229,7 +229,7 @@ impl BalancedRun {
         self.cluster_weights()
     }
 
-    /// The price of each cluster, in the unit of squared distances: positive for clusters at their upper limit that
+    /// The price per cluster, in the unit of squared distances: positive for clusters at their upper limit that
     /// more rows are nearest to, negative for clusters that the lower limit fills, 0 for others. Empty without limits
     /// and before the first sweep with limits.
     ///
@@ -274,7 +274,7 @@ impl Method for Balanced {
         params.check_alone(n, dim)?;
         // A fit allocates this later, where failure would end the process.
         let candidates =
-            if params.has_limits() { 28 * params.n_clusters.min(2 * BALANCED_CANDIDATES) } else { 0 };
+            if params.has_limits() { 52 * params.n_clusters.min(2 * BALANCED_CANDIDATES) } else { 0 };
         let a_row = 12 + params.seeding.bytes_a_row() + candidates;
         make_room(&mut Vec::<u8>::new(), "labels, candidates and seeding", n.unwrap_or_default(), a_row)?;
         Ok(())

@@ -148,7 +148,7 @@ proptest! {
         let lists = Lists::new(MatRef::new(&centers, d), &found.prices, &data, &executor()).unwrap();
         for seed in 0..5 {
             let prices: Vec<f64> = noise(k, seed).iter().zip(&found.prices).map(|(x, p)| p + x).collect();
-            prop_assert!(lists.bound(&prices, &limits) <= best + rounding);
+            prop_assert!(lists.demand(&prices, &limits).0 <= best + rounding);
         }
     }
 

@@ -116,12 +116,12 @@ impl<'a> Transport<'a> {
         let (k, hub) = (prices.len(), prices.len());
         let labels: Vec<u32> = (0..lists.rows()).map(|row| lists.best(row, prices).0 as u32).collect();
         let mut counts = vec![0; k];
-        let mut arcs: Vec<BTreeMap<u32, Vec<_>>> = vec![BTreeMap::new(); k];
+        let mut listed = Vec::with_capacity(labels.len() * (lists.width - 1));
         for (row, &label) in labels.iter().enumerate().filter(|&(row, _)| weights.of(row) > 0.0) {
             counts[label as usize] += 1;
-            for (to, cost) in costs(lists, row, label) {
-                arcs[label as usize].entry(to).or_default().push(Reverse((cost, row as u32)));
-            }
+            listed.extend(
+                costs(lists, row, label).map(|(to, cost)| ((label, to), Reverse((cost, row as u32)))),
+            );
         }
         let flow = |(&count, &price): (&i64, &f64)| match price {
             price if price > 0.0 => most,
@@ -131,8 +131,12 @@ impl<'a> Transport<'a> {
         let flows: Vec<i64> = counts.iter().zip(prices).map(flow).collect();
         let mut excess: Vec<i64> = counts.iter().zip(&flows).map(|(count, flow)| count - flow).collect();
         excess.push(-excess.iter().sum::<i64>());
-        let heaps =
-            |arcs: BTreeMap<u32, Vec<_>>| arcs.into_iter().map(|(to, rows)| (to, rows.into())).collect();
+        listed.sort_unstable_by_key(|&(arc, _)| arc);
+        let mut arcs = vec![BTreeMap::new(); k];
+        for rows in listed.chunk_by(|a, b| a.0 == b.0) {
+            let (from, to) = rows[0].0;
+            arcs[from as usize].insert(to, rows.iter().map(|&(_, mover)| mover).collect());
+        }
         Self {
             lists,
             least,
@@ -141,21 +145,43 @@ impl<'a> Transport<'a> {
             prices: prices.iter().copied().chain([0.0]).collect(),
             flows,
             excess,
-            arcs: arcs.into_iter().map(heaps).collect(),
+            arcs,
             search: Search::new(hub + 1),
         }
     }
 
-    /// Moves rows until the limits are kept, or until the candidates lead no further.
-    pub(super) fn settle(&mut self, cx: &Executor) -> Result<()> {
+    /// Moves rows until the limits are kept, or until the candidates lead no further. Returns whether the limits are
+    /// kept.
+    pub(super) fn settle(&mut self, cx: &Executor) -> Result<bool> {
+        let mut closed = vec![false; self.excess.len()];
         for source in 0..self.excess.len() {
-            while self.excess[source] > 0 {
+            while self.excess[source] > 0 && !closed[source] {
                 cx.check()?;
-                let Some(target) = self.find(source) else { break };
-                self.send(source, target);
+                match self.find(source) {
+                    Some(target) => self.send(source, target),
+                    None => self.raise_found(&mut closed),
+                }
             }
         }
-        Ok(())
+        Ok(!closed.contains(&true))
+    }
+
+    /// Raises the prices of all nodes that the last search found, from which no candidates lead to a cluster with room:
+    /// until as many rows as have to leave may find another cluster cheaper. Marks these nodes.
+    fn raise_found(&mut self, closed: &mut [bool]) {
+        let found = &self.search.order;
+        found.iter().for_each(|&v| closed[v] = true);
+        let excess: i64 = found.iter().map(|&v| self.excess[v].max(0)).sum();
+        let mut least: Vec<f64> = (0..self.labels.len())
+            .filter(|&row| closed[self.labels[row] as usize])
+            .map(|row| self.lists.slack(row, &self.prices))
+            .filter(|&slack| slack > 0.0 && slack.is_finite())
+            .collect();
+        if !least.is_empty() {
+            let last = (excess.max(1) as usize).min(least.len()) - 1;
+            let (_, &mut rise, _) = least.select_nth_unstable_by(last, f64::total_cmp);
+            found.iter().for_each(|&v| self.prices[v] += rise);
+        }
     }
 
     /// The prices of the clusters, with the price 0 at the hub.
