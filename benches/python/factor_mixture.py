@@ -66,7 +66,9 @@ def rows_of(spec: str, most: int, *, quick: bool) -> tuple[np.ndarray, np.ndarra
     return X[held_out:], X[:held_out]
 
 
-def measured(X: np.ndarray, held_out: np.ndarray, k: int, seed: int, args: Any, **kind: Any) -> dict[str, float]:
+def measured(
+    X: np.ndarray, held_out: np.ndarray, k: int, seed: int, args: Any, **kind: Any
+) -> dict[str, float]:
     """Fit a mixture; return its figures."""
     model = shoal.TruncatedGaussianMixture(k, random_state=seed, n_jobs=args.threads, **kind)
     begun = processor()
@@ -85,7 +87,7 @@ def compared(spec: str, k: int, most: int, args: Any) -> list[dict[str, Any]]:
     found: list[list[dict[str, float]]] = [[] for _ in kinds]
     for seed in range(args.seeds):
         for kind, runs in zip(kinds, found, strict=True):
-            runs.append(measured(X, held_out, k, seed, args, **kind))
+            runs.append(measured(X, held_out, k, seed, args, kind))
     table = []
     for kind, runs in zip(kinds, found, strict=True):
         row: dict[str, Any] = {"set": spec, "rows": len(X), "held-out rows": len(held_out)}
@@ -116,7 +118,9 @@ def main() -> None:
     print("\n" + common.table(table, COLUMNS))
     for row in table:
         if row["factors"]:
-            line = f"{row['to diag']:+.2f} nats per held-out row to diag (least {row['least to diag']:+.2f}), "
+            line = (
+                f"{row['to diag']:+.2f} nats per held-out row to diag (least {row['least to diag']:+.2f}), "
+            )
             line += f"in {row['s to diag']:.2f} of its seconds"
             head[f"{row['set']}, K = {row['K']}, {row['factors']} factors"] = line
     common.keep("factor-mixture", head, table, args.csv, args.quick)

@@ -41,10 +41,7 @@ plt.show()
 factor = mixtures["factor"]
 largest = np.argsort(-factor.weights_)[:6]
 steps = [
-    factor.means_[c] + step * factor.loadings_[c, h]
-    for c in largest
-    for h in range(3)
-    for step in (-2, 0, 2)
+    factor.means_[c] + step * factor.loadings_[c, h] for c in largest for h in range(3) for step in (-2, 0, 2)
 ]
 picture = centers_picture(np.clip(np.array(steps), 0, 255), (28, 28), columns=9)
 plt.figure(figsize=(6, 4))

@@ -248,7 +248,8 @@ impl<T: Compute> Mixture<T> {
     ) -> Result<f64> {
         let (dim, size, floors) = (self.dim, self.n_factors * self.dim, &self.floors);
         let mut moves = vec![0.0; self.weights.len()];
-        let columns = self.means.chunks_mut(COMPONENTS * dim).zip(self.variances.chunks_mut(COMPONENTS * dim));
+        let columns =
+            self.means.chunks_mut(COMPONENTS * dim).zip(self.variances.chunks_mut(COMPONENTS * dim));
         let factors = self.loadings.chunks_mut(COMPONENTS * size).zip(moves.chunks_mut(COMPONENTS));
         cx.for_each(
             columns.zip(factors).enumerate(),

@@ -169,7 +169,8 @@ fn every_center_based_kind_is_loaded_as_python_writes_it() {
 #[test]
 fn a_mixture_is_loaded_as_it_was_saved() {
     let (_folder, path) = folder();
-    for covariance in [Covariance::TiedSpherical, Covariance::Spherical, Covariance::Diag, Covariance::Factor] {
+    for covariance in [Covariance::TiedSpherical, Covariance::Spherical, Covariance::Diag, Covariance::Factor]
+    {
         let (rows, model) = (corners(), mixture(covariance));
         model.save(&path).unwrap();
         let again = GaussianMixture::load(&path).unwrap();

@@ -32,8 +32,8 @@ def variances_of(source: Any) -> npt.NDArray[np.float64]:
 def whitened(source: Any) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Return the axes of components with factors, and the logarithms of the determinants they add.
 
-    The squared projections of ``x - mean`` onto the axes of a component, which have the shape of its loadings,
-    are subtracted from the Mahalanobis distance by its variances alone.
+    The squared projections of ``x - mean`` onto the axes of a component are subtracted from the Mahalanobis
+    distance by its variances alone.
     """
     scaled = source.loadings_ / source.covariances_[:, None, :]
     inner = scaled @ source.loadings_.swapaxes(1, 2) + np.eye(source.loadings_.shape[1])

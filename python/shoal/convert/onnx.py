@@ -280,9 +280,7 @@ def _mixture(network: Network, source: Any) -> None:
     network.put("log_density", network.add("Squeeze", density, network.constant(np.array([1]))), ["N"])
 
 
-def _along(
-    network: Network, rows: str, means: npt.NDArray[np.float64], axes: npt.NDArray[np.float64]
-) -> str:
+def _along(network: Network, rows: str, means: npt.NDArray[np.float64], axes: npt.NDArray[np.float64]) -> str:
     """Return half of the squared projections onto the axes of every component."""
     k, h, d = axes.shape
     median = np.median(means, axis=0)

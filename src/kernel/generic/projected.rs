@@ -96,7 +96,8 @@ pub(in crate::kernel) unsafe fn distances<S: Simd>(
             let n = (n_axes - first).min(AXES);
             // SAFETY: there are `k` centers, `k` rows of factors, and `k * n_axes` rows of axes.
             unsafe {
-                let (c, f) = (centers.values.as_ptr().add(j * stride), factors.values.as_ptr().add(j * stride));
+                let (c, f) =
+                    (centers.values.as_ptr().add(j * stride), factors.values.as_ptr().add(j * stride));
                 let a = (axes.values.as_ptr().add((j * n_axes + first) * stride), stride);
                 length = match n {
                     1 => project::<S, 1>(&row, c, f, a, &mut some),
