@@ -344,6 +344,7 @@ class Mixture:
         covariance: str,
         n_active: int,
         neighbors: npt.NDArray[np.int32] | None,
+        loadings: npt.NDArray[np.float64] | None = None,
     ) -> Mixture: ...
     def predict(
         self, source: Source, walk: bool, threads: int | None, first_row: int = 0

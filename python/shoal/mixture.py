@@ -45,13 +45,19 @@ class TruncatedGaussianMixture(StoredMixture):
     ----------
     n_components : int, default=8
         Number of components, at least 1 and at most the number of rows (of the coreset, if there is one).
-    covariance_type : {"tied_spherical", "spherical", "diag"}, default="tied_spherical"
+    covariance_type : {"tied_spherical", "spherical", "diag", "factor"}, default="tied_spherical"
         - ``"tied_spherical"``: one variance for all components, and equal weights. This finds clusters as
           k-means does.
         - ``"spherical"``: a variance and a weight for each component.
         - ``"diag"``: a variance for each component and feature, and weights; not for sparse rows.
+        - ``"factor"``: a mixture of factor analyzers. Each component has `n_factors` directions in which it
+          extends, in addition to the variances of ``"diag"``; not for sparse rows. This is the best density
+          for many correlated features, such as the pixels of images.
 
-        ``"spherical"`` and ``"diag"`` begin with two iterations of ``"tied_spherical"``.
+        All but ``"tied_spherical"`` begin with two iterations of ``"tied_spherical"``.
+    n_factors : int or None, default=None
+        Number of factors per component (H), at least 1 and less than the number of features. Only for
+        ``covariance_type="factor"``. None: 5, or all features but one if there are fewer than 6.
     init : {"auto", "random", "k-means++", "plain-k-means++", "afk-mc2", "k-mc2", "k-means||"}, array-like \
             or callable, default="afk-mc2"
         First means, as for :class:`KMeans`.
@@ -126,7 +132,11 @@ class TruncatedGaussianMixture(StoredMixture):
     means_, cluster_centers_ : ndarray of shape (n_components, n_features), float32 or float64
         Means, in the compute type of the rows. Both names refer to one array.
     covariances_ : float or ndarray of shape (n_components,) or (n_components, n_features), float64
-        Variances; the shape depends on `covariance_type`.
+        Variances; the shape depends on `covariance_type`. With ``"factor"``: the variances that the factors
+        do not explain.
+    loadings_ : ndarray of shape (n_components, n_factors, n_features), float64, or None
+        Loadings of the factors; None unless `covariance_type` is ``"factor"``. The covariance of component
+        ``c`` is ``loadings_[c].T @ loadings_[c] + np.diag(covariances_[c])``.
     weights_ : ndarray of shape (n_components,), float64
         Prior weights of the components; 0 for a component that has lost all rows.
     lower_bound_ : float
@@ -243,6 +253,7 @@ class TruncatedGaussianMixture(StoredMixture):
         explore: int | Literal["auto"] = "auto",
         coreset_size: float | None = None,
         covariance_type: Covariance = "tied_spherical",
+        n_factors: int | None = None,
         init: Init = "afk-mc2",
         chain_length: int = 20,
         start: ActiveStart = "cells",
@@ -264,6 +275,7 @@ class TruncatedGaussianMixture(StoredMixture):
         self.explore = explore
         self.coreset_size = coreset_size
         self.covariance_type = covariance_type
+        self.n_factors = n_factors
         self.init = init
         self.chain_length = chain_length
         self.start = start
@@ -299,6 +311,13 @@ class TruncatedGaussianMixture(StoredMixture):
                     f"{size}"
                 )
         problems.check(p.one_of, "covariance_type", self.covariance_type, COVARIANCES)
+        if self.n_factors is not None:
+            problems.check(p.whole, "n_factors", self.n_factors, 1, other="None or ")
+            if self.covariance_type != "factor":
+                problems.add(
+                    f"n_factors must be None with covariance_type={p.shown(self.covariance_type)}, got "
+                    f"{p.shown(self.n_factors)}. Use covariance_type='factor' for components with factors."
+                )
         problems.check(p.whole, "chain_length", self.chain_length, 1)
         problems.check(p.one_of, "start", self.start, STARTS)
         problems.check(p.whole, "n_initial_e_steps", self.n_initial_e_steps, 0)
@@ -391,7 +410,7 @@ class TruncatedGaussianMixture(StoredMixture):
     def _update(self, run: Any, step: Step | None) -> None:
         super()._update(run, step)
         details = run.details()
-        self._take(details["variances"], details["weights"], details["neighbors"])
+        self._take(details["variances"], details["weights"], details["neighbors"], details["loadings"])
         self._floored, self.converged_ = details["floored"], details["converged"]
         self._bounds = details["lower_bounds"]
         if not hasattr(self, "coreset_"):

@@ -11,7 +11,7 @@ use crate::kernel::Compute;
 use crate::parallel::Executor;
 use crate::pass::{Chunk, Cut, Wide, sweep};
 use crate::rows::Rows;
-use crate::stats::ShareSums;
+use crate::stats::{ProjectionSums, ShareSums};
 use crate::tuning::{PROBED_CELLS, mixture_chunk_rows, mixture_tile_rows};
 
 /// Marks a row without components.
@@ -37,6 +37,8 @@ pub(super) struct SearchPlan<'a> {
 /// The result of a pass.
 pub(super) struct Swept {
     pub(super) sums: ShareSums,
+    /// Empty unless components have factors.
+    pub(super) projections: ProjectionSums,
     pub(super) meetings: Meetings,
     /// The lower bound of the log-likelihood (equation 20).
     pub(super) bound: f64,
@@ -51,13 +53,23 @@ pub(super) struct Swept {
 }
 
 impl Swept {
-    fn new(k: usize, sums: ShareSums) -> Self {
-        let (bound, weight, least, spread) = (0.0, 0.0, 0.0, 0.0);
-        Self { sums, meetings: Meetings::new(k), bound, weight, least, spread, changed: 0, distances: 0 }
+    fn new(k: usize, sums: ShareSums, projections: ProjectionSums) -> Self {
+        Self {
+            sums,
+            projections,
+            meetings: Meetings::new(k),
+            bound: 0.0,
+            weight: 0.0,
+            least: 0.0,
+            spread: 0.0,
+            changed: 0,
+            distances: 0,
+        }
     }
 
     fn merge(&mut self, part: &mut Self, cx: &Executor) {
         self.sums.merge(&mut part.sums);
+        self.projections.merge(&mut part.projections);
         self.meetings.merge(&mut part.meetings, cx);
         for (total, part) in [
             (&mut self.bound, &mut part.bound),
@@ -154,6 +166,8 @@ struct Work<T> {
     ids: Vec<u32>,
     shares: Vec<f64>,
     near_dists: Vec<f64>,
+    /// The projections of the row onto the axes of the components that share it.
+    onto: Vec<T>,
 }
 
 /// The E-step for components with known densities, with or without computing shares.
@@ -178,14 +192,16 @@ impl<T: Compute> EStep<'_, T> {
             return Err(too_far_apart::<T>());
         }
         let by_column = self.pass.by_column;
-        let mut total = Swept::new(k, ShareSums::new(k, dim, by_column));
+        let projections = || ProjectionSums::new(k, dim, self.densities.centers.n_axes());
+        let mut total = Swept::new(k, ShareSums::new(k, dim, by_column), projections());
         let tile = mixture_tile_rows(near.len() / self.active, k);
         let ranks = self.pass.search.map_or_else(Vec::new, |(neighbors, _)| neighbors.ranks());
         let met =
             self.pass.search.map_or(1, |(neighbors, _)| self.active * neighbors.size() + self.pass.explore);
         let rows = mixture_chunk_rows(row_values(data).min(dim) * size_of::<T>(), met.min(k));
         let cut = Cut { tile_rows: tile, chunk_rows: Some(rows.min(tile)) };
-        let make = (|| Swept::new(k, ShareSums::part(k, dim, by_column)), Work::<T>::default);
+        let part = || Swept::new(k, ShareSums::part(k, dim, by_column), projections());
+        let make = (part, Work::<T>::default);
         let absorb = |chunk: Chunk<'_, T>, near: Wide<'_, u32>, part: &mut Swept, work: &mut Work<T>| {
             self.absorb(&chunk, near.values, &ranks, part, work, cx)
         };
@@ -261,8 +277,7 @@ impl<T: Compute> EStep<'_, T> {
                 }
                 if self.pass.weigh {
                     part.bound += weight * self.share(weight, work);
-                    let Work { ids, shares, near_dists, .. } = &*work;
-                    part.sums.add(chunk.rows, i, (ids, shares, near_dists), &self.densities.centers);
+                    self.sum(chunk.rows, i, part, work);
                 }
             }
         }
@@ -375,6 +390,19 @@ impl<T: Compute> EStep<'_, T> {
             let sq_dist = centers.sq_dist(rows, i, id as usize);
             let cost = self.densities.cost(id, sq_dist * centers.unit());
             work.nearest.offer(Near { cost, id, sq_dist });
+        }
+    }
+
+    /// Adds a row with its shares to the sums.
+    fn sum(&self, rows: Rows<'_, T>, i: usize, part: &mut Swept, work: &mut Work<T>) {
+        let Work { ids, shares, near_dists, sq_dists, onto, .. } = work;
+        let centers = &self.densities.centers;
+        part.sums.add(rows, i, (ids, shares, near_dists), centers);
+        if let (1.., Rows::Dense(rows)) = (centers.n_axes(), rows) {
+            sq_dists.resize(ids.len(), T::ZERO);
+            onto.resize(ids.len() * centers.n_axes(), T::ZERO);
+            centers.project(rows.row(i), ids, sq_dists, onto);
+            part.projections.add(rows.row(i), (ids, shares, onto), centers);
         }
     }
 

@@ -27,6 +27,9 @@ impl<T: Compute> Truncated<T> {
             put("variances", &mixture.variances);
             put("weights", &mixture.weights);
             put("floors", &mixture.floors);
+            if mixture.shape == Covariance::Factor {
+                put("loadings", &mixture.loadings);
+            }
             keep(&mut contents, "centers", stored_rows(&mixture.means, mixture.dim));
         }
         let ids = self.neighbors.ids();
@@ -74,6 +77,16 @@ impl<T: Compute> Truncated<T> {
             let sound = values.iter().all(|x| x.is_finite() && *x >= 0.0);
             if sound { Ok(values) } else { Err(format!("{name:?} must be finite and at least 0")) }
         };
+        let n_factors = state.params.factors(dim);
+        let loadings: Vec<f64> =
+            if shape == Covariance::Factor { list(contents, "loadings")? } else { Vec::new() };
+        if shape == Covariance::Factor
+            && !(n_factors > 0
+                && loadings.len() == n_factors * k * dim
+                && loadings.iter().all(|x| x.is_finite()))
+        {
+            return Err(format!("\"loadings\" must hold {n_factors} finite rows per component"));
+        }
         let mixture = Mixture {
             dim,
             means,
@@ -81,8 +94,10 @@ impl<T: Compute> Truncated<T> {
             weights: list_of("weights")?,
             shape,
             floors: list_of("floors")?,
+            n_factors,
+            loadings,
         };
-        let floors = if shape == Covariance::Diag { dim } else { 1 };
+        let floors = if shape.is_by_column() { dim } else { 1 };
         if mixture.variances.len() != shape.variances(k, dim)
             || mixture.weights.len() != k
             || mixture.floors.len() != floors

@@ -6,11 +6,13 @@
 
 use std::f64::consts::TAU;
 
+use crate::error::Result;
 use crate::kernel::Compute;
 use crate::kernel::listed::RowCenters;
 use crate::matrix::MatRef;
 use crate::names::names;
-use crate::stats::ShareSums;
+use crate::parallel::Executor;
+use crate::stats::{ProjectionSums, ShareSums};
 
 /// The shape of the components.
 ///
@@ -33,6 +35,9 @@ pub enum Covariance {
     /// For densities in up to a few hundred columns: a variance per component and column, and a weight per
     /// component.
     Diag,
+    /// For densities in many columns that vary together: a few factors, shared directions in which a component
+    /// extends, plus what [`Covariance::Diag`] has. See [`MixtureParams::n_factors`](super::MixtureParams::n_factors).
+    Factor,
 }
 
 names! {
@@ -40,6 +45,7 @@ names! {
         TiedSpherical = "tied_spherical",
         Spherical = "spherical",
         Diag = "diag",
+        Factor = "factor",
     }
 }
 
@@ -49,8 +55,13 @@ impl Covariance {
         match self {
             Self::TiedSpherical => 1,
             Self::Spherical => k,
-            Self::Diag => k * dim,
+            Self::Diag | Self::Factor => k * dim,
         }
+    }
+
+    /// Whether each column has its own variance.
+    pub(super) fn is_by_column(self) -> bool {
+        matches!(self, Self::Diag | Self::Factor)
     }
 }
 
@@ -58,6 +69,11 @@ impl Covariance {
 /// it, a component on a single row would have infinite density. The limit is small: if seeds share clusters,
 /// one component covers many clusters, and its variance is far larger than theirs.
 const OWN_FLOOR: f64 = 1e-9;
+
+/// The same for components with factors. With a smaller limit, factors explain all of the few rows of a small
+/// component, and rows outside the training data have no density. The limit also bounds the digits that distances
+/// lose.
+const FACTOR_FLOOR: f64 = 1e-3;
 
 /// The current parameters of a mixture.
 #[derive(Clone, Debug)]
@@ -73,11 +89,15 @@ pub(super) struct Mixture<T> {
     pub(super) shape: Covariance,
     /// Lower limits of the variances: one, or one per column.
     pub(super) floors: Vec<f64>,
+    /// Number of factors per component of [`Covariance::Factor`], else 0.
+    pub(super) n_factors: usize,
+    /// The loadings of all factors, `n_factors` rows per component. Empty unless the current shape has factors.
+    pub(super) loadings: Vec<f64>,
 }
 
 impl<T: Compute> Mixture<T> {
-    /// Components with equal weights at `means`, with unknown variance.
-    pub(super) fn new(means: Vec<T>, dim: usize) -> Self {
+    /// Components with equal weights at `means`, with unknown variance, which get that many factors.
+    pub(super) fn new(means: Vec<T>, dim: usize, n_factors: usize) -> Self {
         let k = means.len() / dim;
         let weights = vec![1.0 / k as f64; k];
         Self {
@@ -87,6 +107,8 @@ impl<T: Compute> Mixture<T> {
             weights,
             shape: Covariance::TiedSpherical,
             floors: Vec::new(),
+            n_factors,
+            loadings: Vec::new(),
         }
     }
 
@@ -109,10 +131,18 @@ impl<T: Compute> Mixture<T> {
         (0..shape.variances(k, dim)).map(|at| self.kept(at * k / shape.variances(k, dim), 0)).collect()
     }
 
-    /// Whether all variances are at their lower limits.
+    /// The loadings; zeros as long as the current shape has none.
+    pub(super) fn loadings(&self) -> Vec<f64> {
+        let size = self.n_factors * self.means.len();
+        if self.loadings.is_empty() { vec![0.0; size] } else { self.loadings.clone() }
+    }
+
+    /// Whether all variances are at their lower limits, and factors add no more to them.
     pub(super) fn is_floored(&self) -> bool {
-        let floors = self.floors.iter().cycle();
-        !self.floors.is_empty() && self.variances.iter().zip(floors).all(|(s2, floor)| s2 <= floor)
+        let floors = || self.floors.iter().cycle();
+        !self.floors.is_empty()
+            && self.variances.iter().zip(floors()).all(|(s2, floor)| s2 <= floor)
+            && self.loadings.iter().zip(floors()).all(|(x, floor)| x * x <= *floor)
     }
 
     /// Sets the shared variance after a first search (equation 8), and its lower limit from the variance of
@@ -127,7 +157,7 @@ impl<T: Compute> Mixture<T> {
     }
 
     /// The joint densities for the E-step, for sparse or dense rows.
-    pub(super) fn densities(&self, sparse: bool) -> Densities<T> {
+    pub(super) fn densities(&self, sparse: bool, cx: &Executor) -> Result<Densities<T>> {
         let d = self.dim as f64;
         if self.shape == Covariance::TiedSpherical {
             let centers = RowCenters::new(self.centers(), sparse);
@@ -135,7 +165,7 @@ impl<T: Compute> Mixture<T> {
                 (0.5 / (s2 * centers.unit()), -(self.k() as f64).ln() - 0.5 * d * (TAU * s2).ln())
             });
             let (half, constant) = known.unwrap_or((f64::NAN, f64::NAN));
-            return Densities { centers, half, constant, of_each: Vec::new() };
+            return Ok(Densities { centers, half, constant, of_each: Vec::new() });
         }
         let (centers, per_center): (RowCenters<T>, Vec<(f64, f64)>) = if self.shape == Covariance::Spherical {
             let centers = RowCenters::new(self.centers(), sparse);
@@ -145,8 +175,16 @@ impl<T: Compute> Mixture<T> {
         } else {
             let factors: Vec<T> = self.variances.iter().map(|s2| T::from_f64(1.0 / s2.sqrt())).collect();
             let log_det = |s2: &[f64]| s2.iter().map(|s2| (TAU * s2).ln()).sum();
-            let of = self.variances.chunks_exact(self.dim).map(|s2| (1.0, log_det(s2))).collect();
-            (RowCenters::with_factors(self.centers(), &factors), of)
+            let mut of: Vec<(f64, f64)> =
+                self.variances.chunks_exact(self.dim).map(|s2| (1.0, log_det(s2))).collect();
+            let centers = if self.shape == Covariance::Diag {
+                RowCenters::with_factors(self.centers(), &factors)
+            } else {
+                let (axes, more) = self.axes(cx)?;
+                of.iter_mut().zip(more).for_each(|((_, log_det), more)| *log_det += more);
+                RowCenters::with_axes(self.centers(), &factors, &axes)
+            };
+            (centers, of)
         };
         let of_each = per_center.into_iter().zip(&self.weights);
         let of_each = of_each.map(|((inverse, log_det), weight)| Component {
@@ -155,7 +193,7 @@ impl<T: Compute> Mixture<T> {
             log_det: if *weight > 0.0 { log_det } else { f64::INFINITY },
             prior: if *weight > 0.0 { 2.0 * weight.ln() } else { 0.0 },
         });
-        Densities { centers, half: 0.5, constant: 0.0, of_each: of_each.collect() }
+        Ok(Densities { centers, half: 0.5, constant: 0.0, of_each: of_each.collect() })
     }
 
     /// The M-step (equation 6): new parameters with the given shape, from the sums of a sweep with the
@@ -163,7 +201,16 @@ impl<T: Compute> Mixture<T> {
     ///
     /// Returns the squared length of all moves, and the share of the squared distances that remains about the
     /// new means. With per-component variances, the share is the smallest of all components.
-    pub(super) fn follow(&mut self, sums: &ShareSums, shape: Covariance) -> (f64, f64) {
+    pub(super) fn follow(
+        &mut self,
+        sums: &ShareSums,
+        projections: &ProjectionSums,
+        shape: Covariance,
+        cx: &Executor,
+    ) -> Result<(f64, f64)> {
+        if self.shape == Covariance::Factor {
+            return Ok((self.follow_factors(sums, projections, cx)?, 1.0));
+        }
         let (k, dim) = (self.k(), self.dim);
         let total: f64 = sums.weights().iter().sum();
         let old = self.means.clone();
@@ -205,19 +252,22 @@ impl<T: Compute> Mixture<T> {
                 };
                 self.variances = energies.iter().enumerate().map(of).collect();
             }
-            Covariance::Diag => self.variances = self.by_column(sums, &old),
+            Covariance::Diag | Covariance::Factor => self.variances = self.by_column(sums, &old),
         }
         if shape != Covariance::TiedSpherical {
             self.weights = sums.weights().iter().map(|weight| weight / total).collect();
         }
         self.shape = shape;
+        if shape == Covariance::Factor {
+            self.begin_factors();
+        }
         let left = match shape {
             Covariance::TiedSpherical if before > 0.0 => after / before,
             Covariance::Spherical => least,
             // Per-column squares are not rounded to `T`.
             _ => 1.0,
         };
-        (moved, left)
+        Ok((moved, left))
     }
 
     /// The current variance of component `c` in column `t`.
@@ -225,7 +275,7 @@ impl<T: Compute> Mixture<T> {
         match self.shape {
             Covariance::TiedSpherical => self.variances[0],
             Covariance::Spherical => self.variances[c],
-            Covariance::Diag => self.variances[c * self.dim + t],
+            Covariance::Diag | Covariance::Factor => self.variances[c * self.dim + t],
         }
     }
 
@@ -258,9 +308,10 @@ impl<T: Compute> Mixture<T> {
     /// that the bound does not fall, and at least the rounding error of values.
     fn own_floors(&self, sums: &ShareSums, old: &[T], shape: Covariance) -> Vec<f64> {
         let (shared, least) = (self.variances[0], self.floors[0]);
-        if shape != Covariance::Diag {
+        if !shape.is_by_column() {
             return vec![(OWN_FLOOR * shared).max(least)];
         }
+        let share = if shape == Covariance::Factor { FACTOR_FLOOR } else { OWN_FLOOR };
         let alive = || (0..self.k()).filter(|&c| sums.weights()[c] > 0.0);
         let total: f64 = sums.weights().iter().sum();
         let of_column = |t: usize| {
@@ -274,7 +325,7 @@ impl<T: Compute> Mixture<T> {
             // for every type of rows.
             let rounding = rounding_of::<T>().powi(2) * (within + square);
             let unit = if within > rounding { within } else { shared };
-            (OWN_FLOOR * unit).max(rounding).max(least_of::<T>()).min(shared)
+            (share * unit).max(rounding).max(least_of::<T>()).min(shared)
         };
         (0..self.dim).map(of_column).collect()
     }

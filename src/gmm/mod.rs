@@ -2,6 +2,7 @@
 
 mod cells;
 mod estep;
+mod factors;
 mod file;
 mod mixture;
 mod model;

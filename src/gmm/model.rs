@@ -21,6 +21,7 @@ pub struct GaussianMixture {
     pub(super) covariance: Covariance,
     pub(super) metric: Metric,
     pub(super) variances: Vec<f64>,
+    pub(super) loadings: Vec<f64>,
     pub(super) weights: Vec<f64>,
     /// Number of components that share a row.
     pub(super) active: usize,
@@ -45,6 +46,8 @@ impl GaussianMixture {
             weights: Vec::new(),
             shape: solver.params.covariance,
             floors: Vec::new(),
+            n_factors: 0,
+            loadings: Vec::new(),
         };
         let mixture = solver.mixture.as_ref().unwrap_or(&none);
         Self {
@@ -53,6 +56,7 @@ impl GaussianMixture {
             covariance: solver.params.covariance,
             metric: solver.params.metric,
             variances: mixture.variances_as(solver.params.covariance),
+            loadings: mixture.loadings(),
             weights: mixture.weights.clone(),
             active: solver.sizes().0,
             neighbors: solver.neighbors.clone(),
@@ -70,7 +74,7 @@ impl GaussianMixture {
     pub(crate) fn of_parts(
         (means, dim): (Values, usize),
         covariance: Covariance,
-        (variances, weights): (Vec<f64>, Vec<f64>),
+        (variances, weights, loadings): (Vec<f64>, Vec<f64>, Vec<f64>),
         (active, neighbors): (usize, Option<(Vec<u32>, usize)>),
     ) -> Result<Self> {
         let k = weights.len();
@@ -83,6 +87,11 @@ impl GaussianMixture {
             || !variances.iter().all(|s2| s2.is_finite() && *s2 > 0.0)
         {
             return wrong("variances");
+        }
+        let (n_factors, rest) = (loadings.len() / means.len(), loadings.len() % means.len());
+        let expected = if covariance == Covariance::Factor { 1..dim.max(1) } else { 0..1 };
+        if rest != 0 || !expected.contains(&n_factors) || !loadings.iter().all(|x| x.is_finite()) {
+            return wrong("loadings");
         }
         if !weights.iter().all(|w| w.is_finite() && *w >= 0.0) || weights.iter().all(|w| *w == 0.0) {
             return wrong("weights");
@@ -98,6 +107,7 @@ impl GaussianMixture {
             covariance,
             metric: Metric::Euclidean,
             variances,
+            loadings,
             weights,
             active: active.clamp(1, k),
             neighbors,
@@ -150,9 +160,30 @@ impl GaussianMixture {
         crate::matrix::array_of_rows(self.means(), self.dim)
     }
 
-    /// The variances: one, one per component, or `dim` per component, depending on the [shape](Covariance).
+    /// The variances: one, one per component, or `dim` per component, depending on the [shape](Covariance). With
+    /// factors: what these leave of the variance of each column.
     pub fn variances(&self) -> &[f64] {
         &self.variances
+    }
+
+    /// The loadings of [`Covariance::Factor`], empty for other shapes: [`n_factors`](Self::n_factors) rows of `dim` values
+    /// per component. The covariance of a component with loadings `L`, one factor per row, and variances `D` is
+    /// `L' L + diag(D)`.
+    ///
+    /// See [`MixtureParams::n_factors`](super::MixtureParams::n_factors) for an example.
+    pub fn loadings(&self) -> &[f64] {
+        &self.loadings
+    }
+
+    /// Number of factors per component; 0 for shapes without factors.
+    ///
+    /// ```
+    /// let model = shoal::TruncatedGaussianMixture::params(1).fit(&[[0.0f64], [2.0]])?;
+    /// assert_eq!(model.n_factors(), 0);
+    /// # Ok::<(), shoal::Error>(())
+    /// ```
+    pub fn n_factors(&self) -> usize {
+        self.loadings.len() / self.means.len().max(1)
     }
 
     /// The size of a neighborhood, and the neighbors per component, itself first.
@@ -274,6 +305,8 @@ impl GaussianMixture {
             weights: self.weights.clone(),
             shape: self.covariance,
             floors: Vec::new(),
+            n_factors: self.n_factors(),
+            loadings: self.loadings.clone(),
         }
     }
 

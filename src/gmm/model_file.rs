@@ -34,13 +34,16 @@ impl GaussianMixture {
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         let shape = [self.n_components(), self.dim];
         let (size, ids) = self.neighbors();
-        let params = json!({
+        let mut params = json!({
             "n_components": shape[0],
             "n_active": self.n_active(),
             "n_neighbors": size,
             "covariance_type": self.covariance.name(),
             "metric": self.metric.name(),
         });
+        if self.n_factors() > 0 {
+            params["n_factors"] = json!(self.n_factors());
+        }
         let fitted = json!({
             "n_iter": self.n_iter(),
             "inertia": self.inertia,
@@ -63,6 +66,9 @@ impl GaussianMixture {
         ] {
             put(name, Array::new(&[values.len()], values)?);
         }
+        if self.n_factors() > 0 {
+            put("loadings", Array::new(&[self.loadings.len()], &self.loadings)?);
+        }
         let ids: Vec<i32> = ids.iter().map(|id| id.cast_signed()).collect();
         put("neighbors", Array::new(&[shape[0], size], &ids)?);
         persist::write(path, &contents)
@@ -84,6 +90,7 @@ impl GaussianMixture {
         let covariance: Option<Covariance> = text(&file.params, "covariance_type")?.parse().ok();
         let covariance = covariance.ok_or("has a covariance type that this version does not support")?;
         let (variances, weights) = (file.figures("variances")?, file.figures("weights")?);
+        let loadings = if covariance == Covariance::Factor { file.figures("loadings")? } else { Vec::new() };
         if weights.len() != k {
             return Err(format!("has {} weights for {k} components", weights.len()));
         }
@@ -98,8 +105,8 @@ impl GaussianMixture {
         if bounds.is_empty() || bounds.len() as u64 != file.n_iter()? {
             return Err("must have a lower bound for each of its iterations, and at least one".into());
         }
-        let model =
-            Self::of_parts((means, dim), covariance, (variances, weights), (active, Some((neighbors, size))));
+        let parameters = (variances, weights, loadings);
+        let model = Self::of_parts((means, dim), covariance, parameters, (active, Some((neighbors, size))));
         Ok(Self {
             metric: Metric::of_object(&file.params)?,
             counts: file.counts(k)?,

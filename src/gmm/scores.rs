@@ -58,10 +58,11 @@ struct Costs<T: Compute> {
 }
 
 impl<T: Compute> Costs<T> {
-    fn new(mixture: &Mixture<T>, sparse: bool) -> Self {
+    fn new(mixture: &Mixture<T>, sparse: bool, cx: &Executor) -> Result<Self> {
         let packed =
-            (mixture.shape != Covariance::Diag).then(|| PackedCenters::for_rows(mixture.centers(), sparse));
-        Self { densities: mixture.densities(sparse), packed, all: (0..mixture.k() as u32).collect() }
+            (!mixture.shape.is_by_column()).then(|| PackedCenters::for_rows(mixture.centers(), sparse));
+        let all = (0..mixture.k() as u32).collect();
+        Ok(Self { densities: mixture.densities(sparse, cx)?, packed, all })
     }
 
     /// Fills `work.costs` with one cost per row and component.
@@ -153,11 +154,11 @@ impl<'a, T: Compute> Scores<'a, T> {
             )));
         }
         let sparse = data.most_values().is_some();
-        if sparse && self.mixture.shape == Covariance::Diag {
+        if sparse && self.mixture.shape.is_by_column() {
             return Err(Error::param(
                 "covariance",
                 "\"spherical\" or \"tied_spherical\" for sparse rows",
-                "\"diag\"",
+                format!("{:?}", self.mixture.shape.name()),
             ));
         }
         Ok(sparse)
@@ -192,7 +193,7 @@ impl<'a, T: Compute> Scores<'a, T> {
         data: &dyn DataSource<T>,
         cx: &Executor,
     ) -> Result<(Vec<u32>, Vec<f64>)> {
-        let costs = Costs::new(self.mixture, self.fits(data)?);
+        let costs = Costs::new(self.mixture, self.fits(data)?, cx)?;
         let k = self.mixture.k();
         let walked = self.neighbors.filter(|neighbors| walk && neighbors.size() > 0);
         let graph = walked.map(|neighbors| Graph::new(neighbors, k));
@@ -263,7 +264,7 @@ impl<'a, T: Compute> Scores<'a, T> {
 
     /// The logarithm of the density of every row.
     pub(crate) fn log_densities(&self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Vec<f64>> {
-        let costs = Costs::new(self.mixture, self.fits(data)?);
+        let costs = Costs::new(self.mixture, self.fits(data)?, cx)?;
         let fill = |chunk: &Chunk<'_, T>, out: &mut [f64], _: &mut [()], work: &mut Work<T>| {
             costs.for_each(chunk, work, |i, of_row, _| {
                 out[i] = log_sum(&costs.densities, of_row.iter().copied());
@@ -275,7 +276,7 @@ impl<'a, T: Compute> Scores<'a, T> {
 
     /// The weighted sum of the log densities of all rows, and their total weight.
     pub(crate) fn log_likelihood(&self, data: &dyn DataSource<T>, cx: &Executor) -> Result<(f64, f64)> {
-        let costs = Costs::new(self.mixture, self.fits(data)?);
+        let costs = Costs::new(self.mixture, self.fits(data)?, cx)?;
         let mut total = (0.0, 0.0);
         let absorb = |chunk: Chunk<'_, T>, (): (), part: &mut (f64, f64), work: &mut Work<T>| {
             costs.for_each(&chunk, work, |i, of_row, _| {

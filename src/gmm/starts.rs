@@ -39,6 +39,7 @@ pub struct MixtureStarts<T: Compute> {
 #[cfg(feature = "python")]
 pub(crate) struct Components<'a> {
     pub(crate) variances: Vec<f64>,
+    pub(crate) loadings: Vec<f64>,
     pub(crate) weights: &'a [f64],
     pub(crate) neighbors: &'a [u32],
     /// Neighbors per component.
@@ -200,6 +201,7 @@ impl<T: Compute> MixtureStarts<T> {
         let mixture = best.mixture.as_ref();
         Components {
             variances: mixture.map_or_else(Vec::new, |mixture| mixture.variances_as(shape)),
+            loadings: mixture.map_or_else(Vec::new, Mixture::loadings),
             weights: mixture.map_or(&[], |mixture| &mixture.weights),
             neighbors: best.neighbors.ids(),
             neighborhood: best.neighbors.size(),

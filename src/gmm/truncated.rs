@@ -144,7 +144,7 @@ impl<T: Compute> Truncated<T> {
     pub(super) fn begin_from(&mut self, means: Vec<T>, dim: usize, near: Vec<u32>) {
         self.near = near;
         self.neighbors = Neighborhoods::drawn(self.params.n_components, self.sizes().1, self.seed());
-        self.mixture = Some(Mixture::new(means, dim));
+        self.mixture = Some(Mixture::new(means, dim, self.params.factors(dim)));
     }
 
     /// Makes one pass over the rows.
@@ -155,7 +155,7 @@ impl<T: Compute> Truncated<T> {
         data: &dyn DataSource<T>,
         cx: &Executor,
     ) -> Result<Swept> {
-        let densities = now.mixture.densities(data.most_values().is_some());
+        let densities = now.mixture.densities(data.most_values().is_some(), cx)?;
         let (active, size) = self.sizes();
         // Neighborhoods that contain all components need no cells.
         let first = search && now.searches == 0 && active.max(size) < self.params.n_components;
@@ -203,7 +203,7 @@ impl<T: Compute> Truncated<T> {
         };
         let warm = self.n_iter() + 1 >= WARM_UP;
         let shape = if warm { self.params.covariance } else { Covariance::TiedSpherical };
-        let by_column = shape == Covariance::Diag;
+        let by_column = shape.is_by_column();
         let mut swept = if now.mixture.variances.is_empty() {
             // Equation 8 needs the result of a search, and shares need the result of equation 8.
             for _ in 0..=self.params.n_initial_e_steps {
@@ -221,12 +221,12 @@ impl<T: Compute> Truncated<T> {
         if !converged {
             let before = now.mixture.clone();
             let left;
-            (moved, left) = now.mixture.follow(&swept.sums, shape);
+            (moved, left) = now.mixture.follow(&swept.sums, &swept.projections, shape, cx)?;
             if left < CANCELED * T::EPSILON {
                 // Squared distances rounded to `T` would leave only their rounding error, so measure again.
                 now.mixture = before;
                 swept = self.sweep(&mut now, (false, true, by_column), data, cx)?;
-                (moved, _) = now.mixture.follow(&swept.sums, shape);
+                (moved, _) = now.mixture.follow(&swept.sums, &swept.projections, shape, cx)?;
             }
         }
         let n = (self.near.len() / self.sizes().0) as u64;

@@ -24,6 +24,9 @@ pub(crate) struct RowCenters<T: Compute> {
     /// The factors of differences: per center, shared by all centers, or empty for no factor.
     factors: Aligned<T>,
     factor_stride: usize,
+    /// The axes of the centers, `n_axes` rows per center; empty if distances count in full in all directions.
+    axes: Aligned<T>,
+    n_axes: usize,
     /// A power of two, nearly always 1, that keeps squares of huge and tiny differences in range.
     scale: T,
     /// Squared lengths of the centers times the scale. Only for sparse rows.
@@ -70,6 +73,24 @@ impl<T: Compute> RowCenters<T> {
         new
     }
 
+    /// Like [`RowCenters::with_factors`], with `axes` per center, given one after the other: the squared
+    /// projections of scaled differences onto the axes of a center are subtracted from their squared length.
+    ///
+    /// # Panics
+    /// If lengths do not match, or there are no axes.
+    pub(crate) fn with_axes(centers: MatRef<'_, T>, factors: &[T], axes: &[T]) -> Self {
+        Self::with_axes_for_isa(centers, factors, axes, Isa::active())
+    }
+
+    /// Like [`RowCenters::with_axes`], for a given instruction set.
+    pub(super) fn with_axes_for_isa(centers: MatRef<'_, T>, factors: &[T], axes: &[T], isa: Isa) -> Self {
+        let mut new = Self::with_factors_for_isa(centers, factors, isa);
+        new.n_axes = axes.len() / factors.len();
+        assert!(new.n_axes > 0 && axes.len() == new.n_axes * factors.len(), "axes for every center");
+        new.axes = padded(MatRef::new(axes, centers.cols()), new.stride);
+        new
+    }
+
     fn plain(centers: MatRef<'_, T>, scale: T, isa: Isa) -> Self {
         assert!(isa.is_available(), "this processor does not support {isa}");
         let (k, dim) = (centers.rows(), centers.cols());
@@ -82,6 +103,8 @@ impl<T: Compute> RowCenters<T> {
             rows: padded(centers, stride),
             factors: Aligned::default(),
             factor_stride: 0,
+            axes: Aligned::default(),
+            n_axes: 0,
             scale,
             sq_norms: Vec::new(),
             told_apart: true,
@@ -96,6 +119,11 @@ impl<T: Compute> RowCenters<T> {
     /// Number of columns of a center.
     pub(crate) fn dim(&self) -> usize {
         self.dim
+    }
+
+    /// Number of axes of a center.
+    pub(crate) fn n_axes(&self) -> usize {
+        self.n_axes
     }
 
     /// Whether [`RowCenters::sq_dists`] tells the centers apart. If `false`, some centers are so far away
@@ -118,6 +146,14 @@ impl<T: Compute> RowCenters<T> {
         Padded { values: &self.rows, stride: self.stride }
     }
 
+    fn padded_factors(&self) -> Padded<'_, T> {
+        Padded { values: &self.factors, stride: self.factor_stride }
+    }
+
+    fn padded_axes(&self) -> (Padded<'_, T>, usize) {
+        (Padded { values: &self.axes, stride: self.stride }, self.n_axes)
+    }
+
     /// Prefetches row `i`.
     #[inline]
     pub(crate) fn prefetch(&self, rows: Rows<'_, T>, i: usize) {
@@ -132,11 +168,12 @@ impl<T: Compute> RowCenters<T> {
         assert_eq!(rows.cols(), self.dim, "rows and centers have different numbers of columns");
         match rows {
             Rows::Dense(rows) => {
-                let factors = Padded { values: &self.factors, stride: self.factor_stride };
-                if self.factors.is_empty() {
+                if self.n_axes > 0 {
+                    self.project(rows.row(i), list, out, &mut []);
+                } else if self.factors.is_empty() {
                     (self.table.few)(rows.row(i), self.padded(), list, out);
                 } else {
-                    (self.table.few_scaled)(rows.row(i), self.padded(), factors, list, out);
+                    (self.table.few_scaled)(rows.row(i), self.padded(), self.padded_factors(), list, out);
                 }
             }
             Rows::Sparse(rows) => {
@@ -153,6 +190,16 @@ impl<T: Compute> RowCenters<T> {
                 }
             }
         }
+    }
+
+    /// The distances of [`RowCenters::sq_dists`] for centers with axes, and the projections of the scaled
+    /// differences onto these, `n_axes` per listed center, unless `onto` is empty.
+    ///
+    /// # Panics
+    /// If lengths do not match, a listed center does not exist, or there are no axes.
+    pub(crate) fn project(&self, row: &[T], list: &[u32], out: &mut [T], onto: &mut [T]) {
+        let (centers, factors) = (self.padded(), self.padded_factors());
+        (self.table.few_projected)(row, centers, factors, self.padded_axes(), list, (out, onto));
     }
 
     /// The squared distance of row `i` to center `j` in the units of the data, with differences and sums in
@@ -193,6 +240,15 @@ impl<T: Compute> RowCenters<T> {
     /// If lengths do not match.
     pub(crate) fn add_squares(&self, row: &[T], list: &[u32], parts: &[f64], squares: &mut [f64]) {
         (self.table.add_squares)(row, self.padded(), list, parts, squares);
+    }
+
+    /// `products += part * (row - center j)` for each axis of each of the listed centers `j`, with one part for
+    /// each.
+    ///
+    /// # Panics
+    /// If lengths do not match.
+    pub(crate) fn add_products(&self, row: &[T], list: &[u32], parts: &[f64], products: &mut [f64]) {
+        (self.table.add_products)(row, self.padded(), list, parts, products);
     }
 }
 

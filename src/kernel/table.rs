@@ -76,6 +76,9 @@ pub struct KernelTable<T: Compute> {
     pub(super) prefetch: fn(&[T]),
     pub(super) add_parts: AddPartsFn<T>,
     pub(super) add_squares: AddSquaresFn<T>,
+    /// See [`generic::projected`](super::generic::projected), also for the next one.
+    pub(super) few_projected: FewProjectedFn<T>,
+    pub(super) add_products: AddProductsFn<T>,
 }
 
 /// In: columns of a few rows, a center. Out: their distances.
@@ -89,6 +92,14 @@ pub(super) type AddPartsFn<T> = fn(&[T], &[u32], &[f64], &mut [f64]);
 
 /// In: a row, centers, factors, the list of centers. Out: squared distances.
 pub(super) type FewScaledFn<T> = fn(&[T], Padded<'_, T>, Padded<'_, T>, &[u32], &mut [T]);
+
+/// In: a row, centers, factors, axes and their number per center, the list of centers. Out: distances and
+/// projections.
+pub(super) type FewProjectedFn<T> =
+    fn(&[T], Padded<'_, T>, Padded<'_, T>, (Padded<'_, T>, usize), &[u32], (&mut [T], &mut [T]));
+
+/// In: a row, centers, the list of centers, parts per axis. In and out: sums of products.
+pub(super) type AddProductsFn<T> = fn(&[T], Padded<'_, T>, &[u32], &[f64], &mut [f64]);
 
 /// In: a row, centers, the list of centers, parts. In and out: sums of squares.
 pub(super) type AddSquaresFn<T> = fn(&[T], Padded<'_, T>, &[u32], &[f64], &mut [f64]);

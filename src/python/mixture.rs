@@ -64,6 +64,7 @@ impl Shown for TruncatedGaussianMixture {
         let details = PyDict::new(py);
         let found = either!(run.solver(), solver => solver.components());
         details.set_item("variances", array1(py, found.variances))?;
+        details.set_item("loadings", array1(py, found.loadings))?;
         details.set_item("weights", array1(py, found.weights.to_vec()))?;
         let neighbors = array2(py, signed(found.neighbors.to_vec()), found.neighborhood)?;
         details.set_item("neighbors", neighbors)?;
@@ -108,7 +109,7 @@ macro_rules! scored {
 #[pymethods]
 impl Mixture {
     #[new]
-    #[pyo3(signature = (means, variances, weights, covariance, n_active, neighbors))]
+    #[pyo3(signature = (means, variances, weights, covariance, n_active, neighbors, loadings = None))]
     #[expect(clippy::needless_pass_by_value, reason = "as PyO3 hands arrays over")]
     fn new(
         means: &Bound<'_, PyAny>,
@@ -117,6 +118,7 @@ impl Mixture {
         covariance: &str,
         n_active: usize,
         neighbors: Option<PyReadonlyArray2<'_, i32>>,
+        loadings: Option<PyReadonlyArray1<'_, f64>>,
     ) -> PyResult<Self> {
         let cols: usize = means.getattr("shape")?.get_item(1)?.extract()?;
         let means = Centers::new(means, cols)?;
@@ -125,7 +127,8 @@ impl Mixture {
         // Negative numbers become large ones, which the check below reports.
         let neighbors = neighbors
             .map(|ids| (ids.as_array().iter().map(|&j| j.cast_unsigned()).collect(), ids.shape()[1]));
-        let parameters = (vector(&variances), vector(&weights));
+        let loadings = loadings.map_or_else(Vec::new, |loadings| vector(&loadings));
+        let parameters = (vector(&variances), vector(&weights), loadings);
         let model = GaussianMixture::of_parts(
             (values, cols),
             covariance.parse()?,

@@ -6,6 +6,7 @@ mod coreset;
 mod drawing;
 mod merge_reduce;
 mod moments;
+mod projections;
 mod shares;
 mod waiting;
 
@@ -16,4 +17,5 @@ pub(crate) use coreset::{SamplingLaw, add_moments};
 pub(crate) use drawing::{Drawn, draw_events, other_rows, take_all};
 pub use merge_reduce::MergeReduce;
 pub use moments::Moments;
+pub(crate) use projections::ProjectionSums;
 pub(crate) use shares::ShareSums;

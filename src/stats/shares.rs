@@ -172,7 +172,7 @@ impl ShareSums {
 }
 
 /// Adds values and leaves zeros.
-fn add_up(total: &mut [f64], part: &mut [f64]) {
+pub(super) fn add_up(total: &mut [f64], part: &mut [f64]) {
     total.iter_mut().zip(part).for_each(|(total, part)| *total += take(part));
 }
 

@@ -352,7 +352,7 @@ fn mixtures_and_coresets() {
     let chunks = stream(&values, d, Some(&weights), &[1, 700, 1300]);
     let sources = [Any(AnySource::F32(&dense)), Any(AnySource::F32(&chunks))];
     let to_bits = |values: Vec<f64>| values.iter().map(|x| x.to_bits()).collect::<Vec<u64>>();
-    for shape in [Covariance::TiedSpherical, Covariance::Spherical, Covariance::Diag] {
+    for shape in [Covariance::TiedSpherical, Covariance::Spherical, Covariance::Diag, Covariance::Factor] {
         for size in [None, Some(CoresetSize::Rows(900))] {
             let params = TruncatedGaussianMixture::params(40)
                 .covariance(shape)
@@ -362,7 +362,9 @@ fn mixtures_and_coresets() {
             let mut found = Vec::new();
             for (source, threads) in sources.iter().flat_map(|source| THREADS.map(|t| (source, t))) {
                 let model = params.clone().threads(Some(threads)).fit(source).unwrap();
-                let parts = [model.means::<f64>(), model.variances().to_vec(), model.weights().to_vec()];
+                let (variances, loadings) = (model.variances().to_vec(), model.loadings().to_vec());
+                assert_eq!(loadings.len(), if shape == Covariance::Factor { 40 * 5 * d } else { 0 });
+                let parts = [model.means::<f64>(), variances, loadings, model.weights().to_vec()];
                 found.push((parts.map(to_bits), model.lower_bound().to_bits(), model.n_iter()));
             }
             assert!(found.iter().all(|other| *other == found[0]), "{shape:?} {size:?}");

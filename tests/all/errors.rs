@@ -8,7 +8,7 @@ use shoal::data::{
     self, Access, AnySource, Block, Chunk, Chunks, DataSource, Dense, Dtype, Mapped, Own, Permuted, Source,
     TileReader, Weighted, npy, raw,
 };
-use shoal::gmm::{CoresetSize, TruncatedGaussianMixture};
+use shoal::gmm::{CoresetSize, Covariance, TruncatedGaussianMixture};
 use shoal::kernel::Compute;
 use shoal::kmodes::LaplacianKModes;
 use shoal::stats::{MergeReduce, lightweight_coreset};
@@ -63,6 +63,15 @@ fn mixture_parameters_out_of_range() {
         (params(2).n_active(0), "n_active must be at least 1, got 0"),
         (params(2).n_neighbors(0), "n_neighbors must be at least 1, got 0"),
         (params(2).n_init(0), "n_init must be at least 1, got 0"),
+        (params(2).n_factors(Some(1)), "n_factors must be none unless the `covariance` is \"factor\", got 1"),
+        (
+            params(2).covariance(Covariance::Factor).n_factors(Some(0)),
+            "n_factors must be at least 1 and less than the number of columns, 2, got 0",
+        ),
+        (
+            params(2).covariance(Covariance::Factor).n_factors(Some(2)),
+            "n_factors must be at least 1 and less than the number of columns, 2, got 2",
+        ),
         (
             params(2).coreset_size(Some(CoresetSize::Share(1.5))),
             "coreset_size must be a share above 0 and at most 1, got 1.5",

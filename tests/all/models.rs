@@ -170,12 +170,15 @@ fn every_center_based_kind_is_loaded_as_python_writes_it() {
 #[test]
 fn a_mixture_is_loaded_as_it_was_saved() {
     let (_folder, path) = folder();
-    for covariance in [Covariance::TiedSpherical, Covariance::Spherical, Covariance::Diag] {
+    for covariance in [Covariance::TiedSpherical, Covariance::Spherical, Covariance::Diag, Covariance::Factor]
+    {
         let (rows, model) = (corners(), mixture(covariance));
         model.save(&path).unwrap();
         let again = GaussianMixture::load(&path).unwrap();
         assert_eq!((again.means::<f64>(), again.dim()), (model.means(), 2));
         assert_eq!((again.covariance(), again.variances()), (covariance, model.variances()));
+        assert_eq!((again.n_factors(), again.loadings()), (model.n_factors(), model.loadings()));
+        assert_eq!(again.n_factors(), usize::from(covariance == Covariance::Factor));
         assert_eq!((again.weights(), again.cluster_weights()), (model.weights(), model.cluster_weights()));
         assert_eq!((again.lower_bounds(), again.n_iter()), (model.lower_bounds(), model.n_iter()));
         assert_eq!((again.converged(), again.seeded_by()), (model.converged(), model.seeded_by()));
@@ -250,6 +253,9 @@ fn files_hold_the_arrays_that_python_writes() {
         ("weights", f64, 1),
     ];
     assert_eq!(arrays(&path), named(&mixture));
+    self::mixture(Covariance::Factor).save(&path).unwrap();
+    let with_factors = [&mixture[..3], &[("loadings", f64, 1)], &mixture[3..]].concat();
+    assert_eq!(arrays(&path), named(&with_factors));
     kmodes(2, None).save(&path).unwrap();
     let mut kmodes_arrays = vec![
         ("affinity_columns", Dtype::I32, 1),
@@ -380,6 +386,17 @@ fn damaged_mixtures_are_refused() {
     damage.text("fitted", "\"n_iter\":", "\"n_iter\":1");
     damage.text("fitted", "\"converged\":", "\"converged\":0,\"was\":");
     damage.text("fitted", "\"seeding\":", "\"seeding\":-1,\"was\":");
+    mixture(Covariance::Factor).save(&path).unwrap();
+    let damage = Damage::of(&path, MIXTURE);
+    damage.everywhere();
+    // Three components of two columns have one factor each.
+    for wrong in [&[][..], &[1.0; 5], &[1.0; 12]] {
+        assert_eq!(
+            damage.array("loadings", &Array::new(&[wrong.len()], wrong).unwrap()),
+            "loadings do not match 3 components of 2 columns"
+        );
+    }
+    damage.text("params", "\"factor\"", "\"diag\"");
 }
 
 #[test]

@@ -189,7 +189,7 @@ fn options_are_what_their_names_say() {
     check::<Variant>(&["vrkm++", "vrkm"]);
     check::<Stopping>(&["auto", "per-weight", "relative"]);
     check::<Start>(&["cells", "random"]);
-    check::<Covariance>(&["tied_spherical", "spherical", "diag"]);
+    check::<Covariance>(&["tied_spherical", "spherical", "diag", "factor"]);
     check::<GraphMethod>(&["auto", "exact", "kd-tree", "ivf"]);
     check::<Metric>(&["euclidean", "cosine"]);
     check::<ModeUpdate>(&["byproduct", "mean-shift"]);

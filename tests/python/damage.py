@@ -194,6 +194,13 @@ KINDS = {
         ".safetensors",
         use,
     ),
+    "factor mixture": (
+        lambda p: saved(
+            p, shoal.TruncatedGaussianMixture(4, covariance_type="factor", random_state=0, max_iter=5)
+        ),
+        ".safetensors",
+        use,
+    ),
     "modes": (lambda p: saved(p, shoal.LaplacianKModes(3, random_state=0)), ".safetensors", use),
     "sparse modes": (
         lambda p: saved(p, shoal.LaplacianKModes(3, random_state=0), SPARSE),

@@ -39,6 +39,8 @@ class State(NamedTuple):
     variances: np.ndarray
     weights: np.ndarray
     """Mixture weights."""
+    loadings: np.ndarray | None
+    """Loadings of factors; None before there are any."""
     shares: np.ndarray
     """Responsibilities before the M-step, rows by components."""
     after_e: float
@@ -47,10 +49,19 @@ class State(NamedTuple):
 
 
 @np.errstate(divide="ignore", invalid="ignore")
-def log_joint(d2, X, means, variances, priors):
+def log_joint(d2, X, means, variances, priors, loadings=None):
     """log p(c, y) for all pairs; the shape of `variances` gives the covariance type."""
     dim = means.shape[1]
     log_priors = np.log(priors)
+    if loadings is not None:
+        out = np.empty((len(X), len(means)))
+        for c, mean in enumerate(means):
+            covariance = loadings[c].T @ loadings[c] + np.diag(variances[c])
+            apart = X - mean
+            mahalanobis = (apart * np.linalg.solve(covariance, apart.T).T).sum(axis=1)
+            log_det = np.linalg.slogdet(2 * np.pi * covariance)[1]
+            out[:, c] = log_priors[c] - 0.5 * (log_det + mahalanobis)
+        return out
     if variances.size == 1:
         return log_priors - 0.5 * dim * np.log(2 * np.pi * variances) - d2 / (2 * variances)
     if variances.ndim == 1:
@@ -60,12 +71,42 @@ def log_joint(d2, X, means, variances, priors):
 
 
 @np.errstate(divide="ignore", invalid="ignore")
-def free_energy(X, w, shares, means, variances, priors):
+def free_energy(X, w, shares, means, variances, priors, loadings=None):
     """Equation (4): weighted mean of the expected log joint plus the entropy."""
-    joint = log_joint(sq_dists(X, means), X, means, variances, priors)
+    joint = log_joint(sq_dists(X, means), X, means, variances, priors, loadings)
     q = np.where(shares > 0, shares, 1.0)
     terms = np.where(shares > 0, shares * (joint - np.log(q)), 0.0)
     return float((w * terms.sum(axis=1)).sum() / w.sum())
+
+
+def first_factors(variances, floors, h):
+    """Split the largest variances of every component into a loading and a rest."""
+    variances, loadings = variances.copy(), np.zeros((len(variances), h, variances.shape[1]))
+    for of_component, rest in zip(loadings, variances, strict=True):
+        for factor, column in zip(of_component, np.argsort(-rest, kind="stable")[:h], strict=True):
+            own = max(rest[column] / 2, floors[column])
+            factor[column], rest[column] = np.sqrt(rest[column] - own), own
+    return variances, loadings
+
+
+def factor_step(X, wq, means, variances, loadings, floors):
+    """One M-step of a mixture of factor analyzers, with inverses of whole covariances."""
+    means, variances, loadings = means.copy(), variances.copy(), loadings.copy()
+    h = loadings.shape[1]
+    for c, q in enumerate(wq.T):
+        if q.sum() == 0:
+            continue
+        L, x = loadings[c], X - means[c]
+        gain = np.linalg.solve(L.T @ L + np.diag(variances[c]), L.T).T
+        factors = np.column_stack([x @ gain.T, np.ones(len(X))])
+        moments = factors.T @ (q[:, None] * factors)
+        moments[:h, :h] += q.sum() * (np.eye(h) - gain @ L.T)
+        products = (q[:, None] * x).T @ factors
+        both = np.linalg.solve(moments, products.T).T
+        rest = (q @ x**2 - (both * products).sum(axis=1)) / q.sum()
+        means[c] += both[:, h]
+        loadings[c], variances[c] = both[:, :h].T, np.maximum(rest, floors)
+    return means, variances, loadings
 
 
 @np.errstate(divide="ignore", invalid="ignore")
@@ -81,6 +122,7 @@ def truncated(
     start="random",
     initial=0,
     kind="tied_spherical",
+    n_factors=None,
     rounds=50,
 ):
     """Run truncated EM from given means; components and neighborhoods are drawn as in shoal.
@@ -99,6 +141,7 @@ def truncated(
         explore(members, size - 1, k, Draws(seed, NEIGHBORHOODS, c))
         neighbors.append(members)
     priors, variances, searches, count = np.full(k, 1 / k), None, 0, 0
+    loadings = floors = None
     pivots = 0
     if start == "cells" and max(active, size) < k:
         pivots = min(k, int(np.ceil(np.sqrt(2 * k))))
@@ -109,7 +152,7 @@ def truncated(
         d2 = sq_dists(X, means)
         cost, far = d2, d2
         if variances is not None and variances.size > 1:
-            joint = log_joint(d2, X, means, variances, priors)
+            joint = log_joint(d2, X, means, variances, priors, loadings)
             cost, far = -joint, -(joint - np.log(np.where(priors > 0, priors, 1.0)))
         looked, found = 0, []
         sums, totals = np.zeros((k, k)), np.zeros((k, k))
@@ -154,7 +197,7 @@ def truncated(
                 # Equation (8) of the paper.
                 least = np.array([d2[m, near[m][0]] for m in range(n)])
                 variances = np.array((w * least).sum() / (dim * w.sum()))
-        joint = log_joint(d2, X, means, variances, priors)
+        joint = log_joint(d2, X, means, variances, priors, loadings)
         inside = np.zeros((n, k), dtype=bool)
         for m in range(n):
             inside[m, near[m]] = True
@@ -164,14 +207,18 @@ def truncated(
         shares = parts / parts.sum(axis=1, keepdims=True)
         lse = best[:, 0] + np.log(parts.sum(axis=1))
         bound = float((w * lse).sum() / w.sum())
-        after_e = free_energy(X, w, shares, means, variances, priors)
+        after_e = free_energy(X, w, shares, means, variances, priors, loadings)
         totals = (w[:, None] * shares).sum(axis=0)
         alive = totals > 0
-        before = variances
+        before, old_means = variances, means
         means = means.copy()
         means[alive] = ((w[:, None] * shares).T @ X)[alive] / totals[alive, None]
         apart = sq_dists(X, means)
-        if kind == "tied_spherical" or it == 0:
+        if loadings is not None:
+            means, variances, loadings = factor_step(
+                X, w[:, None] * shares, old_means, variances, loadings, floors
+            )
+        elif kind == "tied_spherical" or it == 0:
             variances = np.array((w[:, None] * shares * apart).sum() / (dim * w.sum()))
         elif kind == "spherical":
             energies = (w[:, None] * shares * apart).sum(axis=0)
@@ -181,9 +228,15 @@ def truncated(
             old = np.broadcast_to(before, (k, dim))
             squares = np.einsum("mc,mcd->cd", w[:, None] * shares, (X[:, None, :] - means) ** 2)
             variances = np.where(alive[:, None], squares / np.where(alive, totals, 1)[:, None], old)
+            if kind == "factor":
+                within = squares.sum(axis=0) / totals.sum()
+                floors = np.minimum(1e-3 * within, before)
+                variances = np.maximum(variances, floors)
+                h = min(5, dim - 1) if n_factors is None else n_factors
+                variances, loadings = first_factors(variances, floors, h)
         if kind != "tied_spherical" and it > 0:
             priors = totals / totals.sum()
-        after_m = free_energy(X, w, shares, means, variances, priors)
+        after_m = free_energy(X, w, shares, means, variances, priors, loadings)
         out.append(
             State(
                 bound,
@@ -193,6 +246,7 @@ def truncated(
                 means,
                 variances,
                 priors,
+                loadings,
                 shares,
                 after_e,
                 after_m,

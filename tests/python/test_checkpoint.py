@@ -41,6 +41,9 @@ METHODS = {
     "mixture, coreset": shoal.TruncatedGaussianMixture(
         12, covariance_type="diag", coreset_size=900, max_iter=9, random_state=3
     ),
+    "mixture, factors": shoal.TruncatedGaussianMixture(
+        12, covariance_type="factor", n_factors=2, n_active=3, max_iter=7, random_state=3
+    ),
     "mixture, callable": shoal.TruncatedGaussianMixture(
         12, covariance_type="spherical", init=first_rows, max_iter=6, random_state=3
     ),

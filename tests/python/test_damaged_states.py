@@ -33,6 +33,9 @@ FITS = {
     ),
     "mixture": shoal.TruncatedGaussianMixture(6, n_active=3, tol=1e-3, random_state=3),
     "mixture, diag": shoal.TruncatedGaussianMixture(6, covariance_type="diag", max_iter=9, random_state=3),
+    "mixture, factor": shoal.TruncatedGaussianMixture(
+        6, covariance_type="factor", max_iter=9, random_state=3
+    ),
 }
 DAMAGE = {
     "tiny": lambda values: 1e-45,

@@ -20,7 +20,7 @@ from sklearn.mixture import GaussianMixture
 # Many fits here run only a few iterations.
 pytestmark = pytest.mark.filterwarnings("ignore:the fit did not converge")
 
-KINDS = ("tied_spherical", "spherical", "diag")
+KINDS = ("tied_spherical", "spherical", "diag", "factor")
 
 
 def blobs(n, d, seed, k=12, dtype=np.float64, spread=4.0):
@@ -39,9 +39,19 @@ def variances_of(model):
     return np.asarray(model.covariances_)
 
 
-def shares_of(X, near, means, variances, priors):
+def loadings_of(model):
+    """The loadings, or None; a copy, because the model goes on."""
+    return None if model.loadings_ is None else model.loadings_.copy()
+
+
+def joint_of(model, X):
+    means = model.means_
+    return log_joint(sq_dists(X, means), X, means, variances_of(model), model.weights_, model.loadings_)
+
+
+def shares_of(X, near, means, variances, priors, loadings):
     """Equation (3)."""
-    joint = log_joint(sq_dists(X, means), X, means, variances, priors)
+    joint = log_joint(sq_dists(X, means), X, means, variances, priors, loadings)
     inside = np.zeros(joint.shape, dtype=bool)
     np.put_along_axis(inside, near, True, axis=1)
     joint = np.where(inside, joint, -np.inf)
@@ -72,6 +82,8 @@ def test_random_draws_equal_those_of_the_reference():
     ],
 )
 def test_iterations_equal_the_reference(n, d, k, active, size, exploring, initial, weighted, kind, start):
+    if kind == "factor" and d == 1:
+        pytest.skip("a single column has no factors")
     X = blobs(n, d, n + d)
     rng = np.random.default_rng(n)
     weights = rng.choice([0.5, 1.0, 2.0], size=n) if weighted else None
@@ -89,7 +101,7 @@ def test_iterations_equal_the_reference(n, d, k, active, size, exploring, initia
         kind=kind,
         rounds=7,
     )
-    if kind != "tied_spherical":
+    if kind in ("spherical", "diag"):
         # The variance of a component with a few rows can reach its floor, which the reference does not have.
         least = [state.variances.min() for state in expected]
         expected = expected[: next((i for i, s2 in enumerate(least) if s2 < 1e-3), len(expected))]
@@ -118,6 +130,8 @@ def test_iterations_equal_the_reference(n, d, k, active, size, exploring, initia
             np.testing.assert_allclose(model.means_, truth.means, rtol=1e-9, atol=1e-9)
             np.testing.assert_allclose(variances_of(model), truth.variances, rtol=1e-8)
             np.testing.assert_allclose(model.weights_, truth.weights, rtol=1e-9)
+            if truth.loadings is not None:
+                np.testing.assert_allclose(model.loadings_, truth.loadings, rtol=1e-7, atol=1e-9)
             seen += 1
     # A single component converges at once.
     assert seen >= min(3 if k > 1 else 1, len(expected))
@@ -142,6 +156,7 @@ def test_equal_pivots_count_as_one():
 def test_no_half_step_lowers_the_bound(kind, seed):
     rng = np.random.default_rng(seed)
     n, d, k = int(rng.integers(40, 250)), int(rng.integers(1, 9)), int(rng.integers(2, 25))
+    d = max(d, 2) if kind == "factor" else d
     X = blobs(n, d, seed, k=k) * rng.choice([1e-3, 1.0, 1e3])
     w = rng.uniform(0.1, 3.0, size=n)
     model = TruncatedGaussianMixture(
@@ -161,11 +176,12 @@ def test_no_half_step_lowers_the_bound(kind, seed):
             q = shares_of(X, near_of(model), *before)
             # The bound computed from responsibilities and entropy equals the bound computed without them.
             assert free_energy(X, w, q, *before) == pytest.approx(step.objective, abs=close)
-            bound = free_energy(X, w, q, model.means_, variances_of(model), model.weights_)
+            after = model.means_, variances_of(model), model.weights_, loadings_of(model)
+            bound = free_energy(X, w, q, *after)
             assert bound >= step.objective - close, "an M-step"
         else:
             bound = step.objective
-        before = model.means_.copy(), variances_of(model).copy(), model.weights_.copy()
+        before = model.means_.copy(), variances_of(model).copy(), model.weights_.copy(), loadings_of(model)
         near = near_of(model)
         assert all(len(set(row)) == len(row) for row in near)
         hoods = model.neighbors_
@@ -253,6 +269,8 @@ def test_weights_are_repetitions_and_their_scale_does_not_matter(kind):
     for other in fits[1:]:
         np.testing.assert_allclose(other.means_, fits[0].means_, rtol=1e-8, atol=1e-9)
         np.testing.assert_allclose(other.covariances_, fits[0].covariances_, rtol=1e-8)
+        if kind == "factor":
+            np.testing.assert_allclose(other.loadings_, fits[0].loadings_, rtol=1e-6, atol=1e-8)
         np.testing.assert_allclose(other.weights_, fits[0].weights_, rtol=1e-8, atol=1e-12)
         np.testing.assert_allclose(other.lower_bounds_, fits[0].lower_bounds_, rtol=1e-9)
 
@@ -264,7 +282,7 @@ def test_densities_responsibilities_and_labels(kind, dtype):
     model = TruncatedGaussianMixture(10, n_active=3, covariance_type=kind, random_state=1).fit(X)
     close = 1e-4 if dtype == np.float32 else 1e-10
     assert model.means_.dtype == dtype
-    joint = log_joint(sq_dists(X, model.means_), X, model.means_, variances_of(model), model.weights_)
+    joint = joint_of(model, X)
     exact = logsumexp(joint, axis=1)
     np.testing.assert_allclose(model.score_samples(X), exact, rtol=close, atol=close)
     assert model.score(X) == pytest.approx(exact.mean(), rel=close)
@@ -286,7 +304,7 @@ def test_densities_responsibilities_and_labels(kind, dtype):
     expected = np.where(joint >= top[:, :1], np.exp(joint - logsumexp(top, axis=1, keepdims=True)), 0.0)
     np.testing.assert_allclose(proba.toarray(), expected, atol=100 * close)
     np.testing.assert_allclose(proba.sum(axis=1), 1.0)
-    free = {"tied_spherical": 61, "spherical": 79, "diag": 129}[kind]
+    free = {"tied_spherical": 61, "spherical": 79, "diag": 129, "factor": 129 + 10 * 20}[kind]
     assert model.bic(X) == pytest.approx(free * np.log(600) - 2 * exact.sum(), rel=close)
     # With ten components, every search compares all of them.
     assert (model.predict(X, search="neighbors") == labels)[clear].mean() > 0.99
@@ -320,6 +338,7 @@ def test_threads_and_sources_do_not_change_results(kind, size, tmp_path):
         )
         model.fit(rows, sample_weight=weights)
         kept = [model.means_, variances_of(model), model.weights_, model.neighbors_, model.counts_]
+        kept += [] if model.loadings_ is None else [model.loadings_]
         kept += [model.history_[name] for name in ("objective", "center_shift", "n_changed", "n_distances")]
         kept += [model.predict(rows), model.score_samples(rows)]
         results.add((*(array.tobytes() for array in kept), model.inertia_))
@@ -369,8 +388,9 @@ def test_sparse_rows_equal_dense_rows(kind, size):
     np.testing.assert_allclose(b.score_samples(sp.csr_array(dense)), a.score_samples(dense), rtol=1e-9)
     if size:
         assert isinstance(b.coreset_.points, sp.csr_array)
-    with pytest.raises(ValueError, match=r"covariance_type must be .* for sparse rows, got .diag"):
-        TruncatedGaussianMixture(12, covariance_type="diag").fit(sp.csr_array(dense))
+    for other in ("diag", "factor"):
+        with pytest.raises(ValueError, match=rf"covariance_type must be .* for sparse rows, got .{other}"):
+            TruncatedGaussianMixture(12, covariance_type=other).fit(sp.csr_array(dense))
 
 
 @pytest.mark.parametrize("size", [700, 0.2])
@@ -547,7 +567,9 @@ def test_initial_means_can_be_given_in_two_ways(tmp_path):
 def test_criteria_count_parameters(kind):
     X = blobs(900, 3, 23)
     model = TruncatedGaussianMixture(5, covariance_type=kind, random_state=0).fit(X)
-    free = {"tied_spherical": 15 + 1, "spherical": 15 + 5 + 4, "diag": 15 + 15 + 4}[kind]
+    free = {"tied_spherical": 15 + 1, "spherical": 15 + 5 + 4, "diag": 15 + 15 + 4}
+    # Loadings have 3 x 2 values, one of which a rotation can remove.
+    free = (free | {"factor": free["diag"] + 5 * (6 - 1)})[kind]
     total = model.score_samples(X).sum()
     assert model.aic(X) == pytest.approx(2 * free - 2 * total, rel=1e-12)
     assert model.bic(X) == pytest.approx(np.log(900) * free - 2 * total, rel=1e-12)
@@ -610,6 +632,9 @@ def test_files_and_pickles(kind, tmp_path):
         assert type(again) is TruncatedGaussianMixture
         assert again.means_.tobytes() == model.means_.tobytes()
         assert np.array_equal(again.covariances_, model.covariances_)
+        assert (again.loadings_ is None) == (kind != "factor")
+        if kind == "factor":
+            np.testing.assert_array_equal(again.loadings_, model.loadings_)
         assert (again.weights_ == model.weights_).all()
         assert (again.neighbors_ == model.neighbors_).all()
         assert (again.score_samples(X) == model.score_samples(X)).all()
@@ -641,6 +666,10 @@ def test_samples_come_from_the_mixture():
             expected = np.broadcast_to(
                 model.covariances_ if kind != "spherical" else model.covariances_[j], (3, 2)
             )[j]
+            if kind == "factor":
+                expected = np.diag(expected) + model.loadings_[j].T @ model.loadings_[j]
+                np.testing.assert_allclose(np.cov(inside.T), expected, rtol=0.1, atol=0.05)
+                expected = np.diag(expected)
             np.testing.assert_allclose(inside.var(axis=0), expected, rtol=0.1)
         assert (model.sample(5)[0] == model.sample(5)[0]).all()
     with pytest.raises(ValueError, match="n_samples must be an integer"):
@@ -738,8 +767,10 @@ def test_log_densities_of_float32_lose_few_digits():
     X = blobs(500, 64, 21, k=30, dtype=np.float32)
     for kind in KINDS:
         model = TruncatedGaussianMixture(30, covariance_type=kind, random_state=0).fit(X)
-        joint = log_joint(sq_dists(X, model.means_), X, model.means_, variances_of(model), model.weights_)
-        np.testing.assert_allclose(model.score_samples(X), logsumexp(joint, axis=1), rtol=2e-6)
+        exact = logsumexp(joint_of(model, X), axis=1)
+        # With factors, a distance is a difference of two squares.
+        close = 5e-3 if kind == "factor" else 0
+        np.testing.assert_allclose(model.score_samples(X), exact, rtol=2e-6, atol=close)
 
 
 @pytest.mark.parametrize("size", [None, 400])
@@ -881,7 +912,23 @@ def test_leaving_the_loop_keeps_a_usable_estimator():
         ({"coreset_size": 1.5}, "coreset_size must be a fraction above 0 and at most 1, got 1.5"),
         ({"coreset_size": 7}, "n_components=8 must be at most the number of rows of the coreset, 7"),
         ({"coreset_size": 0.1}, "n_components must be at most the number of rows of the coreset, 5, got 8"),
-        ({"covariance_type": "full"}, "covariance_type must be one of tied_spherical, spherical, diag"),
+        (
+            {"covariance_type": "full"},
+            "covariance_type must be one of tied_spherical, spherical, diag",
+        ),
+        ({"n_factors": 2}, "n_factors must be None with covariance_type='tied_spherical', got 2. Use"),
+        (
+            {"n_factors": 0, "covariance_type": "factor"},
+            "n_factors must be None or an integer of at least 1, got 0",
+        ),
+        (
+            {"n_factors": 1.5, "covariance_type": "factor"},
+            "n_factors must be None or an integer of at least 1",
+        ),
+        (
+            {"n_factors": 2, "covariance_type": "factor"},
+            "n_factors must be at least 1 and less than the number of columns, 2, got 2",
+        ),
         ({"init": "kmeans"}, "init must be one of"),
         ({"chain_length": 0}, "chain_length must be an integer of at least 1"),
         ({"n_initial_e_steps": -1}, "n_initial_e_steps must be an integer of at least 0"),

@@ -56,6 +56,7 @@ def expected_failures(estimator):
         TruncatedGaussianMixture(
             n_components=2, n_active=1, coreset_size=0.9, covariance_type="spherical", stopping="relative"
         ),
+        TruncatedGaussianMixture(n_components=2, covariance_type="factor"),
         NestedMiniBatchKMeans(
             n_clusters=2, batch_size=20, rho=1.0, shuffle=False, bounds="hamerly", n_jobs=2
         ),

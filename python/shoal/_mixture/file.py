@@ -43,6 +43,8 @@ class StoredMixture(MixtureOfGaussians):
         variances = np.atleast_1d(np.asarray(self.covariances_, dtype=np.float64)).ravel()
         arrays |= {"variances": variances, "weights": self.weights_, "neighbors": self.neighbors_}
         arrays["lower_bounds"] = self.lower_bounds_
+        if self.loadings_ is not None:
+            arrays["loadings"] = self.loadings_.ravel()
         return arrays, texts
 
     def _about(self) -> dict[str, Any]:
@@ -57,12 +59,16 @@ class StoredMixture(MixtureOfGaussians):
         _params.one_of("covariance_type", model.covariance_type, COVARIANCES)
         k, d = model.cluster_centers_.shape
         need(model.n_components == k, f"it has {k} means, and n_components={model.n_components}")
-        sizes = {"tied_spherical": 1, "spherical": k, "diag": k * d}
+        sizes = {"tied_spherical": 1, "spherical": k, "diag": k * d, "factor": k * d}
         variances = floats(arrays, "variances", (sizes[model.covariance_type],))
         weights = floats(arrays, "weights", (k,))
         neighbors = arrays.get("neighbors", np.empty(0))
         need(neighbors.dtype == np.int32 and neighbors.ndim == 2, "it lacks its neighbors")
-        model._take(variances, weights, neighbors)
+        loadings = np.empty(0)
+        if model.covariance_type == "factor":
+            loadings = floats(arrays, "loadings", (None,))
+            need(loadings.size > 0 and loadings.size % (k * d) == 0, "its loadings do not match its means")
+        model._take(variances, weights, neighbors, loadings)
         # Raises if the arrays do not match each other.
         model._mixture("neighbors")
         model._bounds = floats(arrays, "lower_bounds", (model.n_iter_,))
@@ -70,7 +76,7 @@ class StoredMixture(MixtureOfGaussians):
         model.coreset_ = None
         return model
 
-    def _take(self, variances: Any, weights: Any, neighbors: Any) -> None:
+    def _take(self, variances: Any, weights: Any, neighbors: Any, loadings: Any = None) -> None:
         """Set the parameters of the components, except the means."""
         if self.covariance_type == "tied_spherical":
             self.covariances_ = float(variances[0])
@@ -78,4 +84,8 @@ class StoredMixture(MixtureOfGaussians):
             self.covariances_ = variances
         else:
             self.covariances_ = variances.reshape(self.cluster_centers_.shape)
+        self.loadings_ = None
+        if self.covariance_type == "factor":
+            k, d = self.cluster_centers_.shape
+            self.loadings_ = loadings.reshape(k, -1, d)
         self.weights_, self.neighbors_ = weights, neighbors

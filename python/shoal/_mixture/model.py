@@ -26,6 +26,7 @@ class MixtureOfGaussians(DensityMixin, CenterFitter):
     """Base of the Gaussian mixtures: everything that needs only the fitted parameters."""
 
     covariances_: Any
+    loadings_: npt.NDArray[np.float64] | None
     weights_: npt.NDArray[np.float64]
     neighbors_: npt.NDArray[np.int32]
 
@@ -56,6 +57,7 @@ class MixtureOfGaussians(DensityMixin, CenterFitter):
             self.covariance_type,
             int(self.n_active),
             self.neighbors_ if walks else None,
+            None if self.loadings_ is None else self.loadings_.ravel(),
         )
 
     def predict(
@@ -263,7 +265,11 @@ class MixtureOfGaussians(DensityMixin, CenterFitter):
         """Return the number of free parameters."""
         k, d = self.cluster_centers_.shape
         free = {"tied_spherical": k * d + 1, "spherical": k * d + 2 * k - 1, "diag": 2 * k * d + k - 1}
-        return int(free[self.covariance_type])
+        if self.loadings_ is None:
+            return int(free[self.covariance_type])
+        h = self.loadings_.shape[1]
+        # Rotated factors give the same density.
+        return int(free["diag"] + k * (d * h - h * (h - 1) // 2))
 
     def sample(self, n_samples: int = 1) -> tuple[npt.NDArray[Any], npt.NDArray[np.int32]]:
         """Draw random rows from the mixture.
@@ -292,10 +298,15 @@ class MixtureOfGaussians(DensityMixin, CenterFitter):
         rng = _params.random_state_of(_params.seed(self.random_state))
         counts = rng.multinomial(n, self.weights_ / self.weights_.sum())
         labels = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
-        # One column per feature for "diag", else a single column.
-        variances = np.asarray(self.covariances_, dtype=np.float64).reshape(-1, 1)
-        if self.covariance_type == "diag":
-            variances = self.covariances_
+        variances = np.asarray(self.covariances_, dtype=np.float64)
+        if variances.ndim < 2:
+            # One variance for all features.
+            variances = variances.reshape(-1, 1)
         spread = np.sqrt(np.broadcast_to(variances, (len(counts), variances.shape[1]))[labels])
         rows = self.cluster_centers_[labels] + spread * rng.standard_normal((n, self.n_features_in_))
+        if self.loadings_ is not None:
+            factors = rng.standard_normal((n, self.loadings_.shape[1]))
+            ends = counts.cumsum()
+            for loadings, end, count in zip(self.loadings_, ends, counts, strict=True):
+                rows[end - count : end] += factors[end - count : end] @ loadings
         return rows.astype(self.cluster_centers_.dtype), labels

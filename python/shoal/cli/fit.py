@@ -68,6 +68,12 @@ def add(verbs: Verbs) -> None:
             "mean size such as 1.1",
         )
     fit.add_argument(
+        "--n-factors",
+        type=int,
+        metavar="H",
+        help="number of factors per component of --method gmm; implies --set covariance_type=factor",
+    )
+    fit.add_argument(
         "--set",
         dest="settings",
         type=setting_of,
@@ -128,7 +134,10 @@ def run(args: argparse.Namespace) -> int:
         "metric": args.metric,
         "size_min": args.size_min,
         "size_max": args.size_max,
+        "n_factors": args.n_factors,
     }
+    if args.n_factors is not None and "covariance_type" not in dict(args.settings):
+        options["covariance_type"] = "factor"
     params = parameters(args.method, options, args.settings)
     if args.validation and args.method not in CENTERS:
         raise UsageError(f"--validation: {args.method} has no energy of held-out rows")

@@ -29,6 +29,19 @@ def variances_of(source: Any) -> npt.NDArray[np.float64]:
     return given if given.ndim == 2 else np.broadcast_to(given.reshape(-1, 1), (len(source.means_), 1))
 
 
+def whitened(source: Any) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Return the axes of components with factors, and the logarithms of the determinants they add.
+
+    The squared projections of ``x - mean`` onto the axes of a component are subtracted from the Mahalanobis
+    distance by its variances alone.
+    """
+    scaled = source.loadings_ / source.covariances_[:, None, :]
+    inner = scaled @ source.loadings_.swapaxes(1, 2) + np.eye(source.loadings_.shape[1])
+    roots = np.linalg.cholesky(inner)
+    added = 2 * np.log(np.diagonal(roots, axis1=1, axis2=2)).sum(axis=1)
+    return np.linalg.solve(roots, scaled), added
+
+
 def random_state_of(source: Any) -> Any:
     """Return the `random_state` of a model, or None if scikit-learn does not take it."""
     seed = source.random_state
@@ -40,19 +53,27 @@ def random_state_of(source: Any) -> Any:
 def mixture_to_sklearn(source: Any) -> GaussianMixture:
     """Make a fitted mixture of scikit-learn."""
     means = source.means_.astype(np.float64)
-    diagonal = source.covariance_type == "diag"
-    covariances = np.array(variances_of(source) if diagonal else variances_of(source)[:, 0])
+    kind = {"diag": "diag", "factor": "full"}.get(source.covariance_type, "spherical")
+    covariances = np.array(variances_of(source)[:, 0] if kind == "spherical" else variances_of(source))
+    if kind == "full":
+        covariances = source.loadings_.swapaxes(1, 2) @ source.loadings_ + covariances[:, None] * np.eye(
+            means.shape[1]
+        )
     made = GaussianMixture(
         len(means),
-        covariance_type="diag" if diagonal else "spherical",
+        covariance_type=kind,
         max_iter=source.max_iter,
         tol=source.tol,
         n_init=source.n_init,
         random_state=random_state_of(source),
     )
     made.weights_, made.means_, made.covariances_ = source.weights_.copy(), means, covariances
-    made.precisions_ = 1 / covariances
-    made.precisions_cholesky_ = np.sqrt(made.precisions_)
+    if kind == "full":
+        made.precisions_cholesky_ = np.linalg.inv(np.linalg.cholesky(covariances)).swapaxes(1, 2)
+        made.precisions_ = made.precisions_cholesky_ @ made.precisions_cholesky_.swapaxes(1, 2)
+    else:
+        made.precisions_ = 1 / covariances
+        made.precisions_cholesky_ = np.sqrt(made.precisions_)
     made.converged_, made.n_iter_ = source.converged_, source.n_iter_
     made.lower_bound_, made.lower_bounds_ = source.lower_bound_, source.lower_bounds_.tolist()
     made.n_features_in_ = means.shape[1]

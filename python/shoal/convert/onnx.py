@@ -16,7 +16,7 @@ from shoal._rows.arrays import source_of_values
 from shoal.formats.stream import required
 
 from .fitted import feature_names, fitted, is_cosine, is_mixture
-from .mixtures import variances_of
+from .mixtures import variances_of, whitened
 
 Number = Literal["float32", "float64"]
 NUMBERS: tuple[str, ...] = get_args(Number)
@@ -257,7 +257,12 @@ def _mixture(network: Network, source: Any) -> None:
         log_weights = np.log(source.weights_)
     spread = np.log(variances).sum(axis=1) * (d if variances.shape[1] == 1 else 1)
     constants = log_weights - 0.5 * (spread + d * math.log(2 * math.pi))
-    if source.covariance_type == "diag":
+    if source.covariance_type == "factor":
+        axes, log_dets = whitened(source)
+        constants = constants - 0.5 * log_dets
+        across = _by_feature(network, rows, means, variances)
+        quadratic = network.add("Add", across, _along(network, rows, means, axes))
+    elif source.covariance_type == "diag":
         quadratic = _by_feature(network, rows, means, variances)
     else:
         values, sq_lengths = _centered(network, rows, means)
@@ -273,6 +278,19 @@ def _mixture(network: Network, source: Any) -> None:
     row_sums = network.add("ReduceLogSum", ratios, axes=[1], keepdims=1)
     density = network.add("Add", row_sums, largest)
     network.put("log_density", network.add("Squeeze", density, network.constant(np.array([1]))), ["N"])
+
+
+def _along(network: Network, rows: str, means: npt.NDArray[np.float64], axes: npt.NDArray[np.float64]) -> str:
+    """Return half of the squared projections onto the axes of every component."""
+    k, h, d = axes.shape
+    median = np.median(means, axis=0)
+    offsets = (axes @ (means - median)[:, :, None]).ravel()
+    rows = network.add("Sub", rows, network.constant(median))
+    onto = network.add("MatMul", rows, network.constant(axes.reshape(k * h, d).T))
+    onto = network.add("Sub", onto, network.constant(offsets))
+    by_component = np.repeat(np.eye(k), h, axis=0)
+    squares = network.add("Mul", onto, onto)
+    return network.add("MatMul", squares, network.constant(0.5 * by_component))
 
 
 def _by_feature(

@@ -8,7 +8,7 @@ use crate::float::Float;
 use crate::kernel::aligned::LINE;
 
 /// The largest number of lanes in a vector.
-const MOST_LANES: usize = 16;
+pub(super) const MOST_LANES: usize = 16;
 
 /// Number of centers that a row is compared with at a time: enough parallel sums to hide their latency.
 const AT_A_TIME: usize = 4;
@@ -84,7 +84,7 @@ pub(in crate::kernel) unsafe fn sq_dists<S: Simd, const SCALED: bool>(
 
 /// Sum of the lanes, by halving.
 #[inline(always)]
-fn fold<S: Simd>(mut lanes: [S::T; MOST_LANES]) -> S::T {
+pub(super) fn fold<S: Simd>(mut lanes: [S::T; MOST_LANES]) -> S::T {
     for width in [8, 4, 2, 1] {
         if width < S::LANES {
             for l in 0..width {

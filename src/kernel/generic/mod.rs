@@ -13,6 +13,7 @@ pub(super) mod lanes;
 pub(super) mod listed;
 pub(super) mod pair;
 pub(super) mod picked;
+pub(super) mod projected;
 pub(super) mod simd;
 pub(super) mod sparse;
 pub(super) mod strip;

@@ -8,3 +8,4 @@ mod bytes;
 mod difference;
 mod naive;
 mod packing;
+mod projected;

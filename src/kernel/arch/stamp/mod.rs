@@ -22,7 +22,7 @@ macro_rules! stamp {
             use crate::kernel::bounded::{Gathered, Margins, Meeting, Nearest, Radii};
             use crate::kernel::generic::listed::{self, Padded};
             use crate::kernel::generic::differences::{self, ROWS};
-            use crate::kernel::generic::{accumulate, blocks, bounds, bytes, lanes, pair, picked, sparse, strip, tile};
+            use crate::kernel::generic::{accumulate, blocks, bounds, bytes, lanes, pair, picked, projected, sparse, strip, tile};
             use crate::kernel::isa::Isa;
             use crate::kernel::pack::{Form, PackedCenters, Scratch};
             use crate::kernel::table::KernelTable;

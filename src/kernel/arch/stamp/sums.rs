@@ -86,6 +86,30 @@ macro_rules! sums {
         ) {
             listed::add_squares(row, centers, list, parts, squares);
         }
+
+        $(#[$attr])*
+        unsafe fn few_projected(
+            row: &[$t],
+            centers: Padded<'_, $t>,
+            factors: Padded<'_, $t>,
+            axes: (Padded<'_, $t>, usize),
+            list: &[u32],
+            out: (&mut [$t], &mut [$t]),
+        ) {
+            // SAFETY: the caller's processor has the instruction set.
+            unsafe { projected::distances::<$simd>(row, centers, factors, axes, list, out) }
+        }
+
+        $(#[$attr])*
+        unsafe fn add_products(
+            row: &[$t],
+            centers: Padded<'_, $t>,
+            list: &[u32],
+            parts: &[f64],
+            products: &mut [f64],
+        ) {
+            projected::add_products(row, centers, list, parts, products);
+        }
     };
 }
 pub(in crate::kernel::arch) use sums;

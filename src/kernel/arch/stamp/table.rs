@@ -76,6 +76,10 @@ macro_rules! table {
             add_parts: |x, list, parts, sums| unsafe { add_parts(x, list, parts, sums) },
             // SAFETY: as above.
             add_squares: |x, c, list, parts, squares| unsafe { add_squares(x, c, list, parts, squares) },
+            // SAFETY: as above.
+            few_projected: |x, c, f, axes, list, out| unsafe { few_projected(x, c, f, axes, list, out) },
+            // SAFETY: as above.
+            add_products: |x, c, list, parts, products| unsafe { add_products(x, c, list, parts, products) },
         };
     };
 }

@@ -1,0 +1,218 @@
+"""Mixtures of factor analyzers: compared with SciPy, scikit-learn and known parameters."""
+
+import json
+import warnings
+
+import numpy as np
+import pytest
+import shoal
+from scipy.special import logsumexp
+from scipy.stats import multivariate_normal
+from shoal import TruncatedGaussianMixture
+from sklearn.decomposition import FactorAnalysis
+
+# Many fits here run only a few iterations.
+pytestmark = pytest.mark.filterwarnings("ignore:the fit did not converge")
+
+
+def drawn(n, d, h, k=1, seed=0, noise=0.3):
+    """Rows of a mixture of factor analyzers, and its parameters."""
+    rng = np.random.default_rng(seed)
+    means, loadings = 6 * rng.normal(size=(k, d)), rng.normal(size=(k, h, d))
+    variances = noise * rng.uniform(0.5, 2.0, size=(k, d))
+    which = rng.integers(0, k, size=n)
+    factors, noise = rng.normal(size=(n, h)), rng.normal(size=(n, d))
+    X = means[which] + np.einsum("nh,nhd->nd", factors, loadings[which]) + np.sqrt(variances[which]) * noise
+    return X, means, loadings, variances
+
+
+def log_density(X, weights, means, loadings, variances):
+    """The log density of every row, with whole covariances."""
+    with np.errstate(divide="ignore"):
+        joint = [
+            np.log(weight) + multivariate_normal(mean, L.T @ L + np.diag(own)).logpdf(X)
+            for weight, mean, L, own in zip(weights, means, loadings, variances, strict=True)
+        ]
+    return logsumexp(joint, axis=0)
+
+
+def parameters_of(model):
+    return model.weights_, model.means_, model.loadings_, model.covariances_
+
+
+@pytest.mark.parametrize(("d", "h", "k"), [(2, 1, 3), (6, 2, 5), (9, 8, 2), (33, 5, 4), (40, 11, 3)])
+def test_densities_equal_those_of_scipy(d, h, k):
+    X = drawn(900, d, h, k, seed=d)[0]
+    model = TruncatedGaussianMixture(
+        k, covariance_type="factor", n_factors=h, random_state=0, max_iter=9
+    ).fit(X)
+    assert model.loadings_.shape == (k, h, d)
+    assert model.covariances_.shape == (k, d)
+    np.testing.assert_allclose(
+        model.score_samples(X), log_density(X, *parameters_of(model)), rtol=1e-10, atol=1e-9
+    )
+
+
+@pytest.mark.parametrize("h", [1, 3])
+def test_one_component_is_factor_analysis(h):
+    X = drawn(3000, 12, h, seed=3)[0] * np.geomspace(0.1, 10, 12)
+    model = TruncatedGaussianMixture(
+        1, covariance_type="factor", n_factors=h, tol=1e-9, max_iter=2000, random_state=0
+    ).fit(X)
+    theirs = FactorAnalysis(h, tol=1e-9, max_iter=5000, svd_method="lapack").fit(X)
+    assert model.score(X) == pytest.approx(theirs.score(X), abs=1e-4)
+    np.testing.assert_allclose(model.means_[0], X.mean(axis=0), rtol=1e-9, atol=1e-9)
+    ours = model.loadings_[0].T @ model.loadings_[0] + np.diag(model.covariances_[0])
+    scale = np.sqrt(np.outer(ours.diagonal(), ours.diagonal()))
+    np.testing.assert_allclose(ours / scale, theirs.get_covariance() / scale, atol=2e-3)
+
+
+def test_known_parameters_are_found():
+    rows, *truth = drawn(12_000, 20, 3, k=4, seed=1)
+    X, held_out = rows[:9000], rows[9000:]
+    scores = {
+        kind: TruncatedGaussianMixture(
+            4, covariance_type=kind, n_factors=3 if kind == "factor" else None, tol=1e-6, random_state=0
+        )
+        .fit(X)
+        .score(held_out)
+        for kind in ("diag", "factor")
+    }
+    best = log_density(held_out, np.full(4, 0.25), *truth).mean()
+    assert scores["factor"] == pytest.approx(best, abs=0.1)
+    assert scores["factor"] > scores["diag"] + 3
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+@pytest.mark.parametrize("size", [None, 700])
+def test_the_bound_never_falls(dtype, metric, size):
+    X = drawn(2000, 16, 3, k=6, seed=4)[0].astype(dtype)
+    weights = np.random.default_rng(0).uniform(0.1, 3, size=len(X))
+    for k, h, n_active in [(12, 2, 3), (30, 5, 5), (5, 15, 1)]:
+        model = TruncatedGaussianMixture(
+            k,
+            covariance_type="factor",
+            n_factors=h,
+            n_active=n_active,
+            metric=metric,
+            coreset_size=size,
+            tol=0.0,
+            max_iter=40,
+            random_state=1,
+        ).fit(X, sample_weight=weights)
+        least = np.diff(model.lower_bounds_).min()
+        assert least >= (-1e-9 if dtype == np.float64 else -2e-3), (k, h)
+        assert model.lower_bounds_[-1] > model.lower_bounds_[3]
+
+
+def test_factors_begin_after_the_warm_up():
+    X = drawn(500, 4, 2, k=3)[0]
+    model = TruncatedGaussianMixture(3, covariance_type="factor", n_factors=2, random_state=0, tol=0.0)
+    diag = TruncatedGaussianMixture(3, covariance_type="diag", random_state=0, tol=0.0)
+    for step, other in zip(model.iter_fit(X), diag.iter_fit(X), strict=False):
+        if step.iteration <= 2:
+            assert step.objective == other.objective
+            total = (model.loadings_**2).sum(axis=1) + model.covariances_
+            np.testing.assert_allclose(total, diag.covariances_, rtol=1e-12)
+        if step.iteration == 1:
+            assert not model.loadings_.any()
+        if step.iteration == 2:
+            # Each factor begins as one column, which does not change the density.
+            assert ((model.loadings_ != 0).sum(axis=2) == 1).all()
+            np.testing.assert_allclose(model.score_samples(X), diag.score_samples(X), rtol=1e-9)
+        if step.iteration == 3:
+            assert step.objective == pytest.approx(other.objective, rel=1e-12)
+            assert (model.loadings_ != 0).all()
+            break
+    assert diag.loadings_ is None
+
+
+@pytest.mark.parametrize(("d", "h"), [(2, 1), (4, 3), (6, 5), (9, 5)])
+def test_the_default_number_of_factors(d, h):
+    model = TruncatedGaussianMixture(2, covariance_type="factor", random_state=0, max_iter=3)
+    assert model.fit(drawn(100, d, 1)[0]).loadings_.shape == (2, h, d)
+    assert model.get_params()["n_factors"] is None
+
+
+def test_a_single_feature_has_no_factors():
+    with pytest.raises(ValueError, match="covariance_type must be one without factors for a single column"):
+        TruncatedGaussianMixture(2, covariance_type="factor").fit(np.arange(9.0)[:, None])
+
+
+@pytest.mark.parametrize("scale", [2.0**-60, 2.0**60])
+def test_a_power_of_two_scales_all_parameters(scale):
+    X = drawn(800, 5, 2, k=3)[0]
+    params = {"covariance_type": "factor", "n_factors": 2, "random_state": 0, "max_iter": 12, "tol": 0.0}
+    one = TruncatedGaussianMixture(6, **params).fit(X)
+    other = TruncatedGaussianMixture(6, **params).fit(X * scale)
+    np.testing.assert_allclose(other.means_, one.means_ * scale, rtol=1e-8)
+    np.testing.assert_allclose(other.loadings_, one.loadings_ * scale, rtol=1e-6, atol=1e-6 * scale)
+    np.testing.assert_allclose(other.covariances_, one.covariances_ * scale**2, rtol=1e-7)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rows_in_a_subspace_have_finite_densities(dtype):
+    rng = np.random.default_rng(0)
+    # Two factors explain everything; the variances end at their lower limits.
+    X = (rng.normal(size=(600, 2)) @ rng.normal(size=(2, 8)) + 5).astype(dtype)
+    X[:, 3] = 7
+    with warnings.catch_warnings():
+        # Not all rows lie on the means.
+        warnings.filterwarnings("error", message="all variances")
+        model = TruncatedGaussianMixture(
+            3, covariance_type="factor", n_factors=4, random_state=0, max_iter=200, tol=1e-3
+        ).fit(X)
+    assert np.isfinite(model.score_samples(X)).all()
+    assert np.isfinite(model.loadings_).all()
+    assert (np.diff(model.lower_bounds_) >= (-1e-9 if dtype == np.float64 else -1e-2)).all()
+
+
+def test_components_with_few_rows_keep_a_density_for_others():
+    # Nearly as many components as rows, and more factors than rows per component.
+    X = drawn(3000, 10, 2, k=5, seed=6)[0]
+    model = TruncatedGaussianMixture(
+        60, covariance_type="factor", n_factors=6, random_state=0, max_iter=30
+    ).fit(X[:120])
+    assert np.isfinite(model.lower_bounds_).all()
+    assert np.isfinite(model.score(X[120:]))
+
+
+def test_samples_have_the_density_of_the_model():
+    X = drawn(4000, 6, 2, k=3, seed=2)[0]
+    model = TruncatedGaussianMixture(3, covariance_type="factor", n_factors=2, random_state=0).fit(X)
+    rows, labels = model.sample(30_000)
+    assert (np.diff(labels) >= 0).all()
+    for c in range(3):
+        inside = rows[labels == c]
+        whole = model.loadings_[c].T @ model.loadings_[c] + np.diag(model.covariances_[c])
+        np.testing.assert_allclose(np.cov(inside.T), whole, atol=0.08 * np.abs(whole).max())
+
+
+def test_the_command_line_takes_a_number_of_factors(tmp_path, capsys):
+    from shoal import cli
+
+    X = drawn(400, 5, 2, k=3)[0].astype(np.float32)
+    rows, path = tmp_path / "rows.npy", tmp_path / "model.safetensors"
+    np.save(rows, X)
+    fit = ["fit", str(rows), "-k", "4", "--method", "gmm", "--n-factors", "2", "--quiet"]
+    assert cli.main([*fit, "-o", str(path), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    expected = TruncatedGaussianMixture(4, covariance_type="factor", n_factors=2, random_state=0).fit(X)
+    assert told["lower_bound"] == expected.lower_bound_
+    assert (shoal.load(path).loadings_ == expected.loadings_).all()
+    assert cli.main([*fit, "--set", "covariance_type=factor"]) == 0
+    capsys.readouterr()
+    for wrong, message in [
+        (
+            [*fit, "--set", "covariance_type=diag"],
+            "--n-factors must be left out with --set covariance_type=diag",
+        ),
+        ([*fit[:4], "--n-factors", "2", "--quiet"], "--n-factors: kmeans has no parameter 'n_factors'"),
+        (
+            [*fit[:-2], "5", "--quiet"],
+            "--n-factors must be at least 1 and less than the number of columns, 5",
+        ),
+    ]:
+        assert cli.main(wrong) != 0
+        assert message in capsys.readouterr().err
