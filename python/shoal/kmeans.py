@@ -47,6 +47,9 @@ class KMeans(CenterClusterer):
         - ``"random"``: distinct random rows.
         - ``"afk-mc2"``, ``"k-mc2"``: the Markov chains of :func:`shoal.afkmc2`, for many clusters.
         - ``"k-means||"``: :func:`shoal.kmeans_parallel`, for rows that are slow to read.
+        - ``"hierarchical"``: the tree of :class:`HierarchicalKMeans`, for thousands of clusters. It takes a
+          fraction of a sweep, and its centers are means, not rows. Needs random access: rows in memory or in
+          a mapped file.
         - An array of shape (n_clusters, n_features).
         - A callable, called as ``init(X, n_clusters, random_state=RandomState)``, that returns such an array.
           It gets X as an array, or as a :class:`~shoal.DataSource` if X is a path or a source. The rows are

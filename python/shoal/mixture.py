@@ -52,8 +52,8 @@ class TruncatedGaussianMixture(StoredMixture):
         - ``"diag"``: a variance for each component and feature, and weights; not for sparse rows.
 
         ``"spherical"`` and ``"diag"`` begin with two iterations of ``"tied_spherical"``.
-    init : {"auto", "random", "k-means++", "plain-k-means++", "afk-mc2", "k-mc2", "k-means||"}, array-like \
-            or callable, default="afk-mc2"
+    init : {"auto", "random", "k-means++", "plain-k-means++", "afk-mc2", "k-mc2", "k-means||", \
+            "hierarchical"}, array-like or callable, default="afk-mc2"
         First means, as for :class:`KMeans`.
     coreset_size : int, float or None, default=None
         Fit to a lightweight coreset (see :func:`lightweight_coreset`) of this many rows, or of this fraction

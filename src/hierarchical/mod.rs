@@ -10,18 +10,14 @@
 //! Sources: quota trees as in vector databases; refinement by neighbor lists after Deng and Zhao, "Fast k-means based
 //! on k-NN graph", 2018.
 
-mod clusters;
 mod ending;
 mod file;
-mod groups;
 mod lists;
+mod moves;
 mod params;
-mod relabel;
-mod repair;
 mod solver;
 #[cfg(test)]
 mod tests;
-mod tree;
 
 pub use params::{HierarchicalKMeans, HierarchicalParams, HierarchicalRun};
 pub use solver::HierarchicalSolver;
