@@ -40,8 +40,8 @@ class KMeans(CenterClusterer):
     init : str, array-like or callable, default="auto"
         How to choose the first centers.
 
-        - ``"auto"``: greedy k-means++ on all rows while that is cheaper than a few sweeps, else on a random
-          sample.
+        - ``"auto"``: for fewer than 4,000 clusters greedy k-means++, on all rows while that is cheaper than a
+          few sweeps, else on a random sample. For more clusters ``"hierarchical"``, except for streams.
         - ``"k-means++"``: greedy k-means++, as in scikit-learn.
         - ``"plain-k-means++"``: k-means++ with one candidate per center.
         - ``"random"``: distinct random rows.

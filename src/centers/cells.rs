@@ -46,7 +46,7 @@ impl<'a, T: Compute> Cells<'a, T> {
         let (k, dim) = (all.n_centers(), all.dim());
         let rows = Dense::new(all.centers().data(), dim)?;
         let rng = &mut Rng::keyed(0, Purpose::Node, u64::MAX);
-        let (cells, _) = partition::<T>(&rows, n_cells(k as u64), CELL_SWEEPS, rng, cx)?;
+        let (cells, _) = partition::<T>(&rows, n_cells(k as u64), (false, CELL_SWEEPS), rng, cx)?;
         let of = predict::<T>(&cells, Metric::Euclidean, &rows, cx)?;
         let cells = PackedCenters::for_rows(MatRef::new(&cells, dim), all.is_sparse());
         Ok(Self { all, members: Groups::new(&of, cells.n_centers()), cells, of })
@@ -96,7 +96,14 @@ impl<'a, T: Compute> Cells<'a, T> {
     ) -> Result<u64> {
         desk.probes.resize(rows.rows() * n_probes, 0);
         desk.sq_dists.resize(rows.rows() * n_probes, 0.0);
-        kernel::nearest_m(rows, &self.cells, n_probes, &mut desk.probes, &mut desk.sq_dists, &mut desk.scratch);
+        kernel::nearest_m(
+            rows,
+            &self.cells,
+            n_probes,
+            &mut desk.probes,
+            &mut desk.sq_dists,
+            &mut desk.scratch,
+        );
         let visits = Groups::new(&desk.probes, self.count());
         let mut distances = rows.rows() * self.count();
         labels.fill(u32::MAX);

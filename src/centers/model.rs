@@ -1,8 +1,8 @@
 //! The fitted model of a center-based method, and how it labels new rows.
 
+use super::Snapshot;
 use super::approximate::{Search, nearest_approximately};
 use super::assign::{inertia, nearest, predict, transform};
-use super::Snapshot;
 use crate::data::{AnySource, DataSource, Source};
 use crate::error::{Error, Result};
 use crate::fit::{Metric, Timings};

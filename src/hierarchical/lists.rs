@@ -30,11 +30,7 @@ const ROUNDING: f64 = 1e-9;
 
 impl Lists {
     /// The lists of `m` centers around each center.
-    pub(super) fn new<T: Element>(
-        centers: MatRef<'_, T>,
-        m: usize,
-        cx: &Executor,
-    ) -> Result<Self> {
+    pub(super) fn new<T: Element>(centers: MatRef<'_, T>, m: usize, cx: &Executor) -> Result<Self> {
         let (k, dim) = (centers.rows(), centers.cols());
         let drift = vec![0.0; k];
         if m + 1 >= k {

@@ -79,3 +79,69 @@ fn pull<T: Compute>(center: &mut [T], rows: Rows<'_, T>, i: usize, by: f64) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::data::{Dense, Weighted};
+    use crate::fit::Metric;
+    use crate::pass::Groups;
+    use crate::rng::{Purpose, Rng};
+
+    /// The squared error of the clusters about their means.
+    fn settled(
+        clusters: &Clusters<f64>,
+        labels: &[u32],
+        data: &dyn DataSource<f64>,
+        cx: &Executor,
+    ) -> Clusters<f64> {
+        let mut clusters = clusters.clone();
+        let (k, groups) = (clusters.len(), Groups::new(labels, clusters.len()));
+        clusters.settle(data, &groups, &vec![true; k], Metric::Euclidean, cx).unwrap();
+        clusters
+    }
+
+    #[test]
+    fn the_change_of_the_squared_error_is_that_of_the_formula() {
+        let cx = Executor::new(Some(1)).unwrap();
+        let values = [0.0, 1.0, 5.0, 9.0, 10.0, 14.0];
+        let data = Weighted::new::<f64>(Dense::new(&values, 1).unwrap(), vec![1.0, 2.0, 3.0, 1.0, 0.5, 4.0])
+            .unwrap();
+        let old = settled(&Clusters::new(1, vec![0.0, 0.0]), &[0, 0, 0, 1, 1, 1], &data, &cx);
+        let new = settled(&old, &[0, 0, 1, 1, 1, 1], &data, &cx);
+        let away = |j: usize| 3.0 * (5.0 - old.centers[j]).powi(2);
+        let change = joining(old.weights[1], 3.0) * away(1) - leaving(old.weights[0], 3.0) * away(0);
+        assert!((new.energy() - old.energy() - change).abs() < 1e-12);
+        assert_eq!((leaving(2.0, 2.0), joining(0.0, 0.0) > 0.0), (0.0, false));
+    }
+
+    proptest! {
+        #[test]
+        fn moves_lower_the_squared_error_and_centers_stay_means(
+            n in 2usize..60, dim in 1usize..5, k in 2usize..9, weighted in any::<bool>(), seed in any::<u64>(),
+        ) {
+            let cx = Executor::new(Some(1)).unwrap();
+            let rng = &mut Rng::keyed(seed, Purpose::Seeding, 0);
+            let values: Vec<f64> = (0..n * dim).map(|_| rng.below(200) as f64).collect();
+            let weights: Vec<f64> = (0..n).map(|i| if weighted { (1 + i % 3) as f64 } else { 1.0 }).collect();
+            let data = Weighted::new::<f64>(Dense::new(&values, dim).unwrap(), weights).unwrap();
+            let mut labels: Vec<u32> = (0..n).map(|_| rng.below(k as u64) as u32).collect();
+            let wanted: Vec<u32> = (0..n).map(|_| rng.below(k as u64) as u32).collect();
+            let old = settled(&Clusters::new(dim, vec![0.0; k * dim]), &labels, &data, &cx);
+            let mut moved = old.clone();
+            move_rows(&mut moved, &mut labels, &wanted, &data, &cx).unwrap();
+            let new = settled(&moved, &labels, &data, &cx);
+            prop_assert!(new.energy() <= old.energy() * (1.0 + 1e-12));
+            for j in 0..k {
+                // No cluster loses its last row.
+                prop_assert!(old.weights[j] == 0.0 || new.weights[j] > 0.0);
+                prop_assert!((moved.weights[j] - new.weights[j]).abs() < 1e-9);
+                for (a, b) in moved.centers().row(j).iter().zip(new.centers().row(j)) {
+                    prop_assert!(new.weights[j] == 0.0 || (a - b).abs() < 1e-9);
+                }
+            }
+        }
+    }
+}

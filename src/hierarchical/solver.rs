@@ -15,7 +15,7 @@ use crate::parallel::Executor;
 use crate::pass::{Chunk, Compared, Groups, Relabeled, sweep};
 use crate::persist::Contents;
 use crate::seeding::{Clusters, Grown, Growth, Nodes, enough_rows, packed};
-use crate::tuning::{CELL_CANDIDATES, CELL_NEAREST, exact_lists_pay};
+use crate::tuning::{CELL_CANDIDATES, CELL_NEAREST, GREEDY_NODE_COLUMNS, exact_lists_pay};
 
 /// Hierarchical k-means as a state: labels, clusters, lists of centers.
 ///
@@ -128,6 +128,7 @@ impl<T: Element> HierarchicalSolver<T> {
             seed: self.params.rng_seed,
             memory: self.params.memory_limit,
             metric: self.params.metric,
+            greedy: self.clusters.dim <= GREEDY_NODE_COLUMNS,
         };
         let grown = growth.grow(self.levels, (&self.labels, &self.clusters), data, cx)?;
         let Grown { nodes: Nodes { labels, clusters }, complete, sample_rows, changed, distances } = grown;
@@ -161,12 +162,7 @@ impl<T: Element> HierarchicalSolver<T> {
             }
         };
         let reach = |j: usize| lists.reach(j);
-        let compared = Compared {
-            all,
-            list: &list,
-            longest: lists.width,
-            reach: Some(&reach),
-        };
+        let compared = Compared { all, list: &list, longest: lists.width, reach: Some(&reach) };
         compared.relabel(data, groups, cx)
     }
 
@@ -185,31 +181,33 @@ impl<T: Element> HierarchicalSolver<T> {
         let weights = &self.clusters.weights;
         // Means of directions do not follow the rule of means.
         let alone = self.params.metric == Metric::Euclidean;
-        let absorb = |chunk: Chunk<'_, T>,
-                      labels: &mut [u32],
-                      distances: &mut u64,
-                      (desk, found, own, near): &mut (Desk<T>, Vec<u32>, Vec<f64>, Vec<f64>)| {
-            let rows = labels.len();
-            found.resize(rows * m, 0);
-            near.resize(rows * m, 0.0);
-            own.resize(rows, 0.0);
-            kernel::sq_dists(chunk.rows, labels, all, own);
-            *distances += cells.search(chunk.rows, (m, n_probes), (found, near), desk, cx)?;
-            let each = found.chunks_exact(m).zip(near.chunks_exact(m)).zip(&*own);
-            for (i, (label, ((found, near), &own))) in labels.iter_mut().zip(each).enumerate() {
-                let weight = chunk.weights.map_or(1.0, |weights| weights[i]);
-                let of = weights[*label as usize];
-                let (mut best, mut least) = (*label, if alone { leaving(of, weight) * own } else { own });
-                for (&j, &sq_dist) in found.iter().zip(near).filter(|(j, _)| *j != label) {
-                    let raised = if alone { joining(weights[j as usize], weight) * sq_dist } else { sq_dist };
-                    if raised < least {
-                        (best, least) = (j, raised);
+        let absorb =
+            |chunk: Chunk<'_, T>,
+             labels: &mut [u32],
+             distances: &mut u64,
+             (desk, found, own, near): &mut (Desk<T>, Vec<u32>, Vec<f64>, Vec<f64>)| {
+                let rows = labels.len();
+                found.resize(rows * m, 0);
+                near.resize(rows * m, 0.0);
+                own.resize(rows, 0.0);
+                kernel::sq_dists(chunk.rows, labels, all, own);
+                *distances += cells.search(chunk.rows, (m, n_probes), (found, near), desk, cx)?;
+                let each = found.chunks_exact(m).zip(near.chunks_exact(m)).zip(&*own);
+                for (i, (label, ((found, near), &own))) in labels.iter_mut().zip(each).enumerate() {
+                    let weight = chunk.weights.map_or(1.0, |weights| weights[i]);
+                    let of = weights[*label as usize];
+                    let (mut best, mut least) = (*label, if alone { leaving(of, weight) * own } else { own });
+                    for (&j, &sq_dist) in found.iter().zip(near).filter(|(j, _)| *j != label) {
+                        let raised =
+                            if alone { joining(weights[j as usize], weight) * sq_dist } else { sq_dist };
+                        if raised < least {
+                            (best, least) = (j, raised);
+                        }
                     }
+                    *label = best;
                 }
-                *label = best;
-            }
-            Ok(())
-        };
+                Ok(())
+            };
         let desk = || (cells.desk(), Vec::new(), Vec::new(), Vec::new());
         let merge = |total: &mut u64, part: &mut u64| *total += std::mem::take(part);
         let mut distances = 0;

@@ -130,7 +130,8 @@ fn rows_without_weight_move_no_center() {
 fn certified_labels_are_exact_far_from_the_origin_and_beside_outliers() {
     for dim in [2, 3, 6] {
         for (offset, outlier) in [(0.0f64, 0.0), (1e3, 0.0), (1e5, 0.0), (0.0, 1e6), (-3e3, 1e5)] {
-            let mut values: Vec<f64> = rows(6000, dim, 500, 6).iter().map(|&x| f64::from(x) + offset).collect();
+            let mut values: Vec<f64> =
+                rows(6000, dim, 500, 6).iter().map(|&x| f64::from(x) + offset).collect();
             if outlier > 0.0 {
                 values[..dim].fill(outlier);
                 values[7 * dim..8 * dim].fill(-outlier);

@@ -1,11 +1,11 @@
 //! Rows grouped by their labels, and rows of one group copied together.
 
+use super::Chunk;
 use crate::data::{DataSource, copy_to, gather};
 use crate::error::{Error, Result};
 use crate::float::Float;
 use crate::kernel::{self, Compute, PackedCenters};
 use crate::matrix::MatRef;
-use super::Chunk;
 use crate::rows::{RowBuf, Rows};
 
 /// The rows of every label, in ascending order: a counting sort of row numbers.

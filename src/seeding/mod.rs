@@ -30,7 +30,7 @@ use crate::names::unknown_name;
 use crate::parallel::Executor;
 use crate::rng::{Purpose, Rng};
 use crate::rows::RowBuf;
-use crate::tuning::auto_seeding_sample;
+use crate::tuning::{TREE_CENTERS, auto_seeding_sample};
 
 /// The method that chooses the first centers.
 ///
@@ -43,8 +43,8 @@ use crate::tuning::auto_seeding_sample;
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum Seeding {
-    /// The default: greedy k-means++ on all rows if it is cheaper than a few sweeps, else on a random sample
-    /// of suitable size.
+    /// The default: for fewer than 4,000 centers greedy k-means++, on all rows if it is cheaper than a few sweeps, else
+    /// on a random sample of suitable size; for more centers [`Seeding::Hierarchical`], if single rows can be read.
     #[default]
     Auto,
     /// For the fastest start: distinct rows, drawn by weight.
@@ -179,6 +179,9 @@ impl Seeding {
         cx: &Executor,
     ) -> Result<Seeds<T>> {
         let row_bytes = row_bytes(data);
+        if *self == Self::Auto && k >= TREE_CENTERS && data.access() == Access::Random {
+            return Self::Hierarchical.choose(data, k, seed, start, cx);
+        }
         self.choose_within(data, k, seed, start, |n| auto_seeding_sample(n, k, row_bytes), cx)
     }
 

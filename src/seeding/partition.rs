@@ -1,6 +1,7 @@
-//! A rough partition of rows: a few sweeps of k-means from random rows. Nodes of a tree and the cells of a search need
-//! no more.
+//! A rough partition of rows: a few sweeps of k-means. Nodes of a tree and the cells of a search need no more.
 
+use super::Seeds;
+use super::plus_plus::plus_plus;
 use super::random::random;
 use crate::data::{DataSource, count_rows};
 use crate::error::Result;
@@ -13,19 +14,20 @@ use crate::rng::Rng;
 use crate::stats::{ClusterSums, to_means};
 use crate::tuning::tile_rows;
 
-/// Centers of `k` parts, and the number of computed distances. A part that loses all rows keeps its center.
+/// Centers of `k` parts, and the number of computed distances, from random rows or by `greedy` k-means++. A part that loses all rows keeps its center.
 ///
 /// # Errors
 /// If there are fewer rows than `k`. Errors of the source.
 pub(crate) fn partition<T: Compute>(
     data: &dyn DataSource<T>,
     k: usize,
-    sweeps: u64,
+    (greedy, sweeps): (bool, u64),
     rng: &mut Rng,
     cx: &Executor,
 ) -> Result<(Vec<T>, u64)> {
     let (n, dim) = (count_rows(data)?, data.dim());
-    let mut centers = random(data, k, rng)?.centers;
+    let Seeds { mut centers, n_distances: mut distances, .. } =
+        if greedy { plus_plus(data, k, true, rng, cx)? } else { random(data, k, rng)? };
     for _ in 0..sweeps {
         let packed = PackedCenters::for_rows(MatRef::new(&centers, dim), data.most_values().is_some());
         let absorb = |chunk: Chunk<'_, T>,
@@ -42,6 +44,7 @@ pub(crate) fn partition<T: Compute>(
         sweep(data, cx, tile_rows(k), (), &mut sums, make, absorb, ClusterSums::merge)?;
         sums.check_means::<T>()?;
         to_means(&mut centers, dim, Metric::Euclidean, &sums);
+        distances += n * k as u64;
     }
-    Ok((centers, sweeps * n * k as u64))
+    Ok((centers, distances))
 }

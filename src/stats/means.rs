@@ -1,8 +1,8 @@
 //! Where centers move: to the means of their rows, or with the cosine metric to the directions of their sums.
 
+use super::ClusterSums;
 use crate::fit::Metric;
 use crate::kernel::Compute;
-use super::ClusterSums;
 
 /// The number by which a sum of rows is divided to give their center: their weight, or the length of the sum, so that
 /// the center lies on the unit sphere. 0 if the rows do not determine a center, which then keeps its place.

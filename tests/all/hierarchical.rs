@@ -40,7 +40,12 @@ fn lists_of_all_centers_give_the_sweeps_of_exact_k_means() {
     }
 }
 
-fn tree<T: shoal::kernel::Compute>(data: &dyn DataSource<T>, k: usize, seed: u64, threads: usize) -> Seeds<T> {
+fn tree<T: shoal::kernel::Compute>(
+    data: &dyn DataSource<T>,
+    k: usize,
+    seed: u64,
+    threads: usize,
+) -> Seeds<T> {
     Seeding::Hierarchical.choose(data, k, seed, 0, &Executor::new(Some(threads)).unwrap()).unwrap()
 }
 
@@ -54,9 +59,8 @@ fn the_tree_seeds_better_than_random_rows_and_does_not_depend_on_threads() {
         assert_ne!(seeds.centers, tree::<f32>(&source, k, 4, 1).centers);
         assert_eq!((seeds.rows.len(), &seeds.method[..], seeds.centers.len()), (0, "hierarchical", k * dim));
         assert!(seeds.n_distances > 0 && seeds.n_distances < 8000 * k as u64);
-        let inertia = |seeding: Seeding| {
-            KMeans::params(k).seeding(seeding).max_iter(1).fit(&source).unwrap().inertia()
-        };
+        let inertia =
+            |seeding: Seeding| KMeans::params(k).seeding(seeding).max_iter(1).fit(&source).unwrap().inertia();
         let random = inertia(Seeding::Random);
         assert!(inertia(Seeding::Hierarchical) < 0.95 * random);
         let model = TruncatedGaussianMixture::params(k).seeding(Seeding::Hierarchical).fit(&source).unwrap();

@@ -1,8 +1,8 @@
 //! One level of the tree: all nodes with a quota above 1 are split by small k-means fits.
 
+use super::Growth;
 use super::clusters::Clusters;
 use super::quotas::quotas;
-use super::Growth;
 use crate::data::{DataSource, Weighted, row_bytes, row_values};
 use crate::error::Result;
 use crate::kernel::Compute;
@@ -152,7 +152,7 @@ impl Growth {
             Some(weighted) => weighted,
             None => rows,
         };
-        let (mut centers, distances) = partition(source, k, NODE_SWEEPS, rng, cx)?;
+        let (mut centers, distances) = partition(source, k, (self.greedy, NODE_SWEEPS), rng, cx)?;
         out.centers.append(&mut centers);
         out.distances += distances;
         out.counts.push(k as u32);

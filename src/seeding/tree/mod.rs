@@ -34,6 +34,8 @@ pub(crate) struct Growth {
     /// Upper limit of the bytes of the rows that a node is fitted to.
     pub(crate) memory: u64,
     pub(crate) metric: Metric,
+    /// Whether the fits of nodes begin by greedy k-means++, not from random rows.
+    pub(crate) greedy: bool,
 }
 
 /// Rows in nodes.
@@ -170,6 +172,7 @@ pub(super) fn tree<T: Compute>(
         seed: rng.bits(),
         memory: SEEDING_NODE_BYTES,
         metric: Metric::Euclidean,
+        greedy: true,
     };
     let (mut nodes, mut n_distances) = (Nodes::root(n, data)?, 0);
     for level in 0.. {
