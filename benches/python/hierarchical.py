@@ -9,9 +9,13 @@ curve
 file
     2,000,000 x 64 made rows of bytes in a file, 100,000 clusters: seconds, and the peak of anonymous memory.
 growth
-    Seconds by phase for 1,000 to 100,000 clusters of the same rows.
+    Seconds by phase for 1,000 to 100,000 clusters of the same rows, and for a growing number of rows.
+init
+    Seconds and inertia of ``KMeans`` (25 sweeps) and ``TruncatedGaussianMixture`` from several seedings.
 ivf
     The share of the ten nearest rows that inverted lists of the centers find, with 1% of the lists probed.
+search
+    Seconds and recall of exact and approximate searches for the nearest centers.
 
     python benches/python/hierarchical.py
     python benches/python/hierarchical.py --parts curve --data sift_bsds_trainval:2000 --rounds 2
@@ -30,7 +34,7 @@ from typing import Any
 import _common as common
 import numpy as np
 
-PARTS = ("curve", "file", "growth", "ivf")
+PARTS = ("curve", "file", "growth", "init", "ivf", "search")
 SETS = ("sift_bsds_trainval:2000", "sift_bsds_trainval:20000")
 #: Rows of a set.
 ROWS = 200_000
@@ -46,10 +50,23 @@ FITS: dict[str, tuple[str, dict[str, Any]]] = {
     "flat": ("flat", {}),
     "faiss": ("faiss", {}),
     "superkmeans hierarchical": ("superkmeans", {"hierarchical": True}),
+    "superkmeans hierarchical, refined": ("superkmeans", {"hierarchical": True, "iters_refinement": 5}),
     "superkmeans flat": ("superkmeans", {"hierarchical": False}),
 }
 FILE_ROWS, FILE_COLUMNS, FILE_CENTERS = 2_000_000, 64, 100_000
 GROWTH = (1_000, 3_000, 10_000, 30_000, 100_000)
+#: Rows of the second part of "growth", with this many clusters.
+GROWTH_ROWS, GROWTH_CENTERS = (12_500, 25_000, 50_000, 100_000, 200_000), 2_000
+#: Sets of the part "init", and its seedings of k-means and of the mixture.
+INIT_SETS = (
+    "mnist_70k:256",
+    "sift_bsds_trainval:1000",
+    "sift_bsds_trainval:4000",
+    "sift_bsds_trainval:20000",
+)
+SEEDINGS = ("auto", "random", "k-means||", "afk-mc2", "hierarchical")
+MIXED = ("afk-mc2", "random", "hierarchical")
+RECALLS = (0.9, 0.99, 0.999)
 QUERIES, FOUND, PROBED = 1_000, 10, 0.01
 
 COLUMNS = {
@@ -69,6 +86,12 @@ COLUMNS = {
     "certified": ".3f",
     "MB": ".0f",
     "recall": ".4f",
+    "told": ".4f",
+    "probes": "d",
+    "init": "",
+    "seeding s": ".2f",
+    "first sweep": ".6e",
+    "over random": "+.4f",
     "exponent": ".2f",
 }
 
@@ -126,6 +149,37 @@ class Handler:
         model = shoal.TruncatedGaussianMixture(k, stopping="relative", random_state=0, n_jobs=self._threads)
         return model.fit(self._X).cluster_centers_, {}
 
+    def _seeded(self, k: int, init: str) -> Any:
+        import shoal
+
+        params = {"init": init, "n_init": 1, "max_iter": SWEEPS, "tol": 0.0, "random_state": 0}
+        model = shoal.KMeans(k, **params, n_jobs=self._threads).fit(self._X)
+        about = {"seeding s": model.timings_["seeding"], "first sweep": model.history_["objective"][0]}
+        return model.cluster_centers_, about | {"sweeps": model.n_iter_, "init": model.init_}
+
+    def _mixed(self, k: int, init: str) -> Any:
+        import shoal
+
+        settings = {"init": init, "stopping": "relative", "random_state": 0, "n_jobs": self._threads}
+        model = shoal.TruncatedGaussianMixture(k, **settings).fit(self._X)
+        return model.cluster_centers_, {"sweeps": model.n_iter_, "init": model.init_}
+
+    def search(self, centers: str, recall: float | None) -> dict[str, float]:
+        """Return seconds and recall of a search for the nearest centers."""
+        import shoal
+
+        C = np.load(centers)
+        if not hasattr(self, "_nearest"):
+            self._nearest: dict[str, Any] = {}
+        begun = time.perf_counter()
+        method = {} if recall is None else {"method": "approximate", "recall": recall}
+        labels, _, info = shoal.nearest(self._X, C, return_info=True, n_jobs=self._threads, **method)
+        seconds = time.perf_counter() - begun
+        if recall is None:
+            self._nearest[centers] = labels
+        found = float((labels == self._nearest[centers]).mean())
+        return {"seconds": seconds, "recall": found, "told": info["recall"], "probes": info.get("n_probes", 0)}
+
     def _faiss(self, k: int) -> Any:
         import faiss
 
@@ -135,17 +189,15 @@ class Handler:
         model.train(self._X)
         return model.centroids, {}
 
-    def _superkmeans(self, k: int, hierarchical: bool) -> Any:
+    def _superkmeans(self, k: int, **settings: Any) -> Any:
         import superkmeans
 
-        common_settings = {"n_threads": self._threads, "sampling_fraction": 1.0}
-        d = self._X.shape[1]
-        if hierarchical:
-            model = superkmeans.HierarchicalSuperKMeans(k, d, **common_settings)
-        else:
-            model = superkmeans.SuperKMeans(
-                k, d, iters=SWEEPS, max_points_per_cluster=len(self._X), **common_settings
-            )
+        # Flat fits get all rows and as many sweeps as the others.
+        flat = {"iters": SWEEPS, "max_points_per_cluster": len(self._X)}
+        settings |= {} if settings["hierarchical"] else flat
+        model = superkmeans.SuperKMeans(
+            k, self._X.shape[1], n_threads=self._threads, sampling_fraction=1.0, **settings
+        )
         return np.asarray(model.train(self._X)), {}
 
     def recall(self, centers: str, queries: int) -> float:
@@ -239,22 +291,76 @@ def of_file(args: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
 
 
 def growth(args: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
-    """Measure the seconds for growing numbers of clusters."""
+    """Measure the seconds for growing numbers of clusters and of rows."""
     name, X, _ = common.load(f"{SETS[0]}:f32")
-    X = X[:ROWS]
-    np.save(folder / "rows.npy", X)
+    X = np.random.default_rng(0).permutation(X[:ROWS])
     found: list[dict[str, Any]] = []
     worker = common.Worker(__file__, threads=args.threads)
+    by_k = [(len(X), k) for k in (GROWTH[:2] if args.quick else GROWTH)]
+    by_n = [(n, GROWTH_CENTERS) for n in (GROWTH_ROWS[:2] if args.quick else GROWTH_ROWS)]
     with common.closing([worker]):
-        worker.call("data", str(folder / "rows.npy"), True)
-        for k in GROWTH[:2] if args.quick else GROWTH:
-            one = worker.call("fit", "hierarchical", k, {}, None)
-            if found:
-                before = found[-1]
-                one["exponent"] = float(np.log(one["seconds"] / before["seconds"]) / np.log(k / before["k"]))
-            found.append(
-                {"work": f"growth {name}", "fit": "default", "n": len(X), "d": X.shape[1], "k": k} | one
-            )
+        for work, sizes in ((f"growth in k, {name}", by_k), (f"growth in n, {name}", by_n)):
+            before: dict[str, Any] = {}
+            for n, k in sizes:
+                np.save(folder / "rows.npy", X[:n])
+                worker.call("data", str(folder / "rows.npy"), True)
+                fits = [worker.call("fit", "hierarchical", k, {}, None) for _ in range(args.rounds)]
+                one = min(fits, key=lambda fit: fit["seconds"])
+                if before:
+                    grown = n / before["n"] * k / before["k"]
+                    one["exponent"] = float(np.log(one["seconds"] / before["seconds"]) / np.log(grown))
+                before = {"work": work, "fit": "default", "n": n, "d": X.shape[1], "k": k} | one
+                found.append(before)
+                print(f"{work} n={n} k={k}: {one['seconds']:.2f} s", flush=True)
+    return found
+
+
+def init(args: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
+    """Compare seedings."""
+    rows, centers, found = folder / "rows.npy", str(folder / "centers.npy"), []
+    for spec in INIT_SETS[:1] if args.quick else args.init_data:
+        name, X, k = common.load(f"{spec}:f32")
+        np.save(rows, X[:ROWS])
+        libraries = Libraries(rows, True, args)
+        fits = [("seeded", how) for how in SEEDINGS] + [("mixed", how) for how in MIXED]
+        with common.closing(libraries.workers.values()):
+            best: dict[tuple[str, str], dict[str, Any]] = {}
+            for turn in range(args.rounds):
+                for method, how in fits:
+                    if turn > 0 and best[method, how]["seconds"] > args.long:
+                        continue
+                    one = libraries.of("hierarchical").call("fit", method, k, {"init": how}, centers)
+                    one["inertia"] = libraries.of("hierarchical").call("inertia", centers)
+                    if turn == 0 or one["seconds"] < best[method, how]["seconds"]:
+                        best[method, how] = one
+                    print(f"{name} k={k} {method} {how}: {one['seconds']:.2f} s, {one['inertia']:.6e}", flush=True)
+        shape = {"work": f"init {name}", "n": min(ROWS, len(X)), "d": X.shape[1], "k": k}
+        for (method, how), one in best.items():
+            base = best[method, "random"]
+            ratio = {"over random": one["inertia"] / base["inertia"] - 1}
+            found.append(shape | {"fit": f"{LONG[method]}, {how}"} | one | ratio)
+    return found
+
+
+LONG = {"seeded": "KMeans", "mixed": "TruncatedGaussianMixture"}
+
+
+def search(args: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
+    """Compare exact and approximate searches."""
+    found = []
+    for spec in args.data:
+        name, X, k = common.load(f"{spec}:f32")
+        X = X[:ROWS]
+        np.save(folder / "rows.npy", X)
+        libraries, centers = Libraries(folder / "rows.npy", True, args), str(folder / f"{k}.npy")
+        with common.closing(libraries.workers.values()):
+            worker = libraries.of("hierarchical")
+            worker.call("fit", "hierarchical", k, {"max_iter": 3}, centers)
+            for recall in (None, *RECALLS):
+                runs = [worker.call("search", centers, recall) for _ in range(args.rounds)]
+                one = min(runs, key=lambda run: run["seconds"])
+                shape = {"work": f"search {name}", "n": len(X), "d": X.shape[1], "k": k}
+                found.append(shape | {"fit": "exact" if recall is None else f"recall={recall}"} | one)
     return found
 
 
@@ -267,7 +373,7 @@ def ivf(args: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
     libraries, centers = Libraries(folder / "rows.npy", True, args), str(folder / "centers.npy")
     found = []
     with common.closing(libraries.workers.values()):
-        for library in ("hierarchical", "faiss"):
+        for library in ("hierarchical", "flat", "faiss"):
             libraries.of(library).call("fit", library, k, {}, centers)
             recall = libraries.of("hierarchical").call("recall", centers, QUERIES)
             shape = {"work": f"ivf {name}", "fit": library, "n": len(X), "d": X.shape[1], "k": k}
@@ -279,7 +385,8 @@ def main() -> None:
     """Measure and print the tables."""
     parser = common.parser(__doc__)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
-    parser.add_argument("--data", nargs="+", default=list(SETS), help="sets of the part curve, as name:k")
+    parser.add_argument("--data", nargs="+", default=list(SETS), help="sets of curve and search")
+    parser.add_argument("--init-data", nargs="+", default=list(INIT_SETS), help="sets of the part init")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument(
         "--long", type=float, default=30.0, help="slower fits (seconds) run in one round only"
@@ -299,7 +406,8 @@ def main() -> None:
             if part == "curve":
                 found = [row for spec in args.data for row in curve(spec, args, folder)]
             else:
-                found = {"file": of_file, "growth": growth, "ivf": ivf}[part](args, folder)
+                parts = {"file": of_file, "growth": growth, "init": init, "ivf": ivf, "search": search}
+                found = parts[part](args, folder)
             rows += found
             shown = {name: form for name, form in COLUMNS.items() if any(name in row for row in found)}
             print("\n" + common.table(found, shown), flush=True)

@@ -38,6 +38,7 @@ __all__ = [
     "leftovers",
     "load_model",
     "nearest",
+    "nearest_approximately",
     "parameters",
     "predict",
     "report_to",
@@ -365,6 +366,14 @@ def nearest(
     threads: int | None,
     first_row: int = 0,
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64]]: ...
+def nearest_approximately(
+    source: Source,
+    centers: npt.NDArray[Any],
+    n_nearest: int,
+    recall: float,
+    metric: str,
+    threads: int | None,
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64], dict[str, float]]: ...
 def kmodes_responsibilities(
     source: Source,
     known: Source,

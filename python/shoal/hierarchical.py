@@ -74,8 +74,7 @@ class HierarchicalKMeans(CenterClusterer):
         Weight of the rows in each cluster.
     certified_ : float
         Share of the rows whose label was proven by the centers around their own alone, before the last pass
-        compared the other rows with all centers. 0 if the lists of centers are approximate. NaN during the
-        fit.
+        compared the other rows with all centers. 0 after sweeps by cells. NaN during the fit.
     sample_rows_ : int
         The largest number of rows that a node of the tree was fitted to. Less than the number of rows if the
         first level of the tree used a sample.
@@ -109,17 +108,21 @@ class HierarchicalKMeans(CenterClusterer):
     **The tree.** Each level splits all nodes by k-means fits from random rows. The number of clusters that a
     node may still get follows the squared error of its rows. A node is fitted to at most 256 rows per child.
 
-    **A sweep** compares the rows of a cluster with its center and the `n_candidates` centers around it. If
-    no row has joined or left the cluster, it compares them only with the centers that have moved. Then it
-    moves centers to the means of their rows. An empty cluster takes a row of the cluster with the largest
-    squared error. The lists of centers are made again when the number of sweeps has doubled.
+    **A sweep** compares every row with its own center and with the centers near it, and then moves centers to
+    the means of their rows. An empty cluster takes a row of the cluster with the largest squared error. There
+    are two kinds of sweeps:
 
-    Lists are exact for at most 1,024 clusters, with at least 50 rows per cluster, and in few dimensions.
-    Otherwise they are approximate, from the cells of a partition of the centers. Then the first three sweeps
-    compare rows with about 8 times as many centers.
+    - By lists, for at most 1,024 clusters, for at least 50 rows per cluster, and in few dimensions: the rows
+      of a cluster are compared with its center and the `n_candidates` centers around it. If no row has joined
+      or left the cluster, they are compared only with the centers that have moved. The lists are made again
+      when the number of sweeps has doubled.
+    - By cells, otherwise: a row is compared with about ``2 * n_candidates`` centers, those in the nearest
+      cells of a k-means partition of the centers. A row moves if the squared error falls by moving this row
+      alone (Hartigan). This rule also moves rows that are slightly nearer to their own center, because a row
+      pulls the center of a small cluster to itself. With the cosine metric, a row moves to the nearest
+      center.
 
-    **Quality.** A fit ends near flat k-means if clusters have about 100 rows or more. With 10 rows per
-    cluster it ends about 1% above.
+    **Quality.** @@QUALITY@@
 
     **Proofs.** Let ``r`` be the distance from the center of a row to the nearest center outside its list. By
     the triangle inequality, no center outside the list is nearer to the row than the best of the list, if
@@ -129,13 +132,15 @@ class HierarchicalKMeans(CenterClusterer):
     **Rows** are read one by one, in the order of their clusters. This needs random access: rows in memory or
     in a mapped file. A stream raises `ValueError`: write it to an ``.npy`` file with :func:`shoal.write`.
 
-    **Cost.** A sweep takes about ``2 n m d`` operations with ``m = n_candidates + 1``, exact lists
-    ``k^2 d``, and the last pass ``2 n k d`` unless labels are proven. Memory beyond the rows: 32 bytes per
-    row, ``32 k m`` while lists are made, and ``O(k d)``.
+    **Cost.** A sweep by lists takes about ``2 n m d`` operations with ``m = n_candidates + 1`` (lists
+    ``k^2 d``), a sweep by cells ``4 n (m + sqrt(k)) d``, and the last pass ``2 n k d`` unless labels are
+    proven. Memory beyond the rows: 32 bytes per row, ``32 k m`` while lists are made, and ``O(k d)``.
 
     References
     ----------
     C.-H. Deng and W.-L. Zhao, "Fast k-means based on k-NN graph", ICDE 2018.
+
+    J. A. Hartigan, "Clustering Algorithms", Wiley 1975.
 
     Examples
     --------

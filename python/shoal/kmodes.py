@@ -73,8 +73,8 @@ class LaplacianKModes(StoredKModes):
         neighbors, 2 for 20, 5 for 50.
     n_neighbors : int, default=5
         Number of neighbors of a row in the graph, not counting the row itself.
-    init : {"spectral", "k-means++", "plain-k-means++", "random", "auto", "afk-mc2", "k-mc2", "k-means||"}, \
-            array-like or callable, default="spectral"
+    init : {"spectral", "k-means++", "plain-k-means++", "random", "auto", "afk-mc2", "k-mc2", "k-means||", \
+            "hierarchical"}, array-like or callable, default="spectral"
         The start.
 
         ``"spectral"``: the labels of k-means on the `n_clusters` leading eigenvectors of the normalized

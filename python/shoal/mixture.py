@@ -58,8 +58,8 @@ class TruncatedGaussianMixture(StoredMixture):
     n_factors : int or None, default=None
         Number of factors per component (H), at least 1 and less than the number of features. Only for
         ``covariance_type="factor"``. None: 5, or all features but one if there are fewer than 6.
-    init : {"auto", "random", "k-means++", "plain-k-means++", "afk-mc2", "k-mc2", "k-means||"}, array-like \
-            or callable, default="afk-mc2"
+    init : {"auto", "random", "k-means++", "plain-k-means++", "afk-mc2", "k-mc2", "k-means||", \
+            "hierarchical"}, array-like or callable, default="afk-mc2"
         First means, as for :class:`KMeans`.
     coreset_size : int, float or None, default=None
         Fit to a lightweight coreset (see :func:`lightweight_coreset`) of this many rows, or of this fraction

@@ -14,37 +14,77 @@ from ._common.zeros import SeenBy
 from ._fit.centers import METRICS
 from ._rows.checked import as_source, warn_of_weights
 from ._rows.spool import at_any_place
-from .typing import GraphMethod, Metric, Rows
+from .typing import GraphMethod, Metric, NearestMethod, Rows
 
 __all__ = ["knn_graph", "nearest"]
 
 METHODS: tuple[str, ...] = get_args(GraphMethod)
+NEAREST_METHODS: tuple[str, ...] = get_args(NearestMethod)
 
 
+@overload
 def nearest(
     X: Rows,
     centers: npt.ArrayLike,
     *,
     n_nearest: int = 1,
+    method: NearestMethod = "exact",
+    recall: float = 0.99,
     metric: Metric = "euclidean",
     n_jobs: int | None = None,
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64]]:
-    """Find the nearest centers of every row by exhaustive search.
+    return_info: Literal[False] = False,
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64]]: ...
+@overload
+def nearest(
+    X: Rows,
+    centers: npt.ArrayLike,
+    *,
+    n_nearest: int = 1,
+    method: NearestMethod = "exact",
+    recall: float = 0.99,
+    metric: Metric = "euclidean",
+    n_jobs: int | None = None,
+    return_info: Literal[True],
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64], dict[str, Any]]: ...
+def nearest(
+    X: Rows,
+    centers: npt.ArrayLike,
+    *,
+    n_nearest: int = 1,
+    method: NearestMethod = "exact",
+    recall: float = 0.99,
+    metric: Metric = "euclidean",
+    n_jobs: int | None = None,
+    return_info: bool = False,
+) -> Any:
+    """Find the nearest centers of every row.
 
     Parameters
     ----------
     X : rows of shape (n_samples, n_features)
-        Any input of :meth:`shoal.KMeans.fit`.
+        Any input of :meth:`shoal.KMeans.fit`. With ``method="approximate"``, sequential sources (Parquet, a
+        callable that returns blocks) are written to a temporary file first.
     centers : array-like of shape (n_centers, n_features)
         Finite; rounded to the compute type of the rows.
     n_nearest : int, default=1
         Number of centers per row, at most the number of centers.
+    method : {"exact", "approximate"}, default="exact"
+        - ``"exact"`` compares every row with every center.
+        - ``"approximate"``, for thousands of centers: a row is compared only with the centers in the nearest
+          cells of a k-means partition of the centers. For fewer than 1,024 centers, and where a row would
+          search more than a fifth of the cells, this method is exact too.
+    recall : float, default=0.99
+        For ``"approximate"``: fraction of the nearest centers to find, above 0 and at most 1. The number of
+        cells to search is chosen to reach it, with a margin, on a sample of 1,024 rows whose nearest centers
+        are known.
     metric : {"euclidean", "cosine"}, default="euclidean"
         ``"cosine"`` scales rows and centers to length 1: the nearest center is that of the largest cosine
         similarity, and squared distances are twice the cosine distance. A row of zeros is not scaled: its
         squared distance to every center is 1. A warning counts such rows.
     n_jobs : int or None
-        Number of threads, as for :class:`shoal.KMeans`.
+        Number of threads, as for :class:`shoal.KMeans`. The result does not depend on it.
+    return_info : bool, default=False
+        Whether to also return how the centers were found.
 
     Returns
     -------
@@ -52,11 +92,15 @@ def nearest(
         Indices of the centers, nearest first; the lower index wins a tie.
     sq_dists : ndarray of the same shape, float64
         Squared Euclidean distances; differences and sums in float64.
+    info : dict
+        Only with `return_info`: ``method`` (``"exact"`` if the search was exact), ``recall`` (1.0 for an exact
+        search, else measured on the sample), ``n_cells`` and ``n_probes`` (searched cells per row) of an
+        approximate search.
 
     Raises
     ------
     ValueError
-        If a parameter, shape or value is invalid.
+        If a parameter, shape or value is invalid, or X is an iterator and `method` is ``"approximate"``.
     TypeError
         If values are not numbers.
     MemoryError
@@ -64,7 +108,8 @@ def nearest(
 
     Notes
     -----
-    Costs ``2 n k d`` operations. No ``n x k`` matrix is made.
+    An exact search costs ``2 n k d`` operations. No ``n x k`` matrix is made. An approximate search costs the
+    same times ``n_probes / n_cells``, plus ``4 n sqrt(k) d``. Labels that estimators return are always exact.
 
     Examples
     --------
@@ -73,8 +118,10 @@ def nearest(
     >>> labels.tolist(), sq_dists.tolist()
     ([0, 1], [1.0, 4.0])
     """
+    _params.one_of("method", method, NEAREST_METHODS)
+    share = share_of("recall", recall)
     warn_of_weights(X, "nearest")
-    source = as_source(X)
+    source = as_source(at_any_place(X, "nearest") if method == "approximate" else X)
     values = _params.centers("centers", centers, source.compute, (None, source.shape[1]))
     m = _params.whole("n_nearest", n_nearest, 1)
     if m > len(values):
@@ -82,8 +129,19 @@ def nearest(
             f"n_nearest must be at most the number of centers, {len(values)}, got {m}"
         )
     _params.one_of("metric", metric, METRICS)
+    threads = _params.threads(n_jobs)
+    figures = {"exact": 1.0, "recall": 1.0}
     with SeenBy(source, metric) as seen:
-        return _core.nearest(seen, values, m, metric, _params.threads(n_jobs))
+        if method == "approximate":
+            labels, sq_dists, figures = _core.nearest_approximately(seen, values, m, share, metric, threads)
+        else:
+            labels, sq_dists = _core.nearest(seen, values, m, metric, threads)
+    if not return_info:
+        return labels, sq_dists
+    if figures["exact"]:
+        return labels, sq_dists, {"method": "exact", "recall": 1.0}
+    counts = {name: int(figures[name]) for name in ("n_cells", "n_probes")}
+    return labels, sq_dists, {"method": "approximate", "recall": figures["recall"], **counts}
 
 
 @overload

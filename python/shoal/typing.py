@@ -32,6 +32,7 @@ __all__ = [
     "Memory",
     "Metric",
     "ModeUpdate",
+    "NearestMethod",
     "OnCollapse",
     "PathName",
     "RandomState",
@@ -105,7 +106,7 @@ Rows: TypeAlias = RowsInMemory | PathName | Sequence[PathName] | BlockStream
 Centers: TypeAlias = SupportsArray | Sequence[Sequence[float]] | Sequence[npt.NDArray[Any]]
 #: Names of seedings.
 Seeding: TypeAlias = Literal[
-    "auto", "random", "k-means++", "plain-k-means++", "afk-mc2", "k-mc2", "k-means||"
+    "auto", "random", "k-means++", "plain-k-means++", "afk-mc2", "k-mc2", "k-means||", "hierarchical"
 ]
 #: How initial centers are chosen: a seeding, an array, or ``f(X, n_clusters, *, random_state) -> centers``.
 Init: TypeAlias = Seeding | Centers | Callable[..., npt.ArrayLike]
@@ -133,6 +134,8 @@ Stopping: TypeAlias = Literal["auto", "per-weight", "relative"]
 Search: TypeAlias = Literal["exact", "neighbors"]
 #: How :func:`shoal.knn_graph` finds neighbors.
 GraphMethod: TypeAlias = Literal["auto", "exact", "kd-tree", "ivf"]
+#: How :func:`shoal.nearest` finds centers.
+NearestMethod: TypeAlias = Literal["exact", "approximate"]
 #: Criteria that choose a number of clusters.
 Criterion: TypeAlias = Literal["elbow", "silhouette", "calinski_harabasz", "davies_bouldin", "stability"]
 #: An int for repeatable results, a NumPy generator, or None.

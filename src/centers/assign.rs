@@ -2,7 +2,6 @@
 //! result.
 
 use super::LabelsRef;
-use super::sphere::project;
 use crate::data::{DataSource, Normalized, count_rows};
 use crate::error::{Error, Result};
 use crate::fit::Metric;
@@ -11,16 +10,11 @@ use crate::kernel::{self, Compute, PackedCenters, Scratch};
 use crate::matrix::{MatRef, make_room};
 use crate::parallel::Executor;
 use crate::pass::{Chunk, PerRow, for_all_rows, sweep};
+use crate::stats::project;
 use crate::tuning::{STRIP_ROWS, tile_rows};
 
-/// Packs the centers, applies the metric to centers and rows, and calls `f` with both.
-pub(super) fn with_metric<T: Compute, R>(
-    centers: &[T],
-    metric: Metric,
-    data: &dyn DataSource<T>,
-    f: impl FnOnce(&PackedCenters<T>, &dyn DataSource<T>) -> Result<R>,
-) -> Result<R> {
-    let d = data.dim();
+/// Returns an error unless `centers` are rows of `d` finite values.
+pub(super) fn check_centers<T: Float>(centers: &[T], d: usize) -> Result<()> {
     if centers.is_empty() || !centers.len().is_multiple_of(d) {
         return Err(Error::Shape(format!(
             "centers must have {d} columns, as X has, got {} values",
@@ -31,6 +25,18 @@ pub(super) fn with_metric<T: Compute, R>(
         let value = centers[row * d + column].to_string();
         return Err(Error::NotFinite { what: "centers", value, row: row as u64, column });
     }
+    Ok(())
+}
+
+/// Packs the centers, applies the metric to centers and rows, and calls `f` with both.
+pub(super) fn with_metric<T: Compute, R>(
+    centers: &[T],
+    metric: Metric,
+    data: &dyn DataSource<T>,
+    f: impl FnOnce(&PackedCenters<T>, &dyn DataSource<T>) -> Result<R>,
+) -> Result<R> {
+    let d = data.dim();
+    check_centers(centers, d)?;
     let sparse = data.most_values().is_some();
     match metric {
         Metric::Euclidean => f(&PackedCenters::for_rows(MatRef::new(centers, d), sparse), data),
@@ -241,6 +247,14 @@ pub(crate) fn transform<T: Compute, U: Float>(
     })
 }
 
+/// Returns an error unless `m` of `k` centers can be found.
+pub(super) fn check_count(m: usize, k: usize) -> Result<()> {
+    if m == 0 || m > k {
+        return Err(Error::param("n_nearest", format!("in 1..={k}, the number of centers"), m));
+    }
+    Ok(())
+}
+
 /// The `m` nearest centers of every row, nearest first, and their squared distances, `m` of each per row.
 ///
 /// # Errors
@@ -252,10 +266,7 @@ pub(crate) fn nearest<T: Compute>(
     data: &dyn DataSource<T>,
     cx: &Executor,
 ) -> Result<(Vec<u32>, Vec<f64>)> {
-    let k = centers.len() / data.dim().max(1);
-    if m == 0 || m > k {
-        return Err(Error::param("n_nearest", format!("in 1..={k}, the number of centers"), m));
-    }
+    check_count(m, centers.len() / data.dim().max(1))?;
     with_metric(centers, metric, data, |packed, data| {
         let fill = |chunk: &Chunk<'_, T>, labels: &mut [u32], dists: &mut [f64], scratch: &mut Scratch<T>| {
             chunk.check_finite()?;
@@ -267,6 +278,6 @@ pub(crate) fn nearest<T: Compute>(
             }
             Ok(())
         };
-        for_all_rows("nearest centers", data, cx, (tile_rows(k), m), Scratch::default, fill)
+        for_all_rows("nearest centers", data, cx, (tile_rows(packed.n_centers()), m), Scratch::default, fill)
     })
 }

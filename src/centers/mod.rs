@@ -1,9 +1,11 @@
 //! Shared by all center-based methods: assignment to known centers, the model, its file, and the view of a
 //! running fit.
 
+mod approximate;
 mod arrays;
 mod assign;
 mod by_label;
+mod cells;
 mod file;
 #[cfg(any(test, feature = "python"))]
 mod given;
@@ -12,12 +14,15 @@ mod labels;
 mod model;
 mod run;
 mod snapshot;
-mod sphere;
 
+pub use approximate::Search;
+#[cfg(feature = "python")]
+pub(crate) use approximate::nearest_approximately;
 #[cfg(feature = "python")]
 pub(crate) use assign::transform;
 pub(crate) use assign::{errors, inertia, label, nearest, predict};
 pub(crate) use by_label::sum_labeled;
+pub(crate) use cells::{Cells, Desk, search_cut};
 #[cfg(feature = "python")]
 pub(crate) use given::{sq_dists_to, sums_of};
 pub(crate) use journal::{Editing, Journal};
@@ -26,4 +31,5 @@ pub(crate) use labels::{LabelList, LabelsMut, NO_LABEL};
 pub use model::KMeansModel;
 pub use run::CenterMethod;
 pub use snapshot::Snapshot;
-pub(crate) use sphere::project;
+
+pub(crate) use crate::stats::project;

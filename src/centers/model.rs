@@ -1,6 +1,7 @@
 //! The fitted model of a center-based method, and how it labels new rows.
 
 use super::Snapshot;
+use super::approximate::{Search, nearest_approximately};
 use super::assign::{inertia, nearest, predict, transform};
 use crate::data::{AnySource, DataSource, Source};
 use crate::error::{Error, Result};
@@ -171,6 +172,32 @@ impl KMeansModel {
         match rows.any() {
             AnySource::F32(data) => nearest(&self.centers_for(data)?, m, self.metric, data, &cx),
             AnySource::F64(data) => nearest(&self.centers_for(data)?, m, self.metric, data, &cx),
+        }
+    }
+
+    /// Like [`KMeansModel::nearest`], for thousands of centers: finds only about the share `recall` of the nearest
+    /// centers, in a fraction of the time. [`Search::recall`] is the share that was found, measured on a sample of
+    /// the rows. All searches of few centers are exact.
+    ///
+    /// See [`Search`] for an example.
+    ///
+    /// # Errors
+    /// Same as [`KMeansModel::nearest`], [`Error::InvalidParam`] if `recall` is not above 0 and at most 1, and
+    /// [`Error::Source`] for a source without [`Access::Random`](crate::data::Access::Random).
+    pub fn nearest_approximately<S: Source>(
+        &self,
+        rows: S,
+        m: usize,
+        recall: f64,
+    ) -> Result<(Vec<u32>, Vec<f64>, Search)> {
+        let cx = Executor::new(self.threads)?;
+        match rows.any() {
+            AnySource::F32(data) => {
+                nearest_approximately(&self.centers_for(data)?, m, recall, self.metric, data, &cx)
+            }
+            AnySource::F64(data) => {
+                nearest_approximately(&self.centers_for(data)?, m, recall, self.metric, data, &cx)
+            }
         }
     }
 

@@ -12,13 +12,12 @@ use crate::data::{DataSource, Normalized, Source, Watched, no_weight};
 use crate::error::{Error, Result};
 use crate::fit::{Element, Metric, Step, StopReason};
 use crate::kernel::{self, Compute, PackedCenters, Scratch};
-use crate::kmeans::to_means;
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::pass::{Chunk, sweep};
 use crate::persist::kept::Values;
 use crate::rng::mix;
-use crate::stats::ClusterSums;
+use crate::stats::{ClusterSums, to_means};
 use crate::tuning::{FARTHEST_ROWS, tile_rows};
 
 /// One sweep of exact k-means: labels every row with its nearest center and sums the rows of every cluster.

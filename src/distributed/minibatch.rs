@@ -12,14 +12,14 @@ use crate::data::{self, AnySource, Block, Converted, DataSource, Source};
 use crate::error::{Error, Result};
 use crate::fit::{Element, Metric, Step, StopReason};
 use crate::kernel::{self, Compute, PackedCenters, Scratch};
-use crate::kmeans::{keep_sums, mean_variance, sums_of, to_means};
+use crate::kmeans::{keep_sums, sums_of};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::pass::Chunk;
 use crate::persist::kept::{Values, count};
 use crate::persist::schema::MINIBATCH_PASS;
 use crate::persist::{Contents, to_bytes};
-use crate::stats::ClusterSums;
+use crate::stats::{ClusterSums, mean_variance, to_means};
 use crate::tuning::chunk_rows;
 
 /// One epoch of mini-batch k-means (Sculley, 2010): every partition learns from its rows, batch after batch, and the

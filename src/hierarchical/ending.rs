@@ -1,12 +1,17 @@
 //! The end of a fit: exact labels, and centers that are nearest to no row.
 
+use std::cmp::Ordering;
+use std::collections::HashSet;
+
 use super::HierarchicalSolver;
-use super::groups::Groups;
-use crate::centers::{LabelsRef, inertia, predict};
-use crate::data::{DataSource, Subset};
+use crate::centers::{LabelsRef, errors, predict};
+use crate::data::{DataSource, Subset, take};
 use crate::error::Result;
 use crate::fit::{Element, Metric};
 use crate::parallel::Executor;
+use crate::pass::Groups;
+use crate::seeding::packed;
+use crate::tuning::GROUPED_ROWS;
 
 /// Rounds in which clusters that exact labels leave empty are filled.
 const FILLED: usize = 3;
@@ -16,7 +21,8 @@ const FILLED: usize = 3;
 pub(super) struct Finished {
     pub(super) labels: Vec<u32>,
     pub(super) weights: Vec<f64>,
-    pub(super) energy: f64,
+    /// Squared errors of the clusters about their centers.
+    pub(super) energies: Vec<f64>,
     /// Share of the rows whose label the lists proved.
     pub(super) certified: f64,
 }
@@ -32,6 +38,7 @@ impl<T: Element> HierarchicalSolver<T> {
             let Some(finished) = self.finished.as_ref() else { break };
             let mut clusters = self.clusters.clone();
             clusters.weights.clone_from(&finished.weights);
+            clusters.energies.clone_from(&finished.energies);
             let mut labels = finished.labels.clone();
             let groups = Groups::new(&labels, clusters.len());
             if clusters.repair(data, &mut labels, &groups, self.params.metric, cx)? == 0 {
@@ -40,7 +47,46 @@ impl<T: Element> HierarchicalSolver<T> {
             (self.clusters, self.labels) = (clusters, labels);
             (self.lists, self.slacks, self.finished) = (None, Vec::new(), None);
         }
+        if self.part(data, cx)? {
+            (self.lists, self.slacks, self.finished) = (None, Vec::new(), None);
+        }
         Ok(())
+    }
+
+    /// Puts every center that equals another one to a row that equals none. Returns whether there was one.
+    fn part(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<bool> {
+        let dim = self.clusters.dim;
+        let old = self.clusters.clone();
+        let center = |j: u32| old.centers().row(j as usize);
+        let mut order: Vec<u32> = (0..old.len() as u32).collect();
+        order.sort_by(|&a, &b| compare(center(a), center(b)).then(a.cmp(&b)));
+        let same = order.windows(2).filter(|two| compare(center(two[0]), center(two[1])).is_eq());
+        let mut same: Vec<u32> = same.map(|two| two[1]).collect();
+        same.sort_unstable();
+        let (mut same, mut taken) = (same.into_iter().peekable(), HashSet::new());
+        let n = self.labels.len() as u64;
+        let mut parted = false;
+        for first in (0..n).step_by(GROUPED_ROWS) {
+            if same.peek().is_none() {
+                break;
+            }
+            cx.check()?;
+            let rows: Vec<u64> = (first..n.min(first + GROUPED_ROWS as u64)).collect();
+            let values = take(data, &rows)?;
+            for (&number, row) in rows.iter().zip(values.chunks_exact(dim)) {
+                let weight = data.weights().map_or(1.0, |weights| weights[number as usize]);
+                let known = order.binary_search_by(|&j| compare(center(j), row)).is_ok();
+                let key = || row.iter().map(|x| (x.to_f64() + 0.0).to_bits()).collect::<Vec<u64>>();
+                if weight <= 0.0 || known || same.peek().is_none() || !taken.insert(key()) {
+                    continue;
+                }
+                if let Some(j) = same.next() {
+                    self.clusters.centers[j as usize * dim..][..dim].copy_from_slice(row);
+                    parted = true;
+                }
+            }
+        }
+        Ok(parted)
     }
 
     /// The exact labels of the current centers.
@@ -49,8 +95,8 @@ impl<T: Element> HierarchicalSolver<T> {
         let mut labels = self.labels.clone();
         let mut certified = 0.0;
         let open: Vec<u64> = match &self.lists {
-            Some(lists) if lists.certify() && self.grown => {
-                let all = self.packed(data, centers);
+            Some(lists) if self.grown => {
+                let all = packed(data, centers);
                 let groups = Groups::new(&self.labels, self.clusters.len());
                 let found = self.compare(lists, false, &all, &groups, data, cx)?;
                 let mut open = Vec::new();
@@ -73,11 +119,23 @@ impl<T: Element> HierarchicalSolver<T> {
             let found = predict(centers, Metric::Euclidean, &Subset::new(data, &open), cx)?;
             open.iter().zip(found).for_each(|(&row, label)| labels[row as usize] = label);
         }
-        let energy = inertia(centers, Some(LabelsRef::from(&labels[..])), Metric::Euclidean, data, cx)?;
+        let energies = errors(centers, Some(LabelsRef::from(&labels[..])), Metric::Euclidean, data, cx)?;
         let mut weights = vec![0.0; self.clusters.len()];
         for (row, &j) in labels.iter().enumerate() {
             weights[j as usize] += data.weights().map_or(1.0, |weights| weights[row]);
         }
-        Ok(Finished { labels, weights, energy, certified })
+        Ok(Finished { labels, weights, energies, certified })
     }
+}
+
+impl Finished {
+    /// The squared error of all rows.
+    pub(super) fn energy(&self) -> f64 {
+        self.energies.iter().sum()
+    }
+}
+
+/// The order of two centers or rows, value by value.
+fn compare<T: Element>(a: &[T], b: &[T]) -> Ordering {
+    a.partial_cmp(b).unwrap_or(Ordering::Equal)
 }

@@ -2,13 +2,13 @@
 
 use serde_json::json;
 
-use super::clusters::Clusters;
 use super::lists::Lists;
 use super::{HierarchicalParams, HierarchicalSolver};
 use crate::fit::{Element, stored_timings, timings_of};
 use crate::persist::kept::{count, flag, keep, list, number, rows, stored_rows, text};
 use crate::persist::schema::HIERARCHICAL_CHECKPOINT;
 use crate::persist::{Array, Contents};
+use crate::seeding::Clusters;
 
 impl<T: Element> HierarchicalSolver<T> {
     pub(super) fn to_file(&self) -> Contents {
@@ -90,10 +90,8 @@ impl<T: Element> HierarchicalSolver<T> {
         } else {
             None
         };
-        let certify = lists.as_ref().is_some_and(Lists::certify);
-        if slacks.len() != labels.len() && (certify || !slacks.is_empty())
-            || slacks.iter().any(|x| x.is_nan())
-        {
+        let fits = slacks.len() == labels.len() || slacks.is_empty() && lists.is_none();
+        if !fits || slacks.iter().any(|x| x.is_nan()) {
             return Err("its \"slacks\" do not match its \"labels\"".into());
         }
         Ok(Self {
@@ -126,7 +124,7 @@ impl Lists {
         };
         let finite = |x: &f64| !x.is_nan() && *x >= 0.0;
         (complete || listed && self.ids.chunks_exact(self.width).enumerate().all(own))
-            && (self.reach.is_empty() || self.reach.len() == k)
+            && self.reach.len() == k
             && self.reach.iter().chain(&self.drift).chain([&self.far]).all(finite)
     }
 }

@@ -2,26 +2,23 @@
 //! centers around its own.
 //!
 //! 1. Every level splits the nodes of the tree by k-means, until there are as many as clusters.
-//! 2. A sweep compares the rows of a cluster with its center and the centers around it, and moves the
-//!    centers to the means of their rows.
+//! 2. A sweep compares every row with its own center and with centers near it, and moves centers to the means of
+//!    their rows. With many rows per cluster, or in few columns, these are the centers around its own; otherwise the
+//!    centers in the cells nearest to the row, and rows move if the squared error falls by moving them alone.
 //! 3. The last pass labels all rows exactly. The triangle inequality proves some labels without it: no center outside
 //!    the list of a row can be nearer than the best of the list.
 //!
 //! Sources: quota trees as in vector databases; refinement by neighbor lists after Deng and Zhao, "Fast k-means based
-//! on k-NN graph", 2018.
+//! on k-NN graph", 2018; moves of single rows: Hartigan, "Clustering Algorithms", 1975.
 
-mod clusters;
 mod ending;
 mod file;
-mod groups;
 mod lists;
+mod moves;
 mod params;
-mod relabel;
-mod repair;
 mod solver;
 #[cfg(test)]
 mod tests;
-mod tree;
 
 pub use params::{HierarchicalKMeans, HierarchicalParams, HierarchicalRun};
 pub use solver::HierarchicalSolver;

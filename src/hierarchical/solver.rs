@@ -3,21 +3,19 @@
 use std::time::Instant;
 
 use super::HierarchicalParams;
-use super::clusters::Clusters;
 use super::ending::Finished;
-use super::groups::Groups;
-use super::lists::{Cells, Lists};
-use super::relabel::{Compared, Relabeled};
-use super::tree::{Growth, Level};
-use crate::centers::{KMeansModel, LabelsRef, Snapshot};
+use super::lists::Lists;
+use super::moves::{joining, leaving, move_rows};
+use crate::centers::{Cells, Desk, KMeansModel, LabelsRef, Snapshot, search_cut};
 use crate::data::{Access, DataSource, check_finite, count_rows};
 use crate::error::Result;
-use crate::fit::{Element, Facts, FitSolver, Solver, Step, StopReason, Timings};
-use crate::kernel::{PackedCenters, sq_dist};
+use crate::fit::{Element, Facts, FitSolver, Metric, Solver, Step, StopReason, Timings};
+use crate::kernel::{self, PackedCenters, sq_dist};
 use crate::parallel::Executor;
+use crate::pass::{Chunk, Compared, Groups, Relabeled, sweep};
 use crate::persist::Contents;
-use crate::seeding::enough_rows;
-use crate::tuning::{LIST_POOL, WIDE_SWEEPS, exact_lists_pay};
+use crate::seeding::{Clusters, Grown, Growth, Nodes, enough_rows, packed};
+use crate::tuning::{CELL_CANDIDATES, CELL_NEAREST, GREEDY_NODE_COLUMNS, exact_lists_pay};
 
 /// Hierarchical k-means as a state: labels, clusters, lists of centers.
 ///
@@ -40,7 +38,7 @@ pub struct HierarchicalSolver<T> {
     /// Clusters whose rows the last sweep changed, which moves their centers.
     pub(super) moved: Vec<bool>,
     /// Per row: how much nearer its center is than all centers outside the list of its center, plus
-    /// [`Lists::far`]. Empty if the lists are approximate.
+    /// [`Lists::far`]. Empty without lists.
     pub(super) slacks: Vec<f32>,
     pub(super) rows_seen: u64,
     pub(super) seeded_by: String,
@@ -95,7 +93,7 @@ impl<T: Element> HierarchicalSolver<T> {
 
     pub(super) fn snapshot(&self) -> Snapshot<'_, T> {
         let (labels, weights, energy) = match &self.finished {
-            Some(finished) => (&finished.labels, &finished.weights, finished.energy),
+            Some(finished) => (&finished.labels, &finished.weights, finished.energy()),
             None => (&self.labels, &self.clusters.weights, self.clusters.energy()),
         };
         Snapshot {
@@ -118,105 +116,32 @@ impl<T: Element> HierarchicalSolver<T> {
         let n = count_rows(data)?;
         enough_rows(n, self.params.n_clusters)?;
         check_finite(data, cx)?;
-        let mut new = Self::plan(self.params.clone());
-        new.labels = vec![0; n as usize];
-        new.clusters = Clusters::new(data.dim(), crate::data::take(data, &[0])?);
-        // The squared error of the root is not needed to split it.
-        new.clusters.energies[0] = 1.0;
-        Ok(new)
-    }
-
-    fn growth(&self) -> Growth {
-        Growth {
-            n_clusters: self.params.n_clusters,
-            branching: self.params.branching_factor,
-            seed: self.params.rng_seed,
-            level: self.levels,
-            memory: self.params.memory_limit,
-        }
+        let Nodes { labels, clusters } = Nodes::root(n, data)?;
+        Ok(Self { labels, clusters, ..Self::plan(self.params.clone()) })
     }
 
     /// Adds a level to the tree.
     fn grow(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Step> {
-        let n = self.labels.len();
-        let groups = Groups::new(&self.labels, self.clusters.len());
-        let growth = self.growth();
-        let level = growth.level(data, &self.clusters, &groups, cx)?;
-        let mut next = self.clone_small();
-        let (mut changed, mut distances) = (0, 0);
-        if let Some(Level { centers, firsts, sample_rows, distances: fitted }) = level {
-            let all = self.packed(data, &centers);
-            let split = |j: usize| firsts[j + 1] - firsts[j] > 1;
-            let list = |j: usize, list: &mut Vec<u32>| {
-                if split(j) {
-                    list.extend(firsts[j]..firsts[j + 1]);
-                }
-            };
-            let longest = firsts.windows(2).map(|two| two[1] - two[0]).max().unwrap_or(1) as usize;
-            let compared = Compared { all: &all, list: &list, longest, reach: None };
-            let found = compared.relabel(data, &groups, cx)?;
-            distances = fitted + found.distances;
-            let mut labels = vec![0; n];
-            for (j, &first) in firsts.iter().enumerate().take(groups.count()) {
-                for (&row, &label) in groups.of(j).iter().zip(&found.labels[groups.start(j)..]) {
-                    labels[row as usize] = if split(j) { label } else { first };
-                }
-                changed += if split(j) { groups.len(j) as u64 } else { 0 };
-            }
-            drop((found, groups));
-            let mut clusters = Clusters::new(self.clusters.dim, centers);
-            let mut stale = vec![true; clusters.len()];
-            for j in (0..self.clusters.len()).filter(|&j| !split(j)) {
-                let child = firsts[j] as usize;
-                stale[child] = false;
-                clusters.weights[child] = self.clusters.weights[j];
-                clusters.energies[child] = self.clusters.energies[j];
-            }
-            let groups = clusters.without_empty(&mut labels, &mut stale);
-            clusters.settle(data, &groups, &stale, self.params.metric, cx)?;
-            let more = clusters.len() > self.clusters.len();
-            (next.labels, next.clusters) = (labels, clusters);
-            next.sample_rows = self.sample_rows.max(sample_rows);
-            next.levels += 1;
-            next.grown = !more || !next.growth().splits(&next.clusters, &groups);
-        } else {
-            // One cluster, or rows that are all equal.
-            next.labels.clone_from(&self.labels);
-            next.clusters = self.clusters.clone();
-            next.clusters.settle(data, &groups, &vec![true; groups.count()], self.params.metric, cx)?;
-            next.levels += 1;
-            next.sample_rows = n as u64;
-            next.grown = true;
+        let growth = Growth {
+            n_clusters: self.params.n_clusters,
+            branching: self.params.branching_factor,
+            seed: self.params.rng_seed,
+            memory: self.params.memory_limit,
+            metric: self.params.metric,
+            greedy: self.clusters.dim <= GREEDY_NODE_COLUMNS,
+        };
+        let grown = growth.grow(self.levels, (&self.labels, &self.clusters), data, cx)?;
+        let Grown { nodes: Nodes { labels, clusters }, complete, sample_rows, changed, distances } = grown;
+        (self.labels, self.clusters, self.grown) = (labels, clusters, complete);
+        self.sample_rows = self.sample_rows.max(sample_rows);
+        self.levels += 1;
+        if self.grown {
+            self.moved = vec![true; self.clusters.len()];
         }
-        if next.grown {
-            next.clusters.extend_to(self.params.n_clusters);
-            let groups = Groups::new(&next.labels, next.clusters.len());
-            next.clusters.repair(data, &mut next.labels, &groups, self.params.metric, cx)?;
-            next.moved = vec![true; next.clusters.len()];
-        }
-        let levels = next.levels;
-        next.seeded_by = format!("tree of {levels} level{}", if levels == 1 { "" } else { "s" });
-        let ended = next.grown && self.params.max_iter == 0;
-        *self = next;
+        let levels = self.levels;
+        self.seeded_by = format!("tree of {levels} level{}", if levels == 1 { "" } else { "s" });
+        let ended = self.grown && self.params.max_iter == 0;
         Ok(self.step_of(changed, distances, 0.0, ended.then_some(StopReason::MaxIterations)))
-    }
-
-    /// This state without what a step replaces.
-    fn clone_small(&self) -> Self {
-        Self {
-            grown: self.grown,
-            levels: self.levels,
-            sweeps: self.sweeps,
-            sample_rows: self.sample_rows,
-            rows_seen: self.rows_seen,
-            timings: self.timings,
-            ..Self::plan(self.params.clone())
-        }
-    }
-
-    pub(super) fn packed(&self, data: &dyn DataSource<T>, centers: &[T]) -> PackedCenters<T> {
-        let centers = crate::matrix::MatRef::new(centers, self.clusters.dim);
-        PackedCenters::for_rows(centers, data.most_values().is_some()).with_rows()
     }
 
     /// Compares rows with the centers around their own: rows of a center that has not moved only with those that have.
@@ -237,46 +162,70 @@ impl<T: Element> HierarchicalSolver<T> {
             }
         };
         let reach = |j: usize| lists.reach(j);
-        let compared = Compared {
-            all,
-            list: &list,
-            longest: lists.width,
-            reach: lists.certify().then_some(&reach as &(dyn Fn(usize) -> f64 + Sync)),
-        };
+        let compared = Compared { all, list: &list, longest: lists.width, reach: Some(&reach) };
         compared.relabel(data, groups, cx)
     }
 
-    /// Compares all rows with the centers in the cells around the cell of their own center. Returns the rows by cells.
-    fn compare_widely(
+    /// Compares all rows with their own center and with the centers in the cells nearest to them. Writes the clusters
+    /// to which moving a row alone lowers the squared error most, and returns the number of distances.
+    fn compare_by_cells(
         &self,
         all: &PackedCenters<T>,
+        labels: &mut [u32],
         data: &dyn DataSource<T>,
         cx: &Executor,
-    ) -> Result<(Groups, Relabeled)> {
-        let cells = Cells::new(all, LIST_POOL * (self.params.n_candidates + 1), cx)?;
-        let of_rows: Vec<u32> = self.labels.iter().map(|&j| cells.of[j as usize]).collect();
-        let groups = Groups::new(&of_rows, cells.count());
-        let list = |cell: usize, list: &mut Vec<u32>| cells.write(cell, list);
-        let compared = Compared { all, list: &list, longest: cells.longest(), reach: None };
-        let found = compared.relabel(data, &groups, cx)?;
-        Ok((groups, found))
+    ) -> Result<u64> {
+        let cells = Cells::new(all, cx)?;
+        let n_probes = cells.with_centers(CELL_CANDIDATES * self.params.n_candidates);
+        let m = CELL_NEAREST.min(self.clusters.len());
+        let weights = &self.clusters.weights;
+        // Means of directions do not follow the rule of means.
+        let alone = self.params.metric == Metric::Euclidean;
+        let absorb =
+            |chunk: Chunk<'_, T>,
+             labels: &mut [u32],
+             distances: &mut u64,
+             (desk, found, own, near): &mut (Desk<T>, Vec<u32>, Vec<f64>, Vec<f64>)| {
+                let rows = labels.len();
+                found.resize(rows * m, 0);
+                near.resize(rows * m, 0.0);
+                own.resize(rows, 0.0);
+                kernel::sq_dists(chunk.rows, labels, all, own);
+                *distances += cells.search(chunk.rows, (m, n_probes), (found, near), desk, cx)?;
+                let each = found.chunks_exact(m).zip(near.chunks_exact(m)).zip(&*own);
+                for (i, (label, ((found, near), &own))) in labels.iter_mut().zip(each).enumerate() {
+                    let weight = chunk.weights.map_or(1.0, |weights| weights[i]);
+                    let of = weights[*label as usize];
+                    let (mut best, mut least) = (*label, if alone { leaving(of, weight) * own } else { own });
+                    for (&j, &sq_dist) in found.iter().zip(near).filter(|(j, _)| *j != label) {
+                        let raised =
+                            if alone { joining(weights[j as usize], weight) * sq_dist } else { sq_dist };
+                        if raised < least {
+                            (best, least) = (j, raised);
+                        }
+                    }
+                    *label = best;
+                }
+                Ok(())
+            };
+        let desk = || (cells.desk(), Vec::new(), Vec::new(), Vec::new());
+        let merge = |total: &mut u64, part: &mut u64| *total += std::mem::take(part);
+        let mut distances = 0;
+        sweep(data, cx, search_cut(data), labels, &mut distances, (|| 0, desk), absorb, merge)?;
+        Ok(distances)
     }
 
     /// One sweep.
     fn sweep(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Step> {
         let k = self.clusters.len();
-        let all = self.packed(data, &self.clusters.centers);
+        let all = packed(data, &self.clusters.centers);
         let (n, dim, m) = (self.labels.len(), self.clusters.dim, self.params.n_candidates);
-        let wide = self.sweeps < WIDE_SWEEPS && m + 1 < k && !exact_lists_pay(k, dim, n);
-        if wide {
-            self.lists = None;
-        }
         let kept = self.lists.take().filter(|lists| 2 * lists.age <= self.sweeps);
         let fresh = kept.is_none();
         let mut lists = match kept {
             Some(lists) => Some(lists),
-            None if wide => None,
-            None => Some(Lists::new(self.clusters.centers(), &all, m, n, cx)?),
+            None if m + 1 < k && !exact_lists_pay(k, dim, n) => None,
+            None => Some(Lists::new(self.clusters.centers(), m, cx)?),
         };
         let swept = self.swept(lists.as_ref(), fresh, &all, data, cx);
         let Swept { labels, clusters, slacks, moved, changed, distances, repaired } = match swept {
@@ -326,33 +275,38 @@ impl<T: Element> HierarchicalSolver<T> {
         cx: &Executor,
     ) -> Result<Swept<T>> {
         let k = self.clusters.len();
-        let (groups, found) = match lists {
+        let (mut labels, mut slacks) = (self.labels.clone(), Vec::new());
+        let distances = match lists {
             Some(lists) => {
                 let groups = Groups::new(&self.labels, k);
                 let found = self.compare(lists, fresh, all, &groups, data, cx)?;
-                (groups, found)
+                slacks.clone_from(&self.slacks);
+                slacks.resize(labels.len(), f32::NEG_INFINITY);
+                let each = groups.rows().iter().zip(found.labels.iter().zip(&found.slacks));
+                for (&row, (&label, &slack)) in each {
+                    labels[row as usize] = label;
+                    if !slack.is_nan() {
+                        slacks[row as usize] = slack;
+                    }
+                }
+                found.distances
             }
-            None => self.compare_widely(all, data, cx)?,
+            None => {
+                let mut wanted = self.labels.clone();
+                let distances = self.compare_by_cells(all, &mut wanted, data, cx)?;
+                if self.params.metric == Metric::Euclidean {
+                    move_rows(&mut self.clusters.clone(), &mut labels, &wanted, data, cx)?;
+                } else {
+                    labels = wanted;
+                }
+                distances
+            }
         };
-        let (mut labels, mut stale, mut changed) = (self.labels.clone(), vec![false; k], 0);
-        for (&row, &label) in groups.rows().iter().zip(&found.labels) {
-            let old = std::mem::replace(&mut labels[row as usize], label);
-            if old != label {
-                changed += 1;
-                (stale[old as usize], stale[label as usize]) = (true, true);
-            }
+        let (mut stale, mut changed) = (vec![false; k], 0);
+        for (&old, &label) in self.labels.iter().zip(&labels).filter(|(old, label)| old != label) {
+            changed += 1;
+            (stale[old as usize], stale[label as usize]) = (true, true);
         }
-        let mut slacks = Vec::new();
-        if !found.slacks.is_empty() {
-            slacks.clone_from(&self.slacks);
-            slacks.resize(labels.len(), f32::NEG_INFINITY);
-            for (&row, &slack) in groups.rows().iter().zip(&found.slacks).filter(|(_, slack)| !slack.is_nan())
-            {
-                slacks[row as usize] = slack;
-            }
-        }
-        let distances = found.distances;
-        drop((groups, found));
         let groups = Groups::new(&labels, k);
         let mut clusters = self.clusters.clone();
         clusters.settle(data, &groups, &stale, self.params.metric, cx)?;
@@ -422,7 +376,7 @@ impl<T: Element> FitSolver<T> for HierarchicalSolver<T> {
             Some(finished) => finished,
             None => self.exact(data, cx)?,
         };
-        let energy = finished.energy;
+        let energy = finished.energy();
         self.finished = Some(finished);
         self.timings.finish += begun.elapsed().as_secs_f64();
         Ok(energy)

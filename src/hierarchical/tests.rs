@@ -1,4 +1,4 @@
-//! Hierarchical k-means against exact k-means, and the invariants of a fit.
+//! The invariants of a fit of hierarchical k-means. `tests/all/hierarchical.rs` compares it with exact k-means.
 
 use std::collections::HashSet;
 
@@ -7,9 +7,7 @@ use proptest::prelude::*;
 use super::{HierarchicalKMeans, HierarchicalParams, HierarchicalRun};
 use crate::data::{Dense, Source, Weighted};
 use crate::fit::{Metric, StopReason};
-use crate::kmeans::{Algorithm, KMeans};
 use crate::rng::{Purpose, Rng};
-use crate::seeding::Seeding;
 
 /// Rows in clumps, with `below` different values per column.
 fn rows(n: usize, dim: usize, below: u64, seed: u64) -> Vec<f32> {
@@ -30,10 +28,10 @@ fn ended<S: Source>(params: &HierarchicalParams, rows: &S) -> HierarchicalRun {
     run
 }
 
-fn distinct(centers: &[f32], dim: usize) -> usize {
+fn distinct<T: Into<f64> + Copy>(centers: &[T], dim: usize) -> usize {
     centers
         .chunks(dim)
-        .map(|c| c.iter().map(|x| x.to_bits()).collect::<Vec<_>>())
+        .map(|c| c.iter().map(|&x| (x.into() + 0.0).to_bits()).collect::<Vec<_>>())
         .collect::<HashSet<_>>()
         .len()
 }
@@ -50,27 +48,6 @@ fn any_number_of_threads_gives_the_same_bits() {
             (run.centers::<f32>(), run.labels(), run.inertia().to_bits(), run.certified().map(f64::to_bits))
         });
         assert!(fits[0] == fits[1] && fits[0] == fits[2], "{dim} {metric}");
-    }
-}
-
-#[test]
-fn lists_of_all_centers_give_the_sweeps_of_exact_k_means() {
-    for dim in [2, 30] {
-        let values = rows(3000, dim, 1000, 2);
-        let source = Dense::new(&values, dim).unwrap();
-        let params = HierarchicalKMeans::params(60).n_candidates(59).tolerance(0.0).rng_seed(3);
-        let tree = ended(&params.clone().max_iter(0), &source);
-        let start = tree.centers::<f64>();
-        for sweeps in [1, 2, 5] {
-            let run = ended(&params.clone().max_iter(sweeps), &source);
-            let exact = KMeans::params(60).seeding(Seeding::Given(start.clone())).algorithm(Algorithm::Lloyd);
-            let exact = exact.max_iter(sweeps).tolerance(0.0).fit(&source).unwrap();
-            for (a, b) in run.centers::<f64>().iter().zip(exact.centers::<f64>()) {
-                assert!((a - b).abs() <= 1e-4, "{dim} columns, {sweeps} sweeps: {a} {b}");
-            }
-            assert_eq!(run.certified(), Some(1.0));
-            assert!((run.inertia() / exact.inertia() - 1.0).abs() < 1e-6);
-        }
     }
 }
 
@@ -136,21 +113,62 @@ fn rows_that_are_nearly_all_equal_give_all_distinct_centers() {
 #[test]
 fn rows_without_weight_move_no_center() {
     let mut values = rows(4000, 5, 100, 8);
+    values.chunks_mut(5).step_by(4).for_each(|row| row.fill(5000.0));
     let weights: Vec<f64> = (0..4000).map(|i| if i % 4 == 0 { 0.0 } else { 1.0 + (i % 3) as f64 }).collect();
-    let fit = |values: &[f32]| {
-        let source = Weighted::new::<f32>(Dense::new(values, 5).unwrap(), weights.clone()).unwrap();
-        ended(&HierarchicalKMeans::params(100).n_candidates(30), &source)
-    };
-    let run = fit(&values);
-    assert!(run.cluster_weights().iter().all(|&weight| weight > 0.0));
-    assert!((run.cluster_weights().iter().sum::<f64>() - weights.iter().sum::<f64>()).abs() < 1e-6);
-    // The tree draws rows without their weights, so rows of weight 0 may change what it draws, but no mean.
-    let lightest = run.inertia();
-    values.chunks_mut(5).step_by(4).for_each(|row| row.fill(50.0));
-    let moved = fit(&values);
-    assert!((moved.inertia() / lightest - 1.0).abs() < 0.1);
+    let source = Weighted::new::<f32>(Dense::new(&values, 5).unwrap(), weights.clone()).unwrap();
+    for (k, m) in [(1, 1), (100, 30), (700, 30), (2000, 30)] {
+        let run = ended(&HierarchicalKMeans::params(k).n_candidates(m), &source);
+        assert!(run.centers::<f32>().iter().all(|&x| x < 200.0), "{k}");
+        assert!(run.cluster_weights().iter().all(|&weight| weight > 0.0));
+        assert!((run.cluster_weights().iter().sum::<f64>() - weights.iter().sum::<f64>()).abs() < 1e-6);
+    }
     let none = Weighted::new::<f32>(Dense::new(&values, 5).unwrap(), vec![0.0; 4000]);
     assert!(none.is_err());
+}
+
+#[test]
+fn certified_labels_are_exact_far_from_the_origin_and_beside_outliers() {
+    for dim in [2, 3, 6] {
+        for (offset, outlier) in [(0.0f64, 0.0), (1e3, 0.0), (1e5, 0.0), (0.0, 1e6), (-3e3, 1e5)] {
+            let mut values: Vec<f64> =
+                rows(6000, dim, 500, 6).iter().map(|&x| f64::from(x) + offset).collect();
+            if outlier > 0.0 {
+                values[..dim].fill(outlier);
+                values[7 * dim..8 * dim].fill(-outlier);
+            }
+            let narrow: Vec<f32> = values.iter().map(|&x| x as f32).collect();
+            let params = HierarchicalKMeans::params(300).n_candidates(24).tolerance(0.0).max_iter(4);
+            let source = Dense::new(&narrow, dim).unwrap();
+            let run = ended(&params, &source);
+            assert_eq!(run.model().predict(&source).unwrap(), run.labels());
+            let source = Dense::new(&values, dim).unwrap();
+            let run = ended(&params, &source);
+            assert_eq!(run.model().predict(&source).unwrap(), run.labels());
+            assert!(run.certified() > Some(0.1), "{dim} {offset} {outlier}: {:?}", run.certified());
+            let centers = run.centers::<f64>();
+            let off = 1e-13 * (f64::max(offset.abs(), outlier) + 600.0).powi(2) * dim as f64;
+            for (row, &label) in values.chunks(dim).zip(&run.labels()) {
+                let sq_dist =
+                    |center: &[f64]| -> f64 { row.iter().zip(center).map(|(x, c)| (x - c).powi(2)).sum() };
+                let own = sq_dist(&centers[label as usize * dim..][..dim]);
+                let least = centers.chunks(dim).map(sq_dist).fold(f64::INFINITY, f64::min);
+                assert!(own <= least + off, "{dim} {offset} {outlier}: {own} {least}");
+            }
+        }
+    }
+}
+
+#[test]
+fn clusters_that_exact_labels_empty_are_filled_by_their_squared_errors() {
+    // Few candidates leave rows at centers that are not nearest to them.
+    for seed in 0..30 {
+        let values = rows(400, 3, 60, seed);
+        let source = Dense::new(&values, 3).unwrap();
+        let params = HierarchicalKMeans::params(150).n_candidates(1).branching_factor(2).rng_seed(seed);
+        let run = ended(&params.max_iter(1), &source);
+        assert!(run.cluster_weights().iter().all(|&weight| weight > 0.0), "{seed}");
+        assert_eq!(run.model().predict(&source).unwrap(), run.labels());
+    }
 }
 
 #[test]
@@ -182,7 +200,7 @@ fn a_checkpoint_after_any_step_is_resumed_to_the_same_bits() {
 }
 
 #[test]
-fn many_clusters_have_approximate_lists() {
+fn many_clusters_are_searched_by_cells() {
     for (dim, metric) in [(20, Metric::Euclidean), (24, Metric::Cosine)] {
         let values = rows(5000, dim, 300, 12);
         let source = Dense::new(&values, dim).unwrap();
@@ -193,13 +211,8 @@ fn many_clusters_have_approximate_lists() {
         assert_eq!(whole.certified(), Some(0.0));
         assert_eq!(whole.model().predict(&source).unwrap(), whole.labels());
         assert!(whole.cluster_weights().iter().all(|&weight| weight > 0.0));
-        // The first sweeps compare rows with more centers than the others.
-        let steps: Vec<u64> = whole.history().iter().map(|step| step.n_distances / 5000).collect();
-        let steps = &steps[steps.len() - whole.n_iter() as usize..];
-        assert!(
-            steps[..3].iter().all(|&each| each >= 8 * 17) && steps[3..].iter().all(|&each| each <= 17),
-            "{steps:?}"
-        );
+        let sweeps = &whole.history()[whole.history().len() - whole.n_iter() as usize..];
+        assert!(sweeps.iter().all(|step| (5000 * 64..5000 * 400).contains(&step.n_distances)), "{sweeps:?}");
         let energies: Vec<f64> = whole.history().iter().map(|step| step.objective).collect();
         assert!(energies.windows(2).all(|two| two[1] <= two[0] * (1.0 + 1e-7)), "{energies:?}");
         let mut run = params.start(&source).unwrap();
@@ -247,9 +260,9 @@ proptest! {
             (run, predicted)
         };
         prop_assert_eq!(run.labels(), predicted);
-        let centers = run.centers::<f32>();
+        let centers = run.centers::<f64>();
         prop_assert_eq!(centers.len(), k * dim);
         let kinds = distinct(&narrow, dim);
-        prop_assert!(distinct(&centers, dim) >= k.min(kinds) * 9 / 10);
+        prop_assert!(distinct(&centers, dim) >= k.min(kinds));
     }
 }

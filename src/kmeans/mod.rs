@@ -14,7 +14,6 @@ mod costs;
 mod empty;
 mod labels;
 mod lloyd;
-mod means;
 mod minibatch;
 mod nested;
 mod params;
@@ -26,7 +25,6 @@ pub use backward_euler::{BackwardEuler, BackwardEulerParams, BackwardEulerRun, B
 pub use balanced::{Balanced, BalancedParams, BalancedRun, BalancedSolver, Size};
 pub use breathing::{Breathing, BreathingParams, BreathingRun, BreathingSolver};
 pub use lloyd::Lloyd;
-pub(crate) use means::{mean_variance, to_mean, to_means};
 pub use minibatch::{MiniBatch, MiniBatchParams, MiniBatchRun, MiniBatchSolver};
 pub use nested::{Bounds, Nested, NestedMiniBatch, NestedParams, NestedRun, NestedSteps};
 pub use params::{Algorithm, KMeans, KMeansParams, KMeansRun, KMeansSteps};

@@ -1,9 +1,13 @@
-//! Passes over the rows of a source: in tiles on all threads, one value per row, or in resumable batches.
+//! Passes over the rows of a source: in tiles on all threads, one value per row, in groups, or in resumable batches.
 
 mod batches;
+mod groups;
 mod per_row;
+mod relabel;
 mod sweep;
 
 pub(crate) use batches::{Left, go_on};
+pub(crate) use groups::{Copies, Groups};
 pub(crate) use per_row::for_all_rows;
+pub(crate) use relabel::{Compared, Relabeled};
 pub(crate) use sweep::{Chunk, Cut, PerRow, Unread, Wide, sweep, sweep_unread};

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::{Chunk, Wide, sweep};
+use super::{Chunk, Cut, Wide, sweep};
 use crate::data::DataSource;
 use crate::error::{Error, Result};
 use crate::kernel::Compute;
@@ -18,7 +18,7 @@ pub(crate) fn for_all_rows<T: Compute, V: PerValue, W: PerValue, S>(
     what: &str,
     data: &dyn DataSource<T>,
     cx: &Executor,
-    (tile, width): (usize, usize),
+    (cut, width): (impl Into<Cut>, usize),
     scratch: impl Fn() -> S + Sync,
     fill: impl Fn(&Chunk<'_, T>, &mut [V], &mut [W], &mut S) -> Result<()> + Sync,
 ) -> Result<(Vec<V>, Vec<W>)> {
@@ -34,7 +34,7 @@ pub(crate) fn for_all_rows<T: Compute, V: PerValue, W: PerValue, S>(
              (first, second): (Wide<'_, V>, Wide<'_, W>),
              (): &mut (),
              scratch: &mut S| fill(&chunk, first.values, second.values, scratch);
-        sweep(data, cx, tile, state, &mut (), (|| (), scratch), absorb, |(), ()| ())?;
+        sweep(data, cx, cut, state, &mut (), (|| (), scratch), absorb, |(), ()| ())?;
         return Ok((first, second));
     }
     let full = AtomicBool::new(false);
@@ -63,7 +63,7 @@ pub(crate) fn for_all_rows<T: Compute, V: PerValue, W: PerValue, S>(
         }
     };
     let mut all = (first, second);
-    sweep(data, cx, tile, (), &mut all, (Default::default, scratch), absorb, merge)?;
+    sweep(data, cx, cut, (), &mut all, (Default::default, scratch), absorb, merge)?;
     if full.load(Ordering::Relaxed) { Err(no_room(all.0.len() / width)) } else { Ok(all) }
 }
 

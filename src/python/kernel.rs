@@ -1,6 +1,8 @@
 //! Passes with known centers or labels for Python: nearest, predict, transform, inertia, sums per cluster.
 //! Computes in the type of the centers.
 
+use std::collections::BTreeMap;
+
 use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
 use pyo3::types::PyAny;
@@ -66,6 +68,39 @@ pub(super) fn nearest<'py>(
     } else {
         (array2(py, labels, n_nearest)?, array2(py, sq_dists, n_nearest)?)
     })
+}
+
+/// Labels, squared distances, and the figures of the search.
+type Search<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, BTreeMap<&'static str, f64>);
+
+#[pyfunction]
+pub(super) fn nearest_approximately<'py>(
+    py: Python<'py>,
+    source: &Source,
+    centers: &Bound<'py, PyAny>,
+    n_nearest: usize,
+    recall: f64,
+    metric: &str,
+    threads: Option<usize>,
+) -> PyResult<Search<'py>> {
+    let Prepared { rows, centers, cost } = prepared(source, centers, metric)?;
+    let input = Input::new(&rows, None)?;
+    let (labels, sq_dists, search) = with_centers!(&centers, values => enter(py, threads, cost, |cx| {
+        centers::nearest_approximately(values, n_nearest, recall, Metric::Euclidean, input.of(), cx)
+    }))?;
+    let figures = [
+        ("exact", f64::from(search.exact)),
+        ("recall", search.recall),
+        ("n_cells", search.n_cells as f64),
+        ("n_probes", search.n_probes as f64),
+    ];
+    let labels = signed(labels);
+    let (labels, sq_dists) = if n_nearest == 1 {
+        (array1(py, labels), array1(py, sq_dists))
+    } else {
+        (array2(py, labels, n_nearest)?, array2(py, sq_dists, n_nearest)?)
+    };
+    Ok((labels, sq_dists, figures.into()))
 }
 
 #[pyfunction]

@@ -82,6 +82,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(kmodes::start_modes, m)?)?;
     m.add_function(wrap_pyfunction!(kmodes::kmodes_responsibilities, m)?)?;
     m.add_function(wrap_pyfunction!(kernel::nearest, m)?)?;
+    m.add_function(wrap_pyfunction!(kernel::nearest_approximately, m)?)?;
     m.add_function(wrap_pyfunction!(graph::knn_graph, m)?)?;
     m.add_function(wrap_pyfunction!(kernel::predict, m)?)?;
     m.add_function(wrap_pyfunction!(kernel::transform, m)?)?;

@@ -3,19 +3,24 @@
 mod afkmc2;
 mod near;
 mod odds;
+mod partition;
 mod plus_plus;
 mod random;
 mod scalable;
+mod tree;
 
 use std::fmt::{self, Display};
 use std::str::FromStr;
 
 use afkmc2::afk_mc2;
 pub(crate) use odds::Odds;
+pub(crate) use partition::partition;
 use plus_plus::plus_plus;
 pub(crate) use random::draw;
 use random::random;
 use scalable::parallel;
+use tree::tree;
+pub(crate) use tree::{Clusters, Grown, Growth, Nodes, packed};
 
 use crate::data::{Access, DataSource, Weighted, check_finite, count_rows, row_bytes, weights_of};
 use crate::error::{Error, InvalidParam, Result};
@@ -25,7 +30,7 @@ use crate::names::unknown_name;
 use crate::parallel::Executor;
 use crate::rng::{Purpose, Rng};
 use crate::rows::RowBuf;
-use crate::tuning::auto_seeding_sample;
+use crate::tuning::{TREE_CENTERS, auto_seeding_sample};
 
 /// The method that chooses the first centers.
 ///
@@ -38,8 +43,8 @@ use crate::tuning::auto_seeding_sample;
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum Seeding {
-    /// The default: greedy k-means++ on all rows if it is cheaper than a few sweeps, else on a random sample
-    /// of suitable size.
+    /// The default: for fewer than 4,000 centers greedy k-means++, on all rows if it is cheaper than a few sweeps, else
+    /// on a random sample of suitable size; for more centers [`Seeding::Hierarchical`], if single rows can be read.
     #[default]
     Auto,
     /// For the fastest start: distinct rows, drawn by weight.
@@ -74,6 +79,10 @@ pub enum Seeding {
         /// Number of rounds, at least 1.
         rounds: usize,
     },
+    /// For thousands of centers, if single rows can be read: the means of the leaves of a tree of small k-means
+    /// fits, as in [`HierarchicalKMeans`](crate::HierarchicalKMeans). It takes less time than a sweep, and the
+    /// centers have already moved to the means of their rows.
+    Hierarchical,
     /// Known centers: `k` rows of values, one after the other.
     Given(Vec<f64>),
 }
@@ -109,7 +118,7 @@ impl Parameter for Seeding {
 pub struct Seeds<T> {
     /// `k` rows, one after the other.
     pub centers: Vec<T>,
-    /// The row numbers of the centers; empty for given centers.
+    /// The row numbers of the centers; empty for centers that are no rows: given ones and means.
     pub rows: Vec<u64>,
     /// The method, in words. For `"auto"`, the method that was chosen.
     pub method: String,
@@ -122,7 +131,7 @@ const CHAIN: usize = 200;
 
 impl Seeding {
     /// The names of the seedings that need no centers.
-    const NAMED: [(&'static str, Self); 7] = [
+    const NAMED: [(&'static str, Self); 8] = [
         ("auto", Self::Auto),
         ("random", Self::Random),
         ("k-means++", Self::PlusPlus { greedy: true }),
@@ -130,6 +139,7 @@ impl Seeding {
         ("afk-mc2", Self::AfkMc2 { chain: CHAIN }),
         ("k-mc2", Self::KMc2 { chain: CHAIN }),
         ("k-means||", Self::Parallel { oversampling: 2.0, rounds: 5 }),
+        ("hierarchical", Self::Hierarchical),
     ];
 
     /// The name of the seeding, without its parameters.
@@ -142,6 +152,7 @@ impl Seeding {
             Self::AfkMc2 { .. } => "afk-mc2",
             Self::KMc2 { .. } => "k-mc2",
             Self::Parallel { .. } => "k-means||",
+            Self::Hierarchical => "hierarchical",
             Self::Given(_) => "given",
         }
     }
@@ -168,6 +179,9 @@ impl Seeding {
         cx: &Executor,
     ) -> Result<Seeds<T>> {
         let row_bytes = row_bytes(data);
+        if *self == Self::Auto && k >= TREE_CENTERS && data.access() == Access::Random {
+            return Self::Hierarchical.choose(data, k, seed, start, cx);
+        }
         self.choose_within(data, k, seed, start, |n| auto_seeding_sample(n, k, row_bytes), cx)
     }
 
@@ -192,6 +206,8 @@ impl Seeding {
             Self::PlusPlus { .. } | Self::Parallel { .. } => 16,
             // The odds. 16 bytes more only if chains find no center.
             Self::AfkMc2 { .. } => 9,
+            // Old and new nodes, and row numbers by node.
+            Self::Hierarchical => 24,
             _ => 0,
         }
     }
@@ -270,6 +286,7 @@ impl Seeding {
             Self::AfkMc2 { chain } => afk_mc2(data, k, chain, true, rng, cx),
             Self::KMc2 { chain } => afk_mc2(data, k, chain, false, rng, cx),
             Self::Parallel { oversampling, rounds } => parallel(data, k, oversampling, rounds, rng, cx),
+            Self::Hierarchical => tree(data, k, rng, cx),
             Self::Auto | Self::Given(_) => plus_plus(data, k, true, rng, cx),
         }
     }

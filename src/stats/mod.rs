@@ -1,13 +1,15 @@
-//! Mergeable statistics: sums per cluster, moments of rows and of columns, and coresets.
+//! Mergeable statistics: sums per cluster, where centers move, moments of rows and of columns, and coresets.
 
 mod clusters;
 mod columns;
 mod coreset;
 mod drawing;
+mod means;
 mod merge_reduce;
 mod moments;
 mod projections;
 mod shares;
+mod sphere;
 mod waiting;
 
 pub use clusters::ClusterSums;
@@ -15,7 +17,9 @@ pub use columns::ColumnMoments;
 pub use coreset::{Coreset, Lightweight, lightweight_coreset};
 pub(crate) use coreset::{SamplingLaw, add_moments};
 pub(crate) use drawing::{Drawn, draw_events, other_rows, take_all};
+pub(crate) use means::{divisor, mean_variance, to_mean, to_means};
 pub use merge_reduce::MergeReduce;
 pub use moments::Moments;
 pub(crate) use projections::ProjectionSums;
 pub(crate) use shares::ShareSums;
+pub(crate) use sphere::project;

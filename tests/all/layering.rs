@@ -35,9 +35,8 @@ const LAYERS: [(&str, &[&str]); 8] = [
 const STRANGERS: [&str; 2] = ["families", "compute and rows"];
 
 /// The exceptions: K-modes needs a neighbor graph, the cells of an approximate graph are a k-means partition, and
-/// hierarchical k-means fits its nodes by k-means and finds the centers around each center with a graph.
-const KNOWN: [(&str, &str); 4] =
-    [("kmodes", "graph"), ("graph", "kmeans"), ("hierarchical", "graph"), ("hierarchical", "kmeans")];
+/// hierarchical k-means finds the centers around each center with a graph.
+const KNOWN: [(&str, &str); 3] = [("kmodes", "graph"), ("graph", "kmeans"), ("hierarchical", "graph")];
 
 /// The files that may contain `unsafe`.
 const UNSAFE_ROOMS: [&str; 3] = ["src/kernel/", "src/data/raw/", "src/python/array.rs"];

@@ -182,3 +182,94 @@ def test_streams_are_refused_with_the_remedy():
     broken[4321, 7] = np.nan
     with pytest.raises(ValueError, match=r"4321"):
         HierarchicalKMeans(10).fit(broken)
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+def test_the_tree_is_a_seeding(tmp_path, metric):
+    plan = KMeans(300, init="hierarchical", metric=metric, max_iter=4, random_state=2)
+    model = clone(plan).fit(X)
+    assert model.init_ == "hierarchical"
+    random = clone(plan).set_params(init="random", n_init=1).fit(X)
+    assert model.history_["objective"][0] < 0.9 * random.history_["objective"][0]
+    assert model.inertia_ < random.inertia_
+    np.save(tmp_path / "rows.npy", X)
+    for rows, n_jobs in ((X, 3), (str(tmp_path / "rows.npy"), 1)):
+        again = clone(plan).set_params(n_jobs=n_jobs).fit(rows)
+        assert again.cluster_centers_.tobytes() == model.cluster_centers_.tobytes()
+    weighted = clone(plan).fit(X, sample_weight=WEIGHTS)
+    assert weighted.counts_.sum() == WEIGHTS.sum()
+    several = clone(plan).set_params(n_init=3).fit(X)
+    assert several.inertia_ <= model.inertia_
+
+
+def test_the_tree_seeds_other_methods(tmp_path):
+    mixture = shoal.TruncatedGaussianMixture(60, init="hierarchical", random_state=0).fit(X)
+    assert mixture.init_ == "hierarchical"
+    np.testing.assert_array_equal(mixture.predict(X), mixture.labels_)
+    coreset = shoal.TruncatedGaussianMixture(40, init="hierarchical", coreset_size=2000, random_state=0).fit(X)
+    assert coreset.init_ == "hierarchical"
+    for model in (
+        shoal.MiniBatchKMeans(50, init="hierarchical", random_state=0),
+        shoal.NestedMiniBatchKMeans(50, init="hierarchical", random_state=0),
+        shoal.VarianceReducedKMeans(50, init="hierarchical", random_state=0, max_iter=2),
+        shoal.LaplacianKModes(12, init="hierarchical", random_state=0),
+    ):
+        assert model.fit(X).init_.startswith("hierarchical")
+    with pytest.raises(ValueError, match=r"reads rows one by one: write them to a \.npy file .* \"afk-mc2\""):
+        KMeans(10, init="hierarchical").fit(lambda: iter([X]))
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+def test_approximate_nearest_centers(tmp_path, metric):
+    centers = RNG.permutation(X)[:2500] + RNG.normal(scale=0.3, size=(2500, 12)).astype(np.float32)
+    exact, sq_dists = shoal.nearest(X, centers, metric=metric)
+    labels, at, info = shoal.nearest(X, centers, method="approximate", metric=metric, return_info=True)
+    assert info["method"] == "approximate"
+    assert 0 < info["n_probes"] <= info["n_cells"] / 5
+    recall = (labels == exact).mean()
+    assert recall > 0.98
+    assert abs(recall - info["recall"]) < 0.01
+    np.testing.assert_array_equal(at[labels == exact], sq_dists[labels == exact])
+    assert (at >= sq_dists).all()
+    less = shoal.nearest(X, centers, method="approximate", metric=metric, recall=0.8, return_info=True)
+    assert less[2]["n_probes"] < info["n_probes"]
+    assert 0.78 < (less[0] == exact).mean()
+    # Any source and number of threads.
+    np.save(tmp_path / "rows.npy", X)
+    for rows in (str(tmp_path / "rows.npy"), lambda: iter([X[:2000], X[2000:]])):
+        found = shoal.nearest(rows, centers, method="approximate", metric=metric, n_jobs=1)
+        np.testing.assert_array_equal(found[0], labels)
+        np.testing.assert_array_equal(found[1], at)
+
+
+def test_approximate_lists_of_centers():
+    centers = RNG.permutation(X)[:1500]
+    exact = shoal.nearest(X, centers, n_nearest=10)
+    labels, at, info = shoal.nearest(X, centers, n_nearest=10, method="approximate", return_info=True)
+    assert labels.shape == at.shape == (len(X), 10)
+    assert all(len(set(row)) == 10 for row in labels[:500].tolist())
+    assert (np.diff(at) >= 0).all()
+    recall = np.mean([np.isin(a, b).mean() for a, b in zip(exact[0], labels, strict=True)])
+    assert recall > 0.98
+    assert abs(recall - info["recall"]) < 0.01
+    # More centers than the nearest cell holds.
+    many = shoal.nearest(X[:200], centers, n_nearest=400, method="approximate", recall=0.01)
+    assert many[0].shape == (200, 400)
+    assert all(len(set(row)) == 400 for row in many[0].tolist())
+
+
+def test_few_centers_are_searched_exactly():
+    centers = X[:900]
+    labels, at, info = shoal.nearest(X, centers, method="approximate", recall=0.5, return_info=True)
+    assert info == {"method": "exact", "recall": 1.0}
+    exact = shoal.nearest(X, centers, return_info=True)
+    np.testing.assert_array_equal(labels, exact[0])
+    np.testing.assert_array_equal(at, exact[1])
+    assert exact[2] == info
+    for recall in (0, 1.1, "all", None):
+        with pytest.raises(ValueError, match="recall must be a number above 0 and at most 1"):
+            shoal.nearest(X, centers, method="approximate", recall=recall)
+    with pytest.raises(ValueError, match="method must be one of"):
+        shoal.nearest(X, centers, method="rough")
+    with pytest.raises((TypeError, ValueError), match="iterator"):
+        shoal.nearest(iter([X]), centers, method="approximate")

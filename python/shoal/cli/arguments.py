@@ -157,7 +157,7 @@ def add_start(to: argparse.ArgumentParser) -> None:
     to.add_argument(
         "--init",
         metavar="HOW",
-        help="seeding: auto, random, k-means++, plain-k-means++, afk-mc2, k-mc2, k-means||, or an .npy file "
-        "of K centers (default: the method's default)",
+        help="seeding: auto, random, k-means++, plain-k-means++, afk-mc2, k-mc2, k-means||, "
+        "hierarchical, or an .npy file of K centers (default: the method's default)",
     )
     to.add_argument("--seed", type=int, metavar="N", help="random seed (default: 0)")

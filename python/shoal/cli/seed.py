@@ -21,6 +21,7 @@ METHODS: dict[str, tuple[str, ...]] = {
     "afk-mc2": ("chain_length",),
     "k-mc2": ("chain_length",),
     "k-means||": ("oversampling_factor", "n_rounds"),
+    "hierarchical": (),
 }
 
 
@@ -80,6 +81,8 @@ def run(args: argparse.Namespace) -> int:
     for name, value in given.items():
         if value is not None and name not in METHODS[args.method]:
             raise UsageError(f"--{name.replace('_', '-')}: --method {args.method} has no such parameter")
+    if args.indices and args.method == "hierarchical":
+        raise UsageError("--indices: the centers of --method hierarchical are means, not rows")
     check_outputs([args.data], [("--output", args.output, ARRAYS), ("--indices", args.indices, VALUES)])
     chain, oversampling, rounds = given.values()
     how = How(args.method, chain, oversampling, rounds, args.metric)

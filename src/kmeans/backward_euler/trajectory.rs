@@ -3,8 +3,7 @@
 use crate::centers::project;
 use crate::fit::Metric;
 use crate::kernel::Compute;
-use crate::kmeans::means::divisor;
-use crate::stats::ClusterSums;
+use crate::stats::{ClusterSums, divisor};
 use crate::tuning::{DIVERGED, MOST_SQ_MOVE};
 
 /// Parameters of an inner iteration.

@@ -15,7 +15,6 @@ use super::bounds::PanelBounds;
 use super::choice::Choice;
 use super::empty;
 use super::labels::{Carried, Labels};
-use super::means::{mean_variance, to_means};
 use super::params::{Algorithm, KMeansParams};
 use crate::centers::{KMeansModel, LabelList, LabelsRef, Snapshot, inertia, project};
 use crate::data::{Access, DataSource};
@@ -24,7 +23,7 @@ use crate::fit::{Metric, Restartable, Solver, Step, StopReason, Timings};
 use crate::kernel::{Compute, PackedCenters};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
-use crate::stats::ClusterSums;
+use crate::stats::{ClusterSums, mean_variance, to_means};
 
 /// Lloyd's algorithm as a state: centers, labels, sums. Memory is `O(n)` labels and `O(k d)` sums.
 ///

@@ -7,8 +7,7 @@ use crate::error::{Error, Result};
 use crate::fit::Metric;
 use crate::kernel::Compute;
 use crate::kmeans::batches::Waiting;
-use crate::kmeans::means::to_mean;
-use crate::stats::ClusterSums;
+use crate::stats::{ClusterSums, to_mean};
 
 /// Everything that the next batch depends on, as plain arrays and numbers.
 #[derive(Clone, Debug)]

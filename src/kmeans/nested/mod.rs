@@ -26,7 +26,6 @@ use stream::Kept;
 
 use super::bounds::PanelBounds;
 use super::labels::{Carried, Labels, all_labels};
-use super::means::{mean_variance, to_means};
 use crate::centers::{KMeansModel, LabelList, LabelsRef, Snapshot, inertia, project};
 use crate::data::{Access, DataSource, count_rows};
 use crate::error::Result;
@@ -35,7 +34,7 @@ use crate::kernel::{Compute, PackedCenters};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::persist::Contents;
-use crate::stats::ClusterSums;
+use crate::stats::{ClusterSums, mean_variance, to_means};
 
 /// After this many sweeps over a batch without a new lowest energy, the batch grows or the fit ends, because
 /// ties can alternate forever.

@@ -12,12 +12,12 @@ use crate::fit::{Facts, FitSolver, Metric, Solver, Step, StopReason, Timings};
 use crate::kernel::{Compute, PackedCenters};
 use crate::kmeans::choice::Choice;
 use crate::kmeans::labels::{Carried, Labels, Swept};
-use crate::kmeans::means::to_means;
 use crate::kmeans::params::Algorithm;
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::persist::Contents;
 use crate::seeding::enough_rows;
+use crate::stats::to_means;
 use crate::tuning::MOST_SQ_MOVE;
 
 /// Memory budget of bounds in bytes.

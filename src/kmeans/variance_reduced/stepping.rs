@@ -11,12 +11,11 @@ use crate::error::Result;
 use crate::fit::Metric;
 use crate::kernel::{Compute, PackedCenters};
 use crate::kmeans::labels::Swept;
-use crate::kmeans::means::{divisor, to_means};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::rng::{Purpose, Rng};
 use crate::seeding::Odds;
-use crate::stats::ClusterSums;
+use crate::stats::{ClusterSums, divisor, to_means};
 use crate::tuning::stretch_rows;
 
 impl<T: Compute> VarianceReducedSolver<T> {

@@ -12,28 +12,28 @@ use crate::parallel::Executor;
 use crate::tuning::GROUPED_ROWS;
 
 /// What rows are compared with.
-pub(super) struct Compared<'a, T: Compute> {
+pub(crate) struct Compared<'a, T: Compute> {
     /// All centers, [with rows](PackedCenters::with_rows).
-    pub(super) all: &'a PackedCenters<T>,
+    pub(crate) all: &'a PackedCenters<T>,
     /// Writes the ascending list of a group; an empty list leaves the labels of the group unchanged.
-    pub(super) list: &'a (dyn Fn(usize, &mut Vec<u32>) + Sync),
+    pub(crate) list: &'a (dyn Fn(usize, &mut Vec<u32>) + Sync),
     /// Upper limit of the length of a list.
-    pub(super) longest: usize,
+    pub(crate) longest: usize,
     /// A lower bound on the distance from the center of a group to all centers outside its list, if there is one
     /// for all groups.
-    pub(super) reach: Option<&'a (dyn Fn(usize) -> f64 + Sync)>,
+    pub(crate) reach: Option<&'a (dyn Fn(usize) -> f64 + Sync)>,
 }
 
 /// The labels of grouped rows.
 #[derive(Debug, Default)]
-pub(super) struct Relabeled {
+pub(crate) struct Relabeled {
     /// The new label of each grouped row.
-    pub(super) labels: Vec<u32>,
+    pub(crate) labels: Vec<u32>,
     /// How much nearer the nearest center of the list is than any center outside of it can be. NaN for rows that
     /// were not compared; empty without [`Compared::reach`].
-    pub(super) slacks: Vec<f32>,
+    pub(crate) slacks: Vec<f32>,
     /// Computed distances.
-    pub(super) distances: u64,
+    pub(crate) distances: u64,
 }
 
 /// Buffers of a worker.
@@ -53,7 +53,7 @@ const ROUNDING: f64 = 1e-9;
 
 impl<T: Compute> Compared<'_, T> {
     /// Compares all rows. `Relabeled` follows the order of `groups`.
-    pub(super) fn relabel(
+    pub(crate) fn relabel(
         &self,
         data: &dyn DataSource<T>,
         groups: &Groups,

@@ -1,23 +1,23 @@
 //! Rows grouped by their labels, and rows of one group copied together.
 
+use super::Chunk;
 use crate::data::{DataSource, copy_to, gather};
 use crate::error::{Error, Result};
 use crate::float::Float;
 use crate::kernel::{self, Compute, PackedCenters};
 use crate::matrix::MatRef;
-use crate::pass::Chunk;
 use crate::rows::{RowBuf, Rows};
 
 /// The rows of every label, in ascending order: a counting sort of row numbers.
 #[derive(Debug)]
-pub(super) struct Groups {
+pub(crate) struct Groups {
     starts: Vec<usize>,
     rows: Vec<u32>,
 }
 
 impl Groups {
     /// Groups the rows by `labels`, each below `k`.
-    pub(super) fn new(labels: &[u32], k: usize) -> Self {
+    pub(crate) fn new(labels: &[u32], k: usize) -> Self {
         let mut starts = vec![0; k + 1];
         for &j in labels {
             starts[j as usize + 1] += 1;
@@ -32,47 +32,47 @@ impl Groups {
     }
 
     /// Number of groups.
-    pub(super) fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.starts.len() - 1
     }
 
     /// The rows with label `j`.
-    pub(super) fn of(&self, j: usize) -> &[u32] {
+    pub(crate) fn of(&self, j: usize) -> &[u32] {
         &self.rows[self.starts[j]..self.starts[j + 1]]
     }
 
     /// The number of rows with label `j`.
-    pub(super) fn len(&self, j: usize) -> usize {
+    pub(crate) fn len(&self, j: usize) -> usize {
         self.starts[j + 1] - self.starts[j]
     }
 
     /// The place of the first row with label `j` among the grouped rows.
-    pub(super) fn start(&self, j: usize) -> usize {
+    pub(crate) fn start(&self, j: usize) -> usize {
         self.starts[j]
     }
 
     /// The group of the row at a place among the grouped rows.
-    pub(super) fn at(&self, place: usize) -> usize {
+    pub(crate) fn at(&self, place: usize) -> usize {
         self.starts.partition_point(|&start| start <= place) - 1
     }
 
     /// All rows, group after group.
-    pub(super) fn rows(&self) -> &[u32] {
+    pub(crate) fn rows(&self) -> &[u32] {
         &self.rows
     }
 }
 
 /// Copies of some rows.
 #[derive(Debug, Default)]
-pub(super) struct Copies<T> {
+pub(crate) struct Copies<T> {
     numbers: Vec<u64>,
-    pub(super) rows: RowBuf<T>,
+    pub(crate) rows: RowBuf<T>,
     weights: Vec<f64>,
 }
 
 impl<T: Float> Copies<T> {
     /// Reads the given rows and their weights.
-    pub(super) fn read(&mut self, data: &dyn DataSource<T>, rows: &[u32]) -> Result<()> {
+    pub(crate) fn read(&mut self, data: &dyn DataSource<T>, rows: &[u32]) -> Result<()> {
         self.numbers.clear();
         self.numbers.extend(rows.iter().map(|&row| u64::from(row)));
         if data.most_values().is_some() {
@@ -90,24 +90,24 @@ impl<T: Float> Copies<T> {
     }
 
     /// The weights of the rows, if the source has weights.
-    pub(super) fn weights(&self) -> Option<&[f64]> {
+    pub(crate) fn weights(&self) -> Option<&[f64]> {
         Some(&self.weights[..]).filter(|weights| !weights.is_empty())
     }
 
     /// The weight of row `i` of the copies.
-    pub(super) fn weight(&self, i: usize) -> f64 {
+    pub(crate) fn weight(&self, i: usize) -> f64 {
         self.weights.get(i).copied().unwrap_or(1.0)
     }
 
     /// The error for rows whose squared distances overflow.
-    pub(super) fn too_large(&self) -> Error {
+    pub(crate) fn too_large(&self) -> Error {
         Chunk { first_row: self.numbers[0], rows: self.rows.rows(), weights: None }.not_finite()
     }
 }
 
 impl<T: Compute> Copies<T> {
     /// Adds the rows, times their weights, to `sums`. Returns their weight.
-    pub(super) fn add_to(&self, sums: &mut [f64]) -> f64 {
+    pub(crate) fn add_to(&self, sums: &mut [f64]) -> f64 {
         let mut total = 0.0;
         for i in 0..self.numbers.len() {
             let weight = self.weight(i);
@@ -127,8 +127,24 @@ impl<T: Compute> Copies<T> {
         total
     }
 
+    /// The squared distance of row `i` to a center, by difference in `f64`.
+    pub(crate) fn sq_dist(&self, i: usize, center: &[T]) -> f64 {
+        match self.rows.rows() {
+            Rows::Dense(rows) => kernel::sq_dist(rows.row(i), center),
+            Rows::Sparse(rows) => {
+                let (columns, values) = rows.row(i);
+                let mut at = columns.iter().zip(values).peekable();
+                let value = |(column, c): (usize, &T)| {
+                    let x = at.next_if(|next| *next.0 as usize == column).map_or(0.0, |(_, x)| x.to_f64());
+                    (x - c.to_f64()).powi(2)
+                };
+                center.iter().enumerate().map(value).sum()
+            }
+        }
+    }
+
     /// Calls `f(row, squared distance)` for the distances of all rows to a center, by difference in `f64`.
-    pub(super) fn for_each_sq_dist(&self, center: &[T], mut f: impl FnMut(usize, f64)) {
+    pub(crate) fn for_each_sq_dist(&self, center: &[T], mut f: impl FnMut(usize, f64)) {
         match self.rows.rows() {
             Rows::Dense(rows) => {
                 rows.iter().enumerate().for_each(|(i, row)| f(i, kernel::sq_dist(row, center)));

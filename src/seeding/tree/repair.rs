@@ -4,12 +4,12 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 use super::clusters::Clusters;
-use super::groups::{Copies, Groups};
 use crate::data::DataSource;
 use crate::error::Result;
 use crate::fit::Metric;
 use crate::kernel::Compute;
 use crate::parallel::Executor;
+use crate::pass::{Copies, Groups};
 use crate::tuning::GROUPED_ROWS;
 
 /// A cluster, ordered by its squared error; of equal ones, the lowest index comes first.
@@ -33,7 +33,7 @@ impl Ord for Split {
 impl<T: Compute> Clusters<T> {
     /// Moves every cluster without weight to the farthest row of the cluster with the largest squared error, as long as
     /// any has one. `groups` are those of `labels`, which change. Returns the number of clusters moved.
-    pub(super) fn repair(
+    pub(crate) fn repair(
         &mut self,
         data: &dyn DataSource<T>,
         labels: &mut [u32],

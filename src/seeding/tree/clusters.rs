@@ -1,25 +1,23 @@
 //! Centers with the weights and squared errors of their rows. A cluster is summed in the order of its rows, by one
 //! thread, so nothing of the size of all centers is needed per thread.
 
-use super::groups::{Copies, Groups};
-use crate::centers::project;
 use crate::data::DataSource;
 use crate::error::Result;
 use crate::fit::Metric;
 use crate::kernel::Compute;
-use crate::kmeans::to_mean;
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
-use crate::stats::ClusterSums;
+use crate::pass::{Copies, Groups};
+use crate::stats::{ClusterSums, project, to_mean};
 use crate::tuning::GROUPED_ROWS;
 
 /// Centers, and the weight and squared error of the rows of each.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Clusters<T> {
-    pub(super) dim: usize,
-    pub(super) centers: Vec<T>,
-    pub(super) weights: Vec<f64>,
-    pub(super) energies: Vec<f64>,
+pub(crate) struct Clusters<T> {
+    pub(crate) dim: usize,
+    pub(crate) centers: Vec<T>,
+    pub(crate) weights: Vec<f64>,
+    pub(crate) energies: Vec<f64>,
 }
 
 /// Buffers of a worker.
@@ -31,28 +29,28 @@ struct Desk<T> {
 
 impl<T: Compute> Clusters<T> {
     /// Clusters with these centers, whose rows are not known yet.
-    pub(super) fn new(dim: usize, centers: Vec<T>) -> Self {
+    pub(crate) fn new(dim: usize, centers: Vec<T>) -> Self {
         let k = centers.len() / dim;
         Self { dim, centers, weights: vec![0.0; k], energies: vec![0.0; k] }
     }
 
     /// Number of clusters.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.weights.len()
     }
 
     /// The centers as rows.
-    pub(super) fn centers(&self) -> MatRef<'_, T> {
+    pub(crate) fn centers(&self) -> MatRef<'_, T> {
         MatRef::new(&self.centers, self.dim)
     }
 
     /// The total squared error.
-    pub(super) fn energy(&self) -> f64 {
+    pub(crate) fn energy(&self) -> f64 {
         self.energies.iter().sum()
     }
 
     /// Drops the clusters without rows, numbers `labels` and `stale` anew, and groups the rows.
-    pub(super) fn without_empty(&mut self, labels: &mut [u32], stale: &mut Vec<bool>) -> Groups {
+    pub(crate) fn without_empty(&mut self, labels: &mut [u32], stale: &mut Vec<bool>) -> Groups {
         let groups = Groups::new(labels, self.len());
         let kept: Vec<usize> = (0..self.len()).filter(|&j| groups.len(j) > 0).collect();
         if kept.len() == self.len() {
@@ -74,7 +72,7 @@ impl<T: Compute> Clusters<T> {
     }
 
     /// Adds clusters without rows, at the place of the last center, until there are `k`.
-    pub(super) fn extend_to(&mut self, k: usize) {
+    pub(crate) fn extend_to(&mut self, k: usize) {
         let last = self.centers[self.centers.len() - self.dim..].to_vec();
         while self.len() < k {
             self.centers.extend_from_slice(&last);
@@ -85,7 +83,7 @@ impl<T: Compute> Clusters<T> {
 
     /// Moves the centers of all clusters in `stale` to the means of their rows, and sums their weights and squared
     /// errors again. A cluster without weight keeps its center.
-    pub(super) fn settle(
+    pub(crate) fn settle(
         &mut self,
         data: &dyn DataSource<T>,
         groups: &Groups,
@@ -111,7 +109,7 @@ impl<T: Compute> Clusters<T> {
     }
 
     /// As [`Clusters::settle`], for cluster `j` with the given rows.
-    pub(super) fn settle_one(
+    pub(crate) fn settle_one(
         &mut self,
         j: usize,
         data: &dyn DataSource<T>,

@@ -1,12 +1,12 @@
 //! Where centers move: to the means of their rows, or with the cosine metric to the directions of their sums.
 
+use super::ClusterSums;
 use crate::fit::Metric;
 use crate::kernel::Compute;
-use crate::stats::ClusterSums;
 
 /// The number by which a sum of rows is divided to give their center: their weight, or the length of the sum, so that
 /// the center lies on the unit sphere. 0 if the rows do not determine a center, which then keeps its place.
-pub(super) fn divisor(metric: Metric, sum: &[f64], weight: f64) -> f64 {
+pub(crate) fn divisor(metric: Metric, sum: &[f64], weight: f64) -> f64 {
     match metric {
         _ if weight <= 0.0 => 0.0,
         Metric::Euclidean => weight,

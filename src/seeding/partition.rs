@@ -1,0 +1,50 @@
+//! A rough partition of rows: a few sweeps of k-means. Nodes of a tree and the cells of a search need no more.
+
+use super::Seeds;
+use super::plus_plus::plus_plus;
+use super::random::random;
+use crate::data::{DataSource, count_rows};
+use crate::error::Result;
+use crate::fit::Metric;
+use crate::kernel::{self, Compute, PackedCenters, Scratch};
+use crate::matrix::MatRef;
+use crate::parallel::Executor;
+use crate::pass::{Chunk, sweep};
+use crate::rng::Rng;
+use crate::stats::{ClusterSums, to_means};
+use crate::tuning::tile_rows;
+
+/// Centers of `k` parts, and the number of computed distances, from random rows or by `greedy` k-means++. A part that loses all rows keeps its center.
+///
+/// # Errors
+/// If there are fewer rows than `k`. Errors of the source.
+pub(crate) fn partition<T: Compute>(
+    data: &dyn DataSource<T>,
+    k: usize,
+    (greedy, sweeps): (bool, u64),
+    rng: &mut Rng,
+    cx: &Executor,
+) -> Result<(Vec<T>, u64)> {
+    let (n, dim) = (count_rows(data)?, data.dim());
+    let Seeds { mut centers, n_distances: mut distances, .. } =
+        if greedy { plus_plus(data, k, true, rng, cx)? } else { random(data, k, rng)? };
+    for _ in 0..sweeps {
+        let packed = PackedCenters::for_rows(MatRef::new(&centers, dim), data.most_values().is_some());
+        let absorb = |chunk: Chunk<'_, T>,
+                      (): (),
+                      part: &mut ClusterSums,
+                      (labels, scratch): &mut (Vec<u32>, Scratch<T>)| {
+            labels.resize(chunk.rows.rows(), 0);
+            kernel::nearest(chunk.rows, &packed, labels, scratch);
+            part.absorb(chunk.rows, labels, chunk.weights, &packed);
+            if part.is_finite(labels) { Ok(()) } else { Err(chunk.not_finite()) }
+        };
+        let mut sums = ClusterSums::new(k, dim);
+        let make = (|| ClusterSums::part(k, dim), <(Vec<u32>, Scratch<T>)>::default);
+        sweep(data, cx, tile_rows(k), (), &mut sums, make, absorb, ClusterSums::merge)?;
+        sums.check_means::<T>()?;
+        to_means(&mut centers, dim, Metric::Euclidean, &sums);
+        distances += n * k as u64;
+    }
+    Ok((centers, distances))
+}

@@ -1,0 +1,194 @@
+//! A tree of small k-means fits: first centers for thousands of clusters.
+//!
+//! Each level splits the nodes of the tree. The number of clusters that a node may still get is its quota. Quotas are
+//! given out anew at every level, to all nodes at once, so a node with too few distinct rows leaves its share to the
+//! others. The squared error of a set of rows that is described by `q` centers falls like `q^(-2 / d)`, so quotas
+//! follow the squared errors of the nodes, not their weights.
+
+mod clusters;
+mod level;
+mod quotas;
+mod repair;
+
+pub(crate) use clusters::Clusters;
+use level::Level;
+
+use super::{Seeds, known};
+use crate::data::{Access, DataSource, check_finite, take};
+use crate::error::{Error, Result};
+use crate::fit::Metric;
+use crate::kernel::{Compute, PackedCenters};
+use crate::matrix::MatRef;
+use crate::parallel::Executor;
+use crate::pass::{Compared, Groups};
+use crate::rng::Rng;
+use crate::tuning::SEEDING_NODE_BYTES;
+
+/// How a tree is grown.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Growth {
+    pub(crate) n_clusters: usize,
+    /// Largest number of children of a node, if it is given.
+    pub(crate) branching: Option<usize>,
+    pub(crate) seed: u64,
+    /// Upper limit of the bytes of the rows that a node is fitted to.
+    pub(crate) memory: u64,
+    pub(crate) metric: Metric,
+    /// Whether the fits of nodes begin by greedy k-means++, not from random rows.
+    pub(crate) greedy: bool,
+}
+
+/// Rows in nodes.
+pub(crate) struct Nodes<T> {
+    /// The node per row.
+    pub(crate) labels: Vec<u32>,
+    pub(crate) clusters: Clusters<T>,
+}
+
+/// A tree with one more level.
+pub(crate) struct Grown<T> {
+    pub(crate) nodes: Nodes<T>,
+    /// The nodes are the clusters.
+    pub(crate) complete: bool,
+    /// The largest number of rows that a node was fitted to.
+    pub(crate) sample_rows: u64,
+    /// Rows whose node changed, and computed distances.
+    pub(crate) changed: u64,
+    pub(crate) distances: u64,
+}
+
+/// Centers for the rows of `data`, packed so that some of them can be chosen.
+pub(crate) fn packed<T: Compute>(data: &dyn DataSource<T>, centers: &[T]) -> PackedCenters<T> {
+    PackedCenters::for_rows(MatRef::new(centers, data.dim()), data.most_values().is_some()).with_rows()
+}
+
+impl<T: Compute> Nodes<T> {
+    /// A tree of `n` rows that is only a root.
+    pub(crate) fn root(n: u64, data: &dyn DataSource<T>) -> Result<Self> {
+        let mut clusters = Clusters::new(data.dim(), take(data, &[0])?);
+        // The squared error of the root is not needed to split it.
+        clusters.energies[0] = 1.0;
+        Ok(Self { labels: vec![0; n as usize], clusters })
+    }
+}
+
+impl Growth {
+    /// Adds level `number` to the tree.
+    pub(crate) fn grow<T: Compute>(
+        &self,
+        number: u64,
+        (labels, clusters): (&[u32], &Clusters<T>),
+        data: &dyn DataSource<T>,
+        cx: &Executor,
+    ) -> Result<Grown<T>> {
+        let groups = Groups::new(labels, clusters.len());
+        let mut grown = match self.level(number, data, clusters, &groups, cx)? {
+            Some(level) => self.with_level(level, (labels, clusters), groups, data, cx)?,
+            None => {
+                // One cluster, or rows that are all equal.
+                let mut nodes = Nodes { labels: labels.to_vec(), clusters: clusters.clone() };
+                nodes.clusters.settle(data, &groups, &vec![true; groups.count()], self.metric, cx)?;
+                Grown { nodes, complete: true, sample_rows: labels.len() as u64, changed: 0, distances: 0 }
+            }
+        };
+        if grown.complete {
+            let Nodes { labels, clusters } = &mut grown.nodes;
+            clusters.extend_to(self.n_clusters);
+            let groups = Groups::new(labels, clusters.len());
+            clusters.repair(data, labels, &groups, self.metric, cx)?;
+        }
+        Ok(grown)
+    }
+
+    /// Gives every row of a split node to the nearest of its children, and moves the children to the means of their
+    /// rows.
+    fn with_level<T: Compute>(
+        &self,
+        level: Level<T>,
+        (labels, old): (&[u32], &Clusters<T>),
+        groups: Groups,
+        data: &dyn DataSource<T>,
+        cx: &Executor,
+    ) -> Result<Grown<T>> {
+        let Level { centers, firsts, sample_rows, distances } = level;
+        let all = packed(data, &centers);
+        let split = |j: usize| firsts[j + 1] - firsts[j] > 1;
+        let list = |j: usize, list: &mut Vec<u32>| {
+            if split(j) {
+                list.extend(firsts[j]..firsts[j + 1]);
+            }
+        };
+        let longest = firsts.windows(2).map(|two| two[1] - two[0]).max().unwrap_or(1) as usize;
+        let compared = Compared { all: &all, list: &list, longest, reach: None };
+        let found = compared.relabel(data, &groups, cx)?;
+        let distances = distances + found.distances;
+        let (mut labels, mut changed) = (vec![0; labels.len()], 0);
+        for (j, &first) in firsts.iter().enumerate().take(groups.count()) {
+            for (&row, &label) in groups.of(j).iter().zip(&found.labels[groups.start(j)..]) {
+                labels[row as usize] = if split(j) { label } else { first };
+            }
+            changed += if split(j) { groups.len(j) as u64 } else { 0 };
+        }
+        drop((found, groups));
+        let mut clusters = Clusters::new(data.dim(), centers);
+        let mut stale = vec![true; clusters.len()];
+        for j in (0..old.len()).filter(|&j| !split(j)) {
+            let child = firsts[j] as usize;
+            stale[child] = false;
+            clusters.weights[child] = old.weights[j];
+            clusters.energies[child] = old.energies[j];
+        }
+        let groups = clusters.without_empty(&mut labels, &mut stale);
+        clusters.settle(data, &groups, &stale, self.metric, cx)?;
+        let more = clusters.len() > old.len();
+        let complete = !more || !self.splits(&clusters, &groups);
+        Ok(Grown { nodes: Nodes { labels, clusters }, complete, sample_rows, changed, distances })
+    }
+}
+
+/// Chooses `k` centers: the means of the leaves of a tree.
+///
+/// # Errors
+/// [`Error::Source`] for a source without random access. Errors of the source.
+pub(super) fn tree<T: Compute>(
+    data: &dyn DataSource<T>,
+    k: usize,
+    rng: &mut Rng,
+    cx: &Executor,
+) -> Result<Seeds<T>> {
+    if data.access() < Access::Random {
+        return Err(Error::Source(
+            "the seeding \"hierarchical\" reads rows one by one: write them to a .npy file and open that, or use \
+             \"afk-mc2\" or \"k-means||\" instead"
+                .into(),
+        ));
+    }
+    let n = known(data, k)?;
+    check_numbers(n)?;
+    check_finite(data, cx)?;
+    let growth = Growth {
+        n_clusters: k,
+        branching: None,
+        seed: rng.bits(),
+        memory: SEEDING_NODE_BYTES,
+        metric: Metric::Euclidean,
+        greedy: true,
+    };
+    let (mut nodes, mut n_distances) = (Nodes::root(n, data)?, 0);
+    for level in 0.. {
+        let grown = growth.grow(level, (&nodes.labels, &nodes.clusters), data, cx)?;
+        nodes = grown.nodes;
+        n_distances += grown.distances;
+        if grown.complete {
+            break;
+        }
+    }
+    let centers = nodes.clusters.centers;
+    Ok(Seeds { centers, rows: Vec::new(), method: "hierarchical".into(), n_distances })
+}
+
+/// Returns an error if row numbers and labels need more than 32 bits.
+fn check_numbers(n: u64) -> Result<()> {
+    let most = u64::from(u32::MAX) - 1;
+    if n > most { Err(Error::param("number of rows", format!("at most {most}"), n)) } else { Ok(()) }
+}
