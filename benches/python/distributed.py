@@ -28,12 +28,16 @@ import time
 from pathlib import Path
 from typing import Any
 
-import _common as common
 import numpy as np
 
-# The folder of this script must not hide the package `distributed`.
+# The folder of this script must not hide the packages `distributed` and `sparse`, also in processes that Dask
+# starts, which run these lines again.
 HERE = str(Path(__file__).resolve().parent)
-sys.path[:] = [*(folder for folder in sys.path if folder != HERE), HERE]
+others = [folder for folder in sys.path if folder != HERE]
+sys.path[:] = [HERE, *others]
+import _common as common  # noqa: E402
+
+sys.path[:] = others
 
 #: Target: time of a sweep on the cluster, divided by that of one process with the same threads.
 TARGET = 1.3
@@ -232,7 +236,7 @@ COLUMNS = {
 #: Names of the seedings of each library that are measured.
 SEEDINGS = {
     "local": ("auto", "k-means||"),
-    "shoal.dask": ("k-means||", "afk-mc2"),
+    "shoal.dask": ("k-means++", "afk-mc2", "k-means||"),
     "dask-ml": ("k-means||",),
     "spark": ("k-means||",),
 }

@@ -21,6 +21,7 @@ Examples
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator
 from typing import Any, Self
 
@@ -156,7 +157,7 @@ class _OnDask:
         if rows.header is not None:
             validate_data(self, rows.header, reset=False, skip_check_array=True)
         delayed = library("dask").delayed
-        task = delayed(LabelPass(self.cluster_centers_, metric=self.metric), pure=False, traverse=False)
+        task = delayed(pickle.dumps(LabelPass(self.cluster_centers_, metric=self.metric)), pure=False)
         work = delayed(labeled_here, pure=False)
         labels = [work(task, i, block, self.n_jobs) for i, block in enumerate(rows.blocks.lazy())]
         return concatenated(labels, rows.sizes)
@@ -179,12 +180,8 @@ class KMeans(_OnDask, KMeansOnEngine):
     ----------
     n_clusters : int, default=8
         Number of clusters, at least 1 and at most the number of rows.
-    init : {"k-means||", "afk-mc2"} or array-like, default="k-means||"
-        How to choose the first centers.
-
-        - ``"k-means||"``: :class:`shoal.distributed.SeedPass`, about ``n_rounds + 2`` passes.
-        - ``"afk-mc2"``: AFK-MC2 on a coreset, two passes. For many clusters.
-        - An array of shape (n_clusters, n_features).
+    init : {"k-means++", "afk-mc2", "k-means||"} or array-like, default="k-means++"
+        How to choose the first centers, as for :class:`shoal.distributed.KMeans`.
     max_iter : int, default=300
         Maximum number of sweeps, at least 1.
     tol : float, default=1e-4
@@ -199,7 +196,8 @@ class KMeans(_OnDask, KMeansOnEngine):
     oversampling_factor, n_rounds : float, int
         As for :class:`shoal.distributed.SeedPass`.
     coreset_size : int or None, default=None
-        Rows of the coreset of ``init="afk-mc2"``. None: 20 per cluster, at least 10,000.
+        Rows of the coreset that ``init="k-means++"`` and ``"afk-mc2"`` choose from, at least `n_clusters`.
+        None: 20 per cluster, at least 10,000.
     compute_labels : bool, default=True
         Whether to label the rows at the end, in one more pass.
     n_jobs : int or None, default=None
@@ -280,7 +278,7 @@ class MiniBatchKMeans(_OnDask, MiniBatchKMeansOnEngine):
     ----------
     n_clusters : int, default=8
         Number of clusters.
-    init : {"afk-mc2", "k-means||"} or array-like, default="afk-mc2"
+    init : {"k-means++", "afk-mc2", "k-means||"} or array-like, default="k-means++"
         As for :class:`KMeans`.
     batch_size : int, default=1024
         Rows per batch of a partition.

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -161,11 +162,13 @@ class KMeans(_OnExecutor, KMeansOnEngine):
     ----------
     n_clusters : int, default=8
         Number of clusters, at least 1 and at most the number of rows.
-    init : {"k-means||", "afk-mc2"} or array-like, default="k-means||"
+    init : {"k-means++", "afk-mc2", "k-means||"} or array-like, default="k-means++"
         How to choose the first centers.
 
-        - ``"k-means||"``: :class:`SeedPass`, about ``n_rounds + 2`` passes.
-        - ``"afk-mc2"``: AFK-MC2 on a coreset, two passes. For many clusters or slow rows.
+        - ``"k-means++"``: greedy k-means++ among the rows of a coreset, which takes two passes.
+        - ``"afk-mc2"``: AFK-MC2 among the same rows, for thousands of clusters.
+        - ``"k-means||"``: :class:`SeedPass`, among all rows: about ``n_rounds + 2`` passes, which take the time
+          of about 30 sweeps.
         - An array of shape (n_clusters, n_features).
     max_iter : int, default=300
         Maximum number of sweeps, at least 1.
@@ -181,7 +184,8 @@ class KMeans(_OnExecutor, KMeansOnEngine):
     oversampling_factor, n_rounds : float, int
         As for :class:`SeedPass`.
     coreset_size : int or None, default=None
-        Rows of the coreset of ``init="afk-mc2"``. None: 20 per cluster, at least 10,000.
+        Rows of the coreset that ``init="k-means++"`` and ``"afk-mc2"`` choose from, at least `n_clusters`.
+        None: 20 per cluster, at least 10,000.
     compute_labels : bool, default=True
         Whether to label the rows at the end, in one more pass.
     n_jobs : int or None, default=None
@@ -254,7 +258,7 @@ class MiniBatchKMeans(_OnExecutor, MiniBatchKMeansOnEngine):
     ----------
     n_clusters : int, default=8
         Number of clusters.
-    init : {"afk-mc2", "k-means||"} or array-like, default="afk-mc2"
+    init : {"k-means++", "afk-mc2", "k-means||"} or array-like, default="k-means++"
         As for :class:`KMeans`.
     batch_size : int, default=1024
         Rows per batch of a partition.
@@ -344,7 +348,5 @@ def lightweight_coreset(
     [0.0, 20.0]
     """
 
-    def opened() -> ExecutorEngine:
-        return ExecutorEngine(X, sample_weight, executor, _threads(n_jobs, executor))
-
-    return drawn_coreset(opened, n_samples, metric, random_state, n_jobs)
+    engine = partial(ExecutorEngine, X, sample_weight, executor, _threads(n_jobs, executor))
+    return drawn_coreset(engine, n_samples, metric, random_state, n_jobs)

@@ -18,6 +18,7 @@ Examples
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from ._distributed.estimators import KMeansOnEngine, MiniBatchKMeansOnEngine
@@ -44,7 +45,7 @@ class KMeans(_OnRay, KMeansOnEngine):
     ----------
     n_clusters : int, default=8
         Number of clusters, at least 1 and at most the number of rows.
-    init : {"k-means||", "afk-mc2"} or array-like, default="k-means||"
+    init : {"k-means++", "afk-mc2", "k-means||"} or array-like, default="k-means++"
         How to choose the first centers, as for :class:`shoal.distributed.KMeans`.
     max_iter : int, default=300
         Maximum number of sweeps, at least 1.
@@ -165,7 +166,5 @@ def lightweight_coreset(
     >>> coreset = lightweight_coreset(ds, 100_000, random_state=0)  # doctest: +SKIP
     """
 
-    def opened() -> RayEngine:
-        return RayEngine(X, features, weights, None, n_jobs)
-
-    return drawn_coreset(opened, n_samples, metric, random_state, n_jobs)
+    engine = partial(RayEngine, X, features, weights, None, n_jobs)
+    return drawn_coreset(engine, n_samples, metric, random_state, n_jobs)

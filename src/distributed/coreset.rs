@@ -121,6 +121,12 @@ impl CoresetPass {
         self.moments.is_some().then_some(self.wide)
     }
 
+    /// The bytes of all partial results, at most, however many partitions there are: the rows of the coreset.
+    #[cfg(feature = "python")]
+    pub(crate) fn result_bytes(&self) -> usize {
+        if self.stage == Stage::Measuring { 16 } else { self.m * (8 * self.dim() + 36) }
+    }
+
     fn digest(&self) -> u64 {
         let law = self.moments.as_ref().map_or_else(Vec::new, |moments| {
             moments.mean().iter().copied().chain([moments.weight(), moments.spread()]).collect()

@@ -198,6 +198,27 @@ impl Partial {
         Ok(Self { pass: Some(pass), about, pieces: self.pieces.merge(&other.pieces)? })
     }
 
+    /// Returns an error unless this is the result of all `n` partitions, or of `n` blocks of numbered rows.
+    ///
+    /// A commit compares the number of partitions with that of the pass before. The first pass cannot know
+    /// that the last partitions are missing: check its total before the commit.
+    ///
+    /// # Errors
+    /// [`Error::Source`], which names the missing partitions.
+    ///
+    /// ```
+    /// use shoal::{Executor, Metric, distributed::{KMeansPass, Place}};
+    /// let (task, cx) = (KMeansPass::new(&[0.0f32, 9.0], 1, Metric::Euclidean)?, Executor::new(Some(1))?);
+    /// let part = task.absorb(&[[1.0f32], [8.0]], Place::Partition(0), &cx)?;
+    /// part.check_partitions(1)?;
+    /// let error = part.check_partitions(3).unwrap_err().to_string();
+    /// assert_eq!(error, "total must hold all partitions, and lacks partitions 1 to 2");
+    /// # Ok::<(), shoal::Error>(())
+    /// ```
+    pub fn check_partitions(&self, n: u64) -> Result<()> {
+        self.pieces.check_number(n)
+    }
+
     /// The rows, the partitions and the sums of the whole, for the pass with this digest. `size` is the number of
     /// rows and partitions of the pass before.
     pub(super) fn whole(&self, pass: u64, size: Option<(u64, u64)>) -> Result<(u64, u64, Sums)> {

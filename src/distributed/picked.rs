@@ -39,6 +39,12 @@ impl Picked {
         self.most
     }
 
+    /// The bytes of a row of `dim` values, at most: an entry has four numbers of 8 bytes and one of 4.
+    #[cfg(feature = "python")]
+    pub(super) fn row_bytes(dim: usize) -> usize {
+        8 * dim + 36
+    }
+
     /// A row whose key is above this limit cannot be among the rows that are kept.
     pub(super) fn limit(&self) -> f64 {
         self.limit

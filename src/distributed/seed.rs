@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::kmeans::{digest, seen_by};
+use super::kmeans::{KMeansPass, digest, seen_by};
 use super::partial::{About, Partial};
 use super::picked::{Entry, Picked};
 use super::place::Place;
@@ -141,6 +141,38 @@ impl SeedPass {
         (self.stage == Stage::Done).then(|| self.candidates.get())
     }
 
+    /// The first sweep of k-means from the chosen centers. It expects the rows and partitions of the seeding.
+    ///
+    /// # Errors
+    /// [`Error::Source`] until the centers are chosen.
+    ///
+    /// ```
+    /// use shoal::{Executor, Metric, distributed::{Place, SeedPass}};
+    /// let (rows, cx) = ([[0.0f32], [9.0]], Executor::new(Some(1))?);
+    /// let mut seeds = SeedPass::new(2, 2.0, 1, Metric::Euclidean, 7)?;
+    /// assert!(seeds.first_sweep().is_err());
+    /// while seeds.centers::<f32>().is_none() {
+    ///     seeds = seeds.commit(&seeds.absorb(&rows, Place::Partition(0), &cx)?)?.0;
+    /// }
+    /// let task = seeds.first_sweep()?;
+    /// let fewer = task.absorb(&[[0.0f32]], Place::Partition(0), &cx)?;
+    /// assert!(task.commit(&fewer).unwrap_err().to_string().starts_with("total must hold 2 rows of 1 partitions"));
+    /// # Ok::<(), shoal::Error>(())
+    /// ```
+    pub fn first_sweep(&self) -> Result<KMeansPass> {
+        if self.stage != Stage::Done {
+            return Err(Error::Source("the centers are not chosen yet: commit more passes".into()));
+        }
+        let Self { dim, metric, candidates, .. } = self;
+        let mut pass = if candidates.is_wide() {
+            KMeansPass::new(&candidates.get::<f64>(), *dim, *metric)?
+        } else {
+            KMeansPass::new(&candidates.get::<f32>(), *dim, *metric)?
+        };
+        pass.state.size = self.size;
+        Ok(pass)
+    }
+
     /// Number of columns; 0 before the first pass.
     pub fn dim(&self) -> usize {
         self.dim
@@ -158,6 +190,15 @@ impl SeedPass {
     /// Number of rows that this pass draws.
     fn most(&self) -> usize {
         if self.dim == 0 { 1 } else { ((self.oversampling * self.k as f64).ceil() as usize).max(1) }
+    }
+
+    /// The bytes of one partial result, at most.
+    #[cfg(feature = "python")]
+    pub(crate) fn result_bytes(&self) -> usize {
+        match self.stage {
+            Stage::Drawing => self.most() * Picked::row_bytes(self.dim),
+            Stage::Voting | Stage::Done => 8 * self.n_candidates(),
+        }
     }
 
     fn digest(&self) -> u64 {

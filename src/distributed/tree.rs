@@ -134,25 +134,44 @@ impl Pieces {
         Ok(Self { by_row: self.by_row, list })
     }
 
+    /// Returns an error that names what is missing before the last piece, and before `end`.
+    fn check_gaps(&self, end: u64) -> Result<()> {
+        let (mut next, mut missing) = (0, Vec::new());
+        for (start, stop) in self.list.iter().map(|piece| (piece.start, piece.end())).chain([(end, end)]) {
+            if start > next {
+                missing.push(self.named(next, start));
+            }
+            next = stop;
+        }
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let missing = missing.join(", ");
+        Err(Error::Source(format!("total must hold all partitions, and lacks {missing}")))
+    }
+
+    /// Returns an error unless these are the partitions `0..n`, or `n` blocks of numbered rows.
+    pub(super) fn check_number(&self, n: u64) -> Result<()> {
+        let last = self.list.last().map_or(0, Piece::end);
+        let (kind, found) = if self.by_row {
+            ("blocks", self.list.iter().map(|piece| piece.blocks).sum())
+        } else {
+            self.check_gaps(n)?;
+            ("partitions", last)
+        };
+        if found == n {
+            Ok(())
+        } else {
+            Err(Error::Source(format!("total must hold {n} {kind}, got {found}")))
+        }
+    }
+
     /// The sum of all pieces, from the first to the last. `None` if there are no pieces.
     ///
     /// # Errors
     /// If a partition or a row before the last piece is missing.
     pub(super) fn total(&self) -> Result<Option<Piece>> {
-        let mut end = 0;
-        let mut missing = Vec::new();
-        for piece in &self.list {
-            if piece.start > end {
-                missing.push(self.named(end, piece.start));
-            }
-            end = piece.end();
-        }
-        if !missing.is_empty() {
-            return Err(Error::Source(format!(
-                "total must hold all partitions, and lacks {}",
-                missing.join(", ")
-            )));
-        }
+        self.check_gaps(0)?;
         let Some((first, rest)) = self.list.split_first() else { return Ok(None) };
         let mut total = first.clone();
         for piece in rest {

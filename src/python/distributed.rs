@@ -103,6 +103,15 @@ impl AnyPass {
         }
     }
 
+    /// About the bytes of one partial result, at most.
+    fn result_bytes(&self) -> usize {
+        match self {
+            Self::Seed(pass) => pass.result_bytes(),
+            Self::Coreset(pass) => pass.result_bytes(),
+            other => other.with_centers().map_or(0, |pass| 8 * pass.n_clusters() * (pass.dim() + 2)),
+        }
+    }
+
     fn absorb<T: Element>(
         &self,
         rows: &AnyRows,
@@ -198,8 +207,12 @@ impl Pass {
         Ok(Partial(part.stored_as(rows.dtype().name())))
     }
 
-    /// The next pass, and the figures of this one.
-    fn commit(&self, py: Python<'_>, total: &Partial) -> PyResult<(Self, Step)> {
+    /// The next pass, and the figures of this one. `total` must have all of `partitions`, if their number is given.
+    #[pyo3(signature = (total, partitions))]
+    fn commit(&self, py: Python<'_>, total: &Partial, partitions: Option<u64>) -> PyResult<(Self, Step)> {
+        if let Some(partitions) = partitions {
+            total.0.check_partitions(partitions)?;
+        }
         let (next, step) = enter(py, Some(1), f64::MAX, |_| {
             Ok::<(AnyPass, fit::Step), Error>(match &self.0 {
                 AnyPass::KMeans(pass) => pass.commit(&total.0).map(|(next, s)| (AnyPass::KMeans(next), s))?,
@@ -228,10 +241,25 @@ impl Pass {
                 "KMeansPass" => AnyPass::KMeans(KMeansPass::from_bytes(data)?),
                 "MiniBatchPass" => AnyPass::MiniBatch(MiniBatchPass::from_bytes(data)?),
                 "SeedPass" => AnyPass::Seed(SeedPass::from_bytes(data)?),
-                _ => AnyPass::Coreset(CoresetPass::from_bytes(data)?),
+                "CoresetPass" => AnyPass::Coreset(CoresetPass::from_bytes(data)?),
+                _ => return Err(Error::param("kind", "the name of a class of passes", kind)),
             })
         };
         Ok(Self(py.detach(read)?))
+    }
+
+    /// The first sweep from the centers that a seeding has chosen.
+    fn first_sweep(&self) -> PyResult<Self> {
+        let AnyPass::Seed(pass) = &self.0 else {
+            return Err(Error::Source("the pass chooses no centers".into()).into());
+        };
+        Ok(Self(AnyPass::KMeans(pass.first_sweep()?)))
+    }
+
+    /// About the bytes of one partial result, at most.
+    #[getter]
+    fn result_bytes(&self) -> usize {
+        self.0.result_bytes()
     }
 
     /// Whether there is a result: the centers of a seeding, a coreset.

@@ -55,6 +55,12 @@ CUTS = {
     "single rows": (1 / 2400, 2 / 2400, 3 / 2400, 0.5),
 }
 
+#: A partition of 1 row, one without rows, one of 90% of the rows, and the rest.
+UNEQUAL = (1.5 / 2400, 1.5 / 2400, 2161.5 / 2400)
+
+#: The fits of most tests: long enough to depend on every sum.
+SHORT = {"n_clusters": 6, "random_state": 3, "max_iter": 3}
+
 
 def same(one, other):
     """Check that two fitted estimators are bit-identical."""
@@ -73,7 +79,8 @@ def same(one, other):
 class Suite:
     """Tests that every engine passes."""
 
-    def both(self, runner, params, partitions, sample_weight=None, kind="KMeans"):
+    @staticmethod
+    def both(runner, params, partitions, sample_weight=None, kind="KMeans"):
         """Fit on the engine and sequentially; compare bits and labels; return the fitted estimator."""
         args, options = runner.given(partitions, sample_weight)
         found = getattr(runner, kind)(**params).fit(*args, **options)
@@ -86,12 +93,16 @@ class Suite:
     def test_any_cut(self, runner, name):
         if name == "empty" and "empty" not in runner.kinds:
             pytest.skip("the engine drops empty partitions")
-        self.both(runner, {"n_clusters": 6, "random_state": 3}, cut(blobs(), *CUTS[name]))
+        self.both(runner, SHORT, cut(blobs(), *CUTS[name]))
 
-    @pytest.mark.parametrize("init", ["k-means||", "afk-mc2"])
+    def test_to_the_end(self, runner):
+        model = self.both(runner, {"n_clusters": 6, "random_state": 3}, cut(blobs(), *CUTS["even"]))
+        assert model.stop_reason_ in ("tolerance", "labels-stable")
+
+    @pytest.mark.parametrize("init", ["k-means++", "k-means||", "afk-mc2"])
     @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
     def test_seedings_and_metrics(self, runner, init, metric):
-        params = {"n_clusters": 5, "init": init, "metric": metric, "random_state": 1, "max_iter": 5}
+        params = {"n_clusters": 5, "init": init, "metric": metric, "random_state": 1, "max_iter": 2}
         model = self.both(runner, params, cut(blobs(dtype=np.float64), *CUTS["even"]))
         assert model.init_ == init
 
@@ -100,7 +111,7 @@ class Suite:
             pytest.skip("the engine has no weights")
         rng = np.random.default_rng(5)
         weights = cut(rng.integers(0, 4, 2400) / 3, *CUTS["skewed"])
-        self.both(runner, {"n_clusters": 6, "random_state": 2}, cut(blobs(), *CUTS["skewed"]), weights)
+        self.both(runner, SHORT, cut(blobs(), *CUTS["skewed"]), weights)
 
     @pytest.mark.parametrize("dtype", ["u1", "f2"])
     def test_storage_types(self, runner, dtype):
@@ -108,7 +119,7 @@ class Suite:
             pytest.skip("the engine has no such types")
         rows = blobs()
         rows = ((rows - rows.min()) * 4).astype(dtype)
-        model = self.both(runner, {"n_clusters": 6, "random_state": 2}, cut(rows, *CUTS["even"]))
+        model = self.both(runner, SHORT, cut(rows, *CUTS["even"]))
         assert model.cluster_centers_.dtype == np.float32
 
     def test_paths_are_read_on_the_workers(self, runner, tmp_path):
@@ -118,13 +129,13 @@ class Suite:
         for i, rows in enumerate(cut(blobs(), *CUTS["skewed"])):
             paths.append(str(tmp_path / f"{i}.npy"))
             np.save(paths[-1], rows)
-        model = self.both(runner, {"n_clusters": 6, "random_state": 3}, paths)
-        same(model, distributed.KMeans(6, random_state=3).fit(cut(blobs(), *CUTS["skewed"])))
+        model = self.both(runner, SHORT, paths)
+        same(model, distributed.KMeans(**SHORT).fit(cut(blobs(), *CUTS["skewed"])))
 
     def test_mini_batches(self, runner):
         if runner.MiniBatchKMeans is None:
             pytest.skip("the engine has no MiniBatchKMeans")
-        params = {"n_clusters": 6, "batch_size": 100, "random_state": 4}
+        params = SHORT | {"batch_size": 100}
         self.both(runner, params, cut(blobs(), *CUTS["even"]), kind="MiniBatchKMeans")
 
     def test_coresets(self, runner):
@@ -142,7 +153,7 @@ class Suite:
     def test_predict(self, runner):
         partitions = cut(blobs(), *CUTS["even"])
         args, options = runner.given(partitions)
-        model = runner.KMeans(n_clusters=6, random_state=3, compute_labels=False).fit(*args, **options)
+        model = runner.KMeans(**SHORT, compute_labels=False).fit(*args, **options)
         with pytest.raises(AttributeError, match="predict"):
             _ = model.labels_
         args, options = runner.rows(partitions)
@@ -157,7 +168,7 @@ class Suite:
         with pytest.raises(
             ValueError, match=r"partition 2: X must be finite.*row 17, column 3|partition 2.*NaN"
         ):
-            runner.KMeans(n_clusters=6, random_state=3).fit(*args, **options)
+            runner.KMeans(**SHORT).fit(*args, **options)
 
     def test_a_checkpoint_resumes_to_the_same_bits(self, runner, tmp_path):
         path = tmp_path / "run.safetensors"

@@ -14,10 +14,11 @@ import numpy as np
 import pytest
 import shoal
 from distributed_suite import CUTS, blobs, cut, same
-from shoal import distributed
+from shoal import _core, distributed
 from shoal._distributed.batches import Seen, absorbed_pieces, printed
 from shoal._distributed.engine import merged
 from shoal._distributed.executor import ExecutorEngine
+from shoal._distributed.seeding import INITS
 from shoal.callbacks import Checkpoint
 from shoal.distributed import CoresetPass, KMeans, KMeansPass, LabelPass, MiniBatchPass, Partial, SeedPass
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
@@ -78,6 +79,80 @@ def test_a_sweep_is_that_of_the_definition(metric, weighted, scale, name):
     np.testing.assert_allclose(step.objective, inertia, rtol=1e-10)
     np.testing.assert_allclose(task.counts, counts, rtol=1e-12)
     assert (step.batch_size, step.iteration, step.n_distances) == (2400, 1, 2400 * 7)
+
+
+def test_a_commit_knows_how_many_partitions_there_are():
+    rows = blobs()
+    for task in (
+        KMeansPass(rows[:3]),
+        MiniBatchPass(rows[:3]),
+        SeedPass(4, random_state=0),
+        CoresetPass(50, random_state=3),
+    ):
+        part = task.absorb(rows[:1000], partition=0)
+        assert task.commit(part, n_partitions=1)[1].batch_size == 1000
+        with pytest.raises(ValueError, match="must hold all partitions, and lacks partition 1"):
+            task.commit(part, n_partitions=2)
+        with pytest.raises(ValueError, match=r"lacks partitions 1 to 4, partitions 6 to 7"):
+            task.commit(part.merge(task.absorb(rows[1000:], partition=5)), n_partitions=8)
+        both = part.merge(task.absorb(rows[1000:], partition=1))
+        with pytest.raises(ValueError, match="total must hold 1 partitions, got 2"):
+            task.commit(both, n_partitions=1)
+        assert task.commit(both, n_partitions=2)[1].batch_size == 2400
+    blocks = task.absorb(rows[:7]).merge(task.absorb(rows[7:], first_row=7))
+    with pytest.raises(ValueError, match="total must hold 3 blocks, got 2"):
+        task.commit(blocks, n_partitions=3)
+    assert task.commit(blocks, n_partitions=2)[1].batch_size == 2400
+    with pytest.raises(ValueError, match="n_partitions must be an integer of at least 1, got 0"):
+        task.commit(blocks, n_partitions=0)
+
+
+def test_the_first_sweep_expects_the_rows_of_the_seeding():
+    rows = blobs()
+    seeds = SeedPass(4, metric="cosine", random_state=0)
+    with pytest.raises(ValueError, match="the centers are not chosen yet"):
+        seeds.first_sweep()
+    while not seeds.done:
+        seeds, _ = committed(seeds, cut(rows, 0.3))
+    task = pickle.loads(pickle.dumps(seeds)).first_sweep()
+    assert (task.metric, task.iteration) == ("cosine", 0)
+    np.testing.assert_array_equal(task.centers, KMeansPass(seeds.centers, metric="cosine").centers)
+    assert committed(task, cut(rows, 0.3))[1].iteration == 1
+    for other in (cut(rows, 0.3)[:1], cut(rows[:-1], 0.3), cut(rows, 0.3, 0.6)):
+        with pytest.raises(ValueError, match="must hold 2400 rows of 2 partitions, as in the pass before"):
+            committed(task, other)
+
+
+class OfAUser(SeedPass):
+    """A class that derives from a pass."""
+
+
+def test_classes_of_passes_are_known_by_their_kind():
+    task = OfAUser(3, random_state=0)
+    again = pickle.loads(pickle.dumps(task))
+    assert type(again) is OfAUser
+    assert again.to_bytes() == task.to_bytes()
+    for data in (task.to_bytes(), CoresetPass(5, random_state=0).to_bytes()):
+        with pytest.raises(ValueError, match="kind must be the name of a class of passes, got OfAUser"):
+            _core.Pass.from_bytes(data, "OfAUser")
+
+
+def test_engines_know_how_large_results_become():
+    rows = blobs()
+    for task in (
+        KMeansPass(rows[:300]),
+        MiniBatchPass(rows[:300]),
+        SeedPass(100, random_state=0),
+        CoresetPass(500, random_state=0),
+        CoresetPass(5000, random_state=0),
+    ):
+        passes = 0
+        while not getattr(task, "done", passes == 2):
+            parts = [task.absorb(part, partition=i) for i, part in enumerate(cut(rows, 0.1))]
+            # Beside the sums, a result has a head of about 3 kB.
+            assert max(len(part.to_bytes()) for part in parts) < task.result_bytes + 4000
+            task, _ = task.commit(parts[0].merge(parts[1]))
+            passes += 1
 
 
 def test_blocks_by_first_row_as_in_the_contract():
@@ -191,16 +266,24 @@ def test_rows_without_weight_and_empty_partitions():
     rows = blobs()
     parts = [rows[:0], rows[:1200], rows[1200:], rows[:0].astype(np.float64)]
     weights = [np.zeros(0), np.ones(1200), np.zeros(1200), None]
-    found = KMeans(6, random_state=0).fit(parts, sample_weight=weights)
-    expected = KMeans(6, random_state=0).fit([rows[:0], rows[:1200]])
+    params = {"n_clusters": 6, "init": "k-means||", "random_state": 0}
+    found = KMeans(**params).fit(parts, sample_weight=weights)
+    expected = KMeans(**params).fit([rows[:0], rows[:1200]])
     np.testing.assert_array_equal(found.cluster_centers_, expected.cluster_centers_)
     assert len(found.labels_) == 2400
     with pytest.raises(ValueError, match="sample_weight must be above 0 for at least one row"):
         KMeans(6).fit([rows], sample_weight=[np.zeros(2400)])
     with pytest.raises(ValueError, match="at least 1 row"):
         KMeans(6).fit([rows[:0], rows[:0]])
-    with pytest.raises(ValueError, match="n_clusters must be at most the number of rows, 3"):
-        KMeans(6).fit([rows[:1], rows[:2]])
+    for init in INITS:
+        with pytest.raises(ValueError, match="n_clusters must be at most the number of rows, 3, got 6"):
+            KMeans(6, init=init).fit([rows[:1], rows[:2]])
+        # Two rows have weight.
+        with pytest.warns(ConvergenceWarning, match=r"distinct clusters \(2\)"):
+            model = KMeans(3, init=init, random_state=0).fit([rows[:9]], sample_weight=[np.arange(9) // 7])
+        assert (model.init_, model.inertia_) == (init, 0.0)
+    with pytest.raises(ValueError, match="coreset_size must be None or an integer of at least 6, got 5"):
+        KMeans(6, coreset_size=5).fit([rows])
 
 
 def test_streams_sparse_rows_and_shards_are_partitions(tmp_path):
@@ -221,10 +304,13 @@ def test_streams_sparse_rows_and_shards_are_partitions(tmp_path):
     same(KMeans(6, init=init).fit([str(tmp_path), *cut(rows, *CUTS["even"])[1:]]), dense)
 
 
-def test_seeds_are_rows_far_from_each_other():
+@pytest.mark.parametrize("init", ["k-means++", "k-means||"])
+def test_seeds_are_rows_far_from_each_other(init):
     rows = blobs(n=6000, k=12, seed=3)
     found = [
-        KMeans(12, random_state=s, max_iter=1, tol=0).fit(cut(rows, 0.2, 0.9)).history_["objective"][0]
+        KMeans(12, init=init, random_state=s, max_iter=1, tol=0)
+        .fit(cut(rows, 0.2, 0.9))
+        .history_["objective"][0]
         for s in range(5)
     ]
     local = [
@@ -321,7 +407,7 @@ def test_a_fitted_estimator_becomes_a_local_one(tmp_path):
 
 def test_parameters_are_checked_together():
     with pytest.raises(
-        ValueError, match=r"n_clusters must .*; tol must .*; init must be one of k-means\|\|"
+        ValueError, match=r"n_clusters must .*; tol must .*; init must be one of k-means\+\+"
     ) as caught:
         KMeans(0, tol=-1, init="random").fit([blobs()])
     assert "got 'random'" in str(caught.value)

@@ -6,7 +6,7 @@ from contextlib import nullcontext
 
 import numpy as np
 import pytest
-from distributed_suite import Suite
+from distributed_suite import SHORT, UNEQUAL, Suite, blobs, cut
 from shoal import distributed
 
 
@@ -71,7 +71,7 @@ def pool(kind, workers):
 
 @pytest.fixture(
     scope="module",
-    params=[("threads", 1), ("threads", 2), ("threads", 4), ("processes", 2), ("last first", 1)],
+    params=[("threads", 2), ("threads", 4), ("processes", 2), ("last first", 1)],
     ids=lambda given: f"{given[0]}-{given[1]}",
 )
 def runner(request):
@@ -81,6 +81,12 @@ def runner(request):
 
 class TestExecutor(Suite):
     """The suite on threads, on processes, and with every task run twice, the last one first."""
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+def test_any_number_of_processes(workers):
+    with pool("processes", workers) as executor:
+        Suite.both(OnExecutor(executor), SHORT, cut(blobs(), *UNEQUAL))
 
 
 def test_the_sequential_driver_is_close_to_a_local_fit():

@@ -2,13 +2,15 @@
 
 import os
 import signal
+import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import numpy as np
 import pytest
 import shoal
-from distributed_suite import Suite, blobs, cut, same
+from distributed_suite import SHORT, UNEQUAL, Suite, blobs, cut, same
 from shoal import distributed
 
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
@@ -22,9 +24,9 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::FutureWarning"),
 ]
 
-#: Two cores, a small object store, no dashboard, no network beyond this machine.
+#: Up to four workers, a small object store, no dashboard, no network beyond this machine.
 SETTINGS = {
-    "num_cpus": 2,
+    "num_cpus": 4,
     "object_store_memory": 200 << 20,
     "include_dashboard": False,
     "log_to_driver": False,
@@ -91,6 +93,12 @@ def runner(cluster):
 
 class TestSuite(Suite):
     """The conformance suite."""
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+def test_any_number_of_processes(runner, workers):
+    # Each task takes a share of the four cores.
+    Suite.both(runner, SHORT | {"n_jobs": 4 // workers}, cut(blobs(), *UNEQUAL))
 
 
 PARAMS = {"n_clusters": 12, "random_state": 9, "max_iter": 4, "tol": 0.0}
@@ -217,6 +225,8 @@ class TestEngine:
         partitions = cut(blobs(), 0.3, 0.6)
         args, options = runner.given(partitions)
         mark, task = str(tmp_path / "killed"), getattr(ray_engine, victim)
+        # Otherwise the driver merges results that are so small.
+        monkeypatch.setattr(ray_engine, "MOST_GATHERED", 1)
 
         def deadly(*given):
             if not Path(mark).exists():
@@ -260,21 +270,24 @@ class TestEngine:
         with pytest.raises(ValueError, match="X must have at least 1 row, got 0"):
             runner.KMeans(n_clusters=2).fit(data.from_items([]), "v")
 
-    def test_tasks_of_a_pass_that_ends_early_are_canceled(self, runner, monkeypatch):
+    def test_a_pass_that_ends_early_submits_no_more_tasks(self, runner, monkeypatch, tmp_path):
         from shoal._distributed import ray_engine
 
-        args, options = runner.given(cut(blobs(), 0.5))
+        rows = cut(blobs(), *(i / 40 for i in range(1, 40)))
+        rows[0] = np.full_like(rows[0], np.nan)
+        args, options = runner.given(rows)
         engine = ray_engine.RayEngine(*args, **options, output=None, n_jobs=None)
-        canceled = []
+        absorb, folder = ray_engine.absorb, tmp_path
 
-        def interrupted(*given):
-            raise KeyboardInterrupt
+        def counted(task, partition, *given):
+            (folder / str(partition)).touch()
+            return absorb(task, partition, *given)
 
-        monkeypatch.setattr(ray_engine, "got", interrupted)
-        monkeypatch.setattr(ray, "cancel", canceled.append)
-        with pytest.raises(KeyboardInterrupt):
+        monkeypatch.setattr(ray_engine, "absorb", counted)
+        with pytest.raises(ValueError, match="partition 0"):
             engine.total(distributed.KMeansPass(blobs()[:6]))
-        assert len(canceled) == 2
+        # Two tasks for each of the four cores, and those that began before the error arrived.
+        assert len(list(folder.iterdir())) < 30
 
     def test_the_rows_are_computed_once(self, tmp_path):
         from shoal.ray import KMeans
@@ -293,6 +306,64 @@ class TestEngine:
         model = KMeans(**PARAMS, compute_labels=False).fit(ds, names[0])
         assert model.n_iter_ == 4
         assert len(Path(log).read_text()) - before <= 3
+
+
+DEAD = """
+    import os, signal, sys
+    import numpy as np
+    sys.path.insert(0, {tests!r})
+    from distributed_suite import blobs, cut
+    from shoal.callbacks import Checkpoint
+    from shoal.ray import KMeans
+    from test_ray import PARAMS, data, ray, start
+
+    def shutdown():
+        ray.shutdown()
+
+    def kill():
+        (raylet,) = ray._private.worker._global_node.all_processes["raylet"]
+        os.kill(raylet.process.pid, signal.SIGKILL)
+
+    def die(model, step):
+        if step.iteration == 2:
+            {how}()
+
+    start()
+    ds = data.from_numpy(cut(blobs(), 0.3, 0.6))
+    model = KMeans(**PARAMS, callbacks=[Checkpoint({path!r}, every_steps=1), die])
+    try:
+        model.fit(ds)
+    except RuntimeError as error:
+        print(error)
+    print("steps", model.n_iter_, len(model.history_))
+    np.save({centers!r}, model.cluster_centers_)
+"""
+
+
+@pytest.mark.parametrize("how", ["shutdown", "kill"])
+def test_a_dead_cluster_leaves_the_last_whole_step(how, tmp_path):
+    path, centers = str(tmp_path / "run.safetensors"), tmp_path / "centers.npy"
+    script = textwrap.dedent(DEAD).format(
+        tests=str(Path(__file__).parent), how=how, path=path, centers=str(centers)
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    partitions = cut(blobs(), 0.3, 0.6)
+    if how == "shutdown":
+        assert "Ray lost a task: ConnectionError: Ray was shut down" in done.stdout, done.stderr[-2000:]
+        assert "The estimator holds the state after step 2" in done.stdout
+        assert "steps 2 2" in done.stdout
+        np.testing.assert_array_equal(np.load(centers), reference(partitions, max_iter=2).cluster_centers_)
+    else:
+        # Ray ends the process of a driver whose raylet is gone: only the checkpoint is left.
+        assert done.returncode != 0
+        assert not centers.exists()
+    same(distributed.KMeans(**PARAMS).fit(partitions, resume_from=path), reference(partitions))
 
 
 def test_without_the_package_the_error_names_the_extra(monkeypatch):

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import shoal
-from distributed_suite import Suite, blobs, cut, same
+from distributed_suite import SHORT, UNEQUAL, Suite, blobs, cut, same
 from shoal import distributed
 
 pyspark = pytest.importorskip("pyspark")
@@ -21,37 +21,48 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::FutureWarning"),
 ]
 
-#: Two cores, up to four attempts per task, no network beyond this machine.
+#: Up to four attempts per task, no network beyond this machine, and little work beside that of the tasks: the
+#: plans are small, and the JVM lives for a minute.
 SETTINGS = {
-    "spark.master": "local[2,4]",
     "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.ui.retainedExecutions": "1",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.memory": "1g",
-    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.shuffle.partitions": "1",
     "spark.log.level": "OFF",
 }
 
 
-def session():
-    """Start Spark, or skip."""
+def session(workers=2):
+    """Return the running session, or start one; skip without Java."""
     from pyspark.sql import SparkSession
     from shoal._distributed.spark_engine import JAVA, has_java
 
     if not has_java():
         pytest.skip(JAVA)
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    builder = SparkSession.builder
+    builder = SparkSession.builder.master(f"local[{workers},4]")
     for name, value in SETTINGS.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", autouse=True)
+def stopped():
+    """Stop the session after the last test."""
+    yield
+    session().stop()
+
+
+@pytest.fixture
 def spark():
-    started = session()
-    yield started
-    started.stop()
+    """Return the session, which starts once, or again after a test that stopped it."""
+    return session()
 
 
 def frame(spark, folder, partitions, weights=None):
@@ -86,15 +97,15 @@ class Runner:
 
     kinds = frozenset({"weights", "empty"})
 
-    def __init__(self, spark, folders):
+    def __init__(self, folders):
         from shoal import spark as module
 
         self.KMeans, self.MiniBatchKMeans = module.KMeans, module.MiniBatchKMeans
         self.lightweight_coreset = module.lightweight_coreset
-        self._spark, self._folders = spark, folders
+        self._folders = folders
 
     def given(self, partitions, sample_weight=None):
-        df = frame(self._spark, self._folders.mktemp("rows"), partitions, sample_weight)
+        df = frame(session(), self._folders.mktemp("rows"), partitions, sample_weight)
         return (df,), {"features": "vector", "weights": None if sample_weight is None else "w"}
 
     def rows(self, partitions):
@@ -108,12 +119,22 @@ class Runner:
 
 
 @pytest.fixture(scope="module")
-def runner(spark, tmp_path_factory):
-    return Runner(spark, tmp_path_factory)
+def runner(tmp_path_factory):
+    return Runner(tmp_path_factory)
 
 
 class TestSuite(Suite):
     """The conformance suite."""
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+def test_any_number_of_processes(runner, workers):
+    session().stop()
+    started = session(workers)
+    try:
+        Suite.both(runner, SHORT, cut(blobs(), *UNEQUAL))
+    finally:
+        started.stop()
 
 
 PARAMS = {"n_clusters": 12, "random_state": 9, "max_iter": 4, "tol": 0.0}
@@ -282,6 +303,20 @@ class TestEngine:
         engine._fingerprints[1] += 1
         with pytest.raises(ValueError, match="partition 1: the engine gave other rows"):
             engine.total(distributed.KMeansPass(blobs()[:6]))
+        engine.close()
+
+    def test_weights_that_change_are_refused(self, spark, tmp_path):
+        from shoal._distributed import spark_engine
+
+        df = frame(spark, tmp_path, cut(blobs(), 0.5))
+        engine = spark_engine.SparkEngine(df, "vector", "w", None, None)
+        task = distributed.KMeansPass(blobs()[:6])
+        engine.total(task)
+        # Spark loses the rows, and reads other weights.
+        engine._packed.unpersist(True)
+        np.save(tmp_path / "1w.npy", np.full(1200, 2.0))
+        with pytest.raises(ValueError, match="partition 1: the engine gave other rows or weights"):
+            engine.total(task)
         engine.close()
 
     def test_nothing_stays_persisted(self, spark, runner):

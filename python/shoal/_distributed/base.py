@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 from functools import partial as bound
-from typing import Any, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +35,11 @@ class Pass(Protocol):
         n_jobs: int | None = None,
     ) -> Partial:
         """Run the pass over some of the rows."""
+        ...
+
+    @property
+    def result_bytes(self) -> int:
+        """About the bytes of one partial result, at most."""
         ...
 
 
@@ -76,6 +81,8 @@ class CompiledPass:
     """Base class of the passes with a compiled state."""
 
     _state: _core.Pass
+    #: The name of the class that is compiled, also for classes that derive from it.
+    _kind: ClassVar[str]
 
     @classmethod
     def _of(cls, state: _core.Pass) -> Self:
@@ -139,11 +146,17 @@ class CompiledPass:
             source, weights = block_of(block, sample_weight)
             return Partial(self._state.absorb(source, weights, number, first, p.threads(n_jobs, tell=False)))
 
-    def _committed(self, total: Partial) -> tuple[Self, Step]:
+    def _committed(self, total: Partial, n_partitions: int | None) -> tuple[Self, Step]:
         if not isinstance(total, Partial):
             raise TypeError(f"total must be a Partial, got {type(total).__name__}")
-        state, step = self._state.commit(total._state)
+        number = None if n_partitions is None else _params.whole("n_partitions", n_partitions, 1)
+        state, step = self._state.commit(total._state, number)
         return self._of(state), step
+
+    @property
+    def result_bytes(self) -> int:
+        """About the bytes of one partial result, at most; engines plan by them who merges."""
+        return self._state.result_bytes
 
     def to_bytes(self) -> bytes:
         """Write the pass to bytes, in the safetensors format."""
@@ -152,7 +165,7 @@ class CompiledPass:
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
         """Read a pass from bytes; raises ``ValueError`` if they are damaged or of another kind of pass."""
-        return cls._of(_core.Pass.from_bytes(data, cls.__name__))
+        return cls._of(_core.Pass.from_bytes(data, cls._kind))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the bytes."""

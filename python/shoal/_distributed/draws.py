@@ -15,6 +15,7 @@ from shoal.typing import Metric, RandomState
 
 from .base import CompiledPass
 from .partial import Partial
+from .passes import KMeansPass
 
 
 class SeedPass(CompiledPass):
@@ -59,8 +60,8 @@ class SeedPass(CompiledPass):
     partitions change nothing.
 
     Workers keep nothing between the passes, so each round measures the distances to all candidates: about
-    ``oversampling_factor * n_rounds * (n_rounds + 1) / 2`` sweeps, 30 with the defaults. A coreset with
-    AFK-MC2 costs two passes: ``KMeans(init="afk-mc2")``.
+    ``oversampling_factor * n_rounds * (n_rounds + 1) / 2`` sweeps, 30 with the defaults. Seedings on a coreset
+    cost two passes: ``KMeans(init="k-means++")``.
 
     References
     ----------
@@ -81,6 +82,8 @@ class SeedPass(CompiledPass):
     >>> sorted(task.centers.round().ravel().tolist())
     [0.0, 9.0]
     """
+
+    _kind = "SeedPass"
 
     def __init__(
         self,
@@ -110,13 +113,31 @@ class SeedPass(CompiledPass):
         """The centers; None until `done`."""
         return self._state.centers if self.done else None
 
-    def commit(self, total: Partial) -> tuple[Self, Step]:
+    def first_sweep(self) -> KMeansPass:
+        """Return the first sweep of k-means from the chosen centers.
+
+        Returns
+        -------
+        KMeansPass
+            With the metric of the seeding. Its commit expects the number of rows and partitions of the
+            seeding.
+
+        Raises
+        ------
+        ValueError
+            Before `done`.
+        """
+        return KMeansPass._of(self._state.first_sweep())
+
+    def commit(self, total: Partial, *, n_partitions: int | None = None) -> tuple[Self, Step]:
         """Add the drawn rows to the candidates, or choose the centers among them.
 
         Parameters
         ----------
         total : Partial
             The merged result of all partitions.
+        n_partitions : int, optional
+            As for :meth:`KMeansPass.commit`.
 
         Returns
         -------
@@ -131,7 +152,7 @@ class SeedPass(CompiledPass):
         ValueError
             As :meth:`KMeansPass.commit`, and if there are fewer rows than `n_clusters`, or no row has weight.
         """
-        return self._committed(total)
+        return self._committed(total, n_partitions)
 
 
 class CoresetPass(CompiledPass):
@@ -183,6 +204,8 @@ class CoresetPass(CompiledPass):
     (100, 3)
     """
 
+    _kind = "CoresetPass"
+
     def __init__(
         self, n_samples: int, *, metric: Metric = "euclidean", random_state: RandomState = None
     ) -> None:
@@ -204,13 +227,15 @@ class CoresetPass(CompiledPass):
             return None
         return coreset_of(self._state.coreset_parts, self._state.dim)
 
-    def commit(self, total: Partial) -> tuple[Self, Step]:
+    def commit(self, total: Partial, *, n_partitions: int | None = None) -> tuple[Self, Step]:
         """Take over what the pass measured or drew.
 
         Parameters
         ----------
         total : Partial
             The merged result of all partitions.
+        n_partitions : int, optional
+            As for :meth:`KMeansPass.commit`.
 
         Returns
         -------
@@ -224,7 +249,7 @@ class CoresetPass(CompiledPass):
         ValueError
             As :meth:`KMeansPass.commit`, and if all rows have weight 0.
         """
-        return self._committed(total)
+        return self._committed(total, n_partitions)
 
 
 def rules_of_seeding(problems: _params.Problems, oversampling_factor: Any, n_rounds: Any) -> None:

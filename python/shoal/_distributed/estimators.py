@@ -8,7 +8,7 @@ from shoal.typing import Callbacks, Centers, Metric, RandomState
 from .engine import Engine
 from .fitting import DistributedClusterer
 from .passes import KMeansPass, MiniBatchPass
-from .seeding import first_centers, rules_of_init
+from .seeding import first_sweep, rules_of_init
 
 
 class KMeansOnEngine(DistributedClusterer):
@@ -18,7 +18,7 @@ class KMeansOnEngine(DistributedClusterer):
         self,
         n_clusters: int = 8,
         *,
-        init: str | Centers = "k-means||",
+        init: str | Centers = "k-means++",
         max_iter: int = 300,
         tol: float = 1e-4,
         metric: Metric = "euclidean",
@@ -50,8 +50,8 @@ class KMeansOnEngine(DistributedClusterer):
         rules_of_init(self, problems)
 
     def _first(self, engine: Engine) -> KMeansPass:
-        centers, self.init_ = first_centers(self, engine)
-        return KMeansPass(centers, metric=self.metric)
+        task, self.init_ = first_sweep(self, engine)
+        return task
 
     def _of_bytes(self, data: bytes) -> KMeansPass:
         return KMeansPass.from_bytes(data)
@@ -64,7 +64,7 @@ class MiniBatchKMeansOnEngine(DistributedClusterer):
         self,
         n_clusters: int = 8,
         *,
-        init: str | Centers = "afk-mc2",
+        init: str | Centers = "k-means++",
         batch_size: int = 1024,
         max_iter: int = 10,
         tol: float = 1e-4,
@@ -99,8 +99,8 @@ class MiniBatchKMeansOnEngine(DistributedClusterer):
         problems.check(_params.whole, "batch_size", self.batch_size, 1)
 
     def _first(self, engine: Engine) -> MiniBatchPass:
-        centers, self.init_ = first_centers(self, engine)
-        return MiniBatchPass(centers, batch_size=self.batch_size, metric=self.metric)
+        task, self.init_ = first_sweep(self, engine)
+        return MiniBatchPass(task.centers, batch_size=self.batch_size, metric=self.metric)
 
     def _of_bytes(self, data: bytes) -> MiniBatchPass:
         return MiniBatchPass.from_bytes(data)

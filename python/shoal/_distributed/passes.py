@@ -68,6 +68,8 @@ class KMeansPass(CompiledPass):
     ([[2.0], [8.0]], 11.0)
     """
 
+    _kind = "KMeansPass"
+
     def __init__(self, centers: npt.ArrayLike, *, metric: Metric = "euclidean") -> None:
         self._state = _core.Pass.kmeans(checked_centers(centers), _params.one_of("metric", metric, METRICS))
 
@@ -96,13 +98,16 @@ class KMeansPass(CompiledPass):
         """Weight per cluster in the last sweep."""
         return self._state.counts
 
-    def commit(self, total: Partial) -> tuple[Self, Step]:
+    def commit(self, total: Partial, *, n_partitions: int | None = None) -> tuple[Self, Step]:
         """Move the centers to the means of their rows.
 
         Parameters
         ----------
         total : Partial
             The merged result of all partitions.
+        n_partitions : int, optional
+            Number of partitions, or of blocks that are numbered by their first row. Loops of your own should
+            pass it: without it, the first pass cannot know that the last partitions are missing.
 
         Returns
         -------
@@ -125,7 +130,7 @@ class KMeansPass(CompiledPass):
         its cluster, as in :class:`shoal.KMeans`. A partial result holds 16 such rows, so that at most 16
         clusters move in one sweep.
         """
-        return self._committed(total)
+        return self._committed(total, n_partitions)
 
 
 class MiniBatchPass(KMeansPass):
@@ -174,6 +179,8 @@ class MiniBatchPass(KMeansPass):
     >>> task.centers.tolist(), task.counts.tolist()
     ([[1.0], [8.666666666666666]], [3.0, 3.0])
     """
+
+    _kind = "MiniBatchPass"
 
     def __init__(
         self, centers: npt.ArrayLike, *, batch_size: int = 1024, metric: Metric = "euclidean"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import cached_property, partial
 from itertools import repeat, starmap
 from typing import Any
@@ -15,9 +14,14 @@ from shoal.formats.stream import required
 
 from .base import naming
 from .batches import Layout, Wanted, absorbed_pieces, refuse_column, wanted
-from .engine import merged, tree
+from .engine import MOST_GATHERED, at_once, merged, tree
 from .partial import Partial
 from .passes import LabelPass, Pass
+
+#: Tasks per core of the cluster that are submitted ahead: they keep the cores busy. If a pass ends early, by an
+#: error or by Ctrl-C, these still run. They are not canceled, because Ray 2.60 aborts the process of the driver
+#: if a task is canceled while its arguments or its result arrive.
+TASKS_PER_CORE = 2
 
 #: Message for a Dataset without blocks or columns.
 NO_ROWS = "X must have at least 1 row, got 0"
@@ -117,6 +121,9 @@ class RayEngine:
         """Run a pass, one task per block, and merge the results in a tree of tasks."""
         import ray
 
+        if not ray.is_initialized():
+            # Otherwise `ray.put` would start another cluster, which does not know the blocks.
+            raise ConnectionError("Ray was shut down")
         if not self._blocks:
             raise ValueError(NO_ROWS)
         (run, merge), sent = self._remote, ray.put(task)
@@ -125,20 +132,21 @@ class RayEngine:
             (sent, i, self._of, block, known, self._threads or 1)
             for i, (block, known) in enumerate(zip(self._blocks, expected, strict=False))
         )
+        most = max(1, TASKS_PER_CORE * int(ray.cluster_resources().get("CPU", 1)) // self._cores)
         parts: list[Any] = []
         prints: list[Any] = []
-        try:
-            for part, seen in starmap(run.remote, calls):
-                parts.append(part)
-                prints.append(seen)
-            total: Partial = got(ray, tree(parts, lambda some: merge.remote(*some)))
-            if self._prints is None:
-                self._prints = got(ray, prints)
-        except BaseException:
-            # Not the merging tasks, which fail by themselves: Ray aborts this process if a task is canceled
-            # at the moment at which its arguments arrive.
-            cancel(ray, parts)
-            raise
+        running: list[Any] = []
+        for part, seen in starmap(run.remote, calls):
+            parts.append(part)
+            prints.append(seen)
+            running.append(seen)
+            if len(running) >= most:
+                done, running = ray.wait(running)
+                got(ray, done)
+        few = tree(parts, lambda some: merge.remote(*some), at_once(task, MOST_GATHERED))
+        total = merged(got(ray, few))
+        if self._prints is None:
+            self._prints = got(ray, prints)
         return total
 
     def labels(self, task: LabelPass) -> Any:
@@ -154,14 +162,6 @@ class RayEngine:
     def close(self) -> None:
         """Forget the blocks, so that the object store can drop them."""
         self.__dict__.pop("_blocks", None)
-
-
-def cancel(ray: Any, refs: list[Any]) -> None:
-    """Cancel the tasks of references, without errors of its own: that which ended the pass is raised."""
-    if ray.is_initialized():
-        with suppress(Exception):
-            for ref in refs:
-                ray.cancel(ref)
 
 
 def got(ray: Any, refs: Any) -> Any:

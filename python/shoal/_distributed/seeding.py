@@ -1,4 +1,4 @@
-"""First centers of the distributed estimators: k-means||, or AFK-MC2 on a coreset."""
+"""First centers of the distributed estimators: k-means++ or AFK-MC2 on a coreset, or k-means||."""
 
 from __future__ import annotations
 
@@ -6,36 +6,38 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from shoal._common import params as _params
 from shoal._fit.centers import METRICS
 from shoal.coreset import Coreset
-from shoal.seeding import afkmc2
+from shoal.seeding import afkmc2, kmeans_plusplus
 from shoal.typing import Metric, RandomState
 
 from .draws import CoresetPass, SeedPass, rules_of_seeding
 from .engine import Engine
 from .fitting import total_of
-from .passes import checked_centers
+from .passes import KMeansPass, checked_centers
+
+#: The seedings that choose among the rows of a coreset.
+ON_CORESET: dict[str, Any] = {"k-means++": kmeans_plusplus, "afk-mc2": afkmc2}
 
 #: The names of the seedings.
-INITS = ("k-means||", "afk-mc2")
+INITS = (*ON_CORESET, "k-means||")
 
-#: Rows of the coreset that AFK-MC2 chooses from, at least, and per center.
+#: Rows of the coreset that they choose from, at least, and per center.
 LEAST_CORESET, CORESET_PER_CENTER = 10_000, 20
 
 NOTHING = "No centers are chosen yet."
 
 
-def first_centers(estimator: Any, engine: Engine) -> tuple[npt.NDArray[Any], str]:
-    """Choose the first centers by the parameters of an estimator; return them and the name of the method."""
+def first_sweep(estimator: Any, engine: Engine) -> tuple[KMeansPass, str]:
+    """Choose the first centers by the parameters of an estimator; return the first sweep and the method."""
     k, seed, metric = int(estimator.n_clusters), estimator._seed, estimator.metric
     if not isinstance(estimator.init, str):
         centers = checked_centers(estimator.init)
         if len(centers) != k:
             raise ValueError(f"init must have shape ({k}, n_features), got {centers.shape}")
-        return centers, "array"
+        return KMeansPass(centers, metric=metric), "array"
     if estimator.init == "k-means||":
         task = SeedPass(
             k,
@@ -46,15 +48,14 @@ def first_centers(estimator: Any, engine: Engine) -> tuple[npt.NDArray[Any], str
         )
         while not task.done:
             task, _ = task.commit(total_of(engine, task, NOTHING))
-        assert task.centers is not None
-        return task.centers, "k-means||"
+        return task.first_sweep(), "k-means||"
     size = estimator.coreset_size or max(LEAST_CORESET, CORESET_PER_CENTER * k)
     coreset = coreset_of_rows(engine, size, metric, seed)
-    if np.count_nonzero(coreset.weights) < k:
-        raise ValueError(f"n_samples={len(coreset.weights)} should be >= n_clusters={k}.")
+    if len(coreset.weights) < k:
+        raise ValueError(f"n_clusters must be at most the number of rows, {len(coreset.weights)}, got {k}")
     # The points of a coreset of scaled rows are scaled already; scaling them again could change a bit.
-    centers, _ = afkmc2(coreset, k, random_state=seed, n_jobs=1)
-    return centers, "afk-mc2"
+    centers, _ = ON_CORESET[estimator.init](coreset, k, random_state=seed)
+    return KMeansPass(centers, metric=metric), str(estimator.init)
 
 
 def coreset_of_rows(engine: Engine, n_samples: int, metric: Metric, seed: int) -> Coreset:
@@ -98,4 +99,6 @@ def rules_of_init(estimator: Any, problems: _params.Problems) -> None:
         problems.add("init must not be a callable: it would need all rows. Pass the centers as an array.")
     rules_of_seeding(problems, estimator.oversampling_factor, estimator.n_rounds)
     if estimator.coreset_size is not None:
-        problems.check(p.whole, "coreset_size", estimator.coreset_size, 1, other="None or ")
+        k = estimator.n_clusters
+        least = max(1, int(k)) if p.is_whole(k) else 1
+        problems.check(p.whole, "coreset_size", estimator.coreset_size, least, other="None or ")

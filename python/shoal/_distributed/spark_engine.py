@@ -15,12 +15,13 @@ from typing import Any
 from shoal.formats.stream import required
 
 from .batches import Layout, Wanted, refuse_column, wanted
-from .engine import FAN_IN, merged
+from .engine import FAN_IN, at_once, merged
 from .partial import Partial
 from .passes import LabelPass, Pass
 from .spark_tasks import FOUND, LOOK, PACKED, labeler, look_at, merge_group, pack, run
 
-#: Bytes of partial results that the driver collects at once; more are first merged on the executors.
+#: Bytes of partial results that the driver collects at once; more are first merged on the executors. Merging
+#: takes a shuffle, a job of about half a second, in which a driver collects and merges 64 MB.
 MOST_COLLECTED = 64 << 20
 
 JAVA = "Spark needs Java 17 or later, which is not installed here"
@@ -103,8 +104,7 @@ class SparkEngine:
         try:
             do = partial(run, sent, self._layout.dtype.str, self._layout.weighted, self._threads)
             parts, groups = self._packed.mapInArrow(do, FOUND), len(prints)
-            # A result has sums in float64, where the centers may be float32.
-            while groups > 1 and groups * 2 * len(data) > MOST_COLLECTED:
+            while groups > at_once(task, MOST_COLLECTED):
                 parts, groups = grouped(parts), -(-groups // FAN_IN)
             found = sorted(parts.collect(), key=number)
         finally:
