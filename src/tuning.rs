@@ -658,8 +658,10 @@ pub(crate) const BREATH_RUN_SWEEPS: u64 = 300;
 /// plus price. Up to twice as many clusters are all candidates (`balanced.py`).
 pub(crate) const BALANCED_CANDIDATES: usize = 8;
 
-/// Most passes that renew the candidates of rows while those place too few of them (`balanced.py`, identical).
-pub(crate) const BALANCED_ROUNDS: usize = 4;
+/// Most passes that renew the candidates of rows for the same centers, and the gap at which no more of them are made
+/// (`balanced.py`, identical).
+pub(crate) const BALANCED_ROUNDS: usize = 6;
+pub(crate) const BALANCED_GAP: f64 = 1e-3;
 
 /// The share of the rows that have to leave their cheapest candidates from which on an ascent of the prices comes before
 /// shortest paths: a step of it takes as long as some dozens of paths (200,000 descriptors, 1,024 clusters of equal size:

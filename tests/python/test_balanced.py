@@ -272,7 +272,7 @@ def test_resuming(tmp_path):
             r"n_clusters \* size_min <= 9, the number of rows, .* 4 \* 3 = 12",
         ),
         ({"n_clusters": 4, "size_min": 1.5}, r"n_clusters \* size_min <= 9"),
-        ({"n_clusters": 2, "size_min": 0.9, "size_max": 0.9}, r"n_clusters \* size_max >= 9"),
+        ({"n_clusters": 2, "size_min": 0.8, "size_max": 0.8}, r"n_clusters \* size_max >= 9"),
         ({"n_clusters": 3, "size_min": 3, "size_max": 2}, r"n_clusters \* size_max >= 9"),
         ({"n_clusters": 1, "size_min": 9, "size_max": 8.0, "init": "bad"}, "init must be"),
     ],

@@ -189,8 +189,8 @@ def run(args: argparse.Namespace) -> int:
         except KeyboardInterrupt as interrupt:
             raise LeftError(kept_note(args, keeper, resumed=resumed)) from interrupt
         seconds = time.perf_counter() - begun - sum(watcher.spent for watcher in watchers)
-        # Only a mixture has a lower bound, and its inertia would compute labels that nobody asked for.
-        bound = getattr(model, "lower_bound_", None)
+        # The inertia of a mixture would compute labels that nobody asked for.
+        bound = getattr(model, "lower_bound_", None) if args.method == "gmm" else None
         # Missing with `--set compute_labels=false`, and for k-modes.
         inertia = getattr(model, "inertia_", None) if bound is None else None
         energy_of_labels = getattr(model, "energy_", None)

@@ -12,7 +12,7 @@ use crate::kernel::{Compute, PackedCenters};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::stats::ClusterSums;
-use crate::tuning::{BALANCED_ASCENT, BALANCED_ROUNDS};
+use crate::tuning::{BALANCED_ASCENT, BALANCED_GAP, BALANCED_ROUNDS};
 
 /// Labels that keep the limits.
 #[derive(Debug)]
@@ -43,34 +43,41 @@ pub(super) fn assign<T: Compute>(
     data: &dyn DataSource<T>,
     cx: &Executor,
 ) -> Result<Assigned> {
-    let (mut prices, mut best, mut labels) = (prices.to_vec(), (f64::NEG_INFINITY, Vec::new()), Vec::new());
+    let (mut best, mut bound) = (prices.to_vec(), f64::NEG_INFINITY);
+    let (mut labels, mut lowest) = (Vec::new(), f64::INFINITY);
     for _ in 0..BALANCED_ROUNDS {
+        // Candidates for the best prices so far: each round knows more of the centers that rows have to share.
+        let mut prices = best.clone();
         let lists = Lists::new(centers, &prices, data, cx)?;
-        if limits.in_rows.is_none() || excess(&lists, &prices, limits) > BALANCED_ASCENT {
-            prices = ascend(&lists, &prices, limits, cx)?;
-        }
-        let settled = match limits.in_rows {
-            Some(in_rows) => {
-                let mut transport = Transport::new(&lists, &prices, in_rows, &limits.weights);
-                let settled = transport.settle(cx)?;
-                (prices, labels) = transport.into_prices_and_labels();
-                settled
-            }
-            None => {
-                labels = (0..lists.rows()).map(|row| lists.best(row, &prices).0 as u32).collect();
-                true
+        let mut keep = |prices: &[f64]| {
+            let (found, _) = lists.demand(prices, limits);
+            if found > bound {
+                (bound, best) = (found, prices.to_vec());
             }
         };
-        let bound = lists.demand(&prices, limits).0;
-        if bound > best.0 {
-            best = (bound, prices.clone());
+        keep(&prices);
+        if limits.in_rows.is_none() || excess(&lists, &prices, limits) > BALANCED_ASCENT {
+            prices = ascend(&lists, &prices, limits, cx)?;
+            keep(&prices);
         }
-        if settled {
+        let Some(in_rows) = limits.in_rows else {
+            labels = (0..lists.rows()).map(|row| lists.best(row, &prices).0 as u32).collect();
+            break;
+        };
+        let mut transport = Transport::new(&lists, &prices, in_rows, &limits.weights);
+        let settled = transport.settle(cx)?;
+        let (prices, found) = transport.into_prices_and_labels();
+        // Prices that candidates alone have raised may be too high for a bound.
+        keep(&prices);
+        let energy = if settled { lists.energy(&found, limits) } else { f64::INFINITY };
+        if labels.is_empty() || energy <= lowest {
+            (labels, lowest) = (found, energy);
+        }
+        if lowest - bound <= BALANCED_GAP * lowest {
             break;
         }
-        // The prices have risen where rows found no room: other centers are their candidates now.
     }
-    let (bound, prices) = best;
+    let prices = best;
     let packed = PackedCenters::for_rows(centers, data.most_values().is_some());
     repair(&mut labels, limits, &packed, data, cx)?;
     let sums = sum_labeled(LabelsRef::from(&labels[..]), &packed, data, cx)?;

@@ -115,9 +115,12 @@ impl Lists {
         best
     }
 
-    /// How much cheaper the cheapest candidate of a row is than any other center, at least.
-    pub(super) fn slack(&self, row: usize, prices: &[f64]) -> f64 {
-        self.beyond[row] - self.best(row, prices).1
+    /// The energy of labels that are all candidates.
+    pub(super) fn energy(&self, labels: &[u32], limits: &Limits) -> f64 {
+        let sq_dist = |row: usize, label: u32| {
+            self.of(row).find(|&(j, _)| j == label as usize).map_or(0.0, |own| own.1)
+        };
+        labels.iter().enumerate().map(|(row, &label)| limits.weights.of(row) * sq_dist(row, label)).sum()
     }
 
     /// A lower bound of the energy of all assignments that keep the limits, for any prices: the Lagrangian dual. And the

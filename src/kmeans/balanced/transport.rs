@@ -153,35 +153,18 @@ impl<'a> Transport<'a> {
     /// Moves rows until the limits are kept, or until the candidates lead no further. Returns whether the limits are
     /// kept.
     pub(super) fn settle(&mut self, cx: &Executor) -> Result<bool> {
+        // From here on, no path leads to a cluster with room.
         let mut closed = vec![false; self.excess.len()];
         for source in 0..self.excess.len() {
             while self.excess[source] > 0 && !closed[source] {
                 cx.check()?;
                 match self.find(source) {
                     Some(target) => self.send(source, target),
-                    None => self.raise_found(&mut closed),
+                    None => self.search.order.iter().for_each(|&v| closed[v] = true),
                 }
             }
         }
         Ok(!closed.contains(&true))
-    }
-
-    /// Raises the prices of all nodes that the last search found, from which no candidates lead to a cluster with room:
-    /// until as many rows as have to leave may find another cluster cheaper. Marks these nodes.
-    fn raise_found(&mut self, closed: &mut [bool]) {
-        let found = &self.search.order;
-        found.iter().for_each(|&v| closed[v] = true);
-        let excess: i64 = found.iter().map(|&v| self.excess[v].max(0)).sum();
-        let mut least: Vec<f64> = (0..self.labels.len())
-            .filter(|&row| closed[self.labels[row] as usize])
-            .map(|row| self.lists.slack(row, &self.prices))
-            .filter(|&slack| slack > 0.0 && slack.is_finite())
-            .collect();
-        if !least.is_empty() {
-            let last = (excess.max(1) as usize).min(least.len()) - 1;
-            let (_, &mut rise, _) = least.select_nth_unstable_by(last, f64::total_cmp);
-            found.iter().for_each(|&v| self.prices[v] += rise);
-        }
     }
 
     /// The prices of the clusters, with the price 0 at the hub.
