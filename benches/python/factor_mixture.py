@@ -67,7 +67,7 @@ def rows_of(spec: str, most: int, *, quick: bool) -> tuple[np.ndarray, np.ndarra
 
 
 def measured(
-    X: np.ndarray, held_out: np.ndarray, k: int, seed: int, args: Any, **kind: Any
+    X: np.ndarray, held_out: np.ndarray, k: int, seed: int, args: Any, kind: Any
 ) -> dict[str, float]:
     """Fit a mixture; return its figures."""
     model = shoal.TruncatedGaussianMixture(k, random_state=seed, n_jobs=args.threads, **kind)

@@ -210,16 +210,29 @@ class TruncatedGaussianMixture(StoredMixture):
     Variances have lower limits, because a component on a single row would have an infinite density. The
     limits lie above the rounding errors of the values. If components have their own variances, the limits are
     also at least a billionth of the shared variance at the end of the first two iterations (``"diag"``: of
-    the variance of that feature).
+    the variance of that feature; ``"factor"``: a ten-thousandth of it).
 
     Densities are computed in the type of the means: with float32, a squared distance to a relevant component
-    has a relative error of about 1e-7.
+    has a relative error of about 1e-7. With ``"factor"`` a distance is a difference of two squares, and this
+    is the relative error of the larger one.
+
+    **Factors.** A component with loadings ``L`` of H factors and variances ``D`` has the covariance ``L.T @ L
+    + np.diag(D)``. A distance takes ``O(n_features * H)`` by the identity of Woodbury; no matrix of
+    ``n_features`` squared is ever formed. The sums of an iteration take ``8 * n_components * n_features * (H
+    + 2)`` bytes, those of ``"diag"`` twice ``8 * n_components * n_features``. When factors begin, each
+    feature of the H largest variances of a component becomes a factor, which does not change the density, so
+    the bound does not fall then either.
 
     References
     ----------
     F. Hirschberger, D. Forster and J. Lücke, "Large scale clustering with variational EM for Gaussian mixture
     models", arXiv 1810.00803 (2018); "A variational EM acceleration for efficient clustering at very large
     scales", IEEE TPAMI 44 (2022).
+
+    S. Salwig, T. Kahlke, F. Hirschberger, D. Forster and J. Lücke, "Sublinear variational optimization of
+    Gaussian mixture models with millions to billions of parameters", arXiv 2501.12299 (2025), for
+    ``"factor"``. Z. Ghahramani and G. E. Hinton, "The EM algorithm for mixtures of factor analyzers",
+    technical report CRG-TR-96-1, University of Toronto (1996).
 
     O. Bachem, M. Lucic and A. Krause, "Scalable k-means clustering via lightweight coresets", KDD 2018.
 

@@ -193,8 +193,9 @@ setters! {
         /// The shape of the components (default [`Covariance::TiedSpherical`]).
         covariance: Covariance,
         /// Number of factors per component (H), only with [`Covariance::Factor`]: at least 1 and less than the
-        /// number of columns (default `None`: 5, or all columns but one if there are fewer). An iteration takes
-        /// about `H + 2` times the memory and half of that times the time of one with [`Covariance::Diag`].
+        /// number of columns (default `None`: 5, or all columns but one if there are fewer). Sums take
+        /// `(H + 2) / 2` times the memory of those of [`Covariance::Diag`], and a distance about as many times the
+        /// time.
         ///
         /// ```
         /// use shoal::gmm::{Covariance, TruncatedGaussianMixture};

@@ -230,7 +230,7 @@ def truncated(
             variances = np.where(alive[:, None], squares / np.where(alive, totals, 1)[:, None], old)
             if kind == "factor":
                 within = squares.sum(axis=0) / totals.sum()
-                floors = np.minimum(1e-3 * within, before)
+                floors = np.minimum(1e-4 * within, before)
                 variances = np.maximum(variances, floors)
                 h = min(5, dim - 1) if n_factors is None else n_factors
                 variances, loadings = first_factors(variances, floors, h)

@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pytest
 import shoal
+from command_line import run
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 from shoal import TruncatedGaussianMixture
@@ -214,5 +215,6 @@ def test_the_command_line_takes_a_number_of_factors(tmp_path, capsys):
             "--n-factors must be at least 1 and less than the number of columns, 5",
         ),
     ]:
-        assert cli.main(wrong) != 0
-        assert message in capsys.readouterr().err
+        status, out, told = run(capsys, *wrong)
+        assert (status > 0, out) == (True, "")
+        assert message in told
