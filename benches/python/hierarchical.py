@@ -178,7 +178,12 @@ class Handler:
         if recall is None:
             self._nearest[centers] = labels
         found = float((labels == self._nearest[centers]).mean())
-        return {"seconds": seconds, "recall": found, "told": info["recall"], "probes": info.get("n_probes", 0)}
+        return {
+            "seconds": seconds,
+            "recall": found,
+            "told": info["recall"],
+            "probes": info.get("n_probes", 0),
+        }
 
     def _faiss(self, k: int) -> Any:
         import faiss
@@ -333,7 +338,10 @@ def init(args: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
                     one["inertia"] = libraries.of("hierarchical").call("inertia", centers)
                     if turn == 0 or one["seconds"] < best[method, how]["seconds"]:
                         best[method, how] = one
-                    print(f"{name} k={k} {method} {how}: {one['seconds']:.2f} s, {one['inertia']:.6e}", flush=True)
+                    print(
+                        f"{name} k={k} {method} {how}: {one['seconds']:.2f} s, {one['inertia']:.6e}",
+                        flush=True,
+                    )
         shape = {"work": f"init {name}", "n": min(ROWS, len(X)), "d": X.shape[1], "k": k}
         for (method, how), one in best.items():
             base = best[method, "random"]
