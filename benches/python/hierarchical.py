@@ -247,7 +247,7 @@ def curve(spec: str, args: argparse.Namespace, folder: Path) -> list[dict[str, A
     np.save(rows, X)
     libraries = Libraries(rows, True, args)
     best: dict[str, dict[str, Any]] = {}
-    names = [fit for fit in FITS if FITS[fit][0] != "superkmeans" or args.superkmeans]
+    names = [fit for fit in args.fits if FITS[fit][0] != "superkmeans" or args.superkmeans]
     with common.closing(libraries.workers.values()):
         for turn in range(args.rounds):
             for fit in names:
@@ -394,6 +394,7 @@ def main() -> None:
     parser = common.parser(__doc__)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--data", nargs="+", default=list(SETS), help="sets of curve and search")
+    parser.add_argument("--fits", nargs="+", choices=FITS, default=list(FITS), help="fits of the part curve")
     parser.add_argument("--init-data", nargs="+", default=list(INIT_SETS), help="sets of the part init")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument(
