@@ -178,7 +178,12 @@ class Handler:
         if recall is None:
             self._nearest[centers] = labels
         found = float((labels == self._nearest[centers]).mean())
-        return {"seconds": seconds, "recall": found, "told": info["recall"], "probes": info.get("n_probes", 0)}
+        return {
+            "seconds": seconds,
+            "recall": found,
+            "told": info["recall"],
+            "probes": info.get("n_probes", 0),
+        }
 
     def _faiss(self, k: int) -> Any:
         import faiss
@@ -242,7 +247,7 @@ def curve(spec: str, args: argparse.Namespace, folder: Path) -> list[dict[str, A
     np.save(rows, X)
     libraries = Libraries(rows, True, args)
     best: dict[str, dict[str, Any]] = {}
-    names = [fit for fit in FITS if FITS[fit][0] != "superkmeans" or args.superkmeans]
+    names = [fit for fit in args.fits if FITS[fit][0] != "superkmeans" or args.superkmeans]
     with common.closing(libraries.workers.values()):
         for turn in range(args.rounds):
             for fit in names:
@@ -333,7 +338,10 @@ def init(args: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
                     one["inertia"] = libraries.of("hierarchical").call("inertia", centers)
                     if turn == 0 or one["seconds"] < best[method, how]["seconds"]:
                         best[method, how] = one
-                    print(f"{name} k={k} {method} {how}: {one['seconds']:.2f} s, {one['inertia']:.6e}", flush=True)
+                    print(
+                        f"{name} k={k} {method} {how}: {one['seconds']:.2f} s, {one['inertia']:.6e}",
+                        flush=True,
+                    )
         shape = {"work": f"init {name}", "n": min(ROWS, len(X)), "d": X.shape[1], "k": k}
         for (method, how), one in best.items():
             base = best[method, "random"]
@@ -386,6 +394,7 @@ def main() -> None:
     parser = common.parser(__doc__)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--data", nargs="+", default=list(SETS), help="sets of curve and search")
+    parser.add_argument("--fits", nargs="+", choices=FITS, default=list(FITS), help="fits of the part curve")
     parser.add_argument("--init-data", nargs="+", default=list(INIT_SETS), help="sets of the part init")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument(

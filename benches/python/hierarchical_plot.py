@@ -36,7 +36,9 @@ def main(source: Path, target: Path) -> None:
     panels = points(source)
     figure = Figure(figsize=(4.6 * len(panels), 3.8), layout="constrained")
     FigureCanvasAgg(figure)
-    for axes, (k, fits) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):
+    for axes, (k, fits) in zip(
+        figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True
+    ):
         for label, starts in GROUPS.items():
             some = sorted((s, over) for name, s, over in fits if name.startswith(starts))
             line = "-" if label == "HierarchicalKMeans" else ""

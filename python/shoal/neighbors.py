@@ -93,9 +93,9 @@ def nearest(
     sq_dists : ndarray of the same shape, float64
         Squared Euclidean distances; differences and sums in float64.
     info : dict
-        Only with `return_info`: ``method`` (``"exact"`` if the search was exact), ``recall`` (1.0 for an exact
-        search, else measured on the sample), ``n_cells`` and ``n_probes`` (searched cells per row) of an
-        approximate search.
+        Only with `return_info`: ``method`` (``"exact"`` if the search was exact), ``recall`` (1.0 for an
+        exact search, else measured on the sample), ``n_cells`` and ``n_probes`` (searched cells per row) of
+        an approximate search.
 
     Raises
     ------

@@ -50,7 +50,7 @@ def test_sweeps_match_the_reference(tmp_path, m, weights):
 
 
 @pytest.mark.parametrize(
-    ("d", "m", "certified"), [(2, 10, (0.9, 1)), (5, 40, (0.5, 1)), (12, 10, (0, 0.9)), (12, 500, (1, 1))]
+    ("d", "m", "certified"), [(2, 10, (0.9, 1)), (5, 40, (0.5, 1)), (12, 2, (0, 0.99)), (12, 500, (1, 1))]
 )
 def test_labels_are_exact(d, m, certified):
     model = HierarchicalKMeans(200, n_candidates=m, random_state=1).fit(X[:, :d])
@@ -206,7 +206,9 @@ def test_the_tree_seeds_other_methods(tmp_path):
     mixture = shoal.TruncatedGaussianMixture(60, init="hierarchical", random_state=0).fit(X)
     assert mixture.init_ == "hierarchical"
     np.testing.assert_array_equal(mixture.predict(X), mixture.labels_)
-    coreset = shoal.TruncatedGaussianMixture(40, init="hierarchical", coreset_size=2000, random_state=0).fit(X)
+    coreset = shoal.TruncatedGaussianMixture(40, init="hierarchical", coreset_size=2000, random_state=0).fit(
+        X
+    )
     assert coreset.init_ == "hierarchical"
     for model in (
         shoal.MiniBatchKMeans(50, init="hierarchical", random_state=0),
@@ -233,7 +235,7 @@ def test_approximate_nearest_centers(tmp_path, metric):
     assert (at >= sq_dists).all()
     less = shoal.nearest(X, centers, method="approximate", metric=metric, recall=0.8, return_info=True)
     assert less[2]["n_probes"] < info["n_probes"]
-    assert 0.78 < (less[0] == exact).mean()
+    assert (less[0] == exact).mean() > 0.78
     # Any source and number of threads.
     np.save(tmp_path / "rows.npy", X)
     for rows in (str(tmp_path / "rows.npy"), lambda: iter([X[:2000], X[2000:]])):
