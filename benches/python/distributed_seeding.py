@@ -1,10 +1,10 @@
 """The seedings of the distributed estimators: time, and inertia at the start and at the end of a fit.
 
-Fits of ``shoal.distributed.KMeans`` over partitions in this process, with default parameters but `init`. Every
-round has its own seed, and the seedings take turns within a round. ``first`` and ``final`` are the inertia
-before the first sweep and after the fit, relative to that of k-means|| in the same round; ``sweeps`` are those
-of the fit, and ``seeding sweeps`` is the time of the seeding in sweeps. Medians of the rounds, and the range of
-``final``.
+Fits of ``shoal.distributed.KMeans`` over partitions in this process, with default parameters but `init`.
+Every round has its own seed, and the seedings take turns within a round. ``first`` and ``final`` are the
+inertia before the first sweep and after the fit, relative to that of k-means|| in the same round; ``sweeps``
+are those of the fit, and ``seeding sweeps`` is the time of the seeding in sweeps. Medians of the rounds, and
+the range of ``final``.
 
     python benches/python/distributed_seeding.py
 """
