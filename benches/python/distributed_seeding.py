@@ -111,8 +111,10 @@ def main() -> None:
     if args.quick:
         args.rounds = 1
     head = common.announced(["numpy", "shoal"])
-    rows = [row for spec in args.data for row in compare(spec, args)]
-    print("\n" + common.table(rows, COLUMNS))
+    rows = []
+    for spec in args.data:
+        rows += compare(spec, args)
+        print("\n" + common.table(rows[-len(INITS) :], COLUMNS), flush=True)
     common.keep("distributed-seeding", head, rows, args.csv, args.quick)
 
 
