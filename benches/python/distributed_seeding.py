@@ -1,10 +1,10 @@
 """The seedings of the distributed estimators: time, and inertia at the start and at the end of a fit.
 
-Fits of ``shoal.distributed.KMeans`` over partitions in this process, with default parameters but `init`. Every
-round has its own seed, and the seedings take turns within a round. ``first`` and ``final`` are the inertia
-before the first sweep and after the fit, relative to that of k-means|| in the same round; ``sweeps`` are those
-of the fit, and ``seeding sweeps`` is the time of the seeding in sweeps. Medians of the rounds, and the range of
-``final``.
+Fits of ``shoal.distributed.KMeans`` over partitions in this process, with default parameters but `init`.
+Every round has its own seed, and the seedings take turns within a round. ``first`` and ``final`` are the
+inertia before the first sweep and after the fit, relative to that of k-means|| in the same round; ``sweeps``
+are those of the fit, and ``seeding sweeps`` is the time of the seeding in sweeps. Medians of the rounds, and
+the range of ``final``.
 
     python benches/python/distributed_seeding.py
 """
@@ -111,8 +111,10 @@ def main() -> None:
     if args.quick:
         args.rounds = 1
     head = common.announced(["numpy", "shoal"])
-    rows = [row for spec in args.data for row in compare(spec, args)]
-    print("\n" + common.table(rows, COLUMNS))
+    rows = []
+    for spec in args.data:
+        rows += compare(spec, args)
+        print("\n" + common.table(rows[-len(INITS) :], COLUMNS), flush=True)
     common.keep("distributed-seeding", head, rows, args.csv, args.quick)
 
 

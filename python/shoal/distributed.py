@@ -167,8 +167,8 @@ class KMeans(_OnExecutor, KMeansOnEngine):
 
         - ``"k-means++"``: greedy k-means++ among the rows of a coreset, which takes two passes.
         - ``"afk-mc2"``: AFK-MC2 among the same rows, for thousands of clusters.
-        - ``"k-means||"``: :class:`SeedPass`, among all rows: about ``n_rounds + 2`` passes, which take the time
-          of about 30 sweeps.
+        - ``"k-means||"``: :class:`SeedPass`, among all rows: about ``n_rounds + 2`` passes, which take the
+          time of about 30 sweeps.
         - An array of shape (n_clusters, n_features).
     max_iter : int, default=300
         Maximum number of sweeps, at least 1.
@@ -347,6 +347,5 @@ def lightweight_coreset(
     >>> sorted(abs(mixture.means_[:, 0]).round().tolist())
     [0.0, 20.0]
     """
-
     engine = partial(ExecutorEngine, X, sample_weight, executor, _threads(n_jobs, executor))
     return drawn_coreset(engine, n_samples, metric, random_state, n_jobs)

@@ -170,6 +170,5 @@ def lightweight_coreset(
     --------
     >>> coreset = lightweight_coreset(df, 100_000, random_state=0)  # doctest: +SKIP
     """
-
     engine = partial(SparkEngine, X, features, weights, None, n_jobs)
     return drawn_coreset(engine, n_samples, metric, random_state, n_jobs)

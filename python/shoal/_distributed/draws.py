@@ -60,8 +60,8 @@ class SeedPass(CompiledPass):
     partitions change nothing.
 
     Workers keep nothing between the passes, so each round measures the distances to all candidates: about
-    ``oversampling_factor * n_rounds * (n_rounds + 1) / 2`` sweeps, 30 with the defaults. Seedings on a coreset
-    cost two passes: ``KMeans(init="k-means++")``.
+    ``oversampling_factor * n_rounds * (n_rounds + 1) / 2`` sweeps, 30 with the defaults. k-means++ on a
+    coreset costs two passes: ``KMeans(init="k-means++")``.
 
     References
     ----------

@@ -114,8 +114,8 @@ def merged(parts: Iterable[Partial]) -> Partial:
 def tree(parts: Sequence[H], merge: Callable[[list[H]], H], most: int = 1) -> list[H]:
     """Merge handles of partial results in a tree, until at most `most` are left.
 
-    `merge` gets up to `FAN_IN` neighbors and returns a handle. With futures, no task waits for all partitions,
-    and no worker holds more than `FAN_IN` partial results.
+    `merge` gets up to `FAN_IN` neighbors and returns a handle. With futures, no task waits for all
+    partitions, and no worker holds more than `FAN_IN` partial results.
     """
     level = list(parts)
     if not level:

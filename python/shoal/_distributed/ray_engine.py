@@ -18,9 +18,9 @@ from .engine import MOST_GATHERED, at_once, merged, tree
 from .partial import Partial
 from .passes import LabelPass, Pass
 
-#: Tasks per core of the cluster that are submitted ahead: they keep the cores busy. If a pass ends early, by an
-#: error or by Ctrl-C, these still run. They are not canceled, because Ray 2.60 aborts the process of the driver
-#: if a task is canceled while its arguments or its result arrive.
+#: Tasks per core of the cluster that are submitted ahead: they keep the cores busy. If a pass ends early, by
+#: an error or by Ctrl-C, these still run. They are not canceled, because Ray 2.60 aborts the process of the
+#: driver if a task is canceled while its arguments or its result arrive.
 TASKS_PER_CORE = 2
 
 #: Message for a Dataset without blocks or columns.

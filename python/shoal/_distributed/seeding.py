@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from shoal._common import params as _params
 from shoal._fit.centers import METRICS
 from shoal.coreset import Coreset
