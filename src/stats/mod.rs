@@ -7,6 +7,8 @@ mod drawing;
 mod merge_reduce;
 mod moments;
 mod shares;
+#[cfg(test)]
+mod tests;
 mod waiting;
 
 pub use clusters::ClusterSums;
