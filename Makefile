@@ -21,6 +21,14 @@ QUICK := $(patsubst %,tests/python/test_%.py,lint metrics readme reference row_c
 # The kernel tests run again under these instruction sets, which are below the best one of the machine.
 ISAS := scalar $(shell grep -qsw avx2 /proc/cpuinfo && echo avx2) $(shell grep -qsw avx512_vnni /proc/cpuinfo && echo avx512)
 
+# Seconds for each target of `make fuzz`, and its random seed; minutes of `make soak`.
+FUZZ_SECONDS ?= 60
+FUZZ_SEED ?= $(shell date +%s)
+SOAK_MINUTES ?= 60
+# Files of `make mutants`, and tests of `make miri`.
+MUTANTS ?= src/persist/*.rs
+MIRI_TESTS ?= persist:: data::npy data::raw data::memory data::csr whole_file stats:: --skip faults --skip kill
+
 # Systems and processors with a wheel, except the one that `make test` runs on.
 TARGETS := aarch64-unknown-linux-gnu x86_64-unknown-linux-musl aarch64-apple-darwin x86_64-apple-darwin x86_64-pc-windows-msvc
 
@@ -29,7 +37,8 @@ export PYO3_PYTHON := $(VIRTUAL_ENV)/bin/python
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport CONDA_PREFIX PYTHONHOME PYTHONPATH
 
-.PHONY: help check-tools venv build demo docs check test test-rust test-python lint lint-rust lint-python msrv cross fmt bench wheel neon asan clean package
+.PHONY: help check-tools venv build demo docs check test test-rust test-python lint lint-rust lint-python msrv cross fmt bench wheel \
+  neon asan miri fuzz soak mutants notices clean package
 
 help: ## This list.
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name what; do printf '%-12s %s\n' "$$name" "$$what"; done
@@ -122,6 +131,7 @@ lint-rust: msrv | $(VENV)/.created
 	$(CARGO) clippy --locked --features python -- -D warnings
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --no-deps --quiet
 	$(PYTHON) tests/dependencies.py
+	$(PYTHON) tests/notices.py --check
 	@if hash cargo-deny 2>/dev/null; then $(CARGO) deny --all-features check; \
 	else echo 'cargo-deny is not installed: advisories are not checked'; fi
 
@@ -151,9 +161,30 @@ fmt: $(VENV)/.dev ## Format Rust and Python.
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-asan: | check-tools ## Kernel and data tests under the address sanitizer.
+asan: | check-tools ## Kernel, data, file and graph tests under the address sanitizer.
 	RUSTC_BOOTSTRAP=1 RUSTFLAGS='-Zsanitizer=address -Cdebug-assertions=on' $(CARGO) test --locked --target-dir target/asan \
-	  --target "$$(rustc -vV | sed -n 's/^host: //p')" --lib -- kernel:: data::
+	  --target "$$(rustc -vV | sed -n 's/^host: //p')" --lib -- kernel:: data:: persist:: graph::
+
+# Two crates of the dependencies use integers as pointers, which is why provenance is not checked strictly.
+miri: | check-tools ## Files, sources and sums under Miri, if it is installed (rustup +nightly component add miri).
+	@if rustup component list --toolchain nightly --installed 2>/dev/null | grep -q '^miri'; \
+	then MIRIFLAGS='-Zmiri-disable-isolation -Zmiri-permissive-provenance' PROPTEST_CASES=2 \
+	  $(CARGO) +nightly miri test --locked --target-dir target/miri --lib -- $(MIRI_TESTS); \
+	else echo 'Miri is not installed (rustup toolchain install nightly --component miri,rust-src)'; fi
+
+# Coverage is not traced: damage is guided by the outcomes, which the stable compiler suffices for.
+fuzz: $(VENV)/.dev $(VENV)/.built ## Damaged files, messages and command lines, FUZZ_SECONDS=60 for each kind.
+	@echo 'SHOAL_FUZZ_SEED=$(FUZZ_SEED)'
+	SHOAL_FUZZ_SECONDS=$(FUZZ_SECONDS) SHOAL_FUZZ_SEED=$(FUZZ_SEED) $(CARGO) test --locked --test all fuzz:: -- --nocapture
+	SHOAL_FUZZ_SECONDS=$(FUZZ_SECONDS) SHOAL_FUZZ_SEED=$(FUZZ_SEED) $(BIN)/python -m pytest --numprocesses auto -k damaged \
+	  tests/python/test_damaged.py tests/python/test_command_lines.py
+
+soak: $(VENV)/.dev $(VENV)/.built-release ## Streams that are killed and resumed for SOAK_MINUTES=60: same results, bounded memory.
+	$(BIN)/python tests/soak.py --minutes $(SOAK_MINUTES)
+
+mutants: | check-tools ## Mutation tests of MUTANTS='src/persist/*.rs', if cargo-mutants is installed.
+	@hash cargo-mutants 2>/dev/null || { echo 'cargo-mutants is not installed (cargo install --locked cargo-mutants)'; exit 1; }
+	$(CARGO) mutants --output target --test-tool cargo --file '$(MUTANTS)' --cargo-test-arg=--lib
 
 neon: ## Kernel tests for 64-bit Arm, in an emulator.
 	bash tests/neon.sh
@@ -162,6 +193,9 @@ bench: | check-tools ## Rust benchmarks; those against other libraries: CONTRIBU
 	$(CARGO) bench --locked --manifest-path benches/Cargo.toml
 
 # ---------------------------------------------------------------- release
+
+notices: ## Write the notices of the software that is compiled into the wheel.
+	$(PYTHON) tests/notices.py
 
 wheel: $(VENV)/.run | check-tools ## Source archive and abi3 wheel in dist/; the wheel is tested without Rust on the PATH.
 	rm -rf dist

@@ -87,3 +87,8 @@ pub use seeding::Seeding;
 #[cfg(doctest)]
 #[doc = include_str!("../docs/rust.md")]
 pub struct Guide;
+
+/// The example of the README compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

@@ -4,12 +4,14 @@
 //! [`Executor::ordered_reduce`] merges their results strictly in item order, so that every floating-point sum
 //! has one fixed shape.
 
-use std::collections::BTreeMap;
+mod merger;
+
 use std::env;
 use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
+use merger::{Bail, Merger};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::error::{Error, InvalidParam, Result};
@@ -294,17 +296,7 @@ impl Executor {
         // A single item needs no second thread.
         let threads = self.threads().min(items.size_hint().1.unwrap_or(usize::MAX)).max(1);
         let items = Mutex::new(items.enumerate());
-        let merged = Merger {
-            state: Mutex::new(Merged {
-                next: 0,
-                parked: BTreeMap::new(),
-                free: Vec::new(),
-                alive: 0,
-                failed: None,
-                total,
-            }),
-            freed: Condvar::new(),
-        };
+        let merged = Merger::new(total);
         let worker = || {
             let _bail = Bail(&merged);
             let mut mine = scratch();
@@ -320,10 +312,7 @@ impl Executor {
             Some(pool) if threads > 1 => pool.scope(|s| (0..threads).for_each(|_| s.spawn(|_| worker()))),
             _ => worker(),
         }
-        match merged.state.into_inner().unwrap_or_else(PoisonError::into_inner).failed {
-            Some((_, error)) => Err(error),
-            None => Ok(()),
-        }
+        merged.result()
     }
 
     /// Calls `f` with every item; every worker has one scratch.
@@ -341,75 +330,6 @@ impl Executor {
         I::Item: Send,
     {
         self.ordered_reduce(items, &mut (), || (), scratch, |item, (), s| f(item, s), |(), ()| ())
-    }
-}
-
-struct Merged<'a, P> {
-    /// The item whose partial result is merged next.
-    next: usize,
-    /// Partial results that wait for an earlier item.
-    parked: BTreeMap<usize, P>,
-    free: Vec<P>,
-    alive: usize,
-    failed: Option<(usize, Error)>,
-    total: &'a mut P,
-}
-
-struct Merger<'a, P> {
-    state: Mutex<Merged<'a, P>>,
-    freed: Condvar,
-}
-
-impl<P> Merger<'_, P> {
-    /// An empty partial result, or `None` once an item has failed. A worker takes it before it takes an item,
-    /// so the worker with the earliest unmerged item always has one, and waiting here ends.
-    fn buffer(&self, most: usize, empty: impl Fn() -> P) -> Option<P> {
-        let mut state = lock(&self.state);
-        loop {
-            if state.failed.is_some() {
-                return None;
-            }
-            if let Some(part) = state.free.pop() {
-                return Some(part);
-            }
-            if state.alive < most {
-                state.alive += 1;
-                drop(state);
-                return Some(empty());
-            }
-            state = self.freed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-
-    fn put(&self, item: usize, part: P, merge: impl Fn(&mut P, &mut P)) {
-        let mut guard = lock(&self.state);
-        let state = &mut *guard;
-        state.parked.insert(item, part);
-        while let Some(mut part) = state.parked.remove(&state.next) {
-            merge(state.total, &mut part);
-            state.next += 1;
-            state.free.push(part);
-        }
-        self.freed.notify_all();
-    }
-
-    fn fail(&self, item: usize, error: Error) {
-        let mut state = lock(&self.state);
-        if state.failed.as_ref().is_none_or(|(earlier, _)| item < *earlier) {
-            state.failed = Some((item, error));
-        }
-        self.freed.notify_all();
-    }
-}
-
-/// Wakes the other workers when one panics, which would otherwise deadlock.
-struct Bail<'a, 'b, P>(&'a Merger<'b, P>);
-
-impl<P> Drop for Bail<'_, '_, P> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.fail(0, Error::Interrupted);
-        }
     }
 }
 

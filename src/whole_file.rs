@@ -3,6 +3,10 @@
 //! A process holds a lock on each of its temporary files. Files without a lock are leftovers of killed
 //! processes, and can be removed.
 
+pub(crate) mod calls;
+#[cfg(test)]
+pub(crate) mod faults;
+
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::ErrorKind::{AlreadyExists, NotFound};
@@ -10,6 +14,8 @@ use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use tempfile::{NamedTempFile, TempDir};
+
+use calls::Out;
 
 /// The prefix of the names of all temporary files and folders.
 const PREFIX: &str = ".shoal-";
@@ -79,7 +85,7 @@ impl TemporaryFolder {
 }
 
 /// The folder that a file lies in.
-pub(crate) fn folder_of(path: &Path) -> &Path {
+fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
@@ -205,19 +211,21 @@ impl Temporary {
         self.0.path()
     }
 
-    pub(crate) fn as_file(&self) -> &File {
-        self.0.as_file()
-    }
-
-    /// Renames the file to `path`; an existing file is replaced.
-    pub(crate) fn persist(self, path: &Path) -> io::Result<()> {
-        self.0.persist(path).map(drop).map_err(|e| e.error)
+    /// Syncs the file, renames it to `path`, and syncs the folder; an existing file is replaced.
+    ///
+    /// # Errors
+    /// Those of the system; the file is removed then. If only the folder cannot be synced, the file has its name,
+    /// but may lose it in a power failure.
+    pub(crate) fn finish(self, path: &Path) -> io::Result<()> {
+        calls::sync_file(self.0.as_file())?;
+        calls::rename(self.0, path)?;
+        calls::sync_folder(folder_of(path))
     }
 }
 
 impl Write for Temporary {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.as_file_mut().write(bytes)
+        Out(self.0.as_file_mut()).write(bytes)
     }
     fn flush(&mut self) -> io::Result<()> {
         self.0.as_file_mut().flush()
@@ -228,21 +236,6 @@ impl Seek for Temporary {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         self.0.as_file_mut().seek(to)
     }
-}
-
-/// Syncs `folder`, so that a rename in it survives a power failure.
-pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
-    #[cfg(unix)]
-    match File::open(folder)?.sync_all() {
-        // Some network file systems do not support syncing folders.
-        Err(e) if !matches!(e.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => {
-            return Err(e);
-        }
-        _ => (),
-    }
-    #[cfg(not(unix))]
-    let _ = folder;
-    Ok(())
 }
 
 #[cfg(test)]
@@ -291,8 +284,8 @@ mod tests {
         assert!(own.iter().all(|gone| !gone.exists()));
         assert_eq!(all_leftovers(folder.path(), true).unwrap(), foreign);
         assert_eq!(all_leftovers(folder.path(), false).unwrap(), Vec::<PathBuf>::new());
-        alive.persist(&path).unwrap();
-        next.persist(&other).unwrap();
+        alive.finish(&path).unwrap();
+        next.finish(&other).unwrap();
         drop(busy);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
     }
@@ -341,7 +334,7 @@ mod tests {
     fn errors_do_not_name_the_temporary_file() {
         let folder = tempfile::tempdir().unwrap();
         let no_folder = temporary_for(&folder.path().join("none").join("x")).map(drop).unwrap_err();
-        let taken = temporary_for(&folder.path().join("x")).unwrap().persist(folder.path()).unwrap_err();
+        let taken = temporary_for(&folder.path().join("x")).unwrap().finish(folder.path()).unwrap_err();
         for refused in [no_folder, taken] {
             assert!(refused.raw_os_error().is_some(), "{refused}");
             assert!(!refused.to_string().contains("tmp"), "{refused}");

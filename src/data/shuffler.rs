@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::parallel::Executor;
 use crate::rng::{Purpose, Rng};
 use crate::whole_file::TemporaryFolder;
+use crate::whole_file::calls::Out;
 
 /// Bytes of a key, which is stored before its row.
 const KEY: usize = 8;
@@ -211,7 +212,7 @@ impl Shuffler {
                 folder.path().join(self.n_files.to_string())
             });
             let mut to = OpenOptions::new().create(true).append(true).open(file).map_err(io)?;
-            to.write_all(&bucket.buffer).map_err(io)?;
+            Out(&mut to).write_all(&bucket.buffer).map_err(io)?;
             pages::drop_written(&to);
             if self.writing {
                 bucket.buffer = Vec::new();
@@ -454,5 +455,14 @@ mod tests {
         cx.interrupt().set();
         assert!(matches!(rows.finish(&cx), Err(Error::Interrupted)));
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn every_fault_leaves_the_old_file() {
+        crate::whole_file::faults::check_every_fault(|path| {
+            let mut rows = Shuffler::create(path, Dtype::U8, 100, None, 0, 1000)?;
+            rows.push(&[1; 5000])?;
+            rows.finish(&Executor::new(Some(1)).unwrap()).map(drop)
+        });
     }
 }

@@ -187,3 +187,53 @@ impl<T: Float, S: Restartable<T>> Solver<T> for Restarts<S> {
         self.best().model()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A start of one step that ends with a given objective. The model is its number.
+    struct Fixed(Vec<f64>, u64);
+
+    impl Solver<f64> for Fixed {
+        type Model = u64;
+
+        fn needs(&self) -> Access {
+            Access::Once
+        }
+
+        fn step(&mut self, _data: &dyn DataSource<f64>, _cx: &Executor) -> Result<Step> {
+            Ok(Step { stop_reason: Some(StopReason::Tolerance), ..Step::default() })
+        }
+
+        fn model(&self) -> u64 {
+            self.1
+        }
+    }
+
+    impl Restartable<f64> for Fixed {
+        fn begin(&self, start: u64, _data: &dyn DataSource<f64>, _cx: &Executor) -> Result<Self> {
+            Ok(Self(self.0.clone(), start))
+        }
+
+        fn finish(&mut self, _data: &dyn DataSource<f64>, _cx: &Executor) -> Result<f64> {
+            Ok(self.0[self.1 as usize])
+        }
+    }
+
+    #[test]
+    fn the_first_of_the_best_starts_is_kept() {
+        let (rows, cx) = ([[0.0f64]], Executor::new(Some(1)).unwrap());
+        for (objectives, best) in
+            [(vec![1.0, 1.0], 0), (vec![3.0, 2.0, 5.0, 2.0, 4.0], 1), (vec![3.0, 1.0], 1)]
+        {
+            let n = objectives.len() as u64;
+            let mut starts = Restarts::new(Fixed(objectives, 0), n, 10);
+            for start in 1..=n {
+                let step = starts.step(&rows, &cx).unwrap();
+                assert_eq!((step.iteration, step.stop_reason.is_some()), (start, start == n));
+            }
+            assert_eq!(starts.model(), best);
+        }
+    }
+}

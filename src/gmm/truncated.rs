@@ -311,6 +311,7 @@ impl<T: Compute> Restartable<T> for Truncated<T> {
 mod tests {
     use super::*;
     use crate::gmm::TruncatedGaussianMixture;
+    use crate::seeding::Seeding;
 
     #[test]
     fn a_row_is_known_by_its_components_alone() {
@@ -334,5 +335,26 @@ mod tests {
             state.to_file().arrays.values().map(|array| array.shape().iter().product::<usize>()).sum()
         };
         assert_eq!(values(&other) - values(&state), n as usize * active);
+    }
+
+    #[test]
+    fn neighborhoods_follow_the_components() {
+        // Forty groups of rows along a line; the components start at the groups, their neighborhoods at random.
+        let k = 40;
+        let rows: Vec<[f64; 1]> = (0..20 * k).map(|i| [f64::from(i % k) + f64::from(i / k) * 0.01]).collect();
+        let cx = Executor::new(Some(1)).unwrap();
+        let means: Vec<f64> = (0..k).map(f64::from).collect();
+        let params = TruncatedGaussianMixture::params(k as usize).n_active(2).n_neighbors(4);
+        let mut state =
+            Truncated::<f64>::plan(params.seeding(Seeding::Given(means))).begin(0, &rows, &cx).unwrap();
+        let known = |state: &Truncated<f64>| {
+            let knows = |c: i32, j: i32| state.neighbors.of_cluster(c as usize).contains(&(j as u32));
+            (1..k - 1).filter(|&c| knows(c, c - 1) && knows(c, c + 1)).count()
+        };
+        assert!(known(&state) < 10, "{}", known(&state));
+        for _ in 0..8 {
+            state.step(&rows, &cx).unwrap();
+        }
+        assert!(known(&state) > 30, "{}", known(&state));
     }
 }

@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use super::array::Array;
 use crate::data::Dtype;
 use crate::error::{Error, Result};
-use crate::whole_file::{folder_of, refuse_special, sync_folder, temporary_for};
+use crate::whole_file::{refuse_special, temporary_for};
 
 /// Longest header that the format allows, in bytes.
 const LONGEST_HEADER: u64 = 100_000_000;
@@ -239,10 +239,7 @@ pub(super) fn write(
         refuse_special(path)?;
         let mut file = BufWriter::with_capacity(1 << 20, temporary_for(path)?);
         laid_out.put(&mut file)?;
-        let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
-        file.as_file().sync_all()?;
-        file.persist(path)?;
-        sync_folder(folder_of(path))
+        file.into_inner().map_err(io::IntoInnerError::into_error)?.finish(path)
     };
     store().map_err(|e| Error::io(path, e))
 }

@@ -256,6 +256,13 @@ fn a_kill_leaves_a_whole_file() {
     }
 }
 
+#[test]
+fn every_fault_leaves_the_old_file() {
+    let mut contents = small();
+    contents.arrays.insert("long".into(), Array::new(&[200_000], &vec![0.5f64; 200_000]).unwrap());
+    crate::whole_file::faults::check_every_fault(|path| write(path, &contents));
+}
+
 proptest! {
     #[test]
     fn flipped_bytes_never_panic(flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4)) {

@@ -12,10 +12,7 @@ use super::enter::enter;
 use crate::data::npy::Writer;
 use crate::data::{Dtype, Shuffler};
 use crate::error::{Error, Result};
-use crate::whole_file::{
-    Temporary, TemporaryFolder as Folder, all_leftovers, folder_of, refuse_special, sync_folder,
-    temporary_for,
-};
+use crate::whole_file::{Temporary, TemporaryFolder as Folder, all_leftovers, refuse_special, temporary_for};
 
 /// A writer, until it is finished, with the layout of its rows.
 struct Open<W> {
@@ -163,11 +160,10 @@ impl TemporaryFile {
         Ok(file.as_ref().ok_or_else(finished)?.path().to_owned())
     }
 
-    /// Renames the file, which must be written and synced.
+    /// Syncs and renames the file, which must be written.
     fn finish(&self, py: Python<'_>) -> PyResult<()> {
         let file = self.file.lock().map_err(|_| finished())?.take().ok_or_else(finished)?;
-        let named = || file.persist(&self.path).and_then(|()| sync_folder(folder_of(&self.path)));
-        py.detach(named).map_err(|e| Error::io(&self.path, e).into())
+        py.detach(|| file.finish(&self.path)).map_err(|e| Error::io(&self.path, e).into())
     }
 
     /// Discards an unfinished file.

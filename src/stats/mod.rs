@@ -10,6 +10,8 @@ mod moments;
 mod projections;
 mod shares;
 mod sphere;
+#[cfg(test)]
+mod tests;
 mod waiting;
 
 pub use clusters::ClusterSums;

@@ -6,6 +6,7 @@ mod common;
 mod determinism;
 mod errors;
 mod filtering;
+mod fuzz;
 mod hierarchical;
 mod layering;
 mod lloyd_vs_naive;

@@ -209,3 +209,36 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn weights_halve_by_rows_and_not_by_batches() {
+    let (rows, cx) = (vec![[0.0f64]; 200], Executor::new(Some(1)).unwrap());
+    let params = MiniBatch::params(1).seeding(Seeding::Given(vec![0.0])).half_life(Some(100.0));
+    let mut run = params.stream(&rows).unwrap();
+    let mut expected = 1.0;
+    for batch in [50, 200, 1, 49] {
+        run.partial_fit_on(&rows[..batch], &cx).unwrap();
+        expected = expected * (-(batch as f64) / 100.0).exp2() + batch as f64;
+        let found = run.cluster_weights()[0];
+        assert!((found - expected).abs() <= 1e-12 * expected, "{found} {expected}");
+    }
+}
+
+#[test]
+fn centers_starve_by_decayed_weights() {
+    let near = |center: f64, n: usize| (0..n).map(move |i| [center + i as f64 * 1e-3]);
+    let first: Vec<[f64; 1]> = near(0.0, 50).chain(near(10.0, 50)).collect();
+    let later: Vec<[f64; 1]> = near(10.0, 100).collect();
+    let cx = Executor::new(Some(1)).unwrap();
+    // The first cluster has 51 rows, the second one 151; decayed to 1.6 of 101.6.
+    let left = |half_life: Option<f64>| {
+        let seeds = Seeding::Given(vec![0.0, 10.0]);
+        let params = MiniBatch::params(2).seeding(seeds).reassignment_ratio(0.1).half_life(half_life);
+        let mut run = params.stream(&first).unwrap();
+        run.partial_fit_on(&first, &cx).unwrap();
+        run.partial_fit_on(&later, &cx).unwrap();
+        run.centers::<f64>()[0]
+    };
+    assert!(left(None) < 1.0);
+    assert!(left(Some(20.0)) >= 10.0);
+}

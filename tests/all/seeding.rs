@@ -2,7 +2,7 @@
 
 use shoal::data::{Chunk, Chunks, DataSource, Dense, Weighted};
 use shoal::seeding::Seeds;
-use shoal::{Executor, KMeans, Seeding};
+use shoal::{Executor, KMeans, MiniBatch, Seeding};
 
 use crate::common::unit;
 
@@ -226,4 +226,39 @@ fn several_starts_keep_the_best() {
     let many: Vec<f64> = (1..=6).map(|n| one(n).inertia()).collect();
     assert!(many.windows(2).all(|two| two[1] <= two[0]), "{many:?}");
     assert!(many[5] < many[0], "{many:?}");
+}
+
+/// All starts of both fits end with the same objective, but number the clusters differently.
+#[test]
+fn the_first_of_equal_starts_is_kept() {
+    let rows = [[0.0f64], [1.0], [10.0], [11.0]];
+    let pairs = [[0.0f64], [10.0], [10.0]];
+    let mut orders = [std::collections::BTreeSet::new(), std::collections::BTreeSet::new()];
+    for seed in 0..20 {
+        let exact = KMeans::params(2).seeding(Seeding::Random).rng_seed(seed);
+        let centers = |n_init| {
+            let model = exact.clone().n_init(n_init).fit(&rows).unwrap();
+            assert_eq!(model.inertia(), 1.0);
+            model.centers::<f64>().iter().map(|x| x.to_bits()).collect::<Vec<_>>()
+        };
+        let first = centers(1);
+        assert_eq!(centers(5), first, "seed {seed}");
+        orders[0].insert(first);
+
+        let batches =
+            MiniBatch::params(2).seeding(Seeding::Random).rng_seed(seed).init_size(Some(3)).batch_size(3);
+        let fitted = |n_init| batches.clone().n_init(n_init).max_iter(1).fit(&pairs).unwrap();
+        let first = fitted(1);
+        // Otherwise both seeds were equal rows, and another start is better.
+        if first.inertia() == 0.0 {
+            let first = first.centers::<f64>().iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+            assert_eq!(
+                fitted(5).centers::<f64>().iter().map(|x| x.to_bits()).collect::<Vec<_>>(),
+                first,
+                "seed {seed}"
+            );
+            orders[1].insert(first);
+        }
+    }
+    assert_eq!(orders.map(|found| found.len()), [2, 2]);
 }

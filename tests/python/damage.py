@@ -2,16 +2,19 @@
 
 ``python damage.py FOLDER COUNT KIND...`` writes a valid file of each kind and then COUNT damaged copies, one
 after the other. It reads each copy and prints the outcomes as one JSON object. The last line on stderr tells
-which copy is being read.
+which copy is being read. With ``SHOAL_FUZZ_SECONDS`` in the environment, there are as many copies of each
+kind as fit into these seconds, and ``SHOAL_FUZZ_SEED`` chooses the damage. Without a KIND, all are tried.
 """
 
 import gzip
 import io
+import itertools
 import json
 import os
 import resource
 import shutil
 import sys
+import time
 import traceback
 import warnings
 from pathlib import Path
@@ -259,6 +262,15 @@ def harmed(whole, rng):
     return bytes(data)
 
 
+def counted(count):
+    """Count to `count`, or as far as the requested seconds allow."""
+    seconds = os.environ.get("SHOAL_FUZZ_SECONDS")
+    if seconds is None:
+        return range(count)
+    end = time.monotonic() + float(seconds)
+    return itertools.takewhile(lambda _: time.monotonic() < end, itertools.count())
+
+
 def outcomes(folder, kind, count):
     """Damage files of one kind, read them, and count the outcomes."""
     write, suffix, look = KINDS[kind]
@@ -267,9 +279,9 @@ def outcomes(folder, kind, count):
     write(valid)
     look(valid)
     files = [valid] if valid.is_file() else sorted(p for p in valid.rglob("*") if p.is_file())
-    rng = np.random.default_rng(len(kind))
+    rng = np.random.default_rng([int(os.environ.get("SHOAL_FUZZ_SEED", "0")), len(kind)])
     came = {}
-    for i in range(count):
+    for i in counted(count):
         chosen = files[int(rng.integers(len(files)))]
         if valid.is_dir():
             shutil.rmtree(damaged, ignore_errors=True)
@@ -297,7 +309,7 @@ def main(folder, count, *kinds):
     """Run the command line of this program."""
     warnings.simplefilter("ignore")
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    came = {kind: outcomes(Path(folder), kind, int(count)) for kind in kinds}
+    came = {kind: outcomes(Path(folder), kind, int(count)) for kind in kinds or KINDS}
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024
     print(json.dumps({"outcomes": came, "megabytes": grown}))
 

@@ -256,6 +256,24 @@ def test_checkpoints_follow_the_interval(tmp_path):
     assert path.exists()
 
 
+def test_intervals_are_seconds(tmp_path, monkeypatch):
+    """Each step takes 7 seconds of a clock that the test turns."""
+    path, now, seen = tmp_path / "run.safetensors", [100.0], []
+    monkeypatch.setattr("shoal.callbacks.time.monotonic", lambda: now[0])
+
+    class Turn(Callback):
+        def __call__(self, estimator, step):
+            now[0] += 7
+
+    def look(estimator, step):
+        seen.append((step.iteration, estimator.callbacks[1].n_steps_))
+
+    clone(METHODS["kmeans"], callbacks=[Turn(), Checkpoint(path, every=20), look]).fit(X)
+    assert len(seen) > 9
+    # Due after 21 seconds: in every third step.
+    assert seen == [(step, step // 3 * 3 or None) for step in range(1, len(seen) + 1)]
+
+
 @pytest.mark.parametrize(
     "name",
     [

@@ -1,6 +1,8 @@
 """The scripts that `make lint` runs find what they are for."""
 
 import importlib.util
+import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -64,3 +66,45 @@ def test_dependencies_are_checked():
     bad = [good | change for change in ({"license": "GPL-3.0"}, {"source": "git"}, {"rust_version": "1.90"})]
     assert dependencies.problems([good, good | {"source": None, "license": None}], licenses, "1.89") == []
     assert len(dependencies.problems(bad, licenses, "1.89")) == 3
+
+
+def test_notices_name_what_is_linked():
+    notices = script("notices")
+
+    def package(name, kind="lib"):
+        return {"id": name, "name": name, "version": "1.0", "targets": [{"kind": [kind]}]}
+
+    def dep(name, kind=None):
+        return {"pkg": name, "dep_kinds": [{"kind": kind}]}
+
+    deps = {
+        "own": [dep("one"), dep("build", "build"), dep("test", "dev"), dep("macro")],
+        "one": [dep("two"), dep("one")],
+        "macro": [dep("parser")],
+    }
+    names = ["own", "two", "one", "build", "test", "parser"]
+    metadata = {
+        "packages": [*map(package, names), package("macro", "proc-macro")],
+        "resolve": {
+            "root": "own",
+            "nodes": [{"id": name, "deps": deps.get(name, [])} for name in [*names, "macro"]],
+        },
+    }
+    assert [package["name"] for package in notices.linked(metadata)] == ["one", "two"]
+
+
+def test_hints_name_extras_that_exist():
+    root = TESTS.parent
+    extras = set(
+        tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    )
+    found = set()
+    for folder, pattern in (("python", "*.py"), ("docs", "*.md"), (".", "README.md")):
+        for path in (root / folder).rglob(pattern):
+            if ".venv" in path.parts:
+                continue
+            for name, extra in re.findall(r"install '([\w-]+)\[([\w{},]+)\]'", path.read_text("utf-8")):
+                assert name == "shoal-cluster", path
+                found.add(extra)
+    assert found - {"{extra}"} <= extras
+    assert {"all", "plot", "dask"} <= found

@@ -174,6 +174,16 @@ fn nothing_is_left_of_an_unfinished_file() {
 }
 
 #[test]
+fn every_fault_leaves_the_old_file() {
+    crate::whole_file::faults::check_every_fault(|path| {
+        let mut writer = Writer::create(path, Dtype::F32, 2)?;
+        writer.append_values(&vec![1.0f32; 200_000])?;
+        writer.append_values(&vec![2.0f32; 200_000])?;
+        writer.finish().map(drop)
+    });
+}
+
+#[test]
 fn the_writer_refuses_what_does_not_fit() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.npy");

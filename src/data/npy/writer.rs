@@ -7,7 +7,7 @@ use super::MAGIC;
 use crate::data::Dtype;
 use crate::data::raw::{Element, bytes_of};
 use crate::error::{Error, InvalidParam, Result};
-use crate::whole_file::{Temporary, folder_of, refuse_special, sync_folder, temporary_for};
+use crate::whole_file::{Temporary, refuse_special, temporary_for};
 
 /// Bytes before the data of a written file: a multiple of 64, which aligns rows, with room for any number of rows.
 pub(super) const WRITTEN_HEADER: usize = 128;
@@ -170,9 +170,7 @@ impl Writer {
             let mut file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
             file.seek(SeekFrom::Start(0))?;
             file.write_all(&header)?;
-            file.as_file().sync_all()?;
-            file.persist(&path)?;
-            sync_folder(folder_of(&path))
+            file.finish(&path)
         };
         store().map_err(|e| Error::io(&path, e))?;
         Ok(rows)

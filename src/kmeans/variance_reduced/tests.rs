@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::moving::Moving;
 use super::*;
-use crate::data::{AnySource, Block, Csr, DataSource, Dense, Source};
+use crate::data::{AnySource, Block, Chunk, Chunks, Csr, DataSource, Dense, Source, Weighted};
 use crate::error::Error;
 use crate::fit::StopReason;
 use crate::parallel::Executor;
@@ -301,4 +301,32 @@ fn doubling_epochs_grow_to_all_rows_and_the_tolerance_waits_for_them() {
     assert_eq!(run.history().last().unwrap().stop_reason, Some(StopReason::Tolerance));
     let long: Vec<u64> = [63, 64, u64::MAX].map(|epoch| EpochSize::Doubling.steps(1 << 62, epoch)).into();
     assert_eq!(long, [1 << 62; 3]);
+}
+
+/// In an epoch, centers move only if a drawn row has another label than in the sweep. Here such rows have no weight.
+#[test]
+fn rows_without_weight_are_not_drawn() {
+    let rows: Vec<[f64; 1]> = (0..90).map(|i| [[0.0], [10.0], [4.6]][i % 3]).collect();
+    let weights =
+        |boundary: f64| (0..90).map(|i| if i % 3 == 2 { boundary } else { 1.0 }).collect::<Vec<f64>>();
+    // The sweep gives the rows at 4.6 to the center 8; from the means 0 and 10 they are nearer to 0.
+    let params = VarianceReduced::params(2).seeding(Seeding::Given(vec![0.0, 8.0])).learning_rate(Some(0.3));
+    let cx = Executor::new(Some(1)).unwrap();
+    let centers = |rows: &dyn Source| {
+        let mut run = params.start(rows).unwrap();
+        run.advance_on(rows, &cx).unwrap();
+        run.centers::<f64>()
+    };
+    let of = |boundary| {
+        let weights = weights(boundary);
+        let memory = Weighted::new::<f64>(&rows, &weights[..]).unwrap();
+        let chunk =
+            || Chunk::from(rows.iter().map(|row| row[0]).collect::<Vec<_>>()).weighted(weights.clone());
+        let stream = Chunks::replay(1, || [Ok(chunk())].into_iter());
+        [centers(&memory), centers(&stream)]
+    };
+    assert_eq!(of(0.0), [[0.0, 10.0], [0.0, 10.0]]);
+    for moved in of(0.1) {
+        assert!(moved[0] > 0.01, "{moved:?}");
+    }
 }
