@@ -72,7 +72,8 @@ def nearest(
         - ``"exact"`` compares every row with every center.
         - ``"approximate"``, for thousands of centers: a row is compared only with the centers in the nearest
           cells of a k-means partition of the centers. For fewer than 1,024 centers, and where a row would
-          search more than a fifth of the cells, this method is exact too.
+          search more than a fifth of the cells (a twentieth with 64 features or more), this method is exact
+          too.
     recall : float, default=0.99
         For ``"approximate"``: fraction of the nearest centers to find, above 0 and at most 1. The number of
         cells to search is chosen to reach it, with a margin, on a sample of 1,024 rows whose nearest centers

@@ -15,7 +15,7 @@ use crate::pass::{Chunk, for_all_rows};
 use crate::rng::{Purpose, Rng};
 use crate::seeding::{draw, packed};
 use crate::stats::project;
-use crate::tuning::{SEARCH_CENTERS, SEARCH_SAMPLE_ROWS, SEARCH_SHARE};
+use crate::tuning::{SEARCH_CENTERS, SEARCH_SAMPLE_ROWS, search_share};
 
 /// How the nearest centers were found.
 ///
@@ -80,7 +80,7 @@ pub(crate) fn nearest_approximately<T: Compute>(
     let all = packed(data, centers);
     let cells = Cells::new(&all, cx)?;
     let search = calibrated(centers, m, recall, &cells, data, cx)?;
-    if search.n_probes as f64 > SEARCH_SHARE * cells.count() as f64 {
+    if search.n_probes as f64 > search_share(k, dim) * cells.count() as f64 {
         return exactly(Search::EXACT);
     }
     let fill = |chunk: &Chunk<'_, T>, labels: &mut [u32], sq_dists: &mut [f64], desk: &mut Desk<T>| {

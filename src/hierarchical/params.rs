@@ -148,7 +148,7 @@ pub type HierarchicalRun = Run<HierarchicalKMeans>;
 
 impl HierarchicalRun {
     /// The share of the rows whose label was proven by the lists of centers alone, before the last pass compared the
-    /// other rows with all centers. `None` before [`Run::finish`]. 0 with approximate lists, which prove nothing.
+    /// other rows with all centers. `None` before [`Run::finish`]. 0 after sweeps by cells, which prove nothing.
     ///
     /// See [`HierarchicalParams::start`] for an example.
     pub fn certified(&self) -> Option<f64> {
