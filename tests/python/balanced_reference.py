@@ -29,7 +29,7 @@ def ascent(X, centers, least, most, steps=400):
     d = sq_dists(X, centers)
     prices, best = np.zeros(len(centers)), -np.inf
     two = np.sort(d, axis=1)
-    step = (two[:, 1] - two[:, 0]).mean()
+    step = (two[:, min(1, len(centers) - 1)] - two[:, 0]).mean()
     for _ in range(steps):
         best = max(best, dual(X, centers, prices, least, most))
         sizes = np.bincount((d + prices).argmin(axis=1), minlength=len(centers))

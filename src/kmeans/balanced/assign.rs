@@ -27,12 +27,16 @@ pub(super) struct Assigned {
     pub(super) bound: f64,
 }
 
-/// The share of the rows that would have to leave their cheapest candidates.
-fn excess(lists: &Lists, prices: &[f64], limits: &Limits) -> f64 {
+/// The share of the rows that have to move: those that clusters have too many at their cheapest candidates, or too few,
+/// or where they are fewer than a cluster with this price must have.
+fn imbalance(lists: &Lists, prices: &[f64], limits: &Limits) -> f64 {
     let (_, sizes) = lists.demand(prices, limits);
-    let above = sizes.iter().map(|size| (size - limits.most).max(0.0)).sum::<f64>();
-    let below = sizes.iter().map(|size| (limits.least - size).max(0.0)).sum::<f64>();
-    above.max(below) / sizes.iter().sum::<f64>()
+    let of_cluster = |(&size, &price): (&f64, &f64)| match price {
+        price if price > 0.0 => (size - limits.most).abs(),
+        price if price < 0.0 => (size - limits.least).abs(),
+        _ => (size - limits.most).max(limits.least - size).max(0.0),
+    };
+    sizes.iter().zip(prices).map(of_cluster).sum::<f64>() / sizes.iter().sum::<f64>()
 }
 
 /// Assigns all rows to `centers`. The search begins at `prices`.
@@ -56,7 +60,7 @@ pub(super) fn assign<T: Compute>(
             }
         };
         keep(&prices);
-        if limits.in_rows.is_none() || excess(&lists, &prices, limits) > BALANCED_ASCENT {
+        if limits.in_rows.is_none() || imbalance(&lists, &prices, limits) > BALANCED_ASCENT {
             prices = ascend(&lists, &prices, limits, cx)?;
             keep(&prices);
         }
