@@ -13,7 +13,6 @@
 //! the files there first.
 
 mod damage;
-mod distributed;
 mod driver;
 mod files;
 mod fits;
