@@ -13,6 +13,7 @@
 //! the files there first.
 
 mod damage;
+mod distributed;
 mod driver;
 mod files;
 mod fits;
