@@ -4,11 +4,11 @@ use std::fs;
 use std::path::Path;
 
 use shoal::distributed::{CoresetPass, KMeansPass, MiniBatchPass, Partial, Place, SeedPass};
-use shoal::{Error, Executor, Metric, Result};
+use shoal::{Executor, Metric, Result};
 
 use super::damage;
 use super::driver::Target;
-use super::models::{rows, wide_rows};
+use super::models::rows;
 
 fn run(name: &str, valid: Vec<Vec<u8>>, read: &dyn Fn(&[u8]) -> Result<()>) {
     let read = |path: &Path| read(&fs::read(path).unwrap()).map_err(|e| e.to_string());
@@ -20,13 +20,16 @@ macro_rules! passes {
     ($($pass:ident, $name:ident, $parts:ident: $first:expr;)*) => {$(
         /// Passes of several rounds, and the partial results of two partitions for each.
         fn $name() -> (Vec<$pass>, Vec<Partial>) {
+            let both = $parts::both;
             let (rows, cx) = (rows(), Executor::new(Some(1)).unwrap());
             let (mut passes, mut parts) = (vec![$first.unwrap()], Vec::new());
             for _ in 0..4 {
                 let pass: &$pass = passes.last().unwrap();
-                let both = [(0, 0..25), (1, 25..60)].map(|(number, range)| {
-                    pass.absorb(&&rows[range], Place::Partition(number), &cx).unwrap()
-                });
+                let Ok(both) = both(pass, &rows, &cx) else {
+                    // The coreset is complete.
+                    passes.pop();
+                    break;
+                };
                 let done = pass.commit(&both[0].merge(&both[1]).unwrap()).unwrap();
                 parts.extend(both);
                 if done.1.stop_reason.is_some() {
@@ -40,17 +43,20 @@ macro_rules! passes {
         mod $parts {
             use super::*;
 
+            /// The partial results of two partitions.
+            pub(super) fn both(pass: &$pass, rows: &[[f32; 2]], cx: &Executor) -> Result<[Partial; 2]> {
+                let part = |number, rows: &[[f32; 2]]| pass.absorb(&rows, Place::Partition(number), cx);
+                Ok([part(0, &rows[..25])?, part(1, &rows[25..])?])
+            }
+
             #[test]
             fn pass() {
-                let (rows, wide, cx) = (rows(), wide_rows(), Executor::new(Some(1)).unwrap());
+                let (rows, cx) = (rows(), Executor::new(Some(1)).unwrap());
                 let valid = $name().0.iter().map(|pass| pass.to_bytes().unwrap()).collect();
                 run(concat!(stringify!($name), "_passes"), valid, &|bytes| {
                     let pass = $pass::from_bytes(bytes)?;
-                    let part = match pass.absorb(&rows, Place::Partition(0), &cx) {
-                        Err(Error::Shape(_)) => pass.absorb(&wide, Place::Partition(0), &cx),
-                        done => done,
-                    }?;
-                    let (next, _) = pass.commit(&part)?;
+                    let [one, other] = both(&pass, &rows, &cx)?;
+                    let (next, _) = pass.commit(&one.merge(&other)?)?;
                     next.to_bytes().map(drop)
                 });
             }
@@ -61,18 +67,18 @@ macro_rules! passes {
                 let valid = parts.iter().map(|part| part.to_bytes().unwrap()).collect();
                 run(concat!(stringify!($name), "_partials"), valid, &|bytes| {
                     let part = Partial::from_bytes(bytes)?;
-                    let mut last = Ok(());
+                    let mut done = Vec::new();
                     // Both orders, with a sound partial result of each round; a pass takes those of its own round.
                     for (pass, others) in passes.iter().zip(parts.chunks(2)) {
-                        last = pass.commit(&part).map(drop);
+                        done.push(pass.commit(&part).map(drop));
                         for other in others {
-                            if let Ok(both) = other.merge(&part).and_then(|_| part.merge(other)) {
-                                last = pass.commit(&both).map(drop);
-                            }
+                            let both = other.merge(&part).and_then(|_| part.merge(other));
+                            done.push(both.and_then(|both| pass.commit(&both)).map(drop));
                         }
                     }
                     Partial::from_bytes(&part.to_bytes()?)?;
-                    last
+                    let is_done = done.iter().any(Result::is_ok);
+                    if is_done { Ok(()) } else { done.swap_remove(1) }
                 });
             }
         }

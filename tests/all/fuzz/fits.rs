@@ -97,7 +97,7 @@ states! {
 fn coreset_states() {
     let (rows, cx) = (rows(), Executor::new(Some(1)).unwrap());
     let mut coreset = MergeReduce::<f32>::new(5, 1).unwrap();
-    let mut valid = vec![coreset.state()];
+    let mut valid = Vec::new();
     for batch in rows.chunks(17) {
         coreset.absorb(&batch, &cx).unwrap();
         valid.push(coreset.state());
