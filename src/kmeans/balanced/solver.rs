@@ -10,11 +10,11 @@ use crate::data::{Access, DataSource};
 use crate::error::Result;
 use crate::fit::{Facts, FitSolver, Solver, Step, StopReason, Timings};
 use crate::kernel::Compute;
-use crate::kmeans::means::to_means;
 use crate::kmeans::starts::LloydStarts;
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::persist::Contents;
+use crate::stats::{ClusterSums, to_means};
 
 /// Clusters that keep the limits.
 #[derive(Clone, Debug)]
@@ -131,7 +131,7 @@ impl<T: Compute> BalancedSolver<T> {
         before: &Balance<T>,
         data: &dyn DataSource<T>,
         cx: &Executor,
-    ) -> Result<(Balance<T>, crate::stats::ClusterSums)> {
+    ) -> Result<(Balance<T>, ClusterSums)> {
         let centers = MatRef::new(&before.centers, data.dim());
         let found = assign(centers, &before.prices, &self.limits(data)?, data, cx)?;
         let balance = Balance {
@@ -149,9 +149,9 @@ impl<T: Compute> BalancedSolver<T> {
 
     /// A sweep with limits: labels, then centers.
     fn sweep(&mut self, before: &Balance<T>, data: &dyn DataSource<T>, cx: &Executor) -> Result<Step> {
-        let (mut balance, mut sums) = self.labeled(before, data, cx)?;
+        let (mut balance, sums) = self.labeled(before, data, cx)?;
         sums.check_means::<T>()?;
-        let moved = to_means(&mut balance.centers, data.dim(), self.params.metric, &mut sums);
+        let moved = to_means(&mut balance.centers, data.dim(), self.params.metric, &sums);
         let changed = changes(before.labels.view(), balance.labels.view());
         balance.current = moved == 0.0;
         balance.sweeps += 1;
