@@ -99,8 +99,10 @@ def test_cosine():
     model = HierarchicalKMeans(150, metric="cosine", n_candidates=40, random_state=0).fit(X)
     np.testing.assert_allclose(np.linalg.norm(model.cluster_centers_, axis=1), 1, rtol=1e-6)
     np.testing.assert_array_equal(model.predict(X), model.labels_)
-    flat = KMeans(150, metric="cosine", random_state=0).fit(X)
-    assert model.inertia_ < 1.02 * flat.inertia_
+    # A single start of either may end 2% higher.
+    trees = [clone(model).set_params(random_state=seed).fit(X).inertia_ for seed in range(5)]
+    flats = [KMeans(150, metric="cosine", random_state=seed).fit(X).inertia_ for seed in range(5)]
+    assert np.mean(trees) < 1.02 * np.mean(flats)
 
 
 def test_it_ends_near_exact_k_means():
