@@ -657,12 +657,11 @@ pub(crate) const BREATH_LAST_TOLERANCE: f64 = 0.01;
 /// Most sweeps of any other run of exact k-means of a breathing fit, as of a start of k-means.
 pub(crate) const BREATH_RUN_SWEEPS: u64 = 300;
 
-/// Centers that a row of balanced k-means may belong to without another pass: those with the smallest squared distance
-/// plus price. Up to twice as many clusters are all candidates (`balanced.py`).
+/// Centers that a row of balanced k-means may belong to in the first round: those with the smallest squared distance
+/// plus price. Each further round has twice as many. Up to twice as many clusters are all candidates (`balanced.py`).
 pub(crate) const BALANCED_CANDIDATES: usize = 8;
 
-/// Most passes that renew the candidates of rows for the same centers, and the gap at which no more of them are made
-/// (`balanced.py`, identical).
+/// Most rounds for the same centers, and the gap at which no further round is made (`balanced.py`, identical).
 pub(crate) const BALANCED_ROUNDS: usize = 6;
 pub(crate) const BALANCED_GAP: f64 = 1e-3;
 

@@ -64,7 +64,8 @@ class BalancedKMeans(CenterClusterer):
         How sweeps of exact k-means find the nearest centers. As for :class:`~shoal.KMeans`; results do not
         depend on it.
     bounds_memory : str or int, default="1GB"
-        Memory budget for distance bounds. As for :class:`~shoal.KMeans`.
+        Memory budget for distance bounds, as for :class:`~shoal.KMeans`, and for the candidates of the rows in
+        sweeps with limits. Each row has at least 2 candidates; with fewer than 8, `gap_` may be larger.
     copy_x : bool, default=True
         Accepted for compatibility with k-means-constrained. X is never modified.
     n_jobs : int or None, default=None
@@ -138,7 +139,7 @@ class BalancedKMeans(CenterClusterer):
     that must leave their nearest center; later sweeps begin at the prices of the sweep before.
 
     **Memory** beyond the rows: that of :class:`~shoal.KMeans`, and at most 52 bytes per row and candidate
-    during a sweep with limits (416 bytes with more than 16 clusters).
+    during a sweep with limits: 416 bytes for 8 candidates. `bounds_memory` bounds them.
 
     **Quality.** The assignment is optimal among the candidates. Rows that these cannot place, for example
     many identical ones, move to the nearest centers with room in an order of least regret. `gap_` covers

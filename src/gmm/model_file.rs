@@ -90,7 +90,9 @@ impl GaussianMixture {
         let covariance: Option<Covariance> = text(&file.params, "covariance_type")?.parse().ok();
         let covariance = covariance.ok_or("has a covariance type that this version does not support")?;
         let (variances, weights) = (file.figures("variances")?, file.figures("weights")?);
-        let loadings = if covariance == Covariance::Factor { file.figures("loadings")? } else { Vec::new() };
+        let known = file.contents.arrays.contains_key("loadings");
+        let loadings =
+            if known || covariance == Covariance::Factor { file.figures("loadings")? } else { Vec::new() };
         if weights.len() != k {
             return Err(format!("has {} weights for {k} components", weights.len()));
         }

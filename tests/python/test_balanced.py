@@ -303,7 +303,7 @@ def test_command_line(tmp_path, capsys):
     assert shoal.load(model).gap_ == expected.gap_
     with pytest.raises(SystemExit, match="2"):
         main([str(arg) for arg in [*fit, "--size-max", "lots"]])
-    assert "--size-max: must be a number of rows" in capsys.readouterr().err
+    assert "--size-max must be a number of rows" in capsys.readouterr().err
     plain = [str(arg) for arg in fit if arg != "balanced"]
     plain.insert(5, "kmeans")
     assert main([*plain, "--size-max", "3"]) == 2

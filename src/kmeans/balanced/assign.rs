@@ -2,17 +2,17 @@
 
 use super::ascent::ascend;
 use super::limits::Limits;
-use super::lists::Lists;
+use super::lists::{CANDIDATE_BYTES, Lists};
 use super::repair::repair;
 use super::transport::Transport;
 use crate::centers::{LabelsRef, sum_labeled};
-use crate::data::DataSource;
+use crate::data::{DataSource, count_rows};
 use crate::error::Result;
 use crate::kernel::{Compute, PackedCenters};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::stats::ClusterSums;
-use crate::tuning::{BALANCED_ASCENT, BALANCED_GAP, BALANCED_ROUNDS};
+use crate::tuning::{BALANCED_ASCENT, BALANCED_CANDIDATES, BALANCED_GAP, BALANCED_ROUNDS};
 
 /// Labels that keep the limits.
 #[derive(Debug)]
@@ -39,20 +39,29 @@ fn imbalance(lists: &Lists, prices: &[f64], limits: &Limits) -> f64 {
     sizes.iter().zip(prices).map(of_cluster).sum::<f64>() / sizes.iter().sum::<f64>()
 }
 
-/// Assigns all rows to `centers`. The search begins at `prices`.
+/// Candidates per row: `wanted`, or as many as fit into `memory` bytes, but at least two.
+fn candidates(wanted: usize, k: usize, n: u64, memory: u64) -> usize {
+    let fit = memory / (n * CANDIDATE_BYTES as u64).max(1);
+    wanted.min(fit.try_into().unwrap_or(usize::MAX)).max(2).min(k)
+}
+
+/// Assigns all rows to `centers`. The search begins at `prices`, with candidates of up to `memory` bytes.
 pub(super) fn assign<T: Compute>(
     centers: MatRef<'_, T>,
     prices: &[f64],
     limits: &Limits,
+    memory: u64,
     data: &dyn DataSource<T>,
     cx: &Executor,
 ) -> Result<Assigned> {
+    let (k, n) = (centers.rows(), count_rows(data)?);
+    let mut width = if k <= 2 * BALANCED_CANDIDATES { k } else { BALANCED_CANDIDATES };
     let (mut best, mut bound) = (prices.to_vec(), f64::NEG_INFINITY);
     let (mut labels, mut lowest) = (Vec::new(), f64::INFINITY);
     for _ in 0..BALANCED_ROUNDS {
         // Candidates for the best prices so far: each round knows more of the centers that rows have to share.
         let mut prices = best.clone();
-        let lists = Lists::new(centers, &prices, data, cx)?;
+        let lists = Lists::new(centers, &prices, candidates(width, k, n, memory), data, cx)?;
         let mut keep = |prices: &[f64]| {
             let (found, _) = lists.demand(prices, limits);
             if found > bound {
@@ -80,6 +89,7 @@ pub(super) fn assign<T: Compute>(
         if lowest - bound <= BALANCED_GAP * lowest {
             break;
         }
+        width *= 2;
     }
     let prices = best;
     let packed = PackedCenters::for_rows(centers, data.most_values().is_some());

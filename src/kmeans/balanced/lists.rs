@@ -10,7 +10,10 @@ use crate::matrix::{MatRef, make_room};
 use crate::parallel::Executor;
 use crate::pass::{Chunk, Wide, sweep};
 use crate::rows::Rows;
-use crate::tuning::{BALANCED_CANDIDATES, STRIP_ROWS, tile_rows};
+use crate::tuning::{STRIP_ROWS, tile_rows};
+
+/// Bytes per candidate of a row, with those of the search for paths.
+pub(super) const CANDIDATE_BYTES: usize = 52;
 
 /// The candidates of every row, with squared distances.
 #[derive(Debug)]
@@ -36,15 +39,15 @@ struct Buffers<T: Float> {
 type Out<'a> = ((Wide<'a, u32>, Wide<'a, f64>), &'a mut [f64]);
 
 impl Lists {
-    /// One pass: the candidates of all rows.
+    /// One pass: `width` candidates of all rows.
     pub(super) fn new<T: Compute>(
         centers: MatRef<'_, T>,
         prices: &[f64],
+        width: usize,
         data: &dyn DataSource<T>,
         cx: &Executor,
     ) -> Result<Self> {
         let (k, n) = (centers.rows(), count_rows(data)?);
-        let width = if k <= 2 * BALANCED_CANDIDATES { k } else { BALANCED_CANDIDATES };
         let (mut ids, mut sq_dists, mut beyond) = (Vec::new(), Vec::new(), Vec::new());
         make_room(&mut ids, "candidates", n, width)?;
         make_room(&mut sq_dists, "candidates", n, width)?;

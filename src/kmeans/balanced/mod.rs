@@ -19,7 +19,8 @@ use crate::fit::{Element, Method, Metric, Problems, Run, either, run_methods, se
 use crate::matrix::make_room;
 use crate::persist::Contents;
 use crate::seeding::Seeding;
-use crate::tuning::BALANCED_CANDIDATES;
+
+use lists::CANDIDATE_BYTES;
 
 pub use limits::Size;
 pub use solver::BalancedSolver;
@@ -109,7 +110,9 @@ setters! {
         /// How sweeps of exact k-means find the nearest centers (default [`Algorithm::Auto`]). The result does not
         /// depend on it.
         algorithm: Algorithm,
-        /// Upper limit for the bytes of the bounds (default 1 GB). See [`KMeansParams::bounds_memory`].
+        /// Upper limit for the bytes of the bounds (default 1 GB), as [`KMeansParams::bounds_memory`], and of the
+        /// centers that rows may choose from in sweeps with limits: 52 bytes each. Every row has two of them in any case.
+        /// With fewer than eight, the gap may be larger.
         bounds_memory: u64,
         /// Number of threads (default `None`: see [`Executor::new`](crate::Executor::new)). The result does
         /// not depend on it.
@@ -273,8 +276,7 @@ impl Method for Balanced {
         // With weights, limits are compared with their sum later.
         params.check_alone(n, dim)?;
         // A fit allocates this later, where failure would end the process.
-        let candidates =
-            if params.has_limits() { 52 * params.n_clusters.min(2 * BALANCED_CANDIDATES) } else { 0 };
+        let candidates = if params.has_limits() { CANDIDATE_BYTES * params.n_clusters.min(2) } else { 0 };
         let a_row = 12 + params.seeding.bytes_a_row() + candidates;
         make_room(&mut Vec::<u8>::new(), "labels, candidates and seeding", n.unwrap_or_default(), a_row)?;
         Ok(())

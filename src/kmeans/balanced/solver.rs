@@ -133,7 +133,8 @@ impl<T: Compute> BalancedSolver<T> {
         cx: &Executor,
     ) -> Result<(Balance<T>, ClusterSums)> {
         let centers = MatRef::new(&before.centers, data.dim());
-        let found = assign(centers, &before.prices, &self.limits(data)?, data, cx)?;
+        let found =
+            assign(centers, &before.prices, &self.limits(data)?, self.params.bounds_memory, data, cx)?;
         let balance = Balance {
             centers: before.centers.clone(),
             prices: found.prices,

@@ -23,16 +23,16 @@ macro_rules! passes {
             let both = $parts::both;
             let (rows, cx) = (rows(), Executor::new(Some(1)).unwrap());
             let (mut passes, mut parts) = (vec![$first.unwrap()], Vec::new());
-            for _ in 0..4 {
+            loop {
                 let pass: &$pass = passes.last().unwrap();
                 let Ok(both) = both(pass, &rows, &cx) else {
-                    // The coreset is complete.
+                    // The coreset is complete, or the centers are chosen.
                     passes.pop();
                     break;
                 };
                 let done = pass.commit(&both[0].merge(&both[1]).unwrap()).unwrap();
                 parts.extend(both);
-                if done.1.stop_reason.is_some() {
+                if done.1.stop_reason.is_some() || passes.len() == 4 {
                     break;
                 }
                 passes.push(done.0);
