@@ -18,7 +18,7 @@ use crate::tuning::{CELL_SWEEPS, n_cells, search_chunk_rows};
 /// Centers in cells.
 pub(crate) struct Cells<'a, T: Compute> {
     all: &'a PackedCenters<T>,
-    cells: PackedCenters<T>,
+    packed: PackedCenters<T>,
     /// The cell per center, and the centers per cell.
     of: Vec<u32>,
     members: Groups,
@@ -48,18 +48,18 @@ impl<'a, T: Compute> Cells<'a, T> {
         let rng = &mut Rng::keyed(0, Purpose::Node, u64::MAX);
         let (cells, _) = partition::<T>(&rows, n_cells(k as u64), (false, CELL_SWEEPS), rng, cx)?;
         let of = predict::<T>(&cells, Metric::Euclidean, &rows, cx)?;
-        let cells = PackedCenters::for_rows(MatRef::new(&cells, dim), all.is_sparse());
-        Ok(Self { all, members: Groups::new(&of, cells.n_centers()), cells, of })
+        let packed = PackedCenters::for_rows(MatRef::new(&cells, dim), all.is_sparse());
+        Ok(Self { all, members: Groups::new(&of, packed.n_centers()), packed, of })
     }
 
     /// Number of cells.
     pub(crate) fn count(&self) -> usize {
-        self.cells.n_centers()
+        self.packed.n_centers()
     }
 
     /// The centers of the cells.
     pub(crate) fn centers(&self) -> &[T] {
-        self.cells.centers().data()
+        self.packed.centers().data()
     }
 
     /// The cell of a center.
@@ -98,7 +98,7 @@ impl<'a, T: Compute> Cells<'a, T> {
         desk.sq_dists.resize(rows.rows() * n_probes, 0.0);
         kernel::nearest_m(
             rows,
-            &self.cells,
+            &self.packed,
             n_probes,
             &mut desk.probes,
             &mut desk.sq_dists,
@@ -168,7 +168,9 @@ impl<T: Compute> Desk<T> {
         } else {
             kernel::nearest_m(rows, chosen, m, labels, sq_dists, scratch);
         }
-        labels.iter_mut().for_each(|label| *label = members[(*label as usize).min(members.len() - 1)]);
+        for label in &mut *labels {
+            *label = members[(*label as usize).min(members.len() - 1)];
+        }
         if m == 1 {
             kernel::sq_dists(rows, labels, all, sq_dists);
         }

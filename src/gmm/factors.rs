@@ -60,7 +60,9 @@ fn solve_transposed(lower: &[f64], n: usize, rows: &mut [f64], dim: usize) {
             subtract(lower[(h + 1 + g) * n + h], other, row);
         }
         let inverse = 1.0 / lower[h * n + h];
-        row.iter_mut().for_each(|x| *x *= inverse);
+        for x in row {
+            *x *= inverse;
+        }
     }
 }
 

@@ -70,7 +70,9 @@ fn pull<T: Compute>(center: &mut [T], rows: Rows<'_, T>, i: usize, by: f64) {
             }
         }
         Rows::Sparse(rows) => {
-            center.iter_mut().for_each(|c| *c = T::from_f64((1.0 - by) * c.to_f64()));
+            for c in &mut *center {
+                *c = T::from_f64((1.0 - by) * c.to_f64());
+            }
             let (columns, values) = rows.row(i);
             for (&column, x) in columns.iter().zip(values) {
                 let c = &mut center[column as usize];

@@ -276,31 +276,28 @@ impl<T: Element> HierarchicalSolver<T> {
     ) -> Result<Swept<T>> {
         let k = self.clusters.len();
         let (mut labels, mut slacks) = (self.labels.clone(), Vec::new());
-        let distances = match lists {
-            Some(lists) => {
-                let groups = Groups::new(&self.labels, k);
-                let found = self.compare(lists, fresh, all, &groups, data, cx)?;
-                slacks.clone_from(&self.slacks);
-                slacks.resize(labels.len(), f32::NEG_INFINITY);
-                let each = groups.rows().iter().zip(found.labels.iter().zip(&found.slacks));
-                for (&row, (&label, &slack)) in each {
-                    labels[row as usize] = label;
-                    if !slack.is_nan() {
-                        slacks[row as usize] = slack;
-                    }
+        let distances = if let Some(lists) = lists {
+            let groups = Groups::new(&self.labels, k);
+            let found = self.compare(lists, fresh, all, &groups, data, cx)?;
+            slacks.clone_from(&self.slacks);
+            slacks.resize(labels.len(), f32::NEG_INFINITY);
+            let each = groups.rows().iter().zip(found.labels.iter().zip(&found.slacks));
+            for (&row, (&label, &slack)) in each {
+                labels[row as usize] = label;
+                if !slack.is_nan() {
+                    slacks[row as usize] = slack;
                 }
-                found.distances
             }
-            None => {
-                let mut wanted = self.labels.clone();
-                let distances = self.compare_by_cells(all, &mut wanted, data, cx)?;
-                if self.params.metric == Metric::Euclidean {
-                    move_rows(&mut self.clusters.clone(), &mut labels, &wanted, data, cx)?;
-                } else {
-                    labels = wanted;
-                }
-                distances
+            found.distances
+        } else {
+            let mut wanted = self.labels.clone();
+            let distances = self.compare_by_cells(all, &mut wanted, data, cx)?;
+            if self.params.metric == Metric::Euclidean {
+                move_rows(&mut self.clusters.clone(), &mut labels, &wanted, data, cx)?;
+            } else {
+                labels = wanted;
             }
+            distances
         };
         let (mut stale, mut changed) = (vec![false; k], 0);
         for (&old, &label) in self.labels.iter().zip(&labels).filter(|(old, label)| old != label) {

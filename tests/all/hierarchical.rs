@@ -125,7 +125,7 @@ fn approximate_searches_reach_their_recall() {
                     assert!(recall >= wanted - 0.02, "{dim} {m} {wanted}: {recall}");
                     assert!((recall - search.recall).abs() < 0.03, "{recall} {}", search.recall);
                     assert!(search.exact || search.n_probes * 5 <= search.n_cells, "{search:?}");
-                    assert!(at.chunks(m).all(|at| at.is_sorted()));
+                    assert!(at.chunks(m).all(<[f64]>::is_sorted));
                     for (slot, &j) in found.iter().enumerate() {
                         // Distances to centers that both searches found are the same.
                         let row = slot / m * m;

@@ -49,7 +49,9 @@ impl<T: Compute> Picked<T> {
         let k = packed.n_centers();
         for some in self.numbers.chunks(STRIP_ROWS) {
             self.rows.clear(chunk.rows.cols());
-            some.iter().for_each(|&row| self.rows.push(chunk.rows, row as usize));
+            for &row in some {
+                self.rows.push(chunk.rows, row as usize);
+            }
             self.sq_dists.resize(some.len() * k, 0.0);
             kernel::distances(self.rows.rows(), packed, &mut self.sq_dists, &mut self.scratch);
             for (&row, sq_dists) in some.iter().zip(self.sq_dists.chunks_exact(k)) {
@@ -139,7 +141,7 @@ impl Exchange<'_> {
         };
         let make = (Vec::new, Picked::new);
         let cut = Cut::from(tile_rows(packed.n_centers()));
-        sweep_unread(data, cx, cut, (), &mut all, make, absorb, |all, part| all.append(part))?;
+        sweep_unread(data, cx, cut, (), &mut all, make, absorb, Vec::append)?;
         all.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
         let mut chosen = Vec::new();
         for (_, row) in all {

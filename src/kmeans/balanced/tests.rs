@@ -84,7 +84,9 @@ fn least_energy(costs: &[Vec<f64>], least: usize, most: usize) -> f64 {
 
 fn counted(labels: &[u32], k: usize) -> Vec<usize> {
     let mut counts = vec![0; k];
-    labels.iter().for_each(|&j| counts[j as usize] += 1);
+    for &j in labels {
+        counts[j as usize] += 1;
+    }
     counts
 }
 

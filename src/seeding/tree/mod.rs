@@ -82,14 +82,14 @@ impl Growth {
         cx: &Executor,
     ) -> Result<Grown<T>> {
         let groups = Groups::new(labels, clusters.len());
-        let mut grown = match self.level(number, data, clusters, &groups, cx)? {
-            Some(level) => self.with_level(level, (labels, clusters), groups, data, cx)?,
-            None => {
-                // One cluster, or rows that are all equal.
-                let mut nodes = Nodes { labels: labels.to_vec(), clusters: clusters.clone() };
-                nodes.clusters.settle(data, &groups, &vec![true; groups.count()], self.metric, cx)?;
-                Grown { nodes, complete: true, sample_rows: labels.len() as u64, changed: 0, distances: 0 }
-            }
+        let level = self.level(number, data, clusters, &groups, cx)?;
+        let mut grown = if let Some(level) = level {
+            self.with_level(level, (labels, clusters), groups, data, cx)?
+        } else {
+            // One cluster, or rows that are all equal.
+            let mut nodes = Nodes { labels: labels.to_vec(), clusters: clusters.clone() };
+            nodes.clusters.settle(data, &groups, &vec![true; groups.count()], self.metric, cx)?;
+            Grown { nodes, complete: true, sample_rows: labels.len() as u64, changed: 0, distances: 0 }
         };
         if grown.complete {
             let Nodes { labels, clusters } = &mut grown.nodes;

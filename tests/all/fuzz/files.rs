@@ -25,7 +25,7 @@ fn read(rows: shoal::Result<impl Source>) -> Result<(), String> {
 
 fn run(name: &str, file: &str, valid: Vec<Vec<u8>>, read: &dyn Fn(&Path) -> Result<(), String>) {
     let damage: fn(&mut Draws, &[u8], &[u8]) -> Vec<u8> =
-        if file.ends_with(".npy") { damage::npy } else { damage::bytes };
+        if Path::new(file).extension().is_some_and(|of| of == "npy") { damage::npy } else { damage::bytes };
     Target { name, file, valid, damage, read }.run();
 }
 
