@@ -12,7 +12,7 @@ use super::typed::{Typed, either};
 use super::{Facts, Metric, Step, StopReason};
 use crate::data::{Access, AnySource, Source, ZeroRows, fingerprint};
 use crate::error::{Error, Result};
-use crate::persist::kept::{count, flag, keep, list, text};
+use crate::persist::kept::{bits, count, flag, keep, list, text};
 use crate::persist::{Array, Contents};
 
 /// A number that identifies the rows.
@@ -107,7 +107,7 @@ fn check_same_rows<S: Source + ?Sized>(
         )));
     }
     let print = fingerprint_of(rows)?;
-    if count(&about, "fingerprint").map_err(damaged)? != print {
+    if bits(&about, "fingerprint").map_err(damaged)? != print {
         return Err(Error::Source("X or `weights` does not match the checkpoint: the values differ".into()));
     }
     let reason = stop_reason_of(about.get("stop_reason")).map_err(damaged)?;

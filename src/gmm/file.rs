@@ -10,7 +10,7 @@ use super::space::Space;
 use super::truncated::Truncated;
 use crate::fit::{stored_timings, timings_of};
 use crate::kernel::Compute;
-use crate::persist::kept::{count, flag, keep, list, rows, stored_rows, text};
+use crate::persist::kept::{bits, count, flag, keep, list, rows, stored_rows, text};
 use crate::persist::schema::MIXTURE_CHECKPOINT;
 use crate::persist::{Array, Contents};
 
@@ -58,7 +58,7 @@ impl<T: Compute> Truncated<T> {
         contents.must_be(MIXTURE_CHECKPOINT)?;
         let numbers = contents.object("state")?;
         let mut state = Self::plan(params.clone());
-        state.params.rng_seed = count(&numbers, "seed")?;
+        state.params.rng_seed = bits(&numbers, "seed")?;
         state.start = count(&numbers, "start")?;
         let dim = usize::try_from(count(&numbers, "dim")?).map_err(|_| "\"dim\" is too large")?;
         let (k, (active, size)) = (params.n_components, state.sizes());

@@ -15,7 +15,7 @@ use crate::fit::{Facts, FitSolver, Timings, stored_timings, timings_of};
 use crate::fit::{Restarts, RestartsState, Solver, Step};
 use crate::kernel::Compute;
 use crate::parallel::Executor;
-use crate::persist::kept::{count, flag, keep, keep_rows, kept_rows, list};
+use crate::persist::kept::{bits, count, flag, keep, keep_rows, kept_rows, list};
 use crate::persist::schema::MIXTURE_CHECKPOINT;
 use crate::persist::{Array, Contents};
 use crate::seeding::{Seeding, enough_rows};
@@ -86,7 +86,7 @@ impl<T: Compute> MixtureStarts<T> {
         contents.must_be(MIXTURE_CHECKPOINT)?;
         let numbers = contents.object("starts")?;
         let mut params = params.clone();
-        params.rng_seed = count(&numbers, "seed")?;
+        params.rng_seed = bits(&numbers, "seed")?;
         let first = Truncated::of_file(&params, contents)?;
         let challenger = contents.part("challenger").map(|part| Truncated::of_file(&params, &part));
         let (current, best) = if flag(&numbers, "over")? {

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::lists::Lists;
 use super::{HierarchicalParams, HierarchicalSolver};
 use crate::fit::{Element, stored_timings, timings_of};
-use crate::persist::kept::{count, flag, keep, list, number, rows, stored_rows, text};
+use crate::persist::kept::{bits, count, flag, keep, list, number, rows, stored_rows, text};
 use crate::persist::schema::HIERARCHICAL_CHECKPOINT;
 use crate::persist::{Array, Contents};
 use crate::seeding::Clusters;
@@ -53,7 +53,7 @@ impl<T: Element> HierarchicalSolver<T> {
             usize::try_from(count(&numbers, name)?).map_err(|_| format!("its {name:?} is too large"))
         };
         let (dim, grown) = (size("dim")?, flag(&numbers, "grown")?);
-        params.rng_seed = count(&numbers, "seed")?;
+        params.rng_seed = bits(&numbers, "seed")?;
         let centers: Vec<T> = rows(contents, "centers", dim)?;
         let k = centers.len() / dim.max(1);
         if k == 0 || k > params.n_clusters || grown && k != params.n_clusters {

@@ -14,7 +14,7 @@ use crate::fit::{
 use crate::kernel::Compute;
 use crate::parallel::Executor;
 use crate::persist::Contents;
-use crate::persist::kept::{count, number};
+use crate::persist::kept::{bits, count, number};
 use crate::persist::schema::KMEANS_CHECKPOINT;
 
 /// A fit of [`Lloyd`] from several starts. The start with the lowest inertia wins.
@@ -46,7 +46,7 @@ impl<T: Compute> LloydStarts<T> {
     pub(super) fn of_file(params: &KMeansParams, contents: &Contents) -> Result<Self, String> {
         let numbers = contents.object("state")?;
         let mut params = params.clone();
-        params.rng_seed = count(&numbers, "seed")?;
+        params.rng_seed = bits(&numbers, "seed")?;
         let lloyd =
             |name: &str| contents.part(name).map(|part| Lloyd::of_file(params.clone(), &part)).transpose();
         let best = lloyd("best")?

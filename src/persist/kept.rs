@@ -178,7 +178,14 @@ pub(crate) fn kept_rows<T: Float>(contents: &Contents, name: &str, dim: usize) -
     }
 }
 
+/// A whole number of at most `2^62`.
 pub(crate) fn count(object: &Map<String, Value>, name: &str) -> Result<u64, String> {
+    // Later counts are added to it.
+    bits(object, name)?.checked_mul(4).map(|four| four / 4).ok_or_else(|| format!("{name:?} is too large"))
+}
+
+/// 64 bits: a seed, a fingerprint or a stored float.
+pub(crate) fn bits(object: &Map<String, Value>, name: &str) -> Result<u64, String> {
     object
         .get(name)
         .and_then(Value::as_u64)
@@ -189,13 +196,13 @@ pub(crate) fn count(object: &Map<String, Value>, name: &str) -> Result<u64, Stri
 pub(crate) fn figure(object: &Map<String, Value>, name: &str) -> Result<Option<f64>, String> {
     match object.get(name) {
         Some(Value::Null) => Ok(None),
-        _ => Ok(Some(f64::from_bits(count(object, name)?))),
+        _ => Ok(Some(f64::from_bits(bits(object, name)?))),
     }
 }
 
 /// A number stored as its bits.
 pub(crate) fn number(object: &Map<String, Value>, name: &str) -> Result<f64, String> {
-    Ok(f64::from_bits(count(object, name)?))
+    Ok(f64::from_bits(bits(object, name)?))
 }
 
 pub(crate) fn flag(object: &Map<String, Value>, name: &str) -> Result<bool, String> {

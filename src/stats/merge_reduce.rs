@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::kernel::Compute;
 use crate::parallel::Executor;
 use crate::pass::{Chunk, sweep};
-use crate::persist::kept::{count, keep, keep_rows, kept_rows, list};
+use crate::persist::kept::{bits, count, keep, keep_rows, kept_rows, list};
 use crate::persist::schema::STREAMING_CORESET;
 use crate::persist::{Array, Contents};
 use crate::rng::{Purpose, Rng};
@@ -344,7 +344,7 @@ impl<T: Compute> MergeReduce<T> {
             ranks.resize(ranks.len().max(rank + 1), None);
             ranks[rank] = Some(Arc::new(part(&format!("rank{rank}"))?));
         }
-        let (seed, reduced) = (count(&numbers, "seed")?, count(&numbers, "reduced")?);
+        let (seed, reduced) = (bits(&numbers, "seed")?, count(&numbers, "reduced")?);
         Ok(Self { m, seed, dim, n, reduced, waiting, ranks })
     }
 }

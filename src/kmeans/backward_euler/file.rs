@@ -6,7 +6,7 @@ use super::progress::State;
 use super::trajectory::{Scale, Trajectory};
 use crate::kernel::Compute;
 use crate::kmeans::batches::Waiting;
-use crate::persist::kept::{count, keep, list, matrix, number, rows, stored_rows, text};
+use crate::persist::kept::{bits, count, keep, list, matrix, number, rows, stored_rows, text};
 use crate::persist::schema::BACKWARD_EULER_STATE;
 use crate::persist::{Array, Contents};
 
@@ -84,7 +84,7 @@ impl<T: Compute> State<T> {
             recent,
             waiting: Waiting::of_file(contents, dim)?,
             seeded_by: text(&numbers, "seeded_by")?,
-            seed: count(&numbers, "seed")?,
+            seed: bits(&numbers, "seed")?,
             fade,
             steps: count(&numbers, "steps")?,
             n_iter: count(&numbers, "n_iter")?,

@@ -9,7 +9,7 @@ use crate::fit::{step_of, stored_step, stored_timings, timings_of};
 use crate::kernel::Compute;
 use crate::kmeans::lloyd::Lloyd;
 use crate::persist::Contents;
-use crate::persist::kept::{count, number, text};
+use crate::persist::kept::{bits, count, number, text};
 use crate::persist::schema::BREATHING_CHECKPOINT;
 
 impl<T: Compute> BreathingSolver<T> {
@@ -44,7 +44,7 @@ impl<T: Compute> BreathingSolver<T> {
     pub(super) fn of_file(mut params: BreathingParams, contents: &Contents) -> Result<Self, String> {
         contents.must_be(BREATHING_CHECKPOINT)?;
         let numbers = contents.object("state")?;
-        params.rng_seed = count(&numbers, "seed")?;
+        params.rng_seed = bits(&numbers, "seed")?;
         let phase: Phase = text(&numbers, "phase")?.parse().map_err(|e: Error| e.to_string())?;
         let m = count(&numbers, "m")?;
         if m > params.m as u64 {

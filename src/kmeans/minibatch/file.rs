@@ -8,7 +8,7 @@ use crate::fit::Metric;
 use crate::kernel::Compute;
 use crate::kmeans::batches::Waiting;
 use crate::matrix::MatRef;
-use crate::persist::kept::{count, figure, keep, matrix, rows, stored_rows, text};
+use crate::persist::kept::{bits, count, figure, keep, matrix, rows, stored_rows, text};
 use crate::persist::schema::MINIBATCH_STATE;
 use crate::persist::{Array, Contents};
 use crate::stats::ClusterSums;
@@ -75,7 +75,7 @@ impl<T: Compute> State<T> {
             clusters,
             waiting: Waiting::of_file(contents, dim)?,
             seeded_by: text(&numbers, "seeded_by")?,
-            seed: count(&numbers, "seed")?,
+            seed: bits(&numbers, "seed")?,
             n_steps: count(&numbers, "n_steps")?,
             rows_seen: count(&numbers, "rows_seen")?,
             n_iter: count(&numbers, "n_iter")?,

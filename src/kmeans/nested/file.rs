@@ -11,7 +11,7 @@ use crate::kmeans::labels::{Carried, Labels};
 use crate::kmeans::state::{carried_of, keep_carried, keep_sums, sums_of};
 use crate::matrix::MatRef;
 use crate::persist::kept::{
-    count, figure, flag, keep, keep_rows, kept_rows, list, number, rows, stored_rows, text,
+    bits, count, figure, flag, keep, keep_rows, kept_rows, list, number, rows, stored_rows, text,
 };
 use crate::persist::schema::{NESTED_CHECKPOINT, NESTED_STATE};
 use crate::persist::{Array, Contents};
@@ -102,7 +102,7 @@ impl<T: Compute> Nested<T> {
         state.dim = dim;
         // A stream state written before the first rows has `fed` unset.
         state.fed = flag(&numbers, "fed")? || kind == NESTED_STATE;
-        state.params.rng_seed = count(&numbers, "seed")?;
+        state.params.rng_seed = bits(&numbers, "seed")?;
         state.centers = rows(contents, "centers", dim)?;
         state.kept =
             Kept { rows: kept_rows(contents, "rows", dim)?, weights: list(contents, "row_weights")? };

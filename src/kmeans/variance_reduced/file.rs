@@ -10,7 +10,7 @@ use crate::kmeans::labels::Labels;
 use crate::kmeans::params::Algorithm;
 use crate::kmeans::state::{carried_of, check_carried, keep_carried};
 use crate::matrix::MatRef;
-use crate::persist::kept::{count, figure, flag, keep, list, number, rows, stored_rows, text};
+use crate::persist::kept::{bits, count, figure, flag, keep, list, number, rows, stored_rows, text};
 use crate::persist::schema::VARIANCE_REDUCED_CHECKPOINT;
 use crate::persist::{Array, Contents};
 
@@ -52,7 +52,7 @@ impl<T: Compute> VarianceReducedSolver<T> {
     pub(super) fn of_file(mut params: VarianceReducedParams, contents: &Contents) -> Result<Self, String> {
         contents.must_be(VARIANCE_REDUCED_CHECKPOINT)?;
         let numbers = contents.object("state")?;
-        params.rng_seed = count(&numbers, "seed")?;
+        params.rng_seed = bits(&numbers, "seed")?;
         let dim = usize::try_from(count(&numbers, "dim")?).map_err(|_| "its \"dim\" is too large")?;
         let centers: Vec<T> = rows(contents, "centers", dim)?;
         let means: Vec<T> = rows(contents, "means", dim)?;
