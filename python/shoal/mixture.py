@@ -304,6 +304,12 @@ class TruncatedGaussianMixture(StoredMixture):
         self.verbose = verbose
         self.callbacks = callbacks
 
+    def __sklearn_tags__(self) -> Any:
+        """Return the tags of scikit-learn: sparse rows need one variance per component."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = self.covariance_type in ("tied_spherical", "spherical")
+        return tags
+
     def _rules(self, problems: _params.Problems) -> None:
         p = _params
         super()._rules(problems)

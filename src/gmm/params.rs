@@ -295,7 +295,7 @@ impl MixtureParams {
                 problems.require(h >= 1 && h < dim, "n_factors", allowed, h);
             }
             (Covariance::Factor, None) => {
-                let allowed = "one without factors for a single column";
+                let allowed = "one without factors for a single column (n_features=1)";
                 problems.require(dim != 1, "covariance", allowed, format!("{:?}", self.covariance.name()));
             }
             (_, Some(h)) => {

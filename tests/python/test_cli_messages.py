@@ -32,7 +32,7 @@ USAGE = [
     ("fit rows.npy --cluters 3", "shoal fit has no option --cluters. Did you mean '--clusters'?"),
     ("fit rows.npy -k 3 -z", "shoal fit has no option -z"),
     ("fit rows.npy -k 3 more.npy", "unexpected argument more.npy"),
-    ("fit rows.npy -k 3 --s 3", "option --s is ambiguous: --shape, --seed, --set"),
+    ("fit rows.npy -k 3 --s 3", "option --s is ambiguous: --shape, --seed, --size-min, --size-max, --set"),
     ("fit raw.bin -k 3 --shape 3 --dtype u1", "--shape must be N,D, two numbers of at least 1, got '3'"),
     ("fit rows.npy -k 3 --method kmean", "got 'kmean'. Did you mean 'kmeans'?"),
     ("fit rows.npy -k 3 --init kmeans++", "got 'kmeans++'. Did you mean 'k-means++'?"),

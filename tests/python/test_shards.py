@@ -103,7 +103,8 @@ def test_any_split_gives_the_result_of_one_file(tmp_path_factory, cuts, name, th
     paths = split(folder, cuts, suffix=suffix, write=WRITERS[suffix])
     model = ESTIMATORS[name](threads).fit(paths)
     assert_same(all_of(model), EXPECTED[name])
-    if hasattr(model, "labels_"):
+    # The labels of balanced k-means keep limits, which `predict` does not know.
+    if hasattr(model, "labels_") and name != "balanced":
         np.testing.assert_array_equal(model.predict(paths), model.labels_)
 
 
