@@ -64,8 +64,8 @@ class BalancedKMeans(CenterClusterer):
         How sweeps of exact k-means find the nearest centers. As for :class:`~shoal.KMeans`; results do not
         depend on it.
     bounds_memory : str or int, default="1GB"
-        Memory budget for distance bounds, as for :class:`~shoal.KMeans`, and for the candidates of the rows in
-        sweeps with limits. Each row has at least 2 candidates; with fewer than 8, `gap_` may be larger.
+        Memory budget for distance bounds, as for :class:`~shoal.KMeans`, and for the candidates of the rows
+        in sweeps with limits. Each row has at least 2 candidates; with fewer than 8, `gap_` may be larger.
     copy_x : bool, default=True
         Accepted for compatibility with k-means-constrained. X is never modified.
     n_jobs : int or None, default=None

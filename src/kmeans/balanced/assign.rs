@@ -86,7 +86,7 @@ pub(super) fn assign<T: Compute>(
         if labels.is_empty() || energy <= lowest {
             (labels, lowest) = (found, energy);
         }
-        if lowest - bound <= BALANCED_GAP * lowest {
+        if lowest.is_finite() && lowest - bound <= BALANCED_GAP * lowest {
             break;
         }
         width *= 2;
