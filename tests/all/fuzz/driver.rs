@@ -12,7 +12,7 @@ use super::damage::Draws;
 use super::memory;
 
 /// Inputs per target when no time is given.
-const INPUTS: u64 = 600;
+const INPUTS: u64 = 200;
 /// Most bytes of an input.
 const LONGEST: usize = 1 << 20;
 /// Most bytes of one allocation. Inputs have a few KB; buffers of a pass have up to 2 MB.
