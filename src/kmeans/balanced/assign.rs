@@ -20,9 +20,11 @@ pub(super) struct Assigned {
     pub(super) labels: Vec<u32>,
     /// Sums of the rows by their labels, with squared errors about the centers.
     pub(super) sums: ClusterSums,
-    /// Per cluster: added to squared distances, they make every row choose its cluster, but for rows that limits of
-    /// whole rows force elsewhere.
+    /// Per cluster: added to squared distances, they prove the bound.
     pub(super) prices: Vec<f64>,
+    /// Where the search for other centers near these begins: prices at which every row chooses its label among its
+    /// candidates, if there are such prices.
+    pub(super) settled: Vec<f64>,
     /// No labels that keep the limits have less energy.
     pub(super) bound: f64,
 }
@@ -39,36 +41,47 @@ fn imbalance(lists: &Lists, prices: &[f64], limits: &Limits) -> f64 {
     sizes.iter().zip(prices).map(of_cluster).sum::<f64>() / sizes.iter().sum::<f64>()
 }
 
+/// Whether an energy is so close to its lower bound that no further search is made.
+pub(super) fn is_close(energy: f64, bound: f64) -> bool {
+    energy.is_finite() && energy - bound <= BALANCED_GAP * energy
+}
+
 /// Candidates per row: `wanted`, or as many as fit into `memory` bytes, but at least two.
 fn candidates(wanted: usize, k: usize, n: u64, memory: u64) -> usize {
     let fit = memory / (n * CANDIDATE_BYTES as u64).max(1);
     wanted.min(fit.try_into().unwrap_or(usize::MAX)).max(2).min(k)
 }
 
-/// Assigns all rows to `centers`. The search begins at `prices`, with candidates of up to `memory` bytes.
+/// Assigns all rows to `centers`. The search begins at `prices`, with candidates of up to `memory` bytes, and makes at
+/// most `rounds` rounds once it has found labels.
 pub(super) fn assign<T: Compute>(
     centers: MatRef<'_, T>,
     prices: &[f64],
     limits: &Limits,
-    memory: u64,
+    (memory, rounds): (u64, usize),
     data: &dyn DataSource<T>,
     cx: &Executor,
 ) -> Result<Assigned> {
     let (k, n) = (centers.rows(), count_rows(data)?);
     let mut width = if k <= 2 * BALANCED_CANDIDATES { k } else { BALANCED_CANDIDATES };
-    let (mut best, mut bound) = (prices.to_vec(), f64::NEG_INFINITY);
+    // The prices with the highest bound, and those where the search goes on.
+    let mut best = (f64::NEG_INFINITY, prices.to_vec());
+    let mut prices = prices.to_vec();
     let (mut labels, mut lowest) = (Vec::new(), f64::INFINITY);
-    for _ in 0..BALANCED_ROUNDS {
-        // Candidates for the best prices so far: each round knows more of the centers that rows have to share.
-        let mut prices = best.clone();
+    for round in 1..=BALANCED_ROUNDS {
+        // Candidates for the prices of the last round: each round knows more of the centers that rows have to share.
         let lists = Lists::new(centers, &prices, candidates(width, k, n, memory), data, cx)?;
         let mut keep = |prices: &[f64]| {
             let (found, _) = lists.demand(prices, limits);
-            if found > bound {
-                (bound, best) = (found, prices.to_vec());
+            if found > best.0 {
+                best = (found, prices.to_vec());
             }
+            best.0
         };
-        keep(&prices);
+        // All centers were compared for these prices, so their bound is exact.
+        if is_close(lowest, keep(&prices)) {
+            break;
+        }
         if limits.in_rows.is_none() || imbalance(&lists, &prices, limits) > BALANCED_ASCENT {
             prices = ascend(&lists, &prices, limits, cx)?;
             keep(&prices);
@@ -79,23 +92,23 @@ pub(super) fn assign<T: Compute>(
         };
         let mut transport = Transport::new(&lists, &prices, in_rows, &limits.weights);
         let settled = transport.settle(cx)?;
-        let (prices, found) = transport.into_prices_and_labels();
-        // Prices that candidates alone have raised may be too high for a bound.
-        keep(&prices);
+        let (found_prices, found) = transport.into_prices_and_labels();
         let energy = if settled { lists.energy(&found, limits) } else { f64::INFINITY };
         if labels.is_empty() || energy <= lowest {
             (labels, lowest) = (found, energy);
         }
-        if lowest.is_finite() && lowest - bound <= BALANCED_GAP * lowest {
+        let bound = keep(&found_prices);
+        // Prices of clusters that candidates cannot fill say nothing.
+        prices = if settled { found_prices } else { best.1.clone() };
+        if is_close(lowest, bound) || lowest.is_finite() && round >= rounds {
             break;
         }
         width *= 2;
     }
-    let prices = best;
     let packed = PackedCenters::for_rows(centers, data.most_values().is_some());
     repair(&mut labels, limits, &packed, data, cx)?;
     let sums = sum_labeled(LabelsRef::from(&labels[..]), &packed, data, cx)?;
     // Rounding, and limits that weights exceed, must not lift the bound above what was reached.
-    let bound = bound.min(sums.energy());
-    Ok(Assigned { labels, sums, prices, bound })
+    let (bound, best) = (best.0.min(sums.energy()), best.1);
+    Ok(Assigned { labels, sums, prices: best, settled: prices, bound })
 }

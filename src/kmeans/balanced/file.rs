@@ -35,6 +35,7 @@ impl<T: Compute> BalancedSolver<T> {
             let labels = balance.labels.view().to_vec();
             keep(&mut contents, "centers", stored_rows(&balance.centers, self.start.best().dim().max(1)));
             keep(&mut contents, "prices", Array::new(&[balance.prices.len()], &balance.prices));
+            keep(&mut contents, "settled", Array::new(&[balance.settled.len()], &balance.settled));
             keep(&mut contents, "sizes", Array::new(&[balance.sizes.len()], &balance.sizes));
             keep(&mut contents, "labels", Array::new(&[labels.len()], &labels));
         }
@@ -58,13 +59,16 @@ impl<T: Compute> BalancedSolver<T> {
             let k = params.n_clusters;
             let centers: Vec<T> = rows(contents, "centers", dim)?;
             let prices: Vec<f64> = contents.values("prices", &[k])?;
+            let settled: Vec<f64> = contents.values("settled", &[k])?;
             let sizes: Vec<f64> = list(contents, "sizes")?;
             let labels: Vec<u32> = list(contents, "labels")?;
             if centers.len() != k * dim || !centers.iter().all(|x| x.finite()) {
                 return Err(format!("it does not hold {k} finite centers"));
             }
-            if !prices.iter().all(|price| price.is_finite()) {
-                return Err("its \"prices\" are not finite".into());
+            for (name, prices) in [("prices", &prices), ("settled", &settled)] {
+                if !prices.iter().all(|price| price.is_finite()) {
+                    return Err(format!("its {name:?} are not finite"));
+                }
             }
             if !labels.iter().all(|&j| (j as usize) < k) {
                 return Err("its \"labels\" do not match its \"centers\"".into());
@@ -76,6 +80,7 @@ impl<T: Compute> BalancedSolver<T> {
                 centers,
                 prices,
                 labels: LabelList::of(labels, k),
+                settled,
                 sizes,
                 energy: number(&numbers, "energy")?,
                 bound: number(&numbers, "bound")?,

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::BalancedParams;
-use super::assign::assign;
+use super::assign::{assign, is_close};
 use super::limits::Limits;
 use crate::centers::{KMeansModel, LabelList, LabelsRef, Snapshot};
 use crate::data::{Access, DataSource};
@@ -15,6 +15,7 @@ use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::persist::Contents;
 use crate::stats::{ClusterSums, to_means};
+use crate::tuning::BALANCED_ROUNDS;
 
 /// Clusters that keep the limits.
 #[derive(Clone, Debug)]
@@ -23,6 +24,8 @@ pub(super) struct Balance<T> {
     /// Of the last sweep: its prices, and its labels, empty before the first.
     pub(super) prices: Vec<f64>,
     pub(super) labels: LabelList,
+    /// Prices where the next sweep begins.
+    pub(super) settled: Vec<f64>,
     pub(super) sizes: Vec<f64>,
     /// The energy of these labels about the centers before they moved, and its lower bound.
     pub(super) energy: f64,
@@ -117,6 +120,7 @@ impl<T: Compute> BalancedSolver<T> {
             centers: self.start.snapshot().centers.to_vec(),
             prices: vec![0.0; k],
             labels: LabelList::new(0, k),
+            settled: vec![0.0; k],
             sizes: Vec::new(),
             energy: f64::NAN,
             bound: f64::NAN,
@@ -125,20 +129,22 @@ impl<T: Compute> BalancedSolver<T> {
         }
     }
 
-    /// The same clusters with labels for their centers, and the sums of the rows.
+    /// The same clusters with labels for their centers, found in `rounds` rounds, and the sums of the rows.
     fn labeled(
         &self,
         before: &Balance<T>,
+        rounds: usize,
         data: &dyn DataSource<T>,
         cx: &Executor,
     ) -> Result<(Balance<T>, ClusterSums)> {
         let centers = MatRef::new(&before.centers, data.dim());
-        let found =
-            assign(centers, &before.prices, &self.limits(data)?, self.params.bounds_memory, data, cx)?;
+        let bounds = (self.params.bounds_memory, rounds);
+        let found = assign(centers, &before.settled, &self.limits(data)?, bounds, data, cx)?;
         let balance = Balance {
             centers: before.centers.clone(),
             prices: found.prices,
             labels: LabelList::of(found.labels, centers.rows()),
+            settled: found.settled,
             sizes: found.sums.weights().to_vec(),
             energy: found.sums.energy(),
             bound: found.bound,
@@ -150,7 +156,7 @@ impl<T: Compute> BalancedSolver<T> {
 
     /// A sweep with limits: labels, then centers.
     fn sweep(&mut self, before: &Balance<T>, data: &dyn DataSource<T>, cx: &Executor) -> Result<Step> {
-        let (mut balance, sums) = self.labeled(before, data, cx)?;
+        let (mut balance, sums) = self.labeled(before, 1, data, cx)?;
         sums.check_means::<T>()?;
         let moved = to_means(&mut balance.centers, data.dim(), self.params.metric, &sums);
         let changed = changes(before.labels.view(), balance.labels.view());
@@ -250,7 +256,8 @@ impl<T: Compute> FitSolver<T> for BalancedSolver<T> {
         if !self.params.has_limits() {
             return self.start.finish(data, cx);
         }
-        if let Some(found) = self.shown().filter(|found| found.current) {
+        let good = |found: &&Balance<T>| found.current && is_close(found.energy, found.bound);
+        if let Some(found) = self.finished.as_ref().or(self.balance.as_ref().filter(good)) {
             return Ok(found.energy);
         }
         if self.start.best().centers().is_empty() {
@@ -258,7 +265,7 @@ impl<T: Compute> FitSolver<T> for BalancedSolver<T> {
         }
         let begun = Instant::now();
         let before = self.balance.clone().unwrap_or_else(|| self.begin());
-        let (found, _) = self.labeled(&before, data, cx)?;
+        let (found, _) = self.labeled(&before, BALANCED_ROUNDS, data, cx)?;
         let energy = found.energy;
         self.finished = Some(found);
         self.timings.finish += begun.elapsed().as_secs_f64();

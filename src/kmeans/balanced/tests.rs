@@ -14,6 +14,7 @@ use crate::kmeans::KMeans;
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::rng::{Purpose, Rng};
+use crate::tuning::BALANCED_ROUNDS;
 
 fn noise(n: usize, seed: u64) -> Vec<f64> {
     let mut rng = Rng::keyed(seed, Purpose::Seeding, 0);
@@ -93,7 +94,7 @@ fn counted(labels: &[u32], k: usize) -> Vec<usize> {
 fn assigned(rows: &[f64], d: usize, centers: &[f64], asked: limits::Asked, prices: &[f64]) -> Assigned {
     let data = Dense::new(rows, d).unwrap();
     let limits = Limits::new::<f64>(asked, centers.len() / d, &data).unwrap();
-    assign(MatRef::new(centers, d), prices, &limits, 1 << 30, &data, &executor()).unwrap()
+    assign(MatRef::new(centers, d), prices, &limits, (1 << 30, BALANCED_ROUNDS), &data, &executor()).unwrap()
 }
 
 proptest! {

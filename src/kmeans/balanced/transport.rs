@@ -12,7 +12,7 @@
 //! Source: Ahuja, Magnanti and Orlin, "Network flows", 1993, chapter 9.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BinaryHeap;
 
 use super::limits::Weights;
 use super::lists::Lists;
@@ -34,9 +34,66 @@ pub(super) struct Transport<'a> {
     flows: Vec<i64>,
     /// Rows that a node has too many.
     excess: Vec<i64>,
-    /// From each cluster to each other cluster: the rows that may move. Rows that have left are dropped late.
-    arcs: Vec<BTreeMap<u32, Movers>>,
+    arcs: Vec<Arcs>,
     search: Search,
+}
+
+/// From a cluster to others, in ascending order.
+#[derive(Default)]
+struct Arcs {
+    to: Vec<u32>,
+    /// Per arc: the cost of the cheapest row, infinite if no row may move.
+    costs: Vec<f64>,
+    /// Per arc: the rows that may move. Those that have left the cluster are dropped once they are the cheapest.
+    movers: Vec<Movers>,
+}
+
+impl Arcs {
+    fn find(&self, to: u32) -> Option<usize> {
+        self.to.binary_search(&to).ok()
+    }
+
+    /// Lets a row move.
+    fn push(&mut self, to: u32, cost: i64, row: u32) {
+        let at = self.to.binary_search(&to).unwrap_or_else(|at| {
+            self.to.insert(at, to);
+            self.costs.insert(at, f64::INFINITY);
+            self.movers.insert(at, Movers::new());
+            at
+        });
+        self.movers[at].push(Reverse((cost, row)));
+        self.costs[at] = self.costs[at].min(value(cost));
+    }
+
+    /// The cheapest row of arc `at` that is still in cluster `from`. Drops those that are not.
+    fn first(&mut self, at: usize, labels: &[u32], from: usize) -> Option<(i64, u32)> {
+        let movers = &mut self.movers[at];
+        while let Some(&Reverse(next)) = movers.peek() {
+            if labels[next.1 as usize] as usize == from {
+                self.costs[at] = value(next.0);
+                return Some(next);
+            }
+            movers.pop();
+        }
+        self.costs[at] = f64::INFINITY;
+        None
+    }
+
+    /// Takes up to `most` rows out of arc `at` that cost as little as the first.
+    fn take(&mut self, at: usize, most: i64, labels: &[u32], from: usize) -> Vec<(i64, u32)> {
+        let mut taken: Vec<(i64, u32)> = Vec::new();
+        while let Some(next) = self.first(at, labels, from)
+            && (taken.len() as i64) < most
+            && taken.first().is_none_or(|first| first.0 == next.0)
+        {
+            self.movers[at].pop();
+            // A row that has left and come back is listed twice.
+            if taken.last() != Some(&next) {
+                taken.push(next);
+            }
+        }
+        taken
+    }
 }
 
 /// A search for the shortest path.
@@ -132,10 +189,13 @@ impl<'a> Transport<'a> {
         let mut excess: Vec<i64> = counts.iter().zip(&flows).map(|(count, flow)| count - flow).collect();
         excess.push(-excess.iter().sum::<i64>());
         listed.sort_unstable_by_key(|&(arc, _)| arc);
-        let mut arcs = vec![BTreeMap::new(); k];
+        let mut arcs: Vec<Arcs> = (0..k).map(|_| Arcs::default()).collect();
         for rows in listed.chunk_by(|a, b| a.0 == b.0) {
-            let (from, to) = rows[0].0;
-            arcs[from as usize].insert(to, rows.iter().map(|&(_, mover)| mover).collect());
+            let ((from, to), arcs) = (rows[0].0, &mut arcs[rows[0].0.0 as usize]);
+            arcs.to.push(to);
+            arcs.costs.push(f64::INFINITY);
+            arcs.movers.push(rows.iter().map(|&(_, mover)| mover).collect());
+            arcs.first(arcs.to.len() - 1, &labels, from as usize);
         }
         Self {
             lists,
@@ -201,10 +261,9 @@ impl<'a> Transport<'a> {
             if self.flows[v] < self.most {
                 reach(hub, 0.0);
             }
-            for (&to, movers) in &mut self.arcs[v] {
-                if let Some((cost, _)) = first(movers, &self.labels, v) {
-                    reach(to as usize, value(cost));
-                }
+            let Arcs { to, costs, .. } = &self.arcs[v];
+            for (&to, &cost) in to.iter().zip(costs) {
+                reach(to as usize, cost);
             }
         }
         None
@@ -229,9 +288,11 @@ impl<'a> Transport<'a> {
         }
         let mut moving = Vec::new();
         for &(from, to) in path.iter().filter(|&&(from, to)| from != hub && to != hub) {
-            let rows = self.take(from, to, amount);
+            let arcs = &mut self.arcs[from];
+            let at = arcs.find(to as u32).expect("the path took this arc");
+            let rows = arcs.take(at, amount, &self.labels, from);
             amount = amount.min(rows.len() as i64);
-            moving.push((from, to, rows));
+            moving.push((from, to, at, rows));
         }
         for &(from, to) in &path {
             if to == hub {
@@ -240,14 +301,19 @@ impl<'a> Transport<'a> {
                 self.flows[to] -= amount;
             }
         }
-        for (from, to, rows) in moving {
+        for (from, to, at, rows) in moving {
             let (now, later) = rows.split_at(amount as usize);
-            let movers = self.arcs[from].get_mut(&(to as u32)).expect("the path took this arc");
-            movers.extend(later.iter().copied().map(Reverse));
+            self.arcs[from].movers[at].extend(later.iter().copied().map(Reverse));
             for &(_, row) in now {
                 self.labels[row as usize] = to as u32;
                 for (next, cost) in costs(self.lists, row as usize, to as u32) {
-                    self.arcs[to].entry(next).or_default().push(Reverse((cost, row)));
+                    self.arcs[to].push(next, cost, row);
+                }
+                // The row may have been the cheapest on other arcs.
+                for (next, _) in self.lists.of(row as usize) {
+                    if let Some(at) = self.arcs[from].find(next as u32) {
+                        self.arcs[from].first(at, &self.labels, from);
+                    }
                 }
             }
         }
@@ -258,23 +324,6 @@ impl<'a> Transport<'a> {
             self.prices[v] += (whole - self.search.lengths[v]).max(0.0);
         }
     }
-
-    /// Takes up to `most` rows out of an arc that cost as little as the first.
-    fn take(&mut self, from: usize, to: usize, most: i64) -> Vec<(i64, u32)> {
-        let movers = self.arcs[from].get_mut(&(to as u32)).expect("the path took this arc");
-        let mut taken: Vec<(i64, u32)> = Vec::new();
-        while let Some(next) = first(movers, &self.labels, from)
-            && (taken.len() as i64) < most
-            && taken.first().is_none_or(|first| first.0 == next.0)
-        {
-            movers.pop();
-            // A row that has left and come back is listed twice.
-            if taken.last() != Some(&next) {
-                taken.push(next);
-            }
-        }
-        taken
-    }
 }
 
 /// What it costs to move a row from its cluster to each of its other candidates.
@@ -282,17 +331,6 @@ fn costs(lists: &Lists, row: usize, label: u32) -> impl Iterator<Item = (u32, i6
     let own = lists.of(row).find(|&(j, _)| j == label as usize).map_or(f64::INFINITY, |(_, sq_dist)| sq_dist);
     let others = lists.of(row).filter(move |&(j, _)| j != label as usize);
     others.map(move |(j, sq_dist)| (j as u32, key(sq_dist - own)))
-}
-
-/// The cheapest row of an arc that is still in cluster `from`. Drops those that are not.
-fn first(movers: &mut Movers, labels: &[u32], from: usize) -> Option<(i64, u32)> {
-    while let Some(&Reverse(next)) = movers.peek() {
-        if labels[next.1 as usize] as usize == from {
-            return Some(next);
-        }
-        movers.pop();
-    }
-    None
 }
 
 #[cfg(test)]
