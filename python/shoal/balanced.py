@@ -23,12 +23,12 @@ BLIND_STARTS = 10
 
 
 class BalancedKMeans(CenterClusterer):
-    """K-means with limits of the sizes of clusters, and a proof of how good it is.
+    """K-means with limits on cluster sizes, and a bound on its distance from the optimum.
 
-    Exact k-means comes first. Then every sweep assigns the rows to the centers at the least total squared
-    distance at which all clusters keep the limits, and moves the centers to the means of their rows. A price
+    Exact k-means comes first. Each following sweep finds the assignment of least total squared distance that
+    keeps the limits, and then moves the centers to the means of their rows. A price
     per cluster, added to squared distances, makes the rows of full clusters choose others. The prices also
-    give a lower bound of the inertia of all assignments that keep the limits. `gap_` says how far the
+    give a lower bound on the inertia of all assignments that keep the limits. `gap_` says how far the
     assignment is from the bound.
 
     Without limits, the result is that of :class:`~shoal.KMeans`, bit for bit. Results are bit-identical for
@@ -52,7 +52,7 @@ class BalancedKMeans(CenterClusterer):
     metric : {"euclidean", "cosine"}, default="euclidean"
         ``"cosine"`` is spherical k-means. As for :class:`~shoal.KMeans`.
     random_state : int, RandomState, Generator or None, default=None
-        An int (0 to 2**64 - 1) makes results repeatable. Every fit draws 64 bits from a generator.
+        An int (0 to 2**64 - 1) makes results repeatable. A generator gives each fit another seed.
     Expert parameters
         The parameters below are needed less often.
     max_iter : int, default=300
@@ -75,7 +75,7 @@ class BalancedKMeans(CenterClusterer):
     verbose : int, default=0
         1 shows a progress bar on stderr.
     callbacks : iterable of callables or None, default=None
-        Called as ``cb(estimator, step)`` after every sweep. A true result ends the fit; the labels still keep
+        Called as ``cb(estimator, step)`` after every sweep. A true value ends the fit; the labels still keep
         the limits. See :mod:`shoal.callbacks`.
 
     Attributes
@@ -141,16 +141,16 @@ class BalancedKMeans(CenterClusterer):
     **Memory** beyond the rows: that of :class:`~shoal.KMeans`, and at most 52 bytes per row and candidate
     during a sweep with limits: 416 bytes for 8 candidates. `bounds_memory` bounds them.
 
-    **Quality.** The assignment is optimal among the candidates. Rows that these cannot place, for example
-    many identical ones, move to the nearest centers with room in an order of least regret. `gap_` covers
-    every loss.
+    **Quality.** The assignment is optimal among the candidates. Rows without a free candidate, for example
+    many identical ones, go to the nearest center with room, in the order that costs least. `gap_` includes
+    this loss.
 
-    **Weights** make the problem unsplittable: a cluster may miss a limit by up to the largest weight of a
-    row, and `gap_` is measured against weights that could be split. Sizes are sums of weights. With equal
-    weights, limits are exact up to whole rows.
+    **Weights.** Sizes are sums of weights. Each row stays in one cluster as a whole, so a cluster may miss a
+    limit by up to the largest weight, and `lower_bound_` is that of the relaxed problem, in which a row may
+    be divided among clusters. With equal weights, limits are exact up to whole rows.
 
-    **Stopping rules** that compare inertias, such as :class:`shoal.callbacks.EarlyStopping`, should allow for
-    the rise of the objective when the limits begin to hold.
+    **Stopping rules.** The objective and the inertia of held-out rows rise when the limits take effect. Set
+    the `patience` of :class:`shoal.callbacks.EarlyStopping` high enough for this rise.
 
     References
     ----------

@@ -23,10 +23,10 @@ ALGORITHMS: tuple[str, ...] = get_args(Algorithm)
 class BreathingKMeans(CenterClusterer):
     """Breathing k-means: a lower inertia than restarts of k-means.
 
-    After exact k-means, the fit breathes. It adds `m` centers to the clusters with the largest squared error,
-    and runs exact k-means. Then it removes the `m` centers that are missed least, and runs exact k-means
-    again. A breath that does not lower the inertia is undone. After three such breaths in a row `m` is
-    lowered by one, until it is 0.
+    After exact k-means, the fit makes breaths. A breath adds `m` centers to the clusters with the largest
+    squared error, runs exact k-means, removes the `m` centers whose removal raises the inertia least, and
+    runs exact k-means again. A breath that does not lower the inertia is undone. Three failed breaths in a
+    row lower `m` by one. The fit ends at ``m = 0``.
 
     The inertia is never above that of :class:`~shoal.KMeans` with the same parameters and ``n_init=1``.
     Results are bit-identical for any number of threads, and for an array, a memory map or an ``.npy`` file
@@ -44,15 +44,14 @@ class BreathingKMeans(CenterClusterer):
     metric : {"euclidean", "cosine"}, default="euclidean"
         ``"cosine"`` is spherical k-means. As for :class:`~shoal.KMeans`.
     random_state : int, RandomState, Generator or None, default=None
-        An int (0 to 2**64 - 1) makes results repeatable. Every fit draws 64 bits from a generator.
+        An int (0 to 2**64 - 1) makes results repeatable. A generator gives each fit another seed.
     Expert parameters
         The parameters below are needed less often.
     max_iter : int, default=3000
         Maximum number of sweeps, over all breaths.
     tol : float, default=1e-4
-        Tolerance of exact k-means, as for :class:`~shoal.KMeans`; the last run goes on to a hundredth of it.
-        Also the fraction of the inertia by which a breath must lower the inertia. A breath that lowers it by
-        less is kept, but counts as one that fails.
+        Tolerance of exact k-means, as for :class:`~shoal.KMeans`; the last run uses ``tol / 100``. A breath
+        that lowers the inertia by less than the fraction `tol` is kept, but counts as failed.
     algorithm : {"auto", "lloyd", "elkan", "yinyang", "hamerly", "exponion", "filtering"}, default="auto"
         How a sweep finds the nearest centers. As for :class:`~shoal.KMeans`; results do not depend on it.
     bounds_memory : str or int, default="1GB"
@@ -64,7 +63,7 @@ class BreathingKMeans(CenterClusterer):
     verbose : int, default=0
         1 shows a progress bar on stderr.
     callbacks : iterable of callables or None, default=None
-        Called as ``cb(estimator, step)`` after every sweep. A true result ends the fit with the best
+        Called as ``cb(estimator, step)`` after every sweep. A true value ends the fit with the best
         clustering so far. See :mod:`shoal.callbacks`.
 
     Attributes
@@ -123,8 +122,9 @@ class BreathingKMeans(CenterClusterer):
     **Memory** beyond the rows is that of :class:`~shoal.KMeans`, with the labels and centers of the best
     clustering beside those of the present run: 2 to 8 bytes per row more.
 
-    **Differences from the paper.** The paper lowers `m` after each breath that fails. Here the second and the
-    third try add centers to clusters that are drawn with odds proportional to their errors. A breath that
+    **Differences from the paper.** The paper lowers `m` after each failed breath. shoal first makes two more
+    attempts, which add centers to clusters drawn with probability proportional to their squared error. A
+    breath that
     lowers the inertia by less than `tol` is kept. Empty clusters get the farthest rows, as in
     :class:`~shoal.KMeans`.
 

@@ -36,7 +36,7 @@ def lightweight_coreset(
 ) -> Coreset:
     """Draw a lightweight coreset: weighted rows that represent all rows.
 
-    Takes two passes. Choose it to cluster a file that is too large for many passes. For any centers, the
+    Choose it for data that is too large for many passes: it takes two. For any centers, the
     expected weighted sum of squared distances on the coreset equals the sum on all rows. A small coreset may
     miss clusters of few rows near the mean of all data.
 
@@ -66,7 +66,7 @@ def lightweight_coreset(
     Returns
     -------
     Coreset
-        Points in the order of X. A row that was drawn several times appears several times.
+        Points in the order of X. A row that is drawn twice appears twice.
 
     Raises
     ------
@@ -83,9 +83,9 @@ def lightweight_coreset(
 
     Notes
     -----
-    Rows are drawn independently with probability ``q = w / (2 W) + w d2 / (2 S)``, where ``d2`` is the
-    squared distance to the mean, and ``W`` and ``S`` are the sums of ``w`` and ``w d2``. A drawn row gets the
-    weight ``w / (n_samples q)``, which is at most ``2 W / n_samples``.
+    Rows are drawn with replacement, each with probability ``q = w / (2 W) + w d2 / (2 S)``, where ``d2`` is
+    the squared distance to the mean, and ``W`` and ``S`` are the sums of ``w`` and ``w d2``. A drawn row gets
+    the weight ``w / (n_samples q)``, which is at most ``2 W / n_samples``.
 
     References
     ----------

@@ -194,7 +194,7 @@ class KMeans(_OnExecutor, KMeansOnEngine):
     verbose : int, default=0
         1 shows a progress bar on stderr.
     callbacks : iterable of callables or None, default=None
-        Called as ``cb(estimator, step)`` after every sweep. A true result ends the fit. See
+        Called as ``cb(estimator, step)`` after every sweep. A true value ends the fit. See
         :mod:`shoal.callbacks`.
 
     Attributes

@@ -21,9 +21,9 @@ __all__ = ["HierarchicalKMeans"]
 class HierarchicalKMeans(CenterClusterer):
     """K-means for thousands to millions of clusters.
 
-    A tree of small k-means fits gives the first centers. Sweeps then compare every row only with the centers
-    around its own, so the cost of a sweep hardly grows with the number of clusters. The last pass labels all
-    rows exactly: `labels_` are the nearest of all centers.
+    A tree of small k-means fits gives the first centers. Sweeps then compare every row only with centers near
+    its own, so the cost of a sweep grows slowly with the number of clusters. One last pass compares rows with
+    all centers: `labels_` are exact.
 
     Results are bit-identical for any number of threads, and for an array, a memory map or an ``.npy`` file
     with the same rows.
@@ -34,7 +34,7 @@ class HierarchicalKMeans(CenterClusterer):
         Number of clusters, at least 1 and at most the number of rows.
     n_candidates : int, default=128
         Number of centers around its own that a row is compared with, at least 1. Fewer are faster and end at
-        a higher inertia. With at least ``n_clusters - 1``, sweeps are those of exact k-means.
+        a higher inertia. With at least ``n_clusters - 1``, sweeps by lists are exact.
     max_iter : int, default=20
         Maximum number of sweeps after the tree. 0: only the tree.
     tol : float, default=1e-3
@@ -43,7 +43,7 @@ class HierarchicalKMeans(CenterClusterer):
         ``"cosine"`` is spherical k-means: rows are scaled to length 1 as they are read, and centers lie on
         the unit sphere. See :class:`KMeans` for rows of zeros.
     random_state : int, RandomState, Generator or None, default=None
-        An int (0 to 2**64 - 1) makes results repeatable. Every fit draws 64 bits from a generator.
+        An int (0 to 2**64 - 1) makes results repeatable. A generator gives each fit another seed.
     Expert parameters
         The parameters below are needed less often.
     branching_factor : int or "auto", default="auto"
@@ -83,7 +83,7 @@ class HierarchicalKMeans(CenterClusterer):
     history_ : structured ndarray of shape (n_steps,)
         One row per level of the tree, then one per sweep: ``iteration, rows_seen, batch_size, objective,
         center_shift, n_changed, n_distances, elapsed`` and ``stop_reason``. The objective is the inertia of
-        the labels of the step about the means that it ends with.
+        the labels of the step, measured to the centers at the end of the step.
     stop_reason_ : str or None
         ``"tolerance"``, ``"labels-stable"``, ``"max-iter"``, ``"callback"`` or ``"deadline"``; None during
         the fit.
@@ -105,17 +105,18 @@ class HierarchicalKMeans(CenterClusterer):
 
     Notes
     -----
-    **The tree.** Each level splits all nodes by k-means fits from random rows. The number of clusters that a
-    node may still get follows the squared error of its rows. A node is fitted to at most 256 rows per child.
+    **The tree.** Each level splits all nodes by k-means fits from random rows. Nodes get clusters in
+    proportion to the squared error of their rows, as far as they have enough rows. A node is fitted to at
+    most 256 rows per child.
 
     **A sweep** compares every row with its own center and with the centers near it, and then moves centers to
     the means of their rows. An empty cluster takes a row of the cluster with the largest squared error. There
     are two kinds of sweeps:
 
-    - By lists, for at most 1,024 clusters, for at least 50 rows per cluster, and in few dimensions: the rows
-      of a cluster are compared with its center and the `n_candidates` centers around it. If no row has joined
-      or left the cluster, they are compared only with the centers that have moved. The lists are made again
-      when the number of sweeps has doubled.
+    - By lists, if there are at most 1,024 clusters, or at least 50 rows per cluster, or few features: the
+      rows of a cluster are compared with its center and the `n_candidates` centers nearest to it. If no row
+      has joined or left the cluster, they are compared only with the centers that have moved. The lists are
+      made again when the number of sweeps has doubled.
     - By cells, otherwise: a row is compared with about ``2 * n_candidates`` centers, those in the nearest
       cells of a k-means partition of the centers. A row moves if the squared error falls by moving this row
       alone (Hartigan). This rule also moves rows that are slightly nearer to their own center, because a row

@@ -62,11 +62,11 @@ class KMeans(CenterClusterer):
         the unit sphere. Each row belongs to the center of the largest cosine similarity, and squared
         distances are twice the cosine distance.
 
-        A row of zeros has no direction. It is not scaled, and has the squared distance 1 to every center. Its
-        label is that of the center whose rounded length is smallest, the same in fits and predictions. A
-        warning and `n_zero_rows_` tell how many there are.
+        A row of zeros is not scaled, and has the squared distance 1 to every center. Rounding alone decides
+        its label, in the same way in fits and predictions. A warning and `n_zero_rows_` report the number of
+        such rows.
     random_state : int, RandomState, Generator or None, default=None
-        An int (0 to 2**64 - 1) makes results repeatable. Every fit draws 64 bits from a generator.
+        An int (0 to 2**64 - 1) makes results repeatable. A generator gives each fit another seed.
     Expert parameters
         The parameters below are needed less often.
     max_iter : int, default=300
@@ -89,15 +89,13 @@ class KMeans(CenterClusterer):
           where rows lie near few dimensions (coordinates, point clouds, colors, many equal rows), and loses
           where they fill 8 or more. Sparse rows, more dimensions and a small `bounds_memory` get plain
           sweeps, with a warning.
-        - ``"auto"`` tries ``"filtering"`` first, in up to 16 dimensions, for 16,384 rows and 16 clusters or
-          more. It keeps it while sweeps compute at most 15% of all distances. Otherwise it begins with a
-          plain sweep. It switches to bounds as soon as they are expected to pay,
-          judged by the share of labels that changed. With more than 16 dimensions it takes ``"elkan"`` (from
-          160 dimensions on, or for up to 64 clusters) or ``"yinyang"``. With fewer dimensions, from 24
-          clusters on, it takes ``"hamerly"``, ``"exponion"`` or ``"yinyang"``. It counts the distances that
-          sweeps with bounds compute, and drops the bounds for a while if they cost more than they save. The
-          choice never depends on a clock. Sparse rows get plain sweeps, because bounds skip almost no
-          distances there.
+        - ``"auto"`` tries ``"filtering"`` first for at least 16,384 rows and 16 clusters in up to 16
+          dimensions, and keeps ``"filtering"`` while sweeps compute at most 15% of all distances. Otherwise
+          the fit begins with plain sweeps. Bounds start once few enough labels change: ``"elkan"`` (from 160
+          dimensions on, or for up to 64 clusters) or ``"yinyang"`` above 16 dimensions; ``"hamerly"``,
+          ``"exponion"`` or ``"yinyang"`` below, from 24 clusters on. Bounds pause while they cost more
+          distances than they save. The choice never depends on a clock. Sparse rows get plain sweeps, because
+          bounds skip almost no distances there.
     bounds_memory : str or int, default="1GB"
         Memory budget for distance bounds, in bytes or as text such as ``"500MB"``. With a smaller budget more
         centers share a bound, down to no bounds at all, with a warning if `algorithm` names bounds. The tree
@@ -111,7 +109,7 @@ class KMeans(CenterClusterer):
     verbose : int, default=0
         1 shows a progress bar on stderr.
     callbacks : iterable of callables or None, default=None
-        Called as ``cb(estimator, step)`` after every sweep. A true result ends the fit. See
+        Called as ``cb(estimator, step)`` after every sweep. A true value ends the fit. See
         :mod:`shoal.callbacks`.
 
     Attributes
@@ -149,7 +147,10 @@ class KMeans(CenterClusterer):
     MiniBatchKMeans : For streams, and for good centers before all rows are read.
     NestedMiniBatchKMeans : Growing batches, for many rows.
     BackwardEulerKMeans : For a lower inertia with few clusters.
-    TruncatedGaussianMixture : For densities, soft labels and thousands of clusters.
+    HierarchicalKMeans : For 2,000 to millions of clusters.
+    BreathingKMeans : For a lower inertia than restarts reach.
+    BalancedKMeans : For clusters of limited sizes.
+    TruncatedGaussianMixture : For densities and soft labels.
 
     Notes
     -----
@@ -164,11 +165,12 @@ class KMeans(CenterClusterer):
     apart, shoal computes distances by differences in float64, which takes many times as long. There are two
     such cases:
 
-    - Squares underflow. In units in which the largest center has a length of about 1, two different centers
-      lie within 1e-17 of the origin (float64: 3e-145), for example next to one damaged row of 1e30. Lengths
-      from 1e-9 to 1e9 (float64: 1e-75 to 1e75) are not rescaled.
-    - Rounding. Two of 16 evenly spaced centers (of all centers, for up to 16) are closer than 7e-4 of their
-      distance from the origin (float64: 3e-8). Where most centers lie close together, their median replaces
+    - Underflow. Two different centers are shorter than 1e-17 times the longest center (float64: 3e-145), for
+      example because one damaged row holds 1e30. If the longest center has a length from 1e-9 to 1e9
+      (float64: 1e-75 to 1e75), values are not rescaled.
+    - Rounding. 16 centers, evenly spaced by index (all centers, if there are at most 16), are compared.
+      Differences are used if two of them are closer to each other than 7e-4 times their distance from the
+      origin (float64: 3e-8). Where most centers lie close together, their median replaces
       the origin. A row far away from all others therefore does not merge other clusters.
 
     No other thread may write to ``X`` during a call.

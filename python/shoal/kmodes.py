@@ -91,7 +91,7 @@ class LaplacianKModes(StoredKModes):
         ``mode_update="byproduct"`` each drawn mode is replaced by the row of its cluster where the rows are
         densest. In a cluster of more than 1,024 rows, the density is estimated from 1,024 evenly spaced rows.
     random_state : int, RandomState, Generator or None, default=None
-        An int (0 to 2**64 - 1) makes results repeatable. Every fit draws 64 bits from a generator.
+        An int (0 to 2**64 - 1) makes results repeatable. A generator gives each fit another seed.
     Expert parameters
         The parameters below are needed less often.
     mode_update : {"byproduct", "mean-shift"}, default="byproduct"
@@ -137,7 +137,7 @@ class LaplacianKModes(StoredKModes):
     verbose : int, default=0
         1 shows a progress bar on stderr.
     callbacks : iterable of callables or None, default=None
-        Called as ``cb(estimator, step)`` after every iteration. A true result ends the fit. See
+        Called as ``cb(estimator, step)`` after every iteration. A true value ends the fit. See
         :mod:`shoal.callbacks`.
 
     Attributes

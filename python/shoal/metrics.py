@@ -108,8 +108,8 @@ def silhouette_score(
     X : rows of shape (n_samples, n_features)
         Any input of :meth:`shoal.KMeans.fit`. An iterator only with `centers`, and without `n_samples`.
     labels : array-like of shape (n_samples,)
-        Clusters of the rows; any sortable labels, or numbers of `centers`. At least 2 clusters, and fewer
-        than rows.
+        Clusters of the rows: any sortable labels, or indices into `centers`. There must be at least 2
+        clusters, and fewer clusters than rows.
     centers : array-like of shape (n_centers, n_features), optional
         Centers of the clusters, such as ``cluster_centers_``, for the simplified silhouette. Centers without
         rows are ignored. Default: the means of the clusters, which take one more pass.
@@ -117,9 +117,9 @@ def silhouette_score(
         Whether to measure distances to centers, in ``2 n k d`` operations, or ``2 n_samples k d`` for a
         sample. The exact silhouette takes ``2 n**2 d`` operations, or ``2 n_samples n d``.
     n_samples : int, optional
-        Number of rows, drawn without replacement, whose widths are averaged. Their widths are those among all
-        rows, so the mean is unbiased. Default: all rows; for the exact silhouette of more than 20,000 rows it
-        must be given.
+        Number of rows, drawn without replacement, whose widths are averaged. Each width is measured against
+        all rows, so the mean is unbiased. Default: all rows; for the exact silhouette of more than 20,000
+        rows it must be given.
     sample_weight : array-like of shape (n_samples,), float or None
         Weight of every row, as for :meth:`shoal.KMeans.fit`. A row of weight 2 counts as two equal rows.
     metric : {"euclidean", "cosine"}, default="euclidean"
@@ -138,14 +138,15 @@ def silhouette_score(
     Raises
     ------
     ValueError
-        If a parameter, shape or value is invalid, if there are too few or too many clusters, or if rows that
-        can be read once would be read again.
+        If a parameter, shape or value is invalid, if there are too few or too many clusters, or if X can be
+        read only once and the call needs two passes.
     TypeError
         If values are not numbers.
 
     See Also
     --------
-    sklearn.metrics.silhouette_score : The exact silhouette in memory; a sample there is scored alone.
+    sklearn.metrics.silhouette_score : The exact silhouette in memory. With `sample_size`, distances are
+        measured only within the sample.
     shoal.select_n_clusters : Compare numbers of clusters.
 
     Notes

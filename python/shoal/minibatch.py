@@ -87,7 +87,7 @@ class MiniBatchKMeans(StreamClusterer):
     verbose : int, default=0
         1 shows a progress bar on stderr.
     callbacks : iterable of callables or None, default=None
-        Called as ``cb(estimator, step)`` after every batch of :meth:`fit`. A true result ends the fit. See
+        Called as ``cb(estimator, step)`` after every batch of :meth:`fit`. A true value ends the fit. See
         :mod:`shoal.callbacks`.
 
     Attributes

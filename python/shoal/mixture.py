@@ -31,9 +31,9 @@ class TruncatedGaussianMixture(StoredMixture):
     """Gaussian mixture for thousands of components, by truncated variational EM.
 
     Each iteration evaluates only a few components per row, so its cost barely grows with the number of
-    components. Each row evaluates only the neighbors of the nearest components that it has found so far, at
-    most ``n_active * n_neighbors``. With `coreset_size` the fit uses a few weighted rows in place of all
-    rows, and reads a file only twice.
+    components. For each row, it evaluates the neighbors of the `n_active` nearest components found so far, at
+    most ``n_active * n_neighbors``. With `coreset_size`, the fit uses a weighted sample of the rows, and
+    reads a file only twice.
 
     Choose it for densities (``covariance_type="diag"`` or ``"spherical"``), for soft labels
     (:meth:`predict_proba`), and for thousands of clusters.
@@ -68,7 +68,7 @@ class TruncatedGaussianMixture(StoredMixture):
         ``"cosine"`` fits the mixture to the rows scaled to length 1 as they are read, and scores rows in the
         same way. Means are not projected to the unit sphere. See :class:`KMeans` for rows of zeros.
     random_state : int, RandomState, Generator or None, default=None
-        An int (0 to 2**64 - 1) makes results repeatable. Every fit draws 64 bits from a generator.
+        An int (0 to 2**64 - 1) makes results repeatable. A generator gives each fit another seed.
     Expert parameters
         The parameters below are needed less often.
     n_active : int, default=5
@@ -94,8 +94,8 @@ class TruncatedGaussianMixture(StoredMixture):
           iterations. If clusters differ greatly in size, many rows do not find the nearby means before these
           have moved.
     n_initial_e_steps : int, default=0
-        Searches before the first means move, in addition to one that is always made. The paper tried 2 to 4
-        additional searches, for data with few features.
+        Number of additional E-steps before the first M-step; one is always made. The paper tried 2 to 4
+        additional ones, for data with few features.
     n_init : int, default=1
         Number of starts. The start with the highest bound wins, the earlier one among equals. All starts are
         fitted to the same coreset, if there is one. If `means_init`, or an array or a callable as `init`,
@@ -124,7 +124,7 @@ class TruncatedGaussianMixture(StoredMixture):
     verbose : int, default=0
         1 shows a progress bar on stderr.
     callbacks : iterable of callables or None, default=None
-        Called as ``cb(estimator, step)`` after every iteration. A true result ends the fit. See
+        Called as ``cb(estimator, step)`` after every iteration. A true value ends the fit. See
         :mod:`shoal.callbacks`.
 
     Attributes
@@ -219,9 +219,9 @@ class TruncatedGaussianMixture(StoredMixture):
     **Factors.** A component with loadings ``L`` of H factors and variances ``D`` has the covariance ``L.T @ L
     + np.diag(D)``. A distance takes ``O(n_features * H)`` by the identity of Woodbury; no matrix of
     ``n_features`` squared is ever formed. The sums of an iteration take ``8 * n_components * n_features * (H
-    + 2)`` bytes, those of ``"diag"`` twice ``8 * n_components * n_features``. When factors begin, each
-    feature of the H largest variances of a component becomes a factor, which does not change the density, so
-    the bound does not fall then either.
+    + 2)`` bytes, those of ``"diag"`` twice ``8 * n_components * n_features``. When the
+    fit switches to factors, each component turns its H features of largest variance into one factor each.
+    Its density does not change, so the bound does not fall.
 
     References
     ----------

@@ -71,9 +71,9 @@ def nearest(
     method : {"exact", "approximate"}, default="exact"
         - ``"exact"`` compares every row with every center.
         - ``"approximate"``, for thousands of centers: a row is compared only with the centers in the nearest
-          cells of a k-means partition of the centers. For fewer than 1,024 centers, and where a row would
-          search more than a fifth of the cells (a twentieth with 64 features or more), this method is exact
-          too.
+          cells of a k-means partition of the centers. This method also searches exactly if there are fewer
+          than 1,024 centers, or if a row would search more than 20% of the cells (5% with 64 features or
+          more).
     recall : float, default=0.99
         For ``"approximate"``: fraction of the nearest centers to find, above 0 and at most 1. The number of
         cells to search is chosen to reach it, with a margin, on a sample of 1,024 rows whose nearest centers
@@ -95,8 +95,8 @@ def nearest(
         Squared Euclidean distances; differences and sums in float64.
     info : dict
         Only with `return_info`: ``method`` (``"exact"`` if the search was exact), ``recall`` (1.0 for an
-        exact search, else measured on the sample), ``n_cells`` and ``n_probes`` (searched cells per row) of
-        an approximate search.
+        exact search, otherwise the recall measured on the sample), ``n_cells`` and ``n_probes`` (searched
+        cells per row) of an approximate search.
 
     Raises
     ------

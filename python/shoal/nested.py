@@ -50,7 +50,7 @@ class NestedMiniBatchKMeans(StreamClusterer):
         ``"cosine"`` is spherical k-means: rows are scaled to length 1 as they are read, and centers lie on
         the unit sphere. See :class:`KMeans` for rows of zeros.
     random_state : int, RandomState, Generator or None, default=None
-        An int (0 to 2**64 - 1) makes results repeatable. Every fit draws 64 bits from a generator.
+        An int (0 to 2**64 - 1) makes results repeatable. A generator gives each fit another seed.
     Expert parameters
         The parameters below are needed less often.
     rho : float, default=100.0
@@ -85,7 +85,7 @@ class NestedMiniBatchKMeans(StreamClusterer):
     verbose : int, default=0
         1 shows a progress bar on stderr.
     callbacks : iterable of callables or None, default=None
-        Called as ``cb(estimator, step)`` after every step. A true result ends the fit. See
+        Called as ``cb(estimator, step)`` after every step. A true value ends the fit. See
         :mod:`shoal.callbacks`.
 
     Attributes

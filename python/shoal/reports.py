@@ -275,7 +275,7 @@ def report(
     ValueError
         If a parameter, shape or value is invalid.
     TypeError
-        If the model is no fitted estimator of shoal, or values are not numbers.
+        If the model is not an estimator of shoal, or values are not numbers.
     sklearn.exceptions.NotFittedError
         If the model is not fitted.
     OSError
@@ -291,12 +291,12 @@ def report(
     Notes
     -----
     One pass of ``2 n k d`` operations, then ``2 k**2 d`` operations for the pairs. Rows are read in parts of
-    4 million values, or of 4,096 sparse rows, and each part adds ``k d`` sums: with very many columns, this
-    can take longer than the distances. Memory: about ``40 k d`` bytes, 16 bytes per nearest or farthest row,
-    and about 100 MB for a part and for distances of centers. Images are gathered after the pass. Features are
-    compared by their means in standard deviations of all rows. With ``metric="cosine"``, all measures are
-    those of rows of length 1. Results are bit-identical for arrays, files and streams of the same rows, and
-    for any number of threads.
+    4 million values, or of 4,096 sparse rows. Each part adds ``k d`` sums, which can take longer than the
+    distances if there are very many features. Memory: about ``40 k d`` bytes, 16 bytes per nearest or
+    farthest row, and about 100 MB for a part and for distances of centers. Images are gathered after the
+    pass. Features are compared by their means in standard deviations of all rows. With ``metric="cosine"``,
+    all measures are those of rows of length 1. Results are bit-identical for arrays, files and streams of the
+    same rows, and for any number of threads.
 
     Examples
     --------

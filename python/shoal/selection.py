@@ -209,8 +209,8 @@ def select_n_clusters(
     verbose : int, default=0
         1: show progress on standard error.
     callbacks : list of callables, optional
-        Called as ``callback(selection, step)`` after every number of clusters. If one returns True, the
-        selection ends with the numbers so far.
+        Called as ``callback(selection, step)`` after every number of clusters. The selection ends with the
+        numbers so far if a callback returns a true value.
 
     Returns
     -------
@@ -235,10 +235,10 @@ def select_n_clusters(
     -----
     Each number of clusters takes a fit and one pass of ``2 n k d`` operations. The elbow is found by Kneedle
     on the logarithm of the inertia. The silhouette, the Calinski-Harabasz and the Davies-Bouldin index are
-    measured about the centers. The stability is the largest mean adjusted Rand index of the resamples, of
-    equal ones that of the most clusters. ``docs/choosing-k.md`` tells how often each criterion was right on
-    sets with known classes. Memory beyond the rows and a fit: about 70 bytes per row, the sample, four fifths
-    of it per resample, and the centers of all fits.
+    measured to the centers. The stability is the mean adjusted Rand index over the resamples; ``"stability"``
+    chooses the number of clusters with the highest one, the largest among equals. ``docs/choosing-k.md``
+    tells how often each criterion was right on sets with known classes. Memory beyond the rows and a fit:
+    about 70 bytes per row, the sample, four fifths of it per resample, and the centers of all fits.
 
     References
     ----------

@@ -144,5 +144,5 @@ RandomState: TypeAlias = int | np.random.RandomState | np.random.Generator | Non
 Weights: TypeAlias = npt.ArrayLike | None
 #: An amount of memory: bytes, or text such as ``"500MB"``.
 Memory: TypeAlias = int | str
-#: Callables ``f(estimator, step)`` that are called after every step. A true result ends the fit.
+#: Callables ``f(estimator, step)`` that are called after every step. A true value ends the fit.
 Callbacks: TypeAlias = Iterable[Callable[[Any, Step], object]] | None

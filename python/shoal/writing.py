@@ -109,7 +109,7 @@ def shuffle(
         The file; the name must end in ``.npy``. It has the type of the rows (``float32`` for ``bfloat16``).
         An existing file is replaced. The file appears whole or not at all.
     random_state : int, RandomState, Generator or None, default=None
-        An int (0 to 2**64 - 1) makes the order repeatable. Every call draws 64 bits from a generator.
+        An int (0 to 2**64 - 1) makes the order repeatable. A generator gives each call another seed.
     memory_limit : int or str, default="1GB"
         Memory budget, in bytes or as text such as ``"500MiB"``, at least 1 MB.
     progress : bool, default=False
