@@ -88,7 +88,11 @@ pub(super) fn assign<T: Compute>(
         }
         let Some(in_rows) = limits.in_rows else {
             labels = (0..lists.rows()).map(|row| lists.best(row, &prices).0 as u32).collect();
-            break;
+            if imbalance(&lists, &prices, limits) <= BALANCED_ASCENT || lists.width == k || round >= rounds {
+                break;
+            }
+            width *= 4;
+            continue;
         };
         let mut transport = Transport::new(&lists, &prices, in_rows, &limits.weights);
         let settled = transport.settle(cx)?;
@@ -103,7 +107,7 @@ pub(super) fn assign<T: Compute>(
         if is_close(lowest, bound) || lowest.is_finite() && round >= rounds {
             break;
         }
-        width *= 2;
+        width *= if settled { 2 } else { 4 };
     }
     let packed = PackedCenters::for_rows(centers, data.most_values().is_some());
     repair(&mut labels, limits, &packed, data, cx)?;
