@@ -658,7 +658,8 @@ pub(crate) const BREATH_LAST_TOLERANCE: f64 = 0.01;
 pub(crate) const BREATH_RUN_SWEEPS: u64 = 300;
 
 /// Centers that a row of balanced k-means may belong to in the first round: those with the smallest squared distance
-/// plus price. Each further round has twice as many. Up to twice as many clusters are all candidates (`balanced.py`).
+/// plus price. Each further round has two or four times as many. Up to twice as many clusters are all candidates
+/// (`balanced.py`).
 pub(crate) const BALANCED_CANDIDATES: usize = 8;
 
 /// Most rounds for the same centers, and the gap at which no further round is made (`balanced.py`, identical).
