@@ -2,7 +2,7 @@
 
 use super::ascent::ascend;
 use super::limits::Limits;
-use super::lists::{CANDIDATE_BYTES, Lists};
+use super::lists::{CANDIDATE_BYTES, CandidateLists};
 use super::repair::repair;
 use super::transport::Transport;
 use crate::centers::{LabelsRef, sum_labeled};
@@ -29,7 +29,7 @@ pub(super) struct Assigned {
 
 /// The share of the rows that have to move: those that clusters have too many at their cheapest candidates, or too few,
 /// or where they are fewer than a cluster with this price must have.
-fn imbalance(lists: &Lists, prices: &[f64], limits: &Limits) -> f64 {
+fn imbalance(lists: &CandidateLists, prices: &[f64], limits: &Limits) -> f64 {
     let (_, sizes) = lists.demand(prices, limits);
     let of_cluster = |(&size, &price): (&f64, &f64)| match price {
         price if price > 0.0 => (size - limits.most).abs(),
@@ -61,7 +61,7 @@ pub(super) fn assign<T: Compute>(
     for _ in 0..BALANCED_ROUNDS {
         // Candidates for the best prices so far: each round knows more of the centers that rows have to share.
         let mut prices = best.clone();
-        let lists = Lists::new(centers, &prices, candidates(width, k, n, memory), data, cx)?;
+        let lists = CandidateLists::new(centers, &prices, candidates(width, k, n, memory), data, cx)?;
         let mut keep = |prices: &[f64]| {
             let (found, _) = lists.demand(prices, limits);
             if found > bound {
