@@ -183,7 +183,7 @@ fn sizes_are_what_their_texts_say() {
     let coresets = [("900", CoresetSize::Rows(900)), ("0.2", CoresetSize::Share(0.2))];
     check(&coresets, "coreset_size must be a number of rows");
     assert_eq!(
-        ["auto", "0.5", "2"].map(|text| text.parse().unwrap()),
+        ["auto", "0.5", "2"].map(|text| text.parse::<Shift>().unwrap()),
         [Shift::Auto, Shift::By(0.5), Shift::By(2.0)]
     );
     assert_eq!([Shift::Auto, Shift::By(2.0)].map(|shift| shift.to_string()), ["auto", "2.0"]);

@@ -12,7 +12,7 @@ use crate::float::Float;
 /// ```
 /// use shoal::kmeans::Size;
 /// assert_eq!((Size::Rows(250).to_string(), Size::TimesMean(1.5).to_string()), ("250".into(), "1.5".into()));
-/// assert_eq!(["250", "2.0"].map(|text| text.parse().ok()), [Some(Size::Rows(250)), Some(Size::TimesMean(2.0))]);
+/// assert_eq!(("250".parse().ok(), "2.0".parse().ok()), (Some(Size::Rows(250)), Some(Size::TimesMean(2.0))));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
