@@ -23,7 +23,7 @@ pub enum Error {
     /// A value that must be finite is NaN or infinite.
     #[error("{what} must be finite, got {value} at row {row}, column {column}")]
     NotFinite {
-        /// What held the value, for example `X` or `seeding`.
+        /// What held the value, for example `rows` or `seeding`.
         what: &'static str,
         /// The value seen, as text.
         value: String,

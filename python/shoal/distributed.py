@@ -1,4 +1,4 @@
-"""Clustering on many machines: mergeable passes, and a driver on ``concurrent.futures``.
+"""Clustering on many machines, on ``concurrent.futures`` or your own engine.
 
 The engine that you have schedules tasks, retries and places data: see :mod:`shoal.dask`, :mod:`shoal.spark`
 and :mod:`shoal.ray`. This module has the passes that they run, for engines of your own, and the estimators on

@@ -1,4 +1,4 @@
-"""Laplacian K-modes: clusters of any shape, each represented by one of its own rows."""
+"""Laplacian K-modes: clusters of any shape, represented by their own rows."""
 
 from __future__ import annotations
 

@@ -221,7 +221,7 @@ def davies_bouldin_score(
     metric: Metric = "euclidean",
     n_jobs: int | None = None,
 ) -> float:
-    """Compute the Davies-Bouldin index: the mean overlap of a cluster with the one most like it.
+    """Compute the Davies-Bouldin index: the mean overlap of similar clusters.
 
     The overlap of two clusters is the sum of their mean distances to their means, divided by the distance of
     the means.
@@ -282,7 +282,7 @@ def calinski_harabasz_score(
     metric: Metric = "euclidean",
     n_jobs: int | None = None,
 ) -> float:
-    """Compute the Calinski-Harabasz index: the variance between clusters over the variance within.
+    """Compute the Calinski-Harabasz index: the variance ratio of the clusters.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Write labels beside columns of the input, and the rows of every cluster to its own folder."""
+"""Write labels beside columns of the input, and rows by cluster to folders."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ MOST_COUNTS = 100_000
 
 
 class KSelection:
-    """Measures of clusterings with several numbers of clusters, and the choice among them.
+    """Measures of several numbers of clusters, and the choice among them.
 
     :func:`shoal.select_n_clusters` returns one.
 
@@ -180,7 +180,7 @@ def select_n_clusters(
     verbose: int = 0,
     callbacks: Callbacks = None,
 ) -> KSelection:
-    """Cluster rows with several numbers of clusters, measure the results, and choose one.
+    """Compare several numbers of clusters by their results, and choose one.
 
     The fit with the next number of clusters starts from the centers of the last one, and from rows that lie
     far from them, so it needs few iterations.

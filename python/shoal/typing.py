@@ -61,7 +61,7 @@ class SupportsArray(Protocol):
 
 @runtime_checkable
 class SupportsArrow(Protocol):
-    """An object that exports the Arrow C stream interface: a table, a reader of record batches."""
+    """An object that exports the Arrow C stream interface, such as a table."""
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         """Give the capsule of the stream."""
@@ -79,7 +79,7 @@ class SupportsDLPack(Protocol):
 
 @runtime_checkable
 class SparseMatrix(Protocol):
-    """A sparse matrix or array of SciPy. CSR is read in place, other formats are converted."""
+    """A sparse matrix or array of SciPy; formats other than CSR are converted."""
 
     @property
     def nnz(self) -> int:

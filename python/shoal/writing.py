@@ -165,7 +165,7 @@ def shuffle(
     # A stream sets its own block size.
     block = None if rows.access != "random" else max(1, min(BLOCK_BYTES, limit // 16) // width)
     writer = _core.ShuffledWriter(name, rows.dtype.name, d, n, seed, limit)
-    with contextlib.closing(writer), _Progress(n if progress else None, on=progress) as show:
+    with contextlib.closing(writer), _ProgressLine(n if progress else None, on=progress) as show:
         with rows._batches(block) as ahead:
             for each in ahead:
                 writer.append(each)
@@ -222,7 +222,7 @@ def _check_space(rows: DataSource, name: str, limit: int) -> None:
         )
 
 
-class _Progress:
+class _ProgressLine:
     """A progress line on stderr, by tqdm if installed; every row counts twice."""
 
     def __init__(self, rows: int | None, *, on: bool) -> None:
@@ -231,7 +231,7 @@ class _Progress:
         self._done = 0
         self._bar: Any = None
 
-    def __enter__(self) -> _Progress:
+    def __enter__(self) -> _ProgressLine:
         if self._on:
             with contextlib.suppress(ImportError):
                 from tqdm.auto import tqdm

@@ -113,7 +113,7 @@ mod tests {
             sq_dists_to(&[0.0, 1.0], &[0, 1], &bad, &cx).map(|_| ()),
         ];
         for found in cases {
-            assert_eq!(found.unwrap_err().to_string(), "X must be finite, got NaN at row 1, column 0");
+            assert_eq!(found.unwrap_err().to_string(), "rows must be finite, got NaN at row 1, column 0");
         }
     }
 }

@@ -84,11 +84,11 @@ mod tests {
     fn a_change_takes_few_bytes() {
         let all = Mutex::default();
         let mut list = LabelList::of(vec![200; 10_000], 1000);
-        let raise = |labels: &mut [u32]| {
-            labels.iter_mut().step_by(2).for_each(|label| *label += 1);
-            Ok(())
-        };
-        list.view_mut().edit(&mut Editing::new(Some(&all)), raise).unwrap();
+        let mut editing = Editing::new(Some(&all));
+        let labels = list.view_mut();
+        labels.open(&mut editing).iter_mut().step_by(2).for_each(|label| *label += 1);
+        labels.store(&mut editing);
+        drop(editing);
         assert_eq!(all.into_inner().unwrap()[0].bytes.len(), 3 * 5000);
     }
 }

@@ -274,20 +274,20 @@ impl PerRow for LabelsRef<'_> {
 }
 
 impl LabelsMut<'_> {
-    /// Calls `f` with the labels in 32 bits, and stores the labels that it changes; after an error, none.
-    pub(crate) fn edit(
-        self,
-        editing: &mut Editing<'_>,
-        f: impl FnOnce(&mut [u32]) -> Result<()>,
-    ) -> Result<()> {
-        fn edit<W: Width>(
+    /// The labels in 32 bits, in the buffer of `editing`. Changes count once they are [stored](Self::store).
+    pub(crate) fn open<'e>(&self, editing: &'e mut Editing<'_>) -> &'e mut [u32] {
+        let room = &mut editing.room;
+        room.clear();
+        either!(StoredMut, &self.stored, stored => room.extend(stored.iter().map(|label| label.widen())));
+        room
+    }
+
+    /// Stores the labels that were changed since [`LabelsMut::open`], and notes them.
+    pub(crate) fn store(self, editing: &mut Editing<'_>) {
+        fn store<W: Width>(
             (first, stored): (usize, &mut [W]),
             Editing { all, mine, room }: &mut Editing<'_>,
-            f: impl FnOnce(&mut [u32]) -> Result<()>,
-        ) -> Result<()> {
-            room.clear();
-            room.extend(stored.iter().map(|label| label.widen()));
-            f(room)?;
+        ) {
             for (i, (stored, &new)) in stored.iter_mut().zip(&*room).enumerate() {
                 let old = stored.widen();
                 if old != new {
@@ -297,9 +297,8 @@ impl LabelsMut<'_> {
                     *stored = W::narrow(new);
                 }
             }
-            Ok(())
         }
-        either!(StoredMut, self.stored, stored => edit((self.first, stored), editing, f))
+        either!(StoredMut, self.stored, stored => store((self.first, stored), editing));
     }
 }
 
@@ -335,7 +334,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::error::Error;
 
     proptest! {
         #[test]
@@ -358,15 +356,15 @@ mod tests {
                 let (mine, left) = rest.split(chunk.min(n - start));
                 rest = left;
                 let fails = start as u64 % 100 > share;
-                let edited = mine.edit(&mut two[start % 2], |labels| {
-                    let end = start + labels.len();
-                    assert_eq!(labels, &old[start..end]);
-                    labels.copy_from_slice(&new[start..end]);
-                    if fails { return Err(Error::Interrupted); }
+                let editing = &mut two[start % 2];
+                let labels = mine.open(editing);
+                let end = start + labels.len();
+                assert_eq!(labels, &old[start..end]);
+                labels.copy_from_slice(&new[start..end]);
+                if !fails {
                     expected[start..end].copy_from_slice(labels);
-                    Ok(())
-                });
-                prop_assert_eq!(edited.is_err(), fails);
+                    mine.store(editing);
+                }
             }
             drop(two);
             prop_assert_eq!(list.view().to_vec(), expected);

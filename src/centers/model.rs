@@ -120,7 +120,11 @@ impl KMeansModel {
         if data.dim() == self.dim {
             return Ok(self.centers.get());
         }
-        Err(Error::Shape(format!("X has {} columns, but the model was fitted to {}", data.dim(), self.dim)))
+        Err(Error::Shape(format!(
+            "`rows` have {} columns, but the model was fitted to {}",
+            data.dim(),
+            self.dim
+        )))
     }
 
     /// Labels every row.

@@ -4,6 +4,15 @@ use super::LabelsRef;
 use crate::fit::{Facts, Metric, Timings};
 
 /// A borrowed view of a center-based method between two steps: centers, labels, weights and counters.
+///
+/// ```
+/// use shoal::KMeans;
+/// use shoal::centers::{CenterMethod, Snapshot};
+/// use shoal::fit::Method;
+/// let solver = KMeans::solver::<f32>(&KMeans::params(2));
+/// let before: Snapshot<'_, f32> = KMeans::snapshot(&solver);
+/// assert!(before.centers.is_empty() && before.n_iter == 0);
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Snapshot<'a, T> {
     /// Number of columns of a row.

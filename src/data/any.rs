@@ -10,6 +10,17 @@ use crate::matrix::MatRef;
 use crate::rows::RowBuf;
 
 /// A source of either compute type.
+///
+/// ```
+/// use shoal::data::{AnySource, Source};
+/// fn columns(rows: &impl Source) -> usize {
+///     match rows.any() {
+///         AnySource::F32(rows) => rows.dim(),
+///         AnySource::F64(rows) => rows.dim(),
+///     }
+/// }
+/// assert_eq!(columns(&[[1.0f32, 2.0], [3.0, 4.0]]), 2);
+/// ```
 #[derive(Clone, Copy)]
 pub enum AnySource<'a> {
     /// Rows computed in `f32`.
@@ -60,6 +71,8 @@ impl<S: Source + ?Sized> Source for &S {
 }
 
 /// A [`Float`] that knows its variant of [`AnySource`].
+///
+/// See [`AnySource::of`] for an example.
 pub trait Own: Float {
     /// The variant: as [`AnySource::of`].
     fn own(source: &dyn DataSource<Self>) -> AnySource<'_>;

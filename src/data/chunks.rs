@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-use super::pass::{OpenPass, Pass, Piece};
+use super::pass::{OpenPass, Piece, StreamPass};
 use super::weights::{check_weights, no_weight};
 use super::{Access, DataSource, TileReader, Visit};
 use crate::error::{Error, Result};
@@ -118,7 +118,7 @@ impl<'a, T: Float> Chunks<'a, T> {
     }
 
     /// A new pass, before its first row.
-    fn pass(&self) -> Result<Pass<Checked<'a, T>, ChunkRows<T>>> {
+    fn pass(&self) -> Result<StreamPass<Checked<'a, T>, ChunkRows<T>>> {
         if self.dim == 0 {
             return Err(Error::Empty("rows need at least 1 column, got 0".into()));
         }
@@ -132,7 +132,7 @@ impl<'a, T: Float> Chunks<'a, T> {
                 })?
             }
         };
-        Ok(Pass::new(Checked { chunks, dim: self.dim, weighted: None, seen: 0, heavy: false }))
+        Ok(StreamPass::new(Checked { chunks, dim: self.dim, weighted: None, seen: 0, heavy: false }))
     }
 }
 

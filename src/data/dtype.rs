@@ -15,6 +15,7 @@ use crate::float::Float;
 /// assert_eq!((Dtype::U8.size(), Dtype::U8.to_string().as_str()), (1, "uint8"));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Dtype {
     /// One byte; any value except 0 counts as 1.
     Bool,

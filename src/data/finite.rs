@@ -20,7 +20,7 @@ const TILE_VALUES: usize = 1 << 15;
 /// use shoal::{Executor, data::{self, Dense}};
 /// let rows = Dense::new(&[1.0f32, f32::NAN], 1).unwrap();
 /// let refused = data::check_finite(&rows, &Executor::new(Some(1)).unwrap()).unwrap_err();
-/// assert!(refused.to_string().starts_with("X must be finite, got NaN at row 1, column 0"));
+/// assert!(refused.to_string().starts_with("rows must be finite, got NaN at row 1, column 0"));
 /// ```
 pub fn check_finite<T: Float>(source: &dyn DataSource<T>, executor: &Executor) -> Result<()> {
     if source.always_finite() {
@@ -33,7 +33,7 @@ pub fn check_finite<T: Float>(source: &dyn DataSource<T>, executor: &Executor) -
             match tile.first_not_finite() {
                 None => Ok(()),
                 Some((i, column, value)) => Err(Error::NotFinite {
-                    what: "X",
+                    what: "rows",
                     value: value.to_string(),
                     row: block.first_row + (start + i) as u64,
                     column,
@@ -57,7 +57,7 @@ mod tests {
         for threads in 1..4 {
             let cx = Executor::new(Some(threads)).unwrap();
             let refused = check_finite(&Dense::new(&values, 3).unwrap(), &cx).unwrap_err();
-            assert_eq!(refused.to_string(), "X must be finite, got -inf at row 40000, column 1");
+            assert_eq!(refused.to_string(), "rows must be finite, got -inf at row 40000, column 1");
         }
     }
 

@@ -27,14 +27,14 @@ pub(crate) trait Piece<T: Float> {
 }
 
 /// A pass in progress. It keeps the pieces of the current block, since the reader may resume within the block.
-pub(crate) struct Pass<I, P> {
+pub(crate) struct StreamPass<I, P> {
     pieces: I,
     kept: VecDeque<P>,
     /// Row number of the first kept piece.
     first_row: u64,
 }
 
-impl<P, I: Iterator<Item = Result<P>>> Pass<I, P> {
+impl<P, I: Iterator<Item = Result<P>>> StreamPass<I, P> {
     /// A pass before its first row.
     pub(crate) fn new(pieces: I) -> Self {
         Self { pieces, kept: VecDeque::new(), first_row: 0 }
@@ -54,7 +54,7 @@ impl<P, I: Iterator<Item = Result<P>>> Pass<I, P> {
         self.resume(dim, 0, (tile_rows, tiles), f)
     }
 
-    /// As [`Pass::read`], from row `row` on; short pieces are collected up to `block_tiles` tiles.
+    /// As [`StreamPass::read`], from row `row` on; short pieces are collected up to `block_tiles` tiles.
     fn resume<T: Float>(
         &mut self,
         dim: usize,
@@ -95,7 +95,7 @@ impl<P, I: Iterator<Item = Result<P>>> Pass<I, P> {
 }
 
 /// The last pass, if it was left before its end.
-pub(crate) struct OpenPass<I, P>(Mutex<Option<Pass<I, P>>>);
+pub(crate) struct OpenPass<I, P>(Mutex<Option<StreamPass<I, P>>>);
 
 impl<I, P> Default for OpenPass<I, P> {
     fn default() -> Self {
@@ -109,7 +109,7 @@ impl<P, I: Iterator<Item = Result<P>>> OpenPass<I, P> {
     pub(crate) fn read_from<T: Float>(
         &self,
         row: u64,
-        fresh: impl FnOnce() -> Result<Pass<I, P>>,
+        fresh: impl FnOnce() -> Result<StreamPass<I, P>>,
         (dim, tile_rows): (usize, usize),
         f: &mut dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>>,
     ) -> Result<()>

@@ -121,7 +121,7 @@ impl Gathered {
         let layout = first.place.layout();
         if self.end == 0 {
             return Err(Error::Empty(format!(
-                "X must have at least 1 row, got {} files without rows",
+                "`rows` must have at least 1 row, got {} files without rows",
                 self.shards.len()
             )));
         }
@@ -225,11 +225,11 @@ impl Shards {
     }
 
     /// A pass from row `first` on, in tiles of `tile_rows`.
-    fn pass(&self, first: u64, tile_rows: usize) -> Result<Pass<'_>> {
+    fn pass(&self, first: u64, tile_rows: usize) -> Result<ShardBlock<'_>> {
         let row = self.files.cols * self.files.dtype.size();
         let leave = Leave::new((self.len() as usize).saturating_mul(row), tile_rows.saturating_mul(row))?;
         let seen = std::iter::repeat_with(AtomicBool::default).take(self.files.shards.len()).collect();
-        Ok(Pass { files: &self.files, first: self.rows.start + first, end: self.rows.end, seen, leave })
+        Ok(ShardBlock { files: &self.files, first: self.rows.start + first, end: self.rows.end, seen, leave })
     }
 
     /// The stored bytes of the rows `rows`, row by row.
@@ -312,7 +312,7 @@ impl Files {
 }
 
 /// The rows of one pass: a single block.
-struct Pass<'a> {
+struct ShardBlock<'a> {
     files: &'a Files,
     /// The first row of the block, and the row after the last, among those of all files.
     first: u64,
@@ -322,7 +322,7 @@ struct Pass<'a> {
     leave: Leave,
 }
 
-impl Pass<'_> {
+impl ShardBlock<'_> {
     /// The rows `rows` of the block among those of all files.
     fn of_all(&self, rows: &Range<usize>) -> Range<u64> {
         let found = self.first + rows.start as u64..self.first + rows.end as u64;
@@ -382,7 +382,7 @@ impl Pass<'_> {
     }
 }
 
-impl<T: Float> TileReader<T> for Pass<'_> {
+impl<T: Float> TileReader<T> for ShardBlock<'_> {
     fn tile<'s>(&'s self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> Result<MatRef<'s, T>> {
         self.read_ahead(&rows);
         match self.only_part(&rows) {

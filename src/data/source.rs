@@ -26,6 +26,21 @@ pub enum Access {
 }
 
 /// Consecutive rows of a source.
+///
+/// ```
+/// use std::ops::ControlFlow;
+/// use shoal::data::{DataSource, Dense};
+/// let source = Dense::new(&[1.0f32, 2.0, 3.0, 4.0], 2)?;
+/// let mut sum = 0.0;
+/// source.for_each_block(1, &mut |block| {
+///     let mut scratch = Vec::new();
+///     let tile: shoal::MatRef<'_, f32> = block.rows.tile(0..block.len, &mut scratch)?;
+///     sum += tile.iter().flatten().sum::<f32>();
+///     Ok(ControlFlow::Continue(()))
+/// })?;
+/// assert_eq!(sum, 10.0);
+/// # Ok::<(), shoal::Error>(())
+/// ```
 #[derive(Clone, Copy)]
 pub struct Block<'a, T: Float> {
     /// Row number of the first row.

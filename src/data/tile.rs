@@ -10,6 +10,14 @@ use crate::rows::{RowBuf, Rows, SparseRef};
 /// Reads rows of one block; many threads call it at the same time.
 ///
 /// An error ends the pass. If several tiles fail, the pass reports the first in row order, for any number of threads.
+///
+/// ```
+/// use shoal::data::{RawRows, TileReader};
+/// let rows = RawRows::new(&[1u8, 2, 3, 4], 2)?;
+/// let mut scratch = Vec::<f32>::new();
+/// assert_eq!(rows.tile(1..2, &mut scratch)?.row(0), [3.0, 4.0]);
+/// # Ok::<(), shoal::Error>(())
+/// ```
 pub trait TileReader<T: Float>: Sync {
     /// The rows `rows` of the block: in place where they are stored as `T`, else converted into `scratch`.
     ///

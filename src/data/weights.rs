@@ -40,7 +40,7 @@ pub(super) fn check_length(weights: usize, rows: u64) -> Result<()> {
     if weights as u64 == rows {
         return Ok(());
     }
-    Err(Error::Shape(format!("weights has {weights} values, X has {rows} rows")))
+    Err(Error::Shape(format!("weights have {weights} values, `rows` have {rows} rows")))
 }
 
 /// Checks that a source of `rows` rows announces one weight per row.

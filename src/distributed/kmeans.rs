@@ -355,11 +355,11 @@ pub(super) fn far_rows<T: Compute>(dim: usize) -> Picked {
 /// Returns an error for rows of another width or compute type than the centers.
 pub(super) fn fits<T: Compute>(data: &dyn DataSource<T>, dim: usize, wide: bool) -> Result<()> {
     if data.dim() != dim {
-        return Err(Error::Shape(format!("X has {} columns, but the centers have {dim}", data.dim())));
+        return Err(Error::Shape(format!("`rows` have {} columns, but the centers have {dim}", data.dim())));
     }
     if wide != (size_of::<T>() == size_of::<f64>()) {
         let name = if wide { "f64" } else { "f32" };
-        return Err(Error::Shape(format!("X is computed as {}, but the centers are {name}", T::NAME)));
+        return Err(Error::Shape(format!("`rows` are computed as {}, but the centers are {name}", T::NAME)));
     }
     Ok(())
 }

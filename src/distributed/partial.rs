@@ -230,10 +230,10 @@ impl Partial {
             ));
         }
         let Some(total) = self.pieces.total()? else {
-            return Err(Error::Empty("X must have at least 1 row, got 0".into()));
+            return Err(Error::Empty("`rows` must have at least 1 row, got 0".into()));
         };
         if total.rows == 0 {
-            return Err(Error::Empty("X must have at least 1 row, got 0".into()));
+            return Err(Error::Empty("`rows` must have at least 1 row, got 0".into()));
         }
         if let Some((rows, blocks)) = size {
             let moved = total.blocks != blocks && !self.pieces.by_row;

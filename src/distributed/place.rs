@@ -16,6 +16,7 @@ pub(super) const MOST: u64 = 1 << 62;
 /// assert_eq!(Place::FirstRow(1000).to_string(), "the block at row 1000");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Place {
     /// A whole partition, by its number. Nobody needs to know the sizes of the partitions before it.
     Partition(u64),

@@ -93,7 +93,7 @@ fn check_same_rows<S: Source + ?Sized>(
     let shown = |n: Option<u64>| n.map_or("?".into(), |n| n.to_string());
     if columns != d as u64 || known != n || was_wide != wide {
         return Err(Error::Source(format!(
-            "X does not match the checkpoint: the checkpoint is of {} x {columns} values computed as {}, X has {} x {d} computed as {}",
+            "`rows` do not match the checkpoint: the checkpoint is of {} x {columns} values computed as {}, `rows` have {} x {d} computed as {}",
             shown(known),
             kind(was_wide),
             shown(n),
@@ -103,12 +103,14 @@ fn check_same_rows<S: Source + ?Sized>(
     let (was_read, is_read) = (text(&about, "access").map_err(damaged)?, name_of(access(rows)));
     if was_read != is_read {
         return Err(Error::Source(format!(
-            "X does not match the checkpoint: the checkpoint needs {was_read:?} access, X has {is_read:?}: resume with the same kind of source"
+            "`rows` do not match the checkpoint: the checkpoint needs {was_read:?} access, `rows` have {is_read:?}: resume with the same kind of source"
         )));
     }
     let print = fingerprint_of(rows)?;
     if bits(&about, "fingerprint").map_err(damaged)? != print {
-        return Err(Error::Source("X or `weights` does not match the checkpoint: the values differ".into()));
+        return Err(Error::Source(
+            "`rows` or `weights` do not match the checkpoint: the values differ".into(),
+        ));
     }
     let reason = stop_reason_of(about.get("stop_reason")).map_err(damaged)?;
     let history = history_of(checkpoint, reason).map_err(damaged)?;

@@ -52,6 +52,18 @@ impl<F: FnMut(&Step) -> ControlFlow<()> + Send> Observer for F {
 }
 
 /// A running solver with its history, clock and stop rules. It does not hold the data, so it can be stored anywhere.
+///
+/// [`Run`](super::Run) has one for either compute type. Use a driver by itself for a solver of your own:
+///
+/// ```
+/// use shoal::fit::{Driver, Method, Solver};
+/// use shoal::{Executor, KMeans};
+/// let (rows, cx) = ([[0.0f64], [1.0], [8.0], [9.0]], Executor::new(Some(1))?);
+/// let mut driver = Driver::new(KMeans::solver::<f64>(&KMeans::params(2)));
+/// while driver.advance(&rows, &cx)?.is_some() {}
+/// assert_eq!(driver.into_solver().into_model().n_clusters(), 2);
+/// # Ok::<(), shoal::Error>(())
+/// ```
 pub struct Driver<S> {
     solver: S,
     rules: StopRules,

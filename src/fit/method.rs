@@ -21,6 +21,34 @@ pub trait Element: Compute + Own {}
 impl<T: Compute + Own> Element for T {}
 
 /// A method as a state that can be advanced. It owns no data and no lifetime.
+///
+/// ```
+/// use shoal::data::{Access, DataSource};
+/// use shoal::fit::{Driver, Solver, Step};
+/// use shoal::{Executor, Result};
+/// /// Counts passes.
+/// struct Passes(u64);
+/// impl Solver<f32> for Passes {
+///     type Model = u64;
+///     fn needs(&self) -> Access {
+///         Access::Replay
+///     }
+///     fn step(&mut self, rows: &dyn DataSource<f32>, _cx: &Executor) -> Result<Step> {
+///         self.0 += 1;
+///         let mut step = Step::default();
+///         (step.iteration, step.batch_size) = (self.0, rows.rows().unwrap_or(0));
+///         Ok(step)
+///     }
+///     fn model(&self) -> u64 {
+///         self.0
+///     }
+/// }
+/// let (rows, cx) = ([[1.0f32], [2.0]], Executor::new(Some(1))?);
+/// let mut driver = Driver::new(Passes(0));
+/// assert_eq!(driver.advance(&rows, &cx)?.unwrap().batch_size, 2);
+/// assert_eq!(driver.solver().model(), 1);
+/// # Ok::<(), shoal::Error>(())
+/// ```
 pub trait Solver<T: Float> {
     /// The result of the method.
     type Model;
@@ -49,6 +77,12 @@ pub trait Solver<T: Float> {
 }
 
 /// What a run needs to know of its solver.
+///
+/// ```
+/// use shoal::fit::{FitSolver, Method};
+/// let facts = shoal::KMeans::solver::<f32>(&shoal::KMeans::params(2)).facts();
+/// assert_eq!((facts.dim, facts.metric, facts.has_weight), (0, shoal::Metric::Euclidean, false));
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
     /// Columns of a row; 0 before the first step.
@@ -60,6 +94,17 @@ pub struct Facts {
 }
 
 /// A solver that a [`Run`](super::Run) can drive, finish and checkpoint.
+///
+/// ```
+/// use shoal::fit::{FitSolver, Method, Solver};
+/// use shoal::{Executor, KMeans};
+/// let (rows, cx) = ([[0.0f64], [1.0], [8.0], [9.0]], Executor::new(Some(1))?);
+/// let mut solver = KMeans::solver::<f64>(&KMeans::params(2));
+/// solver.step(&rows, &cx)?;
+/// assert_eq!(solver.finish(&rows, &cx)?, solver.model().inertia());
+/// assert!(solver.has_begun() && solver.fits(Some(4)));
+/// # Ok::<(), shoal::Error>(())
+/// ```
 pub trait FitSolver<T: Float>: Solver<T> {
     /// What a run needs to know of the solver.
     fn facts(&self) -> Facts;
@@ -92,6 +137,18 @@ pub trait FitSolver<T: Float>: Solver<T> {
 }
 
 /// A solver that takes its rows a batch at a time, for as long as there are any, in bounded memory.
+///
+/// ```
+/// use shoal::fit::{Method, Solver, StreamSolver};
+/// use shoal::{Executor, MiniBatch};
+/// let cx = Executor::new(Some(1))?;
+/// let mut solver = MiniBatch::solver::<f32>(&MiniBatch::params(2));
+/// for batch in [[[0.0f32], [9.0]], [[1.0], [8.0]]] {
+///     solver.partial_fit(&batch, &cx)?;
+/// }
+/// assert_eq!((solver.model().n_clusters(), solver.rows_kept()), (2, 0));
+/// # Ok::<(), shoal::Error>(())
+/// ```
 pub trait StreamSolver<T: Float>: FitSolver<T> {
     /// Takes one batch of any size. Returns `None` while there are too few rows to start. After an error the
     /// state is unchanged, except for rows that were discarded to make room for others.
@@ -195,6 +252,8 @@ pub trait StreamMethod: Method {
 }
 
 /// A method whose states can be merged. Only its runs have [`merge`](super::Run::merge).
+///
+/// See [`Run::merge`](super::Run::merge) for an example.
 pub trait MergeMethod: StreamMethod {
     /// Merges another state into this one.
     ///

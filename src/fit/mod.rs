@@ -26,7 +26,7 @@ pub(crate) use history::{step_of, stored_step};
 pub use method::{Element, Facts, FitSolver, MergeMethod, Method, Solver, StreamMethod, StreamSolver};
 pub use metric::Metric;
 pub use params::{Parameter, Params, Value};
-pub(crate) use params::{Problems, setters};
+pub(crate) use params::{Problems, parsed, setters};
 pub(crate) use restarts::RestartsState;
 pub use restarts::{Restartable, Restarts};
 pub use run::Run;

@@ -34,6 +34,27 @@ pub enum Value {
     Floats(Vec<f64>),
 }
 
+impl Value {
+    /// The value that a text stands for, as on a command line: an integer, a number, `true`, `false` or `none`.
+    /// Any other text stands for itself.
+    ///
+    /// ```
+    /// use shoal::fit::Value;
+    /// assert_eq!(["3", "0.5", "auto"].map(Value::parse), [Value::Int(3), Value::Float(0.5), "auto".into()]);
+    /// ```
+    pub fn parse(text: &str) -> Self {
+        match text {
+            "none" => Self::None,
+            "true" => Self::Bool(true),
+            "false" => Self::Bool(false),
+            _ => {
+                let number = || text.parse().map(Self::Float);
+                text.parse().map(Self::Int).or_else(|_| number()).unwrap_or_else(|_| text.into())
+            }
+        }
+    }
+}
+
 impl Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -85,6 +106,7 @@ impl<T: Into<Self>> From<Option<T>> for Value {
 /// assert_eq!(Option::<u64>::from_value("max_iter", Value::None).unwrap(), None);
 /// let refused = u64::from_value("max_iter", Value::Float(0.5)).unwrap_err();
 /// assert_eq!(refused.to_string(), "max_iter must be an integer of at least 0, got 0.5");
+/// assert_eq!(Some(7u64).to_value(), Value::Int(7));
 /// ```
 pub trait Parameter: Sized {
     /// The value of the parameter `name`.
@@ -92,7 +114,24 @@ pub trait Parameter: Sized {
     /// # Errors
     /// [`InvalidParam`] with the expected type, for a value of another type.
     fn from_value(name: &'static str, value: Value) -> Result<Self, InvalidParam>;
+
+    /// The value from which [`from_value`](Self::from_value) makes this parameter.
+    fn to_value(&self) -> Value;
 }
+
+/// Gives an option with a text form its `FromStr`: `parsed! { Option("option") }`.
+macro_rules! parsed {
+    ($option:ident($called:literal)) => {
+        impl std::str::FromStr for $option {
+            type Err = $crate::error::Error;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                Ok($crate::fit::Parameter::from_value($called, $crate::fit::Value::parse(text))?)
+            }
+        }
+    };
+}
+pub(crate) use parsed;
 
 impl Parameter for bool {
     fn from_value(name: &'static str, value: Value) -> Result<Self, InvalidParam> {
@@ -100,6 +139,10 @@ impl Parameter for bool {
             Value::Bool(value) => Ok(value),
             other => Err(InvalidParam::new(name, "true or false", other)),
         }
+    }
+
+    fn to_value(&self) -> Value {
+        (*self).into()
     }
 }
 
@@ -110,6 +153,10 @@ impl Parameter for u64 {
             other => Err(InvalidParam::new(name, "an integer of at least 0", other)),
         }
     }
+
+    fn to_value(&self) -> Value {
+        (*self).into()
+    }
 }
 
 impl Parameter for usize {
@@ -118,6 +165,10 @@ impl Parameter for usize {
             Value::Int(value) if Self::try_from(value).is_ok() => Ok(value as Self),
             other => Err(InvalidParam::new(name, "an integer of at least 0", other)),
         }
+    }
+
+    fn to_value(&self) -> Value {
+        (*self).into()
     }
 }
 
@@ -129,6 +180,10 @@ impl Parameter for f64 {
             other => Err(InvalidParam::new(name, "a number", other)),
         }
     }
+
+    fn to_value(&self) -> Value {
+        (*self).into()
+    }
 }
 
 impl<T: Parameter> Parameter for Option<T> {
@@ -137,6 +192,10 @@ impl<T: Parameter> Parameter for Option<T> {
             return Ok(None);
         }
         T::from_value(name, value).map(Some).map_err(InvalidParam::or_none)
+    }
+
+    fn to_value(&self) -> Value {
+        self.as_ref().map(T::to_value).into()
     }
 }
 
@@ -150,6 +209,11 @@ impl<T: Named> Parameter for T {
             }
         }
     }
+
+    fn to_value(&self) -> Value {
+        let known = Self::NAMED.iter().find(|(value, _)| value == self);
+        known.map(|&(_, name)| name).into()
+    }
 }
 
 /// The parameters of a method, by their names.
@@ -162,6 +226,7 @@ impl<T: Named> Parameter for T {
 /// let mut params = shoal::KMeans::params(8);
 /// set_all(&mut params, &[("n_init", 3.into()), ("metric", "cosine".into())]).unwrap();
 /// assert!(set_all(&mut params, &[("n_starts", 3.into())]).is_err());
+/// assert_eq!(params.get("n_init").unwrap(), Value::Int(3));
 /// ```
 pub trait Params: Clone + Send + Sync {
     /// The names of all parameters.
@@ -172,6 +237,12 @@ pub trait Params: Clone + Send + Sync {
     /// # Errors
     /// [`Error::InvalidParam`] for an unknown name, and for a value of another type.
     fn set(&mut self, name: &str, value: Value) -> Result<()>;
+
+    /// The value of the parameter called `name`.
+    ///
+    /// # Errors
+    /// [`Error::InvalidParam`] for an unknown name.
+    fn get(&self, name: &str) -> Result<Value>;
 }
 
 /// Gives a struct of parameters a setter per field, and access to all fields by name.
@@ -207,6 +278,18 @@ macro_rules! setters {
                 }
                 Ok(())
             }
+
+            /// The value of the parameter called `name`. See [`Params`](crate::fit::Params) for an example.
+            ///
+            /// # Errors
+            /// [`Error::InvalidParam`](crate::Error::InvalidParam) for an unknown name.
+            pub fn get(&self, name: &str) -> $crate::error::Result<$crate::fit::Value> {
+                match name {
+                    $(stringify!($fixed) => Ok($crate::fit::Parameter::to_value(&self.$fixed)),)*
+                    $(stringify!($name) => Ok($crate::fit::Parameter::to_value(&self.$name)),)*
+                    _ => Err($crate::names::unknown_name("parameter", name, Self::NAMES).into()),
+                }
+            }
         }
         $crate::fit::setters!(@trait $params);
     };
@@ -216,6 +299,10 @@ macro_rules! setters {
 
             fn set(&mut self, name: &str, value: $crate::fit::Value) -> $crate::error::Result<()> {
                 self.set(name, value)
+            }
+
+            fn get(&self, name: &str) -> $crate::error::Result<$crate::fit::Value> {
+                self.get(name)
             }
         }
     };

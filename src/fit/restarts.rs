@@ -1,12 +1,14 @@
 //! Runs several starts and keeps the best.
 
-use super::{Solver, Step, StopReason};
+use super::{Solver, Step, StopReason, Timings};
 use crate::data::{Access, DataSource};
 use crate::error::Result;
 use crate::float::Float;
 use crate::parallel::Executor;
 
 /// A solver that can be one of several starts.
+///
+/// See [`Restarts`] for an example.
 pub trait Restartable<T: Float>: Solver<T> + Sized {
     /// Begins start number `start`.
     ///
@@ -19,11 +21,51 @@ pub trait Restartable<T: Float>: Solver<T> + Sized {
     /// # Errors
     /// Those of the source.
     fn finish(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<f64>;
+
+    /// Seconds that the start has taken.
+    fn timings(&self) -> Timings {
+        Timings::default()
+    }
 }
 
 /// A solver that runs several starts one after the other. The start with the lowest objective wins, the
 /// earlier one among equals. A step is a step of the current start, and the last step of the last start ends
 /// the run.
+///
+/// ```
+/// use shoal::data::{Access, DataSource};
+/// use shoal::fit::{Driver, Restartable, Restarts, Solver, Step, StopReason};
+/// use shoal::{Executor, Result};
+/// /// A start of one step, whose objective is the distance of its number from 2.
+/// struct Guess(u64);
+/// impl Solver<f32> for Guess {
+///     type Model = u64;
+///     fn needs(&self) -> Access {
+///         Access::Once
+///     }
+///     fn step(&mut self, _rows: &dyn DataSource<f32>, _cx: &Executor) -> Result<Step> {
+///         let mut step = Step::default();
+///         step.stop_reason = Some(StopReason::Tolerance);
+///         Ok(step)
+///     }
+///     fn model(&self) -> u64 {
+///         self.0
+///     }
+/// }
+/// impl Restartable<f32> for Guess {
+///     fn begin(&self, start: u64, _rows: &dyn DataSource<f32>, _cx: &Executor) -> Result<Self> {
+///         Ok(Self(start))
+///     }
+///     fn finish(&mut self, _rows: &dyn DataSource<f32>, _cx: &Executor) -> Result<f64> {
+///         Ok(self.0.abs_diff(2) as f64)
+///     }
+/// }
+/// let (rows, cx) = ([[1.0f32]], Executor::new(Some(1))?);
+/// let mut driver = Driver::new(Restarts::new(Guess(0), 5, 10));
+/// while driver.advance(&rows, &cx)?.is_some() {}
+/// assert_eq!((driver.history().len(), driver.solver().model()), (5, 2));
+/// # Ok::<(), shoal::Error>(())
+/// ```
 pub struct Restarts<S> {
     plan: S,
     starts: u64,
@@ -33,6 +75,8 @@ pub struct Restarts<S> {
     best: Option<(f64, S)>,
     /// The start that the last step ended, or the earlier one that it beat.
     lost: Option<S>,
+    /// Seconds spent in all starts that lost.
+    lost_timings: Timings,
     /// Steps of the present start.
     steps: u64,
     /// The last step of the present start, while bringing its model up to date has not yet succeeded.
@@ -46,6 +90,7 @@ pub(crate) struct RestartsState<S> {
     pub(crate) started: u64,
     pub(crate) current: Option<S>,
     pub(crate) best: Option<(f64, S)>,
+    pub(crate) lost_timings: Timings,
     pub(crate) steps: u64,
     pub(crate) ended: Option<Step>,
     pub(crate) iteration: u64,
@@ -59,6 +104,7 @@ impl<S> Restarts<S> {
             started: 0,
             current: None,
             best: None,
+            lost_timings: Timings::default(),
             steps: 0,
             ended: None,
             iteration: 0,
@@ -69,7 +115,8 @@ impl<S> Restarts<S> {
 
     /// Starts that go on from what [`Restarts::state`] gave.
     pub(crate) fn resumed(plan: S, (starts, max_steps): (u64, u64), state: RestartsState<S>) -> Self {
-        let RestartsState { started, current, best, steps, ended, iteration, rows_seen } = state;
+        let RestartsState { started, current, best, lost_timings, steps, ended, iteration, rows_seen } =
+            state;
         Self {
             plan,
             starts,
@@ -78,6 +125,7 @@ impl<S> Restarts<S> {
             current,
             best,
             lost: None,
+            lost_timings,
             steps,
             ended,
             iteration,
@@ -87,9 +135,10 @@ impl<S> Restarts<S> {
 
     /// What the next step depends on.
     pub(crate) fn state(&self) -> RestartsState<&S> {
-        let Self { started, steps, ended, iteration, rows_seen, .. } = *self;
+        let Self { started, lost_timings, steps, ended, iteration, rows_seen, .. } = *self;
         let best = self.best.as_ref().map(|(objective, best)| (*objective, best));
-        RestartsState { started, current: self.current.as_ref(), best, steps, ended, iteration, rows_seen }
+        let current = self.current.as_ref();
+        RestartsState { started, current, best, lost_timings, steps, ended, iteration, rows_seen }
     }
 
     /// The best finished start, else the running start, else the plan.
@@ -109,6 +158,15 @@ impl<S> Restarts<S> {
     /// Takes the start that lost in the last step. The next step discards it.
     pub fn take_lost(&mut self) -> Option<S> {
         self.lost.take()
+    }
+
+    /// Seconds spent in all starts so far.
+    pub fn timings<T: Float>(&self) -> Timings
+    where
+        S: Restartable<T>,
+    {
+        let challenger = self.challenger().map(S::timings).unwrap_or_default();
+        self.lost_timings + self.best().timings() + challenger
     }
 
     /// A step of the present start as one of all starts.
@@ -177,6 +235,7 @@ impl<T: Float, S: Restartable<T>> Solver<T> for Restarts<S> {
         } else {
             self.lost = Some(current);
         }
+        self.lost_timings = self.lost_timings + self.lost.as_ref().map(S::timings).unwrap_or_default();
         if self.started < self.starts {
             step.stop_reason = None;
         }

@@ -2,8 +2,17 @@
 
 use super::StopReason;
 
-/// What one unit of work did.
+/// What one unit of work did. A solver begins with `Step::default()` and sets the fields that it knows.
+///
+/// ```
+/// let rows: Vec<[f64; 1]> = (0..100).map(|i| [f64::from(i * i % 31)]).collect();
+/// let mut run = shoal::KMeans::params(4).start(&rows)?;
+/// let step = run.advance(&rows)?.unwrap();
+/// assert_eq!((step.iteration, step.rows_seen, step.n_changed), (1, 100, 100));
+/// # Ok::<(), shoal::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Step {
     /// Number of the step, from 1.
     pub iteration: u64,

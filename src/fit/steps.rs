@@ -5,7 +5,8 @@ use crate::data::Source;
 use crate::error::Result;
 use crate::parallel::Executor;
 
-/// The steps of a fit as an iterator. See [`KMeansParams::solve`](crate::kmeans::KMeansParams::solve).
+/// The steps of a fit as an iterator. See [`KMeansParams::solve`](crate::kmeans::KMeansParams::solve) for an
+/// example.
 pub struct Steps<M: Method, S> {
     run: Run<M>,
     rows: S,

@@ -59,10 +59,14 @@ impl StopReason {
 /// use shoal::fit::{Step, StopReason, StopRules};
 /// let mut rules = StopRules::default();
 /// rules.max_steps = Some(2);
-/// assert_eq!(rules.check(&Step { iteration: 1, ..Step::default() }), None);
-/// assert_eq!(rules.check(&Step { iteration: 2, ..Step::default() }), Some(StopReason::MaxIterations));
+/// let mut step = Step::default();
+/// step.iteration = 1;
+/// assert_eq!(rules.check(&step), None);
+/// step.iteration = 2;
+/// assert_eq!(rules.check(&step), Some(StopReason::MaxIterations));
 /// ```
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct StopRules {
     /// Most steps.
     pub max_steps: Option<u64>,

@@ -142,12 +142,12 @@ impl Nearest {
 
 fn too_far_apart<T: Compute>() -> Error {
     let remedy = if T::EPSILON > f64::EPSILON {
-        "pass float64, scale X, or drop outliers"
+        "pass float64, scale `rows`, or drop outliers"
     } else {
-        "scale X, or drop outliers"
+        "scale `rows`, or drop outliers"
     };
     Error::Source(format!(
-        "X has outliers so far away that the distances between other components underflow in {}: {remedy}",
+        "`rows` have outliers so far away that the distances between other components underflow in {}: {remedy}",
         T::NAME
     ))
 }
@@ -184,7 +184,7 @@ impl<T: Compute> EStep<'_, T> {
         let (k, dim) = (self.densities.centers.len(), self.densities.centers.dim());
         if data.dim() != dim {
             return Err(Error::Shape(format!(
-                "X has {} columns, but the run started with {dim}",
+                "`rows` have {} columns, but the run started with {dim}",
                 data.dim()
             )));
         }
@@ -214,7 +214,7 @@ impl<T: Compute> EStep<'_, T> {
         }
         if !(total.least.is_finite() && total.sums.energies().iter().all(|energy| energy.is_finite())) {
             return Err(Error::Source(
-                "squared distances times weights overflow: scale X, or the `weights`".into(),
+                "squared distances times weights overflow: scale `rows`, or the `weights`".into(),
             ));
         }
         Ok(total)

@@ -1,5 +1,7 @@
 //! The parameters of a mixture of Gaussians, and the method made of them.
 
+use std::fmt::{self, Display};
+
 use super::factors::FACTORS;
 use super::mixture::Covariance;
 use super::model::GaussianMixture;
@@ -8,7 +10,8 @@ use crate::centers::{CenterMethod, Snapshot};
 use crate::data::Access;
 use crate::error::{Error, InvalidParam, Result};
 use crate::fit::{
-    Element, Method, Metric, Parameter, Problems, Run, Steps, Value, either, require, run_methods, setters,
+    Element, Method, Metric, Parameter, Problems, Run, Steps, Value, either, parsed, require, run_methods,
+    setters,
 };
 use crate::names::names;
 use crate::persist::Contents;
@@ -82,6 +85,7 @@ names! {
 /// let rows: Vec<[f64; 1]> = (0..1000).map(|i| [f64::from(i % 10)]).collect();
 /// let params = TruncatedGaussianMixture::params(3).coreset_size(Some(CoresetSize::Share(0.2)));
 /// assert_eq!(params.fit(&rows).unwrap().n_components(), 3);
+/// assert_eq!((CoresetSize::Share(0.2).to_string(), "900".parse().ok()), ("0.2".into(), Some(CoresetSize::Rows(900))));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
@@ -100,6 +104,24 @@ impl Parameter for CoresetSize {
             other => {
                 Err(InvalidParam::new(name, "a number of rows, or a share above 0 and at most 1", other))
             }
+        }
+    }
+
+    fn to_value(&self) -> Value {
+        match *self {
+            Self::Rows(rows) => rows.into(),
+            Self::Share(share) => share.into(),
+        }
+    }
+}
+
+parsed! { CoresetSize("coreset_size") }
+
+impl Display for CoresetSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rows(rows) => rows.fmt(f),
+            Self::Share(share) => write!(f, "{share:?}"),
         }
     }
 }

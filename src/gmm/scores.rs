@@ -148,7 +148,7 @@ impl<'a, T: Compute> Scores<'a, T> {
     fn fits(&self, data: &dyn DataSource<T>) -> Result<bool> {
         if data.dim() != self.mixture.dim {
             return Err(Error::Shape(format!(
-                "X has {} columns, but the model was fitted to {}",
+                "`rows` have {} columns, but the model was fitted to {}",
                 data.dim(),
                 self.mixture.dim
             )));

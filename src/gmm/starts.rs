@@ -25,13 +25,16 @@ use crate::stats::{Coreset, lightweight_coreset};
 ///
 /// `Step::objective` is the lower bound of the mean log-likelihood per weight, for the parameters before the
 /// step.
+///
+/// See [`Driver`](crate::fit::Driver) for an example of a solver.
 pub struct MixtureStarts<T: Compute> {
     params: MixtureParams,
     starts: Restarts<Truncated<T>>,
     /// The coreset that all starts share, if requested.
     coreset: Option<Coreset<T>>,
-    /// Rows read and seconds spent on the coreset and on finished starts that lost.
+    /// Rows read for the coreset and by starts that lost.
     rows_seen: u64,
+    /// Seconds spent on the coreset.
     timings: Timings,
 }
 
@@ -101,6 +104,8 @@ impl<T: Compute> MixtureStarts<T> {
             started: count(&numbers, "started")?,
             current,
             best,
+            // Those of the coreset below include them.
+            lost_timings: Timings::default(),
             steps: count(&numbers, "steps")?,
             // Finishing a start reads no rows and cannot fail.
             ended: None,
@@ -150,7 +155,6 @@ impl<T: Compute> Solver<T> for MixtureStarts<T> {
         };
         if let Some(lost) = self.starts.take_lost() {
             self.rows_seen += lost.rows_seen;
-            self.timings = self.timings + lost.timings;
         }
         step.rows_seen = self.rows_seen + self.kept().map(|start| start.rows_seen).sum::<u64>();
         Ok(step)
@@ -178,7 +182,7 @@ impl<T: Compute> MixtureStarts<T> {
             n_steps: best.n_iter(),
             seeded_by: &best.seeded_by,
             algorithm: self.params.covariance.name(),
-            timings: self.kept().fold(self.timings, |all, start| all + start.timings),
+            timings: self.timings + self.starts.timings(),
         }
     }
 
@@ -233,7 +237,7 @@ impl<T: Compute> FitSolver<T> for MixtureStarts<T> {
             "steps": state.steps,
             "iteration": state.iteration,
             "rows_seen": self.rows_seen,
-            "timings": stored_timings(self.timings),
+            "timings": stored_timings(self.timings + state.lost_timings),
         });
         contents.meta.insert("starts".into(), numbers.to_string());
         if let Some(challenger) = challenger {

@@ -305,6 +305,10 @@ impl<T: Compute> Restartable<T> for Truncated<T> {
     fn finish(&mut self, _data: &dyn DataSource<T>, _cx: &Executor) -> Result<f64> {
         Ok(-self.bound())
     }
+
+    fn timings(&self) -> Timings {
+        self.timings
+    }
 }
 
 #[cfg(test)]

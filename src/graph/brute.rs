@@ -1,7 +1,7 @@
 //! Brute-force search: compares all pairs of rows, one packed block at a time, and each pair once for both
 //! rows.
 
-use super::lists::{Found, Lists, is_before, offer, reach};
+use super::lists::{Found, NeighborLists, is_before, offer, reach};
 use crate::data::{DataSource, RowRange, count_rows, row_values, take};
 use crate::error::Result;
 use crate::kernel::near::{Limits, Near, near};
@@ -79,14 +79,18 @@ impl Offers<'_> {
 /// # Errors
 /// Errors of the source, [`Error::NotFinite`](crate::Error::NotFinite),
 /// [`Error::Memory`](crate::Error::Memory).
-pub(super) fn neighbors<T: Compute>(data: &dyn DataSource<T>, m: usize, cx: &Executor) -> Result<Lists> {
+pub(super) fn neighbors<T: Compute>(
+    data: &dyn DataSource<T>,
+    m: usize,
+    cx: &Executor,
+) -> Result<NeighborLists> {
     let n = count_rows(data)?;
     let part = graph_block_rows::<T>(n as usize, data.dim()) as u64;
     let visits =
         (0..n).step_by(part as usize).fold(n, |visits, start| visits.saturating_add(n.min(start + part)));
     let _phase = cx.phase("neighbors", visits);
     let frame = frame(data, None, cx)?;
-    let mut lists = Lists::new(n, m)?;
+    let mut lists = NeighborLists::new(n, m)?;
     for start in (0..n).step_by(part as usize) {
         let end = n.min(start + part);
         let rows: Vec<u64> = (start..end).collect();
@@ -167,7 +171,7 @@ pub(crate) fn nearest_rows<T: Compute>(
 ) -> Result<(Vec<u32>, Vec<f64>)> {
     let n = count_rows(data)?;
     let frame = frame(data, Some(rows), cx)?;
-    let mut lists = Lists::new(count_rows(rows)?, m)?;
+    let mut lists = NeighborLists::new(count_rows(rows)?, m)?;
     let part = graph_block_rows::<T>(n as usize, data.dim()) as u64;
     for start in (0..n).step_by(part as usize) {
         let picked: Vec<u64> = (start..n.min(start + part)).collect();
@@ -205,7 +209,7 @@ pub(super) fn nearest_of<T: Compute>(
     cx: &Executor,
 ) -> Result<Vec<Found>> {
     let n = count_rows(data)?;
-    let mut lists = Lists::new(picked.len() as u64, m)?;
+    let mut lists = NeighborLists::new(picked.len() as u64, m)?;
     let packed = packed(data, picked, frame, data)?;
     let mut first = 0;
     while first < n {

@@ -6,7 +6,7 @@
 //! neighbor.
 
 use super::brute::{frame, nearest_of, packed};
-use super::lists::{Found, Lists, offer, reach};
+use super::lists::{Found, NeighborLists, offer, reach};
 use super::{About, GraphMethod};
 use crate::centers::{nearest, predict};
 use crate::data::{DataSource, Own, RowRange, copy, count_rows, row_values};
@@ -33,7 +33,7 @@ pub(super) fn neighbors<T: Compute + Own>(
     m: usize,
     recall: f64,
     cx: &Executor,
-) -> Result<(Lists, About)> {
+) -> Result<(NeighborLists, About)> {
     let n = count_rows(data)?;
     let _phase = cx.phase("neighbors", 0);
     let frame = frame(data, None, cx)?;
@@ -59,7 +59,7 @@ fn look<T: Compute>(
     slab: u64,
     frame: &Frame<T>,
     cx: &Executor,
-) -> Result<Lists> {
+) -> Result<NeighborLists> {
     let n = count_rows(data)?;
     let probed = |first: u64| -> Result<Vec<u32>> {
         let rows = RowRange::new::<T>(data, first..n.min(first + slab))?;
@@ -73,7 +73,7 @@ fn look<T: Compute>(
     };
     let part_rows = packed_rows::<T>(data.dim());
     let parts = (0..k).map(|cell| members.of(cell).len().div_ceil(part_rows)).max().unwrap_or(0);
-    let mut lists = Lists::new(n, m)?;
+    let mut lists = NeighborLists::new(n, m)?;
     // First each part by itself: afterwards rows have a finite reach, if the part has enough rows.
     let by_itself = |part| Visit { part, visitors: part, known: &[] };
     let visits: Vec<_> = (0..k).flat_map(|cell| members.of(cell).chunks(part_rows)).map(by_itself).collect();
@@ -221,7 +221,7 @@ fn run_visits<T: Compute>(
     mut visits: &[Visit<'_>],
     data: &dyn DataSource<T>,
     frame: &Frame<T>,
-    lists: &mut Lists,
+    lists: &mut NeighborLists,
     cx: &Executor,
 ) -> Result<()> {
     while !visits.is_empty() {
@@ -260,7 +260,7 @@ impl Visit<'_> {
         &self,
         data: &dyn DataSource<T>,
         frame: &Frame<T>,
-        lists: &Lists,
+        lists: &NeighborLists,
         told: &mut Vec<(u64, Found)>,
         buffers: &mut Near<T>,
         cx: &Executor,
@@ -315,7 +315,7 @@ impl Visit<'_> {
 fn fill<T: Compute>(
     data: &dyn DataSource<T>,
     frame: &Frame<T>,
-    lists: &mut Lists,
+    lists: &mut NeighborLists,
     cx: &Executor,
 ) -> Result<()> {
     let m = lists.width;

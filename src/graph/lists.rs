@@ -12,12 +12,12 @@ const FREE: Found = (f64::INFINITY, u32::MAX);
 
 /// The lists of all rows, `width` places each.
 #[derive(Debug)]
-pub(super) struct Lists {
+pub(super) struct NeighborLists {
     pub(super) width: usize,
     pub(super) places: Vec<Found>,
 }
 
-impl Lists {
+impl NeighborLists {
     /// Empty lists for `n` rows.
     ///
     /// # Errors

@@ -6,7 +6,7 @@
 //! coincide.
 
 use super::brute::frame;
-use super::lists::{Found, Lists, offer};
+use super::lists::{Found, NeighborLists, offer};
 use crate::data::{DataSource, count_rows, take};
 use crate::error::Result;
 use crate::kernel::{Compute, sq_dist};
@@ -149,14 +149,18 @@ impl<T: Compute> Tree<T> {
 ///
 /// # Errors
 /// Same as [`brute::neighbors`](super::brute::neighbors).
-pub(super) fn neighbors<T: Compute>(data: &dyn DataSource<T>, m: usize, cx: &Executor) -> Result<Lists> {
+pub(super) fn neighbors<T: Compute>(
+    data: &dyn DataSource<T>,
+    m: usize,
+    cx: &Executor,
+) -> Result<NeighborLists> {
     let n = count_rows(data)?;
     let _phase = cx.phase("neighbors", n.saturating_mul(2));
     // Returns an error for values that are not finite.
     frame(data, None, cx)?;
     let all: Vec<u64> = (0..n).collect();
     let tree = Tree::new(&take(data, &all)?, data.dim(), cx)?;
-    let mut ordered = Lists::new(n, m)?;
+    let mut ordered = NeighborLists::new(n, m)?;
     let tiles = ordered.places.chunks_mut(TILE_ROWS * m).enumerate();
     cx.for_each(tiles, Vec::new, |(tile, lists), open| {
         for (i, list) in lists.chunks_exact_mut(m).enumerate() {
@@ -165,7 +169,7 @@ pub(super) fn neighbors<T: Compute>(data: &dyn DataSource<T>, m: usize, cx: &Exe
         cx.count((lists.len() / m) as u64);
         Ok(())
     })?;
-    let mut lists = Lists::new(n, m)?;
+    let mut lists = NeighborLists::new(n, m)?;
     for (list, &id) in ordered.places.chunks_exact(m).zip(&tree.ids) {
         lists.places[id as usize * m..][..m].copy_from_slice(list);
     }

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::lists::Lists;
+use super::lists::CenterLists;
 use super::{HierarchicalParams, HierarchicalSolver};
 use crate::fit::{Element, stored_timings, timings_of};
 use crate::persist::kept::{bits, count, flag, keep, list, number, rows, stored_rows, text};
@@ -75,7 +75,7 @@ impl<T: Element> HierarchicalSolver<T> {
         let slacks: Vec<f32> = list(contents, "slacks")?;
         let moved: Vec<u8> = contents.values("moved", &[if grown { k } else { 0 }])?;
         let lists = if contents.arrays.contains_key("lists") {
-            let lists = Lists {
+            let lists = CenterLists {
                 width: size("width")?,
                 ids: list(contents, "lists")?,
                 reach: list(contents, "reach")?,
@@ -112,7 +112,7 @@ impl<T: Element> HierarchicalSolver<T> {
     }
 }
 
-impl Lists {
+impl CenterLists {
     /// Whether these can be the lists of `k` centers.
     fn belong_to(&self, k: usize) -> bool {
         let complete = self.ids.is_empty() && self.width == k;

@@ -10,7 +10,7 @@ use crate::tuning::tree_pays;
 
 /// The lists of all centers: the center itself and those nearest to it, in ascending order.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Lists {
+pub(super) struct CenterLists {
     /// Centers in a list.
     pub(super) width: usize,
     /// `width` centers per list; empty if every list holds all centers.
@@ -28,7 +28,7 @@ pub(super) struct Lists {
 /// Relative rounding of lengths in `f64`, with room to spare.
 const ROUNDING: f64 = 1e-9;
 
-impl Lists {
+impl CenterLists {
     /// The lists of `m` centers around each center.
     pub(super) fn new<T: Element>(centers: MatRef<'_, T>, m: usize, cx: &Executor) -> Result<Self> {
         let (k, dim) = (centers.rows(), centers.cols());
@@ -62,7 +62,7 @@ impl Lists {
         }
     }
 
-    /// A lower bound on the distances from center `j` to the centers outside its list, plus [`Lists::far`].
+    /// A lower bound on the distances from center `j` to the centers outside its list, plus [`CenterLists::far`].
     pub(super) fn reach(&self, j: usize) -> f64 {
         self.reach[j] - self.drift[j]
     }

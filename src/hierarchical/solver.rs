@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::HierarchicalParams;
 use super::ending::Finished;
-use super::lists::Lists;
+use super::lists::CenterLists;
 use super::moves::{joining, leaving, move_rows};
 use crate::centers::{Cells, Desk, KMeansModel, LabelsRef, Snapshot, search_cut};
 use crate::data::{Access, DataSource, check_finite, count_rows};
@@ -21,6 +21,8 @@ use crate::tuning::{CELL_CANDIDATES, CELL_NEAREST, GREEDY_NODE_COLUMNS, exact_li
 ///
 /// `Step::objective` is the squared error of the rows about the means of their clusters: of the nodes of a level, or
 /// after a sweep of the clusters.
+///
+/// See [`Driver`](crate::fit::Driver) for an example of a solver.
 #[derive(Clone, Debug)]
 pub struct HierarchicalSolver<T> {
     pub(super) params: HierarchicalParams,
@@ -34,11 +36,11 @@ pub struct HierarchicalSolver<T> {
     pub(super) sweeps: u64,
     /// The largest number of rows that a node was fitted to.
     pub(super) sample_rows: u64,
-    pub(super) lists: Option<Lists>,
+    pub(super) lists: Option<CenterLists>,
     /// Clusters whose rows the last sweep changed, which moves their centers.
     pub(super) moved: Vec<bool>,
     /// Per row: how much nearer its center is than all centers outside the list of its center, plus
-    /// [`Lists::far`]. Empty without lists.
+    /// [`CenterLists::far`]. Empty without lists.
     pub(super) slacks: Vec<f32>,
     pub(super) rows_seen: u64,
     pub(super) seeded_by: String,
@@ -147,7 +149,7 @@ impl<T: Element> HierarchicalSolver<T> {
     /// Compares rows with the centers around their own: rows of a center that has not moved only with those that have.
     pub(super) fn compare(
         &self,
-        lists: &Lists,
+        lists: &CenterLists,
         fresh: bool,
         all: &PackedCenters<T>,
         groups: &Groups,
@@ -225,7 +227,7 @@ impl<T: Element> HierarchicalSolver<T> {
         let mut lists = match kept {
             Some(lists) => Some(lists),
             None if m + 1 < k && !exact_lists_pay(k, dim, n) => None,
-            None => Some(Lists::new(self.clusters.centers(), m, cx)?),
+            None => Some(CenterLists::new(self.clusters.centers(), m, cx)?),
         };
         let swept = self.swept(lists.as_ref(), fresh, &all, data, cx);
         let Swept { labels, clusters, slacks, moved, changed, distances, repaired } = match swept {
@@ -268,7 +270,7 @@ impl<T: Element> HierarchicalSolver<T> {
     /// What a sweep finds; this state stays as it is.
     fn swept(
         &self,
-        lists: Option<&Lists>,
+        lists: Option<&CenterLists>,
         fresh: bool,
         all: &PackedCenters<T>,
         data: &dyn DataSource<T>,

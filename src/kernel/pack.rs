@@ -581,6 +581,8 @@ fn scale_for<T: Float>(largest: f64) -> T {
 }
 
 /// The buffers of one worker, grown once and reused for every strip.
+///
+/// See the [module](super) for an example.
 #[derive(Debug)]
 pub struct Scratch<T> {
     /// A strip of rows as `x'`: by depth block, then by row; or by column for [`Form::RowsInLanes`].

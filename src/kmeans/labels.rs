@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::kernel::{self, Compute, PackedCenters, Scratch};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
-use crate::pass::{Chunk, Cut, Unread, Wide, sweep, sweep_unread};
+use crate::pass::{Chunk, Cut, Unread, Wide, sweep_unread};
 use crate::rows::RowBuf;
 use crate::stats::ClusterSums;
 use crate::tuning::{CARRIED_CHANGES, CARRIED_ENERGY, CARRIED_SWEEPS, tile_rows};
@@ -29,7 +29,7 @@ pub(super) struct Labels {
 }
 
 /// Labels and bounds of a chunk: upper bounds, bounds to all other centers, and bounds by group.
-type PerChunk<'a, L = LabelsMut<'a>> = (L, ((&'a mut [f32], &'a mut [f32]), Wide<'a, f32>));
+type PerChunk<'a> = (LabelsMut<'a>, ((&'a mut [f32], &'a mut [f32]), Wide<'a, f32>));
 
 /// Blocks of rows, if there are any, and where changes of labels are noted.
 type Searched<'a, T> = (Option<&'a mut Blocks<T>>, Option<&'a Mutex<Vec<Journal>>>);
@@ -246,46 +246,39 @@ impl Labels {
         data: &dyn DataSource<T>,
         cx: &Executor,
     ) -> Result<Swept> {
-        let (_, none) = self.of_rows.view().are_missing();
-        self.changes = None;
-        let journals = (!none).then(Mutex::default);
-        let searched = (blocks.as_deref_mut(), journals.as_ref());
-        let swept = self.made_anew(searched, packed, moments, (carried, gone), data, cx);
-        self.changes = journals.map(|all| all.into_inner().unwrap_or_else(PoisonError::into_inner));
-        if swept.is_err() {
-            self.undo();
-            blocks.into_iter().for_each(Blocks::forget);
-        }
-        swept
-    }
-
-    fn made_anew<T: Compute>(
-        &mut self,
-        searched: Searched<'_, T>,
-        packed: &PackedCenters<T>,
-        moments: Option<&PackedCenters<T>>,
-        (carried, gone): (Option<Carried>, Option<&ClusterSums>),
-        data: &dyn DataSource<T>,
-        cx: &Executor,
-    ) -> Result<Swept> {
         let carried = carried.filter(|carried| carried.age < CARRIED_SWEEPS);
         let (mut age, floor) =
             carried.as_ref().map_or((0, 0.0), |c| (c.age + 1, c.energy_afresh * CARRIED_ENERGY));
         let nothing = || gone.cloned().unwrap_or_else(|| ClusterSums::new(packed.n_centers(), packed.dim()));
         let afresh = carried.is_none();
         let clusters = carried.map_or_else(nothing, |carried| carried.clusters);
-        let mut part = self.label(searched, packed, moments, (clusters, afresh), data, cx)?;
-        if part.clusters.energy() < floor {
+        let (_, none) = self.of_rows.view().are_missing();
+        self.changes = None;
+        let journals = (!none).then(Mutex::default);
+        let searched = (blocks.as_deref_mut(), journals.as_ref());
+        let mut swept = self.label(searched, packed, moments, (clusters, afresh), data, cx);
+        self.changes = journals.map(|all| all.into_inner().unwrap_or_else(PoisonError::into_inner));
+        if let Ok(part) = &mut swept
+            && part.clusters.energy() < floor
+        {
             // Most of the energy is gone: the rounding of the removed part may outweigh the rest.
             part.clusters = nothing();
-            part.clusters.merge(&mut sum_labeled(self.of_rows.view(), packed, data, cx)?);
             age = 0;
+            match sum_labeled(self.of_rows.view(), packed, data, cx) {
+                Ok(mut sums) => part.clusters.merge(&mut sums),
+                Err(e) => swept = Err(e),
+            }
         }
+        let part = swept.inspect_err(|_| {
+            self.undo();
+            blocks.into_iter().for_each(Blocks::forget);
+        })?;
         let energy_afresh = if age == 0 { part.clusters.energy() } else { floor / CARRIED_ENERGY };
         let Part { clusters, changed, distances, weighted, moments } = part;
         Ok(Swept { clusters, changed, distances, moments, age, energy_afresh, weighted })
     }
 
+    /// Labels all rows with the means that suit them, and sums them. Notes the changes of labels.
     fn label<T: Compute>(
         &mut self,
         (blocks, journals): Searched<'_, T>,
@@ -297,7 +290,10 @@ impl Labels {
     ) -> Result<Part> {
         let (k, dim) = (packed.n_centers(), packed.dim());
         if data.dim() != dim {
-            return Err(Error::Shape(format!("X has {} columns, but the run began with {dim}", data.dim())));
+            return Err(Error::Shape(format!(
+                "`rows` have {} columns, but the run began with {dim}",
+                data.dim()
+            )));
         }
         let mut total = Part { clusters, ..Part::new(k, dim, moments.is_some()) };
         let empty = || Part::new(k, dim, moments.is_some());
@@ -310,34 +306,33 @@ impl Labels {
             blocks.forget();
         }
         let Some(bounds) = self.bounds.as_mut().filter(|_| !packed.by_difference()) else {
-            let label = |chunk: Chunk<'_, T>,
-                         labels: &mut [u32],
-                         part: &mut Part,
-                         (scratch, new): &mut (Scratch<T>, Vec<u32>)| {
-                new.resize(labels.len(), 0);
-                kernel::nearest(chunk.rows, packed, new, scratch);
-                part.distances += labels.len() as u64 * k as u64;
-                part.absorb(&chunk, Relabeled { old: labels, new }, packed, afresh)?;
-                part.absorb_moments(&chunk, moments, new);
-                Ok(())
-            };
-            let absorb = |chunk: Chunk<'_, T>,
-                          labels: LabelsMut<'_>,
-                          part: &mut Part,
-                          (scratch, editing): &mut (_, Editing<'_>)| {
-                labels.edit(editing, |labels| label(chunk, labels, part, scratch))
-            };
-            let make = (empty, || (Default::default(), Editing::new(journals)));
-            sweep(data, cx, tile_rows(k), self.of_rows.view_mut(), &mut total, make, absorb, Part::merge)?;
+            let absorb =
+                |mut chunk: Unread<'_, T>,
+                 labels: LabelsMut<'_>,
+                 part: &mut Part,
+                 (scratch, new, editing): &mut (Scratch<T>, Vec<u32>, Editing<'_>)| {
+                    let (chunk, old) = (chunk.read()?, labels.open(editing));
+                    new.resize(old.len(), 0);
+                    kernel::nearest(chunk.rows, packed, new, scratch);
+                    part.distances += old.len() as u64 * k as u64;
+                    part.absorb(&chunk, Relabeled { old, new }, packed, afresh)?;
+                    labels.store(editing);
+                    part.absorb_moments(&chunk, moments, new);
+                    Ok(())
+                };
+            let make = (empty, || (Scratch::default(), Vec::new(), Editing::new(journals)));
+            let labels = self.of_rows.view_mut();
+            sweep_unread(data, cx, tile_rows(k), labels, &mut total, make, absorb, Part::merge)?;
             return Ok(total);
         };
         let width = bounds.n_groups();
         let mut rows = bounds.take_rows();
         let rules = bounds.rules(packed, row_values(data));
-        let label = |mut chunk: Unread<'_, T>,
-                     (labels, ((upper, least), lower)): PerChunk<'_, &mut [u32]>,
-                     part: &mut Part,
-                     (work, moved): &mut (Work<T>, Moved<T>)| {
+        let absorb = |mut chunk: Unread<'_, T>,
+                      (of_rows, ((upper, least), lower)): PerChunk<'_>,
+                      part: &mut Part,
+                      (work, moved, editing): &mut (Work<T>, Moved<T>, Editing<'_>)| {
+            let labels = of_rows.open(editing);
             let mut bounds = RowBoundsMut { upper, least, lower: lower.values };
             let unknown = labels.contains(&NO_LABEL);
             // Rows without bounds are compared with all centers, so any old label will do.
@@ -364,19 +359,14 @@ impl Labels {
             if absorbed.is_err() {
                 return Err(chunk.read()?.not_finite());
             }
+            of_rows.store(editing);
             Ok(())
-        };
-        let absorb = |chunk: Unread<'_, T>,
-                      (labels, bounds): PerChunk<'_>,
-                      part: &mut Part,
-                      (scratch, editing): &mut (_, Editing<'_>)| {
-            labels.edit(editing, |labels| label(chunk, (labels, bounds), part, scratch))
         };
         let cut =
             Cut { tile_rows: tile_rows(k), chunk_rows: Some(bounds.chunk_rows(row_values(data).min(dim))) };
         let lower = Wide { values: &mut rows.lower, width };
         let state = (self.of_rows.view_mut(), ((&mut rows.upper[..], &mut rows.least[..]), lower));
-        let make = (empty, || (Default::default(), Editing::new(journals)));
+        let make = (empty, || (Default::default(), Default::default(), Editing::new(journals)));
         sweep_unread(data, cx, cut, state, &mut total, make, absorb, Part::merge)?;
         bounds.put_rows(rows);
         Ok(total)

@@ -8,7 +8,7 @@ use crate::centers::{KMeansModel, Snapshot};
 use crate::data::{Access, DataSource};
 use crate::error::Result;
 use crate::fit::{
-    Facts, FitSolver, Restartable, Restarts, RestartsState, Solver, Step, Timings, step_of, stored_step,
+    Facts, FitSolver, Restartable, Restarts, RestartsState, Solver, Step, step_of, stored_step,
     stored_timings, timings_of,
 };
 use crate::kernel::Compute;
@@ -18,10 +18,10 @@ use crate::persist::kept::{bits, count, number};
 use crate::persist::schema::KMEANS_CHECKPOINT;
 
 /// A fit of [`Lloyd`] from several starts. The start with the lowest inertia wins.
+///
+/// See [`Driver`](crate::fit::Driver) for an example of a solver.
 pub struct LloydStarts<T> {
     starts: Restarts<Lloyd<T>>,
-    /// Seconds spent in starts that lost.
-    lost: Timings,
 }
 
 impl<T: Compute> LloydStarts<T> {
@@ -33,7 +33,7 @@ impl<T: Compute> LloydStarts<T> {
     pub(super) fn plan(params: &KMeansParams) -> Self {
         let (starts, max_steps) = Self::counts(params);
         let starts = Restarts::new(Lloyd::plan(params.clone()), starts, max_steps);
-        Self { starts, lost: Timings::default() }
+        Self { starts }
     }
 
     /// Restores a solver with these parameters from [`FitSolver::checkpoint`]. The error says what is wrong.
@@ -56,6 +56,7 @@ impl<T: Compute> LloydStarts<T> {
             started: count(&numbers, "started")?,
             current: lloyd("current")?,
             best,
+            lost_timings: timings_of(&numbers)?,
             steps: count(&numbers, "steps")?,
             ended: numbers.get("ended").filter(|ended| !ended.is_null()).map(step_of).transpose()?,
             iteration: count(&numbers, "iteration")?,
@@ -65,7 +66,7 @@ impl<T: Compute> LloydStarts<T> {
             return Err("it holds no centers".into());
         }
         let starts = Restarts::resumed(Lloyd::plan(params.clone()), Self::counts(&params), state);
-        Ok(Self { starts, lost: timings_of(&numbers)? })
+        Ok(Self { starts })
     }
 }
 
@@ -77,11 +78,7 @@ impl<T: Compute> Solver<T> for LloydStarts<T> {
     }
 
     fn step(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Step> {
-        let step = self.starts.step(data, cx)?;
-        if let Some(lost) = self.starts.take_lost() {
-            self.lost = self.lost + lost.timings();
-        }
-        Ok(step)
+        self.starts.step(data, cx)
     }
 
     fn model(&self) -> KMeansModel {
@@ -97,9 +94,7 @@ impl<T: Compute> LloydStarts<T> {
 
     /// The solver's public state between two steps.
     pub(crate) fn snapshot(&self) -> Snapshot<'_, T> {
-        let best = self.starts.best();
-        let challenger = self.starts.challenger().map(Lloyd::timings).unwrap_or_default();
-        Snapshot { timings: self.lost + best.timings() + challenger, ..best.snapshot() }
+        Snapshot { timings: self.starts.timings(), ..self.starts.best().snapshot() }
     }
 }
 
@@ -119,7 +114,7 @@ impl<T: Compute> FitSolver<T> for LloydStarts<T> {
             "iteration": state.iteration,
             "rows_seen": state.rows_seen,
             "best_objective": state.best.map(|(objective, _)| objective.to_bits()),
-            "timings": stored_timings(self.lost),
+            "timings": stored_timings(state.lost_timings),
         });
         contents.meta.insert("state".into(), numbers.to_string());
         if let Some(current) = state.current {

@@ -224,7 +224,7 @@ impl KModesModel {
         fitted: &dyn DataSource<T>,
         cx: &Executor,
     ) -> Result<Vec<u32>> {
-        for (what, data) in [("X", rows), ("the rows of the fit", fitted)] {
+        for (what, data) in [("`rows`", rows), ("the rows of the fit", fitted)] {
             if data.dim() != self.dim {
                 return Err(Error::Shape(format!(
                     "{what} must have {} columns, as in the fit, got {}",

@@ -1,12 +1,22 @@
 //! The parameters of Laplacian K-modes.
 
+use std::fmt::{self, Display};
+
 use crate::error::{InvalidParam, Result};
-use crate::fit::{Metric, Parameter, Problems, Value, run_methods, setters};
+use crate::fit::{Metric, Parameter, Problems, Value, parsed, run_methods, setters};
 use crate::graph::GraphMethod;
 use crate::names::names;
 use crate::seeding::Seeding;
 
 /// Laplacian K-modes (SLK): see the [module](super).
+///
+/// ```
+/// use shoal::LaplacianKModes;
+/// let rows: Vec<[f32; 2]> = (0..60).map(|i| [(i % 3) as f32 * 9.0 + (i % 7) as f32 / 9.0, (i % 5) as f32 / 9.0]).collect();
+/// let model = LaplacianKModes::params(3).rng_seed(1).fit(&rows)?;
+/// assert_eq!(model.labels().len(), 60);
+/// # Ok::<(), shoal::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct LaplacianKModes;
 
@@ -35,6 +45,11 @@ names! {
 }
 
 /// The shift of the diagonal of the affinity. As a [`Value`], it is `"auto"` or a number.
+///
+/// ```
+/// use shoal::kmodes::Shift;
+/// assert_eq!((Shift::Auto.to_string(), "0.5".parse().ok()), ("auto".to_owned(), Some(Shift::By(0.5))));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum Shift {
@@ -53,6 +68,24 @@ impl Parameter for Shift {
             Value::Int(shift) => Ok(Self::By(shift as f64)),
             Value::Text(text) if text == "auto" => Ok(Self::Auto),
             other => Err(InvalidParam::new(name, "\"auto\", or a finite number of at least 0", other)),
+        }
+    }
+
+    fn to_value(&self) -> Value {
+        match *self {
+            Self::Auto => "auto".into(),
+            Self::By(shift) => shift.into(),
+        }
+    }
+}
+
+parsed! { Shift("shift") }
+
+impl Display for Shift {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::By(shift) => write!(f, "{shift:?}"),
         }
     }
 }

@@ -50,6 +50,8 @@ pub(crate) struct View<'a, T> {
 }
 
 /// Laplacian K-modes as a state, over rows as the fit sees them.
+///
+/// See [`Driver`](crate::fit::Driver) for an example of a solver.
 #[expect(clippy::struct_excessive_bools, reason = "they are what Python shows, one by one")]
 pub struct KModesSolver<T> {
     pub(super) params: KModesParams,

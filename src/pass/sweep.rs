@@ -91,13 +91,13 @@ impl<T: Float> Chunk<'_, T> {
     pub(crate) fn not_finite(&self) -> Error {
         match self.rows.first_not_finite() {
             Some((i, column, value)) => Error::NotFinite {
-                what: "X",
+                what: "rows",
                 value: value.to_string(),
                 row: self.first_row + i as u64,
                 column,
             },
             None => Error::Source(format!(
-                "X holds values so large that squared distances overflow near row {}: scale the data",
+                "`rows` hold values so large that squared distances overflow near row {}: scale the data",
                 self.first_row
             )),
         }

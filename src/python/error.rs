@@ -45,14 +45,34 @@ fn told(problem: &InvalidParam) -> String {
     }
 }
 
+/// Verbs after the name of a parameter. Names of Rust may be plurals, those of Python are singular.
+const VERBS: [(&str, &str); 7] = [
+    ("have ", "has "),
+    ("has ", "has "),
+    ("hold ", "holds "),
+    ("holds ", "holds "),
+    ("do ", "does "),
+    ("are ", "is "),
+    ("must ", "must "),
+];
+
 /// A message with Python's names of parameters: the first word, and words in backticks.
 fn renamed(text: &str) -> String {
-    let text =
-        NAMES.iter().fold(text.to_owned(), |text, (rust, python)| text.replace(&format!("`{rust}`"), python));
-    match text.split_once(' ') {
-        Some((name, rest)) if ["has ", "holds ", "must "].iter().any(|verb| rest.starts_with(verb)) => {
-            format!("{} {rest}", in_python(name))
+    if text == "there are no rows" {
+        return "X holds no rows".into();
+    }
+    let mut text = text.to_owned();
+    for (rust, python) in NAMES {
+        for (verb, singular) in VERBS {
+            text = text.replace(&format!("`{rust}` {verb}"), &format!("{python} {singular}"));
         }
+        text = text.replace(&format!("`{rust}`"), python);
+    }
+    let Some((first, rest)) = text.split_once(' ') else { return text };
+    let name = in_python(first);
+    let known = VERBS.iter().find_map(|(verb, singular)| Some((singular, rest.strip_prefix(verb)?)));
+    match known {
+        Some((singular, rest)) if name != first => format!("{name} {singular}{rest}"),
         _ => text,
     }
 }

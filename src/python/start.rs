@@ -250,23 +250,37 @@ pub(super) fn modes_of(source: &Source, params: &Bound<'_, PyDict>) -> PyResult<
     Ok((params, given))
 }
 
-/// The names of the parameters of a method, as Python has them.
+/// The parameters of a method with their defaults, under the names that Python has. The number of clusters is 1.
 #[pyfunction]
-pub(super) fn parameters(method: &str) -> PyResult<Vec<&'static str>> {
-    fn of<M: fit::Method>() -> Vec<&'static str> {
-        M::Params::NAMES.iter().map(|&name| in_python(name)).collect()
+pub(super) fn parameters<'py>(py: Python<'py>, method: &str) -> PyResult<Bound<'py, PyDict>> {
+    fn of<M: Shown>(all: &Bound<'_, PyDict>) -> PyResult<()> {
+        let params = M::params(1, &mut Given(BTreeMap::new()))?;
+        for &rust in M::Params::NAMES {
+            let name = in_python(rust);
+            match params.get(rust)? {
+                Value::None => all.set_item(name, all.py().None())?,
+                Value::Bool(value) => all.set_item(name, value)?,
+                Value::Int(value) => all.set_item(name, value)?,
+                Value::Float(value) => all.set_item(name, value)?,
+                Value::Text(value) => all.set_item(name, value)?,
+                Value::Floats(values) => all.set_item(name, values)?,
+            }
+        }
+        Ok(())
     }
-    Ok(match method {
-        "kmeans" => of::<KMeans>(),
-        "minibatch" => of::<MiniBatch>(),
-        "nested" => of::<NestedMiniBatch>(),
-        "hierarchical" => of::<HierarchicalKMeans>(),
-        "backward-euler" => of::<BackwardEuler>(),
-        "variance-reduced" => of::<VarianceReduced>(),
-        "breathing" => of::<Breathing>(),
-        "balanced" => of::<Balanced>(),
-        "mixture" => of::<TruncatedGaussianMixture>(),
-        "kmodes" => of::<LaplacianKModes>(),
-        _ => return Err(unknown_method(method)),
-    })
+    let all = PyDict::new(py);
+    match method {
+        "kmeans" => of::<KMeans>(&all),
+        "minibatch" => of::<MiniBatch>(&all),
+        "nested" => of::<NestedMiniBatch>(&all),
+        "hierarchical" => of::<HierarchicalKMeans>(&all),
+        "backward-euler" => of::<BackwardEuler>(&all),
+        "variance-reduced" => of::<VarianceReduced>(&all),
+        "breathing" => of::<Breathing>(&all),
+        "balanced" => of::<Balanced>(&all),
+        "mixture" => of::<TruncatedGaussianMixture>(&all),
+        "kmodes" => of::<LaplacianKModes>(&all),
+        _ => Err(unknown_method(method)),
+    }?;
+    Ok(all)
 }

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 
 use super::array::Array;
 use super::enter::check;
-use crate::data::pass::{OpenPass, Pass, Piece};
+use crate::data::pass::{OpenPass, Piece, StreamPass};
 use crate::data::{Access, Block, DataSource, Dtype, TileReader};
 use crate::error::{Error, Result};
 use crate::float::Float;
@@ -60,9 +60,9 @@ impl Stream {
     }
 
     /// Starts a pass.
-    fn pass(&self) -> Result<Pass<Blocks, Array>> {
+    fn pass(&self) -> Result<StreamPass<Blocks, Array>> {
         let ahead = Python::attach(|py| self.make.call0(py)).map_err(Error::foreign)?;
-        Ok(Pass::new(Blocks { ahead, over: false }))
+        Ok(StreamPass::new(Blocks { ahead, over: false }))
     }
 }
 

@@ -372,6 +372,8 @@ impl<T: Compute> State<'_, T> {
         if out.iter().all(|sq_dist| sq_dist.is_finite()) {
             return Ok(out);
         }
-        Err(Error::Source("X holds values so large that squared distances overflow: scale the data".into()))
+        Err(Error::Source(
+            "`rows` hold values so large that squared distances overflow: scale the data".into(),
+        ))
     }
 }

@@ -111,9 +111,24 @@ impl Parameter for Seeding {
             other => Err(InvalidParam::new(name, "the name of a seeding, or centers", other)),
         }
     }
+
+    fn to_value(&self) -> Value {
+        match self {
+            Self::Given(centers) => centers.clone().into(),
+            named => named.name().into(),
+        }
+    }
 }
 
 /// The first centers and their origin.
+///
+/// ```
+/// use shoal::{Executor, Seeding};
+/// let (rows, cx) = ([[0.0f64], [1.0], [8.0], [9.0]], Executor::new(Some(1))?);
+/// let seeds = Seeding::Random.choose(&rows, 2, 7, 0, &cx)?;
+/// assert_eq!((seeds.centers.len(), seeds.rows.len(), &seeds.method[..]), (2, 2, "random"));
+/// # Ok::<(), shoal::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Seeds<T> {
     /// `k` rows, one after the other.

@@ -61,7 +61,10 @@ fn check_mean<T: Float>(j: usize, weight: f64, mut sums: impl Iterator<Item = f6
     if sums.all(|sum| sum.abs() <= limit) {
         return Ok(());
     }
-    Err(Error::Source(format!("the mean of cluster {j} overflows {}: scale X or the `weights`", T::NAME)))
+    Err(Error::Source(format!(
+        "the mean of cluster {j} overflows {}: scale `rows` or the `weights`",
+        T::NAME
+    )))
 }
 
 impl ClusterSums {

@@ -72,7 +72,7 @@ impl ColumnMoments {
         };
         sweep(data, cx, cut(data), (), &mut total, (|| Self::new(dim), || ()), absorb, merge)?;
         if total.rows == 0 {
-            return Err(Error::Empty("X must have at least 1 row, got 0".into()));
+            return Err(Error::Empty("`rows` must have at least 1 row, got 0".into()));
         }
         if total.weight <= 0.0 {
             return Err(no_weight());
@@ -207,7 +207,7 @@ impl ColumnMoments {
 
 fn too_large(column: usize) -> Error {
     Error::Source(format!(
-        "X or its weights hold values so large that the variance of column {column} overflows: give the mean and the \
+        "`rows` or their weights hold values so large that the variance of column {column} overflows: give the mean and the \
          scale of the columns"
     ))
 }
@@ -281,9 +281,12 @@ mod tests {
     fn refusals_name_the_row_or_the_column() {
         let cx = Executor::new(Some(1)).unwrap();
         let refused = |rows: &[[f64; 2]]| ColumnMoments::of(&rows, &cx).unwrap_err().to_string();
-        assert_eq!(refused(&[[0.0, 1.0], [f64::NAN, 2.0]]), "X must be finite, got NaN at row 1, column 0");
+        assert_eq!(
+            refused(&[[0.0, 1.0], [f64::NAN, 2.0]]),
+            "rows must be finite, got NaN at row 1, column 0"
+        );
         assert!(refused(&[[0.0, 1e300], [1.0, -1e300]]).contains("variance of column 1 overflows"));
-        assert_eq!(refused(&[]), "X must have at least 1 row, got 0");
+        assert_eq!(refused(&[]), "`rows` must have at least 1 row, got 0");
         let constant = ColumnMoments::of(&vec![[0.1f64]; 1000], &cx).unwrap();
         assert!((constant.mean()[0] - 0.1).abs() < 1e-16 && constant.variance()[0] < 1e-32);
     }

@@ -183,7 +183,7 @@ impl<T: Compute> MergeReduce<T> {
     fn fits(&self, dim: usize) -> Result<()> {
         if self.n > 0 && dim != self.dim {
             return Err(Error::Shape(format!(
-                "X has {dim} columns, but the rows of the coreset have {}",
+                "`rows` have {dim} columns, but the rows of the coreset have {}",
                 self.dim
             )));
         }

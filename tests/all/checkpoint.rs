@@ -57,7 +57,11 @@ params!(
 
 /// Steps without times and distances: a resumed run starts without bounds.
 fn without_costs(steps: &[Step]) -> Vec<Step> {
-    steps.iter().map(|&step| Step { n_distances: 0, elapsed: 0.0, ..step }).collect()
+    let mut steps = steps.to_vec();
+    for step in &mut steps {
+        (step.n_distances, step.elapsed) = (0, 0.0);
+    }
+    steps
 }
 
 type Outcome = (Vec<f64>, Vec<u32>, Vec<f64>, u64, u64, u64, Vec<Step>);

@@ -146,9 +146,9 @@ fn all_parameter_errors_are_reported_at_once() {
 #[test]
 fn no_rows_and_no_columns() {
     let none = Dense::<f64>::new(&[], 3).unwrap();
-    assert_eq!(refused(KMeans::params(2).fit(&none)), "X holds no rows");
+    assert_eq!(refused(KMeans::params(2).fit(&none)), "there are no rows");
     let none = Chunks::<f32>::replay(3, std::iter::empty);
-    assert_eq!(refused(KMeans::params(2).fit(&Any(AnySource::F32(&none)))), "X holds no rows");
+    assert_eq!(refused(KMeans::params(2).fit(&Any(AnySource::F32(&none)))), "there are no rows");
     assert!(Dense::<f64>::new(&[], 0).is_err());
     let none = Chunks::<f32>::replay(0, || std::iter::once(Ok(vec![].into())));
     assert!(refused(KMeans::params(2).fit(&Any(AnySource::F32(&none)))).contains("at least 1 column"));
@@ -180,14 +180,14 @@ fn the_first_non_finite_value_is_named() {
     for (n, row) in [(10, 7), (9000, 8123)] {
         let mut values: Vec<f64> = (0..n * 3).map(|i| (i % 17) as f64).collect();
         values[row * 3 + 1] = f64::NAN;
-        let message = format!("X must be finite, got NaN at row {row}, column 1");
+        let message = format!("rows must be finite, got NaN at row {row}, column 1");
         bad_value(&Dense::new(&values, 3).unwrap(), 3, &message);
         let narrow: Vec<f32> = values.iter().map(|&x| x as f32).collect();
         bad_value(&Dense::new(&narrow, 3).unwrap(), 3, &message);
         bad_value::<f32>(&file(&folder, "nan.npy", &narrow, 3), 3, &message);
         bad_value(&Chunks::replay(3, || narrow.chunks(3 * 100).map(|c| Ok(c.to_vec().into()))), 3, &message);
         values[row * 3 + 1] = f64::NEG_INFINITY;
-        let message = format!("X must be finite, got -inf at row {row}, column 1");
+        let message = format!("rows must be finite, got -inf at row {row}, column 1");
         bad_value(&Dense::new(&values, 3).unwrap(), 3, &message);
     }
 }
@@ -224,7 +224,7 @@ fn invalid_weights() {
         weighted(vec![0.0; 3]),
         "weights must be above 0 for at least one row, got zero for every row"
     );
-    assert_eq!(weighted(vec![1.0; 2]), "weights has 2 values, X has 3 rows");
+    assert_eq!(weighted(vec![1.0; 2]), "weights have 2 values, `rows` have 3 rows");
 }
 
 #[test]
@@ -625,7 +625,7 @@ fn rows_of_another_length_in_predict() {
     for d in [1, 2, 8, 16, 3] {
         let other = vec![0.0f32; d];
         let other = Dense::new(&other, d).unwrap();
-        let message = format!("X has {d} columns, but the model was fitted to 4");
+        let message = format!("`rows` have {d} columns, but the model was fitted to 4");
         assert_eq!(model.predict(&other).unwrap_err().to_string(), message);
         assert_eq!(model.inertia_of(&other).unwrap_err().to_string(), message);
     }
@@ -635,7 +635,7 @@ fn rows_of_another_length_in_predict() {
 fn invalid_rows_in_predict() {
     let model = KMeans::params(2).fit(&ROWS).unwrap();
     let bad = [[0.0f32, 1.0], [f32::NAN, 0.0]];
-    let message = "X must be finite, got NaN at row 1, column 0";
+    let message = "rows must be finite, got NaN at row 1, column 0";
     assert_eq!(model.predict(&bad).unwrap_err().to_string(), message);
     assert_eq!(model.inertia_of(&bad).unwrap_err().to_string(), message);
     let none = Dense::<f32>::new(&[], 2).unwrap();
@@ -690,7 +690,7 @@ fn check_finite_reads_a_file() {
     let folder = tempfile::tempdir().unwrap();
     let mapped = file(&folder, "inf.npy", &[0.0, 1.0, 2.0, f32::INFINITY], 2);
     let error = data::check_finite::<f32>(&mapped, &Executor::new(None).unwrap()).unwrap_err();
-    assert_eq!(error.to_string(), "X must be finite, got inf at row 1, column 1");
+    assert_eq!(error.to_string(), "rows must be finite, got inf at row 1, column 1");
 }
 
 // ---------------------------------------------------------------- interrupts

@@ -1,13 +1,14 @@
 //! Tests that parameters can be set by name: every name has a setter, and an unknown name is an error with a
 //! suggestion.
 
+use std::fmt::Debug;
 use std::str::FromStr;
 
 use shoal::fit::{StopReason, Value};
-use shoal::gmm::{Covariance, Start, Stopping, TruncatedGaussianMixture};
+use shoal::gmm::{CoresetSize, Covariance, Start, Stopping, TruncatedGaussianMixture};
 use shoal::graph::GraphMethod;
-use shoal::kmeans::{Bounds, Variant};
-use shoal::kmodes::{Collapse, LaplacianKModes, ModeUpdate};
+use shoal::kmeans::{Bounds, EpochSize, Size, Variant};
+use shoal::kmodes::{Collapse, LaplacianKModes, ModeUpdate, Shift};
 use shoal::{
     Algorithm, BackwardEuler, Balanced, Breathing, Error, KMeans, Metric, MiniBatch, NestedMiniBatch,
     Seeding, VarianceReduced,
@@ -44,9 +45,17 @@ macro_rules! check {
             assert!(shown.contains(&format!("{name}: ")), "{name} is a field of {shown}");
             let mut accepted = 0;
             for value in values() {
-                let mut params = params.clone();
+                let (mut params, mut again) = (params.clone(), params.clone());
                 match params.set(name, value.clone()) {
-                    Ok(()) => accepted += 1,
+                    Ok(()) => {
+                        accepted += 1;
+                        again.set(name, params.get(name).unwrap()).unwrap();
+                        assert_eq!(
+                            format!("{again:?}"),
+                            format!("{params:?}"),
+                            "{name} is read as it was set"
+                        );
+                    }
                     Err(Error::InvalidParam(wrong)) => {
                         assert_eq!((wrong.len(), wrong[0].name), (1, *name), "{wrong:?}");
                         assert_eq!(wrong[0].got, value.to_string());
@@ -63,6 +72,7 @@ macro_rules! check {
             let refused = params.set(unknown, 1.into()).unwrap_err().to_string();
             assert!(names.iter().all(|name| refused.contains(&format!("{name:?}"))), "{refused}");
             assert!(refused.contains(&format!("got {unknown:?}")), "{refused}");
+            assert_eq!(params.get(unknown).unwrap_err().to_string(), refused);
         }
         let refused = params.set($misspelt, 1.into()).unwrap_err().to_string();
         assert!(refused.ends_with(concat!("did you mean \"", $meant, "\"?")), "{refused}");
@@ -153,6 +163,32 @@ fn a_name_sets_what_its_setter_sets() {
         named.set("shift", value).unwrap();
         assert!(format!("{named:?}").contains(shift), "{named:?}");
     }
+}
+
+#[test]
+fn sizes_are_what_their_texts_say() {
+    fn check<T: FromStr<Err = Error> + ToString + PartialEq + Debug>(texts: &[(&str, T)], expected: &str) {
+        for (text, size) in texts {
+            assert_eq!((&text.parse::<T>().unwrap(), &size.to_string()[..]), (size, *text));
+        }
+        for unknown in ["", "Auto", "none", "true", "-1", "1 000"] {
+            let Err(refused) = unknown.parse::<T>() else { panic!("{unknown:?} is no size") };
+            assert!(refused.to_string().contains(expected), "{refused}");
+        }
+    }
+    let epochs =
+        [("doubling", EpochSize::Doubling), ("3", EpochSize::Steps(3)), ("1.0", EpochSize::Share(1.0))];
+    check(&epochs, "epoch_size must be a number of steps");
+    check(&[("250", Size::Rows(250)), ("1.5", Size::TimesMean(1.5))], "size must be a number of rows");
+    let coresets = [("900", CoresetSize::Rows(900)), ("0.2", CoresetSize::Share(0.2))];
+    check(&coresets, "coreset_size must be a number of rows");
+    assert_eq!(
+        ["auto", "0.5", "2"].map(|text| text.parse::<Shift>().unwrap()),
+        [Shift::Auto, Shift::By(0.5), Shift::By(2.0)]
+    );
+    assert_eq!([Shift::Auto, Shift::By(2.0)].map(|shift| shift.to_string()), ["auto", "2.0"]);
+    let refused = "automatic".parse::<Shift>().unwrap_err().to_string();
+    assert_eq!(refused, "shift must be \"auto\", or a finite number of at least 0, got \"automatic\"");
 }
 
 #[test]

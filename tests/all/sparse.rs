@@ -374,7 +374,7 @@ fn non_finite_values_are_named() {
         let at = problem.indptr[200] as usize;
         problem.values[at] = bad;
         let row = problem.indptr.iter().rposition(|&start| start as usize <= at).unwrap();
-        let expected = format!("X must be finite, got {bad} at row {row}, column {}", problem.indices[at]);
+        let expected = format!("rows must be finite, got {bad} at row {row}, column {}", problem.indices[at]);
         let csr = problem.csr();
         let text = |result: shoal::Result<KMeansModel>| result.map(|_| ()).unwrap_err().to_string();
         for metric in [Metric::Euclidean, Metric::Cosine] {

@@ -5,6 +5,7 @@ import inspect
 import pytest
 import shoal
 from shoal import _core
+from shoal._common.params import for_run
 
 ESTIMATORS = (
     shoal.KMeans,
@@ -25,6 +26,28 @@ ONLY_HERE = {
     shoal.TruncatedGaussianMixture: {"chain_length", "means_init"},
     shoal.LaplacianKModes: {"affinity"},
 }
+#: Defaults that the estimator replaces before a fit: its own, and the one of the compiled half.
+OTHER_DEFAULTS = {
+    shoal.KMeans: {"n_init": ("auto", 1)},
+    shoal.MiniBatchKMeans: {"n_init": ("auto", 1)},
+    shoal.BalancedKMeans: {"n_init": ("auto", 1)},
+    shoal.BackwardEulerKMeans: {"step_cap": ("auto", None)},
+    shoal.HierarchicalKMeans: {"memory_limit": ("1GB", 10**9)},
+    shoal.LaplacianKModes: {"init": ("spectral", "k-means++")},
+}
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_defaults_agree(estimator):
+    theirs = _core.parameters(estimator._method)
+    known = inspect.signature(estimator).parameters
+    differ = {}
+    for name in known.keys() & theirs.keys() - {"n_clusters", "n_components"}:
+        ours = for_run(name, known[name].default, auto=name in estimator._auto)
+        if (type(ours), ours) != (type(theirs[name]), theirs[name]):
+            differ[name] = (ours, theirs[name])
+    # Without a seed, estimators draw one.
+    assert differ == {"random_state": (None, 0), **OTHER_DEFAULTS.get(estimator, {})}
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)

@@ -23,7 +23,7 @@ KIND = "distributed-checkpoint"
 OF_A_RUN = frozenset({"callbacks", "verbose", "n_jobs"})
 
 
-class Progress(NamedTuple):
+class FitState(NamedTuple):
     """How far a fit has come: everything that the next step depends on."""
 
     #: The next pass, as bytes.
@@ -60,7 +60,7 @@ def digest(array: Any) -> dict[str, Any]:
     return {"shape": list(values.shape), "sha256": hashlib.sha256(values.tobytes()).hexdigest()}
 
 
-def write(path: PathName, who: str, params: dict[str, Any], progress: Progress) -> None:
+def write(path: PathName, who: str, params: dict[str, Any], progress: FitState) -> None:
     """Write a checkpoint, by way of an atomic rename."""
     steps = np.array(progress.history, dtype=STEP_DTYPE)
     figures = [name for name, _ in STEP_FIELDS[:-1]]
@@ -80,7 +80,7 @@ def write(path: PathName, who: str, params: dict[str, Any], progress: Progress) 
     _core.save_model(os.fsdecode(path), KIND, arrays, texts)
 
 
-def read(path: PathName, who: str, params: dict[str, Any]) -> Progress:
+def read(path: PathName, who: str, params: dict[str, Any]) -> FitState:
     """Read a checkpoint of an estimator with the same parameters.
 
     Raises
@@ -103,7 +103,7 @@ def read(path: PathName, who: str, params: dict[str, Any]) -> Progress:
         task = arrays.get("pass", np.zeros(0))
         need(task.dtype == np.uint8 and task.ndim == 1, "it lacks the pass")
         history = [(*step, reason) for step, reason in zip(steps.tolist(), reasons, strict=True)]
-        found = Progress(
+        found = FitState(
             task.tobytes(),
             about.figure("threshold", optional=True),
             history,

@@ -269,7 +269,7 @@ class DistributedClusterer(BaseEstimator, ABC):
     def _write_checkpoint(self, path: str) -> None:
         """Write a checkpoint as of the last complete step; called by `shoal.callbacks.Checkpoint`."""
         assert self._task is not None
-        progress = checkpoint.Progress(
+        progress = checkpoint.FitState(
             self._task.to_bytes(), self._threshold, self._history, self.init_, self.n_zero_rows_
         )
         checkpoint.write(path, type(self).__name__, self.get_params(deep=False), progress)

@@ -273,7 +273,7 @@ class Partitions(Taker):
     def prepare(self) -> None:
         """Write the files of all clusters; only the rename of the folder is left."""
         with ExitStack() as opened:
-            runs = [Run(batch) for batch in self._runs(opened)]
+            runs = [SortedRows(batch) for batch in self._runs(opened)]
             for cluster in np.flatnonzero(self._counts).tolist():
                 self._write(cluster, runs)
             left = sum(run.rows_left() for run in runs)
@@ -281,7 +281,7 @@ class Partitions(Taker):
                 raise ValueError(f"{self._folder}: {left} rows have labels of no cluster")
             del runs
 
-    def _write(self, cluster: int, runs: list[Run]) -> None:
+    def _write(self, cluster: int, runs: list[SortedRows]) -> None:
         with named_errors(self._folder):
             folder = self._made / f"cluster={cluster}"
             folder.mkdir()
@@ -313,7 +313,7 @@ class Partitions(Taker):
         self._opened.close()
 
 
-class Run:
+class SortedRows:
     """Rows sorted by cluster, given out cluster by cluster in ascending order."""
 
     def __init__(self, batch: Any) -> None:

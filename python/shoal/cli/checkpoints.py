@@ -1,4 +1,4 @@
-"""What ``shoal fit`` says about the file of ``--checkpoint``, before the fit and after an interrupt."""
+"""What ``shoal fit`` says about the file of ``--checkpoint``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``shoal compare``: fit several methods to the same rows, and score them on held-out rows.
+"""``shoal compare``: fit several methods, and score them on held-out rows.
 
 The held-out rows are the last 10% of DATA, at most 40,000. They are a view of the mapped file, so nothing is
 copied. If the file is sorted, its last rows differ from the others. A warning then suggests ``--shuffle``.

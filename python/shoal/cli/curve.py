@@ -1,4 +1,4 @@
-"""The validation curve of a fit: mean squared distance of held-out rows against time and rows read."""
+"""The validation curve of a fit: error on held-out rows against time."""
 
 from __future__ import annotations
 

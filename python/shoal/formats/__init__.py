@@ -1,4 +1,4 @@
-"""Readers for file formats and objects of other libraries, which are imported on first use."""
+"""Readers for file formats and objects of other libraries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory-mapped Arrow IPC files (Feather), in the file or stream format, compressed or not."""
+"""Memory-mapped Arrow IPC files (Feather), in the file or stream format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns of a table beside its features, read in the order of the rows: identifiers, texts, dates."""
+"""Columns of a table beside its features: identifiers, texts, dates."""
 
 from __future__ import annotations
 

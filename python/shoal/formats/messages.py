@@ -1,4 +1,4 @@
-"""Unpacked sizes of compressed Arrow IPC batches, read from their headers before they are unpacked."""
+"""Unpacked sizes of compressed Arrow IPC batches, from their headers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of ``.npz`` files before their arrays are unpacked, and dense rows of such files."""
+"""Dense rows of ``.npz`` files, which are checked before they are unpacked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of the page sizes in a Parquet file before pyarrow allocates memory for the pages.
+"""Checks of the page sizes in a Parquet file, before memory is allocated.
 
 pyarrow allocates the size in a page header before it reads the page. Headers use the Thrift compact protocol:
 https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md.

@@ -1,4 +1,4 @@
-"""Rows from a pipe or another binary file object, such as standard input: one pass, in order."""
+"""Rows from a pipe or another binary file object, in one pass."""
 
 from __future__ import annotations
 

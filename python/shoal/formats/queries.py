@@ -1,4 +1,4 @@
-"""Queries that run again for every pass: LazyFrames of polars and relations of DuckDB."""
+"""Queries that run for every pass: LazyFrames of polars, relations of DuckDB."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streams of blocks that a reader makes for every pass, and what all readers share."""
+"""Streams of blocks, made for every pass, and what all readers share."""
 
 from __future__ import annotations
 

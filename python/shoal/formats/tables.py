@@ -1,4 +1,4 @@
-"""Tables, readers and datasets of pyarrow, frames of polars, and other objects that export Arrow data."""
+"""Tables of pyarrow, frames of polars, and other objects with Arrow data."""
 
 from __future__ import annotations
 

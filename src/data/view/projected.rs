@@ -111,7 +111,7 @@ impl Projection {
             return Err(Error::Shape("components must have at least 1 row, got 0".into()));
         }
         if found != dim {
-            return Err(Error::Shape(format!("components have {found} columns, X has {dim}")));
+            return Err(Error::Shape(format!("components have {found} columns, `rows` have {dim}")));
         }
         if let Some((row, column)) = components.first_not_finite() {
             let value = components.row(row)[column].to_string();
@@ -119,7 +119,10 @@ impl Projection {
         }
         if let Some(mean) = mean {
             if mean.len() != dim {
-                return Err(Error::Shape(format!("mean has {} values, X has {dim} columns", mean.len())));
+                return Err(Error::Shape(format!(
+                    "mean has {} values, `rows` have {dim} columns",
+                    mean.len()
+                )));
             }
             if let Some(bad) = mean.iter().position(|x| !x.is_finite()) {
                 return Err(Error::param("mean", "finite", format!("{} at column {bad}", mean[bad])));
@@ -200,7 +203,7 @@ impl<S> Projected<S> {
     /// ```
     /// use shoal::{MatRef, data::Projected};
     /// let refused = Projected::new([[3.0f32]], MatRef::new(&[1.0, 2.0], 2), None).unwrap_err();
-    /// assert_eq!(refused.to_string(), "components have 2 columns, X has 1");
+    /// assert_eq!(refused.to_string(), "components have 2 columns, `rows` have 1");
     /// ```
     pub fn new<T: Float>(source: S, components: MatRef<'_, f64>, mean: Option<&[f64]>) -> Result<Self>
     where

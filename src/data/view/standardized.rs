@@ -47,7 +47,7 @@ impl Standard {
         for (name, values) in [("mean", mean), ("scale", scale)] {
             if values.len() != dim {
                 let found = values.len();
-                return Err(Error::Shape(format!("{name} has {found} values, X has {dim} columns")));
+                return Err(Error::Shape(format!("{name} has {found} values, `rows` have {dim} columns")));
             }
         }
         let refused = |name, allowed: &str, values: &[f64], bad: usize| {

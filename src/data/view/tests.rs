@@ -137,7 +137,7 @@ fn refusals_name_what_is_wrong() {
     let alike = Weighted::new(rows(), vec![2.0; 3]).unwrap();
     assert_eq!((alike.weights(), read(&alike, 1).1), (Some(&[2.0; 3][..]), vec![2.0; 3]));
     let weights = |w: Vec<f64>| Weighted::new(rows(), w).unwrap_err().to_string();
-    assert_eq!(weights(vec![1.0; 2]), "weights has 2 values, X has 3 rows");
+    assert_eq!(weights(vec![1.0; 2]), "weights have 2 values, `rows` have 3 rows");
     assert_eq!(weights(vec![1.0, f64::NAN, -1.0]), "weights must be finite and at least 0, got NaN at row 1");
     assert_eq!(weights(vec![0.0; 3]), "weights must be above 0 for at least one row, got zero for every row");
     assert_eq!(RowRange::new(rows(), 2..4).unwrap_err().to_string(), "rows 2..4 do not lie within 0..3");
@@ -149,5 +149,5 @@ fn refusals_name_what_is_wrong() {
     );
     let short = Weighted::new(stream, vec![1.0]).unwrap();
     let refused = short.for_each_block(1, &mut |_| Ok(ControlFlow::Continue(()))).unwrap_err();
-    assert_eq!(refused.to_string(), "weights has 1 values, X has 2 rows");
+    assert_eq!(refused.to_string(), "weights have 1 values, `rows` have 2 rows");
 }

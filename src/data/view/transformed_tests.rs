@@ -172,8 +172,8 @@ fn sums_of_many_columns_round_little() {
 fn refusals_name_what_is_wrong() {
     let rows = || Dense::new(&[1.0f32, 2.0, 3.0, 4.0], 2).unwrap();
     let told = |mean: &[f64], scale: &[f64]| Standardized::new(rows(), mean, scale).unwrap_err().to_string();
-    assert_eq!(told(&[0.0], &[1.0; 2]), "mean has 1 values, X has 2 columns");
-    assert_eq!(told(&[0.0; 2], &[1.0; 3]), "scale has 3 values, X has 2 columns");
+    assert_eq!(told(&[0.0], &[1.0; 2]), "mean has 1 values, `rows` have 2 columns");
+    assert_eq!(told(&[0.0; 2], &[1.0; 3]), "scale has 3 values, `rows` have 2 columns");
     assert_eq!(told(&[0.0, f64::NAN], &[1.0; 2]), "mean must be finite, got NaN at column 1");
     assert_eq!(told(&[0.0; 2], &[1.0, -1.0]), "scale must be finite and above 0, got -1 at column 1");
     let sparse = sparse_rows(&[0.0f32, 2.0], 2);
@@ -183,12 +183,12 @@ fn refusals_name_what_is_wrong() {
         Projected::new(rows(), MatRef::new(components, cols), Some(mean)).unwrap_err().to_string()
     };
     assert_eq!(told(&[], 2, &[0.0; 2]), "components must have at least 1 row, got 0");
-    assert_eq!(told(&[1.0; 3], 3, &[0.0; 2]), "components have 3 columns, X has 2");
+    assert_eq!(told(&[1.0; 3], 3, &[0.0; 2]), "components have 3 columns, `rows` have 2");
     assert_eq!(
         told(&[1.0, f64::INFINITY], 2, &[0.0; 2]),
         "components must be finite, got inf at row 0, column 1"
     );
-    assert_eq!(told(&[1.0; 2], 2, &[0.0]), "mean has 1 values, X has 2 columns");
+    assert_eq!(told(&[1.0; 2], 2, &[0.0]), "mean has 1 values, `rows` have 2 columns");
     assert_eq!(told(&[1.0; 2], 2, &[0.0, f64::NAN]), "mean must be finite, got NaN at column 1");
     let found = Projected::new(rows(), MatRef::new(&[1.0; 2], 2), None).unwrap();
     assert!(found.gather(&[0, 2], &mut vec![]).is_err());

@@ -32,6 +32,8 @@ use crate::tuning::batch_seeding_sample;
 /// `Step::objective` is the weighted inertia of the step's batches. Each batch is measured about the iterate
 /// that labeled it. `Step::n_changed` is 0, because batches have no earlier labels, except in the final
 /// sweeps.
+///
+/// See [`Driver`](crate::fit::Driver) for an example of a solver.
 pub struct BackwardEulerSolver<T: Compute> {
     pub(super) params: BackwardEulerParams,
     pub(super) state: State<T>,
@@ -184,7 +186,7 @@ impl<T: Compute> BatchSolver<T> for BackwardEulerSolver<T> {
         let (k, dim) = (self.params.n_clusters, self.state.trajectory.dim);
         if batch.dim() != dim {
             let found = batch.dim();
-            return Err(Error::Shape(format!("X has {found} columns, but the centers have {dim}")));
+            return Err(Error::Shape(format!("`rows` have {found} columns, but the centers have {dim}")));
         }
         let iterate: Vec<T> = self.state.trajectory.rounded();
         let packed = PackedCenters::for_rows(MatRef::new(&iterate, dim), batch.most_values().is_some());

@@ -4,13 +4,18 @@
 //! it has too much or too little. Prices of clusters between their limits return to 0. Steps become shorter.
 
 use super::limits::Limits;
-use super::lists::Lists;
+use super::lists::CandidateLists;
 use crate::error::Result;
 use crate::parallel::Executor;
 use crate::tuning::{BALANCED_DECAY, BALANCED_STEPS};
 
-/// Raises the lower bound of [`Lists::demand`] from `prices` on, and returns the best prices.
-pub(super) fn ascend(lists: &Lists, prices: &[f64], limits: &Limits, cx: &Executor) -> Result<Vec<f64>> {
+/// Raises the lower bound of [`CandidateLists::demand`] from `prices` on, and returns the best prices.
+pub(super) fn ascend(
+    lists: &CandidateLists,
+    prices: &[f64],
+    limits: &Limits,
+    cx: &Executor,
+) -> Result<Vec<f64>> {
     let mut now = prices.to_vec();
     let mut best = (f64::NEG_INFINITY, prices.to_vec());
     let mut step = mean_regret(lists, &now, limits);
@@ -45,7 +50,7 @@ fn moved(price: f64, size: f64, step: f64, limits: &Limits) -> f64 {
 }
 
 /// How much more the second candidate of a row costs than the first, in the mean. Prices of this magnitude move rows.
-fn mean_regret(lists: &Lists, prices: &[f64], limits: &Limits) -> f64 {
+fn mean_regret(lists: &CandidateLists, prices: &[f64], limits: &Limits) -> f64 {
     let (mut regret, mut weight) = (0.0, 0.0);
     for row in 0..lists.rows() {
         let (_, first, second) = lists.best(row, prices);

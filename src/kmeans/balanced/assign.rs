@@ -2,7 +2,7 @@
 
 use super::ascent::ascend;
 use super::limits::Limits;
-use super::lists::{CANDIDATE_BYTES, Lists};
+use super::lists::{CANDIDATE_BYTES, CandidateLists};
 use super::repair::repair;
 use super::transport::Transport;
 use crate::centers::{LabelsRef, sum_labeled};
@@ -31,7 +31,7 @@ pub(super) struct Assigned {
 
 /// The share of the rows that have to move: those that clusters have too many at their cheapest candidates, or too few,
 /// or where they are fewer than a cluster with this price must have.
-fn imbalance(lists: &Lists, prices: &[f64], limits: &Limits) -> f64 {
+fn imbalance(lists: &CandidateLists, prices: &[f64], limits: &Limits) -> f64 {
     let (_, sizes) = lists.demand(prices, limits);
     let of_cluster = |(&size, &price): (&f64, &f64)| match price {
         price if price > 0.0 => (size - limits.most).abs(),
@@ -70,7 +70,7 @@ pub(super) fn assign<T: Compute>(
     let (mut labels, mut lowest) = (Vec::new(), f64::INFINITY);
     for round in 1..=BALANCED_ROUNDS {
         // Candidates for the prices of the last round: each round knows more of the centers that rows have to share.
-        let lists = Lists::new(centers, &prices, candidates(width, k, n, memory), data, cx)?;
+        let lists = CandidateLists::new(centers, &prices, candidates(width, k, n, memory), data, cx)?;
         let mut keep = |prices: &[f64]| {
             let (found, _) = lists.demand(prices, limits);
             if found > best.0 {

@@ -4,7 +4,7 @@ use std::fmt::{self, Display};
 
 use crate::data::{DataSource, count_rows, weights_of};
 use crate::error::{Error, InvalidParam, Result};
-use crate::fit::{Parameter, Value};
+use crate::fit::{Parameter, Value, parsed};
 use crate::float::Float;
 
 /// A limit of the size of every cluster.
@@ -12,8 +12,10 @@ use crate::float::Float;
 /// ```
 /// use shoal::kmeans::Size;
 /// assert_eq!((Size::Rows(250).to_string(), Size::TimesMean(1.5).to_string()), ("250".into(), "1.5".into()));
+/// assert_eq!(("250".parse().ok(), "2.0".parse().ok()), (Some(Size::Rows(250)), Some(Size::TimesMean(2.0))));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum Size {
     /// A number of rows; of rows with weights, the sum of the weights.
     Rows(u64),
@@ -69,7 +71,16 @@ impl Parameter for Size {
             )),
         }
     }
+
+    fn to_value(&self) -> Value {
+        match *self {
+            Self::Rows(rows) => rows.into(),
+            Self::TimesMean(times) => times.into(),
+        }
+    }
 }
+
+parsed! { Size("size") }
 
 /// The limits of a fit, in units of weight.
 #[derive(Clone, Debug)]

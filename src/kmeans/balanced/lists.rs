@@ -17,7 +17,7 @@ pub(super) const CANDIDATE_BYTES: usize = 52;
 
 /// The candidates of every row, with squared distances.
 #[derive(Debug)]
-pub(super) struct Lists {
+pub(super) struct CandidateLists {
     /// Candidates per row.
     pub(super) width: usize,
     ids: Vec<u32>,
@@ -38,7 +38,7 @@ struct Buffers<T: Float> {
 /// Where the candidates of a chunk go.
 type Out<'a> = ((Wide<'a, u32>, Wide<'a, f64>), &'a mut [f64]);
 
-impl Lists {
+impl CandidateLists {
     /// One pass: `width` candidates of all rows.
     pub(super) fn new<T: Compute>(
         centers: MatRef<'_, T>,

@@ -39,6 +39,8 @@ pub(super) struct Balance<T> {
 /// d)` sums.
 ///
 /// A step is a sweep. `Step::objective` is its inertia: without limits until exact k-means has ended, then with limits.
+///
+/// See [`Driver`](crate::fit::Driver) for an example of a solver.
 pub struct BalancedSolver<T> {
     pub(super) params: BalancedParams,
     pub(super) start: LloydStarts<T>,

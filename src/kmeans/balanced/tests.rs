@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::assign::{Assigned, assign};
 use super::limits::Limits;
-use super::lists::Lists;
+use super::lists::CandidateLists;
 use super::repair::repair;
 use super::*;
 use crate::data::{AnySource, Chunks, Dense, Source, Weighted};
@@ -148,7 +148,7 @@ proptest! {
         // Any prices give a bound.
         let data = Dense::new(&rows, d).unwrap();
         let limits = Limits::new::<f64>(asked, k, &data).unwrap();
-        let lists = Lists::new(MatRef::new(&centers, d), &found.prices, k.min(2), &data, &executor()).unwrap();
+        let lists = CandidateLists::new(MatRef::new(&centers, d), &found.prices, k.min(2), &data, &executor()).unwrap();
         for seed in 0..5 {
             let prices: Vec<f64> = noise(k, seed).iter().zip(&found.prices).map(|(x, p)| p + x).collect();
             prop_assert!(lists.demand(&prices, &limits).0 <= best + rounding);

@@ -15,7 +15,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::limits::Weights;
-use super::lists::Lists;
+use super::lists::CandidateLists;
 use crate::error::Result;
 use crate::parallel::Executor;
 
@@ -24,7 +24,7 @@ type Movers = BinaryHeap<Reverse<(i64, u32)>>;
 
 /// The flow of rows to clusters, and of clusters to the hub, which is the last node.
 pub(super) struct Transport<'a> {
-    lists: &'a Lists,
+    lists: &'a CandidateLists,
     least: i64,
     most: i64,
     pub(super) labels: Vec<u32>,
@@ -165,7 +165,7 @@ fn value(key: i64) -> f64 {
 impl<'a> Transport<'a> {
     /// All rows at their cheapest candidates, for one price per cluster. Clusters may have `least` to `most` rows.
     pub(super) fn new(
-        lists: &'a Lists,
+        lists: &'a CandidateLists,
         prices: &[f64],
         (least, most): (i64, i64),
         weights: &Weights,
@@ -327,7 +327,7 @@ impl<'a> Transport<'a> {
 }
 
 /// What it costs to move a row from its cluster to each of its other candidates.
-fn costs(lists: &Lists, row: usize, label: u32) -> impl Iterator<Item = (u32, i64)> {
+fn costs(lists: &CandidateLists, row: usize, label: u32) -> impl Iterator<Item = (u32, i64)> {
     let own = lists.of(row).find(|&(j, _)| j == label as usize).map_or(f64::INFINITY, |(_, sq_dist)| sq_dist);
     let others = lists.of(row).filter(move |&(j, _)| j != label as usize);
     others.map(move |(j, sq_dist)| (j as u32, key(sq_dist - own)))

@@ -143,12 +143,12 @@ pub(in crate::kmeans) trait BatchSolver<T: Compute> {
         }
         let rows = count_rows(batch)?;
         if rows == 0 {
-            return Err(Error::Empty("X holds no rows".into()));
+            return Err(Error::Empty("there are no rows".into()));
         }
         let (dim, known) = (batch.dim(), *self.dim_mut());
         let waiting = self.waiting_mut().len() as u64;
         if waiting > 0 && dim != known {
-            return Err(Error::Shape(format!("X has {dim} columns, but the rows before had {known}")));
+            return Err(Error::Shape(format!("`rows` have {dim} columns, but the rows before had {known}")));
         }
         if waiting + rows < enough {
             self.waiting_mut().add(batch, cx)?;

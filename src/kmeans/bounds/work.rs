@@ -42,7 +42,7 @@ pub(in crate::kmeans) struct Work<T: Compute> {
     /// Rows whose label may change, and their least lower bounds in the same order.
     pub(super) open: Vec<u32>,
     pub(super) least: Vec<f32>,
-    pub(super) lists: Lists,
+    pub(super) lists: RowLists,
     /// The rows within reach of each group: lists with equal capacity, and their lengths.
     pub(super) near: Vec<u32>,
     pub(super) counts: Vec<u32>,
@@ -63,13 +63,13 @@ pub(in crate::kmeans) struct Work<T: Compute> {
 
 /// Concatenated lists of rows.
 #[derive(Default)]
-pub(super) struct Lists {
+pub(super) struct RowLists {
     pub(super) rows: Vec<u32>,
     /// The end of each list.
     pub(super) ends: Vec<usize>,
 }
 
-impl Lists {
+impl RowLists {
     pub(super) fn start(&self, list: usize) -> usize {
         if list == 0 { 0 } else { self.ends[list - 1] }
     }

@@ -50,6 +50,8 @@ names! {
 ///
 /// A step is a sweep. `Step::objective` is the inertia of the best clustering so far; before the first breath, that of
 /// the sweep.
+///
+/// See [`Driver`](crate::fit::Driver) for an example of a solver.
 #[derive(Clone, Debug)]
 pub struct BreathingSolver<T> {
     pub(super) params: BreathingParams,

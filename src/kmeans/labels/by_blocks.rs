@@ -43,9 +43,9 @@ impl Labels {
                 if afresh || moments.is_some() {
                     found.latest(rows, &mut moved.new);
                     let rows = chunk.read()?;
-                    labels.edit(editing, |old| {
-                        part.absorb(&rows, Relabeled { old, new: &moved.new }, packed, afresh)
-                    })?;
+                    let relabeled = Relabeled { old: labels.open(editing), new: &moved.new };
+                    part.absorb(&rows, relabeled, packed, afresh)?;
+                    labels.store(editing);
                     part.absorb_moments(&rows, moments, &mut moved.new);
                     return Ok(());
                 }
@@ -55,12 +55,15 @@ impl Labels {
                 }
                 picked.clear();
                 picked.extend(changes.iter().map(|&(row, _)| row));
-                labels.edit(editing, |labels| {
-                    let rows = chunk.read_of(picked)?;
-                    let absorbed = part.absorb_changes(&rows, labels, changes, packed, false, moved);
+                let rows = chunk.read_of(picked)?;
+                let absorbed =
+                    part.absorb_changes(&rows, labels.open(editing), changes, packed, false, moved);
+                if absorbed.is_err() {
                     // The other rows of the chunk may hold stale values.
-                    absorbed.or_else(|_| Err(chunk.read()?.not_finite()))
-                })
+                    return Err(chunk.read()?.not_finite());
+                }
+                labels.store(editing);
+                Ok(())
             };
         let make = (|| Part::new(k, dim, moments.is_some()), || (Buffers::default(), Editing::new(journals)));
         sweep_unread(data, cx, tile_rows(k), self.of_rows.view_mut(), total, make, absorb, Part::merge)?;

@@ -30,6 +30,8 @@ use crate::stats::{ClusterSums, mean_variance, to_means};
 /// `Step::objective` is the inertia of the sweep, for its labels and the centers at its start. When
 /// few labels change, the objective is carried from sweep to sweep and agrees with a sum over all rows to
 /// about 1e-12. The inertia of the model is always summed over all rows.
+///
+/// See [`Driver`](crate::fit::Driver) for an example of a solver.
 #[derive(Clone, Debug)]
 pub struct Lloyd<T> {
     params: KMeansParams,
@@ -337,5 +339,9 @@ impl<T: Compute> Restartable<T> for Lloyd<T> {
         self.labels.forget_before();
         self.timings.finish += begun.elapsed().as_secs_f64();
         Ok(self.energy)
+    }
+
+    fn timings(&self) -> Timings {
+        self.timings
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::progress::Progress;
+use super::progress::Averages;
 use super::state::State;
 use crate::fit::Metric;
 use crate::kernel::Compute;
@@ -81,7 +81,7 @@ impl<T: Compute> State<T> {
             n_iter: count(&numbers, "n_iter")?,
             position: count(&numbers, "position")?,
             since_reassigned: count(&numbers, "since_reassigned")?,
-            progress: Progress {
+            progress: Averages {
                 inertia: figure(&numbers, "inertia")?,
                 lowest: figure(&numbers, "lowest")?,
                 stalled: count(&numbers, "stalled")?,

@@ -5,7 +5,7 @@ use crate::fit::StopReason;
 
 /// Exponential averages of the measurements of batches.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Progress {
+pub(super) struct Averages {
     /// Inertia per row.
     pub(super) inertia: Option<f64>,
     /// The lowest value of `inertia` so far.
@@ -24,7 +24,7 @@ pub(super) struct Patience {
     pub(super) batches: Option<u64>,
 }
 
-impl Progress {
+impl Averages {
     /// Records a batch of `rows` of the `n` rows. Returns the reason to stop, if there is one. Follows
     /// scikit-learn, which does not average the moves.
     pub(super) fn observe(
@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn it_stops_after_so_many_batches_without_a_new_lowest_average() {
-        let mut progress = Progress::default();
+        let mut progress = Averages::default();
         let patience = Patience { threshold: None, batches: Some(3) };
         // A batch is half of the rows, so the average is nearly the newest value.
         let seen = [9.0, 8.0, 7.0, 8.0, 6.0, 8.0, 8.0, 8.0];
@@ -65,14 +65,14 @@ mod tests {
             .map(|&inertia| progress.observe((50, 99), inertia, 1.0, &patience).is_some())
             .collect();
         assert_eq!(stops, [false, false, false, false, false, false, false, true]);
-        let mut endless = Progress::default();
+        let mut endless = Averages::default();
         let never = Patience { threshold: None, batches: None };
         assert!((0..1000).all(|_| endless.observe((50, 99), 1.0, 1.0, &never).is_none()));
     }
 
     #[test]
     fn moves_are_averaged_before_they_are_compared() {
-        let mut progress = Progress::default();
+        let mut progress = Averages::default();
         let patience = Patience { threshold: Some(1.0), batches: None };
         // A batch is a tenth of the rows and gets a fifth of the weight: one short move after long ones must
         // not end the fit.

@@ -28,6 +28,8 @@ use crate::tuning::batch_seeding_sample;
 ///
 /// `Step::objective` is the weighted inertia of the batch about the centers before the batch moved them.
 /// `Step::n_changed` is 0, because batches have no earlier labels.
+///
+/// See [`Driver`](crate::fit::Driver) for an example of a solver.
 pub struct MiniBatchSolver<T: Compute> {
     pub(super) params: MiniBatchParams,
     pub(super) state: State<T>,
@@ -262,7 +264,7 @@ impl<T: Compute> BatchSolver<T> for MiniBatchSolver<T> {
         let (k, dim) = (self.params.n_clusters, self.state.dim);
         if batch.dim() != dim {
             let found = batch.dim();
-            return Err(Error::Shape(format!("X has {found} columns, but the centers have {dim}")));
+            return Err(Error::Shape(format!("`rows` have {found} columns, but the centers have {dim}")));
         }
         let sparse = batch.most_values().is_some();
         let centers = MatRef::new(&self.state.centers, dim);

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::progress::Progress;
+use super::progress::Averages;
 use crate::error::{Error, Result};
 use crate::fit::Metric;
 use crate::kernel::Compute;
@@ -32,7 +32,7 @@ pub(in crate::kmeans) struct State<T> {
     pub(super) position: u64,
     /// Rows since the last search for starving centers.
     pub(super) since_reassigned: u64,
-    pub(super) progress: Progress,
+    pub(super) progress: Averages,
     /// The fit ends when the averaged squared moves are at most this; known after the first batch, if there
     /// is a tolerance.
     pub(super) threshold: Option<f64>,
@@ -53,7 +53,7 @@ impl<T: Compute> State<T> {
             n_iter: 0,
             position: 0,
             since_reassigned: 0,
-            progress: Progress::default(),
+            progress: Averages::default(),
             threshold: None,
         }
     }

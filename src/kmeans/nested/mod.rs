@@ -44,6 +44,8 @@ const PATIENCE: u64 = 30;
 /// `O(k d)` sums.
 ///
 /// `Step::objective` is the inertia of the batch, for the labels of the step and the centers at its start.
+///
+/// See [`Driver`](crate::fit::Driver) for an example of a solver.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "a state, not a choice of behaviors")]
 pub struct Nested<T> {

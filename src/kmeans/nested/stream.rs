@@ -225,10 +225,13 @@ impl<T: Compute> Nested<T> {
     fn check_shape(&self, more: &dyn DataSource<T>) -> Result<()> {
         let dim = more.dim();
         if self.dim > 0 && dim != self.dim {
-            return Err(Error::Shape(format!("X has {dim} columns, but the first rows had {}", self.dim)));
+            return Err(Error::Shape(format!(
+                "`rows` have {dim} columns, but the first rows had {}",
+                self.dim
+            )));
         }
         if count_rows(more)? == 0 {
-            return Err(Error::Empty("X holds no rows".into()));
+            return Err(Error::Empty("there are no rows".into()));
         }
         self.params.check(None, dim)
     }

@@ -143,7 +143,7 @@ fn a_row_is_named_by_its_place_in_the_source() {
             Err(e) => break e.to_string(),
         }
     };
-    assert_eq!(refused, "X must be finite, got NaN at row 3998, column 1");
+    assert_eq!(refused, "rows must be finite, got NaN at row 3998, column 1");
     // The state is intact: with the row corrected, the fit continues and ends.
     source[3 * 3998 + 1] = 0.5;
     let data = Dense::new(&source, 3).unwrap();
@@ -327,13 +327,13 @@ fn what_is_refused_leaves_the_state_as_it_was() {
     let before = (run.centers.clone(), run.kept.rows.len(), run.weights.clone(), run.iteration);
     let mut text =
         |rows: &[f64], d: usize| run.feed(&Dense::new(rows, d).unwrap(), &cx).unwrap_err().to_string();
-    assert_eq!(text(&[1.0; 3], 3), "X has 3 columns, but the first rows had 2");
-    assert_eq!(text(&[], 2), "X holds no rows");
-    assert!(text(&[1.0, f64::NAN], 2).starts_with("X must be finite, got NaN at row 0, column 1"));
+    assert_eq!(text(&[1.0; 3], 3), "`rows` have 3 columns, but the first rows had 2");
+    assert_eq!(text(&[], 2), "there are no rows");
+    assert!(text(&[1.0, f64::NAN], 2).starts_with("rows must be finite, got NaN at row 0, column 1"));
     // Squared distances of these rows overflow: once kept, they would fail every sweep.
     assert_eq!(
         text(&[1.0, 2.0, 3.0, 1e200], 2),
-        "X holds values so large that squared distances overflow near row 1: scale the data"
+        "`rows` hold values so large that squared distances overflow near row 1: scale the data"
     );
     assert_eq!(before, (run.centers.clone(), run.kept.rows.len(), run.weights.clone(), run.iteration));
     let mut small = Nested::<f64>::plan(params(3, 50).buffer_memory(63));

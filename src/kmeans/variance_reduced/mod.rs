@@ -11,10 +11,14 @@ mod stepping;
 #[cfg(test)]
 mod tests;
 
+use std::fmt::{self, Display};
+
 use crate::centers::{CenterMethod, KMeansModel, Snapshot};
 use crate::data::Access;
 use crate::error::{InvalidParam, Result};
-use crate::fit::{Element, Method, Metric, Parameter, Problems, Run, Value, either, run_methods, setters};
+use crate::fit::{
+    Element, Method, Metric, Parameter, Problems, Run, Value, either, parsed, run_methods, setters,
+};
 use crate::matrix::make_room;
 use crate::names::names;
 use crate::persist::Contents;
@@ -107,6 +111,7 @@ names! {
 /// use shoal::kmeans::EpochSize;
 /// assert_eq!((EpochSize::Share(0.5).steps(7, 1), EpochSize::Steps(3).steps(7, 1)), (4, 3));
 /// assert_eq!([1, 2, 3, 50].map(|epoch| EpochSize::Doubling.steps(7, epoch)), [2, 4, 7, 7]);
+/// assert_eq!((EpochSize::Share(1.0).to_string(), "2500".parse().ok()), ("1.0".into(), Some(EpochSize::Steps(2500))));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
@@ -129,6 +134,26 @@ impl Parameter for EpochSize {
                 let expected = "a number of steps, a share of the rows of at least 0, or \"doubling\"";
                 Err(InvalidParam::new(name, expected, other))
             }
+        }
+    }
+
+    fn to_value(&self) -> Value {
+        match *self {
+            Self::Share(share) => share.into(),
+            Self::Steps(steps) => steps.into(),
+            Self::Doubling => "doubling".into(),
+        }
+    }
+}
+
+parsed! { EpochSize("epoch_size") }
+
+impl Display for EpochSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Share(share) => write!(f, "{share:?}"),
+            Self::Steps(steps) => steps.fmt(f),
+            Self::Doubling => f.write_str("doubling"),
         }
     }
 }

@@ -35,6 +35,8 @@ const MAX_STALLED: u64 = 2;
 /// `Step::objective` is the inertia that the epoch's sweep measured: of its labels about the centers that the
 /// epoch started from. `Step::n_changed` counts labels that differ from those of the previous sweep.
 /// `Step::rows_seen` counts the rows of sweeps and the steps.
+///
+/// See [`Driver`](crate::fit::Driver) for an example of a solver.
 #[derive(Clone, Debug)]
 pub struct VarianceReducedSolver<T> {
     pub(super) params: VarianceReducedParams,
