@@ -107,7 +107,7 @@ pub(super) fn assign<T: Compute>(
         if is_close(lowest, bound) || lowest.is_finite() && round >= rounds {
             break;
         }
-        width *= if settled { 2 } else { 4 };
+        width *= 2;
     }
     let packed = PackedCenters::for_rows(centers, data.most_values().is_some());
     repair(&mut labels, limits, &packed, data, cx)?;
