@@ -41,7 +41,7 @@ fn near_misses_no_pair_at_the_reach() {
 fn centers_are_at_least_as_far_apart_as_between_says() {
     let (k, mut rng) = (120, Rng::keyed(4, Purpose::Seeding, 0));
     // The first column makes the shift pay. The second one is fine at the shift and coarse at the centers.
-    let mut values = Vec::new();
+    let mut values = Vec::<f32>::new();
     for j in 0..k {
         let coarse = if j % 3 == 0 { 0.1 } else { (rng.unit() as f32 - 0.5) * 2000.0 };
         values.extend([
