@@ -174,7 +174,8 @@ mod tests {
     fn an_observer_does_not_replace_the_reason() {
         let (rows, cx) = ([[0.0f64]], Executor::new(Some(1)).unwrap());
         let ends = |_: &Step| ControlFlow::Break(());
-        let rules = StopRules { target: Some(1.0), ..StopRules::default() };
+        let mut rules = StopRules::default();
+        rules.target = Some(1.0);
         let mut run = Driver::new(Endless).stop(rules).observe(ends);
         assert_eq!(run.advance(&rows, &cx).unwrap().unwrap().stop_reason, Some(StopReason::Target));
         let mut run = Driver::new(Endless).observe(ends);
