@@ -160,3 +160,54 @@ impl<S> Driver<S> {
         Ok(Some(step))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every step has the objective 1 and ends nothing.
+    struct Endless;
+
+    impl Solver<f64> for Endless {
+        type Model = ();
+
+        fn needs(&self) -> Access {
+            Access::Once
+        }
+
+        fn step(&mut self, _data: &dyn DataSource<f64>, _cx: &Executor) -> Result<Step> {
+            Ok(Step { iteration: 1, objective: 1.0, ..Step::default() })
+        }
+
+        fn model(&self) {}
+    }
+
+    #[test]
+    fn an_observer_does_not_replace_the_reason() {
+        let (rows, cx) = ([[0.0f64]], Executor::new(Some(1)).unwrap());
+        let ends = |_: &Step| ControlFlow::Break(());
+        let mut rules = StopRules::default();
+        rules.target = Some(1.0);
+        let mut run = Driver::new(Endless).stop(rules).observe(ends);
+        assert_eq!(run.advance(&rows, &cx).unwrap().unwrap().stop_reason, Some(StopReason::Target));
+        let mut run = Driver::new(Endless).observe(ends);
+        assert_eq!(run.advance(&rows, &cx).unwrap().unwrap().stop_reason, Some(StopReason::Observer));
+        assert!(run.advance(&rows, &cx).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_resumed_run_keeps_its_time_and_the_end_of_its_method() {
+        let (rows, cx) = ([[0.0f64]], Executor::new(Some(1)).unwrap());
+        let after = |reason| {
+            let last = Step { iteration: 1, elapsed: 7.0, stop_reason: Some(reason), ..Step::default() };
+            Driver::resumed(Endless, vec![last])
+        };
+        for reason in [StopReason::Deadline, StopReason::Target, StopReason::Observer] {
+            let step = after(reason).advance(&rows, &cx).unwrap().expect("the caller ended it");
+            assert!(step.elapsed >= 7.0);
+        }
+        for reason in [StopReason::LabelsStable, StopReason::MaxIterations, StopReason::Diverged] {
+            assert!(after(reason).advance(&rows, &cx).unwrap().is_none());
+        }
+    }
+}

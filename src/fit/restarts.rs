@@ -251,8 +251,9 @@ impl<T: Float, S: Restartable<T>> Solver<T> for Restarts<S> {
 mod tests {
     use super::*;
 
-    /// A start of one step that ends with a given objective. The model is its number.
-    struct Fixed(Vec<f64>, u64);
+    /// A start that ends with a given objective. The model is its number. It ends after one step if the flag is set,
+    /// else never.
+    struct Fixed(Vec<f64>, u64, bool);
 
     impl Solver<f64> for Fixed {
         type Model = u64;
@@ -262,7 +263,8 @@ mod tests {
         }
 
         fn step(&mut self, _data: &dyn DataSource<f64>, _cx: &Executor) -> Result<Step> {
-            Ok(Step { stop_reason: Some(StopReason::Tolerance), ..Step::default() })
+            let over = self.2.then_some(StopReason::Tolerance);
+            Ok(Step { stop_reason: over, ..Step::default() })
         }
 
         fn model(&self) -> u64 {
@@ -272,7 +274,7 @@ mod tests {
 
     impl Restartable<f64> for Fixed {
         fn begin(&self, start: u64, _data: &dyn DataSource<f64>, _cx: &Executor) -> Result<Self> {
-            Ok(Self(self.0.clone(), start))
+            Ok(Self(self.0.clone(), start, self.2))
         }
 
         fn finish(&mut self, _data: &dyn DataSource<f64>, _cx: &Executor) -> Result<f64> {
@@ -287,12 +289,21 @@ mod tests {
             [(vec![1.0, 1.0], 0), (vec![3.0, 2.0, 5.0, 2.0, 4.0], 1), (vec![3.0, 1.0], 1)]
         {
             let n = objectives.len() as u64;
-            let mut starts = Restarts::new(Fixed(objectives, 0), n, 10);
+            let mut starts = Restarts::new(Fixed(objectives, 0, true), n, 10);
             for start in 1..=n {
                 let step = starts.step(&rows, &cx).unwrap();
                 assert_eq!((step.iteration, step.stop_reason.is_some()), (start, start == n));
             }
             assert_eq!(starts.model(), best);
         }
+    }
+
+    #[test]
+    fn a_start_takes_at_most_so_many_steps() {
+        let (rows, cx) = ([[0.0f64]], Executor::new(Some(1)).unwrap());
+        let mut starts = Restarts::new(Fixed(vec![2.0, 1.0], 0, false), 2, 3);
+        let reasons: Vec<_> = (0..6).map(|_| starts.step(&rows, &cx).unwrap().stop_reason).collect();
+        assert_eq!(reasons, [None, None, None, None, None, Some(StopReason::MaxIterations)]);
+        assert_eq!((starts.model(), starts.started), (1, 2));
     }
 }

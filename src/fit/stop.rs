@@ -101,3 +101,44 @@ impl StopRules {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The step that ends a run whose steps have these objectives, and why. Each step takes a second.
+    fn end(mut rules: StopRules, objectives: &[f64]) -> Option<(u64, StopReason)> {
+        (1..).zip(objectives).find_map(|(iteration, &objective)| {
+            let step = Step { iteration, objective, elapsed: iteration as f64, ..Step::default() };
+            rules.check(&step).map(|reason| (iteration, reason))
+        })
+    }
+
+    #[test]
+    fn a_rule_holds_at_its_limit() {
+        let falling = [5.0, 4.0, 3.0, 2.0, 1.0];
+        let rules = || StopRules::default();
+        assert_eq!(end(rules(), &falling), None);
+        let found = end(StopRules { max_steps: Some(3), ..rules() }, &falling);
+        assert_eq!(found, Some((3, StopReason::MaxIterations)));
+        let found = end(StopRules { target: Some(3.0), ..rules() }, &falling);
+        assert_eq!(found, Some((3, StopReason::Target)));
+        let found = end(StopRules { deadline: Some(3.0), ..rules() }, &falling);
+        assert_eq!(found, Some((3, StopReason::Deadline)));
+    }
+
+    #[test]
+    fn an_equal_objective_is_no_new_lowest_one() {
+        let patience = |steps| StopRules { patience: Some(steps), ..StopRules::default() };
+        assert_eq!(end(patience(2), &[3.0, 2.0, 2.0, 2.0, 2.0]), Some((4, StopReason::Patience)));
+        assert_eq!(end(patience(2), &[3.0, 4.0, 2.0, 3.0, 1.0]), None);
+        assert_eq!(end(patience(2), &[3.0, 4.0, 3.5, 1.0]), Some((3, StopReason::Patience)));
+    }
+
+    #[test]
+    fn the_reason_of_the_method_comes_first() {
+        let mut rules = StopRules { max_steps: Some(1), ..StopRules::default() };
+        let step = Step { iteration: 1, stop_reason: Some(StopReason::LabelsStable), ..Step::default() };
+        assert_eq!(rules.check(&step), Some(StopReason::LabelsStable));
+    }
+}

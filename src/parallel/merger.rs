@@ -210,6 +210,23 @@ mod tests {
         }
     }
 
+    /// A panic of a worker that holds the only partial result ends the others, which would wait for it.
+    #[test]
+    fn a_panic_ends_the_other_workers() {
+        let mut total = Vec::<usize>::new();
+        let merger = Merger::new(&mut total);
+        assert!(merger.buffer(1, Vec::new).is_some());
+        assert!(matches!(lock(&merger.state).turn(1), Turn::Wait));
+        let panics = std::panic::AssertUnwindSafe(|| {
+            let _bail = Bail(&merger);
+            panic!("as a kernel might");
+        });
+        assert!(std::panic::catch_unwind(panics).is_err());
+        assert!(matches!(lock(&merger.state).turn(1), Turn::End));
+        drop(Bail(&merger));
+        assert!(matches!(merger.result(), Err(Error::Interrupted)));
+    }
+
     /// Every order in which workers can step: all steps are atomic, because each takes the lock once.
     #[test]
     fn every_schedule_merges_in_order_and_ends() {

@@ -294,3 +294,28 @@ impl<R: PerRow> Iterator for Tiles<R> {
         (left, Some(left))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pass_has_as_many_rows_as_its_state() {
+        let (rows, cx) = ([[1.0f64]; 10], Executor::new(Some(2)).unwrap());
+        let pass = |n: usize| {
+            let (mut seen, mut total) = (vec![0u32; n], 0);
+            let absorb = |chunk: Chunk<'_, f64>, seen: &mut [u32], part: &mut usize, (): &mut ()| {
+                seen.fill(1);
+                *part += chunk.rows.rows();
+                Ok(())
+            };
+            let merge = |total: &mut usize, part: &mut usize| *total += std::mem::take(part);
+            sweep(&rows, &cx, 4, &mut seen[..], &mut total, (|| 0, || ()), absorb, merge)
+                .map(|()| (seen.iter().sum::<u32>(), total))
+        };
+        assert_eq!(pass(10).unwrap(), (10, 10));
+        for (n, said) in [(9, "9 rows in one pass and more"), (11, "11 rows in one pass and 10")] {
+            assert!(pass(n).unwrap_err().to_string().contains(said));
+        }
+    }
+}

@@ -224,3 +224,62 @@ pub(crate) fn list<E: Number>(contents: &Contents, name: &str) -> Result<Vec<E>,
     let length = contents.array(name)?.shape().iter().product();
     contents.values(name, &[length])
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn counts_leave_room_for_later_ones() {
+        let object = json!({ "most": 1u64 << 62, "more": (1u64 << 62) + 1, "bits": u64::MAX, "less": -1 });
+        let object = object.as_object().unwrap();
+        // The largest product by 4 is below 2^64.
+        assert_eq!(count(object, "most").unwrap_err(), "\"most\" is too large");
+        assert!(count(object, "more").is_err() && count(object, "less").is_err());
+        assert_eq!(count(json!({ "n": (1u64 << 62) - 1 }).as_object().unwrap(), "n"), Ok((1 << 62) - 1));
+        assert_eq!(bits(object, "bits"), Ok(u64::MAX));
+    }
+
+    #[test]
+    fn matrices_have_the_columns_that_are_asked_for() {
+        let mut contents = Contents::new("rows");
+        keep(&mut contents, "x", Array::new(&[2, 3], &[1.0f32; 6]));
+        keep(&mut contents, "none", Array::new::<f32>(&[0, 9], &[]));
+        keep(&mut contents, "list", Array::new(&[6], &[1.0f32; 6]));
+        assert_eq!(matrix::<f32>(&contents, "x", 3).unwrap().len(), 6);
+        assert!(matrix::<f32>(&contents, "none", 3).unwrap().is_empty());
+        assert!(matrix::<f32>(&contents, "x", 2).unwrap_err().contains("must have 2 columns, got 3"));
+        assert!(matrix::<f32>(&contents, "list", 1).unwrap_err().contains("must be a matrix"));
+    }
+
+    /// What is read from sparse rows of 4 columns with these arrays.
+    fn read(values: &[f32], columns: &[i32], starts: &[u64]) -> Result<RowBuf<f32>, String> {
+        let mut contents = Contents::new("rows");
+        keep(&mut contents, "x", Array::new(&[values.len(), 1], values));
+        keep(&mut contents, "x_columns", Array::new(&[columns.len()], columns));
+        keep(&mut contents, "x_starts", Array::new(&[starts.len()], starts));
+        kept_rows(&contents, "x", 4)
+    }
+
+    #[test]
+    fn sparse_rows_are_checked() {
+        let values = [1.0, 2.0, 3.0];
+        assert_eq!(read(&values, &[0, 3, 1], &[0, 2, 3]).unwrap().len(), 2);
+        for (what, columns, starts) in [
+            ("a column behind the last", &[0, 4, 1][..], &[0, 2, 3][..]),
+            ("a negative column", &[-1, 3, 1], &[0, 2, 3]),
+            ("a column twice", &[3, 3, 1], &[0, 2, 3]),
+            ("columns out of order", &[3, 0, 1], &[0, 2, 3]),
+            ("too few columns", &[0, 3], &[0, 2, 3]),
+            ("a start behind the first value", &[0, 3, 1], &[1, 2, 3]),
+            ("an end before the last value", &[0, 3, 1], &[0, 2, 2]),
+            ("an end behind the last value", &[0, 3, 1], &[0, 2, 4]),
+            ("descending starts", &[0, 3, 1], &[0, 3, 2, 3]),
+            ("no starts", &[0, 3, 1], &[]),
+        ] {
+            assert!(read(&values, columns, starts).is_err(), "{what}");
+        }
+    }
+}

@@ -299,3 +299,71 @@ proptest! {
         prop_assert_eq!(read(&path).unwrap(), read_back(contents));
     }
 }
+
+#[test]
+fn arrays_lie_aligned_behind_a_padded_header() {
+    let (_folder, path) = place();
+    for length in 0..9 {
+        let mut contents = small();
+        contents.meta.insert("text".into(), "x".repeat(length));
+        write(&path, &contents).unwrap();
+        let bytes = fs::read(&path).unwrap();
+        let header = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+        assert_eq!(header % 8, 0);
+        let header: serde_json::Value = serde_json::from_slice(&bytes[8..][..header]).unwrap();
+        for (name, array) in &contents.arrays {
+            let first = header[name]["data_offsets"][0].as_u64().unwrap();
+            assert!(first.is_multiple_of(array.dtype().size() as u64), "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_file_that_shrinks_while_it_is_read_is_told() {
+    let bytes = super::to_bytes(&small()).unwrap();
+    let opened = super::file::Opened::of(Path::new("x"), &bytes[..bytes.len() - 1], bytes.len() as u64);
+    let refused = opened.unwrap().arrays().unwrap_err().to_string();
+    assert!(refused.contains("was truncated during reading"), "{refused}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_socket_is_not_replaced() {
+    let (_folder, path) = place();
+    let _socket = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    assert!(write(&path, &small()).unwrap_err().to_string().contains("no file can replace"));
+    assert!(!fs::metadata(&path).unwrap().is_file());
+}
+
+#[test]
+fn an_array_has_as_many_values_as_its_shape_says() {
+    for values in [&[1u16, 2, 3][..], &[1, 2, 3, 4, 5]] {
+        assert!(matches!(Array::new(&[2, 2], values), Err(Error::Shape(_))));
+    }
+    assert!(matches!(Array::from_bytes(Dtype::U16, &[1], vec![1]), Err(Error::Shape(_))));
+    assert!(Array::from_bytes(Dtype::U16, &[usize::MAX, 2], Vec::new()).is_err());
+    let array = Array::new(&[2, 2], &[1u16, 2, 3, 4]).unwrap();
+    assert_eq!((array.values::<u16>(), array.values::<i16>()), (Some(vec![1, 2, 3, 4]), None));
+}
+
+#[test]
+fn contents_are_of_one_kind_and_shape() {
+    let contents = small();
+    assert!(contents.must_be("pair").is_ok());
+    assert!(contents.must_be("trio").unwrap_err().contains("holds a \"pair\", not a \"trio\""));
+    assert!(contents.values::<f64>("wide", &[2, 1]).is_ok());
+    for shape in [&[2][..], &[1, 2], &[3, 1]] {
+        assert!(contents.values::<f64>("wide", shape).unwrap_err().contains("must have shape"));
+    }
+}
+
+#[test]
+fn a_part_may_have_only_arrays_or_only_texts() {
+    let (mut arrays, mut texts) = (Contents::new("pair"), Contents::new("pair"));
+    arrays.arrays.insert("one".into(), Array::new(&[1], &[7i32]).unwrap());
+    texts.meta.insert("state".into(), "{}".into());
+    let mut whole = Contents::new("pair");
+    whole.put("a", arrays.clone());
+    whole.put("t", texts.clone());
+    assert_eq!((whole.part("a"), whole.part("t"), whole.part("s")), (Some(arrays), Some(texts), None));
+}

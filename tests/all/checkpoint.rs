@@ -415,7 +415,12 @@ fn arrays_of_wrong_sizes_are_refused_at_once() {
     for (method, checkpoint) in all.iter().enumerate() {
         let mut other = checkpoint.clone();
         other.arrays.insert("history_counts".into(), Array::new(&[0, 5], &[0u64; 0]).unwrap());
+        refused(method, &other);
         other.arrays.insert("history_figures".into(), Array::new(&[0, 3], &[0.0f64; 0]).unwrap());
+        refused(method, &other);
+        let mut other = checkpoint.clone();
+        other.arrays.insert("zero_row_places".into(), Array::new(&[1], &[0u64]).unwrap());
+        other.arrays.insert("zero_row_bits".into(), Array::new(&[0], &[0u64; 0]).unwrap());
         refused(method, &other);
     }
 }

@@ -242,3 +242,54 @@ fn centers_starve_by_decayed_weights() {
     assert!(left(None) < 1.0);
     assert!(left(Some(20.0)) >= 10.0);
 }
+
+#[test]
+fn a_starving_center_does_not_move_onto_another_one() {
+    let (rows, cx) = (vec![[10.0f64]; 40], Executor::new(Some(1)).unwrap());
+    let params = MiniBatch::params(2).seeding(Seeding::Given(vec![0.0, 10.0])).reassignment_ratio(0.5);
+    let mut run = params.stream(&rows).unwrap();
+    run.partial_fit_on(&rows, &cx).unwrap();
+    assert_eq!(run.centers::<f64>(), [0.0, 10.0]);
+    // It does move onto a row where no center is.
+    let rows: Vec<[f64; 1]> = (0..40).map(|i| [10.0 + f64::from(i)]).collect();
+    run.partial_fit_on(&rows, &cx).unwrap();
+    assert!(run.centers::<f64>()[0] >= 10.0);
+}
+
+#[test]
+fn merged_runs_add_their_counts() {
+    let params = MiniBatch::params(1).seeding(Seeding::Given(vec![0.0]));
+    let rows = [[1.0f64], [2.0], [3.0]];
+    let (mut one, mut other) = (params.stream(&rows).unwrap(), params.stream(&rows).unwrap());
+    one.partial_fit(&rows[..2]).unwrap();
+    other.partial_fit(&rows).unwrap();
+    other.partial_fit(&rows[..1]).unwrap();
+    one.merge(&other).unwrap();
+    let step = one.partial_fit(&rows[..1]).unwrap().unwrap();
+    assert_eq!((step.iteration, step.rows_seen), (4, 7));
+    assert_eq!(one.cluster_weights(), [9.0]);
+}
+
+#[test]
+fn as_many_whole_batches_as_fit_into_the_passes() {
+    let rows: Vec<[f64; 1]> = (0..100).map(|i| [f64::from(i)]).collect();
+    let params = MiniBatch::params(2).seeding(Seeding::Given(vec![0.0, 50.0])).max_no_improvement(None);
+    for (batch, passes, steps) in [(50, 1, 2), (50, 2, 4), (40, 1, 2), (60, 1, 1), (100, 3, 3)] {
+        let mut run = params.clone().batch_size(batch).max_iter(passes).start(&rows).unwrap();
+        while run.advance(&rows).unwrap().is_some() {}
+        assert_eq!(run.history().len(), steps, "{batch} {passes}");
+        assert_eq!(run.history().last().unwrap().stop_reason, Some(StopReason::MaxIterations));
+    }
+}
+
+#[test]
+fn a_bad_value_is_named_by_its_row_in_the_stream() {
+    let mut values = vec![1.0f64; 60];
+    values[33] = f64::NAN;
+    let params = MiniBatch::params(1).seeding(Seeding::Given(vec![0.0])).batch_size(10);
+    for lengths in [&[60][..], &[7, 50]] {
+        let stream = Chunks::once(1, chunks(&values, 1, None, lengths));
+        let refused = params.fit(&stream).unwrap_err().to_string();
+        assert!(refused.contains("row 33"), "{refused}");
+    }
+}

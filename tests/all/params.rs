@@ -243,3 +243,17 @@ fn options_are_what_their_names_say() {
         "collapsed",
     ]);
 }
+
+#[test]
+fn a_fit_stops_when_the_centers_move_by_the_tolerance() {
+    // The variance is 1, and the first step moves the center by 1.
+    let rows = [[0.0f64], [2.0]];
+    let steps = |tolerance: f64| {
+        let params = KMeans::params(1).seeding(Seeding::Given(vec![0.0])).tolerance(tolerance);
+        let mut run = params.start(&rows).unwrap();
+        while run.advance(&rows).unwrap().is_some() {}
+        (run.history().len(), run.history().last().unwrap().stop_reason)
+    };
+    assert_eq!(steps(1.0), (1, Some(StopReason::Tolerance)));
+    assert_eq!(steps(0.99), (2, Some(StopReason::LabelsStable)));
+}

@@ -304,3 +304,16 @@ fn arrays_go_in_and_come_out() {
     assert_eq!(distances.dim(), (7, 3));
     assert_eq!(fit(&centers).n_clusters(), 3);
 }
+
+#[test]
+fn a_checkpoint_needs_a_source_of_its_kind() {
+    let (rows, passes) = (rows(), Passes::new(u64::MAX));
+    let params = KMeans::params(3).max_iter(5);
+    let mut run = params.start(&rows).unwrap();
+    run.advance(&rows).unwrap();
+    let checkpoint = run.checkpoint(&rows).unwrap();
+    let refused = params.resume_fit(&checkpoint, &passes).err().unwrap().to_string();
+    assert!(refused.contains("needs \"random\" access, X has \"replay\""), "{refused}");
+    let refused = params.resume_fit(&checkpoint, &rows[1..]).err().unwrap().to_string();
+    assert!(refused.contains("of 5000 x 3") && refused.contains("X has 4999 x 3"), "{refused}");
+}

@@ -190,3 +190,57 @@ impl Center {
         Bound { rows: up(rows), rests: up(rests), fixed: up(fixed) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every term of the sums in the description of the module is covered.
+    #[test]
+    fn no_term_is_missing() {
+        let length = |v: &[f64]| v.iter().map(|v| v * v).sum::<f64>().sqrt();
+        let d = 64;
+        for seed in 0..4u32 {
+            let value = |t: usize, by: f64| ((t as f64 + f64::from(seed)) * by).sin();
+            // With `m = 0`, only the error of the chain depends on the norm.
+            let of = |size: f64, by: f64| (0..d).map(|t| (size * value(t, by)) as f32).collect::<Vec<f32>>();
+            let (mean, shift) = (of(f64::from(seed), 0.3), of(2.0, 0.7));
+            let middle: Vec<f32> = mean.iter().zip(&shift).map(|(m, s)| m + s).collect();
+            let near: Vec<f64> = (0..d).map(|t| value(t, 1.1)).collect();
+            let error: Vec<f64> = (0..d).map(|t| 1e-3 * value(t, 1.7)).collect();
+            let moved: Vec<f64> = near.iter().zip(&error).map(|(q, e)| q + e).collect();
+            let whole: Vec<f64> = moved.iter().zip(&mean).map(|(c, &m)| c + f64::from(m)).collect();
+            let norm = length(&whole).powi(2);
+            let mut center = Center::new(norm);
+            for t in 0..d {
+                let (s, m, p) = (shift[t].into(), mean[t].into(), middle[t].into());
+                center.add(whole[t], moved[t], near[t], s, m, p);
+            }
+            let gamma = (d + 2) as f64 * UNIT;
+            let (e, c, q) = (length(&error), length(&whole), length(&near));
+            let wide = |v: &[f32]| length(&v.iter().map(|&v| f64::from(v)).collect::<Vec<f64>>());
+            let apart =
+                length(&middle.iter().zip(&shift).map(|(p, s)| f64::from(p - s)).collect::<Vec<f64>>());
+            for product in [Product::Bytes, Product::Bf16] {
+                let bound = center.bound(&Frame::new(product, d, &mean, &middle, &shift));
+                let (rows, rests, fixed) = match product {
+                    Product::Bytes => {
+                        let chain = 2.0 * (UNIT + gamma) * c;
+                        (2.0 * e + chain, 0.0, gamma * norm + chain * apart)
+                    }
+                    Product::Bf16 => {
+                        let chain = 2.0 * gamma * c;
+                        let rows = 2.0 * e + chain + 4.0 * gamma * q;
+                        (rows, 2.0 * length(&moved) + chain, gamma * norm + chain * wide(&mean))
+                    }
+                };
+                let (rows_are, rests_are, fixed_is) =
+                    (f64::from(bound.rows), f64::from(bound.rests), f64::from(bound.fixed));
+                let less = 1.0 - 1e-4;
+                assert!(rows_are >= rows * less, "{product:?} {seed}: {rows_are} {rows}");
+                assert!(rests_are >= rests * less, "{product:?} {seed}: {rests_are} {rests}");
+                assert!(fixed_is >= fixed * less, "{product:?} {seed}: {fixed_is} {fixed}");
+            }
+        }
+    }
+}

@@ -15,7 +15,7 @@ use crate::rows::{RowBuf, Rows, SparseRef, spread};
 
 /// A kind of test values.
 #[derive(Clone, Copy, Debug)]
-enum Kind {
+pub(super) enum Kind {
     /// Between -1 and 1.
     Plain,
     /// Small integers with many ties and duplicates.
@@ -52,7 +52,7 @@ fn values<T: Float>(kind: Kind, len: usize, seed: u64) -> Vec<T> {
 
 /// Rows and centers of one kind. Every third center equals a row, so that there are distances of 0 and
 /// duplicates.
-fn problem<T: Float>(kind: Kind, n: usize, k: usize, d: usize, seed: u64) -> (Vec<T>, Vec<T>) {
+pub(super) fn problem<T: Float>(kind: Kind, n: usize, k: usize, d: usize, seed: u64) -> (Vec<T>, Vec<T>) {
     let x = values(kind, n * d, seed);
     let mut c = values(kind, k * d, seed + 1);
     for j in (0..k).step_by(3) {
@@ -246,7 +246,7 @@ fn check_listed<T: Compute>(
     }
 }
 
-fn for_each_isa(f: impl FnMut(Isa)) {
+pub(super) fn for_each_isa(f: impl FnMut(Isa)) {
     Isa::available().into_iter().for_each(f);
 }
 
@@ -410,14 +410,17 @@ fn sparse_rows_of_any_length_are_measured() {
 #[test]
 fn rows_apart_are_read_in_place() {
     for_each_isa(|isa| {
-        let (x, c) = problem::<f32>(Kind::Plain, 50, 20, 24, 9);
-        let mut wide = vec![f32::NAN; 50 * 31];
-        (0..50).for_each(|i| wide[i * 31..i * 31 + 24].copy_from_slice(&x[i * 24..(i + 1) * 24]));
-        let packed = PackedCenters::for_isa(MatRef::new(&c, 24), isa);
-        let (mut a, mut b) = ([0; 50], [0; 50]);
-        nearest(MatRef::new(&x, 24), &packed, &mut a, &mut Scratch::default());
-        nearest(MatRef::with_stride(&wide, 50, 24, 31), &packed, &mut b, &mut Scratch::default());
-        assert_eq!(a, b);
+        // Rows in lanes, and centers in lanes.
+        for d in [5, 24] {
+            let (x, c) = problem::<f32>(Kind::Plain, 50, 20, d, 9);
+            let mut wide = vec![f32::NAN; 50 * 31];
+            (0..50).for_each(|i| wide[i * 31..i * 31 + d].copy_from_slice(&x[i * d..(i + 1) * d]));
+            let packed = PackedCenters::for_isa(MatRef::new(&c, d), isa);
+            let (mut a, mut b) = ([0; 50], [0; 50]);
+            nearest(MatRef::new(&x, d), &packed, &mut a, &mut Scratch::default());
+            nearest(MatRef::with_stride(&wide, 50, d, 31), &packed, &mut b, &mut Scratch::default());
+            assert_eq!(a, b, "{isa} d={d}");
+        }
     });
 }
 

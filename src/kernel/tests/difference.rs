@@ -118,6 +118,11 @@ fn ordinary_centers_have_tile_values() {
         ([true; 2], [false; 2])
     );
     assert_eq!(differs::<f32>(&[1e4, 10_001.0, 10_002.0]), [false, true]);
+    // The distance that tells two centers apart is `2 sqrt(EPSILON)` times the length of the longer one: 7e-4 of 1, or
+    // of 2 after the shift of dense rows.
+    for (apart, differ) in [(5e-4, [true; 2]), (9e-4, [true, false]), (2e-3, [false; 2])] {
+        assert_eq!(differs::<f32>(&[1.0, 1.0 + apart, -1.0 - apart, -1.0]), differ, "{apart}");
+    }
     assert_eq!(differs::<f32>(&[1e4, 10_001.0, 10_002.0, -1e4]), [false, true]);
     assert_eq!(differs::<f32>(&[1e4, 10_001.0, -10_001.0, -1e4]), [true; 2]);
     assert_eq!(differs::<f64>(&[1e4, 10_001.0, -10_001.0, -1e4]), [false; 2]);

@@ -6,6 +6,8 @@ mod battery;
 mod blocks;
 mod bytes;
 mod difference;
+mod left_over;
+mod margins;
 mod naive;
 mod packing;
 mod projected;

@@ -115,6 +115,25 @@ fn an_order_is_a_permutation_of_sorted_panels() {
     }
 }
 
+/// Bounds in `f32` start again in another unit when the centers shrink or grow so much that they could not tell them
+/// apart.
+#[test]
+fn the_unit_follows_the_centers() {
+    let (k, d) = (40, 18);
+    let mut rng = Rng::keyed(2, Purpose::Seeding, 0);
+    let values: Vec<f64> = (0..k * d).map(|_| rng.unit()).collect();
+    let of = |size: f64| values.iter().map(|v| v * size).collect::<Vec<f64>>();
+    let mut bounds = PanelBounds::new(MatRef::new(&values, d), 10, 1 << 20).unwrap();
+    bounds.pack(MatRef::new(&values, d), false);
+    for (size, starts_again) in [(0.5, false), (1e-4, false), (1e-9, true), (1e-10, false), (1e3, true)] {
+        let before = bounds.unit;
+        bounds.rows.upper.fill(1.0);
+        bounds.pack(MatRef::new(&of(size), d), false);
+        let forgotten = bounds.rows.upper.iter().all(|&upper| upper == f32::INFINITY);
+        assert_eq!((forgotten, bounds.unit != before), (starts_again, starts_again), "{size}");
+    }
+}
+
 #[test]
 fn no_room_no_bounds() {
     let centers = MatRef::new(&[0.0f32; 200], 2);

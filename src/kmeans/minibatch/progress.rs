@@ -65,6 +65,11 @@ mod tests {
             .map(|&inertia| progress.observe((50, 99), inertia, 1.0, &patience).is_some())
             .collect();
         assert_eq!(stops, [false, false, false, false, false, false, false, true]);
+        // An equal average is no new lowest one. A batch of all rows is not averaged.
+        let mut constant = Averages::default();
+        let stops: Vec<bool> =
+            (0..4).map(|_| constant.observe((99, 99), 5.0, 1.0, &patience).is_some()).collect();
+        assert_eq!(stops, [false, false, false, true]);
         let mut endless = Averages::default();
         let never = Patience { threshold: None, batches: None };
         assert!((0..1000).all(|_| endless.observe((50, 99), 1.0, 1.0, &never).is_none()));

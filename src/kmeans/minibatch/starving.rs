@@ -59,3 +59,17 @@ impl<T: Compute> State<T> {
         others.fold(f64::INFINITY, f64::min)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kmeans::MiniBatch;
+
+    #[test]
+    fn it_looks_once_per_ten_rows_of_each_center() {
+        let mut solver = MiniBatchSolver::<f64>::new(MiniBatch::params(3));
+        assert!(!solver.looks_for_starving(29) && solver.looks_for_starving(30));
+        solver.state.since_reassigned = 25;
+        assert!(!solver.looks_for_starving(4) && solver.looks_for_starving(5));
+    }
+}
