@@ -258,7 +258,9 @@ fn centers_closer_than_their_rounding_keep_limits_too() {
     let data = Dense::new(&rows, 1).unwrap();
     let asked = (Some(Size::Rows(20)), Some(Size::Rows(20)));
     let limits = Limits::new::<f32>(asked, 20, &data).unwrap();
-    let found = assign(MatRef::new(&centers, 1), &[0.0; 20], &limits, 1 << 30, &data, &executor()).unwrap();
+    let found =
+        assign(MatRef::new(&centers, 1), &[0.0; 20], &limits, (1 << 30, BALANCED_ROUNDS), &data, &executor())
+            .unwrap();
     assert_eq!(counted(&found.labels, 20), [20; 20]);
     let costs: Vec<Vec<f64>> =
         rows.iter().map(|&x| centers.iter().map(|&c| sq_dist(&[x], &[c])).collect()).collect();
