@@ -328,6 +328,7 @@ fn a_file_that_shrinks_while_it_is_read_is_told() {
 
 #[cfg(unix)]
 #[test]
+#[cfg_attr(miri, ignore = "Miri has no sockets of this kind")]
 fn a_socket_is_not_replaced() {
     let (_folder, path) = place();
     let _socket = std::os::unix::net::UnixListener::bind(&path).unwrap();

@@ -40,18 +40,22 @@ fn near_misses_no_pair_at_the_reach() {
 #[test]
 fn centers_are_at_least_as_far_apart_as_between_says() {
     let (k, mut rng) = (120, Rng::keyed(4, Purpose::Seeding, 0));
-    // The first column makes the shift pay. The second one is fine at the shift and coarse at the centers.
-    let mut values = Vec::<f32>::new();
-    for j in 0..k {
-        let coarse = if j % 3 == 0 { 0.1 } else { (rng.unit() as f32 - 0.5) * 2000.0 };
-        values.extend([
-            1e6f32,
-            if j % 3 == 2 { f32::from_bits(values[2 * j - 1].to_bits() + 1) } else { coarse },
-        ]);
-    }
+    // The first column makes the shift pay. The second one is finer at the shift than at 512, where moving rounds
+    // centers next to each other by different amounts.
+    let values: Vec<f32> = (0..k)
+        .flat_map(|j| {
+            let apart = rng.unit() as f32 - 0.5;
+            let second = match j % 5 {
+                0 => 2000.0 * apart,
+                1 => 512.1 + 0.01 * apart,
+                _ => 0.1,
+            };
+            [1e6, second]
+        })
+        .collect();
     let centers = MatRef::new(&values, 2);
     let packed = PackedCenters::new(centers);
-    assert!(packed.shift[1] != 0.0, "the second column is moved");
+    assert_eq!(packed.shift[1], 0.1);
     let norm = packed.largest_norm();
     let margins = Margins { norm: norm as f32, gamma: (18.0 * f32::EPSILON), unit: 1.0, off: 0.0 };
     let found = between(&packed, margins);
