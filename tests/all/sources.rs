@@ -313,7 +313,7 @@ fn a_checkpoint_needs_a_source_of_its_kind() {
     run.advance(&rows).unwrap();
     let checkpoint = run.checkpoint(&rows).unwrap();
     let refused = params.resume_fit(&checkpoint, &passes).err().unwrap().to_string();
-    assert!(refused.contains("needs \"random\" access, X has \"replay\""), "{refused}");
+    assert!(refused.contains("needs \"random\" access, `rows` have \"replay\""), "{refused}");
     let refused = params.resume_fit(&checkpoint, &rows[1..]).err().unwrap().to_string();
-    assert!(refused.contains("of 5000 x 3") && refused.contains("X has 4999 x 3"), "{refused}");
+    assert!(refused.contains("of 5000 x 3") && refused.contains("`rows` have 4999 x 3"), "{refused}");
 }

@@ -184,11 +184,12 @@ class FailedError(Exception):
 @pytest.mark.parametrize("n", [0, 1, 2])
 def test_blocks_come_in_order_and_then_the_end(monkeypatch, end, n):
     tried = 0
-    for blocks in every_schedule(monkeypatch, read_all(end), n, end, timeouts=n % 2):
+    for blocks in every_schedule(monkeypatch, read_all(end), n, end, timeouts=2):
         assert blocks.seen == list(range(n))
         assert blocks.closed == 1
         tried += 1
-    assert tried > 5**n // 3
+    # More than one order is possible only where the consumer looks before a block has come.
+    assert tried >= 10 * (n + 1)
 
 
 @pytest.mark.parametrize("wanted", [0, 1, 2])

@@ -64,8 +64,8 @@ pub(super) fn assign<T: Compute>(
 ) -> Result<Assigned> {
     let (k, n) = (centers.rows(), count_rows(data)?);
     let mut width = if k <= 2 * BALANCED_CANDIDATES { k } else { BALANCED_CANDIDATES };
-    // The prices with the highest bound, and those where the search goes on.
-    let mut best = (f64::NEG_INFINITY, prices.to_vec());
+    // The prices with the highest bound, which is at least 0 without prices, and those where the search goes on.
+    let mut best = (0.0, vec![0.0; k]);
     let mut prices = prices.to_vec();
     let (mut labels, mut lowest) = (Vec::new(), f64::INFINITY);
     for round in 1..=BALANCED_ROUNDS {

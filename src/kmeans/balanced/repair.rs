@@ -70,6 +70,8 @@ struct Exchange<'a> {
     takes: Vec<f64>,
     /// The weight that has to move.
     due: f64,
+    /// Clusters give away no more than that, and keep a row that weighs more than what is left to give.
+    at_most: bool,
 }
 
 /// Moves rows until all clusters keep the limits, or with weights exceed them by less than the weight of a row.
@@ -91,7 +93,8 @@ pub(super) fn repair<T: Compute>(
     let now = sizes(labels);
     let gives = with(&now, &|size| size - limits.most);
     let due = gives.iter().sum();
-    Exchange { limits, gives, takes: with(&now, &|size| limits.most - size), due }
+    // If clusters gave away more than they have too many, others would have to keep more.
+    Exchange { limits, gives, takes: with(&now, &|size| limits.most - size), due, at_most: true }
         .run(labels, packed, data, cx)?;
     for _ in 0..ROUNDS {
         let now = sizes(labels);
@@ -100,7 +103,7 @@ pub(super) fn repair<T: Compute>(
         if due <= 0.0 {
             break;
         }
-        Exchange { limits, gives: with(&now, &|size| size - limits.least), takes, due }
+        Exchange { limits, gives: with(&now, &|size| size - limits.least), takes, due, at_most: false }
             .run(labels, packed, data, cx)?;
     }
     Ok(())
@@ -143,14 +146,15 @@ impl Exchange<'_> {
         let cut = Cut::from(tile_rows(packed.n_centers()));
         sweep_unread(data, cx, cut, (), &mut all, make, absorb, Vec::append)?;
         all.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-        let mut chosen = Vec::new();
+        let (mut chosen, rounding) = (Vec::new(), NEGLIGIBLE * self.limits.mean);
         for (_, row) in all {
             if self.due <= 0.0 {
                 break;
             }
             let weight = self.limits.weights.of(row as usize);
             let gives = &mut self.gives[labels[row as usize] as usize];
-            if *gives > 0.0 {
+            let fits = if self.at_most { weight <= *gives + rounding } else { *gives > 0.0 };
+            if fits {
                 *gives -= weight;
                 self.due -= weight;
                 chosen.push(row);
@@ -160,7 +164,7 @@ impl Exchange<'_> {
         Ok(chosen)
     }
 
-    /// Moves rows, in ascending order, each to the nearest center of a cluster that still has room.
+    /// Moves rows, in ascending order, each to the nearest center of a cluster that still has room, if there is one.
     fn place<T: Compute>(
         &self,
         moving: &[u64],
@@ -179,9 +183,12 @@ impl Exchange<'_> {
         };
         let merge = |total: &mut Placing, part: &mut Placing| {
             for (&row, sq_dists) in part.rows.iter().zip(part.sq_dists.chunks_exact(k)) {
-                let nearest = total.nearest(sq_dists);
-                total.room[nearest] -= self.limits.weights.of(row);
-                total.moved.push((row, nearest as u32));
+                // The last row may weigh more than what had to move. It stays: without it, its cluster exceeds the
+                // limit by less than its weight.
+                if let Some(nearest) = total.nearest(sq_dists) {
+                    total.room[nearest] -= self.limits.weights.of(row);
+                    total.moved.push((row, nearest as u32));
+                }
             }
             part.rows.clear();
             part.sq_dists.clear();
@@ -205,13 +212,8 @@ struct Placing {
 
 impl Placing {
     /// The nearest center of a cluster with room, the lower index among equals.
-    fn nearest(&self, sq_dists: &[f64]) -> usize {
+    fn nearest(&self, sq_dists: &[f64]) -> Option<usize> {
         let open = (0..self.room.len()).filter(|&j| self.room[j] > 0.0);
-        let nearest = open.min_by(|&a, &b| sq_dists[a].total_cmp(&sq_dists[b]));
-        // Rounding may leave no room for the last row.
-        nearest.unwrap_or_else(|| {
-            let most = (0..self.room.len()).max_by(|&a, &b| self.room[a].total_cmp(&self.room[b]));
-            most.expect("there are clusters")
-        })
+        open.min_by(|&a, &b| sq_dists[a].total_cmp(&sq_dists[b]))
     }
 }

@@ -160,22 +160,37 @@ proptest! {
         n in 20usize..400, k in 2usize..25, seed in 0u64..1000, heavy in 1u32..20, slack in 0usize..30,
     ) {
         prop_assume!(k <= n / 2);
-        let rows = grouped(n, 2, seed);
-        let weights: Vec<f64> = noise(n, seed).iter().map(|x| 0.1 + (f64::from(heavy) * (x + 0.5)).floor()).collect();
-        let share = slack as f64 / 100.0;
-        let params = Balanced::params(k)
-            .size_min(Size::TimesMean(1.0 - share))
-            .size_max(Size::TimesMean(1.0 + share))
-            .max_iter(3)
-            .rng_seed(seed);
-        let data = Weighted::new::<f64>(Dense::new(&rows, 2).unwrap(), &weights[..]).unwrap();
-        let run = finished(&params, &data);
-        let most = weights.iter().copied().fold(0.0, f64::max);
-        let mean = weights.iter().sum::<f64>() / k as f64;
-        let (low, high) = (mean * (1.0 - share) - most, mean * (1.0 + share) + most);
-        prop_assert!(run.sizes().iter().all(|&size| size > low - 1e-6 && size < high + 1e-6), "{:?} {low} {high}", run.sizes());
-        prop_assert!(run.gap() >= 0.0 && run.gap() < 1.0);
+        check_weighted_limits((n, k, seed), heavy, slack);
     }
+}
+
+/// Limits of `slack` percent around the mean, for rows of weights up to `heavy`.
+fn check_weighted_limits((n, k, seed): (usize, usize, u64), heavy: u32, slack: usize) {
+    let rows = grouped(n, 2, seed);
+    let weights: Vec<f64> =
+        noise(n, seed).iter().map(|x| 0.1 + (f64::from(heavy) * (x + 0.5)).floor()).collect();
+    let share = slack as f64 / 100.0;
+    let params = Balanced::params(k)
+        .size_min(Size::TimesMean(1.0 - share))
+        .size_max(Size::TimesMean(1.0 + share))
+        .max_iter(3)
+        .rng_seed(seed);
+    let data = Weighted::new::<f64>(Dense::new(&rows, 2).unwrap(), &weights[..]).unwrap();
+    let run = finished(&params, &data);
+    let most = weights.iter().copied().fold(0.0, f64::max);
+    let mean = weights.iter().sum::<f64>() / k as f64;
+    let (low, high) = (mean * (1.0 - share) - most, mean * (1.0 + share) + most);
+    assert!(
+        run.sizes().iter().all(|&size| size > low - 1e-6 && size < high + 1e-6),
+        "{:?} {low} {high}",
+        run.sizes()
+    );
+    assert!(run.gap() >= 0.0 && run.gap() <= 1.0);
+}
+
+#[test]
+fn the_last_row_to_move_stays_if_no_cluster_has_room() {
+    check_weighted_limits((396, 10, 739), 6, 0);
 }
 
 fn finished<S: Source>(params: &BalancedParams, rows: &S) -> BalancedRun {
