@@ -366,7 +366,7 @@ impl Labels {
             Cut { tile_rows: tile_rows(k), chunk_rows: Some(bounds.chunk_rows(row_values(data).min(dim))) };
         let lower = Wide { values: &mut rows.lower, width };
         let state = (self.of_rows.view_mut(), ((&mut rows.upper[..], &mut rows.least[..]), lower));
-        let make = (empty, || (Default::default(), Default::default(), Editing::new(journals)));
+        let make = (empty, || (Work::default(), Moved::default(), Editing::new(journals)));
         sweep_unread(data, cx, cut, state, &mut total, make, absorb, Part::merge)?;
         bounds.put_rows(rows);
         Ok(total)
