@@ -17,7 +17,7 @@ use crate::tuning::{STRIP_ROWS, tile_rows};
 pub(super) fn check_centers<T: Float>(centers: &[T], d: usize) -> Result<()> {
     if centers.is_empty() || !centers.len().is_multiple_of(d) {
         return Err(Error::Shape(format!(
-            "centers must have {d} columns, as `rows` have, got {} values",
+            "centers must have {d} columns, the number of columns of `rows`, got {} values",
             centers.len()
         )));
     }

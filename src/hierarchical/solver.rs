@@ -382,7 +382,10 @@ impl<T: Element> FitSolver<T> for HierarchicalSolver<T> {
     }
 
     fn conclude(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<()> {
-        self.fill(data, cx)
+        let begun = Instant::now();
+        self.fill(data, cx)?;
+        self.timings.finish += begun.elapsed().as_secs_f64();
+        Ok(())
     }
 
     fn checkpoint(&self) -> Contents {

@@ -78,7 +78,10 @@ impl<T: Compute> Solver<T> for LloydStarts<T> {
     }
 
     fn step(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Step> {
-        self.starts.step(data, cx)
+        let step = self.starts.step(data, cx)?;
+        // A start that lost holds labels of all rows.
+        self.starts.take_lost();
+        Ok(step)
     }
 
     fn model(&self) -> KMeansModel {

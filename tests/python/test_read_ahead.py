@@ -60,7 +60,7 @@ class Schedule:
             name = able[self.choices[at]]
             del self.waiting[name]
             self._turns[name].release()
-            self._stepped.acquire()
+            assert self._stepped.acquire(timeout=60), "a thread waits for something else"
         return not self.waiting
 
 

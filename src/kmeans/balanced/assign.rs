@@ -64,8 +64,8 @@ pub(super) fn assign<T: Compute>(
 ) -> Result<Assigned> {
     let (k, n) = (centers.rows(), count_rows(data)?);
     let mut width = if k <= 2 * BALANCED_CANDIDATES { k } else { BALANCED_CANDIDATES };
-    // The prices with the highest bound, which is at least 0 without prices, and those where the search goes on.
-    let mut best = (0.0, vec![0.0; k]);
+    // The prices with the highest bound, and those where the search goes on.
+    let mut best = (f64::NEG_INFINITY, prices.to_vec());
     let mut prices = prices.to_vec();
     let (mut labels, mut lowest) = (Vec::new(), f64::INFINITY);
     for round in 1..=BALANCED_ROUNDS {
@@ -112,7 +112,9 @@ pub(super) fn assign<T: Compute>(
     let packed = PackedCenters::for_rows(centers, data.most_values().is_some());
     repair(&mut labels, limits, &packed, data, cx)?;
     let sums = sum_labeled(LabelsRef::from(&labels[..]), &packed, data, cx)?;
+    // Without prices, 0 is a bound.
+    let (bound, best) = if best.0 > 0.0 { best } else { (0.0, vec![0.0; k]) };
     // Rounding, and limits that weights exceed, must not lift the bound above what was reached.
-    let (bound, best) = (best.0.min(sums.energy()), best.1);
+    let bound = bound.min(sums.energy());
     Ok(Assigned { labels, sums, prices: best, settled: prices, bound })
 }

@@ -123,6 +123,14 @@ impl Weights {
         }
     }
 
+    /// The largest weight of rows whose weights differ, else 0.
+    pub(super) fn heaviest(&self) -> f64 {
+        match self {
+            Self::Equal(..) => 0.0,
+            Self::Any(weights) => weights.iter().copied().fold(0.0, f64::max),
+        }
+    }
+
     /// The weight that all rows with weight have, if it is the same.
     pub(super) fn equal(&self) -> Option<f64> {
         match self {

@@ -96,9 +96,14 @@ pub(super) fn repair<T: Compute>(
     // If clusters gave away more than they have too many, others would have to keep more.
     Exchange { limits, gives, takes: with(&now, &|size| limits.most - size), due, at_most: true }
         .run(labels, packed, data, cx)?;
-    for _ in 0..ROUNDS {
+    let heaviest = limits.weights.heaviest();
+    for round in 0..ROUNDS {
         let now = sizes(labels);
-        let takes = with(&now, &|size| limits.least - size);
+        // Weights may miss the limit by one row. From the second round on, only clusters that lack more get rows:
+        // otherwise near clusters get them again and again, and far ones never.
+        let take =
+            |size: f64| if round > 0 && limits.least - size <= heaviest { 0.0 } else { limits.least - size };
+        let takes = with(&now, &take);
         let due = takes.iter().sum();
         if due <= 0.0 {
             break;
@@ -183,8 +188,7 @@ impl Exchange<'_> {
         };
         let merge = |total: &mut Placing, part: &mut Placing| {
             for (&row, sq_dists) in part.rows.iter().zip(part.sq_dists.chunks_exact(k)) {
-                // The last row may weigh more than what had to move. It stays: without it, its cluster exceeds the
-                // limit by less than its weight.
+                // The last row may weigh more than what is missing. It stays where it is.
                 if let Some(nearest) = total.nearest(sq_dists) {
                     total.room[nearest] -= self.limits.weights.of(row);
                     total.moved.push((row, nearest as u32));

@@ -189,7 +189,7 @@ fn check_weighted_limits((n, k, seed): (usize, usize, u64), heavy: u32, slack: u
 }
 
 #[test]
-fn the_last_row_to_move_stays_if_no_cluster_has_room() {
+fn heavy_rows_push_no_cluster_far_beyond_a_limit() {
     check_weighted_limits((396, 10, 739), 6, 0);
 }
 
@@ -397,6 +397,7 @@ fn damaged_checkpoints_are_errors() {
     assert!(params.resume_fit(&whole, &data).is_ok());
     for (name, problem) in [
         ("prices", "\"prices\""),
+        ("settled", "\"settled\""),
         ("labels", "\"labels\""),
         ("sizes", "\"sizes\""),
         ("centers", "\"centers\""),
