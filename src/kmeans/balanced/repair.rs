@@ -99,10 +99,10 @@ pub(super) fn repair<T: Compute>(
     let heaviest = limits.weights.heaviest();
     for round in 0..ROUNDS {
         let now = sizes(labels);
-        // Weights may miss the limit by one row. From the second round on, only clusters that lack more get rows:
-        // otherwise near clusters get them again and again, and far ones never.
-        let take =
-            |size: f64| if round > 0 && limits.least - size <= heaviest { 0.0 } else { limits.least - size };
+        // Weights may miss the limit by one row. In the last rounds only clusters that lack more get rows: otherwise
+        // near clusters may get them again and again, and far ones never.
+        let enough = if round < ROUNDS / 2 { 0.0 } else { heaviest };
+        let take = |size: f64| if limits.least - size <= enough { 0.0 } else { limits.least - size };
         let takes = with(&now, &take);
         let due = takes.iter().sum();
         if due <= 0.0 {
