@@ -129,6 +129,11 @@ fn listed(problems: &[InvalidParam]) -> String {
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
+    /// There is nothing to fit.
+    pub(crate) fn no_rows() -> Self {
+        Self::Empty("`rows` hold no rows".into())
+    }
+
     /// Wraps an error of other code, so that a source of rows can return it.
     ///
     /// ```

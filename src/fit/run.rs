@@ -77,7 +77,7 @@ pub(crate) fn shape<S: Source + ?Sized>(rows: &S, needs: Access) -> Result<(Opti
         AnySource::F32(data) => of(data, needs)?,
         AnySource::F64(data) => of(data, needs)?,
     };
-    if n == Some(0) { Err(Error::Empty("there are no rows".into())) } else { Ok((n, d)) }
+    if n == Some(0) { Err(Error::no_rows()) } else { Ok((n, d)) }
 }
 
 impl<M: Method> Run<M> {

@@ -58,9 +58,6 @@ const VERBS: [(&str, &str); 7] = [
 
 /// A message with Python's names of parameters: the first word, and words in backticks.
 fn renamed(text: &str) -> String {
-    if text == "there are no rows" {
-        return "X holds no rows".into();
-    }
     let mut text = text.to_owned();
     for (rust, python) in NAMES {
         for (verb, singular) in VERBS {

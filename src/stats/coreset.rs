@@ -282,7 +282,7 @@ impl<T: Compute> Lightweight<T> {
 
     fn end_of_pass(&mut self) -> Result<()> {
         if self.row == 0 {
-            return Err(Error::Empty("there are no rows".into()));
+            return Err(Error::no_rows());
         }
         match self.phase {
             Phase::Measuring if self.row <= self.m as u64 => self.phase = Phase::KeepingAll,

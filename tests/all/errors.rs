@@ -146,9 +146,9 @@ fn all_parameter_errors_are_reported_at_once() {
 #[test]
 fn no_rows_and_no_columns() {
     let none = Dense::<f64>::new(&[], 3).unwrap();
-    assert_eq!(refused(KMeans::params(2).fit(&none)), "there are no rows");
+    assert_eq!(refused(KMeans::params(2).fit(&none)), "`rows` hold no rows");
     let none = Chunks::<f32>::replay(3, std::iter::empty);
-    assert_eq!(refused(KMeans::params(2).fit(&Any(AnySource::F32(&none)))), "there are no rows");
+    assert_eq!(refused(KMeans::params(2).fit(&Any(AnySource::F32(&none)))), "`rows` hold no rows");
     assert!(Dense::<f64>::new(&[], 0).is_err());
     let none = Chunks::<f32>::replay(0, || std::iter::once(Ok(vec![].into())));
     assert!(refused(KMeans::params(2).fit(&Any(AnySource::F32(&none)))).contains("at least 1 column"));

@@ -117,7 +117,7 @@ fn ragged_rows_are_an_error() {
     for params in [KMeans::params(2), KMeans::params(2).seeding(Seeding::Given(vec![0.0, 0.0, 1.0, 1.0]))] {
         assert_eq!(params.fit(&rows).unwrap_err().to_string(), text);
     }
-    assert_eq!(fit_error(&Vec::<Vec<f32>>::new()), "there are no rows");
+    assert_eq!(fit_error(&Vec::<Vec<f32>>::new()), "`rows` hold no rows");
     assert!(fit_error(&vec![Vec::<f32>::new()]).contains("columns must be at least 1"));
 }
 

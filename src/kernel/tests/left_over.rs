@@ -28,10 +28,10 @@ fn buffers_remember_no_columns() {
 /// The rounding errors of sums are collected: a huge row that enters and leaves again leaves nothing.
 #[test]
 fn a_row_that_leaves_leaves_nothing() {
-    for_each_isa(|_| {
+    for_each_isa(|isa| {
         for d in [1, 20] {
             let (row, centers) = (vec![1e17f64; d], vec![0.0f64; 2 * d]);
-            let packed = PackedCenters::new(MatRef::new(&centers, d));
+            let packed = PackedCenters::for_isa(MatRef::new(&centers, d), isa);
             let (mut sums, mut lows) = (vec![1.0; 2 * d], vec![0.0; 2 * d]);
             let (mut totals, mut energies) = ([1.0; 2], [0.0; 2]);
             for (old, new) in [(1, 0), (0, 1)] {
@@ -39,7 +39,7 @@ fn a_row_that_leaves_leaves_nothing() {
                 reassign(MatRef::new(&row, d), &[old], &[new], &packed, to, &mut totals, &mut energies);
             }
             let left = sums.iter().zip(&lows).map(|(sum, low)| sum + low);
-            assert!(left.into_iter().all(|left| left == 1.0), "d={d}");
+            assert!(left.into_iter().all(|left| left == 1.0), "{isa} d={d}");
         }
     });
 }

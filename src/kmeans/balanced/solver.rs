@@ -35,6 +35,19 @@ pub(super) struct Balance<T> {
     pub(super) sweeps: u64,
 }
 
+impl<T> Balance<T> {
+    /// The labels with the lower energy, and the higher bound, of two searches for the same centers.
+    fn or_better(self, other: Self) -> Self {
+        let (bound, prices) = if self.bound >= other.bound {
+            (self.bound, self.prices.clone())
+        } else {
+            (other.bound, other.prices.clone())
+        };
+        let better = if other.energy < self.energy { other } else { self };
+        Self { bound: bound.min(better.energy), prices, ..better }
+    }
+}
+
 /// Balanced k-means as a state: exact k-means, then centers, prices and labels. Memory is `O(n)` candidates and `O(k
 /// d)` sums.
 ///
@@ -267,7 +280,10 @@ impl<T: Compute> FitSolver<T> for BalancedSolver<T> {
         }
         let begun = Instant::now();
         let before = self.balance.clone().unwrap_or_else(|| self.begin());
-        let (found, _) = self.labeled(&before, BALANCED_ROUNDS, data, cx)?;
+        let (mut found, _) = self.labeled(&before, BALANCED_ROUNDS, data, cx)?;
+        if before.current {
+            found = found.or_better(before);
+        }
         let energy = found.energy;
         self.finished = Some(found);
         self.timings.finish += begun.elapsed().as_secs_f64();

@@ -60,7 +60,7 @@ impl Spare {
         let done = sweep(batch, cx, tile_rows, (), &mut sums, make, absorb, merge);
         total.sums = sums.0.sums.take();
         done?;
-        if sums.1 == 0 { Err(Error::Empty("there are no rows".into())) } else { Ok(sums.1) }
+        if sums.1 == 0 { Err(Error::no_rows()) } else { Ok(sums.1) }
     }
 }
 

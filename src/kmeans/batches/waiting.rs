@@ -143,7 +143,7 @@ pub(in crate::kmeans) trait BatchSolver<T: Compute> {
         }
         let rows = count_rows(batch)?;
         if rows == 0 {
-            return Err(Error::Empty("there are no rows".into()));
+            return Err(Error::no_rows());
         }
         let (dim, known) = (batch.dim(), *self.dim_mut());
         let waiting = self.waiting_mut().len() as u64;

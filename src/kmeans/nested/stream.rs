@@ -231,7 +231,7 @@ impl<T: Compute> Nested<T> {
             )));
         }
         if count_rows(more)? == 0 {
-            return Err(Error::Empty("there are no rows".into()));
+            return Err(Error::no_rows());
         }
         self.params.check(None, dim)
     }

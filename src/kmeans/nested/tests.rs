@@ -328,7 +328,7 @@ fn what_is_refused_leaves_the_state_as_it_was() {
     let mut text =
         |rows: &[f64], d: usize| run.feed(&Dense::new(rows, d).unwrap(), &cx).unwrap_err().to_string();
     assert_eq!(text(&[1.0; 3], 3), "`rows` have 3 columns, but the first rows had 2");
-    assert_eq!(text(&[], 2), "there are no rows");
+    assert_eq!(text(&[], 2), "`rows` hold no rows");
     assert!(text(&[1.0, f64::NAN], 2).starts_with("rows must be finite, got NaN at row 0, column 1"));
     // Squared distances of these rows overflow: once kept, they would fail every sweep.
     assert_eq!(
