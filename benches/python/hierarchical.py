@@ -43,6 +43,19 @@ SWEEPS = 25
 FITS: dict[str, tuple[str, dict[str, Any]]] = {
     "tree": ("hierarchical", {"max_iter": 0}),
     "m=32, 5 sweeps": ("hierarchical", {"n_candidates": 32, "max_iter": 5}),
+    "tree without labels": ("hierarchical", {"max_iter": 0, "compute_labels": False}),
+    "m=16, 1 sweep without labels": (
+        "hierarchical",
+        {"n_candidates": 16, "max_iter": 1, "compute_labels": False},
+    ),
+    "m=32, 2 sweeps without labels": (
+        "hierarchical",
+        {"n_candidates": 32, "max_iter": 2, "compute_labels": False},
+    ),
+    "m=32, 5 sweeps without labels": (
+        "hierarchical",
+        {"n_candidates": 32, "max_iter": 5, "compute_labels": False},
+    ),
     "m=64": ("hierarchical", {"n_candidates": 64}),
     "m=128, 5 sweeps": ("hierarchical", {"max_iter": 5}),
     "default": ("hierarchical", {}),

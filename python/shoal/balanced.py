@@ -225,8 +225,7 @@ class BalancedKMeans(CenterClusterer):
             problems.check(p.whole, "n_init", self.n_init, 1, other="'auto' or ")
         problems.check(p.one_of, "algorithm", self.algorithm, ALGORITHMS)
         problems.check(p.memory, "bounds_memory", self.bounds_memory)
-        if not isinstance(self.copy_x, (bool, np.bool_)):
-            problems.add(f"copy_x must be True or False, got {p.shown(self.copy_x)}")
+        problems.check(p.flag, "copy_x", self.copy_x)
 
     @property
     def _has_limits(self) -> bool:

@@ -51,6 +51,10 @@ class HierarchicalKMeans(CenterClusterer):
     memory_limit : str or int, default="1GB"
         Memory budget for the rows that a node of the tree is fitted to, in bytes or as text such as
         ``"500MB"``. Larger nodes are fitted to a random sample of their rows.
+    compute_labels : bool, default=True
+        Whether the fit ends with a pass over all rows for `labels_` and `inertia_`, which takes most of the
+        time of a short fit with many clusters. With False they do not exist, `counts_` are those of the last
+        sweep, `certified_` is NaN, and a center may be nearest to no row.
     n_jobs : int or None, default=None
         Number of threads. None: ``SHOAL_NUM_THREADS``, else ``OMP_NUM_THREADS``, else all cores that the
         process may use; -1: all cores that the process may use. At most 4 threads per core, or 16 (see
@@ -178,6 +182,7 @@ class HierarchicalKMeans(CenterClusterer):
         tol: float = 1e-3,
         metric: Metric = "euclidean",
         memory_limit: Memory = "1GB",
+        compute_labels: bool = True,
         random_state: RandomState = None,
         n_jobs: int | None = None,
         verbose: int = 0,
@@ -190,6 +195,7 @@ class HierarchicalKMeans(CenterClusterer):
         self.tol = tol
         self.metric = metric
         self.memory_limit = memory_limit
+        self.compute_labels = compute_labels
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
@@ -198,6 +204,7 @@ class HierarchicalKMeans(CenterClusterer):
     def _rules(self, problems: _params.Problems) -> None:
         p = _params
         super()._rules(problems)
+        problems.check(p.flag, "compute_labels", self.compute_labels)
         if not (isinstance(self.branching_factor, str) and self.branching_factor == "auto"):
             problems.check(p.whole, "branching_factor", self.branching_factor, 2, other="'auto' or ")
         problems.check(p.whole, "n_candidates", self.n_candidates, 1)
@@ -223,6 +230,12 @@ class HierarchicalKMeans(CenterClusterer):
     ) -> Run:
         # The state holds the seed.
         return self._start(source, weights, 0, state)
+
+    def _conclude(self, run: Any) -> None:
+        if self.compute_labels:
+            super()._conclude(run)
+        else:
+            self._conclude_without_labels(run)
 
     def _show(self, run: Any) -> None:
         details = run.details()

@@ -240,8 +240,7 @@ class KMeans(CenterClusterer):
             problems.check(p.whole, "n_init", self.n_init, 1, other="'auto' or ")
         problems.check(p.one_of, "algorithm", self.algorithm, ALGORITHMS)
         problems.check(p.memory, "bounds_memory", self.bounds_memory)
-        if not isinstance(self.copy_x, (bool, np.bool_)):
-            problems.add(f"copy_x must be True or False, got {p.shown(self.copy_x)}")
+        problems.check(p.flag, "copy_x", self.copy_x)
 
     def _make_run(self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None) -> Run | Starts:
         """Return the run of a fit; callables of the user get `rows`."""

@@ -497,8 +497,7 @@ class LaplacianKModes(StoredKModes):
                 f"diagonal_shift must be 'auto' or a number of at least 0, got {p.shown(self.diagonal_shift)}"
             )
         problems.check(p.one_of, "on_collapse", self.on_collapse, ON_COLLAPSE)
-        if not isinstance(self.normalize, (bool, np.bool_)):
-            problems.add(f"normalize must be True or False, got {p.shown(self.normalize)}")
+        problems.check(p.flag, "normalize", self.normalize)
         problems.check(p.one_of, "metric", self.metric, METRICS)
         if self.metric == "cosine" and not self.normalize:
             problems.add(f"normalize must be True with metric='cosine', got {p.shown(self.normalize)}")

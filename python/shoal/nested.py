@@ -233,8 +233,7 @@ class NestedMiniBatchKMeans(StreamClusterer):
         problems.check(p.one_of, "bounds", self.bounds, BOUNDS)
         problems.check(p.memory, "bounds_memory", self.bounds_memory)
         problems.check(p.memory, "buffer_memory", self.buffer_memory)
-        if not isinstance(self.shuffle, (bool, np.bool_)):
-            problems.add(f"shuffle must be True or False, got {p.shown(self.shuffle)}")
+        problems.check(p.flag, "shuffle", self.shuffle)
 
     def _warn_of_small_batches(self, n: int | None = None) -> None:
         """Warn if batches have fewer rows than clusters; `n` is the number of rows."""

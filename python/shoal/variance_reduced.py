@@ -228,8 +228,7 @@ class VarianceReducedKMeans(CenterClusterer):
                 f"epoch_size must be an integer from 0 to {MOST_STEPS:.0e} (steps), a float from 0 to "
                 f"{MOST_PASSES:g} (fraction of the rows) or {DOUBLING!r}, got {p.shown(size)}"
             )
-        if not isinstance(self.polish, (bool, np.bool_)):
-            problems.add(f"polish must be True or False, got {p.shown(self.polish)}")
+        problems.check(p.flag, "polish", self.polish)
 
     def _start(
         self,

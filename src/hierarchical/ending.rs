@@ -29,9 +29,10 @@ pub(super) struct Finished {
 
 impl<T: Element> HierarchicalSolver<T> {
     /// Puts centers that are nearest to no row, as exact labels show, to rows of the clusters with the largest squared
-    /// errors.
+    /// errors, unless exact labels are not wanted. No two centers are equal afterwards, as far as rows differ.
     pub(super) fn fill(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<()> {
-        for _ in 0..FILLED {
+        let rounds = if self.params.compute_labels { FILLED } else { 0 };
+        for _ in 0..rounds {
             if self.finished.is_none() {
                 self.finished = Some(self.exact(data, cx)?);
             }

@@ -37,6 +37,7 @@ impl HierarchicalKMeans {
             metric: Metric::Euclidean,
             rng_seed: 0,
             memory_limit: 1_000_000_000,
+            compute_labels: true,
             threads: None,
         }
     }
@@ -55,6 +56,7 @@ pub struct HierarchicalParams {
     pub(super) metric: Metric,
     pub(super) rng_seed: u64,
     pub(super) memory_limit: u64,
+    pub(super) compute_labels: bool,
     pub(super) threads: Option<usize>,
 }
 
@@ -77,6 +79,17 @@ setters! {
         /// Upper limit for the bytes of the rows that a node of the tree is fitted to (default 1 GB). Larger nodes
         /// are fitted to a random sample; [`HierarchicalRun::sample_rows`] reports its size.
         memory_limit: u64,
+        /// Whether a fit ends with exact labels (default true). If not, the model has no labels and inertia NaN, its
+        /// weights are those of the last sweep, and a center may be nearest to no row.
+        ///
+        /// ```
+        /// let rows: Vec<[f64; 1]> = (0..60).map(|i| [f64::from(i)]).collect();
+        /// let model = shoal::HierarchicalKMeans::params(9).compute_labels(false).fit(&rows)?;
+        /// assert!(model.labels().is_empty() && model.inertia().is_nan());
+        /// assert_eq!(model.predict(&rows)?.len(), 60);
+        /// # Ok::<(), shoal::Error>(())
+        /// ```
+        compute_labels: bool,
         /// Number of threads (default `None`: see [`Executor::new`](crate::Executor::new)). The result does
         /// not depend on it.
         threads: Option<usize>,
@@ -178,8 +191,8 @@ impl Method for HierarchicalKMeans {
         Access::Random
     }
 
-    fn labels_at_end(_params: &HierarchicalParams) -> bool {
-        true
+    fn labels_at_end(params: &HierarchicalParams) -> bool {
+        params.compute_labels
     }
 
     fn check(params: &HierarchicalParams, n: Option<u64>, dim: usize) -> Result<()> {

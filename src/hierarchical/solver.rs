@@ -95,15 +95,18 @@ impl<T: Element> HierarchicalSolver<T> {
 
     pub(super) fn snapshot(&self) -> Snapshot<'_, T> {
         let (labels, weights, energy) = match &self.finished {
-            Some(finished) => (&finished.labels, &finished.weights, finished.energy()),
-            None => (&self.labels, &self.clusters.weights, self.clusters.energy()),
+            Some(finished) => (&finished.labels[..], &finished.weights, finished.energy()),
+            None if self.params.compute_labels => {
+                (&self.labels[..], &self.clusters.weights, self.clusters.energy())
+            }
+            None => (&[][..], &self.clusters.weights, f64::NAN),
         };
         Snapshot {
             dim: self.clusters.dim,
             metric: self.params.metric,
             centers: &self.clusters.centers,
             weights,
-            labels: LabelsRef::from(&labels[..]),
+            labels: LabelsRef::from(labels),
             inertia: energy,
             n_iter: self.sweeps,
             n_steps: self.levels + self.sweeps,

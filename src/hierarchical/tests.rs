@@ -103,6 +103,10 @@ fn rows_that_are_nearly_all_equal_give_all_distinct_centers() {
         let run = ended(&HierarchicalKMeans::params(k).n_candidates(10), &source);
         assert_eq!(distinct(&run.centers::<f32>(), 2), k);
         assert!(run.cluster_weights().iter().all(|&weight| weight > 0.0), "{k}");
+        let params = HierarchicalKMeans::params(k).n_candidates(10).compute_labels(false);
+        let model = params.fit(&source).unwrap();
+        assert!(model.labels().is_empty() && model.inertia().is_nan());
+        assert_eq!(distinct(&model.centers::<f32>(), 2), k);
     }
     // More clusters than distinct rows: the rest stays empty.
     let run = ended(&HierarchicalKMeans::params(k + 5).n_candidates(10), &source);

@@ -21,7 +21,7 @@ import dask
 import dask.array as da
 import shoal.dask
 
-from distributed import Client, LocalCluster
+from distributed import Client, LocalCluster, futures_of, wait
 
 EVEN = (0.25, 0.5, 0.75)
 
@@ -96,6 +96,15 @@ class TestSuite(Suite):
 
 
 # ---------------------------------------------------------------- workers
+
+
+def test_partitions_stay_on_their_workers(processes):
+    X = processes.persist(array_of(cut(blobs(), *EVEN)))
+    blocks = futures_of(X)
+    wait(blocks)
+    held = processes.who_has(blocks)
+    shoal.dask.KMeans(**SHORT | {"max_iter": 8, "tol": 0.0}).fit(X, client=processes)
+    assert processes.who_has(blocks) == held
 
 
 @pytest.mark.parametrize(("workers", "n_threads", "n_jobs"), [(1, 4, None), (2, 2, 1)])

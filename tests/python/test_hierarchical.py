@@ -1,6 +1,7 @@
 """Hierarchical k-means: sweeps against a slow reference, exact labels, sources, files."""
 
 import json
+import pickle
 
 import numpy as np
 import pytest
@@ -153,6 +154,29 @@ def test_files(tmp_path):
     np.testing.assert_array_equal(again.predict(X), model.labels_)
 
 
+@pytest.mark.parametrize("max_iter", [0, 3])
+def test_without_labels_the_centers_are_the_same(tmp_path, max_iter):
+    given = {"n_candidates": 20, "max_iter": max_iter, "random_state": 0}
+    exact = HierarchicalKMeans(50, **given).fit(X)
+    model = HierarchicalKMeans(50, compute_labels=False, **given).fit(X)
+    np.testing.assert_array_equal(model.cluster_centers_, exact.cluster_centers_)
+    for name in ("labels_", "inertia_"):
+        with pytest.raises(AttributeError, match="predict"):
+            getattr(model, name)
+    assert np.isnan(model.certified_)
+    assert model.counts_.sum() == len(X)
+    np.testing.assert_array_equal(model.predict(X), exact.labels_)
+    np.testing.assert_array_equal(
+        HierarchicalKMeans(50, compute_labels=False, **given).fit_predict(X), exact.labels_
+    )
+    model.save(tmp_path / "model.safetensors")
+    again = shoal.load(tmp_path / "model.safetensors")
+    assert again.get_params() == model.get_params()
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(again)).predict(X), exact.labels_)
+    with pytest.raises(AttributeError, match="predict"):
+        again.labels_  # noqa: B018
+
+
 def test_a_sample_is_reported():
     model = HierarchicalKMeans(20, memory_limit=48 * 1000, random_state=0).fit(X)
     assert model.sample_rows_ == 1000
@@ -168,6 +192,7 @@ def test_a_sample_is_reported():
         ({"max_iter": -1}, "max_iter must be"),
         ({"tol": -1}, "tol must be"),
         ({"memory_limit": "much"}, "memory_limit must be"),
+        ({"compute_labels": "no"}, "compute_labels must be True or False"),
         ({"metric": "manhattan"}, "metric must be"),
         ({"n_clusters": 7000}, "n_samples=6000"),
     ],

@@ -108,6 +108,13 @@ def whole(name: str, value: Any, least: int, *, most: int = MOST, other: str = "
     return int(value)
 
 
+def flag(name: str, value: Any) -> bool:
+    """Check that `value` is True or False."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise ParameterError(f"{name} must be True or False, got {shown(value)}")
+    return bool(value)
+
+
 def at_least_0(name: str, value: Any) -> float:
     """Check that `value` is a finite number of at least 0."""
     if not is_number(value) or value < 0:

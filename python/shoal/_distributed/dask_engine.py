@@ -9,6 +9,7 @@ from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
+from uuid import uuid4
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -93,9 +94,12 @@ class DaskEngine:
     def _on_each(self, work: Callable[..., Any], task: Any, *other: list[Any]) -> list[Any]:
         """Submit a task per partition in one graph; return the futures."""
         n = self.n_partitions
+        # Text as keys would make all passes one growing group of tasks. The scheduler spreads a large group
+        # with few inputs over the workers, wherever the inputs are. Tuples make one group per pass.
+        keys = [(f"{work.__name__}-{uuid4().hex}", i) for i in range(n)]
         with library("dask").config.set({LARGE_GRAPH: "1 TiB"}):
             given = ([self._sent(task)] * n, range(n), self._blocks, *other, [self._n_jobs] * n)
-            futures: list[Any] = self._client.map(work, *given, pure=False)
+            futures: list[Any] = self._client.map(work, *given, key=keys, pure=False)
         return futures
 
     def _results(self, futures: list[Any]) -> list[Any]:

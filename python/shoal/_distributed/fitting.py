@@ -379,8 +379,7 @@ class DistributedClusterer(BaseEstimator, ABC):
         problems.check(p.whole, "max_iter", self.max_iter, 1)
         problems.check(p.at_least_0, "tol", self.tol)
         problems.check(p.one_of, "metric", self.metric, METRICS)
-        if not isinstance(self.compute_labels, (bool, np.bool_)):
-            problems.add(f"compute_labels must be True or False, got {p.shown(self.compute_labels)}")
+        problems.check(p.flag, "compute_labels", self.compute_labels)
         p.check_callbacks(problems, self.callbacks)
         problems.check(p.threads, self.n_jobs)
         problems.check(p.verbosity, self.verbose)

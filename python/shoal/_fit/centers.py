@@ -285,6 +285,13 @@ class CenterFitter(Clusterer):
         super()._conclude(run)
         self._warn_if_few()
 
+    def _conclude_without_labels(self, run: Any) -> None:
+        """Release the rows without a pass for labels."""
+        self.cluster_centers_ = run.centers()
+        self._run = self._visited = None
+        self._history = self.history_
+        self._warn_if_few()
+
     def _warn_if_few(self) -> None:
         """Warn if clusters are empty."""
         found = int(np.count_nonzero(self.counts_))

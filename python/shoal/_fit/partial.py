@@ -234,10 +234,7 @@ class StreamClusterer(CenterClusterer):
             super()._conclude(run)
             return
         self._state = run.state()
-        self.cluster_centers_ = run.centers()
-        self._run = self._visited = None
-        self._history = self.history_
-        self._warn_if_few()
+        self._conclude_without_labels(run)
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle plain values and arrays, with the labels of the last batch and the state."""
@@ -280,5 +277,4 @@ class StreamClusterer(CenterClusterer):
 
     def _rules(self, problems: _params.Problems) -> None:
         super()._rules(problems)
-        if not isinstance(self.compute_labels, (bool, np.bool_)):
-            problems.add(f"compute_labels must be True or False, got {_params.shown(self.compute_labels)}")
+        problems.check(_params.flag, "compute_labels", self.compute_labels)
