@@ -13,7 +13,8 @@ growth
 init
     Seconds and inertia of ``KMeans`` (25 sweeps) and ``TruncatedGaussianMixture`` from several seedings.
 ivf
-    The share of the ten nearest rows that inverted lists of the centers find, with 1% of the lists probed.
+    The share of the ten nearest rows that inverted lists of the centers find, with 1% of the lists probed. The
+    queries are rows that no fit has seen.
 search
     Seconds and recall of exact and approximate searches for the nearest centers.
 
@@ -80,7 +81,7 @@ INIT_SETS = (
 SEEDINGS = ("auto", "random", "k-means||", "afk-mc2", "hierarchical")
 MIXED = ("afk-mc2", "random", "hierarchical")
 RECALLS = (0.9, 0.99, 0.999)
-QUERIES, FOUND, PROBED = 1_000, 10, 0.01
+QUERIES, FOUND, PROBED = 10_000, 10, 0.01
 
 COLUMNS = {
     "work": "",
@@ -218,12 +219,11 @@ class Handler:
         )
         return np.asarray(model.train(self._X)), {}
 
-    def recall(self, centers: str, queries: int) -> float:
-        """Return the recall of the last rows as queries, with inverted lists of the other rows."""
+    def recall(self, centers: str, queries: str) -> float:
+        """Return the recall of queries with inverted lists of the rows."""
         import shoal
 
-        rows, asked = self._X[:-queries], self._X[-queries:]
-        C = np.load(centers)
+        rows, asked, C = self._X, np.load(queries), np.load(centers)
         truth = shoal.nearest(asked, rows, n_nearest=FOUND)[0]
         labels = shoal.nearest(rows, C)[0].ravel()
         probed = shoal.nearest(asked, C, n_nearest=max(1, round(PROBED * len(C))))[0]
@@ -389,15 +389,17 @@ def ivf(args: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
     """Compare the recall of inverted lists."""
     spec = SETS[0]
     name, X, k = common.load(f"{spec}:f32")
-    X = X[:ROWS]
-    np.save(folder / "rows.npy", X)
-    libraries, centers = Libraries(folder / "rows.npy", True, args), str(folder / "centers.npy")
+    X = np.random.default_rng(0).permutation(X[:ROWS])
+    rows, queries, centers = folder / "rows.npy", str(folder / "queries.npy"), str(folder / "centers.npy")
+    np.save(rows, X[:-QUERIES])
+    np.save(queries, X[-QUERIES:])
+    libraries = Libraries(rows, True, args)
     found = []
     with common.closing(libraries.workers.values()):
         for library in ("hierarchical", "flat", "faiss"):
             libraries.of(library).call("fit", library, k, {}, centers)
-            recall = libraries.of("hierarchical").call("recall", centers, QUERIES)
-            shape = {"work": f"ivf {name}", "fit": library, "n": len(X), "d": X.shape[1], "k": k}
+            recall = libraries.of("hierarchical").call("recall", centers, queries)
+            shape = {"work": f"ivf {name}", "fit": library, "n": len(X) - QUERIES, "d": X.shape[1], "k": k}
             found.append(shape | {"recall": recall})
     return found
 

@@ -1,18 +1,28 @@
-"""Draw inertia against seconds from the recorded curve of ``hierarchical.py``.
+"""Draw recorded parts of ``hierarchical.py``: inertia against seconds, or seconds against size.
 
-Usage: ``python benches/python/hierarchical_plot.py CURVE.csv docs/images/many-clusters.png``
+::
+
+    python benches/python/hierarchical_plot.py CURVE.csv [MORE.csv ...] docs/images/many-clusters.png
+    python benches/python/hierarchical_plot.py GROWTH.csv docs/images/many-clusters-growth.png
+
+Of the further files, fits that an earlier file has are not drawn.
 """
 
 import csv
 import sys
+from functools import partial
 from pathlib import Path
 
+import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+BARE = " without labels"
 #: What belongs together, and the prefixes of its fits.
 GROUPS = {
     "HierarchicalKMeans": ("tree", "m=", "default"),
+    "HierarchicalKMeans, centers only": (BARE,),
     "KMeans, 25 sweeps": ("flat",),
     "TruncatedGaussianMixture": ("mixture",),
     "faiss, 25 sweeps": ("faiss",),
@@ -20,40 +30,76 @@ GROUPS = {
 }
 
 
-def points(path: Path) -> dict[int, list[tuple[str, float, float]]]:
-    """Name, seconds and excess inertia of the fits, per number of clusters."""
-    found: dict[int, list[tuple[str, float, float]]] = {}
+#: Columns of seconds in a growth, with their labels.
+PHASES = {"seconds": "the fit", "tree s": "tree", "sweeps s": "sweeps", "final s": "exact labels"}
+
+
+def recorded(path: Path) -> list[dict[str, str]]:
+    """Return the rows of a result file."""
     with path.open(encoding="utf-8") as lines:
-        for row in csv.DictReader(line for line in lines if not line.startswith("#")):
-            if row["work"].startswith("curve"):
-                point = (row["fit"], float(row["seconds"]), 100 * float(row["over flat"]))
-                found.setdefault(int(row["k"]), []).append(point)
-    return found
+        return list(csv.DictReader(line for line in lines if not line.startswith("#")))
 
 
-def main(source: Path, target: Path) -> None:
-    """Draw one panel per number of clusters."""
-    panels = points(source)
+def curves(axes: Axes, fits: dict[str, tuple[float, float]]) -> None:
+    """Draw seconds and excess inertia of fits by name."""
+    for label, starts in GROUPS.items():
+        some = sorted(point for name, point in fits.items() if name.startswith(starts))
+        line = "-" if label.startswith("HierarchicalKMeans") else ""
+        axes.plot([s for s, _ in some], [over for _, over in some], "o" + line, label=label, markersize=5)
+    axes.axhline(0, color="gray", linewidth=0.8)
+    axes.set_xlabel("seconds, two cores")
+    axes.set_ylabel("inertia above flat k-means, %")
+
+
+def growth(axes: Axes, column: str, rows: list[dict[str, str]]) -> None:
+    """Draw seconds by phase for growing values of a column."""
+    sizes = [int(row[column]) for row in rows]
+    for phase, label in PHASES.items():
+        seconds = [float(row[phase]) for row in rows]
+        power = np.log(seconds[-1] / seconds[0]) / np.log(sizes[-1] / sizes[0])
+        axes.plot(sizes, seconds, "o-", label=f"{label} (exponent {power:.2f})", markersize=4)
+    axes.set_yscale("log")
+    axes.set_xlabel("clusters" if column == "k" else "rows")
+    axes.set_ylabel("seconds, two cores")
+    axes.legend(frameon=False, fontsize=8)
+
+
+def main(*files: Path) -> None:
+    """Draw the panels of recorded files; the last file is the picture."""
+    *sources, target = files
+    rows = [row for source in sources for row in recorded(source)]
+    found: dict[int, dict[str, tuple[float, float]]] = {}
+    for row in rows:
+        if row["work"].startswith("curve"):
+            name = BARE + row["fit"] if row["fit"].endswith(BARE) else row["fit"]
+            point = (float(row["seconds"]), 100 * float(row["over flat"]))
+            found.setdefault(int(row["k"]), {}).setdefault(name, point)
+    grown = {
+        column: [row for row in rows if row["work"].startswith(f"growth in {column}")]
+        for column in ("k", "n")
+    }
+    panels = [(f"{k:,} clusters", partial(curves, fits=fits)) for k, fits in found.items()]
+    panels += [
+        (f"{int(some[0][fixed]):,} {word}", partial(growth, column=column, rows=some))
+        for (column, some), (fixed, word) in zip(
+            grown.items(), (("n", "rows"), ("k", "clusters")), strict=True
+        )
+        if some
+    ]
     figure = Figure(figsize=(4.6 * len(panels), 3.8), layout="constrained")
     FigureCanvasAgg(figure)
-    for axes, (k, fits) in zip(
-        figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True
-    ):
-        for label, starts in GROUPS.items():
-            some = sorted((s, over) for name, s, over in fits if name.startswith(starts))
-            line = "-" if label == "HierarchicalKMeans" else ""
-            axes.plot([s for s, _ in some], [over for _, over in some], "o" + line, label=label, markersize=5)
-        axes.axhline(0, color="gray", linewidth=0.8)
+    for axes, (title, draw) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+        draw(axes)
         axes.set_xscale("log")
-        axes.xaxis.set_major_formatter("{x:g}")
-        axes.set_title(f"{k:,} clusters", fontsize=10)
-        axes.set_xlabel("seconds, two cores")
-        axes.set_ylabel("inertia above flat k-means, %")
+        axes.set_title(title, fontsize=10)
         axes.grid(alpha=0.3)
-    figure.axes[0].legend(frameon=False, fontsize=8)
+        if found:
+            axes.xaxis.set_major_formatter("{x:g}")
+    if found:
+        figure.axes[0].legend(frameon=False, fontsize=8)
     target.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(target, dpi=120)
 
 
 if __name__ == "__main__":
-    main(*map(Path, sys.argv[1:3]))
+    main(*map(Path, sys.argv[1:]))

@@ -344,7 +344,7 @@ impl Shuffler {
 }
 
 /// Advice to the system on its cache of files; everything works without it.
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(miri)))]
 mod pages {
     use std::fs::File;
     use std::num::NonZeroU64;
@@ -370,7 +370,7 @@ mod pages {
     }
 }
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(all(target_os = "linux", not(miri))))]
 mod pages {
     use std::fs::File;
     use std::path::Path;

@@ -49,7 +49,7 @@ impl<T: Float> Aligned<T> {
         match MmapMut::map_anon(bytes.max(1)) {
             Ok(pages) if bytes >= LARGE => {
                 // If the system provides no huge pages, small pages work too.
-                #[cfg(target_os = "linux")]
+                #[cfg(all(target_os = "linux", not(miri)))]
                 let _ = pages.advise(memmap2::Advice::HugePage);
                 Self { buffer: Buffer::Pages(pages), start: 0, len }
             }

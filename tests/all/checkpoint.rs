@@ -334,6 +334,8 @@ fn resuming_with_other_data_or_parameters_fails() {
         assert!(refused.contains("not a"), "{refused}");
         let refused = resume(method, checkpoint, &values, 3).unwrap_err();
         assert!(refused.contains("600 x 2") && refused.contains("400 x 3"), "{refused}");
+        let refused = resume(method, checkpoint, &values[2..], 2).unwrap_err();
+        assert!(refused.contains("600 x 2") && refused.contains("599 x 2"), "{refused}");
         let mut others = values.clone();
         others[0] += 1.0;
         let refused = resume(method, checkpoint, &others, 2).unwrap_err();
@@ -370,6 +372,14 @@ fn resuming_with_other_data_or_parameters_fails() {
     assert!(refused.contains("float64"), "{refused}");
     let refused = KMeans::params(3).resume_fit(&checkpoint, &rows).err().unwrap().to_string();
     assert!(refused.contains("n_clusters=3"), "{refused}");
+    // The same values from a function are read by other rules.
+    let replayed = Chunks::replay(1, || std::iter::once(Ok(vec![0.0f64, 1.0, 5.0].into())));
+    let (given, replayed) = (Dense::new(&[0.0, 1.0, 5.0], 1).unwrap(), Any(AnySource::F64(&replayed)));
+    let mut run = KMeans::params(2).start(&Any(AnySource::F64(&given))).unwrap();
+    let mut checkpoint = run.checkpoint(&Any(AnySource::F64(&given))).unwrap();
+    checkpoint.meta.insert("run".into(), checkpoint.meta["run"].replace("\"rows\":3", "\"rows\":null"));
+    let refused = KMeans::params(2).resume_fit(&checkpoint, &replayed).err().unwrap().to_string();
+    assert!(refused.contains("needs \"random\" access"), "{refused}");
 }
 
 #[test]
@@ -417,6 +427,10 @@ fn arrays_of_wrong_sizes_are_refused_at_once() {
         other.arrays.insert("history_counts".into(), Array::new(&[0, 5], &[0u64; 0]).unwrap());
         refused(method, &other);
         other.arrays.insert("history_figures".into(), Array::new(&[0, 3], &[0.0f64; 0]).unwrap());
+        refused(method, &other);
+        let mut other = checkpoint.clone();
+        let more = other.arrays["history_counts"].shape()[0] + 1;
+        other.arrays.insert("history_counts".into(), Array::new(&[more, 5], &vec![1u64; 5 * more]).unwrap());
         refused(method, &other);
         let mut other = checkpoint.clone();
         other.arrays.insert("zero_row_places".into(), Array::new(&[1], &[0u64]).unwrap());

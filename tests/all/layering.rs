@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 
 /// The modules of the crate, from the top layer to the bottom layer.
 const LAYERS: [(&str, &[&str]); 8] = [
-    ("faces", &["python"]),
+    ("interfaces", &["python"]),
     ("many machines", &["distributed"]),
-    ("families", &["kmeans", "gmm", "graph", "hierarchical", "kmodes"]),
-    ("shared by families", &["centers"]),
-    ("machinery", &["fit", "seeding", "stats", "persist"]),
+    ("methods", &["kmeans", "gmm", "graph", "hierarchical", "kmodes"]),
+    ("shared by methods", &["centers"]),
+    ("fits and statistics", &["fit", "seeding", "stats", "persist"]),
     ("passes", &["pass"]),
     ("compute and rows", &["kernel", "data"]),
     (
-        "vocabulary",
+        "common types",
         &[
             "error",
             "exponent",
@@ -32,7 +32,7 @@ const LAYERS: [(&str, &[&str]); 8] = [
 ];
 
 /// Layers whose modules must not import each other.
-const STRANGERS: [&str; 2] = ["families", "compute and rows"];
+const STRANGERS: [&str; 2] = ["methods", "compute and rows"];
 
 /// The exceptions: K-modes needs a neighbor graph, the cells of an approximate graph are a k-means partition, and
 /// hierarchical k-means finds the centers around each center with a graph.
@@ -322,7 +322,7 @@ fn downward_and_sideways_imports_are_fine() {
 }
 
 #[test]
-fn families_are_strangers() {
+fn methods_do_not_import_each_other() {
     assert_eq!(lines("src/gmm/mod.rs", "use crate::kmeans::Lloyd;"), [1]);
     assert_eq!(
         lines("src/kmeans/lloyd/mod.rs", "use crate::gmm::Covariance;\nuse crate::kmodes::Affinity;"),

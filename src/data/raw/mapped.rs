@@ -8,9 +8,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+#[cfg(not(miri))]
 use memmap2::Mmap;
+// Miri maps no files: memory holds a copy.
+#[cfg(miri)]
+use memmap2::MmapMut as Mmap;
 
-#[cfg(unix)]
+#[cfg(all(unix, not(miri)))]
 use super::ahead::READ_AHEAD_PART;
 use super::ahead::{Leave, due};
 use super::layout::Layout;
@@ -378,7 +382,7 @@ impl Mapped {
         if self.file.advised.swap(pattern as u8, Ordering::Relaxed) == pattern as u8 {
             return;
         }
-        #[cfg(unix)]
+        #[cfg(all(unix, not(miri)))]
         {
             let advice = match pattern {
                 Pattern::Sequential => memmap2::Advice::Sequential,
@@ -390,7 +394,7 @@ impl Mapped {
     }
 
     /// Requests bytes of the file that will be read soon.
-    #[cfg(unix)]
+    #[cfg(all(unix, not(miri)))]
     fn request(&self, bytes: Range<usize>) {
         let end = bytes.end.min(self.file.map.len());
         for at in (bytes.start..end).step_by(READ_AHEAD_PART) {
@@ -398,11 +402,11 @@ impl Mapped {
         }
     }
 
-    #[cfg(not(unix))]
+    #[cfg(not(all(unix, not(miri))))]
     fn request(&self, _bytes: Range<usize>) {}
 
     /// Tells the system that bytes of the file need not stay in its cache.
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", not(miri)))]
     fn drop_cached(&self, bytes: Range<usize>) {
         let MappedFile { map, handle, .. } = &*self.file;
         let bytes = bytes.start..bytes.end.min(map.len());
@@ -424,7 +428,7 @@ impl Mapped {
         }
     }
 
-    #[cfg(not(target_os = "linux"))]
+    #[cfg(not(all(target_os = "linux", not(miri))))]
     fn drop_cached(&self, _bytes: Range<usize>) {}
 
     /// Drops rows from the system's cache, if they are in the order of the file.
@@ -471,7 +475,10 @@ pub(super) fn map(file: &File, path: &Path, needed: u64) -> Result<Mmap> {
     // SAFETY: the map is only read, its values are plain numbers that allow any bits, and no memory access
     // depends on them.
     // `Mapped` documents what happens when another process writes to the file.
+    #[cfg(not(miri))]
     let map = unsafe { Mmap::map(file) }.map_err(|e| Error::io(path, e))?;
+    #[cfg(miri)]
+    let map = copied(file).map_err(|e| Error::io(path, e))?;
     if (map.len() as u64) < needed {
         let found = map.len();
         return Err(Error::format(
@@ -479,6 +486,14 @@ pub(super) fn map(file: &File, path: &Path, needed: u64) -> Result<Mmap> {
             format!("it shrank from {needed} to {found} bytes while it was opened"),
         ));
     }
+    Ok(map)
+}
+
+/// A copy of a file in memory.
+#[cfg(miri)]
+fn copied(mut file: &File) -> io::Result<Mmap> {
+    let mut map = Mmap::map_anon(file.metadata()?.len() as usize)?;
+    io::Read::read_exact(&mut file, &mut map)?;
     Ok(map)
 }
 
