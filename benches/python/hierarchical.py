@@ -13,8 +13,8 @@ growth
 init
     Seconds and inertia of ``KMeans`` (25 sweeps) and ``TruncatedGaussianMixture`` from several seedings.
 ivf
-    The share of the ten nearest rows that inverted lists of the centers find, with 1% of the lists probed. The
-    queries are rows that no fit has seen.
+    The share of the ten nearest rows that inverted lists of the centers find, with 1% of the lists probed,
+    for queries that no fit has seen.
 search
     Seconds and recall of exact and approximate searches for the nearest centers.
 

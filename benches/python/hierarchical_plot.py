@@ -46,6 +46,7 @@ def curves(axes: Axes, fits: dict[str, tuple[float, float]]) -> None:
         some = sorted(point for name, point in fits.items() if name.startswith(starts))
         line = "-" if label.startswith("HierarchicalKMeans") else ""
         axes.plot([s for s, _ in some], [over for _, over in some], "o" + line, label=label, markersize=5)
+    axes.xaxis.set_major_formatter("{x:g}")
     axes.axhline(0, color="gray", linewidth=0.8)
     axes.set_xlabel("seconds, two cores")
     axes.set_ylabel("inertia above flat k-means, %")
@@ -59,6 +60,8 @@ def growth(axes: Axes, column: str, rows: list[dict[str, str]]) -> None:
         power = np.log(seconds[-1] / seconds[0]) / np.log(sizes[-1] / sizes[0])
         axes.plot(sizes, seconds, "o-", label=f"{label} (exponent {power:.2f})", markersize=4)
     axes.set_yscale("log")
+    axes.set_xticks(sizes, [f"{size:,}" for size in sizes], rotation=20)
+    axes.minorticks_off()
     axes.set_xlabel("clusters" if column == "k" else "rows")
     axes.set_ylabel("seconds, two cores")
     axes.legend(frameon=False, fontsize=8)
@@ -89,12 +92,10 @@ def main(*files: Path) -> None:
     figure = Figure(figsize=(4.6 * len(panels), 3.8), layout="constrained")
     FigureCanvasAgg(figure)
     for axes, (title, draw) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
-        draw(axes)
         axes.set_xscale("log")
+        draw(axes)
         axes.set_title(title, fontsize=10)
         axes.grid(alpha=0.3)
-        if found:
-            axes.xaxis.set_major_formatter("{x:g}")
     if found:
         figure.axes[0].legend(frameon=False, fontsize=8)
     target.parent.mkdir(parents=True, exist_ok=True)
