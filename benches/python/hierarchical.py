@@ -7,7 +7,8 @@ curve
     Inertia and seconds of the tree alone, of sweeps with lists of 32 to 128 centers, of flat k-means (25
     sweeps from random rows), and of other libraries.
 file
-    2,000,000 x 64 made rows of bytes in a file, 100,000 clusters: seconds, and the peak of anonymous memory.
+    Made rows of bytes in files of 2,000,000 x 64 and 200,000 x 768, 100,000 clusters: seconds, and the peak
+    of anonymous memory.
 growth
     Seconds by phase for 1,000 to 100,000 clusters of the same rows, and for a growing number of rows.
 init
@@ -67,7 +68,8 @@ FITS: dict[str, tuple[str, dict[str, Any]]] = {
     "superkmeans hierarchical, refined": ("superkmeans", {"hierarchical": True, "iters_refinement": 5}),
     "superkmeans flat": ("superkmeans", {"hierarchical": False}),
 }
-FILE_ROWS, FILE_COLUMNS, FILE_CENTERS = 2_000_000, 64, 100_000
+#: Rows, columns and clusters of the part "file".
+FILES = ((2_000_000, 64, 100_000), (200_000, 768, 100_000))
 GROWTH = (1_000, 3_000, 10_000, 30_000, 100_000)
 #: Rows of the second part of "growth", with this many clusters.
 GROWTH_ROWS, GROWTH_CENTERS = (12_500, 25_000, 50_000, 100_000, 200_000), 2_000
@@ -296,16 +298,19 @@ def made(n: int, d: int, to: Path) -> None:
 
 
 def of_file(args: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
-    """Measure a fit to a file."""
-    n, k = (FILE_ROWS // 20, FILE_CENTERS // 20) if args.quick else (FILE_ROWS, FILE_CENTERS)
-    rows = folder / "made.npy"
-    made(n, FILE_COLUMNS, rows)
-    worker = common.Worker(__file__, threads=args.threads)
-    with common.closing([worker]):
-        worker.call("data", str(rows), False)
-        found, peak = worker.watched("fit", "hierarchical", k, {}, None)
-    shape = {"work": "file", "fit": "default", "n": n, "d": FILE_COLUMNS, "k": k}
-    return [shape | found | {"MB": peak / 1e6}]
+    """Measure fits to files."""
+    found = []
+    for n, d, k in args.files:
+        n, k = (n // 20, k // 20) if args.quick else (n, k)
+        rows = folder / "made.npy"
+        made(n, d, rows)
+        worker = common.Worker(__file__, threads=args.threads)
+        with common.closing([worker]):
+            worker.call("data", str(rows), False)
+            one, peak = worker.watched("fit", "hierarchical", k, {}, None)
+        found.append({"work": "file", "fit": "default", "n": n, "d": d, "k": k} | one | {"MB": peak / 1e6})
+        rows.unlink()
+    return found
 
 
 def growth(args: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
@@ -404,6 +409,12 @@ def ivf(args: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
     return found
 
 
+def shape(text: str) -> tuple[int, int, int]:
+    """Parse ``n:d:k``."""
+    n, d, k = (int(part) for part in text.split(":"))
+    return n, d, k
+
+
 def main() -> None:
     """Measure and print the tables."""
     parser = common.parser(__doc__)
@@ -411,6 +422,7 @@ def main() -> None:
     parser.add_argument("--data", nargs="+", default=list(SETS), help="sets of curve and search")
     parser.add_argument("--fits", nargs="+", choices=FITS, default=list(FITS), help="fits of the part curve")
     parser.add_argument("--init-data", nargs="+", default=list(INIT_SETS), help="sets of the part init")
+    parser.add_argument("--files", nargs="+", type=shape, default=FILES, help="n:d:k of the part file")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument(
         "--long", type=float, default=30.0, help="slower fits (seconds) run in one round only"
