@@ -129,7 +129,7 @@ fn listed(problems: &[InvalidParam]) -> String {
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// There is nothing to fit.
+    /// The error for a source without rows.
     pub(crate) fn no_rows() -> Self {
         Self::Empty("`rows` hold no rows".into())
     }

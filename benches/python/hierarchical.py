@@ -409,7 +409,7 @@ def ivf(args: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
     return found
 
 
-def shape(text: str) -> tuple[int, int, int]:
+def file_shape(text: str) -> tuple[int, int, int]:
     """Parse ``n:d:k``."""
     n, d, k = (int(part) for part in text.split(":"))
     return n, d, k
@@ -422,7 +422,7 @@ def main() -> None:
     parser.add_argument("--data", nargs="+", default=list(SETS), help="sets of curve and search")
     parser.add_argument("--fits", nargs="+", choices=FITS, default=list(FITS), help="fits of the part curve")
     parser.add_argument("--init-data", nargs="+", default=list(INIT_SETS), help="sets of the part init")
-    parser.add_argument("--files", nargs="+", type=shape, default=FILES, help="n:d:k of the part file")
+    parser.add_argument("--files", nargs="+", type=file_shape, default=FILES, help="n:d:k of the part file")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument(
         "--long", type=float, default=30.0, help="slower fits (seconds) run in one round only"

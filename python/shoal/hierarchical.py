@@ -22,8 +22,8 @@ class HierarchicalKMeans(CenterClusterer):
     """K-means for thousands to millions of clusters.
 
     A tree of small k-means fits gives the first centers. Sweeps then compare every row only with centers near
-    its own, so the cost of a sweep grows slowly with the number of clusters. One last pass compares rows with
-    all centers: `labels_` are exact.
+    its own, so the cost of a sweep grows slowly with the number of clusters. Unless ``compute_labels=False``,
+    one last pass compares rows with all centers: `labels_` are exact.
 
     Results are bit-identical for any number of threads, and for an array, a memory map or an ``.npy`` file
     with the same rows.
@@ -53,8 +53,8 @@ class HierarchicalKMeans(CenterClusterer):
         ``"500MB"``. Larger nodes are fitted to a random sample of their rows.
     compute_labels : bool, default=True
         Whether the fit ends with a pass over all rows for `labels_` and `inertia_`, which takes most of the
-        time of a short fit with many clusters. With False they do not exist, `counts_` are those of the last
-        sweep, `certified_` is NaN, and a center may be nearest to no row.
+        time of a short fit with many clusters. With False they do not exist after the fit, `counts_` are
+        those of the last sweep or of the tree, and a center may be nearest to no row.
     n_jobs : int or None, default=None
         Number of threads. None: ``SHOAL_NUM_THREADS``, else ``OMP_NUM_THREADS``, else all cores that the
         process may use; -1: all cores that the process may use. At most 4 threads per core, or 16 (see
@@ -71,14 +71,17 @@ class HierarchicalKMeans(CenterClusterer):
     cluster_centers_ : ndarray of shape (n_clusters, n_features), float32 or float64
         Centers, in the compute type of the rows.
     labels_ : ndarray of shape (n_samples,), int32
-        Nearest center of every row; the lower index wins a tie. Equal to ``predict(X)``.
+        Nearest center of every row; the lower index wins a tie. Equal to ``predict(X)``. Not set with
+        ``compute_labels=False``.
     inertia_ : float
-        Weighted sum of squared distances of the rows to their centers; differences and sums in float64.
+        Weighted sum of squared distances of the rows to their centers; differences and sums in float64. Not
+        set with ``compute_labels=False``.
     counts_ : ndarray of shape (n_clusters,), float64
         Weight of the rows in each cluster.
     certified_ : float
         Share of the rows whose label was proven by the centers around their own alone, before the last pass
-        compared the other rows with all centers. 0 after sweeps by cells. NaN during the fit.
+        compared the other rows with all centers. 0 after sweeps by cells. NaN during the fit, and with
+        ``compute_labels=False``.
     sample_rows_ : int
         The largest number of rows that a node of the tree was fitted to. Less than the number of rows if the
         first level of the tree used a sample.

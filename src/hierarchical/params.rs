@@ -80,7 +80,7 @@ setters! {
         /// are fitted to a random sample; [`HierarchicalRun::sample_rows`] reports its size.
         memory_limit: u64,
         /// Whether a fit ends with exact labels (default true). If not, the model has no labels and inertia NaN, its
-        /// weights are those of the last sweep, and a center may be nearest to no row.
+        /// weights are those of the last sweep or of the tree, and a center may be nearest to no row.
         ///
         /// ```
         /// let rows: Vec<[f64; 1]> = (0..60).map(|i| [f64::from(i)]).collect();

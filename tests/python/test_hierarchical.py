@@ -177,6 +177,30 @@ def test_without_labels_the_centers_are_the_same(tmp_path, max_iter):
         again.labels_  # noqa: B018
 
 
+def test_without_labels_a_fit_can_be_watched_and_stopped(tmp_path):
+    given = {"n_candidates": 20, "metric": "cosine", "compute_labels": False, "random_state": 0}
+    whole = HierarchicalKMeans(50, max_iter=3, **given).fit(X)
+    model = HierarchicalKMeans(50, max_iter=3, **given)
+    for _ in model.iter_fit(X):
+        # A pass over the rows, for the centers of the step.
+        np.testing.assert_array_equal(model.labels_, model.predict(X))
+    with pytest.raises(AttributeError, match="predict"):
+        model.labels_  # noqa: B018
+    np.testing.assert_array_equal(model.cluster_centers_, whole.cluster_centers_)
+
+    def stop(model, step):
+        return step.iteration == 3
+
+    path = tmp_path / "run.safetensors"
+    checkpoint = Checkpoint(path, every_steps=1)
+    HierarchicalKMeans(50, max_iter=3, callbacks=[checkpoint, stop], **given).fit(X)
+    resumed = shoal.resume(path, X, callbacks=[])
+    assert resumed.stop_reason_ == whole.stop_reason_
+    np.testing.assert_array_equal(resumed.cluster_centers_, whole.cluster_centers_)
+    with pytest.raises(AttributeError, match="predict"):
+        resumed.labels_  # noqa: B018
+
+
 def test_a_sample_is_reported():
     model = HierarchicalKMeans(20, memory_limit=48 * 1000, random_state=0).fit(X)
     assert model.sample_rows_ == 1000

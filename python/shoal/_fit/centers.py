@@ -288,6 +288,9 @@ class CenterFitter(Clusterer):
     def _conclude_without_labels(self, run: Any) -> None:
         """Release the rows without a pass for labels."""
         self.cluster_centers_ = run.centers()
+        self.timings_ = run.timings()
+        # Labels that were read after the last step may be those of other centers.
+        self._labels = self._inertia = None
         self._run = self._visited = None
         self._history = self.history_
         self._warn_if_few()

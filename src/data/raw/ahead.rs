@@ -14,7 +14,7 @@ const READ_AHEAD: usize = 32 << 20;
 pub(super) const READ_AHEAD_STEP: usize = 16 << 20;
 /// Linux cuts each request to the limit of the device (at least 128 KiB, commonly 1.25 MiB), so larger
 /// requests are made in parts.
-#[cfg(unix)]
+#[cfg(all(unix, not(miri)))]
 pub(super) const READ_AHEAD_PART: usize = 1 << 20;
 /// Smaller sources always stay in the cache.
 const ALWAYS_KEPT: usize = 1 << 30;

@@ -472,10 +472,10 @@ impl Mapped {
 
 /// Maps a file of which `needed` bytes will be read.
 pub(super) fn map(file: &File, path: &Path, needed: u64) -> Result<Mmap> {
+    #[cfg(not(miri))]
     // SAFETY: the map is only read, its values are plain numbers that allow any bits, and no memory access
     // depends on them.
     // `Mapped` documents what happens when another process writes to the file.
-    #[cfg(not(miri))]
     let map = unsafe { Mmap::map(file) }.map_err(|e| Error::io(path, e))?;
     #[cfg(miri)]
     let map = copied(file).map_err(|e| Error::io(path, e))?;

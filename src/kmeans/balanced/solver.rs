@@ -37,7 +37,7 @@ pub(super) struct Balance<T> {
 
 impl<T> Balance<T> {
     /// The labels with the lower energy, and the higher bound, of two searches for the same centers.
-    fn or_better(self, other: Self) -> Self {
+    pub(super) fn or_better(self, other: Self) -> Self {
         let (bound, prices) = if self.bound >= other.bound {
             (self.bound, self.prices.clone())
         } else {
@@ -59,7 +59,7 @@ pub struct BalancedSolver<T> {
     pub(super) start: LloydStarts<T>,
     /// `None` until exact k-means has ended.
     pub(super) balance: Option<Balance<T>>,
-    /// What [`FitSolver::finish`] found for centers that no sweep has labeled.
+    /// What [`FitSolver::finish`] found for the last centers.
     pub(super) finished: Option<Balance<T>>,
     /// Sweeps of all starts.
     pub(super) iteration: u64,

@@ -6,7 +6,9 @@ use super::assign::{Assigned, assign};
 use super::limits::Limits;
 use super::lists::CandidateLists;
 use super::repair::repair;
+use super::solver::Balance;
 use super::*;
+use crate::centers::LabelList;
 use crate::data::{AnySource, Chunks, Dense, Source, Weighted};
 use crate::fit::{FitSolver, Solver};
 use crate::kernel::{PackedCenters, sq_dist};
@@ -30,6 +32,32 @@ fn grouped(n: usize, d: usize, seed: u64) -> Vec<f64> {
 
 fn executor() -> Executor {
     Executor::new(Some(2)).unwrap()
+}
+
+#[test]
+fn the_better_of_two_searches_has_the_lower_energy_and_the_higher_bound() {
+    let of = |(energy, bound): (f64, f64)| Balance::<f64> {
+        centers: Vec::new(),
+        prices: vec![bound],
+        labels: LabelList::Narrow(Vec::new()),
+        settled: Vec::new(),
+        sizes: vec![energy],
+        energy,
+        bound,
+        current: true,
+        sweeps: 0,
+    };
+    for (one, other, expected) in [
+        ((5.0, 3.0), (4.0, 2.0), (4.0, 3.0)),
+        ((4.0, 2.0), (5.0, 3.0), (4.0, 3.0)),
+        ((4.0, 3.0), (5.0, 2.0), (4.0, 3.0)),
+        // Rounding: a bound is never above the energy.
+        ((4.5, 4.25), (4.0, 2.0), (4.0, 4.0)),
+    ] {
+        let better = of(one).or_better(of(other));
+        assert_eq!((better.energy, better.bound), expected);
+        assert_eq!((better.sizes[0], better.prices[0]), (expected.0, one.1.max(other.1)));
+    }
 }
 
 /// The least energy of labels of which every cluster has `least` to `most` rows: an assignment of rows, and of rows that
