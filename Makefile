@@ -165,11 +165,12 @@ asan: | check-tools ## Kernel, data, file and graph tests under the address sani
 	RUSTC_BOOTSTRAP=1 RUSTFLAGS='-Zsanitizer=address -Cdebug-assertions=on' $(CARGO) test --locked --target-dir target/asan \
 	  --target "$$(rustc -vV | sed -n 's/^host: //p')" --lib -- kernel:: data:: persist:: graph::
 
-# Two crates of the dependencies use integers as pointers, which is why provenance is not checked strictly.
+# Two crates of the dependencies use integers as pointers, which is why provenance is not checked strictly. One
+# breaks the rules of stacked borrows, but not those of tree borrows.
 miri: | check-tools ## Files, sources and sums under Miri, if it is installed (rustup +nightly component add miri).
 	@if rustup component list --toolchain nightly --installed 2>/dev/null | grep -q '^miri'; \
-	then MIRIFLAGS='-Zmiri-disable-isolation -Zmiri-permissive-provenance' PROPTEST_CASES=2 \
-	  $(CARGO) +nightly miri test --locked --target-dir target/miri --lib -- $(MIRI_TESTS); \
+	then MIRIFLAGS='-Zmiri-disable-isolation -Zmiri-permissive-provenance -Zmiri-tree-borrows' PROPTEST_CASES=2 \
+	  $(CARGO) +nightly miri $(if $(NEXTEST),nextest run --no-fail-fast,test) --locked --target-dir target/miri --lib -- $(MIRI_TESTS); \
 	else echo 'Miri is not installed (rustup toolchain install nightly --component miri,rust-src)'; fi
 
 # Coverage is not traced: damage is guided by the outcomes, which the stable compiler suffices for.
