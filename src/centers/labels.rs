@@ -47,17 +47,17 @@ enum StoredMut<'a> {
 
 /// A stored label.
 trait Width: Copy {
-    fn widen(self) -> u32;
-    fn narrow(label: u32) -> Self;
+    fn to_label(self) -> u32;
+    fn of_label(label: u32) -> Self;
 }
 
 impl Width for u16 {
     #[inline]
-    fn widen(self) -> u32 {
+    fn to_label(self) -> u32 {
         if self == Self::MAX { NO_LABEL } else { self.into() }
     }
     #[inline]
-    fn narrow(label: u32) -> Self {
+    fn of_label(label: u32) -> Self {
         // `NO_LABEL` becomes the largest value.
         label as Self
     }
@@ -65,11 +65,11 @@ impl Width for u16 {
 
 impl Width for u32 {
     #[inline]
-    fn widen(self) -> u32 {
+    fn to_label(self) -> u32 {
         self
     }
     #[inline]
-    fn narrow(label: u32) -> Self {
+    fn of_label(label: u32) -> Self {
         label
     }
 }
@@ -93,7 +93,7 @@ impl LabelList {
     /// Given labels, each below `k` or [`NO_LABEL`].
     pub(crate) fn of(labels: Vec<u32>, k: usize) -> Self {
         if k <= NARROW {
-            Self::Narrow(labels.into_iter().map(u16::narrow).collect())
+            Self::Narrow(labels.into_iter().map(u16::of_label).collect())
         } else {
             Self::Wide(labels)
         }
@@ -127,7 +127,7 @@ impl LabelList {
     /// Extends to `n` rows: old row `i` becomes row `at(i)`, in the same order, and the others have no label.
     pub(crate) fn grow(&mut self, at: impl Fn(usize) -> usize, n: usize) {
         fn grow<W: Width>(labels: &mut Vec<W>, at: impl Fn(usize) -> usize, n: usize) {
-            let (old, none) = (labels.len(), W::narrow(NO_LABEL));
+            let (old, none) = (labels.len(), W::of_label(NO_LABEL));
             labels.resize(n, none);
             for i in (0..old).rev() {
                 let label = std::mem::replace(&mut labels[i], none);
@@ -145,7 +145,7 @@ impl LabelList {
     /// Removes all labels.
     pub(crate) fn clear(&mut self) {
         fn clear<W: Width>(labels: &mut [W]) {
-            labels.fill(W::narrow(NO_LABEL));
+            labels.fill(W::of_label(NO_LABEL));
         }
         either!(Self, self, labels => clear(labels));
     }
@@ -154,7 +154,7 @@ impl LabelList {
     pub(crate) fn restore(&mut self, journals: &[Journal]) {
         fn restore<W: Width>(labels: &mut [W], journals: &[Journal]) {
             for (row, old) in journals.iter().flat_map(Journal::changes) {
-                labels[row] = W::narrow(old);
+                labels[row] = W::of_label(old);
             }
         }
         either!(Self, self, labels => restore(labels, journals));
@@ -189,7 +189,7 @@ impl<'a> LabelsRef<'a> {
     /// assert_eq!(shoal::centers::LabelsRef::from(&[2u32, 0][..]).get(0), 2);
     /// ```
     pub fn get(&self, row: usize) -> u32 {
-        either!(Stored, self.0, labels => labels[row].widen())
+        either!(Stored, self.0, labels => labels[row].to_label())
     }
 
     /// All labels, in the order of the rows.
@@ -202,7 +202,7 @@ impl<'a> LabelsRef<'a> {
             Stored::Narrow(labels) => (labels, &[][..]),
             Stored::Wide(labels) => (&[][..], labels),
         };
-        narrow.iter().map(|label| label.widen()).chain(wide.iter().copied())
+        narrow.iter().map(|label| label.to_label()).chain(wide.iter().copied())
     }
 
     /// A copy in 32 bits.
@@ -213,7 +213,7 @@ impl<'a> LabelsRef<'a> {
     pub fn to_vec(&self) -> Vec<u32> {
         let mut labels = Vec::new();
         match self.0 {
-            Stored::Narrow(narrow) => labels.extend(narrow.iter().map(|label| label.widen())),
+            Stored::Narrow(narrow) => labels.extend(narrow.iter().map(|label| label.to_label())),
             Stored::Wide(wide) => labels.extend_from_slice(wide),
         }
         labels
@@ -228,7 +228,7 @@ impl<'a> LabelsRef<'a> {
             Stored::Wide(labels) => labels,
             Stored::Narrow(labels) => {
                 room.clear();
-                room.extend(labels.iter().map(|label| label.widen()));
+                room.extend(labels.iter().map(|label| label.to_label()));
                 room
             }
         }
@@ -242,7 +242,7 @@ impl<'a> LabelsRef<'a> {
     /// Whether a row, or each row, has no label.
     pub(crate) fn are_missing(&self) -> (bool, bool) {
         fn missing<W: Width + PartialEq>(labels: &[W]) -> (bool, bool) {
-            let none = W::narrow(NO_LABEL);
+            let none = W::of_label(NO_LABEL);
             (labels.contains(&none), labels.iter().all(|&label| label == none))
         }
         either!(Stored, self.0, labels => missing(labels))
@@ -278,7 +278,7 @@ impl LabelsMut<'_> {
     pub(crate) fn open<'e>(&self, editing: &'e mut Editing<'_>) -> &'e mut [u32] {
         let room = &mut editing.room;
         room.clear();
-        either!(StoredMut, &self.stored, stored => room.extend(stored.iter().map(|label| label.widen())));
+        either!(StoredMut, &self.stored, stored => room.extend(stored.iter().map(|label| label.to_label())));
         room
     }
 
@@ -289,12 +289,12 @@ impl LabelsMut<'_> {
             Editing { all, mine, room }: &mut Editing<'_>,
         ) {
             for (i, (stored, &new)) in stored.iter_mut().zip(&*room).enumerate() {
-                let old = stored.widen();
+                let old = stored.to_label();
                 if old != new {
                     if all.is_some() {
                         mine.note(first + i, old);
                     }
-                    *stored = W::narrow(new);
+                    *stored = W::of_label(new);
                 }
             }
         }

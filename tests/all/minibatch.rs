@@ -1,14 +1,12 @@
 //! Mini-batch k-means: bit-identical results over all sources and numbers of threads, streams, interrupts and
 //! the update rule.
 
-use std::ops::ControlFlow;
-
 use proptest::prelude::*;
-use shoal::data::{Access, AnySource, Block, Chunks, DataSource, Dense, Own, Source, Weighted};
+use shoal::data::{AnySource, Chunks, Dense, Own, Source, Weighted};
 use shoal::fit::StopReason;
 use shoal::kernel::Compute;
 use shoal::kmeans::{MiniBatchParams, MiniBatchRun};
-use shoal::{Error, Executor, MatRef, MiniBatch, Result, Seeding};
+use shoal::{Error, Executor, MatRef, MiniBatch, Seeding};
 
 use crate::common::{Any, Bits, bits, chunks, rows};
 
@@ -284,34 +282,6 @@ fn as_many_whole_batches_as_fit_into_the_passes() {
     }
 }
 
-/// A source that gives all rows as one block, however long a tile is.
-struct OneBlock(Vec<f64>);
-
-impl DataSource<f64> for OneBlock {
-    fn dim(&self) -> usize {
-        1
-    }
-    fn rows(&self) -> Option<u64> {
-        None
-    }
-    fn access(&self) -> Access {
-        Access::Replay
-    }
-    fn for_each_block(&self, tile_rows: usize, f: Visit<'_>) -> Result<()> {
-        self.for_each_block_from(0, tile_rows, f)
-    }
-    fn for_each_block_from(&self, row: u64, _tile_rows: usize, f: Visit<'_>) -> Result<()> {
-        let rest = &self.0[row as usize..];
-        let rows = MatRef::new(rest, 1);
-        f(Block { first_row: row, len: rest.len(), rows: &rows, weights: None }).map(|_| ())
-    }
-    fn gather(&self, _: &[u64], _: &mut Vec<f64>) -> Result<()> {
-        unreachable!("it is no source of single rows")
-    }
-}
-
-type Visit<'a> = &'a mut dyn FnMut(Block<'_, f64>) -> Result<ControlFlow<()>>;
-
 #[test]
 fn a_bad_value_is_named_by_its_row_in_the_stream() {
     let mut values = vec![1.0f64; 60];
@@ -322,6 +292,4 @@ fn a_bad_value_is_named_by_its_row_in_the_stream() {
         let refused = params.fit(&stream).unwrap_err().to_string();
         assert!(refused.contains("row 33"), "{refused}");
     }
-    let refused = params.fit(&Any(AnySource::F64(&OneBlock(values)))).unwrap_err().to_string();
-    assert!(refused.contains("row 33"), "{refused}");
 }
