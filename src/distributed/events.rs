@@ -136,7 +136,7 @@ impl Events {
 
     pub(super) fn of_file(contents: &Contents, dim: usize) -> Result<Self, String> {
         let blocks: Vec<u64> = list(contents, "blocks")?;
-        let blocks: Vec<(u64, u64)> = blocks.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
+        let blocks: Vec<(u64, u64)> = blocks.as_chunks().0.iter().map(|&[first, end]| (first, end)).collect();
         let shares = contents.values::<f64>("shares", &[1])?[0];
         let known = contents.arrays.contains_key("points");
         let rows = known.then(|| coreset_of(contents, dim)).transpose()?;

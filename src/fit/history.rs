@@ -62,8 +62,10 @@ pub(crate) fn history_of(contents: &Contents, reason: Option<StopReason>) -> Res
         return Err("its history is inconsistent".into());
     }
     let mut steps: Vec<Step> = counts
-        .chunks_exact(5)
-        .zip(figures.chunks_exact(3))
+        .as_chunks::<5>()
+        .0
+        .iter()
+        .zip(figures.as_chunks::<3>().0)
         .map(|(counts, figures)| Step {
             iteration: counts[0],
             rows_seen: counts[1],

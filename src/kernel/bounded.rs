@@ -237,7 +237,7 @@ pub(crate) fn nearest_listed<T: Compute>(
     list: &[u32],
     nearest: &mut Nearest<T>,
 ) {
-    assert!(packed.form == Form::RowsInLanes);
+    assert_eq!(packed.form, Form::RowsInLanes);
     (packed.table.listed)(packed, columns, rows, list, nearest);
 }
 

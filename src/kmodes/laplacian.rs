@@ -387,7 +387,7 @@ mod tests {
         let problem = Problem { near: &near, k: 2, affinity: &affinity, lambda: 3.0, shift: &[] };
         let mut buffers = [Shares::new(2, 2), Shares::new(2, 2)];
         problem.relax(&mut buffers, false, false, &Executor::new(Some(1)).unwrap()).unwrap();
-        for (z, a) in buffers[0].whole().chunks_exact(2).zip(near.chunks_exact(2)) {
+        for (z, a) in buffers[0].whole().as_chunks::<2>().0.iter().zip(near.as_chunks::<2>().0) {
             assert!((z[1] - 1.0 / (1.0 + (a[0] - a[1]).exp())).abs() < 1e-15);
         }
         assert_eq!(labels(&buffers[0]), [1, 0]);

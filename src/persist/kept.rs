@@ -249,7 +249,7 @@ mod tests {
         keep(&mut contents, "none", Array::new::<f32>(&[0, 9], &[]));
         keep(&mut contents, "list", Array::new(&[6], &[1.0f32; 6]));
         assert_eq!(matrix::<f32>(&contents, "x", 3).unwrap().len(), 6);
-        assert!(matrix::<f32>(&contents, "none", 3).unwrap().is_empty());
+        assert_eq!(matrix::<f32>(&contents, "none", 3).unwrap(), [0.0; 0]);
         assert!(matrix::<f32>(&contents, "x", 2).unwrap_err().contains("must have 2 columns, got 3"));
         assert!(matrix::<f32>(&contents, "list", 1).unwrap_err().contains("must be a matrix"));
     }

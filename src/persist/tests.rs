@@ -232,7 +232,7 @@ fn a_kill_leaves_a_whole_file() {
         contents
     };
     if let Some(path) = std::env::var_os(VICTIM) {
-        for i in 0.. {
+        for i in 0..=u32::MAX {
             write(&path, &version(f64::from(i))).unwrap();
         }
     }

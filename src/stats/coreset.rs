@@ -130,7 +130,8 @@ impl<T: Compute> SamplingLaw<T> {
     /// The share of a row in the odds of all rows. At most 1, however small the weight or large the distance.
     pub(super) fn share(&self, weight: f64, sq_dist: f64) -> f64 {
         let weight = weight / self.weight;
-        let share = if self.mean > 0.0 { 0.5 * (weight + weight * sq_dist / self.mean) } else { weight };
+        let share =
+            if self.mean > 0.0 { f64::midpoint(weight, weight * sq_dist / self.mean) } else { weight };
         share.min(1.0)
     }
 

@@ -362,7 +362,7 @@ fn resuming_with_other_data_or_parameters_fails() {
     // Before the seeding there is nothing to store but the rows' fingerprint and an empty history.
     let begun = run.checkpoint(&rows).unwrap();
     assert!(begun.arrays.keys().all(|name| name.starts_with("history")));
-    assert!(KMeans::params(2).resume_fit(&begun, &rows).unwrap().history().is_empty());
+    assert_eq!(KMeans::params(2).resume_fit(&begun, &rows).unwrap().history(), []);
     let refused = KMeans::params(2).resume_fit(&begun, &[[0.5f64], [1.0], [5.0]]).err().unwrap().to_string();
     assert!(refused.contains("the values differ"), "{refused}");
     run.advance_on(&rows, &cx).unwrap();

@@ -295,8 +295,8 @@ fn rows_of_zeros_only() {
         assert_eq!((model.inertia(), model.labels()), (0.0, &[0; 50][..]));
         assert_eq!(model.cluster_weights(), [50.0, 0.0, 0.0]);
     }
-    assert!(MiniBatch::params(3).rng_seed(1).fit(&csr).unwrap().inertia() == 0.0);
-    assert!(NestedMiniBatch::params(3).rng_seed(1).fit(&csr).unwrap().inertia() == 0.0);
+    assert_eq!(MiniBatch::params(3).rng_seed(1).fit(&csr).unwrap().inertia(), 0.0);
+    assert_eq!(NestedMiniBatch::params(3).rng_seed(1).fit(&csr).unwrap().inertia(), 0.0);
 }
 
 /// Sparse and dense batches in turn, each resumed from the state of the previous one.

@@ -93,7 +93,7 @@ impl<'a, S> Weighted<'a, S> {
             let Some(weights) = self.weights.get(block.first_row as usize..seen as usize) else {
                 return Err(check_length(self.weights.len(), seen).unwrap_err());
             };
-            let next = f(Block { weights: Some(weights).filter(|_| !self.unit), ..block })?;
+            let next = f(Block { weights: (!self.unit).then_some(weights), ..block })?;
             ended = next.is_break();
             Ok(next)
         })?;
@@ -105,7 +105,7 @@ impl<T: Float, S: DataSource<T>> DataSource<T> for Weighted<'_, S> {
     forward!(source: dim rows access always_finite most_values gather copy);
 
     fn weights(&self) -> Option<&[f64]> {
-        Some(&*self.weights).filter(|_| !self.unit)
+        (!self.unit).then_some(&*self.weights)
     }
     fn has_weights(&self) -> bool {
         true

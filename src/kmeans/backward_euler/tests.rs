@@ -238,10 +238,10 @@ fn clusters_that_get_no_rows_starve_once_enough_rows_came_and_a_checkpoint_knows
     }
     let mut polished = params.polish(true).start(&rows).unwrap();
     while polished.advance_on(&rows, &cx).unwrap().is_some() {}
-    assert!(polished.starved().is_empty());
+    assert_eq!(polished.starved(), [0; 0]);
     // A cluster with a hundredth of the rows, 3% of the mean, does not starve.
     let rows: Vec<[f64; 1]> = (0..500).map(|i| [f64::from(if i % 100 == 0 { 9 } else { i % 4 })]).collect();
     let mut fed = given(&[0.0, 3.0, 9.0]).n_inner(1).max_iter(20).step_size(Some(0.0)).start(&rows).unwrap();
     while fed.advance_on(&rows, &cx).unwrap().is_some() {}
-    assert!(fed.starved().is_empty());
+    assert_eq!(fed.starved(), [0; 0]);
 }

@@ -124,7 +124,7 @@ fn blocks_equal_scalar_sums() {
                     assert!(calls.into_iter().eq(0..steps), "once after each step, in order");
                     if product == Product::Bytes || values == Values::Whole {
                         let again = operands.sums(&tiles, product, |_| ());
-                        assert!(again.0 == sums.0);
+                        assert_eq!(again.0, sums.0);
                     }
                 }
             }
@@ -226,6 +226,6 @@ fn infinite_sums_stay_infinite() {
     let mut operands = Operands::whole(Product::Bf16, 4, 11);
     operands.from.0[1] = Tile([[f32::INFINITY.to_bits(); 16]; 16]);
     let sums = operands.sums(&tiles, Product::Bf16, |_| ());
-    assert!(sums.0[1] == operands.from.0[1]);
+    assert_eq!(sums.0[1], operands.from.0[1]);
     assert!(sums.0[0].0.as_flattened().iter().all(|&v| f32::from_bits(v).is_finite()));
 }
