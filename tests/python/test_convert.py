@@ -18,7 +18,7 @@ import shoal
 import sklearn.cluster
 import sklearn.mixture
 from command_line import failure, run
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from shoal.convert import from_sklearn, to_faiss, to_onnx, to_sklearn
 from sklearn.base import clone
@@ -437,6 +437,7 @@ def test_a_network_computes_labels_and_distances(name, dtype):
     st.sampled_from(["euclidean", "cosine"]),
     st.integers(0, 99),
 )
+@example(4, 2, "float32", -1e6, "cosine", 2)
 def test_networks_of_any_shape_are_exact(k, d, dtype, away, metric, seed):
     X = blobs(dtype, k, d, 30, seed, away)
     model = shoal.KMeans(k, metric=metric, random_state=0, init=X[:k], n_init=1, max_iter=2)
@@ -450,7 +451,9 @@ def test_networks_of_any_shape_are_exact(k, d, dtype, away, metric, seed):
     reach = max(1e-30, np.abs(rows - np.median(model.cluster_centers_, axis=0)).max())
     np.testing.assert_allclose(distances, wanted, rtol=1e-6, atol=3e-8 * reach * np.sqrt(d))
     near = np.sort(wanted, axis=1)
-    clear = np.ones(len(X), bool) if k == 1 else near[:, 1] - near[:, 0] > 1e-2 * near[:, 1]
+    # `predict` rounds the directions of rows to the type of the centers.
+    blur = 4 * np.finfo(model.cluster_centers_.dtype).eps * np.sqrt(d) if metric == "cosine" else 0.0
+    clear = np.ones(len(X), bool) if k == 1 else near[:, 1] - near[:, 0] > 1e-2 * near[:, 1] + blur
     np.testing.assert_array_equal(labels[clear], model.predict(X)[clear])
 
 
