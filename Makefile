@@ -27,7 +27,7 @@ FUZZ_SEED ?= $(shell date +%s)
 SOAK_MINUTES ?= 60
 # Files of `make mutants`, and tests of `make miri`: without those that write large files hundreds of times.
 MUTANTS ?= src/persist/*.rs
-MIRI_TESTS ?= persist:: data::npy data::raw data::memory data::csr whole_file stats:: --skip fault --skip kill
+MIRI_TESTS ?= persist:: data::npy data::raw data::memory data::csr whole_file stats:: --skip fault --skip kill --skip threads
 
 # Systems and processors with a wheel, except the one that `make test` runs on.
 TARGETS := aarch64-unknown-linux-gnu x86_64-unknown-linux-musl aarch64-apple-darwin x86_64-apple-darwin x86_64-pc-windows-msvc
