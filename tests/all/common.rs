@@ -1,8 +1,8 @@
 //! Test data and sources that several test modules share.
 
-use shoal::KMeansModel;
-use shoal::data::{AnySource, Chunk, Own, Source};
+use shoal::data::{AnySource, Chunk, Dtype, Mapped, Own, Source, npy};
 use shoal::kernel::Compute;
+use shoal::{KMeansModel, Result};
 
 /// Any source of a known compute type, with or without weights.
 pub(crate) struct Any<'a>(pub(crate) AnySource<'a>);
@@ -72,4 +72,18 @@ pub(crate) fn bits(model: &KMeansModel) -> Bits {
     let of = |values: &[f64]| values.iter().map(|x| x.to_bits()).collect();
     let (centers, weights) = (of(&model.centers::<f64>()), of(model.cluster_weights()));
     (centers, weights, model.labels().to_vec(), model.inertia().to_bits(), model.n_iter())
+}
+
+/// The message of the error of a call that must fail.
+pub(crate) fn refused(result: Result<KMeansModel>) -> String {
+    result.expect_err("the call must fail").to_string()
+}
+
+/// Rows in a mapped file of a folder.
+pub(crate) fn file(folder: &tempfile::TempDir, name: &str, values: &[f32], cols: usize) -> Mapped {
+    let path = folder.path().join(name);
+    let mut writer = npy::Writer::create(&path, Dtype::F32, cols).unwrap();
+    writer.append_values(values).unwrap();
+    writer.finish().unwrap();
+    npy::open(path).unwrap()
 }

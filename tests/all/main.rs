@@ -1,5 +1,6 @@
 //! Integration tests of the crate in one binary, because every binary would compile the generic kernels again.
 
+mod bad_sources;
 mod bounded;
 mod checkpoint;
 mod common;
@@ -8,6 +9,7 @@ mod errors;
 mod filtering;
 mod fuzz;
 mod hierarchical;
+mod interrupts;
 mod layering;
 mod lloyd_vs_naive;
 mod minibatch;
