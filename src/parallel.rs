@@ -46,8 +46,8 @@ impl Interrupt {
 
 /// How far long work has come, for a thread that waits for it. Clones share it.
 ///
-/// A phase is named by whoever knows what the work is, and states how many visits of rows it expects. Passes
-/// count the rows that they visit. Counts go to the display only: no result depends on them.
+/// The caller of a pass names the phase and states the expected number of row visits. Passes count the rows that they
+/// visit. Counts go to the display only: no result depends on them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Progress(Arc<Counts>);
 

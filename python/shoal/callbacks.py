@@ -54,7 +54,7 @@ class Callback(ABC):
 
     reason: str = "callback"
 
-    def begin(self, estimator: Any) -> None:  # noqa: B027 - whoever needs it
+    def begin(self, estimator: Any) -> None:  # noqa: B027 - optional hook
         """Prepare for a fit that is about to begin."""
 
     @abstractmethod

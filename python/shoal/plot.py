@@ -219,7 +219,7 @@ def curves(path: PathName, lines: Sequence[Curve], title: str, *, excess: bool =
         axes.grid(alpha=0.3, which="both")
     if excess_of_some:
         left.set_yscale("log")
-    left.set_ylabel("validation energy above the lowest, relative" if excess_of_some else "energy a row")
+    left.set_ylabel("validation energy above the lowest, relative" if excess_of_some else "energy per row")
     right.legend()
     figure.suptitle(title)
     with whole(path) as file:

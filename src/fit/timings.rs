@@ -17,7 +17,7 @@ pub struct Timings {
     pub seeding: f64,
     /// Sweeps.
     pub sweeps: f64,
-    /// The last pass, which makes labels and inertia those of the centers.
+    /// The last pass, which recomputes labels and inertia.
     pub finish: f64,
 }
 

@@ -98,8 +98,8 @@ pub(super) fn neighbors<T: Compute>(
         let (before, rest) = lists.places.split_at_mut(start as usize * m);
         let own = &mut rest[..rows.len() * m];
         // Rows of the block among themselves, each row for itself.
-        let nobody = packed.limits(rows.iter().map(|_| -1.0));
-        meet(data, (start, end), &packed, start, &nobody, m, own, &mut [], cx)?;
+        let unreachable = packed.limits(rows.iter().map(|_| -1.0));
+        meet(data, (start, end), &packed, start, &unreachable, m, own, &mut [], cx)?;
         // Compare with earlier rows, in parts that grow, so that the reaches shrink early: whenever the
         // number of rows doubles, about `m` of them come into reach.
         let mut first = 0;
@@ -176,14 +176,14 @@ pub(crate) fn nearest_rows<T: Compute>(
     for start in (0..n).step_by(part as usize) {
         let picked: Vec<u64> = (start..n.min(start + part)).collect();
         let packed = packed(data, &picked, &frame, rows)?;
-        let nobody = packed.limits(picked.iter().map(|_| -1.0));
+        let unreachable = packed.limits(picked.iter().map(|_| -1.0));
         let absorb = |chunk: Chunk<'_, T>,
                       mine: Wide<'_, Found>,
                       (): &mut (),
                       (reaches, buffers): &mut (Vec<f64>, Near<T>)| {
             reaches.clear();
             reaches.extend(mine.values.chunks_exact(m).map(|list| reach(list, start as u32)));
-            near(chunk.rows, &packed, reaches, &nobody, buffers, |i, j, sq_dist| {
+            near(chunk.rows, &packed, reaches, &unreachable, buffers, |i, j, sq_dist| {
                 let (list, other) = (&mut mine.values[i * m..(i + 1) * m], start as u32 + j as u32);
                 offer(list, sq_dist, other);
                 reach(list, other + 1)

@@ -39,9 +39,9 @@ pub(super) fn check() -> Result<()> {
     })
 }
 
-/// Has `function` called with the phase of long work, the visits of rows so far, and their expected number (0:
-/// unknown), about 20 times a second, by calls of this thread. An exception of `function` interrupts the work.
-/// None ends this. Returns the function before.
+/// Sets the progress function of this thread, and returns the previous one; `None` removes it. Long calls invoke it
+/// about 20 times a second with the phase, the row visits so far, and the expected number of visits (0: unknown). An
+/// exception in it interrupts the call.
 #[pyfunction]
 pub(super) fn report_to(function: Option<Py<PyAny>>) -> Option<Py<PyAny>> {
     REPORT.replace(function)

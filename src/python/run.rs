@@ -283,7 +283,7 @@ impl Run {
         as_python(py, contents)
     }
 
-    /// Looks at some of the rows, by which a checkpoint knows them again.
+    /// Computes the fingerprint of the rows that a checkpoint stores.
     fn know_rows(&self, py: Python<'_>) -> PyResult<()> {
         let (mut state, input) = (self.locked()?, self.input()?);
         let run = &mut *state;
@@ -358,7 +358,7 @@ impl Run {
         Ok(())
     }
 
-    /// Makes labels and inertia those of the centers.
+    /// Recomputes labels and inertia for the final centers.
     fn finish(&self, py: Python<'_>) -> PyResult<()> {
         let (mut state, input) = (self.locked()?, self.input()?);
         let run = &mut *state;

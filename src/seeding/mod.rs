@@ -133,7 +133,7 @@ impl Parameter for Seeding {
 pub struct Seeds<T> {
     /// `k` rows, one after the other.
     pub centers: Vec<T>,
-    /// The row numbers of the centers; empty for centers that are no rows: given ones and means.
+    /// The row numbers of the centers; empty if centers are not rows (given centers, means).
     pub rows: Vec<u64>,
     /// The method, in words. For `"auto"`, the method that was chosen.
     pub method: String,

@@ -29,8 +29,8 @@ pub(super) struct Assigned {
     pub(super) bound: f64,
 }
 
-/// The share of the rows that have to move: those that clusters have too many at their cheapest candidates, or too few,
-/// or where they are fewer than a cluster with this price must have.
+/// The share of the rows that have to move if every row takes its cheapest candidate: the rows above a cluster's upper
+/// limit, and the rows that a cluster misses to its lower limit.
 fn imbalance(lists: &CandidateLists, prices: &[f64], limits: &Limits) -> f64 {
     let (_, sizes) = lists.demand(prices, limits);
     let of_cluster = |(&size, &price): (&f64, &f64)| match price {

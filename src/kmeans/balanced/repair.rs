@@ -1,5 +1,5 @@
-//! Moves rows that their candidates could not place: the rows of least regret leave clusters that have too many, for the
-//! cheapest clusters with room among all.
+//! Repairs limits that the candidates of the rows could not keep: the rows of least regret leave clusters above their
+//! upper limit, for the cheapest cluster with room among all clusters.
 
 use crate::data::DataSource;
 use crate::error::Result;
@@ -62,7 +62,7 @@ impl<T: Compute> Picked<T> {
     }
 }
 
-/// Weights that clusters give away and take, and who of the rows moves.
+/// Moves rows between clusters: the weight that each cluster gives away or takes.
 struct Exchange<'a> {
     limits: &'a Limits,
     /// What a cluster may give away, and what it may take.
@@ -93,7 +93,7 @@ pub(super) fn repair<T: Compute>(
     let now = sizes(labels);
     let gives = with(&now, &|size| size - limits.most);
     let due = gives.iter().sum();
-    // If clusters gave away more than they have too many, others would have to keep more.
+    // A cluster gives away its excess and no more: other clusters would have to keep the rest.
     Exchange { limits, gives, takes: with(&now, &|size| limits.most - size), due, at_most: true }
         .run(labels, packed, data, cx)?;
     let heaviest = limits.weights.heaviest();

@@ -32,7 +32,7 @@ pub(super) struct Transport<'a> {
     pub(super) prices: Vec<f64>,
     /// Rows that a cluster sends to the hub.
     flows: Vec<i64>,
-    /// Rows that a node has too many.
+    /// Rows that a node must send on.
     excess: Vec<i64>,
     arcs: Vec<Arcs>,
     search: Search,
