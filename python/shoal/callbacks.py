@@ -90,14 +90,16 @@ class ProgressBar(Callback):
         self.label = label
         self._bar: Any = None
         self._width = 0
+        #: What work without an objective counts: its name, and how many there are, if known.
+        self._counted: tuple[str, int | None] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the picklable state, without the bar on the screen."""
-        return {"label": self.label, "_bar": None, "_width": 0}
+        return {"label": self.label, "_bar": None, "_width": 0, "_counted": None}
 
     def begin(self, estimator: Any) -> None:
         """Open the bar."""
-        label = self.label or type(estimator).__name__
+        label = self.label or ("shoal" if estimator is None else type(estimator).__name__)
         self._width = 0
         try:
             from tqdm.auto import tqdm
@@ -105,20 +107,30 @@ class ProgressBar(Callback):
             self._bar = label
         else:
             limit = estimator._step_limit() if hasattr(estimator, "_step_limit") else None
-            self._bar = tqdm(total=limit, desc=label, unit="step", leave=True, file=sys.stderr)
+            unit, total = self._counted or ("step", limit)
+            self._bar = tqdm(
+                total=total, desc=label, unit=unit, unit_scale=unit == "row", leave=True, file=sys.stderr
+            )
 
     def __call__(self, estimator: Any, step: Step) -> bool | None:
         """Show a step."""
         if self._bar is None:
             self.begin(estimator)
+        done, text = 1, f"step {step.iteration}, objective {step.objective:.6g}"
+        if self._counted is not None:
+            unit, total = self._counted
+            done = step.batch_size if unit == "row" else 1
+            seen = step.rows_seen if unit == "row" else step.iteration
+            text = f"{seen}{'' if total is None else f' of {total}'} {unit}s"
         if isinstance(self._bar, str):
-            text = f"{self._bar}: step {step.iteration}, objective {step.objective:.6g}, {step.elapsed:.1f} s"
+            text = f"{self._bar}: {text}, {step.elapsed:.1f} s"
             sys.stderr.write("\r" + text.ljust(self._width))
             sys.stderr.flush()
             self._width = len(text)
         elif self._bar is not None:
-            self._bar.set_postfix_str(f"objective={step.objective:.6g}", refresh=False)
-            self._bar.update(1)
+            if self._counted is None:
+                self._bar.set_postfix_str(f"objective={step.objective:.6g}", refresh=False)
+            self._bar.update(done)
         return None
 
     def working(self, estimator: Any, phase: str, share: float | None, seconds: float) -> None:

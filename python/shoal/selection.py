@@ -265,7 +265,8 @@ def select_n_clusters(
     source, weights = weighted(rows, sample_weight)
     found = KSelection(criterion)
     begun = Selecting(rows, source, weights, model, counts[-1], resamples, seed, _params.threads(n_jobs))
-    with watched("select_n_clusters", found, _params.verbosity(verbose), callbacks, "a selection") as tell:
+    bar, tried = _params.verbosity(verbose), ("fit", len(counts))
+    with watched("select_n_clusters", found, bar, callbacks, "a selection", tried) as tell:
         for k in counts:
             centers, measures = begun.fitted(k)
             found.centers_[k] = centers
