@@ -211,9 +211,9 @@ class Checkpoint(Callback):
 
     def __init__(self, path: PathName, every: float = 60.0, every_steps: int | None = None) -> None:
         if not is_name(path) or not os.fspath(path):
-            raise ParameterError(f"path must be the name of a file, got {shown(path)}")
+            raise ParameterError(f"`path` must be the name of a file, got {shown(path)}")
         if not is_real(every) or not every >= 0:
-            raise ParameterError(f"every must be a number of seconds of at least 0, got {shown(every)}")
+            raise ParameterError(f"`every` must be a number of seconds of at least 0, got {shown(every)}")
         self.path = path
         self.every = every
         self.every_steps = None if every_steps is None else whole("every_steps", every_steps, 1)
@@ -267,7 +267,7 @@ class Deadline(Callback):
 
     def __init__(self, seconds: float) -> None:
         if not (is_real(seconds) and seconds > 0):
-            raise ParameterError(f"seconds must be a positive number, got {shown(seconds)}")
+            raise ParameterError(f"`seconds` must be a positive number, got {shown(seconds)}")
         self.seconds = seconds
 
     def __call__(self, estimator: Any, step: Step) -> bool | None:
@@ -406,7 +406,7 @@ class EarlyStopping(ValidationCurve):
         super().__init__(X_val)
         self.patience = whole("patience", patience, 1)
         if not (is_real(min_delta) and min_delta >= 0):
-            raise ParameterError(f"min_delta must be a number of at least 0, got {shown(min_delta)}")
+            raise ParameterError(f"`min_delta` must be a number of at least 0, got {shown(min_delta)}")
         self.min_delta = min_delta
 
     def _reset(self) -> None:

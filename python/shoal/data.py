@@ -127,11 +127,11 @@ def open(
     A query must give the same rows in the same order in each pass. A checksum of each complete pass is
     compared with the one of the first pass; if they differ, ``ValueError`` is raised.
 
-    In a CSV file all numbers are parsed as `dtype`. The first line holds the names of the columns if `columns`
-    are among its cells, or if a cell above numbers is a name: neither a number, nor a truth value, nor empty or
-    another spelling of a missing value, such as ``NA``. Otherwise `columns` must tell the names. Empty cells and cells that hold no number raise
-    ``ValueError`` with the column and the row, counted from 0 after the line of names. Blank lines are
-    skipped.
+    In a CSV file all numbers are parsed as `dtype`. The first line holds the names of the columns if
+    `columns` are among its cells, or if a cell above numbers is a name: neither a number, nor a truth value,
+    nor empty or another spelling of a missing value, such as ``NA``. Otherwise `columns` must tell the names.
+    Empty cells and cells that hold no number raise ``ValueError`` with the column and the row, counted from 0
+    after the line of names. Blank lines are skipped.
 
     A source that yields a different number of rows than it announced raises ``ValueError``.
 

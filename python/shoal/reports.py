@@ -349,7 +349,7 @@ def image_of(shape: Any, d: int) -> tuple[int, ...] | None:
     sides = tuple(_params.whole("image_shape", side, 1) for side in shape)
     if len(sides) not in (2, 3) or (len(sides) == 3 and sides[2] != 3) or int(np.prod(sides)) != d:
         raise _params.ParameterError(
-            f"image_shape must be (height, width) or (height, width, 3), with {d} values as the rows have, "
+            f"`image_shape` must be (height, width) or (height, width, 3), with {d} values as the rows have, "
             f"got {_params.shown(shape)}"
         )
     return sides

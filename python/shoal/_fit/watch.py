@@ -18,10 +18,10 @@ def watchers_of(callbacks: Any, what: str = "a coreset") -> list[Any]:
     given = [] if callbacks is None else list(callbacks)
     for callback in given:
         if not callable(callback):
-            raise _params.ParameterError(f"callbacks must be callables, got {_params.shown(callback)}")
+            raise _params.ParameterError(f"`callbacks` must be callables, got {_params.shown(callback)}")
         if isinstance(callback, (Checkpoint, ValidationCurve)):
             raise _params.ParameterError(
-                f"callbacks: {type(callback).__name__} does not go with {what}, which has neither a fit "
+                f"`callbacks`: {type(callback).__name__} does not go with {what}, which has neither a fit "
                 "that is kept nor centers that are judged"
             )
     return given

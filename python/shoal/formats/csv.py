@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shoal._common.files import open_regular
+from shoal._common.marked import MarkedError, ParameterError
 from shoal._common.params import shown
 
 from .arrow import Columns, pyarrow
@@ -72,7 +73,7 @@ def row_type(dtype: npt.DTypeLike | None) -> np.dtype[Any]:
     """Return the type of the rows of a CSV file; raise `ValueError` for other types than floats."""
     wanted = np.dtype("float64" if dtype is None else dtype)
     if wanted.name not in TYPES:
-        raise ValueError(f"dtype of a CSV file must be float32 or float64, got {shown(dtype)}")
+        raise ParameterError(f"`dtype` of a CSV file must be float32 or float64, got {shown(dtype)}")
     return wanted
 
 
@@ -146,9 +147,9 @@ class Text:
         for field in schema:
             if columns is None or field.name in columns:
                 if types.is_binary(field.type):
-                    raise ValueError(
+                    raise MarkedError(
                         f"{self._name}: column {field.name!r} is of type binary: it holds text that is not "
-                        "UTF-8. Convert the file to UTF-8, or choose columns of numbers with columns=[...]."
+                        "UTF-8. Convert the file to UTF-8, or choose columns of numbers with `columns`=[...]."
                     )
                 if self._names and types.is_string(field.type):
                     raise ValueError(
@@ -246,9 +247,9 @@ class Text:
                 if missing
                 else f"the first line must hold the names of the columns, got {got}: {listed(first)}"
             )
-            raise ValueError(
-                f"{self._name}: {problem}. Name all {len(first)} columns with columns=[...]. If these cells "
-                "are names, choose some of them with columns=[...]."
+            raise MarkedError(
+                f"{self._name}: {problem}. Name all {len(first)} columns with `columns`=[...]. If these "
+                "cells are names, choose some of them with `columns`=[...]."
             )
         return names
 
