@@ -270,20 +270,21 @@ class BackwardEulerKMeans(StreamClusterer):
         problems.check(p.whole, "batch_size", self.batch_size, 1)
         if not _is_auto(self.step_size) and not (p.is_number(self.step_size) and self.step_size >= 0):
             problems.add(
-                f"step_size must be 'auto' or a finite number of at least 0, got {p.shown(self.step_size)}"
+                f"`step_size` must be 'auto' or a finite number of at least 0, got {p.shown(self.step_size)}"
             )
         if not _is_auto(self.step_decay) and not (p.is_number(self.step_decay) and 0 < self.step_decay <= 1):
             problems.add(
-                f"step_decay must be 'auto' or a number above 0 and at most 1, got {p.shown(self.step_decay)}"
+                "`step_decay` must be 'auto' or a number above 0 and at most 1, got "
+                f"{p.shown(self.step_decay)}"
             )
         if not (p.is_number(self.averaging) and 0 <= self.averaging <= 1):
-            problems.add(f"averaging must be a number from 0 to 1, got {p.shown(self.averaging)}")
+            problems.add(f"`averaging` must be a number from 0 to 1, got {p.shown(self.averaging)}")
         problems.check(p.whole, "n_inner", self.n_inner, 1)
         cap = self.step_cap
         if cap is not None and not _is_auto(cap) and not (p.is_number(cap) and cap > 0):
-            problems.add(f"step_cap must be 'auto', None or a finite number above 0, got {p.shown(cap)}")
+            problems.add(f"`step_cap` must be 'auto', `None` or a finite number above 0, got {p.shown(cap)}")
         if not _is_auto(self.polish) and not isinstance(self.polish, (bool, np.bool_)):
-            problems.add(f"polish must be 'auto', True or False, got {p.shown(self.polish)}")
+            problems.add(f"`polish` must be 'auto', `True` or `False`, got {p.shown(self.polish)}")
 
     def _options(self, source: Source | None) -> dict[str, Any]:
         return {"step_cap": _cap(self.step_cap)}
@@ -332,16 +333,16 @@ class BackwardEulerKMeans(StreamClusterer):
         warn(
             f"{len(starved)} of {self.n_clusters} clusters starve: they got less than a hundredth of the "
             f"mean number of rows per cluster, and their centers hardly moved (clusters {shown}). Use "
-            "init='auto' to begin with centers near the rows, or polish=True to end with full sweeps.",
+            "`init`='auto' to begin with centers near the rows, or `polish`=True to end with full sweeps.",
             ConvergenceWarning,
         )
 
     def _warn_of_divergence(self) -> None:
         warn(
-            f"With step_size={_params.shown(self.step_size)} and n_inner={self.n_inner} the fit diverged "
+            f"With `step_size`={_params.shown(self.step_size)} and `n_inner`={self.n_inner} the fit diverged "
             f"after {self.n_iter_} outer steps: the centers left the rows far behind. The fit stopped and "
-            "kept the previous centers, which are unreliable. Use a smaller step_size (at most "
-            "2 * n_clusters), a smaller n_inner, or step_cap=1.",
+            "kept the previous centers, which are unreliable. Use a smaller `step_size` (at most "
+            "2 * `n_clusters`), a smaller `n_inner`, or `step_cap`=1.",
             ConvergenceWarning,
         )
 

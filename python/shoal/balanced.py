@@ -218,8 +218,8 @@ class BalancedKMeans(CenterClusterer):
             value = getattr(self, name)
             if value is not None and not (p.is_whole(value) and value >= 0) and not _is_multiple(value):
                 problems.add(
-                    f"{name} must be None, a number of rows as an int of at least 0, or a multiple of the "
-                    f"mean size as a finite float of at least 0, got {p.shown(value)}"
+                    f"`{name}` must be `None`, a number of rows as an int of at least 0, or a multiple of "
+                    f"the mean size as a finite float of at least 0, got {p.shown(value)}"
                 )
         if not (isinstance(self.n_init, str) and self.n_init == "auto"):
             problems.check(p.whole, "n_init", self.n_init, 1, other="'auto' or ")

@@ -90,14 +90,16 @@ class ProgressBar(Callback):
         self.label = label
         self._bar: Any = None
         self._width = 0
+        #: What work without an objective counts: its name, and how many there are, if known.
+        self._counted: tuple[str, int | None] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the picklable state, without the bar on the screen."""
-        return {"label": self.label, "_bar": None, "_width": 0}
+        return {"label": self.label, "_bar": None, "_width": 0, "_counted": None}
 
     def begin(self, estimator: Any) -> None:
         """Open the bar."""
-        label = self.label or type(estimator).__name__
+        label = self.label or ("shoal" if estimator is None else type(estimator).__name__)
         self._width = 0
         try:
             from tqdm.auto import tqdm
@@ -105,20 +107,30 @@ class ProgressBar(Callback):
             self._bar = label
         else:
             limit = estimator._step_limit() if hasattr(estimator, "_step_limit") else None
-            self._bar = tqdm(total=limit, desc=label, unit="step", leave=True, file=sys.stderr)
+            unit, total = self._counted or ("step", limit)
+            self._bar = tqdm(
+                total=total, desc=label, unit=unit, unit_scale=unit == "row", leave=True, file=sys.stderr
+            )
 
     def __call__(self, estimator: Any, step: Step) -> bool | None:
         """Show a step."""
         if self._bar is None:
             self.begin(estimator)
+        done, text = 1, f"step {step.iteration}, objective {step.objective:.6g}"
+        if self._counted is not None:
+            unit, total = self._counted
+            done = step.batch_size if unit == "row" else 1
+            seen = step.rows_seen if unit == "row" else step.iteration
+            text = f"{seen}{'' if total is None else f' of {total}'} {unit}s"
         if isinstance(self._bar, str):
-            text = f"{self._bar}: step {step.iteration}, objective {step.objective:.6g}, {step.elapsed:.1f} s"
+            text = f"{self._bar}: {text}, {step.elapsed:.1f} s"
             sys.stderr.write("\r" + text.ljust(self._width))
             sys.stderr.flush()
             self._width = len(text)
         elif self._bar is not None:
-            self._bar.set_postfix_str(f"objective={step.objective:.6g}", refresh=False)
-            self._bar.update(1)
+            if self._counted is None:
+                self._bar.set_postfix_str(f"objective={step.objective:.6g}", refresh=False)
+            self._bar.update(done)
         return None
 
     def working(self, estimator: Any, phase: str, share: float | None, seconds: float) -> None:
@@ -199,9 +211,9 @@ class Checkpoint(Callback):
 
     def __init__(self, path: PathName, every: float = 60.0, every_steps: int | None = None) -> None:
         if not is_name(path) or not os.fspath(path):
-            raise ParameterError(f"path must be the name of a file, got {shown(path)}")
+            raise ParameterError(f"`path` must be the name of a file, got {shown(path)}")
         if not is_real(every) or not every >= 0:
-            raise ParameterError(f"every must be a number of seconds of at least 0, got {shown(every)}")
+            raise ParameterError(f"`every` must be a number of seconds of at least 0, got {shown(every)}")
         self.path = path
         self.every = every
         self.every_steps = None if every_steps is None else whole("every_steps", every_steps, 1)
@@ -255,7 +267,7 @@ class Deadline(Callback):
 
     def __init__(self, seconds: float) -> None:
         if not (is_real(seconds) and seconds > 0):
-            raise ParameterError(f"seconds must be a positive number, got {shown(seconds)}")
+            raise ParameterError(f"`seconds` must be a positive number, got {shown(seconds)}")
         self.seconds = seconds
 
     def __call__(self, estimator: Any, step: Step) -> bool | None:
@@ -394,7 +406,7 @@ class EarlyStopping(ValidationCurve):
         super().__init__(X_val)
         self.patience = whole("patience", patience, 1)
         if not (is_real(min_delta) and min_delta >= 0):
-            raise ParameterError(f"min_delta must be a number of at least 0, got {shown(min_delta)}")
+            raise ParameterError(f"`min_delta` must be a number of at least 0, got {shown(min_delta)}")
         self.min_delta = min_delta
 
     def _reset(self) -> None:

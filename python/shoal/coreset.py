@@ -107,7 +107,11 @@ def lightweight_coreset(
     problems.refuse()
     refuse_once(X, "lightweight_coreset")
     source, weights = as_weighted(X, sample_weight)
-    with SeenBy(source, metric) as seen, watched("lightweight_coreset", None, progress, callbacks) as tell:
+    n = source.shape[0]
+    # Two passes.
+    counted = ("row", None if n is None else 2 * n)
+    watching = watched("lightweight_coreset", None, progress, callbacks, counted=counted)
+    with SeenBy(source, metric) as seen, watching as tell:
         run = _core.LightweightCoreset(seen, found[0], _params.seed(random_state), weights, found[1])
         while (rows := run.step()) is not None:
             if tell(rows):

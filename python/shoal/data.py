@@ -79,7 +79,8 @@ def open(
     columns : list of names, optional
         Columns of a table: either one column of vectors (lists of one length, FixedSizeList,
         FixedShapeTensor), or columns of numbers, which get their common type. Default: all. For a CSV file
-        without a line of names: a name for each of its columns.
+        without a line of names: a name for each of its columns. For one whose names are numbers: some of the
+        names.
     key : str, optional
         Name of the array in an HDF5, zarr, safetensors or ``.npz`` file. Default: the only array.
     chunk_limit : int or str, optional
@@ -126,9 +127,11 @@ def open(
     A query must give the same rows in the same order in each pass. A checksum of each complete pass is
     compared with the one of the first pass; if they differ, ``ValueError`` is raised.
 
-    In a CSV file all numbers are parsed as `dtype`. Empty cells and cells that hold no number raise
-    ``ValueError`` with the column and the row, counted from 0 after the line of names. Blank lines are
-    skipped.
+    In a CSV file all numbers are parsed as `dtype`. The first line holds the names of the columns if
+    `columns` are among its cells, or if a cell above numbers is a name: neither a number, nor a truth value,
+    nor empty or another spelling of a missing value, such as ``NA``. Otherwise `columns` must tell the names.
+    Empty cells and cells that hold no number raise ``ValueError`` with the column and the row, counted from 0
+    after the line of names. Blank lines are skipped.
 
     A source that yields a different number of rows than it announced raises ``ValueError``.
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from . import _core
+from ._common.marked import MarkedError, ParameterError
 from ._common.params import shown
 from ._core import Step
 from ._fit.estimator import Clusterer
@@ -91,7 +92,8 @@ def load(path: PathName) -> Any:
     name = os.fsdecode(path)
     kind, arrays, meta = _core.load_model(name)
     if kind in CHECKPOINTS:
-        raise ValueError(f"{name}: holds the checkpoint of an unfinished fit. Use shoal.resume instead.")
+        problem = f"{name}: holds the checkpoint of an unfinished fit."
+        raise MarkedError(f"{problem} Resume the fit first.", f"{problem} Use shoal.resume instead.")
     if kind not in KINDS:
         raise ValueError(f"{name}: must hold a model of this version ({', '.join(KINDS)}), got {kind!r}")
     with told_of(name, "is damaged"):
@@ -185,8 +187,8 @@ def continued(estimator: Any, path: PathName, X: Rows) -> Iterator[Step]:
             # Arrays are stored in the compute type of the rows.
             given = np.asarray(given, dtype=was.dtype)
         if not np.array_equal(was, given):
-            raise ValueError(
-                f"{name}: {parameter} must be {shown(was)}, as in the checkpoint, got {shown(given)}"
+            raise ParameterError(
+                f"{name}: `{parameter}` must be {shown(was)}, as in the checkpoint, got {shown(given)}"
             )
     return remaining(estimator, name, state, X, None)
 

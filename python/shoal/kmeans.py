@@ -251,9 +251,10 @@ class KMeans(CenterClusterer):
         if not callable(self.init):
             if n_init != 1:
                 warn(
+                    f"the initial centers are given, so `n_init`={n_init} is ignored",
+                    RuntimeWarning,
                     "Explicit initial center position passed: performing only one init in KMeans instead of "
                     f"n_init={n_init}.",
-                    RuntimeWarning,
                 )
             return self._start(source, weights, self._given(self.init, source), 1, seed)
         return Starts(self._maker(source, rows, weights, seed), n_init, _params.random_state_of(seed))
@@ -310,13 +311,13 @@ class KMeans(CenterClusterer):
         named = self.algorithm not in ("auto", "lloyd")
         if self.algorithm == "filtering" and self.algorithm_ == "lloyd":
             warn(
-                "algorithm='filtering' needs dense rows of at most 16 features and room for a copy of them "
-                f"in bounds_memory={self.bounds_memory}: every distance was measured. "
+                "`algorithm`='filtering' needs dense rows of at most 16 features and room for a copy of them "
+                f"in `bounds_memory`={self.bounds_memory}: every distance was measured. "
                 "The result is the same.",
                 RuntimeWarning,
             )
         elif named and self.algorithm_ == "lloyd" and self.n_iter_ > 1:
-            self._warn_if_boundless(f"algorithm={self.algorithm!r}")
+            self._warn_if_boundless(f"`algorithm`={self.algorithm!r}")
 
     def _about(self) -> dict[str, Any]:
         return {"algorithm": self.algorithm_}

@@ -407,9 +407,9 @@ class LaplacianKModes(StoredKModes):
             run.begin_with(labels, SPECTRAL, time.perf_counter() - started)
             return
         warn(
-            'init="spectral" found no clusters, so init="k-means++" is used: most rows lie in connected '
+            '`init`="spectral" found no clusters, so `init`="k-means++" is used: most rows lie in connected '
             "components of the neighbor graph that are much smaller than a cluster. Duplicate rows are a "
-            "common reason. Increase n_neighbors, or remove duplicate rows.",
+            "common reason. Increase `n_neighbors`, or remove duplicate rows.",
             RuntimeWarning,
         )
 
@@ -423,14 +423,17 @@ class LaplacianKModes(StoredKModes):
         source = source_of(rows)
         n = source.shape[0]
         if self.normalize and source.shape[1] == 1:
-            raise ValueError(
-                "normalize must be False for n_features=1, got True: all rows of one feature are equal once "
-                "scaled to length 1"
+            raise _params.ParameterError(
+                "`normalize` must be `False` for n_features=1, got `True`: all rows of one feature are equal "
+                "once scaled to length 1"
             )
         if n is not None and n < self.n_clusters:
-            raise ValueError(f"n_samples={n} should be >= n_clusters={self.n_clusters}.")
+            raise _params.too_many_clusters("n_clusters", self.n_clusters, n)
         if n is not None and n <= self.n_neighbors and self.affinity != "precomputed":
-            raise ValueError(f"n_neighbors={self.n_neighbors} must be less than n_samples={n}")
+            raise _params.ParameterError(
+                f"`n_neighbors` must be less than the number of rows, {n}, got {self.n_neighbors}",
+                f"n_neighbors={self.n_neighbors} must be less than n_samples={n}",
+            )
         return source, rows
 
     def _go_on(self, state: State, source: Source, rows: Any) -> Iterator[Step]:
@@ -481,30 +484,29 @@ class LaplacianKModes(StoredKModes):
         weight = self.laplacian_weight
         if not (isinstance(weight, str) and weight == "auto") and not (p.is_number(weight) and weight >= 0):
             problems.add(
-                f"laplacian_weight must be 'auto' or a finite number of at least 0, got {p.shown(weight)}"
+                f"`laplacian_weight` must be 'auto' or a finite number of at least 0, got {p.shown(weight)}"
             )
         problems.check(p.one_of, "mode_update", self.mode_update, MODE_UPDATES)
         problems.check(p.whole, "n_neighbors", self.n_neighbors, 1)
         if not (isinstance(self.bandwidth, str) and self.bandwidth == "auto") and not (
             p.is_number(self.bandwidth) and self.bandwidth > 0
         ):
-            problems.add(f"bandwidth must be 'auto' or a number above 0, got {p.shown(self.bandwidth)}")
+            problems.add(f"`bandwidth` must be 'auto' or a number above 0, got {p.shown(self.bandwidth)}")
         problems.check(p.one_of, "affinity", self.affinity, AFFINITIES)
         if not (isinstance(self.diagonal_shift, str) and self.diagonal_shift == "auto") and not (
             p.is_number(self.diagonal_shift) and self.diagonal_shift >= 0
         ):
             problems.add(
-                f"diagonal_shift must be 'auto' or a number of at least 0, got {p.shown(self.diagonal_shift)}"
+                "`diagonal_shift` must be 'auto' or a number of at least 0, got "
+                f"{p.shown(self.diagonal_shift)}"
             )
         problems.check(p.one_of, "on_collapse", self.on_collapse, ON_COLLAPSE)
         problems.check(p.flag, "normalize", self.normalize)
         problems.check(p.one_of, "metric", self.metric, METRICS)
         if self.metric == "cosine" and not self.normalize:
-            problems.add(f"normalize must be True with metric='cosine', got {p.shown(self.normalize)}")
+            problems.add(f"`normalize` must be `True` with `metric`='cosine', got {p.shown(self.normalize)}")
         if isinstance(self.init, str) and self.init not in STARTS:
-            problems.add(
-                f"init must be one of {', '.join(STARTS)}, an array or a callable, got {p.shown(self.init)}"
-            )
+            problems.check(p.one_of, "init", self.init, STARTS, other="an array or a callable")
         problems.check(p.whole, "max_iter", self.max_iter, 1)
         problems.check(p.one_of, "graph_method", self.graph_method, METHODS)
         if self.responsibilities_memory is not None:
@@ -544,7 +546,7 @@ class LaplacianKModes(StoredKModes):
         if self._blind:
             warn(
                 f"The kernel with bandwidth {self.bandwidth_:g} is 0 between most rows and every mode: the "
-                "modes have no influence. Increase bandwidth, or scale the rows.",
+                "modes have no influence. Increase `bandwidth`, or scale the rows.",
                 RuntimeWarning,
             )
         elif self.collapsed_:
@@ -559,7 +561,7 @@ class LaplacianKModes(StoredKModes):
                 else "the clusters of the previous iteration were restored"
             )
             warn(
-                f"a cluster lost its last row with laplacian_weight={weight}: {done}. Use a smaller "
-                'laplacian_weight, on_collapse="reduce", init="spectral" or fewer clusters.',
+                f"a cluster lost its last row with `laplacian_weight`={weight}: {done}. Use a smaller "
+                '`laplacian_weight`, `on_collapse`="reduce", `init`="spectral" or fewer clusters.',
                 ConvergenceWarning,
             )

@@ -230,7 +230,7 @@ def plot_path(path: str | os.PathLike[str], table: npt.NDArray[np.void]) -> None
 def _weights_of(weights: Iterable[float]) -> list[float]:
     given = list(weights)
     if len(given) == 0:
-        raise _params.ParameterError("weights must not be empty")
+        raise _params.ParameterError("`weights` must not be empty")
     return sorted(_params.at_least_0("weights", weight) for weight in given)
 
 

@@ -169,7 +169,7 @@ def silhouette_score(
     0.797979797979798
     """
     if centers is not None and not simplified:
-        raise _params.ParameterError("centers must be None with simplified=False, which uses no centers")
+        raise _params.ParameterError("`centers` must be None with simplified=False, which uses no centers")
     size = None if n_samples is None else _params.whole("n_samples", n_samples, 1)
     passes = 1 if centers is not None and size is None else 2
     data = Labeled("silhouette_score", X, labels, sample_weight, metric, n_jobs, passes=passes)
@@ -180,7 +180,7 @@ def silhouette_score(
         if size > len(rows):
             what = "rows" if weights is None else "rows with weight"
             raise _params.ParameterError(
-                f"n_samples must be at most the number of {what}, {len(rows)}, got {size}"
+                f"`n_samples` must be at most the number of {what}, {len(rows)}, got {size}"
             )
         draws = _params.random_state_of(_params.seed(random_state))
         picked = np.sort(draws.choice(rows, size, replace=False))
@@ -191,7 +191,7 @@ def silhouette_score(
     else:
         if picked is None and n > MOST_ROWS:
             raise _params.ParameterError(
-                f"n_samples must be given for the exact silhouette of more than {MOST_ROWS} rows, got {n} "
+                f"`n_samples` must be given for the exact silhouette of more than {MOST_ROWS} rows, got {n} "
                 "rows. Use n_samples=1000, or simplified=True."
             )
         found = exact_widths(data, np.arange(n) if picked is None else picked)

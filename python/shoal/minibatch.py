@@ -270,11 +270,12 @@ class MiniBatchKMeans(StreamClusterer):
             problems.check(p.whole, "max_no_improvement", self.max_no_improvement, 0, other="None or ")
         if not (p.is_number(self.reassignment_ratio) and 0 <= self.reassignment_ratio <= 1):
             problems.add(
-                f"reassignment_ratio must be a number from 0 to 1, got {p.shown(self.reassignment_ratio)}"
+                f"`reassignment_ratio` must be a number from 0 to 1, got {p.shown(self.reassignment_ratio)}"
             )
         if self.half_life is not None and not (p.is_number(self.half_life) and self.half_life > 0):
             problems.add(
-                f"half_life must be None or a finite number of rows above 0, got {p.shown(self.half_life)}"
+                "`half_life` must be `None` or a finite number of rows above 0, got "
+                f"{p.shown(self.half_life)}"
             )
         if not (isinstance(self.n_init, str) and self.n_init == "auto"):
             problems.check(p.whole, "n_init", self.n_init, 1, other="'auto' or ")
@@ -300,16 +301,17 @@ class MiniBatchKMeans(StreamClusterer):
         starts = self._n_starts()
         if self.init_size is not None and self.init_size < self.n_clusters:
             warn(
-                f"init_size must be at least n_clusters={self.n_clusters}, got {self.init_size}. "
-                f"init_size={self._seeding_rows()} is used instead.",
+                f"`init_size` must be at least `n_clusters`={self.n_clusters}, got {self.init_size}. "
+                f"`init_size`={self._seeding_rows()} is used instead.",
                 RuntimeWarning,
             )
         if not callable(self.init):
             if starts > 1 and not isinstance(self.init, str):
                 warn(
+                    f"the initial centers are given, so `n_init`={starts} is ignored",
+                    RuntimeWarning,
                     "Explicit initial center position passed: performing only one init in MiniBatchKMeans "
                     f"instead of n_init={starts}.",
-                    RuntimeWarning,
                 )
             return super()._seeding(source, rows, seed)
         if starts == 1 or source.access == "once":

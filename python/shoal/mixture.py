@@ -320,13 +320,13 @@ class TruncatedGaussianMixture(StoredMixture):
         size = self.coreset_size
         if isinstance(size, (float, np.floating)):
             if not 0 < size <= 1:
-                problems.add(f"coreset_size must be a fraction above 0 and at most 1, got {p.shown(size)}")
+                problems.add(f"`coreset_size` must be a fraction above 0 and at most 1, got {p.shown(size)}")
         elif size is not None:
             problems.check(p.whole, "coreset_size", size, 1, other="None, a fraction of the rows or ")
             # Compared only if both values are valid by themselves.
             if p.is_whole(size) and p.is_whole(self.n_components) and 1 <= size < self.n_components:
                 problems.add(
-                    f"n_components={self.n_components} must be at most the number of rows of the coreset, "
+                    f"`n_components`={self.n_components} must be at most the number of rows of the coreset, "
                     f"{size}"
                 )
         problems.check(p.one_of, "covariance_type", self.covariance_type, COVARIANCES)
@@ -334,8 +334,8 @@ class TruncatedGaussianMixture(StoredMixture):
             problems.check(p.whole, "n_factors", self.n_factors, 1, other="None or ")
             if self.covariance_type != "factor":
                 problems.add(
-                    f"n_factors must be None with covariance_type={p.shown(self.covariance_type)}, got "
-                    f"{p.shown(self.n_factors)}. Use covariance_type='factor' for components with factors."
+                    f"`n_factors` must be `None` with `covariance_type`={p.shown(self.covariance_type)}, got "
+                    f"{p.shown(self.n_factors)}. Use `covariance_type`='factor' for components with factors."
                 )
         problems.check(p.whole, "chain_length", self.chain_length, 1)
         problems.check(p.one_of, "start", self.start, STARTS)
@@ -343,10 +343,10 @@ class TruncatedGaussianMixture(StoredMixture):
         problems.check(p.whole, "n_init", self.n_init, 1)
         if self.means_init is not None:
             if isinstance(self.means_init, str) or callable(self.means_init):
-                problems.add(f"means_init must be None or an array, got {p.shown(self.means_init)}")
+                problems.add(f"`means_init` must be `None` or an array, got {p.shown(self.means_init)}")
             elif not isinstance(self.init, str):
                 problems.add(
-                    "means_init must be None if init is an array or a callable: both set the first means"
+                    "`means_init` must be `None` if init is an array or a callable: both set the first means"
                 )
         problems.check(p.one_of, "stopping", self.stopping, STOPPINGS)
 
@@ -397,7 +397,7 @@ class TruncatedGaussianMixture(StoredMixture):
     def _make_run(self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None) -> Run:
         if self._n_starts() < self.n_init:
             warn(
-                f"n_init={self.n_init} is ignored: the first means are given, so the fit makes one start",
+                f"`n_init`={self.n_init} is ignored: the first means are given, so the fit makes one start",
                 RuntimeWarning,
             )
         return self._start(source, rows, weights, _params.seed(self.random_state), None)
@@ -442,16 +442,18 @@ class TruncatedGaussianMixture(StoredMixture):
         self._history = self.history_
         if not self.converged_ and self.stop_reason_ not in ENDED_BY_USER:
             warn(
-                f"the fit did not converge: after max_iter={self.max_iter} iterations the bound still rises "
-                f"by more than tol={self.tol}. Increase max_iter or tol.",
+                f"the fit did not converge: after `max_iter`={self.max_iter} iterations the bound still "
+                f"rises by more than `tol`={self.tol}. Increase `max_iter` or `tol`.",
                 ConvergenceWarning,
             )
         found = len({mean.tobytes() for mean in self.means_})
         if found < self.n_components:
             warn(
+                f"Number of distinct components ({found}) found smaller than `n_components` "
+                f"({self.n_components}). Possibly due to duplicate rows.",
+                ConvergenceWarning,
                 f"Number of distinct components ({found}) found smaller than n_components "
                 f"({self.n_components}). Possibly due to duplicate points in X.",
-                ConvergenceWarning,
             )
         if self._floored:
             least = float(np.min(self.covariances_))

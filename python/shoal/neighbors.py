@@ -127,7 +127,7 @@ def nearest(
     m = _params.whole("n_nearest", n_nearest, 1)
     if m > len(values):
         raise _params.ParameterError(
-            f"n_nearest must be at most the number of centers, {len(values)}, got {m}"
+            f"`n_nearest` must be at most the number of centers, {len(values)}, got {m}"
         )
     _params.one_of("metric", metric, METRICS)
     threads = _params.threads(n_jobs)
@@ -261,6 +261,6 @@ def share_of(name: str, value: Any) -> float:
     """Return `value` as a float; raise an error unless it is above 0 and at most 1."""
     if not _params.is_number(value) or not 0 < value <= 1:
         raise _params.ParameterError(
-            f"{name} must be a number above 0 and at most 1, got {_params.shown(value)}"
+            f"`{name}` must be a number above 0 and at most 1, got {_params.shown(value)}"
         )
     return float(value)

@@ -229,7 +229,7 @@ class NestedMiniBatchKMeans(StreamClusterer):
         problems.check(p.whole, "batch_size", self.batch_size, 1)
         known = p.is_number(self.rho) or (p.is_real(self.rho) and self.rho == math.inf)
         if not known or self.rho < 0:
-            problems.add(f"rho must be a number of at least 0, or infinity, got {p.shown(self.rho)}")
+            problems.add(f"`rho` must be a number of at least 0, or infinity, got {p.shown(self.rho)}")
         problems.check(p.one_of, "bounds", self.bounds, BOUNDS)
         problems.check(p.memory, "bounds_memory", self.bounds_memory)
         problems.check(p.memory, "buffer_memory", self.buffer_memory)
@@ -241,7 +241,7 @@ class NestedMiniBatchKMeans(StreamClusterer):
         if self.batch_size < k:
             rows = f"up to {10 * k}" if n is None else min(n, 10 * k)
             warn(
-                f"batch_size={self.batch_size} is below n_clusters={k}: the first batch has {rows} rows.",
+                f"`batch_size`={self.batch_size} is below `n_clusters`={k}: the first batch has {rows} rows.",
                 RuntimeWarning,
             )
 
@@ -251,10 +251,13 @@ class NestedMiniBatchKMeans(StreamClusterer):
 
     def _make_run(self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None) -> Run:
         if self.shuffle and source.access != "random":
+            useless = "has no effect on a sequential source: the batches begin with the first rows."
             warn(
-                "shuffle=True has no effect on a sequential source: the batches begin with the first rows. "
-                "Use shoal.shuffle first, or shuffle=False if the rows are in random order.",
+                f"`shuffle`=True {useless} Shuffle the rows first, or use `shuffle`=False if they are in "
+                "random order.",
                 RuntimeWarning,
+                f"shuffle=True {useless} Use shoal.shuffle first, or shuffle=False if the rows are in random "
+                "order.",
             )
         self._warn_of_small_batches(source.shape[0])
         return super()._make_run(source, rows, weights)
@@ -270,7 +273,7 @@ class NestedMiniBatchKMeans(StreamClusterer):
         # The first step never has bounds.
         named = self.bounds not in ("auto", "none")
         if named and self.bounds_ == "none" and self.n_iter_ > 1:
-            self._warn_if_boundless(f"bounds={self.bounds!r}")
+            self._warn_if_boundless(f"`bounds`={self.bounds!r}")
 
     def _make_stream(self, source: Source | None, rows: Any, state: State | None) -> Run:
         if source is not None:

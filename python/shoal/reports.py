@@ -46,7 +46,7 @@ FIELDS: tuple[tuple[str, str], ...] = (
 )
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class ClusterReport:
     """Measures of every cluster of a model.
 
@@ -326,7 +326,7 @@ def report(
         # The table names one of each.
         (max(1, near), max(1, far)),
     )
-    with watched("report", model, progress, None) as tell:
+    with watched("report", model, progress, None, counted=("row", rows.shape[0])) as tell:
         measured.read(rows, tell)
     names = names_of(model, rows)
     tiles = tiles_of(rows, measured, shape) if shape is not None else {}
@@ -349,7 +349,7 @@ def image_of(shape: Any, d: int) -> tuple[int, ...] | None:
     sides = tuple(_params.whole("image_shape", side, 1) for side in shape)
     if len(sides) not in (2, 3) or (len(sides) == 3 and sides[2] != 3) or int(np.prod(sides)) != d:
         raise _params.ParameterError(
-            f"image_shape must be (height, width) or (height, width, 3), with {d} values as the rows have, "
+            f"`image_shape` must be (height, width) or (height, width, 3), with {d} values as the rows have, "
             f"got {_params.shown(shape)}"
         )
     return sides

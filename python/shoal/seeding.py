@@ -282,7 +282,9 @@ def chosen(
     if how.chain is not None:
         problems.check(p.whole, "chain_length", how.chain, 1, most=LONGEST_CHAIN)
     if how.oversampling is not None and not (p.is_number(how.oversampling) and how.oversampling > 0):
-        problems.add(f"oversampling_factor must be a finite number above 0, got {p.shown(how.oversampling)}")
+        problems.add(
+            f"`oversampling_factor` must be a finite number above 0, got {p.shown(how.oversampling)}"
+        )
     if how.rounds is not None:
         problems.check(p.whole, "n_rounds", how.rounds, 1)
     problems.check(p.one_of, "metric", how.metric, METRICS)
@@ -293,7 +295,7 @@ def chosen(
     source, weights = as_weighted(X, sample_weight)
     rows = source.shape[0]
     if rows is not None and rows < n_clusters:
-        raise ValueError(f"n_samples={rows} should be >= n_clusters={n_clusters}.")
+        raise _params.too_many_clusters("n_clusters", n_clusters, rows)
     with SeenBy(source, how.metric) as seen:
         return _core.first_centers(
             seen,

@@ -265,7 +265,8 @@ def select_n_clusters(
     source, weights = weighted(rows, sample_weight)
     found = KSelection(criterion)
     begun = Selecting(rows, source, weights, model, counts[-1], resamples, seed, _params.threads(n_jobs))
-    with watched("select_n_clusters", found, _params.verbosity(verbose), callbacks, "a selection") as tell:
+    bar, tried = _params.verbosity(verbose), ("fit", len(counts))
+    with watched("select_n_clusters", found, bar, callbacks, "a selection", tried) as tell:
         for k in counts:
             centers, measures = begun.fitted(k)
             found.centers_[k] = centers
@@ -278,13 +279,13 @@ def select_n_clusters(
 def counts_of(ks: Any) -> list[int]:
     """Return the numbers of clusters, sorted, each once."""
     if isinstance(ks, (str, bytes)) or not hasattr(ks, "__iter__"):
-        raise _params.ParameterError(f"ks must be an iterable of integers, got {_params.shown(ks)}")
+        raise _params.ParameterError(f"`ks` must be an iterable of integers, got {_params.shown(ks)}")
     given = list(islice(ks, MOST_COUNTS + 1))
     if len(given) > MOST_COUNTS:
-        raise _params.ParameterError(f"ks must hold at most {MOST_COUNTS} numbers of clusters, got more")
+        raise _params.ParameterError(f"`ks` must hold at most {MOST_COUNTS} numbers of clusters, got more")
     counts = sorted({_params.whole("ks", k, 1, other="") for k in given})
     if not counts:
-        raise _params.ParameterError("ks must not be empty")
+        raise _params.ParameterError("`ks` must not be empty")
     return counts
 
 
@@ -338,7 +339,9 @@ class Selecting:
         n = source.shape[0]
         self.n_rows = sum(len(block) for block in rows.blocks()) if n is None else n
         if most > self.n_rows:
-            raise _params.ParameterError(f"ks must be at most the number of rows, {self.n_rows}, got {most}")
+            raise _params.ParameterError(
+                f"`ks` must be at most the number of rows, {self.n_rows}, got {most}"
+            )
         draws = _params.random_state_of(seed)
         self._rows, self._weights, self._threads = rows, weights, threads
         self._metric = model.metric

@@ -219,13 +219,13 @@ class VarianceReducedKMeans(CenterClusterer):
         rate: Any = self.learning_rate
         known = rate == "auto" if isinstance(rate, str) else p.is_number(rate) and 0 <= rate <= 1
         if not known:
-            problems.add(f"learning_rate must be 'auto' or a number from 0 to 1, got {p.shown(rate)}")
+            problems.add(f"`learning_rate` must be 'auto' or a number from 0 to 1, got {p.shown(rate)}")
         size: Any = self.epoch_size
         most = MOST_STEPS if p.is_whole(size) else MOST_PASSES
         doubling = isinstance(size, str) and size == DOUBLING
         if not doubling and not (p.is_number(size) and 0 <= size <= most):
             problems.add(
-                f"epoch_size must be an integer from 0 to {MOST_STEPS:.0e} (steps), a float from 0 to "
+                f"`epoch_size` must be an integer from 0 to {MOST_STEPS:.0e} (steps), a float from 0 to "
                 f"{MOST_PASSES:g} (fraction of the rows) or {DOUBLING!r}, got {p.shown(size)}"
             )
         problems.check(p.flag, "polish", self.polish)

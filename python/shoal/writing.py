@@ -13,6 +13,7 @@ from typing import Any
 from . import _core
 from ._common import params as _params
 from ._common.files import check_place
+from ._common.marked import MarkedError
 from ._common.outputs import ARRAYS, check_suffix
 from ._common.params import ParameterError
 from ._rows.opening import open_path
@@ -179,7 +180,7 @@ def shuffle(
 def _memory(memory_limit: Any) -> int:
     limit = _params.memory("memory_limit", memory_limit)
     if limit < LEAST_MEMORY:
-        raise ParameterError(f"memory_limit must be at least 1 MB, got {_params.shown(memory_limit)}")
+        raise ParameterError(f"`memory_limit` must be at least 1 MB, got {_params.shown(memory_limit)}")
     return limit
 
 
@@ -201,9 +202,10 @@ def _rows_of(source: Any, name: str) -> DataSource:
     if rows.shape[0] == 0:
         raise ValueError(f"X must have at least one row, got shape {rows.shape}")
     if rows.sample_weight is not None:
-        raise ValueError(
-            f"rows must have no weights, which an .npy file cannot hold, got {_params.shown(rows)}. Write "
-            "coreset.points, or save the coreset with coreset.save."
+        problem = f"rows must have no weights, which an .npy file cannot hold, got {_params.shown(rows)}."
+        raise MarkedError(
+            f"{problem} Use `key`='points' to write the points without weights.",
+            f"{problem} Write coreset.points, or save the coreset with coreset.save.",
         )
     refuse_over(rows, "out", name)
     return rows

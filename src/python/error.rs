@@ -5,10 +5,15 @@ use std::path::PathBuf;
 
 use pyo3::PyErrArguments;
 use pyo3::exceptions::{PyKeyboardInterrupt, PyMemoryError, PyOSError, PyRuntimeError, PyValueError};
+use pyo3::import_exception;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
 use crate::error::{Error, InvalidParam};
+
+// Both take a message that marks the names of parameters with backticks.
+import_exception!(shoal._common.marked, MarkedError);
+import_exception!(shoal._common.marked, ParameterError);
 
 /// Parameters whose names differ, in Rust and in Python.
 const NAMES: [(&str, &str); 12] = [
@@ -36,12 +41,12 @@ pub(super) fn in_rust(name: &str) -> &str {
     NAMES.iter().find(|(_, python)| *python == name).map_or(name, |(rust, _)| rust)
 }
 
-/// The message of a problem, with Python's name of the parameter.
+/// The message of a problem, with Python's names of the parameters in backticks.
 fn told(problem: &InvalidParam) -> String {
     let text = problem.to_string();
     match text.strip_prefix(problem.name) {
-        Some(rest) => format!("{}{rest}", in_python(problem.name)),
-        None => text,
+        Some(rest) => renamed(&format!("`{}`{rest}", problem.name)),
+        None => renamed(&text),
     }
 }
 
@@ -56,20 +61,20 @@ const VERBS: [(&str, &str); 7] = [
     ("must ", "must "),
 ];
 
-/// A message with Python's names of parameters: the first word, and words in backticks.
+/// A message with Python's names of parameters in backticks: the first word, and words in backticks.
 fn renamed(text: &str) -> String {
     let mut text = text.to_owned();
     for (rust, python) in NAMES {
         for (verb, singular) in VERBS {
-            text = text.replace(&format!("`{rust}` {verb}"), &format!("{python} {singular}"));
+            text = text.replace(&format!("`{rust}` {verb}"), &format!("`{python}` {singular}"));
         }
-        text = text.replace(&format!("`{rust}`"), python);
+        text = text.replace(&format!("`{rust}`"), &format!("`{python}`"));
     }
     let Some((first, rest)) = text.split_once(' ') else { return text };
     let name = in_python(first);
     let known = VERBS.iter().find_map(|(verb, singular)| Some((singular, rest.strip_prefix(verb)?)));
     match known {
-        Some((singular, rest)) if name != first => format!("{name} {singular}{rest}"),
+        Some((singular, rest)) if name != first => format!("`{name}` {singular}{rest}"),
         _ => text,
     }
 }
@@ -78,10 +83,10 @@ impl From<Error> for PyErr {
     fn from(error: Error) -> Self {
         match error {
             Error::InvalidParam(problems) => {
-                PyValueError::new_err(problems.iter().map(told).collect::<Vec<_>>().join("; "))
+                ParameterError::new_err(problems.iter().map(told).collect::<Vec<_>>().join("; "))
             }
             Error::Shape(_) | Error::NotFinite { .. } | Error::Empty(_) | Error::Source(_) => {
-                PyValueError::new_err(renamed(&error.to_string()))
+                MarkedError::new_err(renamed(&error.to_string()))
             }
             Error::Format { path, problem } => PyValueError::new_err(Named { path, problem }),
             Error::Io { path, source } => match errno(&source) {

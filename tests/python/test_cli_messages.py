@@ -1,7 +1,9 @@
 """Wrong usage of the command line: one line, the nearest valid name, and no names of Python."""
 
+import gzip
 import re
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,6 +21,10 @@ def rows(tmp_path, monkeypatch):
     X[7, 1] = np.nan
     np.save("bad.npy", X)
     np.save("same.npy", np.ones((9, 2)))
+    np.save("wide.npy", np.ones((9, 5)))
+    Path("latin.csv").write_bytes("größe,b\n1,2\n".encode("latin-1"))
+    Path("packed.csv").write_bytes(gzip.compress(b"a,b\n1,2\n"))
+    shoal.KMeans(2, random_state=0, init="random").fit(np.nan_to_num(X)).save("model.safetensors")
     return X
 
 
@@ -46,6 +52,11 @@ USAGE = [
     ("seed rows.npy -k 3 -o c.npy --method afkmc2", "got 'afkmc2'. Did you mean 'afk-mc2'?"),
     ("seed rows.npy -k 3 -o c.npy --chain-length 5", "--chain-length: --method auto has no such parameter"),
     ("knn rows.npy -m 3 -o g.npz --method eaxct", "got 'eaxct'. Did you mean 'exact'?"),
+    ("select rows.npy --k 5:2", "--k must be a range A:B with 1 <= A <= B, got '5:2'"),
+    ("select rows.npy --k 5:9:0", "--k must be a range A:B:STEP with a STEP of at least 1, got '5:9:0'"),
+    ("select rows.npy --k 2:x", "--k must be a range A:B or A:B:STEP, or numbers A,B,..., got '2:x'"),
+    ("select rows.npy --k 1:2:3:4", "--k must be a range A:B or A:B:STEP, or numbers A,B,..., got '1:2:3:4'"),
+    ("report model.safetensors rows.npy --image 3", "--image must be HxW or HxWx3, got '3'"),
     ("compare rows.npy -k 3 --methods minbatch", "Did you mean 'minibatch'?"),
     ("compare rows.npy -k 3 --set gmm.n_activ=3", "Did you mean 'n_active'?"),
     (
@@ -65,7 +76,8 @@ def test_wrong_usage_is_one_line_with_the_nearest_name(capsys, line, told):
     assert "usage:" not in err
 
 
-FAILURES = [
+#: Values that the library refuses.
+WRONG = [
     ("fit rows.npy -k 0", "-k must be an integer of at least 1, got 0"),
     ("fit rows.npy -k 500", "-k must be at most the number of rows, 200, got 500"),
     ("fit rows.npy -k 500 --method gmm", "-k must be at most the number of rows, 200, got 500"),
@@ -82,13 +94,30 @@ FAILURES = [
         "fit rows.npy -k 3 --method kmodes --set n_neighbors=300",
         "--set n_neighbors must be less than the number",
     ),
-    ("fit bad.npy -k 3", "bad.npy must be finite, got NaN at row 7, column 1"),
     ("seed rows.npy -k 300 -o c.npy", "-k must be at most the number of rows, 200, got 300"),
     ("coreset rows.npy -m 0 -o c.npz", "-m must be an integer of at least 1, got 0"),
     ("knn rows.npy -m 300 -o g.npz", "-m must be at least 1 and less than the number of rows, 200, got 300"),
     ("knn rows.npy -m 3 -o g.npz --recall 3", "--recall must be a number above 0 and at most 1, got 3.0"),
     ("shuffle rows.npy -o s.npy --memory-limit few", "--memory-limit must be an amount of memory"),
     ("compare rows.npy -k 300", "kmeans: -k must be at most the number of rows, 180, got 300"),
+    ("fit rows.npy -k 3 --method balanced --size-max 0.5", "--size-max must be"),
+    ("fit rows.npy -k 3 --method gmm --set n_factors=2", "--set covariance_type=factor for components"),
+    ("select rows.npy --k 0,3", "--k must be an integer of at least 1, got 0"),
+    ("select rows.npy --k 2:900", "--k must be at most the number of rows, 200, got 900"),
+    ("select rows.npy --k 2:4 --criterion elbo", "got 'elbo'. Did you mean 'elbow'?"),
+    ("select rows.npy --k 2:4 --resamples -1", "--resamples must be an integer of at least 0, got -1"),
+    (
+        "report model.safetensors rows.npy --outliers -1",
+        "--outliers must be an integer of at least 0, got -1",
+    ),
+]
+FAILURES = [
+    ("fit bad.npy -k 3", "bad.npy must be finite, got NaN at row 7, column 1"),
+    ("fit none.npy -k 3", "none.npy: No such file or directory"),
+    ("fit latin.csv -k 3", "latin.csv: the first line is not UTF-8 text. Convert the file to UTF-8."),
+    ("fit packed.csv -k 3", "packed.csv: is compressed with gzip: decompress it"),
+    ("predict model.safetensors wide.npy -o l.npy", "wide.npy has 5 columns, but the model has 3"),
+    ("report model.safetensors wide.npy", "wide.npy has 5 columns, but the model has 3"),
 ]
 WARNINGS = [
     ("fit same.npy -k 3 --quiet", "found smaller than -k (3). Possibly due to duplicate rows."),
@@ -109,10 +138,10 @@ PYTHON = re.compile(
 
 
 @pytest.mark.filterwarnings("default")
-@pytest.mark.parametrize(("line", "told"), [*FAILURES, *WARNINGS])
+@pytest.mark.parametrize(("line", "told"), [*WRONG, *FAILURES, *WARNINGS])
 def test_messages_of_the_library_speak_of_options(capsys, line, told):
     status, _, err = run(capsys, *line.split(), *([] if "--quiet" in line else ["--quiet"]))
-    assert status == (0 if (line, told) in WARNINGS else 1)
+    assert status == (2 if (line, told) in WRONG else 1 if (line, told) in FAILURES else 0)
     assert err.count("\n") == 1
     assert told in err
     assert PYTHON.search(err) is None, err

@@ -368,7 +368,10 @@ def test_callbacks_get_rows(rows, capsys):
         X, 50, callbacks=[lambda who, step: steps.append((who, step.batch_size))], progress=True
     )
     assert steps == [(None, len(X)), (None, len(X))]
-    assert capsys.readouterr().err
+    shown = capsys.readouterr().err
+    assert "lightweight_coreset: 100%" in shown
+    assert "row/s" in shown
+    assert "nan" not in shown
     made, seen = (
         StreamingCoreset(50, callbacks=[callbacks.LogSteps(), lambda who, step: seen.append(step.rows_seen)]),
         [],

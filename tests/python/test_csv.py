@@ -130,6 +130,93 @@ def test_files_without_a_line_of_names(tmp_path):
         rows_of(bad, columns=["u", "v"])
 
 
+NO_NAMES = [
+    # A missing value in the first row.
+    (
+        "1,,3\n4,5,6\n7,8,9\n",
+        "column 1 must not hold missing values, got '' at row 0: the first line holds no",
+    ),
+    ("1,NA,3\n4,5,6\n", "column 1 must not hold missing values, got 'NA' at row 0"),
+    ("NaN,2\n4,5\n", "column 0 must not hold missing values, got 'NaN' at row 0"),
+    ("null\n4\n", "column 0 must not hold missing values, got 'null' at row 0"),
+    ("1,,3\n", "column 1 must not hold missing values, got '' at row 0"),
+    (",\n,\n", "column 0 must not hold missing values, got '' at row 0"),
+    # The index of a data frame before columns that are numbered.
+    (",0,1\n0,1.5,2.5\n", "first line holds no names, got '', '0', '1'. Name all 3 columns"),
+    ('"1","2"\n1,2\n', "must hold the names of the columns, got numbers: '1', '2'"),
+    ("inf,2\n3,4\n", "must hold the names of the columns, got numbers: 'inf', '2'"),
+    ("true,1.5\nfalse,2.5\n", "must hold the names of the columns, got values: 'true', '1.5'"),
+    # Text over text is no name where all numbers are over numbers.
+    ("id1,1,2\nid2,3,4\n", "must hold the names of the columns, got values: 'id1', '1', '2'"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), NO_NAMES)
+def test_a_first_line_of_values_is_no_line_of_names(text, message, tmp_path):
+    path = text_file(tmp_path / "h.csv", text)
+    with pytest.raises(ValueError, match=re.escape(message)):
+        shoal.open(path)
+    with path.open("rb") as file, pytest.raises(ValueError, match=re.escape(message)):
+        shoal.open(file)
+
+
+def test_the_first_row_of_a_file_without_names_is_read(tmp_path):
+    path = text_file(tmp_path / "h.csv", "1,,3\n4,5,6\n7,8,9\n")
+    with pytest.raises(ValueError, match="column 'v' must not hold missing values, got a null at row 0"):
+        rows_of(path, columns=["u", "v", "w"])
+    path = text_file(tmp_path / "h.csv", "true,1.5\nfalse,2.5\n")
+    assert rows_of(path, columns=["t", "x"]).tolist() == [[1, 1.5], [0, 2.5]]
+    path = text_file(tmp_path / "h.csv", "id1,1,2\nid2,3,4\n")
+    with pytest.raises(
+        ValueError, match=r"column 'i' is of type string\. To leave out columns, add a first line"
+    ):
+        shoal.open(path, columns=["i", "u", "v"])
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "rows"),
+    [
+        (",a,b\n0,1,2\n", ["", "a", "b"], [[0, 1, 2]]),
+        ('"a","",c\n1,2,3\n', ["a", "", "c"], [[1, 2, 3]]),
+        ("id,0,1\n5,3,4\n", ["id", "0", "1"], [[5, 3, 4]]),
+        ("0_0,0_1\n5,3\n", ["0_0", "0_1"], [[5, 3]]),
+        ("a,,b\n", ["a", "", "b"], []),
+    ],
+)
+def test_names_beside_numbers_and_empty_cells(text, names, rows, tmp_path):
+    path = text_file(tmp_path / "h.csv", text)
+    assert shoal.open(path).feature_names == names
+    assert [row for block in shoal.open(path).blocks() for row in block.tolist()] == rows
+
+
+def test_numbered_columns_are_chosen_by_name(tmp_path):
+    for text in (",0,1\n0,1.5,2.5\n", "label,0,1\ncat,1.5,2.5\n"):
+        assert rows_of(text_file(tmp_path / "h.csv", text), columns=["0", "1"]).tolist() == [[1.5, 2.5]]
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (gzip.compress(b"a,b\n1,2\n"), "is compressed with gzip: decompress it, or let its name end in .gz"),
+        (b"PK\x03\x04" + bytes(30), "is compressed with zip: decompress it"),
+        ("a,b\n1,2\n".encode("utf-16"), "is not UTF-8 but UTF-16: convert it to UTF-8"),
+        ("größe,b\n1,2\n".encode("latin-1"), "the first line is not UTF-8 text. Convert the file to UTF-8"),
+        (
+            "a,ort\n1,Köln\n".encode("latin-1"),
+            "column 'ort' is of type binary: it holds text that is not UTF-8",
+        ),
+        (b"a\n" + b"1\n" * 900 + "ö\n".encode("latin-1"), "column 'a' must hold numbers, got invalid value"),
+    ],
+)
+def test_files_that_are_not_utf_8(data, message, tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_bytes(data)
+    with pytest.raises(ValueError, match="x.csv: " + re.escape(message)):
+        rows_of(path)
+    if b"ort" in data:
+        assert rows_of(path, columns=["a"]).tolist() == [[1]]
+
+
 def body(row, line, rows=300):
     """A file of `rows` lines, of which one is another."""
     lines = [f"{i},{i}.5,{i}" for i in range(rows)]

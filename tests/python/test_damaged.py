@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import warnings
@@ -82,6 +83,21 @@ def test_a_pipe_in_a_folder_of_parts(tmp_path):
     os.mkfifo(tmp_path / "parts" / "a.parquet")
     with pytest.raises(ValueError, match=r"a\.parquet: is not a regular file"):
         shoal.open(tmp_path / "parts")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes in folders here")
+def test_a_pipe_beside_files_of_another_kind(tmp_path):
+    """A file named ``.npy`` could hold the labels of the rows in the other files."""
+    (tmp_path / "a.csv").write_text("a,b\n1,2\n3,4\n")
+    np.save(tmp_path / "labels.npy", np.zeros(2, dtype=np.int32))
+    assert shoal.open(tmp_path).shape == (None, 2)
+    os.mkfifo(tmp_path / "b.npy")
+    code = f"import shoal; shoal.open({str(tmp_path)!r})"
+    # In a process of its own: Python could not interrupt a thread that waits for the pipe.
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert re.search(r"ValueError: .*b\.npy: is not a regular file: remove it from the folder", done.stderr)
 
 
 # ---------------------------------------------------------------- memory

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import shoal
+from scipy.sparse import csr_matrix
 from shoal import KMeans
 from stored import DTYPES, made
 
@@ -42,9 +43,8 @@ def test_attributes_and_rows(dtype, kind, tmp_path):
         assert (np.concatenate(blocks) == X).all()
     wanted = [3, 3, 0, -1, len(X) - 1]
     taken = source.take(wanted)
-    compute = np.float32 if dtype in DTYPES[1:7] else np.float64
-    assert taken.dtype == compute
-    assert (taken == X[wanted].astype(compute)).all()
+    assert taken.dtype == X.dtype
+    assert (taken == X[wanted]).all()
     assert source.take([]).shape == (0, 3)
     part = source.slice(2, 9).slice(1, 5)
     assert part.shape == (4, 3)
@@ -58,13 +58,30 @@ def test_integers_beyond_float64_are_read_exactly(tmp_path):
     assert (X.astype(np.float64).astype(object) != X.astype(object)).any()
     path = tmp_path / "x.npy"
     np.save(path, X)
-    for source in (shoal.open(path), shoal.open(X), shoal.open(path).slice(0, 2)):
+    sources = [shoal.open(path), shoal.open(X), shoal.open(path).slice(0, 2), shoal.open(lambda: iter([X]))]
+    for source in [*sources, shoal.open(csr_matrix(X))]:
         assert source.dtype == np.int64
         (block,) = source.blocks()
-        assert (block == X).all()
+        assert ((block.toarray() if source.sparse else block) == X).all()
+        taken = source.take([1, 0, 1])
+        assert taken.dtype == np.int64
+        assert (taken == X[[1, 0, 1]]).all()
+        assert source.take([]).shape == (0, 2)
+        with pytest.raises(IndexError, match="row 2 does not exist"):
+            source.take([2])
     big = np.array([[2**64 - 1, 0]], dtype=np.uint64)
     np.save(path, big)
     assert (next(shoal.open(path).blocks()) == big).all()
+
+
+@pytest.mark.parametrize("dtype", ["bool", "u1", "i2", "f2", "u4", "f4", "f8"])
+def test_single_rows_have_the_type_of_blocks(dtype):
+    X = np.arange(12).reshape(4, 3).astype(dtype)
+    for source in (shoal.open(X), shoal.open(lambda: iter([X]))):
+        (block,) = source.blocks()
+        taken = source.take([2, 0])
+        assert taken.dtype == block.dtype == source.dtype
+        assert (taken == X[[2, 0]]).all()
 
 
 def test_bfloat16_from_a_raw_file(tmp_path):

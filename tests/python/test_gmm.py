@@ -16,6 +16,7 @@ from shoal._rows.checked import as_source
 from shoal.callbacks import Checkpoint
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.mixture import GaussianMixture
+from sklearn.neighbors import kneighbors_graph
 
 # Many fits here run only a few iterations.
 pytestmark = pytest.mark.filterwarnings("ignore:the fit did not converge")
@@ -295,7 +296,7 @@ def test_densities_responsibilities_and_labels(kind, dtype):
     assert (model.labels_ == labels).all()
     assert model.inertia_ == pytest.approx(inertia(X, model.means_, labels), rel=close)
     proba = model.predict_proba(X)
-    assert isinstance(proba, sp.csr_array)
+    assert isinstance(proba, sp.csr_matrix)
     assert proba.shape == (600, 10)
     assert proba.has_canonical_format
     assert np.diff(proba.indptr).max() <= 3
@@ -583,7 +584,10 @@ def test_dense_and_sparse_responsibilities_are_equal():
     dense = model.predict_proba(X, dense=True)
     assert type(dense) is np.ndarray
     assert (dense.shape, dense.dtype) == ((400, 12), np.float64)
-    np.testing.assert_array_equal(dense, model.predict_proba(X).toarray())
+    sparse = model.predict_proba(X)
+    np.testing.assert_array_equal(dense, sparse.toarray())
+    # As graphs of neighbors, here and in scikit-learn.
+    assert type(sparse) is type(shoal.knn_graph(X, 3)) is type(kneighbors_graph(X, 3))
     assert (dense.argmax(axis=1) == model.labels_).all()
     np.testing.assert_allclose(dense.sum(axis=1), 1.0, rtol=1e-12)
     walked = model.predict_proba(X, dense=True, search="neighbors")

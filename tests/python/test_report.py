@@ -156,6 +156,15 @@ def test_any_source_gives_a_bit_identical_report(metric, tmp_path, monkeypatch):
     assert sparse.table["mean_distance"] == pytest.approx(dense.table["mean_distance"], rel=1e-5)
 
 
+def test_reports_compare_and_hash_by_identity():
+    X = blobs()
+    model = shoal.KMeans(3, random_state=0).fit(X)
+    one, other = shoal.report(model, X), shoal.report(model, X)
+    assert one == one
+    assert one != other
+    assert len({one, one, other}) == 2
+
+
 def test_an_iterator_is_read_once():
     X = blobs()
     model = shoal.KMeans(3, random_state=0).fit(X)
@@ -355,7 +364,25 @@ def test_progress(capfd):
     shoal.report(model, X)
     assert capfd.readouterr().err == ""
     shoal.report(model, X, progress=True)
-    assert "report" in capfd.readouterr().err
+    shown = capfd.readouterr().err
+    assert "report: 100%" in shown
+    assert "400/400" in shown
+    assert "nan" not in shown
+
+
+def test_progress_without_tqdm_counts_rows(capfd, monkeypatch):
+    X = blobs()
+    model = shoal.KMeans(3, random_state=0).fit(X)
+    monkeypatch.setitem(sys.modules, "tqdm.auto", None)
+    shoal.report(model, lambda: iter(np.array_split(X, 4)), progress=True)
+    last = capfd.readouterr().err.split("\r")[-1]
+    assert last.startswith("report: 400 rows, ")
+    bar = shoal.callbacks.ProgressBar()
+    shoal.lightweight_coreset(X, 9, callbacks=[bar])
+    assert capfd.readouterr().err.split("\r")[-1].startswith("shoal: 800 of 800 rows, ")
+    # A fit shows its objective again.
+    shoal.KMeans(3, random_state=0, callbacks=[bar]).fit(X)
+    assert "objective" in capfd.readouterr().err
 
 
 # ---------------------------------------------------------------- parts

@@ -228,7 +228,10 @@ def test_callbacks_and_progress(capfd):
     found = shoal.select_n_clusters(blobs(), range(2, 9), callbacks=[stop_at_3], random_state=0, verbose=1)
     assert seen == [(2, 1, 320), (3, 2, 320)]
     assert found.table_["n_clusters"].tolist() == [2, 3]
-    assert "select_n_clusters" in capfd.readouterr().err
+    shown = capfd.readouterr().err
+    assert "select_n_clusters:  29%" in shown
+    assert "2/7" in shown
+    assert "nan" not in shown
     with pytest.raises(ValueError, match="does not go with a selection"):
         shoal.select_n_clusters(blobs(), [2], callbacks=[shoal.callbacks.Checkpoint("x.safetensors")])
 

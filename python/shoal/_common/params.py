@@ -14,6 +14,10 @@ import numpy.typing as npt
 
 from shoal import _core
 
+from .marked import ParameterError as ParameterError  # noqa: PLC0414 - other modules import it from here
+from .marked import mark, marked_text
+from .nearest import nearest
+
 UNITS = {
     "": 1,
     "B": 1,
@@ -42,31 +46,29 @@ N_THREADS: ContextVar[int | None] = ContextVar("N_THREADS", default=None)
 MEMORY: ContextVar[int | None] = ContextVar("MEMORY", default=None)
 
 
-class ParameterError(ValueError, TypeError):
-    """One or more parameters have a wrong type or value; the message lists all of them."""
-
-
 class Problems:
     """Collects the problems of all parameters, to raise them as one error."""
 
     def __init__(self) -> None:
-        self._found: list[str] = []
+        self._found: list[tuple[str, str]] = []
 
     def check(self, rule: Callable[..., object], *given: Any, **more: Any) -> None:
         """Call `rule` and record the problem if it raises `ParameterError`."""
         try:
             rule(*given, **more)
         except ParameterError as error:
-            self._found.append(str(error))
+            self._found.append((marked_text(error), str(error)))
 
-    def add(self, problem: str) -> None:
-        """Record a problem."""
-        self._found.append(problem)
+    def add(self, problem: str, plain: str | None = None) -> None:
+        """Record a problem, with what Python shows if this is another text."""
+        error = ParameterError(problem, plain)
+        self._found.append((marked_text(error), str(error)))
 
     def refuse(self) -> None:
         """Raise an error that lists all problems, if there are any."""
         if self._found:
-            raise ParameterError("; ".join(self._found))
+            marked, plain = ("; ".join(texts) for texts in zip(*self._found, strict=True))
+            raise ParameterError(marked, plain)
 
 
 def shown(value: Any) -> str:
@@ -102,34 +104,48 @@ def is_number(value: Any) -> TypeGuard[float]:
 def whole(name: str, value: Any, least: int, *, most: int = MOST, other: str = "") -> int:
     """Check that `value` is an integer from `least` to `most`; messages begin with `other`."""
     if not is_whole(value) or value < least:
-        raise ParameterError(f"{name} must be {other}an integer of at least {least}, got {shown(value)}")
+        raise ParameterError(
+            f"{mark(name)} must be {other}an integer of at least {least}, got {shown(value)}"
+        )
     if value > most:
-        raise ParameterError(f"{name} must be {other}an integer from {least} to {most}, got {shown(value)}")
+        raise ParameterError(
+            f"{mark(name)} must be {other}an integer from {least} to {most}, got {shown(value)}"
+        )
     return int(value)
 
 
 def flag(name: str, value: Any) -> bool:
     """Check that `value` is True or False."""
     if not isinstance(value, (bool, np.bool_)):
-        raise ParameterError(f"{name} must be True or False, got {shown(value)}")
+        raise ParameterError(f"{mark(name)} must be `True` or `False`, got {shown(value)}")
     return bool(value)
 
 
 def at_least_0(name: str, value: Any) -> float:
     """Check that `value` is a finite number of at least 0."""
     if not is_number(value) or value < 0:
-        raise ParameterError(f"{name} must be a finite number of at least 0, got {shown(value)}")
+        raise ParameterError(f"{mark(name)} must be a finite number of at least 0, got {shown(value)}")
     return float(value)
 
 
-def one_of(name: str, value: Any, allowed: tuple[str, ...], later: tuple[str, ...] = ()) -> str:
-    """Check that `value` is one of the allowed strings; `later` ones are reserved."""
+def one_of(
+    name: str, value: Any, allowed: tuple[str, ...], later: tuple[str, ...] = (), *, other: str = ""
+) -> str:
+    """Check that `value` is one of the allowed strings; `later` ones are reserved.
+
+    `other` is what Python allows beside strings.
+    """
     if isinstance(value, str) and value in allowed:
         return value
     known = ", ".join(allowed)
     if isinstance(value, str) and value in later:
-        raise ParameterError(f"{name}={value!r} is not implemented in this version, use one of {known}")
-    raise ParameterError(f"{name} must be one of {known}, got {shown(value)}")
+        raise ParameterError(f"{mark(name)}={value!r} is not implemented in this version, use one of {known}")
+    meant = nearest(value, allowed) if isinstance(value, str) else ""
+    got = f"got {shown(value)}{meant}"
+    raise ParameterError(
+        f"{mark(name)} must be one of {known}, {got}",
+        f"{name} must be one of {known}, {other}, {got}" if other else None,
+    )
 
 
 def verbosity(value: Any) -> bool:
@@ -163,7 +179,7 @@ def n_bytes(name: str, value: Any) -> int:
     if 0 <= amount <= MOST_BYTES:
         return amount
     raise ParameterError(
-        f"{name} must be an amount of memory such as '1GB', '500MiB' or a number of bytes, at most "
+        f"{mark(name)} must be an amount of memory such as '1GB', '500MiB' or a number of bytes, at most "
         f"2**64 - 1, got {shown(value)}"
     )
 
@@ -188,33 +204,46 @@ def threads(n_jobs: Any, *, tell: bool = True) -> int | None:
         # Raises for an invalid environment variable, also if the work is too small for threads.
         return _core.requested_threads() if given is None else given
     if not is_whole(n_jobs) or n_jobs == 0:
-        raise ParameterError(f"n_jobs must be None, -1 or a number of threads, got {shown(n_jobs)}")
+        raise threads_error("", n_jobs)
     if n_jobs > MOST_THREADS:
-        raise ParameterError(
-            f"n_jobs must be None, -1 or a number of threads from 1 to {MOST_THREADS}, got {shown(n_jobs)}"
-        )
+        raise threads_error(f" from 1 to {MOST_THREADS}", n_jobs)
     if n_jobs < 0:
         return max(1, _core.available_threads() + 1 + int(n_jobs))
     most: int = _core.at_most_threads(n_jobs)
     if n_jobs > most and tell:
         from .warn import warn
 
-        warn(f"n_jobs={n_jobs} is more than {most} threads, the most that are used here", RuntimeWarning)
+        warn(f"`n_jobs`={n_jobs} is more than {most} threads, the most that are used here", RuntimeWarning)
     return most
+
+
+def too_many_clusters(name: str, k: int, n: int) -> ParameterError:
+    """Return the error for more clusters than rows; Python shows the text of scikit-learn."""
+    return ParameterError(
+        f"{mark(name)} must be at most the number of rows, {n}, got {k}",
+        f"n_samples={n} should be >= {name}={k}.",
+    )
+
+
+def threads_error(allowed: str, n_jobs: Any) -> ParameterError:
+    """Return the error for a number of threads that is not `allowed`."""
+    problem = f"-1 or a number of threads{allowed}, got {shown(n_jobs)}"
+    return ParameterError(f"`n_jobs` must be {problem}", f"n_jobs must be None, {problem}")
 
 
 def seed(random_state: Any) -> int:
     """Return a 64-bit seed: `random_state` itself if it is an int, else 8 bytes drawn from it."""
     if is_whole(random_state):
         if not 0 <= random_state < 2**64:
-            raise ParameterError(f"random_state must be within 0..2**64 - 1, got {shown(random_state)}")
+            raise ParameterError(f"`random_state` must be within 0..2**64 - 1, got {shown(random_state)}")
         return int(random_state)
     if random_state is None or random_state is np.random:
         # The global generator that `numpy.random.seed` seeds, as in scikit-learn.
         random_state = np.random.mtrand._rand
     if not isinstance(random_state, (np.random.RandomState, np.random.Generator)):
         raise ParameterError(
-            f"random_state must be None, an int, a numpy RandomState or Generator, got {shown(random_state)}"
+            "`random_state` must be `None`, an int, a numpy RandomState or Generator, got "
+            f"{shown(random_state)}"
         )
     return int.from_bytes(random_state.bytes(8), "little")
 
@@ -257,7 +286,7 @@ def centers(name: str, value: Any, dtype: npt.DTypeLike, shape: tuple[int | None
     """Check centers for shape and finite values, and convert them to a C-order array of `dtype`."""
     given = _array(name, value)
     if given.dtype.kind == "c":
-        raise ValueError(f"{name} must be real, got complex numbers")
+        raise ParameterError(f"{mark(name)} must be real, got complex numbers")
     rows, cols = shape
     if (
         given.ndim != 2
@@ -266,13 +295,14 @@ def centers(name: str, value: Any, dtype: npt.DTypeLike, shape: tuple[int | None
         or len(given) == 0
     ):
         wanted = f"({'any number of rows' if rows is None else rows}, {cols})"
-        raise ValueError(f"{name} must have shape {wanted}, got {given.shape}")
+        raise ParameterError(f"{mark(name)} must have shape {wanted}, got {given.shape}")
     with np.errstate(over="ignore"):
         values = _numbers(name, given, dtype)
     if not np.isfinite(values).all():
         row, column = (int(i) for i in np.argwhere(~np.isfinite(values))[0])
-        raise ValueError(
-            f"{name} must be finite, got {_not_finite(values[row, column])} at row {row}, column {column}"
+        raise ParameterError(
+            f"{mark(name)} must be finite, got {_not_finite(values[row, column])} at row {row}, column "
+            f"{column}"
         )
     return values
 
@@ -282,7 +312,7 @@ def _array(name: str, value: Any) -> npt.NDArray[Any]:
     try:
         return np.asarray(value)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must hold numbers: {error}") from error
+        raise ParameterError(f"{mark(name)} must hold numbers: {error}") from error
 
 
 def _numbers(name: str, given: npt.NDArray[Any], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
@@ -290,7 +320,7 @@ def _numbers(name: str, given: npt.NDArray[Any], dtype: npt.DTypeLike) -> npt.ND
     try:
         return np.ascontiguousarray(given, dtype=dtype)
     except (TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"{name} must hold numbers: {error}") from error
+        raise ParameterError(f"{mark(name)} must hold numbers: {error}") from error
 
 
 def _not_finite(value: Any) -> str:

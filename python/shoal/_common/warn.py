@@ -6,8 +6,11 @@ import os
 import sys
 import warnings
 from pathlib import Path
+from typing import Any
 
 import sklearn
+
+from .marked import unmarked
 
 #: Folders whose lines are skipped. scikit-learn is one of them: it wraps some methods.
 NOT_THEIRS = tuple(
@@ -15,9 +18,14 @@ NOT_THEIRS = tuple(
 )
 
 
-def warn(message: str, category: type[Warning]) -> None:
-    """Warn at the innermost line outside of shoal and scikit-learn."""
+def warn(message: str, category: type[Warning], plain: str | None = None) -> None:
+    """Warn at the innermost line outside of shoal and scikit-learn.
+
+    The message is marked; `plain` is what Python shows, by default the message without marks.
+    """
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_code.co_filename.startswith(NOT_THEIRS):
         frame, level = frame.f_back, level + 1
-    warnings.warn(message, category, stacklevel=level)
+    told: Any = category(plain or unmarked(message))
+    told.marked = message
+    warnings.warn(told, stacklevel=level)

@@ -159,7 +159,7 @@ class CenterFitter(Clusterer):
             source, weights = weighted(rows, sample_weight)
             n = source.shape[0]
             if n is not None and n < self._k:
-                raise ValueError(f"n_samples={n} should be >= {self._count}={self._k}.")
+                raise _params.too_many_clusters(self._count, self._k, n)
         return source, rows, weights
 
     def _go_on(
@@ -190,11 +190,9 @@ class CenterFitter(Clusterer):
         p = _params
         problems.check(p.whole, self._count, self._k, 1)
         if isinstance(self.init, str) and self.init not in INITS:
-            problems.add(
-                f"init must be one of {', '.join(INITS)}, an array or a callable, got {p.shown(self.init)}"
-            )
+            problems.check(p.one_of, "init", self.init, INITS, other="an array or a callable")
         if self.max_iter is not None or not self._unlimited:
-            other = "None or " if self._unlimited else ""
+            other = "`None` or " if self._unlimited else ""
             problems.check(p.whole, "max_iter", self.max_iter, self._least_iter, other=other)
         problems.check(p.at_least_0, "tol", self.tol)
         problems.check(p.one_of, "metric", self.metric, METRICS)
@@ -300,15 +298,17 @@ class CenterFitter(Clusterer):
         found = int(np.count_nonzero(self.counts_))
         if found < self._k:
             warn(
-                f"Number of distinct clusters ({found}) found smaller than n_clusters "
-                f"({self._k}). Possibly due to duplicate points in X.",
+                f"Number of distinct clusters ({found}) found smaller than `n_clusters` "
+                f"({self._k}). Possibly due to duplicate rows.",
                 ConvergenceWarning,
+                f"Number of distinct clusters ({found}) found smaller than n_clusters ({self._k}). Possibly "
+                "due to duplicate points in X.",
             )
 
     def _warn_if_boundless(self, asked: str) -> None:
         """Warn that `bounds_memory` is too small for the bounds that `asked` needs."""
         warn(
-            f"bounds_memory={self.bounds_memory} has no room for the bounds of {asked}: every distance was "
+            f"`bounds_memory`={self.bounds_memory} has no room for the bounds of {asked}: every distance was "
             "measured. The result is the same.",
             RuntimeWarning,
         )

@@ -18,10 +18,10 @@ def watchers_of(callbacks: Any, what: str = "a coreset") -> list[Any]:
     given = [] if callbacks is None else list(callbacks)
     for callback in given:
         if not callable(callback):
-            raise _params.ParameterError(f"callbacks must be callables, got {_params.shown(callback)}")
+            raise _params.ParameterError(f"`callbacks` must be callables, got {_params.shown(callback)}")
         if isinstance(callback, (Checkpoint, ValidationCurve)):
             raise _params.ParameterError(
-                f"callbacks: {type(callback).__name__} does not go with {what}, which has neither a fit "
+                f"`callbacks`: {type(callback).__name__} does not go with {what}, which has neither a fit "
                 "that is kept nor centers that are judged"
             )
     return given
@@ -29,10 +29,19 @@ def watchers_of(callbacks: Any, what: str = "a coreset") -> list[Any]:
 
 @contextmanager
 def watched(
-    label: str, who: Any, progress: Any, callbacks: Any, what: str = "a coreset"
+    label: str,
+    who: Any,
+    progress: Any,
+    callbacks: Any,
+    what: str = "a coreset",
+    counted: tuple[str, int | None] = ("row", None),
 ) -> Generator[Callable[[int], bool]]:
-    """Yield a function that reports progress in rows to the callbacks; it returns True to stop."""
+    """Yield a function that reports progress in rows to the callbacks; it returns True to stop.
+
+    Progress bars show `counted`: ``"row"``, or the name of a step, and how many there are, if known.
+    """
     watchers = ([ProgressBar(label)] if progress else []) + watchers_of(callbacks, what)
+    bars = [watcher for watcher in watchers if isinstance(watcher, ProgressBar)]
     begun, steps, seen = time.monotonic(), 0, 0
 
     def tell(rows: int) -> bool:
@@ -54,9 +63,13 @@ def watched(
 
     told: list[Callback] = [watcher for watcher in watchers if isinstance(watcher, Callback)]
     try:
+        for bar in bars:
+            bar._counted = counted
         for watcher in told:
             watcher.begin(who)
         yield tell
     finally:
         for watcher in told:
             watcher.end(who)
+        for bar in bars:
+            bar._counted = None

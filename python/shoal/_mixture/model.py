@@ -138,7 +138,7 @@ class MixtureOfGaussians(DensityMixin, CenterFitter):
 
         Returns
         -------
-        scipy.sparse.csr_array or ndarray of shape (n_samples, n_components), float64
+        scipy.sparse.csr_matrix or ndarray of shape (n_samples, n_components), float64
             Each row has at most `n_active` values above 0, for the components with the largest densities.
             They sum to 1.
 
@@ -147,7 +147,7 @@ class MixtureOfGaussians(DensityMixin, CenterFitter):
         ValueError, TypeError, OSError, MemoryError
             As :meth:`predict`.
         """
-        from scipy.sparse import csr_array
+        from scipy.sparse import csr_matrix
 
         model, threads = self._mixture_for(search), _params.threads(self.n_jobs, tell=False)
         with SeenBy(self._fitted_rows(X), self.metric) as rows:
@@ -155,7 +155,7 @@ class MixtureOfGaussians(DensityMixin, CenterFitter):
         n, active = ids.shape
         starts = np.arange(n + 1, dtype=np.int64) * active
         shape = (n, len(self.cluster_centers_))
-        found = csr_array((shares.ravel(), ids.ravel(), starts), shape=shape)
+        found = csr_matrix((shares.ravel(), ids.ravel(), starts), shape=shape)
         if dense:
             return found.toarray()
         found.eliminate_zeros()

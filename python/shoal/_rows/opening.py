@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from shoal import formats
 from shoal._common.files import Name, is_name
+from shoal._common.marked import ParameterError
 from shoal._common.params import shown, weights, whole
 from shoal._core import Source
 from shoal.formats.pipe import is_file, of_pipe
@@ -110,7 +111,9 @@ def open_files(
     """Open many files as one source. Messages name `folder`, if they are its files."""
     suffix = formats.suffix_of(files[0])
     if shape is not None or (dtype is not None and suffix not in formats.TEXT):
-        raise ValueError("shape and dtype describe one raw file: many files must have headers, such as .npy")
+        raise ParameterError(
+            "`shape` and `dtype` describe one raw file: many files must have headers, such as .npy"
+        )
     kinds = {kind_of(name): name for name in reversed(files)}
     if len(kinds) > 1:
         one, other = list(kinds.values())[-1], list(kinds.values())[-2]
@@ -155,7 +158,7 @@ def refuse_option(name: str, option: str, given: Any) -> None:
     """Raise `ValueError` if an option of other kinds of files is given."""
     if given is not None:
         suffix = formats.suffix_of(name)
-        raise ValueError(f"{name}: {option}={given!r} does not belong to {suffix or 'such'} files")
+        raise ParameterError(f"{name}: `{option}`={given!r} does not belong to {suffix or 'such'} files")
 
 
 def _open_path(
@@ -175,7 +178,7 @@ def _open_path(
     suffix = formats.suffix_of(name)
     known = says_itself(name)
     if known and (shape is not None or (dtype is not None and suffix not in formats.TEXT)):
-        raise ValueError(f"{name}: an {suffix} file has its own shape and dtype, leave them out")
+        raise ParameterError(f"{name}: an {suffix} file has its own `shape` and `dtype`, leave them out")
     if suffix in formats.SUFFIXES:
         return found_source(formats.of_file(name, suffix, columns, key, limit, dtype), name, path=name)
     for option, given in (("columns", columns), ("key", key), ("chunk_limit", limit)):
@@ -194,7 +197,7 @@ def _open_path(
         kind = f"that end in {suffix}" if suffix else "without a suffix"
         raise ValueError(f"{name}: files {kind} are not supported yet; supported: {SUPPORTED}")
     if not isinstance(shape, tuple) or len(shape) != 2:
-        raise ValueError(f"shape must be (rows, columns), got {shown(shape)}")
+        raise ParameterError(f"`shape` must be (rows, columns), got {shown(shape)}")
     rows, cols = whole("shape[0]", shape[0], 1), whole("shape[1]", shape[1], 1)
     stored = "bfloat16"
     if not (isinstance(dtype, str) and dtype == stored):

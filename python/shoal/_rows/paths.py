@@ -12,7 +12,7 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from shoal import formats
-from shoal._common.files import Name, is_name
+from shoal._common.files import Name, is_name, is_special
 from shoal._common.params import shown
 
 #: Number of names in an error message.
@@ -52,7 +52,7 @@ def files_of(given: Name | Sequence[Name], is_rows: Callable[[str], bool]) -> li
     OSError
         If a glob matches no file, or a folder holds no file of rows.
     ValueError
-        If an item is not a path, or a folder holds files of several kinds.
+        If an item is not a path, or a folder holds files of several kinds, a pipe or a device.
     """
     if is_name(given):
         return expanded(os.fsdecode(given), is_rows)
@@ -96,6 +96,10 @@ def of_folder(folder: Path, is_rows: Callable[[str], bool]) -> list[str]:
         for path in folder.iterdir()
         if path.name[0] not in "._" and is_rows(path.name) and (path.suffix == ".zarr" or not path.is_dir())
     )
+    special = next((name for name in found if is_special(Path(name))), None)
+    if special is not None:
+        # Opening a pipe would block.
+        raise ValueError(f"{special}: is not a regular file: remove it from the folder, or pass a glob")
     if not found:
         if folder.suffix == ".parquet":
             raise FileNotFoundError(errno.ENOENT, "no .parquet files in the folder", str(folder))

@@ -232,7 +232,7 @@ class DataSource:
         Returns
         -------
         ndarray of shape (m, n_features)
-            The rows as a dense array of the compute type, ``float32`` or ``float64``.
+            The rows as a dense array of type :attr:`dtype`.
 
         Raises
         ------
@@ -256,7 +256,32 @@ class DataSource:
             known = "an unknown number of" if n is None else n
             raise IndexError(f"row {bad[0]} does not exist: the source has {known} rows")
         index = wanted.astype(np.int64)
-        return self._source.take(index if n is None else np.where(index < 0, index + n, index))
+        index = index if n is None else np.where(index < 0, index + n, index)
+        if self.dtype.kind in "iu" and self.dtype.itemsize == 8:
+            return self._taken(index)
+        # All other types convert to the compute type and back without rounding.
+        return self._source.take(index).astype(self.dtype, copy=False)
+
+    def _taken(self, index: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+        """Copy single rows from blocks, which hold integers of 64 bits exactly."""
+        wanted, places = np.unique(index, return_inverse=True)
+        parts: list[Any] = [np.empty((0, self.shape[1]), dtype=self.dtype)]
+        if self.sparse:
+            parts += [read_csr(self._source, row, row + 1).toarray() for row in wanted.tolist()]
+        elif self.access == "random":
+            parts += [self._source.read(row, row + 1) for row in wanted.tolist()]
+        else:
+            start = 0
+            with self._prefetched() as blocks:
+                for block in blocks:
+                    inside = wanted[(start <= wanted) & (wanted < start + len(block))]
+                    parts.append(block[inside - start])
+                    start += len(block)
+                    if not len(wanted) or start > wanted[-1]:
+                        break
+                else:
+                    raise IndexError(f"row {wanted[-1]} does not exist: the source has {start} rows")
+        return np.concatenate(parts)[places]
 
     def slice(self, start: int, stop: int) -> DataSource:
         """Return consecutive rows as a source, without copying.

@@ -20,9 +20,9 @@ from collections.abc import Generator, Sequence
 from pathlib import Path
 
 from . import compare, convert, coreset, demo, fit, info, knn, predict, report, seed, select, shuffle
-from .errors import FailedError, UsageError, line_of, note_of, was_interrupted
+from .errors import FailedError, UsageError, note_of, was_interrupted
+from .options import Options
 from .parsing import Parser
-from .wording import Words, is_choice
 
 __all__ = ["main"]
 
@@ -117,9 +117,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if sys.stdout is None:
             raise FailedError("standard output is closed. Redirect it to /dev/null if you do not need it.")
         with sigterm_interrupts(), warnings.catch_warnings():
-            words = Words(args)
+            options = Options(args)
             warnings.showwarning = lambda message, *_, **__: print(
-                f"shoal: warning: {words.of(message)}", file=sys.stderr
+                f"shoal: warning: {options.of(message)}", file=sys.stderr
             )
             status: int = args.run(args)
         sys.stdout.flush()
@@ -140,8 +140,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 130
         if os.environ.get("SHOAL_TRACEBACK") == "1":
             raise
-        text = line_of(error) if isinstance(error, FailedError) else Words(args).of(error)
-        print(f"shoal: error: {text}", file=sys.stderr)
-        # A name that is none of the allowed ones is wrong usage, also if the library found it.
-        return 2 if isinstance(error, ValueError) and is_choice(text) else 1
+        options = Options(args)
+        print(f"shoal: error: {options.of(error)}", file=sys.stderr)
+        return 2 if options.are_wrong_in(error) else 1
     return status

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from .errors import FailedError
-from .wording import Words
+from .options import Options
 
 
 def counted(steps: int) -> str:
@@ -35,7 +35,7 @@ def refuse_to_overwrite(args: argparse.Namespace, model: Any, rows: Any) -> None
     try:
         shoal.io.continued(model, name, rows)
     except ValueError as error:
-        why = Words(args).of(str(error).removeprefix(f"{name}: "))
+        why = Options(args).of(error).removeprefix(f"{name}: ")
         raise FailedError(f"{name}: {what}, with other rows or options ({why}): {others}") from error
     raise FailedError(f"{name}: {what}, with these rows and options: add --resume to continue it, {others}")
 

@@ -13,8 +13,10 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from shoal._common.marked import marked_text
+
 from .arguments import Verbs, add_common, add_metric, add_rows, add_start, add_verb, file_of
-from .errors import FailedError, UsageError, line_of
+from .errors import FailedError, UsageError
 from .files import check_outputs, label_of, rows_of
 from .methods import (
     CENTERS,
@@ -248,7 +250,7 @@ def fit_all(chosen: Mapping[str, dict[str, Any]], rows: Any, scored: Any, *, qui
             model = estimator(method, params, progress=progress, watchers=[curve])
             begun.append((method, model, curve, model.iter_fit(rows)))
         except (TypeError, ValueError) as error:
-            raise type(error)(f"{method}: {line_of(error)}") from error
+            raise type(error)(f"{method}: {marked_text(error)}") from error
     outcomes = []
     for method, model, curve, steps in begun:
         for _ in steps:

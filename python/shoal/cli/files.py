@@ -86,6 +86,14 @@ def rows_of(args: argparse.Namespace, name: str | list[str]) -> Any:
     return shoal.open(name, shape=args.shape, dtype=dtype_of(args.dtype), columns=args.columns, key=args.key)
 
 
+def refuse_other_columns(model: Any, source: Any, data: str | list[str]) -> None:
+    """Raise an error if rows do not have the columns of the model."""
+    if source.shape[1] != model.n_features_in_:
+        raise FailedError(
+            f"{label_of(data)} has {source.shape[1]} columns, but the model has {model.n_features_in_}"
+        )
+
+
 def is_text(data: str | list[str]) -> bool:
     """Whether the rows are files of text, for which --dtype alone is enough."""
     from shoal._rows.opening import says_itself

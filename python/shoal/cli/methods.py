@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from shoal._common.nearest import nearest
+
 from .arguments import setting_of
 from .errors import UsageError
-from .nearest import nearest
 
 #: Parameters that ``--set`` does not accept. ``--init FILE.npy`` gives initial centers and means.
 NOT_SET = ("callbacks", "verbose", "means_init")

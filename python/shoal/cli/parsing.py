@@ -7,11 +7,15 @@ import re
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from .nearest import nearest
-from .wording import suggested
+from shoal._common.nearest import nearest
 
 #: What a type function of argparse accepts.
-KINDS = {"int": "an integer", "float": "a number", "shape_of": "N,D, two numbers of at least 1"}
+KINDS = {
+    "int": "an integer",
+    "float": "a number",
+    "shape_of": "N,D, two numbers of at least 1",
+    "image_of": "HxW or HxWx3",
+}
 NUMBER = re.compile(r"-\d|-\.\d")
 
 
@@ -80,7 +84,8 @@ def spoken(message: str, prog: str) -> str:
         choice = re.fullmatch(r"invalid choice: (.*) \(choose from (.*)\)", problem, re.DOTALL)
         if choice:
             known = [name.strip("'") for name in choice[2].split(", ")]
-            return suggested(f"{option} must be one of {', '.join(known)}, got {choice[1]}")
+            meant = nearest(choice[1].strip("'"), known)
+            return f"{option} must be one of {', '.join(known)}, got {choice[1]}{meant}"
         return f"{option} {problem}" if problem.startswith(("must ", "is ")) else f"{option}: {problem}"
     missing = re.fullmatch(r"the following arguments are required: (.*)", message)
     if missing:

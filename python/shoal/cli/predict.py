@@ -10,7 +10,7 @@ from typing import Any
 
 from .arguments import VALUES_HELP, Verbs, add_common, add_rows, add_verb, file_of, names_of
 from .errors import FailedError, UsageError
-from .files import check_outputs, rows_of
+from .files import check_outputs, refuse_other_columns, rows_of
 from .methods import centers_of
 from .results import show
 
@@ -75,6 +75,7 @@ def run(args: argparse.Namespace) -> int:
     with ExitStack() as opened:
         takers = [opened.enter_context(taker) for taker in takers_of(args, clusters)]
         source = opened.enter_context(rows_of(args, args.data))
+        refuse_other_columns(model, source, args.data)
         begun = time.perf_counter()
         found = labeled_by(model, source, takers)
         seconds = time.perf_counter() - begun

@@ -8,7 +8,7 @@ from typing import Any
 
 from .arguments import Verbs, add_common, add_rows, add_verb, file_of
 from .errors import FailedError
-from .files import check_outputs, label_of, rows_of
+from .files import check_outputs, label_of, refuse_other_columns, rows_of
 from .results import show
 
 #: Suffixes of the page.
@@ -68,6 +68,7 @@ def run(args: argparse.Namespace) -> int:
         raise FailedError(f"{args.model}: holds a coreset, which has no clusters. Fit a model to it first.")
     model.set_params(n_jobs=args.threads)
     with rows_of(args, args.data) as source:
+        refuse_other_columns(model, source, args.data)
         begun = time.perf_counter()
         found = shoal.report(
             model,

@@ -17,11 +17,19 @@ GROWING = tuple(name for name in CENTERS if name != "gmm")
 
 def counts_of(text: str) -> Iterable[int]:
     """Parse ``A:B``, ``A:B:STEP`` (both ends included) and ``A,B,...``."""
+    try:
+        numbers = [int(part) for part in text.split("," if ":" not in text else ":")]
+    except ValueError:
+        numbers = []
+    if not numbers or (len(numbers) > 3 and ":" in text):
+        raise argparse.ArgumentTypeError(f"must be a range A:B or A:B:STEP, or numbers A,B,..., got {text!r}")
     if ":" not in text:
-        return [int(part) for part in text.split(",")]
-    first, last, *step = (int(part) for part in text.split(":"))
-    if len(step) > 1 or not 1 <= first <= last or (step and step[0] < 1):
-        raise ValueError
+        return numbers
+    first, last, *step = numbers
+    if not 1 <= first <= last:
+        raise argparse.ArgumentTypeError(f"must be a range A:B with 1 <= A <= B, got {text!r}")
+    if step and step[0] < 1:
+        raise argparse.ArgumentTypeError(f"must be a range A:B:STEP with a STEP of at least 1, got {text!r}")
     # No list: a range of any length takes no memory until it is checked.
     return range(first, last + 1, *step)
 
@@ -111,7 +119,7 @@ def run(args: argparse.Namespace) -> int:
             n_resamples=args.resamples,
             random_state=args.seed or 0,
             n_jobs=args.threads,
-            verbose=not args.quiet,
+            callbacks=[] if args.quiet else [shoal.callbacks.ProgressBar("shoal select")],
         )
         seconds = time.perf_counter() - begun
     if args.plot:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy.typing as npt
 
+from shoal._common.marked import ParameterError
 from shoal._core import Source
 
 from .stream import Stream, chunk_limit
@@ -94,7 +95,7 @@ def of_file(
         given["chunk_limit"] = limit
     for other, unwanted in given.items():
         if unwanted is not None:
-            raise ValueError(f"{name}: {other}={unwanted!r} does not belong to {suffix} files")
+            raise ParameterError(f"{name}: `{other}`={unwanted!r} does not belong to {suffix} files")
     opened: Stream | Source = getattr(import_module(f".{module}", __name__), function)(name, value, *further)
     return opened
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from shoal._common.marked import MarkedError, ParameterError, mark
 from shoal._common.params import shown
 
 from .stream import Block, block_rows, listed, required
@@ -78,10 +79,10 @@ class Columns:
         value = item_type(pa, kind)
         if value is None:
             if not is_number(pa, kind):
-                raise ValueError(f"{what} is of type {kind}. {cast_hint(pa, kind)}{self._remedy}")
+                raise MarkedError(f"{what} is of type {kind}. {cast_hint(pa, kind)}{self._remedy}")
             return
         if not is_number(pa, value):
-            raise ValueError(
+            raise MarkedError(
                 f"{what} must hold vectors of real numbers, got vectors of type {value}. "
                 f"{cast_hint(pa, value)}{self._remedy}"
             )
@@ -92,7 +93,7 @@ class Columns:
         if isinstance(kind, pa.FixedShapeTensorType) and len(kind.shape) != 1:
             raise ValueError(f"{what} must hold one-dimensional tensors, got shape {tuple(kind.shape)}")
         if among > 1:
-            raise ValueError(
+            raise MarkedError(
                 f"{what} holds vectors, so it must be the only column, got {among} columns. {self._remedy}"
             )
 
@@ -240,9 +241,11 @@ def chosen(name: str, columns: Sequence[Any], there: list[str], parameter: str =
     known = set(there)
     for column in columns:
         if not isinstance(column, str) or column not in known:
-            raise ValueError(f"{name}: {parameter} must be among {listed(there)}, got {shown(column)}")
+            raise ParameterError(
+                f"{name}: {mark(parameter)} must be among {listed(there)}, got {shown(column)}"
+            )
         if column in names:
-            raise ValueError(f"{name}: {parameter} must be distinct, got {column!r} twice")
+            raise ParameterError(f"{name}: {mark(parameter)} must be distinct, got {column!r} twice")
         names[column] = None
     return list(names)
 
@@ -298,10 +301,10 @@ def remedy(pa: Any, schema: Any, among: list[str], parameter: str) -> str:
     vectors = [name for name, item in items.items() if item is not None and is_number(pa, item)]
     numbers = [name for name, kind in kinds.items() if is_number(pa, kind)]
     if len(vectors) == 1:
-        return f"Choose the vectors with {parameter}=[{vectors[0]!r}]."
+        return f"Choose the vectors with {mark(parameter)}=[{vectors[0]!r}]."
     if vectors or not numbers:
         return (
             "Choose columns of numbers, or one column of vectors (lists of one length), with "
-            f"{parameter}=[...]."
+            f"{mark(parameter)}=[...]."
         )
-    return f"Choose columns of numbers with {parameter}=[{listed(numbers)}]."
+    return f"Choose columns of numbers with {mark(parameter)}=[{listed(numbers)}]."

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from shoal._common.marked import MarkedError, ParameterError
 from shoal._common.params import shown
 
 from .stream import Block, Stream, block_rows, listed, numbers, refuse_large
@@ -69,9 +70,9 @@ def one_of(name: str, key: str | None, arrays: list[str]) -> str:
     if key is None:
         if len(arrays) == 1:
             return arrays[0]
-        raise ValueError(f"{name}: holds {len(arrays)} arrays. Choose one with key=: {listed(arrays)}.")
+        raise MarkedError(f"{name}: holds {len(arrays)} arrays. Choose one with `key`=: {listed(arrays)}.")
     if not isinstance(key, str):
-        raise ValueError(f"key must be the name of an array, got {shown(key)}")
+        raise ParameterError(f"`key` must be the name of an array, got {shown(key)}")
     # An exact match, or one that differs only in leading and trailing slashes.
     alike = [array for array in arrays if array.strip("/") == key.strip("/")]
     if not alike:

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shoal._common.files import open_regular
+from shoal._common.marked import MarkedError, ParameterError
 from shoal._common.params import shown
 
 from .arrow import Columns, pyarrow
@@ -22,6 +23,16 @@ from .stream import Block, Stream, listed, required, told_of
 TEXT_BYTES = 4 << 20
 #: Types of the rows.
 TYPES = ("float32", "float64")
+#: First bytes of files that are no plain text, with what they are.
+NOT_TEXT = {
+    b"\x1f\x8b": "compressed with gzip: decompress it, or let its name end in .gz",
+    b"\x28\xb5\x2f\xfd": "compressed with zstd: decompress it",
+    b"\xfd7zXZ": "compressed with xz: decompress it",
+    b"BZh": "compressed with bzip2: decompress it",
+    b"PK\x03\x04": "compressed with zip: decompress it",
+    b"\xff\xfe": "not UTF-8 but UTF-16: convert it to UTF-8",
+    b"\xfe\xff": "not UTF-8 but UTF-16: convert it to UTF-8",
+}
 #: An error of pyarrow about a value: the column of the file, the line counted from 1, and the reason.
 BAD_VALUE = re.compile(
     r"In CSV column #(\d+): (?:Row #(\d+): )?(?:CSV conversion error to \w+: )?(.*)", re.DOTALL
@@ -36,7 +47,8 @@ def open_csv(name: str, columns: Sequence[Any] | None, dtype: npt.DTypeLike | No
     Parameters
     ----------
     name : str
-        The file. Its first line holds the names of the columns.
+        The file. Its first line holds the names of the columns. Numbers, ``true``, ``false`` and missing
+        values are no names.
     columns : sequence of str or None
         Names of the columns to read; None for all. For a file without a line of names: a name for every
         column.
@@ -46,7 +58,8 @@ def open_csv(name: str, columns: Sequence[Any] | None, dtype: npt.DTypeLike | No
     Raises
     ------
     ValueError
-        If the first line holds numbers and `columns` does not tell their names, or a column is not numeric.
+        If the first line holds no names and `columns` does not tell them, if a column is not numeric, or if
+        the text is compressed or not UTF-8.
     """
     return Text(name, columns, row_type(dtype)).stream()
 
@@ -60,7 +73,7 @@ def row_type(dtype: npt.DTypeLike | None) -> np.dtype[Any]:
     """Return the type of the rows of a CSV file; raise `ValueError` for other types than floats."""
     wanted = np.dtype("float64" if dtype is None else dtype)
     if wanted.name not in TYPES:
-        raise ValueError(f"dtype of a CSV file must be float32 or float64, got {shown(dtype)}")
+        raise ParameterError(f"`dtype` of a CSV file must be float32 or float64, got {shown(dtype)}")
     return wanted
 
 
@@ -86,12 +99,15 @@ class Text:
         self._pa = pyarrow(name)
         self._csv = required("pyarrow.csv", "arrow", name)
         self._name, self._dtype = name, dtype
+        # Cells that are missing values.
+        self._missing: list[str] = self._csv.ConvertOptions().null_values
         # The names of the columns, if the file has no line of them.
         self._names: list[str] | None = None
         stem = name.lower().removesuffix(".gz")
         self._packed, self._delimiter = stem != name.lower(), "\t" if stem.endswith(".tsv") else ","
+        self._check_text()
         first = self._first_block()
-        if not is_header(first.schema.names, columns):
+        if not self._has_names(first, columns):
             self._names = self._given_names(first.schema.names, columns)
             first = self._first_block()
         self._fields: list[str] = first.schema.names
@@ -102,7 +118,7 @@ class Text:
                 for field, values in zip(first.schema, first.columns, strict=True)
             ]
         )
-        # Raises for columns of text.
+        self._check_types(schema, columns)
         names = Columns(name, schema, columns).names
         self._types = {column: schema.field(column).type for column in names}
         self._found = Columns(name, self._pa.schema(list(self._types.items())), None)
@@ -117,10 +133,59 @@ class Text:
 
         return Stream(self._name, None, found.cols, self._dtype, blocks, header=found.header())
 
+    def _check_text(self) -> None:
+        """Raise `ValueError` for files that are compressed or UTF-16."""
+        with self._text(begin=True) as raw:
+            start = raw.read(max(map(len, NOT_TEXT)))
+        for begin, problem in NOT_TEXT.items():
+            if start.startswith(begin) and not (self._packed and begin == b"\x1f\x8b"):
+                raise ValueError(f"{self._name}: is {problem}")
+
+    def _check_types(self, schema: Any, columns: Sequence[Any] | None) -> None:
+        """Raise `ValueError` for columns of text, as far as `Columns` does not know the remedy."""
+        types = self._pa.types
+        for field in schema:
+            if columns is None or field.name in columns:
+                if types.is_binary(field.type):
+                    raise MarkedError(
+                        f"{self._name}: column {field.name!r} is of type binary: it holds text that is not "
+                        "UTF-8. Convert the file to UTF-8, or choose columns of numbers with `columns`=[...]."
+                    )
+                if self._names and types.is_string(field.type):
+                    raise ValueError(
+                        f"{self._name}: column {field.name!r} is of type string. To leave out columns, add a "
+                        "first line with the names of all columns."
+                    )
+
+    def _has_names(self, first: Any, columns: Sequence[Any] | None) -> bool:
+        """Whether the first line holds names.
+
+        It does if `columns` are among its cells. Otherwise it holds values if each of its cells is a value
+        over a column of values. Cells over text tell nothing, unless all columns hold text.
+        """
+        cells: list[str] = first.schema.names
+        if columns and all(column in cells for column in columns):
+            return True
+        over_values = [
+            self._is_value(cell)
+            for cell, values in zip(cells, first.columns, strict=True)
+            if begins_with_number(values) or self._pa.types.is_boolean(values.type)
+        ]
+        return not all(over_values or map(self._is_value, cells))
+
+    def _is_value(self, cell: str) -> bool:
+        """Whether a cell holds a number, a truth value or a missing value."""
+        options = self._csv.ConvertOptions()
+        known = (*self._missing, *options.true_values, *options.false_values)
+        return is_numeral(cell) or cell in known
+
     def _first_block(self) -> Any:
         """Parse the first block with the types that pyarrow infers from it."""
         with self._reader({}, [], begin=True) as reader:
-            return next(iter(reader), None) or reader.schema.empty_table()
+            first = next(iter(reader), None) or reader.schema.empty_table()
+            # Decodes the names.
+            _ = first.schema.names
+            return first
 
     def _batches(self) -> Generator[Any]:
         with self._reader(self._types, list(self._types)) as reader:
@@ -152,6 +217,10 @@ class Text:
         """Tell the column and the row of a bad value, which pyarrow numbers."""
         try:
             yield
+        except UnicodeDecodeError as error:
+            raise ValueError(
+                f"{self._name}: the first line is not UTF-8 text. Convert the file to UTF-8."
+            ) from error
         except self._pa.ArrowInvalid as error:
             text, header = str(error), 0 if self._names else 1
             if (bad := BAD_VALUE.match(text)) is not None:
@@ -170,22 +239,25 @@ class Text:
         """Return the names for the columns of a file without a line of names."""
         names = list(columns or ())
         if len(names) != len(first) or not all(isinstance(column, str) for column in names):
-            raise ValueError(
-                f"{self._name}: the first line must hold the names of the columns, got numbers: "
-                f"{listed(first)}. Name all {len(first)} columns with columns=[...]."
+            missing = [j for j, cell in enumerate(first) if cell in self._missing]
+            got = "numbers" if all(map(is_numeral, first)) else "values"
+            problem = (
+                f"column {missing[0]} must not hold missing values, got {first[missing[0]]!r} at row 0: the "
+                f"first line holds no names, got {listed(first)}"
+                if missing
+                else f"the first line must hold the names of the columns, got {got}: {listed(first)}"
+            )
+            raise MarkedError(
+                f"{self._name}: {problem}. Name all {len(first)} columns with `columns`=[...]. If these "
+                "cells are names, choose some of them with `columns`=[...]."
             )
         return names
 
 
-def is_header(first: list[str], columns: Sequence[Any] | None) -> bool:
-    """Whether the first line holds names: `columns` are among them, or not all of its cells are numbers."""
-    if columns and all(column in first for column in columns):
-        return True
-    return not all(is_numeral(cell) for cell in first)
-
-
 def is_numeral(cell: str) -> bool:
-    """Whether a cell holds a number."""
+    """Whether a cell holds a number. Python reads ``1_0`` as a number, CSV files hold it as a name."""
+    if "_" in cell:
+        return False
     try:
         float(cell)
     except ValueError:

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shoal._common.files import open_regular
+from shoal._common.marked import MarkedError, ParameterError
 from shoal._common.params import shown
 from shoal._core import Source
 
@@ -137,17 +138,17 @@ def chosen(name: str, headers: dict[str, Header], key: str | None) -> str:
         if key not in headers:
             raise ValueError(f"{name}: key must be the name of one of its arrays, {shapes}, got {shown(key)}")
         if len(headers[key][0]) != 2:
-            raise ValueError(
-                f"{name}: key must name a 2-D array, got {shown(key)} of shape {headers[key][0]}"
+            raise ParameterError(
+                f"{name}: `key` must name a 2-D array, got {shown(key)} of shape {headers[key][0]}"
             )
         return key
     matrices = [each for each, header in headers.items() if len(header[0]) == 2]
     if "X" in matrices:
         return "X"
     if len(matrices) != 1:
-        raise ValueError(
+        raise MarkedError(
             f"{name}: must hold one 2-D array, or one named X, got {shapes or 'no array'}. Choose one with "
-            "key="
+            "`key`="
         )
     return matrices[0]
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from shoal._common.marked import ParameterError
 from shoal._common.params import shown
 
 from .npz import HEADERS
@@ -60,7 +61,7 @@ def of_pipe(file: Any, columns: Sequence[Any] | None, limit: int) -> Stream:
         start = begun.peek(len(MAGIC))
     if start == MAGIC:
         if columns is not None:
-            raise ValueError(f"{name}: columns={columns!r} does not belong to NPY files")
+            raise ParameterError(f"{name}: `columns`={columns!r} does not belong to NPY files")
         return npy(begun, name, limit)
     if b"\0" in begun.peek(BYTES):
         raise ValueError(f"{name}: must hold an NPY file or CSV text, got bytes that begin {start!r}")

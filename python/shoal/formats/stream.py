@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from shoal._common.marked import MarkedError, marked_text
 from shoal._common.params import n_bytes, shown
 
 #: Approximate size of a block: enough work for many threads, and small beside the centers and sums. Two
@@ -92,10 +93,12 @@ def chunk_limit(given: Any) -> int:
 def refuse_large(name: str, what: str, size: int, limit: int) -> None:
     """Raise `ValueError` if `what` takes more than `limit` bytes; a damaged file can claim any size."""
     if size > limit:
-        raise ValueError(
+        problem = (
             f"{name}: {what} must take at most {limit} bytes unpacked, got {size}. If the file is intact, "
-            f"raise the limit with shoal.open(..., chunk_limit=) or the environment variable {CHUNK_LIMIT}."
+            "raise the limit with"
         )
+        variable = f"the environment variable {CHUNK_LIMIT}."
+        raise MarkedError(f"{problem} {variable}", f"{problem} shoal.open(..., chunk_limit=) or {variable}")
 
 
 @contextmanager
@@ -111,6 +114,10 @@ def told_of(name: str, problem: str = "cannot be read") -> Generator[None]:
         if error.filename is None:
             raise OSError(error.errno, os.strerror(error.errno), name) from error
         raise
+    except MarkedError as error:
+        if str(error).startswith(name):
+            raise
+        raise type(error)(f"{name}: {problem}: {marked_text(error)}") from error
     except (ImportError, MemoryError):
         # Not caused by a damaged file: a package is missing, or there is too little memory. The sizes in the
         # file are checked before.

@@ -1,0 +1,64 @@
+"""Messages that mark the names of parameters, so that the command line can name its options instead.
+
+A marked message holds names in backticks, as in ``"`tol` must be ..., got ..."``. Python shows it without the
+backticks. A value may follow a name: ``"`shuffle`=False"``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+#: A marked name, and its value.
+MARK = re.compile(
+    r"`(?P<name>[A-Za-z_]\w*)`(?:=(?P<value>'[^']*'|\"[^\"]*\"|\[[^\]]*\]|(?:[\w.+-]*[\w+-])?))?", re.ASCII
+)
+
+
+class MarkedError(ValueError):
+    """An error with a marked message.
+
+    Parameters
+    ----------
+    marked : str
+        The message.
+    plain : str, optional
+        What Python shows. Default: the message without marks.
+    """
+
+    def __init__(self, marked: str, plain: str | None = None) -> None:
+        super().__init__(marked, *(() if plain is None else (plain,)))
+
+    def __str__(self) -> str:
+        """Return the message that Python shows."""
+        return str(self.args[1]) if len(self.args) > 1 else unmarked(str(self.args[0]))
+
+
+class ParameterError(MarkedError, TypeError):
+    """One or more parameters have a wrong type or value; the message lists all of them."""
+
+
+def mark(name: str) -> str:
+    """Mark the name of a parameter; options and other names stay as they are."""
+    return f"`{name}`" if name.isidentifier() else name
+
+
+def unmarked(message: str) -> str:
+    """Remove the marks of a message."""
+    return MARK.sub(lambda mark: mark[0].replace("`", "", 2), message)
+
+
+def marked_text(told: BaseException | Warning) -> str:
+    """Return the message of an error or a warning, with its marks if it has any."""
+    text = told.args[0] if isinstance(told, MarkedError) else getattr(told, "marked", None)
+    return str(told) if text is None else str(text)
+
+
+def marks(message: str) -> list[str]:
+    """List the marked names of a message."""
+    return [mark["name"] for mark in MARK.finditer(message)]
+
+
+def replaced(message: str, said: Callable[[str, str | None], str]) -> str:
+    """Replace every mark by the result of `said` for its name and its value, None without a value."""
+    return MARK.sub(lambda mark: said(mark["name"], mark["value"]), message)

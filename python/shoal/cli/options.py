@@ -1,0 +1,112 @@
+"""Errors and warnings of the library with the options of the command line in place of its parameters.
+
+Messages of the library mark the names of parameters (`shoal._common.marked`). An error about a parameter that
+an option sets is wrong usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+
+from shoal._common.marked import ParameterError, marked_text, marks, replaced
+
+from .errors import line_of
+
+#: Options of several commands, by the parameter that they set.
+SHARED = {
+    "n_clusters": "-k",
+    "n_components": "-k",
+    "ks": "--k",
+    "random_state": "--seed",
+    "n_jobs": "--threads",
+    "memory_limit": "--memory-limit",
+    "recall": "--recall",
+    "shape": "--shape",
+    "dtype": "--dtype",
+    "columns": "--columns",
+    "key": "--key",
+}
+#: Options that only some commands have. Elsewhere the parameter is set by ``--set``, if at all.
+OWN: Mapping[str, Mapping[str, str]] = {
+    "fit": {
+        "init": "--init",
+        "max_iter": "--max-iter",
+        "tol": "--tol",
+        "metric": "--metric",
+        "n_factors": "--n-factors",
+        "size_min": "--size-min",
+        "size_max": "--size-max",
+        "every": "--checkpoint-every",
+    },
+    "compare": {"init": "--init", "metric": "--metric"},
+    "select": {"criterion": "--criterion", "metric": "--metric", "n_resamples": "--resamples"},
+    "report": {
+        "n_exemplars": "--exemplars",
+        "n_outliers": "--outliers",
+        "n_features": "--features",
+        "image_shape": "--image",
+    },
+    "seed": {
+        "chain_length": "--chain-length",
+        "oversampling_factor": "--oversampling-factor",
+        "n_rounds": "--n-rounds",
+        "metric": "--metric",
+    },
+    "coreset": {"n_samples": "-m", "metric": "--metric"},
+    "knn": {"n_neighbors": "-m", "method": "--method", "metric": "--metric"},
+}
+#: Commands with ``--set``.
+SETTING = ("fit", "compare", "select")
+#: Literals of Python and how they are typed.
+LITERALS = {"True": "true", "False": "false", "None": "none", "[...]": "A,B,..."}
+
+
+class Options:
+    """The options of one command, by parameter.
+
+    Parameters
+    ----------
+    args : argparse.Namespace
+        The parsed arguments, as far as they are known.
+    """
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        given = vars(args)
+        verb = given.get("verb") or ""
+        data = given.get("data", given.get("file"))
+        self._data = data if isinstance(data, str) else None
+        self._options = dict(SHARED)
+        if verb in SETTING:
+            from .methods import available, settable
+
+            for method in available():
+                for parameter in settable(method):
+                    self._options.setdefault(parameter, f"--set {parameter}")
+        self._options |= OWN.get(verb, {})
+        for entry in given.get("settings") or ():
+            # Speak of the option that was typed.
+            self._options[entry[-2]] = f"--set {entry[-2]}"
+
+    def of(self, told: BaseException) -> str:
+        """Return the message of an error or a warning on one line."""
+        text = marked_text(told)
+        return replaced(" ".join(text.split()), self._said) if marks(text) else line_of(told)
+
+    def are_wrong_in(self, error: BaseException) -> bool:
+        """Whether an error is about a parameter that an option sets."""
+        return isinstance(error, ParameterError) and any(
+            name in self._options for name in marks(marked_text(error))
+        )
+
+    def _said(self, name: str, value: str | None) -> str:
+        """Return the option of a parameter, with its value as the user types it."""
+        if name == "X" and self._data is not None:
+            return self._data
+        option = self._options.get(name)
+        if option is None:
+            return LITERALS.get(name, name) if value is None else f"{name}={value}"
+        if not value:
+            return option
+        typed = LITERALS.get(value, value.translate(str.maketrans("", "", "[]'\"")).replace(", ", ","))
+        return f"{option}{'=' if option.startswith('--set') else ' '}{typed}"
