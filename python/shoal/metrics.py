@@ -121,7 +121,8 @@ def silhouette_score(
         all rows, so the mean is unbiased. Default: all rows; for the exact silhouette of more than 20,000
         rows it must be given.
     sample_weight : array-like of shape (n_samples,), float or None
-        Weight of every row, as for :meth:`shoal.KMeans.fit`. A row of weight 2 counts as two equal rows.
+        Weight of every row, as for :meth:`shoal.KMeans.fit`. Only the shares of the total weight matter. The
+        means of distances and the mean of the widths are weighted, and rows of weight 0 do not count.
     metric : {"euclidean", "cosine"}, default="euclidean"
         ``"cosine"`` scales rows and centers to length 1, and measures Euclidean distances between them, whose
         square is twice the cosine distance.
@@ -187,7 +188,7 @@ def silhouette_score(
     if simplified:
         own, other = data.own_and_other(_centers_of(data, centers), picked)
         labels = data.labels if picked is None else data.labels[picked]
-        found = widths(own, other, data.totals[labels] <= 1.0)
+        found = widths(own, other, data.sizes[labels] == 1)
     else:
         if picked is None and n > MOST_ROWS:
             raise _params.ParameterError(
@@ -233,7 +234,8 @@ def davies_bouldin_score(
     labels : array-like of shape (n_samples,)
         Clusters of the rows; any sortable labels. At least 2 clusters, and fewer than rows.
     sample_weight : array-like of shape (n_samples,), float or None
-        Weight of every row, as for :meth:`shoal.KMeans.fit`.
+        Weight of every row, as for :meth:`shoal.KMeans.fit`. Only the shares of the total weight matter, and
+        rows of weight 0 do not count.
     metric : {"euclidean", "cosine"}, default="euclidean"
         ``"cosine"`` scales rows to length 1 as they are read.
     n_jobs : int or None
@@ -284,6 +286,10 @@ def calinski_harabasz_score(
 ) -> float:
     """Compute the Calinski-Harabasz index: the variance ratio of the clusters.
 
+    The index is ``B / W * (n - k) / (k - 1)``. `B` is the weighted sum of squared distances of the means of
+    the clusters to the mean of all rows, `W` that of the rows to the means of their clusters, `n` the number
+    of rows with weight, and `k` the number of clusters with weight.
+
     Parameters
     ----------
     X, labels, sample_weight, metric, n_jobs
@@ -321,7 +327,7 @@ def calinski_harabasz_score(
     means = data.means()
     within = float(data.per_cluster(data.sq_dists(means)).sum())
     data.warn()
-    return calinski_harabasz(means, data.totals, within)
+    return calinski_harabasz(means, data.totals, within, int(data.sizes.sum()))
 
 
 def _contingency(y_true: npt.ArrayLike, y_pred: npt.ArrayLike) -> npt.NDArray[np.int64]:

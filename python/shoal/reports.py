@@ -392,10 +392,11 @@ def described(
         ratios, others = overlaps(centers, own, measured.threads)
         table["closest"][used], table["overlap"][used] = used[others], ratios
         pairs = pairs_of(measured.centers, used, used[others], ratios)
-        if len(used) < totals.sum():
+        n = int(measured.weighty.sum())
+        if len(used) < n:
             scores = [
                 float(measured.widths.sum() / totals.sum()),
-                calinski_harabasz(centers, totals[used], inertia),
+                calinski_harabasz(centers, totals[used], inertia, n),
                 # The Davies-Bouldin index.
                 float(ratios.mean()),
             ]

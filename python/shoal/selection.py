@@ -22,7 +22,7 @@ from ._fit.clusterer import CenterClusterer
 from ._fit.watch import watched
 from ._quality.choosing import CRITERIA, FIELDS, suggested
 from ._quality.growing import Pool, gathered, pool_size
-from ._quality.indices import calinski_harabasz, davies_bouldin, mean, total, widths
+from ._quality.indices import calinski_harabasz, davies_bouldin, mean, rows_with_weight, total, widths
 from ._quality.labeled import opened_rows
 from ._rows.checked import weighted
 from ._rows.source import DataSource
@@ -190,8 +190,8 @@ def select_n_clusters(
     X : rows of shape (n_samples, n_features)
         Any input of :meth:`shoal.KMeans.fit` that can be read more than once.
     ks : iterable of int
-        Numbers of clusters, at least 1 and at most the number of rows; sorted, and each used once. Two or
-        more are needed for a choice, and 100,000 at most.
+        Numbers of clusters, at least 1 and at most the number of rows with weight; sorted, and each used
+        once. Two or more are needed for a choice, and 100,000 at most.
     estimator : estimator, optional
         An estimator of shoal with centers and the parameter `init`, such as ``MiniBatchKMeans()``. Default:
         ``KMeans()``. It is cloned, and `n_clusters`, `init`, `n_init` and `random_state` are set.
@@ -201,7 +201,8 @@ def select_n_clusters(
         Number of samples of four fifths of the rows (of at most 20,000 rows, or 20 per cluster) whose fits
         are compared with those of all rows. 0 measures no stability.
     sample_weight : array-like of shape (n_samples,), float or None
-        Weight of every row, as for :meth:`shoal.KMeans.fit`. Samples are drawn without regard to it.
+        Weight of every row, as for :meth:`shoal.KMeans.fit`. All measures but the inertia depend on the
+        shares of the total weight alone. Samples are drawn from the rows with weight, all equally likely.
     random_state : int, RandomState, Generator or None, default=None
         Seed of all draws.
     n_jobs : int or None
@@ -338,16 +339,22 @@ class Selecting:
     ) -> None:
         n = source.shape[0]
         self.n_rows = sum(len(block) for block in rows.blocks()) if n is None else n
-        if most > self.n_rows:
+        if weights is not None and len(weights) != self.n_rows:
             raise _params.ParameterError(
-                f"`ks` must be at most the number of rows, {self.n_rows}, got {most}"
+                f"`sample_weight` has {len(weights)} values, X has {self.n_rows} rows"
+            )
+        counted = np.arange(self.n_rows) if weights is None else np.flatnonzero(weights)
+        if most > len(counted):
+            what = "rows" if weights is None else "rows with weight"
+            raise _params.ParameterError(
+                f"`ks` must be at most the number of {what}, {len(counted)}, got {most}"
             )
         draws = _params.random_state_of(seed)
         self._rows, self._weights, self._threads = rows, weights, threads
         self._metric = model.metric
         self._seen = source.seen_by(self._metric)
-        size = pool_size(self.n_rows, source.shape[1], most)
-        self._picked = np.sort(draws.choice(self.n_rows, size, replace=False)).astype(np.int64)
+        size = pool_size(len(counted), source.shape[1], most)
+        self._picked = np.sort(draws.choice(counted, size, replace=False)).astype(np.int64)
         some = None if weights is None else weights[self._picked]
         self._pool = Pool(gathered(rows, self._picked), some, self._metric, threads)
         self._chain = Chain(model, self._pool, seed)
@@ -389,15 +396,17 @@ class Selecting:
             return labels, inertia, scores
         own, other = np.sqrt(nearest), np.sqrt(sq_dists[:, 1])
         scatter = np.bincount(labels, own if weights is None else own * weights, minlength=k) / totals
-        if not k < totals.sum():
+        sizes = rows_with_weight(labels, weights, k)
+        n = int(sizes.sum())
+        if k == n:
             return labels, inertia, (np.nan, np.nan, np.nan)
-        silhouette = mean(widths(own, other, totals[labels] <= 1.0), weights)
+        silhouette = mean(widths(own, other, sizes[labels] == 1), weights)
         return (
             labels,
             inertia,
             (
                 silhouette,
-                calinski_harabasz(centers, totals, inertia),
+                calinski_harabasz(centers, totals, inertia, n),
                 davies_bouldin(centers, scatter, self._threads),
             ),
         )

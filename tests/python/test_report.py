@@ -88,6 +88,29 @@ def test_measures_by_definition(weighted, given, monkeypatch):
         assert found.calinski_harabasz == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("factor", [1e-6, 1e6])
+def test_only_shares_of_the_weight_matter(factor):
+    X = blobs()
+    weights = np.random.default_rng(1).uniform(0.1, 2.0, size=len(X))
+    weights[::9] = 0.0
+    model = shoal.KMeans(5, random_state=0).fit(X)
+    # The only row with weight of its cluster.
+    weights[np.flatnonzero(model.labels_ == 2)[1:]] = 0.0
+    expected = shoal.report(model, X, sample_weight=weights)
+    found = shoal.report(model, X, sample_weight=factor * weights)
+    assert found.table["cohesion"][2] == 0.0
+    assert found.features == expected.features
+    assert found.inertia == pytest.approx(factor * expected.inertia, rel=1e-12)
+    for name in ("silhouette", "calinski_harabasz", "davies_bouldin"):
+        assert getattr(found, name) == pytest.approx(getattr(expected, name), rel=1e-12)
+    for table, other in ((found.table, expected.table), (found.pairs, expected.pairs)):
+        for name in table.dtype.names:
+            scale = factor if name == "weight" else 1.0
+            np.testing.assert_allclose(table[name], scale * other[name], rtol=1e-12)
+    options = {"sample_weight": weights, "centers": model.cluster_centers_}
+    assert found.silhouette == pytest.approx(metrics.silhouette_score(X, model.labels_, **options), rel=1e-12)
+
+
 def test_pairs_and_closest_clusters():
     X = blobs(k=6)
     model = shoal.KMeans(6, random_state=0, tol=0.0).fit(X)

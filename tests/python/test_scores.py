@@ -1,5 +1,7 @@
 """Silhouette, Davies-Bouldin and Calinski-Harabasz, compared with scikit-learn and with their definitions."""
 
+import math
+
 import hypothesis.strategies as st
 import numpy as np
 import pytest
@@ -25,20 +27,84 @@ PAIRS = [
 ]
 
 
+def members(X, labels, weights=None):
+    """The rows with weight of every cluster, as pairs of a row and its share of the total weight."""
+    w = np.ones(len(X)) if weights is None else np.asarray(weights, dtype=np.float64)
+    total = math.fsum(w)
+    found = {}
+    for row, label, weight in zip(np.asarray(X, dtype=np.float64), labels, w, strict=True):
+        if weight > 0:
+            found.setdefault(label, []).append((row, weight / total))
+    return list(found.values())
+
+
+def share(pairs):
+    return math.fsum(s for _, s in pairs)
+
+
+def mean_of(pairs):
+    return sum(s * row for row, s in pairs) / share(pairs)
+
+
+def mean_distance(row, pairs):
+    return math.fsum(s * math.dist(row, other) for other, s in pairs) / share(pairs)
+
+
+def width(own, other):
+    return (other - own) / max(own, other) if max(own, other) > 0 else 0.0
+
+
 def simplified(X, labels, weights=None):
     """The simplified silhouette by definition."""
-    X = np.asarray(X, dtype=np.float64)
-    w = np.ones(len(X)) if weights is None else np.asarray(weights)
-    clusters = np.unique(labels)
-    means = np.array([np.average(X[labels == c], axis=0, weights=w[labels == c]) for c in clusters])
-    total = 0.0
-    for row, label, weight in zip(X, labels, w, strict=True):
-        apart = np.linalg.norm(means - row, axis=1)
-        own = apart[clusters == label][0]
-        other = apart[clusters != label].min()
-        if w[labels == label].sum() > 1 and max(own, other) > 0:
-            total += weight * (other - own) / max(own, other)
-    return total / w.sum()
+    clusters = members(X, labels, weights)
+    means = [mean_of(pairs) for pairs in clusters]
+    found = []
+    for j, pairs in enumerate(clusters):
+        for row, s in pairs if len(pairs) > 1 else []:
+            apart = [math.dist(row, mean) for mean in means]
+            found.append(s * width(apart.pop(j), min(apart)))
+    return math.fsum(found)
+
+
+def silhouette(X, labels, weights=None):
+    """The exact silhouette by definition."""
+    clusters = members(X, labels, weights)
+    found = []
+    for j, pairs in enumerate(clusters):
+        for i, (row, s) in enumerate(pairs if len(pairs) > 1 else []):
+            apart = [mean_distance(row, other) for at, other in enumerate(clusters) if at != j]
+            found.append(s * width(mean_distance(row, pairs[:i] + pairs[i + 1 :]), min(apart)))
+    return math.fsum(found)
+
+
+def calinski_harabasz(X, labels, weights=None):
+    """The Calinski-Harabasz index by definition."""
+    clusters = members(X, labels, weights)
+    every = [pair for pairs in clusters for pair in pairs]
+    middle, k, n = mean_of(every), len(clusters), len(every)
+    between = math.fsum(share(pairs) * math.dist(mean_of(pairs), middle) ** 2 for pairs in clusters)
+    within = math.fsum(s * math.dist(row, mean_of(pairs)) ** 2 for pairs in clusters for row, s in pairs)
+    return (between / (k - 1)) / (within / (n - k))
+
+
+def davies_bouldin(X, labels, weights=None):
+    """The Davies-Bouldin index by definition."""
+    clusters = members(X, labels, weights)
+    means = [mean_of(pairs) for pairs in clusters]
+    scatter = [mean_distance(mean, pairs) for mean, pairs in zip(means, clusters, strict=True)]
+    worst = [
+        max((scatter[i] + scatter[j]) / math.dist(means[i], means[j]) for j in range(len(means)) if j != i)
+        for i in range(len(means))
+    ]
+    return math.fsum(worst) / len(worst)
+
+
+DEFINED = [
+    (metrics.davies_bouldin_score, davies_bouldin),
+    (metrics.calinski_harabasz_score, calinski_harabasz),
+    (metrics.silhouette_score, simplified),
+    (exact_silhouette, silhouette),
+]
 
 
 def some(n, d, k, seed=0, dtype=np.float64, offset=0.0):
@@ -76,20 +142,43 @@ def test_simplified_by_definition(offset):
 @settings(max_examples=40, deadline=None)
 @given(
     seed=st.integers(0, 1000),
-    n=st.integers(8, 60),
+    n=st.integers(9, 60),
     d=st.integers(1, 9),
     k=st.integers(2, 6),
     scale=st.sampled_from([1e-9, 1.0, 1e9]),
 )
-def test_weights_are_repetitions_and_scale_is_free(seed, n, d, k, scale):
+def test_scores_depend_on_shares_of_the_weight(seed, n, d, k, scale):
     X, labels = some(n, d, k, seed)
-    weights = np.random.default_rng(seed).integers(0, 4, size=n)
-    weights[:k] = 2
-    again, their = np.repeat(X, weights, axis=0), np.repeat(labels, weights)
-    for score in (*SCORES, exact_silhouette):
-        expected = score(again, their)
-        assert score(X, labels, sample_weight=weights) == pytest.approx(expected, rel=1e-6, abs=1e-7)
-        assert score(scale * again, their) == pytest.approx(expected, rel=1e-6, abs=1e-7)
+    weights = np.random.default_rng(seed).uniform(0.0, 4.0, size=n) * (np.arange(n) % 4 != 3)
+    for score, definition in DEFINED:
+        found = score(X, labels, sample_weight=weights)
+        assert found == pytest.approx(definition(X, labels, weights), rel=1e-7, abs=1e-8)
+        assert score(scale * X, labels, sample_weight=weights) == pytest.approx(found, rel=1e-9, abs=1e-10)
+        for factor in (1e-6, 1e6, 1e-100):
+            scaled = score(X, labels, sample_weight=factor * weights)
+            assert scaled == pytest.approx(found, rel=1e-12, abs=1e-13)
+
+
+@pytest.mark.parametrize(("own", "definition"), DEFINED, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+def test_one_row_with_nearly_all_the_weight(own, definition, metric):
+    X, labels = some(60, 3, 4)
+    weights = np.ones(60)
+    # The weight of the other rows is below the rounding of that of the cluster.
+    weights[[7, 8]] = 1e18, 1e12
+    rows = normalized(X) if metric == "cosine" else X
+    expected = definition(rows, labels, weights)
+    assert own(X, labels, sample_weight=weights, metric=metric) == pytest.approx(expected, rel=1e-7)
+
+
+def test_the_only_row_with_weight_of_a_cluster_has_width_0():
+    X, labels = np.array([[0.0], [1.0], [8.0], [9.0]]), np.array([0, 0, 1, 1])
+    weights = [5.0, 5.0, 20.0, 0.0]
+    widths = [1 - 0.5 / 8, 1 - 0.5 / 7]
+    found = metrics.silhouette_score(X, labels, sample_weight=weights)
+    assert found == pytest.approx(np.mean(widths) / 3, rel=1e-12)
+    found = exact_silhouette(X, labels, sample_weight=weights)
+    assert found == pytest.approx((1 - 1 / 8 + 1 - 1 / 7) / 6, rel=1e-12)
 
 
 def test_rows_without_weight_do_not_count():
@@ -239,7 +328,7 @@ def test_bad_input(score):
             np.zeros(40),
             "labels must be of at least 2 clusters, and of fewer than the number of rows, 40, got 1",
         ),
-        (np.arange(40), "got 40"),
+        (np.arange(40), "fewer than the number of rows, 40, got 40"),
         (labels[:39], "labels has 39 values, X has 40 rows"),
         (labels[:, None], r"labels must be 1-D, one label per row, got shape \(40, 1\)"),
         (np.where(labels, np.nan, 1.0), "labels must be finite"),
@@ -252,6 +341,9 @@ def test_bad_input(score):
         score(iter([X]), labels)
     with pytest.raises(ValueError, match="sample_weight has 3 values"):
         score(X, labels, sample_weight=[1, 2, 3])
+    few = np.where(np.arange(40) < 3, 50.0, 0.0)
+    with pytest.raises(ValueError, match="fewer than the number of rows with weight, 3, got 3"):
+        score(X, np.arange(40) % 3, sample_weight=few)
     bad = X.copy()
     bad[7, 1] = np.nan
     with pytest.raises(ValueError, match="NaN"):

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import scipy.sparse
 import shoal
-import sklearn.metrics
 from shoal import metrics
 from shoal._quality import elbow as kneedle
 from shoal._quality import growing
@@ -73,6 +72,45 @@ def test_the_table_holds_the_metrics(metric):
             assert row["calinski_harabasz"] == pytest.approx(expected)
             expected = metrics.davies_bouldin_score(X, labels, **options)
             assert row["davies_bouldin"] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("factor", [1e-6, 1e6])
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+def test_only_shares_of_the_weight_matter(metric, factor):
+    X = blobs()
+    weights = np.random.default_rng(1).uniform(0.1, 2.0, size=len(X))
+    weights[::9] = 0.0
+
+    def selection(weights):
+        model = shoal.KMeans(metric=metric)
+        return shoal.select_n_clusters(
+            X, range(1, 8), estimator=model, sample_weight=weights, random_state=0, n_resamples=2
+        )
+
+    expected, found = selection(weights), selection(factor * weights)
+    assert found.best_ == expected.best_
+    assert found.suggestions_ == expected.suggestions_
+    assert None not in found.suggestions_.values()
+    for name in found.table_.dtype.names:
+        scale = factor if name == "inertia" else 1.0
+        np.testing.assert_allclose(found.table_[name], scale * expected.table_[name], rtol=1e-12)
+    for k, centers in expected.centers_.items():
+        np.testing.assert_allclose(found.centers_[k], centers, rtol=1e-12, atol=1e-12)
+
+
+def test_rows_without_weight_are_not_drawn():
+    X = blobs(apart=40.0)
+    weights = np.where(np.arange(len(X)) % 8 == 0, 1.0, 0.0)
+    weighty = shoal.select_n_clusters(X, [4], sample_weight=weights, random_state=0)
+    assert weighty.table_["stability"][0] == 1.0
+    alone = shoal.select_n_clusters(X[::8], [4], random_state=0)
+    for name in ("inertia", "silhouette", "calinski_harabasz", "davies_bouldin"):
+        assert weighty.table_[name] == pytest.approx(alone.table_[name], rel=1e-12)
+    with pytest.raises(ValueError, match="ks must be at most the number of rows with weight, 40, got 41"):
+        shoal.select_n_clusters(X, [41], sample_weight=weights)
+    for n in (len(X) - 1, len(X) + 1):
+        with pytest.raises(ValueError, match=f"sample_weight has {n} values, X has {len(X)} rows"):
+            shoal.select_n_clusters(lambda: iter([X]), [2], sample_weight=np.ones(n))
 
 
 def test_clear_clusters_are_found_by_all_criteria():
@@ -205,14 +243,33 @@ def test_a_seed_repeats_the_selection():
     assert tables[0].tobytes() == tables[1].tobytes()
 
 
-def test_stability_by_hand():
-    # Two rows per cluster are missing in every resample at most, and clusters lie far apart.
-    found = shoal.select_n_clusters(blobs(apart=40.0), [4], random_state=0, n_resamples=3)
-    assert (found.table_["stability"][0], found.table_["stability_std"][0]) == (1.0, 0.0)
+def agreement(first, second):
+    """The adjusted Rand index by definition, from all pairs of rows."""
+    one, two = ((labels[:, None] == labels)[np.triu_indices(len(labels), 1)] for labels in (first, second))
+    expected = one.mean() * two.mean()
+    return ((one & two).mean() - expected) / ((one.mean() + two.mean()) / 2 - expected)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_stability_by_hand(weighted):
+    clear = shoal.select_n_clusters(blobs(apart=40.0), [4], random_state=0, n_resamples=3)
+    assert (clear.table_["stability"][0], clear.table_["stability_std"][0]) == (1.0, 0.0)
     noise = np.random.default_rng(0).normal(size=(300, 8))
-    rough = shoal.select_n_clusters(noise, [9], random_state=0, n_resamples=3).table_
-    assert 0.0 < rough["stability"][0] < 0.8
-    assert sklearn.metrics.adjusted_rand_score([0, 1], [0, 1]) == 1.0
+    weights = np.random.default_rng(1).uniform(0.1, 5.0, size=300) if weighted else None
+    rough = shoal.select_n_clusters(noise, [9], random_state=0, n_resamples=3, sample_weight=weights)
+    labels, _ = shoal.nearest(noise, rough.centers_[9])
+    # Four fifths of the rows are drawn for every resample, after the pool, which holds all rows.
+    draws = np.random.RandomState(0)
+    draws.choice(300, 300, replace=False)
+    found = []
+    for trial in range(3):
+        inside = np.sort(draws.choice(300, 240, replace=False))
+        model = shoal.KMeans(9, random_state=trial + 1)
+        model.fit(noise[inside], sample_weight=None if weights is None else weights[inside])
+        found.append(agreement(labels[inside], model.labels_))
+    assert 0.0 < np.mean(found) < 0.8
+    assert rough.table_["stability"][0] == pytest.approx(np.mean(found), rel=1e-12)
+    assert rough.table_["stability_std"][0] == pytest.approx(np.std(found), rel=1e-12)
 
 
 # ---------------------------------------------------------------- callbacks, plot, errors

@@ -1,4 +1,4 @@
-"""Weights of 1 give results that are bit-identical to those without weights."""
+"""Weights of 1 give the bits of no weights, and fits depend on the shares of the total weight alone."""
 
 import numpy as np
 import pytest
@@ -81,6 +81,20 @@ def test_a_fit(name):
         for rows in (csr_array(X), lambda: iter([X[:1000], X[1000:]])):
             weighted = shoal_clone(model).fit(rows, sample_weight=ONES)
             assert_same(weighted, shoal_clone(model).fit(rows))
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("name", FITS)
+def test_a_fit_depends_on_shares_of_the_weight(name):
+    weights = np.random.default_rng(4).uniform(size=len(X)) * (np.arange(len(X)) % 11 > 0)
+    plain = shoal_clone(FITS[name]).fit(X, sample_weight=weights)
+    # Powers of two add no rounding.
+    for factor in (2.0**-20, 2.0**20):
+        scaled = shoal_clone(FITS[name]).fit(X, sample_weight=factor * weights)
+        np.testing.assert_array_equal(scaled.cluster_centers_, plain.cluster_centers_)
+        np.testing.assert_array_equal(scaled.labels_, plain.labels_)
+        assert scaled.inertia_ == factor * plain.inertia_
+        assert (scaled.n_iter_, scaled.stop_reason_) == (plain.n_iter_, plain.stop_reason_)
 
 
 def shoal_clone(model):

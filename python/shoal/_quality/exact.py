@@ -28,22 +28,36 @@ def exact_widths(data: Labeled, picked: npt.NDArray[np.int64]) -> Floats:
     data.count()
     k, d = len(data.totals), data.source.shape[1]
     chunk = max(1, min(CHUNK_ROWS, MOST_VALUES // k, MOST_VALUES // d))
+    rest = rest_of(data)
     found, n_zeros = [], 0
     for start in range(0, len(picked), chunk):
         some = picked[start : start + chunk]
         sums, n_zeros = distance_sums(data, data.seen.take(some))
         own = data.labels[some]
         at = np.arange(len(some))
-        totals = data.totals[own]
-        # A row of weight w stands for w equal rows, one of which is the row itself.
-        rest = totals - 1.0
-        alone = rest <= 0.0
-        inner = sums[own, at] / np.where(alone, 1.0, rest)
+        alone = data.sizes[own] == 1
+        inner = sums[own, at] / np.where(alone, 1.0, rest[some])
         means = sums / data.totals[:, None]
         means[own, at] = np.inf
         found.append(widths(inner, means.min(axis=0), alone))
     warn_of_zeros(n_zeros)
     return np.concatenate(found)
+
+
+def rest_of(data: Labeled) -> Floats:
+    """Return, for every row, the weight of the other rows of its cluster."""
+    totals, labels, weights = data.totals, data.labels, data.weights
+    if weights is None:
+        return totals[labels] - 1.0
+    rest: Floats = totals[labels] - weights
+    # One row can have nearly all the weight of its cluster. The difference would then be rounding alone.
+    order = np.argsort(weights, kind="stable")
+    heaviest = np.zeros(len(totals), dtype=np.int64)
+    heaviest[labels[order]] = order
+    others = weights.copy()
+    others[heaviest] = 0.0
+    rest[heaviest] = np.bincount(labels, others, minlength=len(totals))
+    return rest
 
 
 def distance_sums(data: Labeled, rows: npt.NDArray[Any]) -> tuple[Floats, int]:

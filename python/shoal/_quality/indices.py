@@ -24,12 +24,17 @@ def widths(own: Floats, other: Floats, alone: npt.NDArray[np.bool_]) -> Floats:
     own, other : ndarray of shape (n,)
         Distance of every row to its cluster, and to the nearest other cluster.
     alone : ndarray of shape (n,), bool
-        Rows that are the only one of their cluster. Their width is 0, as in scikit-learn.
+        Rows that are the only one with weight of their cluster. Their width is 0, as in scikit-learn.
     """
     largest = np.maximum(own, other)
     found = np.zeros(len(own))
     np.divide(other - own, largest, out=found, where=(largest > 0) & ~alone)
     return found
+
+
+def rows_with_weight(labels: npt.NDArray[Any], weights: Floats | None, k: int) -> npt.NDArray[np.int64]:
+    """Return the number of rows with weight of every cluster."""
+    return np.bincount(labels if weights is None else labels[weights > 0.0], minlength=k)
 
 
 def mean(values: Floats, weights: Floats | None) -> float:
@@ -70,11 +75,24 @@ def davies_bouldin(centers: npt.NDArray[Any], scatter: Floats, threads: int | No
     return float(overlaps(centers, scatter, threads)[0].mean())
 
 
-def calinski_harabasz(centers: npt.NDArray[Any], totals: Floats, within: float) -> float:
-    """Return the Calinski-Harabasz index of clusters with weights `totals`; `within` is their inertia."""
-    k, weight = len(centers), float(totals.sum())
+def calinski_harabasz(centers: npt.NDArray[Any], totals: Floats, within: float, n_rows: int) -> float:
+    """Return the Calinski-Harabasz index.
+
+    Parameters
+    ----------
+    centers : ndarray of shape (n_clusters, n_features)
+        Centers of the clusters.
+    totals : ndarray of shape (n_clusters,)
+        Weights of the clusters.
+    within : float
+        Inertia of the rows.
+    n_rows : int
+        Number of rows with weight. Only this number makes the index grow with the data: the ratio of the
+        scatters depends on the shares of the weight.
+    """
+    k = len(centers)
     points = np.asarray(centers, dtype=np.float64)
-    off = points - totals @ points / weight
+    off = points - totals @ points / float(totals.sum())
     between = float(totals @ np.square(off).sum(axis=1))
     # A perfect clustering has the index 1 in scikit-learn.
-    return 1.0 if within == 0.0 else between / within * (weight - k) / (k - 1)
+    return 1.0 if within == 0.0 else between / within * (n_rows - k) / (k - 1)

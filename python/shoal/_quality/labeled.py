@@ -21,7 +21,7 @@ from shoal._rows.opening import opened
 from shoal._rows.source import DataSource
 from shoal._rows.streams import refuse_once
 
-from .indices import Floats
+from .indices import Floats, rows_with_weight
 
 #: Values of picked rows in memory at a time.
 TAKEN_VALUES = 1 << 22
@@ -69,6 +69,8 @@ class Labeled:
         The given labels of these clusters, in ascending order.
     totals : ndarray of shape (n_clusters,)
         Their weights, above 0.
+    sizes : ndarray of shape (n_clusters,)
+        Their numbers of rows with weight.
     weights : ndarray of shape (n,) or None
         Weights of the rows.
     """
@@ -101,12 +103,14 @@ class Labeled:
             codes = np.where(kept[codes], np.cumsum(kept)[codes] - 1, 0)
             self.used, totals = self.used[kept], totals[kept]
         self.labels, self.totals = codes.astype(np.int32), totals.astype(np.float64)
-        k, weight = len(totals), float(totals.sum())
-        if not 2 <= k < weight:
-            # As scikit-learn, where weights are 1.
-            what = "the number of rows" if self.weights is None else "the total weight of the rows"
+        k = len(totals)
+        self.sizes = rows_with_weight(self.labels, self.weights, k)
+        n = int(self.sizes.sum())
+        if not 2 <= k < n:
+            # As scikit-learn, of the rows with weight.
+            what = "rows" if self.weights is None else "rows with weight"
             raise ValueError(
-                f"labels must be of at least 2 clusters, and of fewer than {what}, {weight:.6g}, got {k}"
+                f"labels must be of at least 2 clusters, and of fewer than the number of {what}, {n}, got {k}"
             )
         self._seen: Source | None = None
 

@@ -13,7 +13,7 @@ from shoal import _core
 from shoal._common.zeros import warn_of_zeros
 from shoal._core import Source
 from shoal._fit.results import pieces
-from shoal._quality.indices import Floats, widths
+from shoal._quality.indices import Floats, rows_with_weight, widths
 from shoal._quality.labeled import split
 from shoal._rows.arrays import source_of_values
 from shoal._rows.source import DataSource
@@ -88,7 +88,8 @@ class Measured:
         self._model, self._labels, self._weights = model, labels, weights
         self._metric, self.threads = metric, threads
         self.n_rows = 0
-        self.sizes = np.zeros(k, dtype=np.int64)
+        #: Rows, and rows with weight.
+        self.sizes, self.weighty = np.zeros(k, dtype=np.int64), np.zeros(k, dtype=np.int64)
         self.totals, self.distances, self.sq_distances, self.widths = (np.zeros(k) for _ in range(4))
         self.radii = np.full(k, np.nan)
         self.sums = np.zeros((k, d))
@@ -117,7 +118,7 @@ class Measured:
         if not self.totals.any():
             raise ValueError("sample_weight must be above 0 for at least one row, got zero for every row")
         # A row alone in its cluster has no width.
-        self.widths[self.totals <= 1.0] = 0.0
+        self.widths[self.weighty == 1] = 0.0
         warn_of_zeros(n_zeros)
 
     def _part(self, seen: Source, first: int) -> int:
@@ -146,6 +147,7 @@ class Measured:
             return np.bincount(labels, weighty, minlength=k).astype(np.float64)
 
         self.sizes += np.bincount(labels, minlength=k)
+        self.weighty += rows_with_weight(labels, weights, k)
         self.totals += per_cluster(np.ones(n))
         self.distances += per_cluster(own)
         self.sq_distances += per_cluster(np.square(own))
