@@ -20,7 +20,7 @@ PLACES = (
     *("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs"),
     *("python", "src", "tests", "benches", "examples", "Makefile", "Cargo.toml", "pyproject.toml", ".ci/run"),
 )
-SKIPPED = {"__pycache__", "target", "results", "_data", "proptest-regressions", "_build"}
+SKIPPED = {"__pycache__", "target", "results", "proptest-regressions", "_build"}
 
 # A phrase, as a regular expression over text with single spaces, and what to write instead.
 BANNED = {

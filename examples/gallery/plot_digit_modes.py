@@ -2,9 +2,7 @@
 Modes and means
 ===============
 
-A mean of images is a blurred image. A mode is a row of the data, so it looks like a digit. The
-images are those of MNIST, by Yann LeCun, Corinna Cortes and Christopher J. C. Burges (CC BY-SA
-3.0).
+A mean of images is a blurred image. A mode is a row of the data, so it looks like a digit.
 """
 
 import matplotlib.pyplot as plt
@@ -13,15 +11,13 @@ import shoal
 from shoal.demo import load_digits
 from shoal.plot import centers_picture
 
-images, _ = load_digits()
-X = images[:4000].reshape(4000, -1)
-
+X, _ = load_digits()
 modes = shoal.LaplacianKModes(10, random_state=1).fit(X)
 means = shoal.KMeans(10, random_state=1).fit(X)
 
 # %%
 # Modes above, means below.
 both = np.concatenate([X[modes.mode_indices_], means.cluster_centers_])
-plt.imshow(centers_picture(both, (28, 28), columns=10), cmap="gray")
+plt.imshow(centers_picture(both, (8, 8), columns=10), cmap="gray")
 plt.axis("off")
 plt.show()

@@ -16,12 +16,12 @@ from shoal.plot import centers_picture
 images, _ = load_digits()
 rng = np.random.default_rng(0)
 # Noise between two levels of brightness makes the density of integers finite.
-X = (images.reshape(len(images), -1) + rng.uniform(size=(len(images), 784))).astype(np.float32)
-X, held_out = X[:9000], X[9000:]
+X = (images + rng.uniform(size=images.shape)).astype(np.float32)
+X, held_out = X[:1500], X[1500:]
 
 mixtures = {}
 for kind in ("diag", "factor"):
-    mixture = shoal.TruncatedGaussianMixture(40, covariance_type=kind, random_state=0).fit(X)
+    mixture = shoal.TruncatedGaussianMixture(10, covariance_type=kind, random_state=0).fit(X)
     mixtures[kind] = mixture
     print(f"{kind}: {mixture.score(held_out):.0f} nats per held-out image")
 
@@ -30,7 +30,7 @@ for kind in ("diag", "factor"):
 figure, axes = plt.subplots(1, 2, figsize=(9, 3.8))
 for ax, (kind, mixture) in zip(axes, mixtures.items(), strict=True):
     rows, _ = mixture.sample(60)
-    ax.imshow(centers_picture(np.clip(rows, 0, 255), (28, 28), columns=10), cmap="gray")
+    ax.imshow(centers_picture(np.clip(rows, 0, 17), (8, 8), columns=10), cmap="gray")
     ax.set_title(f'samples, covariance_type="{kind}"')
     ax.axis("off")
 plt.show()
@@ -43,7 +43,7 @@ largest = np.argsort(-factor.weights_)[:6]
 steps = [
     factor.means_[c] + step * factor.loadings_[c, h] for c in largest for h in range(3) for step in (-2, 0, 2)
 ]
-picture = centers_picture(np.clip(np.array(steps), 0, 255), (28, 28), columns=9)
+picture = centers_picture(np.clip(np.array(steps), 0, 17), (8, 8), columns=9)
 plt.figure(figsize=(6, 4))
 plt.imshow(picture, cmap="gray")
 plt.axis("off")

@@ -1,4 +1,4 @@
-"""``shoal demo``: cluster the 10,000 images that ship with the package."""
+"""``shoal demo``: cluster 1,797 images of handwritten digits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .results import show
 
 def add(verbs: Verbs) -> None:
     """Add the subcommand."""
-    demo = add_verb(verbs, "demo", "cluster the 10,000 images that ship with the package", run)
+    demo = add_verb(verbs, "demo", "cluster 1,797 images of handwritten digits", run)
     demo.add_argument(
         "--compare",
         action="store_true",
@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
     from shoal import demo
 
     if not args.quiet:
-        print("shoal: clustering 10,000 images of 28 x 28 pixels ...", file=sys.stderr, flush=True)
+        print("shoal: clustering 1,797 images of 8 x 8 pixels ...", file=sys.stderr, flush=True)
     report = demo.run(args.out, with_sklearn=args.compare, n_jobs=args.threads)
     show(args, report.as_dict(), report.as_text())
     if not report.agrees:
