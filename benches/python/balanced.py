@@ -8,8 +8,8 @@ and the gap.
 ``identical``: clusters of equal size where half of the rows are identical.
 ``weighted``: rows of different weights: the gap, and by how much limits are missed.
 
-Fits alternate, and the fastest of some rounds counts. Of sets with more rows than in the tables below, a
-random sample is used.
+Fits alternate. The median of the rounds counts, with its extremes. Of sets with more rows than in the tables
+below, a random sample is used.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ def rows_of(name: str, most: int, *, quick: bool) -> np.ndarray:
     return np.ascontiguousarray(X[np.sort(some)], dtype=np.float32)
 
 
-def fastest(rounds: int, fits: dict[str, Callable[[], Any]]) -> dict[str, tuple[Any, float]]:
-    """Run fits in turn, and return the model and the least seconds of each."""
-    found: dict[str, tuple[Any, float]] = {}
-    for _ in range(rounds):
+def timed(args: argparse.Namespace, fits: dict[str, Callable[[], Any]]) -> dict[str, tuple[Any, list[float]]]:
+    """Run fits in turn, and return the last model and the seconds of all rounds of each."""
+    clock = time.process_time if args.clock == "processor" else time.perf_counter
+    found: dict[str, tuple[Any, list[float]]] = {}
+    for _ in range(args.rounds):
         for name, fit in fits.items():
-            begun = time.perf_counter()
+            begun = clock()
             model = fit()
-            spent = time.perf_counter() - begun
-            found[name] = (model, min(spent, found.get(name, (None, np.inf))[1]))
+            found[name] = (model, [*found.get(name, (None, []))[1], clock() - begun])
     return found
 
 
@@ -73,11 +73,17 @@ def figures(model: Any) -> dict[str, Any]:
     }
 
 
+def ratios(name: str, ours: list[float], theirs: list[float]) -> dict[str, float]:
+    """Return the median and the extremes of the ratios of all rounds."""
+    found = [a / b for a, b in zip(ours, theirs, strict=True)]
+    return {name: common.median(found), f"{name}, low": min(found), f"{name}, high": max(found)}
+
+
 def measured(X: np.ndarray, k: int, limits: dict[str, float], args: argparse.Namespace) -> dict[str, Any]:
     """Fit with and without limits."""
     given = {"random_state": 0, "n_jobs": args.threads}
-    found = fastest(
-        args.rounds,
+    found = timed(
+        args,
         {
             "free": lambda: shoal.KMeans(k, **given).fit(X),
             "limited": lambda: shoal.BalancedKMeans(k, **limits, **given).fit(X),
@@ -87,8 +93,12 @@ def measured(X: np.ndarray, k: int, limits: dict[str, float], args: argparse.Nam
     row: dict[str, Any] = {"rows": len(X), "columns": X.shape[1], "K": k}
     row |= {"limits": " ".join(f"{name}={value}" for name, value in limits.items())}
     row |= figures(model)
-    row |= {"above free, %": 100 * (model.inertia_ / free.inertia_ - 1), "s": took, "free, s": seconds}
-    return row | {"times": took / seconds, "free sweeps": free.n_iter_}
+    row |= {
+        "above free, %": 100 * (model.inertia_ / free.inertia_ - 1),
+        "s": common.median(took),
+        "free, s": common.median(seconds),
+    }
+    return row | ratios("times", took, seconds) | {"free sweeps": free.n_iter_, "rounds": args.rounds}
 
 
 def shown(row: dict[str, Any]) -> None:
@@ -137,18 +147,19 @@ def equal(args: argparse.Namespace) -> Table:
         ours = lambda X=X, a=least, b=most, first=first: shoal.BalancedKMeans(  # noqa: E731
             10, size_min=a, size_max=b, init=first, random_state=0, n_jobs=args.threads
         ).fit(X)
-        model, took = fastest(args.rounds, {"ours": ours})["ours"]
-        row = {"part": "equal", "set": "mnist_70k, 50 components", "rows": n, "columns": 50, "K": 10}
-        row |= {"limits": f"size_min={least} size_max={most}", **figures(model), "s": took}
+        fits = {"ours": ours}
         if KMeansConstrained is not None and n <= args.peer_rows:
             peer = KMeansConstrained(10, size_min=least, size_max=most, init=first, n_init=1, random_state=0)
-            peer, spent = fastest(1, {"peer": lambda peer=peer, X=X: peer.fit(X)})["peer"]
+            fits["peer"] = lambda peer=peer, X=X: peer.fit(X)
+        found = timed(args, fits)
+        model, took = found["ours"]
+        row = {"part": "equal", "set": "mnist_70k, 50 components", "rows": n, "columns": 50, "K": 10}
+        row |= {"limits": f"size_min={least} size_max={most}", **figures(model), "s": common.median(took)}
+        if "peer" in found:
+            peer, spent = found["peer"]
             inertia = float(((X - peer.cluster_centers_[peer.labels_]) ** 2).sum())
-            row |= {
-                "peer, s": spent,
-                "to peer, %": 100 * (model.inertia_ / inertia - 1),
-                "faster": spent / took,
-            }
+            row |= {"peer, s": common.median(spent), "to peer, %": 100 * (model.inertia_ / inertia - 1)}
+            row |= ratios("faster", spent, took) | {"rounds": args.rounds}
         shown(row)
         table.append(row)
     return table
@@ -187,10 +198,13 @@ def weighted(args: argparse.Namespace) -> Table:
         fit = lambda X=X, k=k, limits=limits, w=weights: shoal.BalancedKMeans(  # noqa: E731
             k, **limits, random_state=0, n_jobs=args.threads
         ).fit(X, sample_weight=w)
-        model, took = fastest(args.rounds, {"fit": fit})["fit"]
+        model, took = timed(args, {"fit": fit})["fit"]
         row = {"part": "weighted", "set": name, "rows": len(X), "columns": X.shape[1], "K": k}
         row |= {"limits": " ".join(f"{name}={value}" for name, value in limits.items())}
-        row |= figures(model) | {"s": took, "largest weight": weights.max() / model.sizes_.mean()}
+        row |= figures(model) | {
+            "s": common.median(took),
+            "largest weight": weights.max() / model.sizes_.mean(),
+        }
         shown(row)
         table.append(row)
     return table
@@ -229,7 +243,8 @@ PARTS: dict[str, Callable[[argparse.Namespace], Table]] = {
 def main() -> None:
     parser = common.parser(__doc__)
     parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=list(PARTS))
-    parser.add_argument("--rounds", type=int, default=2, help="fits of each kind (default 2)")
+    parser.add_argument("--rounds", type=int, default=3, help="fits of each kind (default 3)")
+    parser.add_argument("--clock", choices=["wall", "processor"], default="wall")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument(
         "--peer-rows", type=int, default=5_000, help="most rows for k-means-constrained (default 5000)"

@@ -88,12 +88,14 @@ class Handler:
         self._library = library
         self._threads = int(os.environ["SHOAL_BENCH_THREADS"])
         self._X = np.empty((0, 0))
+        self._clock = time.perf_counter
 
     def __call__(self, command: str, *args: Any) -> Any:
         return getattr(self, command)(*args)
 
-    def data(self, rows: str) -> None:
+    def data(self, rows: str, clock: str) -> None:
         """Import the library and read the rows."""
+        self._clock = time.process_time if clock == "processor" else time.perf_counter
         __import__("sklearn.cluster" if self._library == "sklearn" else "shoal")
         self._X = np.load(rows)
 
@@ -118,14 +120,14 @@ class Handler:
         if self._library == "sklearn":
             from sklearn.cluster import KMeans
 
-            t = time.perf_counter()
+            t = self._clock()
             model = KMeans(len(start), **params).fit(self._X)
-            return time.perf_counter() - t, int(model.n_iter_), float(model.inertia_), None, algorithm
+            return self._clock() - t, int(model.n_iter_), float(model.inertia_), None, algorithm
         import shoal
 
-        t = time.perf_counter()
+        t = self._clock()
         own = shoal.KMeans(len(start), **params, n_jobs=self._threads).fit(self._X)
-        seconds = time.perf_counter() - t
+        seconds = self._clock() - t
         return seconds, own.n_iter_, own.inertia_, int(own.history_["n_distances"].sum()), own.algorithm_
 
     def sweeps(
@@ -159,7 +161,7 @@ def measure(
         path = str(Path(folder, "rows.npy"))
         np.save(path, X)
         for worker in workers.values():
-            worker.call("data", path)
+            worker.call("data", path, args.clock)
     known = [m for m in methods if workers[library_of(m)[0]].call("knows", library_of(m)[1])]
     times: dict[str, list[float]] = {method: [] for method in known}
     rows: dict[str, dict[str, Any]] = {}
@@ -195,7 +197,12 @@ def measure(
     for method in known:
         row = rows[method]
         line: dict[str, Any] = {"data": name, "n": len(X), "d": X.shape[1], "k": k, "type": kind}
-        line |= {"threads": args.threads, "method": method, "sweeps": common.median(row["sweeps"])}
+        line |= {
+            "threads": args.threads,
+            "rounds": args.rounds,
+            "method": method,
+            "sweeps": common.median(row["sweeps"]),
+        }
         line |= {"s": common.median(times[method]), "inertia": common.median(row["inertia"])}
         line["measured"] = common.median(row["measured"]) if row["measured"] else None
         for other, column in (("lloyd", "lloyd/this"), ("auto", "this/auto")):
@@ -207,7 +214,9 @@ def measure(
         peers = [times[peer] for peer in PEERS if peer in times]
         if method == "auto" and peers:
             better = [min(each) for each in zip(*peers, strict=True)]
-            line["sklearn/this"] = common.median(b / a for a, b in zip(times[method], better, strict=True))
+            ratios = [b / a for a, b in zip(times[method], better, strict=True)]
+            line["sklearn/this"] = common.median(ratios)
+            line |= {"sklearn/this low": min(ratios), "sklearn/this high": max(ratios)}
         if method == "auto":
             line["note"] = "ended with " + ", ".join(sorted(row["used"]))
         if max(row["sweeps"]) >= args.sweeps:
@@ -224,7 +233,7 @@ def by_sweep(
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rows.npy"
         np.save(path, X)
-        worker.call("data", str(path))
+        worker.call("data", str(path), args.clock)
     start = common.distinct_rows(X, k, 0)
     least: dict[str, np.ndarray] = {}
     measured: dict[str, list[int]] = {}
@@ -297,6 +306,7 @@ def main() -> None:
     parser.add_argument("--by-sweep", action="store_true", help="milliseconds of single sweeps")
     parser.add_argument("--rounds", type=int, default=3, help="interleaved rounds, a start each (default 3)")
     parser.add_argument("--sweeps", type=int, default=1000, help="most sweeps of a fit (default 1000)")
+    parser.add_argument("--clock", choices=["wall", "processor"], default="wall")
     common.add_options(
         parser,
         quick="5,000 rows, 1 round, 50 sweeps, no result file",

@@ -4,8 +4,13 @@
 relative to the mean of ``KMeans`` on the set. ``init``, ``n_init``, ``batch_size``, ``tol`` and ``coreset``
 vary one parameter of ``KMeans`` or ``MiniBatchKMeans``.
 
+``large`` has the methods whose time grows slowly, for complete sets (``--rows 1000000``).
+
 Every round has its own seed, and the variants are interleaved within a round. Ratios of time are taken within
-a round, and medians are shown. No default of the library was chosen from this table.
+a round; the median, the least and the largest are shown. No default of the library was chosen from this
+table.
+
+    python benches/python/guide.py --clock processor --threads 1    # on a busy machine
 """
 
 from __future__ import annotations
@@ -33,6 +38,9 @@ SETS = (
     "uk_accidents_lnglat_140k:100",
     "kddcup99_10pct_494k:23",
     "gagolews_a/sipu/birch1:100",
+    "http_567k:20",
+    "shuttle_49k:10",
+    "aloi_27d_50k:50",
 )
 #: Columns of these sets have very different scales, so each is divided by its standard deviation.
 SCALED = ("kddcup99_10pct_494k",)
@@ -69,18 +77,22 @@ def on_coreset(per_cluster: int, *, streamed: bool = False) -> Fit:
 
 
 SEEDINGS = ("auto", "k-means++", "plain-k-means++", "afk-mc2", "k-means||", "random")
+METHODS: dict[str, Fit] = {
+    "KMeans": of("KMeans"),
+    "MiniBatchKMeans": of("MiniBatchKMeans"),
+    "NestedMiniBatchKMeans": of("NestedMiniBatchKMeans"),
+    "BackwardEulerKMeans": of("BackwardEulerKMeans"),
+    "coreset of 100 k rows, KMeans": on_coreset(100),
+}
 #: The other variants of a part are compared with its first one.
 PARTS: dict[str, dict[str, Fit]] = {
-    "methods": {
-        "KMeans": of("KMeans"),
+    "methods": METHODS
+    | {
         "KMeans, n_init=5": of("KMeans", n_init=5),
-        "MiniBatchKMeans": of("MiniBatchKMeans"),
-        "NestedMiniBatchKMeans": of("NestedMiniBatchKMeans"),
         "VarianceReducedKMeans": of("VarianceReducedKMeans"),
-        "BackwardEulerKMeans": of("BackwardEulerKMeans"),
         "TruncatedGaussianMixture": of("TruncatedGaussianMixture"),
-        "coreset of 100 k rows, KMeans": on_coreset(100),
     },
+    "large": METHODS,
     "init": {f"init={name}": of("KMeans", init=name, n_init=1) for name in SEEDINGS},
     "n_init": {f"n_init={starts}": of("KMeans", n_init=starts) for starts in (1, 5, 10)},
     "batch_size": {
@@ -110,14 +122,19 @@ def measure(part: str, spec: str, args: argparse.Namespace) -> list[dict[str, An
     name, X, k = rows_of(spec, args.rows)
     seconds: dict[str, list[float]] = {variant: [] for variant in PARTS[part]}
     inertia: dict[str, list[float]] = {variant: [] for variant in PARTS[part]}
+    clock = time.process_time if args.clock == "processor" else time.perf_counter
     for seed in range(args.rounds):
         for variant, fit in PARTS[part].items():
-            begun = time.perf_counter()
+            begun = clock()
             centers = fit(X, k, seed, args.threads)
-            seconds[variant].append(time.perf_counter() - begun)
+            seconds[variant].append(clock() - begun)
             inertia[variant].append(common.objective(X, centers))
     reference = next(iter(PARTS[part]))
     base = float(np.mean(inertia[reference]))
+    ratios = {
+        variant: [a / b for a, b in zip(seconds[variant], seconds[reference], strict=True)]
+        for variant in seconds
+    }
     return [
         {
             "part": part,
@@ -129,7 +146,9 @@ def measure(part: str, spec: str, args: argparse.Namespace) -> list[dict[str, An
             "rounds": args.rounds,
             "variant": variant,
             "s": common.median(seconds[variant]),
-            "time": common.median(a / b for a, b in zip(seconds[variant], seconds[reference], strict=True)),
+            "time": common.median(ratios[variant]),
+            "time low": min(ratios[variant]),
+            "time high": max(ratios[variant]),
             "inertia": float(np.mean(inertia[variant])) / base - 1.0,
             "best": min(inertia[variant]) / base - 1.0,
             "worst": max(inertia[variant]) / base - 1.0,
@@ -166,6 +185,8 @@ COLUMNS = {
     "variant": "",
     "s": ".3f",
     "time": ".2f",
+    "time low": ".2f",
+    "time high": ".2f",
     "inertia": "+.2%",
     "best": "+.2%",
     "worst": "+.2%",
@@ -174,10 +195,13 @@ COLUMNS = {
 
 def main() -> None:
     parser = common.parser(__doc__)
-    parser.add_argument("--part", nargs="+", choices=list(PARTS), default=list(PARTS))
+    parser.add_argument(
+        "--part", nargs="+", choices=list(PARTS), default=[part for part in PARTS if part != "large"]
+    )
     parser.add_argument("--data", nargs="+", metavar="NAME:K", default=SETS)
     parser.add_argument("--rows", type=int, default=60_000, help="most rows of a set (default 60,000)")
     parser.add_argument("--rounds", type=int, default=3, help="seeds (default 3)")
+    parser.add_argument("--clock", choices=["wall", "processor"], default="wall")
     common.add_options(parser, quick="3,000 rows, 1 round, no result file", threads=True)
     args = parser.parse_args()
     if args.quick:

@@ -187,7 +187,7 @@ def measure(spec: str, workers: dict[str, common.Worker], args: argparse.Namespa
         np.save(start_file, start)
         for peer, worker in workers.items():
             row: dict[str, Any] = {"data": name, "n": len(X), "d": X.shape[1], "k": k, "peer": peer}
-            row["threads"] = args.threads
+            row |= {"threads": args.threads, "rounds": args.rounds}
             row["start"] = "own" if peer in OWN_START else "given"
             found[peer] = row
             try:
@@ -209,8 +209,10 @@ def measure(spec: str, workers: dict[str, common.Worker], args: argparse.Namespa
         for peer in alive:
             short = [workers[peer].call("fit", 1)[:3] for _ in range(repeats[peer])]
             long = [workers[peer].call("fit", 1 + args.sweeps)[:3] for _ in range(repeats[peer])]
-            (few, _, few_done), (many, used, many_done) = min(short), min(long)
-            times[peer].append(((many - few) / max(1, many_done - few_done), many, used / many))
+            clock = 1 if args.clock == "processor" else 0
+            few, few_done = min((fit[clock], fit[2]) for fit in short)
+            many, many_done, wall, used = min((fit[clock], fit[2], fit[0], fit[1]) for fit in long)
+            times[peer].append(((many - few) / max(1, many_done - few_done), many, used / wall))
     for peer in alive:
         row = found[peer]
         row["ms/sweep"] = 1e3 * common.median(t[0] for t in times[peer])
@@ -258,6 +260,7 @@ def main() -> None:
     parser.add_argument("--peers", nargs="+", default=list(FITS), choices=list(FITS))
     parser.add_argument("--sweeps", type=int, default=5, help="sweeps that are timed (default 5)")
     parser.add_argument("--rounds", type=int, default=7, help="interleaved rounds (default 7)")
+    parser.add_argument("--clock", choices=["wall", "processor"], default="wall")
     common.add_options(parser, quick="20,000 rows, 2 rounds, no result file", threads=True)
     parser.add_argument("--worker", choices=list(FITS), help=argparse.SUPPRESS)
     args = parser.parse_args()

@@ -171,20 +171,15 @@ class BackwardEulerKMeans(StreamClusterer):
     and ends (``"diverged"``).
 
     **When to use it.** Choose it for few clusters and random first centers, when the optimum matters more
-    than time: its long steps leave optima in which exact k-means stays. From the same random rows (3 starts
-    each, 8 to 26 clusters, at most 30,000 rows) the mean inertia was at or below that of converged exact
-    k-means on 11 of 12 sets on which the schedule was not chosen: by 0.1% to 0.7% on spoken sounds, word
-    vectors, features of images, SIFT descriptors, pixels and records of a bank, by 4% to 20% on skin colors,
-    images of objects, places of accidents and web requests, and by 40% on network connections. It was 1.6%
-    higher on color histograms, and 0.2% higher on terrain, one of six sets on which the schedule was chosen.
-    A fit took 0.9 to 6 times the processor time of :class:`~shoal.KMeans`, and more where that took under
-    0.02 seconds.
+    than time: its long steps leave optima in which exact k-means stays. From the same random rows, the mean
+    inertia was at or below that of converged exact k-means on most sets, by the largest margin where clusters
+    differ much in size. A fit takes longer than one of :class:`~shoal.KMeans`, and many times as long where
+    that takes milliseconds. From k-means++ seeds, exact k-means is better where many clusters are small.
 
-    Without polish the mean was at or below that of exact k-means on 9 of the 12 sets. On sets whose clusters
-    differ in size by a factor of a thousand (network connections, measurements of the space shuttle) it was
-    45% to 120% higher: keep the polish there. The schedule of the paper is ``step_size=n_clusters,
-    step_decay=1/1.01, step_cap=None, polish=False``; its mean was at or below that of exact k-means on 2 of
-    the 12 sets (``benches/python/defaults.py``).
+    Without polish the inertia is much higher on sets whose clusters differ in size by a factor of a thousand
+    (network connections, measurements of the space shuttle): keep the polish there. The schedule of the paper
+    is ``step_size=n_clusters, step_decay=1/1.01, step_cap=None, polish=False``; it seldom reaches exact
+    k-means (``benches/python/defaults.py``).
 
     The alternative is :class:`~shoal.KMeans` with k-means++ and several starts (`n_init`), which ends in an
     exact optimum: 10 such starts are as good on images of digits as the restarts of this class that fit into

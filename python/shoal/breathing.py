@@ -108,13 +108,9 @@ class BreathingKMeans(CenterClusterer):
     Notes
     -----
     **When to use it.** Choose it for many clusters in few features, where exact k-means ends in a poor local
-    minimum. With 20 seeds each, all fits of ``birch1`` (100 clusters), ``a3`` (50), ``d31`` (31) and ``s4``
-    (15) ended within 0.005% of the lowest inertia known; the best of 20 starts of scikit-learn was 2.6% above
-    it on ``birch1`` and 7.2% on ``a3``. Compared with restarts of :class:`~shoal.KMeans` that took as long
-    (12 to 15 starts), the inertia was lower by 2.8% on locations of accidents (2 features, 100 clusters), by
-    2.1% on pixels (3 features, 50 clusters), by 0.2% on terrain (10 features, 50 clusters) and by 0.3% on
-    digits (256 features, 50 clusters). It pays least for few clusters: with 10 to 15 clusters, a fit took 1.1
-    to 1.8 times as long as ten starts of scikit-learn (``benches/python/breathing.py``).
+    minimum: every start found the lowest inertia known where the best of 20 starts of scikit-learn stayed
+    above it. It pays least for few clusters, where it takes about as long as ten starts and restarts find the
+    same optimum. The guide "Choosing a method" has the measurements (``benches/python/breathing.py``).
 
     **Cost.** A breath costs two runs of exact k-means that begin near their end, one pass that finds the two
     nearest centers of every row, and one pass over the distances to the own center.

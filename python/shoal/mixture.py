@@ -186,17 +186,12 @@ class TruncatedGaussianMixture(StoredMixture):
     Notes
     -----
     **When to use it.** Prefer :class:`KMeans` with ``init="afk-mc2"`` for up to about 1000 clusters, if the
-    squared error is what counts. On eight sets with 200 to 1000 clusters and one thread, this class took 1 to
-    12 times as long. Its squared error was between 1.6% lower and 2.2% higher with 10 features and more, and
-    14% higher with 2 features, because means that share rows are pulled together. With 4000 clusters this
-    class was ahead. It took 0.5 to 0.9 times as long, and its error was 0.5% lower on 60,000 SIFT descriptors
-    (128 features) and 3.6% lower on 100,000 rows of land cover (10 features).
+    squared error is what counts: it is mostly faster. The errors are similar with 10 features and more. With
+    2 features this class ends above, because means that share rows are pulled together. With thousands of
+    clusters this class is ahead in both.
 
-    Prefer weighted ``KMeans(init="afk-mc2")`` on a :func:`lightweight_coreset` for a quick result. On the
-    same eight sets, with 5000 to 16,384 rows in the coreset, it took 2% to 19% of the time of this class on
-    all rows. Its error was 5% to 11% higher with 10 features and more, and lower with 2. With the same
-    `coreset_size` this class took 1.4 to 5 times as long as k-means on the coreset, for an error from 2.2%
-    lower to 0.9% higher. All figures are for default parameters (``benches/python/papers/vcgmm.py
+    Prefer weighted ``KMeans(init="afk-mc2")`` on a :func:`lightweight_coreset` for a quick result. It takes a
+    fraction of the time of this class on all rows, for a higher error (``benches/python/papers/vcgmm.py
     defaults``).
 
     With clusters of very different sizes that lie far apart, the result depends on the seeds. Use

@@ -144,12 +144,9 @@ class NestedMiniBatchKMeans(StreamClusterer):
     also when they were drawn at random. Rows with weights are all read in every step.
 
     The first centers matter if clusters differ much in size: random rows miss small clusters, and no batch
-    moves a center there. The mean inertia of three starts, above the lowest of all runs, was for
-    ``init="random"`` and ``init="auto"``: scaled network connections 25% and 2.7%, their logarithms 36% and
-    1.4%, web requests 17% and 3.9%, terrain 2.9% and 0.5%, pixels 2.9% and 1.5%. On digits and SIFT
-    descriptors, whose clusters are of similar size, both ended within 0.4% of the lowest, and
-    ``init="random"`` came to within 1% in 0.4 to 0.7 times the processor time: choose it for such data
-    (``benches/python/defaults.py``).
+    moves a center there. On such data (network connections, web requests) ``init="random"`` ends far above
+    ``init="auto"``. On digits and SIFT descriptors, whose clusters are of similar size, both end equally low,
+    and ``init="random"`` gets there sooner: choose it for such data (``benches/python/defaults.py``).
 
     :meth:`partial_fit` keeps the rows that it receives, and batches grow over them as in a fit. New rows wait
     until the growth rule admits them, and never more rows wait than are counted. A call makes one step, and

@@ -123,22 +123,13 @@ class VarianceReducedKMeans(CenterClusterer):
     Notes
     -----
     **When to use it.** Choose it for 256 clusters or more, when time does not matter. From the same random
-    rows (five sets of 10,000 or 20,000 rows, 6 starts each) its mean inertia was below that of converged
-    exact k-means on all five sets with 256 clusters (by 0.1% to 1.0%) and with 1,024 (by 0.05% to 0.3%). With
-    50 and 100 clusters it was below on four of five (from 1.0% below to 0.6% above), with 20 on three of five
-    (from 0.2% below to 0.4% above). A fit took 1.3 to 2.9 times the processor time of :class:`~shoal.KMeans`.
-    Doubling epochs take less time: 1.1 to 2.5 times. They ended below exact k-means on all five sets with 256
-    clusters, on four with 100, on three with 50 and 1,024, and on two with 20
-    (``benches/python/defaults.py``).
+    rows it then mostly ends below converged exact k-means, by a small margin. With fewer clusters it ends
+    above about as often as below. A fit takes longer than one of :class:`~shoal.KMeans`. Doubling epochs take
+    less time, and end above exact k-means more often (``benches/python/defaults.py``).
 
-    Choose :class:`~shoal.KMeans` when time counts. An epoch is worth many sweeps (13 epochs 115 sweeps on
-    200,000 SIFT descriptors with 1000 clusters, 9 epochs 43 sweeps on 10,000 images of 3072 columns with 100
-    clusters). But an epoch costs more than two plain sweeps, while a sweep with bounds soon costs a tenth of
-    one. To reach the final inertia of exact k-means it took 1.4 times as long as :class:`~shoal.KMeans` on
-    the descriptors, 2.5 times as long on the images, and 1.7 times as long on ResNet-18 features with 257
-    clusters (0.13, 2.3 and 0.6 times as long as scikit-learn's k-means). On classes of images both are about
-    equally accurate after the same time (70,000 digits, 10 clusters, 3 seconds: accuracy 0.548, against 0.545
-    with :class:`~shoal.KMeans` and 0.554 with :class:`~shoal.NestedMiniBatchKMeans`).
+    Choose :class:`~shoal.KMeans` when time counts. An epoch is worth many sweeps, but it costs more than two
+    plain sweeps, while a sweep with bounds soon costs a fraction of one. On classes of images both are about
+    equally accurate after the same time (``benches/python/papers/vrkm.py``).
 
     **Rows.** Rows are drawn uniformly and with replacement, with `sample_weight` in proportion to their
     weight. This needs random access: rows in memory or in a mapped file. From a re-readable stream, runs of
