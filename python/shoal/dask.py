@@ -30,12 +30,10 @@ import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ._core import Step
-from ._distributed.dask_engine import DaskEngine, labeled_here
+from ._distributed.dask_engine import DaskEngine, is_lost, labeled_here
 from ._distributed.dask_rows import concatenated, library, partitions_of
 from ._distributed.estimators import KMeansOnEngine, MiniBatchKMeansOnEngine
-from ._distributed.passes import LabelPass
 from ._distributed.seeding import drawn_coreset
-from ._rows.features import names_of
 from .coreset import Coreset
 from .typing import Metric, PathName, RandomState
 
@@ -48,11 +46,11 @@ class _OnDask:
     _fit: Any
     _iterate: Any
     _check: Any
+    _labeling: Any
+    _missing: Any
     cluster_centers_: npt.NDArray[Any]
     metric: Any
     n_jobs: Any
-    #: Feature names of the rows of a fit.
-    _names: list[str] | None = None
 
     def fit(
         self,
@@ -69,13 +67,14 @@ class _OnDask:
         ----------
         X : dask array, dask data frame, or list, of shape (n_samples, n_features)
             - A dask array, chunked by rows only.
-            - A dask data frame. Its column names are kept in `feature_names_in_`.
+            - A dask data frame.
             - A list of paths: each file is one partition, which the workers open. All workers must see the
               files.
             - A list of ``dask.delayed`` values: each computes the rows of one partition, as anything that
               local estimators take as `X`.
 
-            Partitions may be empty. Arrays, frames and delayed values are computed once and stay in the
+            Partitions may be empty. Those with column names must have the same names in one order, which are
+            kept in `feature_names_in_`. Arrays, frames and delayed values are computed once and stay in the
             memory of the workers during the fit, as with ``persist()``.
         y : ignored
         sample_weight : dask array, dask series, or list of array-like, of shape (n_samples,), optional
@@ -124,9 +123,7 @@ class _OnDask:
             Figures of the step; see :meth:`shoal.distributed.KMeansPass.commit`.
         """
         self._check()
-        rows = partitions_of(X, sample_weight)
-        self._names = names_of(rows.header) if hasattr(rows.header, "columns") else None
-        engine = DaskEngine(rows, client, self.n_jobs)
+        engine = DaskEngine(partitions_of(X, sample_weight), client, self.n_jobs)
         steps: Iterator[Step] = self._iterate(engine, resume_from)
         return steps
 
@@ -157,15 +154,22 @@ class _OnDask:
         if rows.header is not None:
             validate_data(self, rows.header, reset=False, skip_check_array=True)
         delayed = library("dask").delayed
-        task = delayed(pickle.dumps(LabelPass(self.cluster_centers_, metric=self.metric)), pure=False)
+        task = delayed(pickle.dumps(self._labeling()), pure=False)
         work = delayed(labeled_here, pure=False)
         labels = [work(task, i, block, self.n_jobs) for i, block in enumerate(rows.blocks.lazy())]
-        return concatenated(labels, rows.sizes)
+        return concatenated(labels, rows.sizes, "labels", np.int32)
 
-    def _take_over(self, task: Any) -> None:
-        super()._take_over(task)  # type: ignore[misc]
-        if self._names is not None:
-            self.feature_names_in_ = np.array(self._names, dtype=object)
+    @property
+    def labels_(self) -> Any:
+        """Label of every row, a dask array whose chunks are on the workers."""
+        labels = super().labels_  # type: ignore[misc]
+        if is_lost(labels):
+            raise self._missing(
+                "labels_",
+                "the labels were on a cluster that is closed. Use predict, or compute labels_ before the "
+                "cluster is closed.",
+            )
+        return labels
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the picklable state, without the labels, which live on the cluster."""
@@ -214,8 +218,8 @@ class KMeans(_OnDask, KMeansOnEngine):
     cluster_centers_ : ndarray of shape (n_clusters, n_features), float32 or float64
         Centers, in the compute type of the rows, or of an array `init`.
     labels_ : dask array of shape (n_samples,), int32
-        Nearest center of every row, in the partitions of X. The labels stay on the workers, and are not
-        pickled with the estimator.
+        Nearest center of every row, in the partitions of X. The labels stay on the workers until the cluster
+        is closed, and are not pickled with the estimator.
     inertia_ : float
         Weighted sum of squared distances of the rows to their centers.
     counts_ : ndarray of shape (n_clusters,), float64
@@ -231,7 +235,7 @@ class KMeans(_OnDask, KMeansOnEngine):
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, if X is a data frame with string names.
+        Names of the features, if the partitions have columns with string names.
 
     See Also
     --------

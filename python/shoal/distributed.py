@@ -75,7 +75,7 @@ class _OnExecutor:
         ----------
         X : sequence of rows, each of shape (n_samples_i, n_features)
             The partitions: anything that local estimators take as `X`. Paths are opened by the workers. A
-            partition may have no rows.
+            partition may have no rows. Partitions with column names must have the same names in one order.
         y : ignored
         sample_weight : sequence of array-like, or None
             The weights of each partition: finite, at least 0, not all 0.
@@ -219,6 +219,8 @@ class KMeans(_OnExecutor, KMeansOnEngine):
         Rows of zeros; 0 with ``metric="euclidean"``.
     n_features_in_ : int
         Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, if the partitions have columns with string names.
 
     See Also
     --------
@@ -273,7 +275,8 @@ class MiniBatchKMeans(_OnExecutor, MiniBatchKMeansOnEngine):
 
     Attributes
     ----------
-    cluster_centers_, labels_, inertia_, n_iter_, history_, stop_reason_, init_, n_features_in_
+    cluster_centers_, labels_, inertia_, n_iter_, history_, stop_reason_, init_, n_features_in_,
+    feature_names_in_
         As for :class:`KMeans`.
     counts_ : ndarray of shape (n_clusters,), float64
         Weight of the rows in each cluster after a complete fit; during the fit, of all rows ever assigned.

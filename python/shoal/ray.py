@@ -70,7 +70,8 @@ class KMeans(_OnRay, KMeansOnEngine):
     ----------
     labels_ : ray.data.Dataset
         The rows of the fit with a column of labels, which Ray computes when it is used.
-    cluster_centers_, inertia_, counts_, n_iter_, history_, stop_reason_, init_, n_features_in_
+    cluster_centers_, inertia_, counts_, n_iter_, history_, stop_reason_, init_, n_features_in_,
+    feature_names_in_
         As for :class:`shoal.distributed.KMeans`.
 
     See Also
@@ -107,7 +108,8 @@ class MiniBatchKMeans(_OnRay, MiniBatchKMeansOnEngine):
     ----------
     labels_ : ray.data.Dataset
         As for :class:`KMeans`.
-    cluster_centers_, counts_, inertia_, n_iter_, history_, stop_reason_, init_, n_features_in_
+    cluster_centers_, counts_, inertia_, n_iter_, history_, stop_reason_, init_, n_features_in_,
+    feature_names_in_
         As for :class:`shoal.distributed.MiniBatchKMeans`.
 
     See Also

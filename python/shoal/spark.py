@@ -70,7 +70,8 @@ class KMeans(_OnSpark, KMeansOnEngine):
     ----------
     labels_ : pyspark.sql.DataFrame
         The rows of the fit with a column of labels, which Spark computes when it is used.
-    cluster_centers_, inertia_, counts_, n_iter_, history_, stop_reason_, init_, n_features_in_
+    cluster_centers_, inertia_, counts_, n_iter_, history_, stop_reason_, init_, n_features_in_,
+    feature_names_in_
         As for :class:`shoal.distributed.KMeans`.
 
     See Also
@@ -112,7 +113,8 @@ class MiniBatchKMeans(_OnSpark, MiniBatchKMeansOnEngine):
     ----------
     labels_ : pyspark.sql.DataFrame
         As for :class:`KMeans`.
-    cluster_centers_, counts_, inertia_, n_iter_, history_, stop_reason_, init_, n_features_in_
+    cluster_centers_, counts_, inertia_, n_iter_, history_, stop_reason_, init_, n_features_in_,
+    feature_names_in_
         As for :class:`shoal.distributed.MiniBatchKMeans`.
 
     See Also

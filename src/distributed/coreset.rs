@@ -4,6 +4,7 @@ use serde_json::json;
 
 use super::clusters::size_of_object;
 use super::events::{AnyCoreset, Events, Measured, coreset_of, moments_of, put_coreset, put_moments};
+use super::extent::Extent;
 use super::kmeans::{digest, fits, seen_by};
 use super::kmeans_file::read_pass;
 use super::partial::{About, Partial};
@@ -46,8 +47,8 @@ pub struct CoresetPass {
     stage: Stage,
     passes: u64,
     rows_seen: u64,
-    /// Rows and partitions of the last pass.
-    size: Option<(u64, u64)>,
+    /// Of the pass before.
+    extent: Option<Extent>,
     /// Whether the rows are computed as `f64`; known after the first pass.
     wide: bool,
     moments: Option<Moments>,
@@ -89,7 +90,7 @@ impl CoresetPass {
             stage: Stage::Measuring,
             passes: 0,
             rows_seen: 0,
-            size: None,
+            extent: None,
             wide: false,
             moments: None,
             result: None,
@@ -125,6 +126,12 @@ impl CoresetPass {
     #[cfg(feature = "python")]
     pub(crate) fn result_bytes(&self) -> usize {
         if self.stage == Stage::Measuring { 16 } else { self.m * (8 * self.dim() + 36) }
+    }
+
+    /// The rows of the pass before, and the names of their columns.
+    #[cfg(feature = "python")]
+    pub(crate) fn extent(&self) -> Option<&Extent> {
+        self.extent.as_ref()
     }
 
     fn digest(&self) -> u64 {
@@ -208,8 +215,9 @@ impl CoresetPass {
     /// [`Error::Source`] as for [`KMeansPass::commit`](super::KMeansPass::commit). [`Error::InvalidParam`] if no row
     /// has weight.
     pub fn commit(&self, total: &Partial) -> Result<(Self, Step)> {
-        let (rows, blocks, sums) = total.whole(self.digest(), self.size)?;
-        let mut next = Self { passes: self.passes + 1, size: Some((rows, blocks)), ..self.clone() };
+        let (extent, sums) = total.whole(self.digest(), self.extent.as_ref())?;
+        let rows = extent.rows;
+        let mut next = Self { passes: self.passes + 1, extent: Some(extent), ..self.clone() };
         next.rows_seen = next.rows_seen.saturating_add(rows);
         match (self.stage, sums) {
             (Stage::Measuring, Sums::Measured(Measured { moments: Some(moments), wide })) => {
@@ -255,7 +263,9 @@ impl CoresetPass {
             return Err(of_others());
         }
         let law = SamplingLaw::<T>::new(moments)?;
-        Ok(Drawn { rows, all, seen: 0 }.chosen(&law, self.key(), self.m))
+        let coreset = Drawn { rows, all, seen: 0 }.chosen(&law, self.key(), self.m);
+        // Only damaged results have odds of 0, or so small that their inverse overflows.
+        if coreset.weights.iter().all(|weight| weight.is_finite()) { Ok(coreset) } else { Err(of_others()) }
     }
 
     /// The pass as bytes, as [`KMeansPass::to_bytes`](super::KMeansPass::to_bytes).
@@ -265,17 +275,16 @@ impl CoresetPass {
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         let mut contents = Contents::new(CORESET_PASS);
         let stage = STAGES.iter().find(|(stage, _)| *stage == self.stage).map(|(_, name)| name);
-        let numbers = json!({
+        let mut numbers = json!({
             "n_samples": self.m,
             "metric": self.metric.name(),
             "seed": exact(self.seed),
             "stage": stage,
             "passes": self.passes,
             "rows_seen": exact(self.rows_seen),
-            "rows": self.size.map(|(rows, _)| exact(rows)),
-            "partitions": self.size.map(|(_, blocks)| exact(blocks)),
             "wide": self.wide,
         });
+        Extent::put(self.extent.as_ref(), &mut numbers);
         contents.meta.insert("pass".into(), numbers.to_string());
         if let Some(moments) = &self.moments {
             put_moments(&mut contents, moments);
@@ -311,10 +320,13 @@ impl CoresetPass {
             if pass.stage == Stage::Measuring {
                 return if pass.passes == 0 { Ok(pass) } else { Err("its stage is damaged".into()) };
             }
-            pass.size = Some((exact_of(&numbers, "rows")?, exact_of(&numbers, "partitions")?));
             pass.wide = flag(&numbers, "wide")?;
             let moments = moments_of(contents)?;
             let dim = moments.mean().len();
+            pass.extent = Extent::of_object(&numbers, dim)?;
+            if pass.extent.is_none() {
+                return Err("it lacks the rows of its passes".into());
+            }
             pass.moments = Some(moments);
             if pass.stage == Stage::Done {
                 let coreset = coreset_of(contents, dim)?;

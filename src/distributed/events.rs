@@ -149,9 +149,11 @@ impl Events {
             })
         };
         let here = events.blocks.iter().try_fold(0u64, |sum, &(_, here)| sum.checked_add(here));
+        // Drawn rows have odds above 0, and shares. All rows, which have no shares, may have a weight of 0.
+        let odds = |odds: &[f64]| shares == 0.0 || odds.iter().all(|&odds| odds > 0.0);
         let fits = match &events.rows {
             None => true,
-            Some(rows) => either!(rows, rows => numbers(&rows.rows)),
+            Some(rows) => either!(rows, rows => numbers(&rows.rows) && odds(&rows.weights)),
         };
         let known = shares.is_finite() && shares >= 0.0 && events.n_rows().is_some();
         if known && fits && here == Some(events.len() as u64) {

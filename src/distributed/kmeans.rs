@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::clusters::ClusterTotals;
+use super::extent::Extent;
 use super::partial::{About, Partial, Seen};
 use super::picked::{Entry, Picked};
 use super::place::Place;
@@ -39,8 +40,8 @@ const RESIDUE: f64 = 1e-12;
 pub(super) struct State {
     pub(super) iteration: u64,
     pub(super) rows_seen: u64,
-    /// Rows and partitions of the last pass.
-    pub(super) size: Option<(u64, u64)>,
+    /// Of the pass before.
+    pub(super) extent: Option<Extent>,
     pub(super) variance: f64,
     /// The weight per cluster in the last pass.
     pub(super) weights: Vec<f64>,
@@ -48,7 +49,7 @@ pub(super) struct State {
 
 impl State {
     pub(super) fn new(k: usize) -> Self {
-        Self { iteration: 0, rows_seen: 0, size: None, variance: f64::NAN, weights: vec![0.0; k] }
+        Self { iteration: 0, rows_seen: 0, extent: None, variance: f64::NAN, weights: vec![0.0; k] }
     }
 }
 
@@ -95,7 +96,7 @@ pub(super) fn seen_by<T: Compute, R>(
         let rows = Normalized::new(&watched);
         (f(&rows)?, rows.zero_rows())
     };
-    Ok((found, Seen { zeros, weighted: watched.weighted() }))
+    Ok((found, Seen { zeros, weighted: watched.weighted(), sparse: data.most_values().is_some() }))
 }
 
 /// Clusters that have got no weight yet. Once there are none, farthest rows need not be looked for.
@@ -218,6 +219,20 @@ impl KMeansPass {
         &self.state.weights
     }
 
+    /// The rows of the pass before, and the names of their columns.
+    #[cfg(feature = "python")]
+    pub(crate) fn extent(&self) -> Option<&Extent> {
+        self.state.extent.as_ref()
+    }
+
+    /// The same pass, which expects the rows, the partitions and the names of columns of another pass.
+    #[cfg(feature = "python")]
+    pub(crate) fn after(&self, extent: Option<&Extent>) -> Self {
+        let mut next = self.clone();
+        next.state.extent = extent.cloned();
+        next
+    }
+
     /// Whether rows must be computed as `f64`, the type of the centers.
     pub(crate) fn is_wide(&self) -> bool {
         self.centers.is_wide()
@@ -310,7 +325,8 @@ impl KMeansPass {
     }
 
     fn committed<T: Element>(&self, total: &Partial) -> Result<(Self, Step)> {
-        let (rows, blocks, sums) = total.whole(self.digest(), self.state.size)?;
+        let (extent, sums) = total.whole(self.digest(), self.state.extent.as_ref())?;
+        let rows = extent.rows;
         let Sums::Clusters(ClusterTotals { k, dim, mut clusters, far, .. }) = sums else {
             return Err(super::sums::of_others());
         };
@@ -336,7 +352,7 @@ impl KMeansPass {
         let state = State {
             iteration: self.state.iteration + 1,
             rows_seen: self.state.rows_seen.saturating_add(rows),
-            size: Some((rows, blocks)),
+            extent: Some(extent),
             variance,
             weights: clusters.weights().to_vec(),
         };

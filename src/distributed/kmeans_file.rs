@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::clusters::size_of_object;
+use super::extent::Extent;
 use super::kmeans::{KMeansPass, State, checked};
 use super::partial_file::{exact, exact_of};
 use crate::error::{Error, Result};
@@ -48,15 +49,14 @@ impl KMeansPass {
 
     pub(super) fn put(&self, contents: &mut Contents) {
         let state = &self.state;
-        let numbers = json!({
+        let mut numbers = json!({
             "dim": self.dim,
             "metric": self.metric.name(),
             "iteration": state.iteration,
             "rows_seen": exact(state.rows_seen),
-            "rows": state.size.map(|(rows, _)| exact(rows)),
-            "partitions": state.size.map(|(_, blocks)| exact(blocks)),
             "variance": state.variance.to_bits(),
         });
+        Extent::put(state.extent.as_ref(), &mut numbers);
         contents.meta.insert("pass".into(), numbers.to_string());
         keep(contents, "centers", self.centers.array(self.dim));
         keep(contents, "weights", Array::new(&[state.weights.len()], &state.weights));
@@ -86,17 +86,14 @@ impl KMeansPass {
         if weights.len() != centers.len() / dim || !weights.iter().all(|w| w.is_finite() && *w >= 0.0) {
             return Err("its weights are damaged".into());
         }
-        let size = match numbers.get("rows") {
-            None | Some(serde_json::Value::Null) => None,
-            Some(_) => Some((exact_of(&numbers, "rows")?, exact_of(&numbers, "partitions")?)),
-        };
+        let extent = Extent::of_object(&numbers, dim)?;
         let iteration = crate::persist::kept::count(&numbers, "iteration")?;
         let rows_seen = exact_of(&numbers, "rows_seen")?;
         if iteration > 1 << 62 || rows_seen > 1 << 62 {
             return Err("its counts are damaged".into());
         }
         let variance = number(&numbers, "variance")?;
-        Ok(Self { dim, metric, centers, state: State { iteration, rows_seen, size, variance, weights } })
+        Ok(Self { dim, metric, centers, state: State { iteration, rows_seen, extent, variance, weights } })
     }
 }
 

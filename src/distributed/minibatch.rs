@@ -3,6 +3,8 @@
 use std::ops::ControlFlow;
 
 use super::clusters::ClusterTotals;
+#[cfg(feature = "python")]
+use super::extent::Extent;
 use super::kmeans::{KMeansPass, State, check_rows, checked, digest, far_rows, fits, seen_by, step_of};
 use super::kmeans_file::read_pass;
 use super::partial::{About, Partial};
@@ -123,6 +125,12 @@ impl MiniBatchPass {
         &self.pass
     }
 
+    /// The same pass, which expects the rows, the partitions and the names of columns of another pass.
+    #[cfg(feature = "python")]
+    pub(crate) fn after(&self, extent: Option<&Extent>) -> Self {
+        Self { pass: self.pass.after(extent), ..self.clone() }
+    }
+
     fn digest(&self) -> u64 {
         let KMeansPass { dim, metric, centers, state } = &self.pass;
         let weights = state.weights.iter().fold(0, |hash, w| crate::rng::mix(hash ^ w.to_bits()));
@@ -191,7 +199,7 @@ impl MiniBatchPass {
 
     /// Only the first epoch measures the variance.
     fn wants_variance(&self) -> bool {
-        self.pass.state.size.is_none()
+        self.pass.state.iteration == 0
     }
 
     /// Merges what the partitions learned.
@@ -204,7 +212,8 @@ impl MiniBatchPass {
 
     fn committed<T: Element>(&self, total: &Partial) -> Result<(Self, Step)> {
         let before = &self.pass.state;
-        let (rows, blocks, sums) = total.whole(self.digest(), before.size)?;
+        let (extent, sums) = total.whole(self.digest(), before.extent.as_ref())?;
+        let rows = extent.rows;
         let Sums::Clusters(ClusterTotals { k, dim, clusters: mut added, all, .. }) = sums else {
             return Err(of_others());
         };
@@ -222,7 +231,7 @@ impl MiniBatchPass {
         let state = State {
             iteration: before.iteration + 1,
             rows_seen: before.rows_seen.saturating_add(rows),
-            size: Some((rows, blocks)),
+            extent: Some(extent),
             variance,
             weights: clusters.weights().to_vec(),
         };

@@ -20,7 +20,7 @@
 //! sums of the largest subtrees inside of the range: at most `2 log2(p)` of them for `p` partitions.
 //!
 //! A partition that is merged twice, as after a retried task, is an error. So is one that is missing when the total is
-//! committed.
+//! committed, and one whose columns have other names or another order than those of the other partitions.
 //!
 //! # Example: workers that send partial results over a channel
 //!
@@ -62,6 +62,7 @@
 mod clusters;
 mod coreset;
 mod events;
+mod extent;
 mod kmeans;
 mod kmeans_file;
 mod labels;
@@ -79,6 +80,8 @@ mod tests;
 mod tree;
 
 pub use coreset::CoresetPass;
+#[cfg(feature = "python")]
+pub(crate) use extent::Extent;
 pub use kmeans::KMeansPass;
 pub use labels::LabelPass;
 pub use minibatch::MiniBatchPass;

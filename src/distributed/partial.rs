@@ -1,5 +1,6 @@
 //! Partial results: what workers send back, with the partitions that they cover.
 
+use super::extent::{Extent, Names, difference};
 use super::place::{MOST, Place};
 use super::sums::{Sums, of_too_many};
 use super::tree::{Piece, Pieces};
@@ -14,6 +15,8 @@ pub(super) struct Seen {
     pub(super) zeros: u64,
     /// Whether the rows have weights.
     pub(super) weighted: bool,
+    /// Whether only nonzero values are stored.
+    pub(super) sparse: bool,
 }
 
 /// What the rows of a partial result have in common.
@@ -26,13 +29,17 @@ pub(super) struct About {
     pub(super) place: Place,
     /// Whether the rows have weights.
     pub(super) weighted: bool,
+    /// Whether only nonzero values are stored.
+    pub(super) sparse: bool,
     /// Number of rows of zeros that the cosine metric met.
     pub(super) zeros: u64,
+    pub(super) names: Names,
 }
 
 impl About {
     pub(super) fn new<T: Compute>(dim: usize, place: Place, seen: Seen) -> Self {
-        Self { dim, stored: T::NAME.into(), place, weighted: seen.weighted, zeros: seen.zeros }
+        let Seen { zeros, weighted, sparse } = seen;
+        Self { dim, stored: T::NAME.into(), place, weighted, sparse, zeros, names: None }
     }
 
     /// What both have in common.
@@ -50,8 +57,27 @@ impl About {
                 other.stored, self.stored
             )));
         }
+        if let Some((feature, own, theirs)) = difference(&self.names, &other.names) {
+            return Err(Error::Shape(format!(
+                "all partitions must have the same features in the same order, but feature {feature} is {own:?} in \
+                 {one} and {theirs:?} in {two}: select the columns by name in every partition"
+            )));
+        }
+        let ordered = |first: bool| if first { (one, two) } else { (two, one) };
+        if self.names.is_some() != other.names.is_some() {
+            let (with, without) = ordered(self.names.is_some());
+            return Err(Error::Shape(format!(
+                "all partitions must have names of features, or none: got names in {with} and none in {without}"
+            )));
+        }
+        if self.sparse != other.sparse {
+            let (sparse, dense) = ordered(self.sparse);
+            return Err(Error::Shape(format!(
+                "all partitions must be sparse, or all dense: got sparse rows in {sparse} and dense rows in {dense}"
+            )));
+        }
         if self.weighted != other.weighted {
-            let (with, without) = if self.weighted { (one, two) } else { (two, one) };
+            let (with, without) = ordered(self.weighted);
             return Err(Error::Source(format!(
                 "all partitions must have weights, or none: got weights in {with} and none in {without}"
             )));
@@ -93,22 +119,22 @@ impl Partial {
         if place.first_row().checked_add(rows).is_none_or(|end| end > MOST) {
             return Err(of_too_many());
         }
-        Ok(Self::unchecked(pass, place, rows, about, sums))
-    }
-
-    fn unchecked(pass: u64, place: Place, rows: u64, about: About, sums: Sums) -> Self {
-        let mut pieces = Pieces::new(matches!(place, Place::FirstRow(_)));
-        // A block of numbered rows without rows has no place.
-        if rows > 0 || !pieces.by_row {
-            pieces.list.push(Piece::new(place, rows, sums));
+        if rows == 0 {
+            return Ok(Self::empty(pass, place, sums));
         }
-        Self { pass: Some(pass), about: (rows > 0).then_some(about), pieces }
+        let mut pieces = Pieces::new(matches!(place, Place::FirstRow(_)));
+        pieces.list.push(Piece::new(place, rows, sums));
+        Ok(Self { pass: Some(pass), about: Some(about), pieces })
     }
 
     /// The result of a partition without rows.
     pub(super) fn empty(pass: u64, place: Place, sums: Sums) -> Self {
-        let about = About { dim: 0, stored: String::new(), place, weighted: false, zeros: 0 };
-        Self::unchecked(pass, place, 0, about, sums)
+        let mut pieces = Pieces::new(matches!(place, Place::FirstRow(_)));
+        // A block of numbered rows without rows has no place.
+        if !pieces.by_row {
+            pieces.list.push(Piece::new(place, 0, sums));
+        }
+        Self { pass: Some(pass), about: None, pieces }
     }
 
     /// Number of rows.
@@ -163,7 +189,8 @@ impl Partial {
     /// # Errors
     /// [`Error::Source`] if both have the same partition or overlapping rows, belong to different passes, have
     /// more than 2^62 rows, or if some partitions have weights and others have none. [`Error::Shape`] for rows of
-    /// different widths or types. The message names the partitions.
+    /// different widths, types or names of columns, and for sparse rows beside dense ones. The message names the
+    /// partitions.
     ///
     /// ```
     /// use shoal::{Executor, Metric, distributed::{KMeansPass, Place}};
@@ -219,9 +246,8 @@ impl Partial {
         self.pieces.check_number(n)
     }
 
-    /// The rows, the partitions and the sums of the whole, for the pass with this digest. `size` is the number of
-    /// rows and partitions of the pass before.
-    pub(super) fn whole(&self, pass: u64, size: Option<(u64, u64)>) -> Result<(u64, u64, Sums)> {
+    /// The extent and the sums of the whole, for the pass with this digest. `before` is the extent of the pass before.
+    pub(super) fn whole(&self, pass: u64, before: Option<&Extent>) -> Result<(Extent, Sums)> {
         if self.pass.is_some_and(|own| own != pass) {
             return Err(Error::Source(
                 "total must be a result of this pass, got one of another iteration, of other centers or of \
@@ -229,13 +255,12 @@ impl Partial {
                     .into(),
             ));
         }
-        let Some(total) = self.pieces.total()? else {
+        let (Some(total), Some(about)) = (self.pieces.total()?, &self.about) else {
             return Err(Error::Empty("`rows` must have at least 1 row, got 0".into()));
         };
-        if total.rows == 0 {
-            return Err(Error::Empty("`rows` must have at least 1 row, got 0".into()));
-        }
-        if let Some((rows, blocks)) = size {
+        let mut names = about.names.clone();
+        if let Some(Extent { rows, blocks, names: known }) = before {
+            let (rows, blocks) = (*rows, *blocks);
             let moved = total.blocks != blocks && !self.pieces.by_row;
             if total.rows != rows || moved {
                 return Err(Error::Source(format!(
@@ -244,9 +269,33 @@ impl Partial {
                     total.rows, total.blocks
                 )));
             }
+            if let Some((feature, was, is)) = difference(known, &names) {
+                return Err(Error::Shape(format!(
+                    "the rows must have the features of the pass before, in the same order, but feature {feature} was \
+                     {was:?} and is {is:?} in {}",
+                    about.place
+                )));
+            }
+            names = names.or_else(|| known.clone());
         }
         let sums = std::sync::Arc::unwrap_or_clone(total.sums);
-        Ok((total.rows, total.blocks, sums))
+        Ok((Extent { rows: total.rows, blocks: total.blocks, names }, sums))
+    }
+
+    /// The same result of rows whose columns have these names.
+    #[cfg(any(test, feature = "python"))]
+    pub(crate) fn named(mut self, names: Vec<String>) -> Result<Self> {
+        if let Some(about) = &mut self.about {
+            if names.len() != about.dim {
+                return Err(Error::Shape(format!(
+                    "the rows have {} columns, and {} names",
+                    about.dim,
+                    names.len()
+                )));
+            }
+            about.names = Some(names.into());
+        }
+        Ok(self)
     }
 
     /// The same result of rows that are stored as `dtype`.

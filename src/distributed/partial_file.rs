@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::clusters::size_of_object;
+use super::extent::names_of;
 use super::partial::{About, Partial};
 use super::place::Place;
 use super::sums::Sums;
@@ -53,6 +54,8 @@ impl Partial {
                 "partition": matches!(about.place, Place::Partition(_)),
                 "place": exact(about.place.number()),
                 "weighted": about.weighted,
+                "sparse": about.sparse,
+                "names": about.names.as_deref(),
                 "zeros": about.zeros,
             })
         });
@@ -107,7 +110,10 @@ impl Partial {
                     return Err("its parts do not match each other".into());
                 }
                 let (weighted, zeros) = (flag(about, "weighted")?, count(about, "zeros")?);
-                Some(About { dim, stored: text(about, "stored")?, place, weighted, zeros })
+                // Results of the first version have no names, and do not tell whether they are sparse.
+                let sparse = about.contains_key("sparse") && flag(about, "sparse")?;
+                let (stored, names) = (text(about, "stored")?, names_of(about, dim)?);
+                Some(About { dim, stored, place, weighted, sparse, zeros, names })
             }
         };
         let dim = about.as_ref().map_or(0, |about| about.dim);

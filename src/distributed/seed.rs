@@ -6,6 +6,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::extent::Extent;
 use super::kmeans::{KMeansPass, digest, seen_by};
 use super::partial::{About, Partial};
 use super::picked::{Entry, Picked};
@@ -52,8 +53,8 @@ pub struct SeedPass {
     /// Number of passes so far, and of the rows in all of them.
     pub(super) passes: u64,
     pub(super) rows_seen: u64,
-    /// Rows and partitions of the last pass.
-    pub(super) size: Option<(u64, u64)>,
+    /// Of the pass before.
+    pub(super) extent: Option<Extent>,
     /// Columns of a row; 0 before the first pass.
     pub(super) dim: usize,
     /// The rows drawn so far; at the end, the centers.
@@ -130,7 +131,7 @@ impl SeedPass {
             stage: Stage::Drawing,
             passes: 0,
             rows_seen: 0,
-            size: None,
+            extent: None,
             dim: 0,
             candidates: Values::F32(Vec::new()),
         })
@@ -169,7 +170,7 @@ impl SeedPass {
         } else {
             KMeansPass::new(&candidates.get::<f32>(), *dim, *metric)?
         };
-        pass.state.size = self.size;
+        pass.state.extent.clone_from(&self.extent);
         Ok(pass)
     }
 
@@ -181,6 +182,12 @@ impl SeedPass {
     /// Whether the rows are computed as `f64`; `None` before the first pass.
     pub(crate) fn is_wide(&self) -> Option<bool> {
         (self.dim > 0).then(|| self.candidates.is_wide())
+    }
+
+    /// The rows of the pass before, and the names of their columns.
+    #[cfg(feature = "python")]
+    pub(crate) fn extent(&self) -> Option<&Extent> {
+        self.extent.as_ref()
     }
 
     fn n_candidates(&self) -> usize {
@@ -350,12 +357,13 @@ impl SeedPass {
     /// [`Error::Source`] as for [`KMeansPass::commit`](super::KMeansPass::commit). [`Error::InvalidParam`] if there
     /// are fewer rows than centers, or no row has weight.
     pub fn commit(&self, total: &Partial) -> Result<(Self, Step)> {
-        let (rows, blocks, sums) = total.whole(self.digest(), self.size)?;
+        let (extent, sums) = total.whole(self.digest(), self.extent.as_ref())?;
+        let rows = extent.rows;
         crate::seeding::enough_rows(rows, self.k)?;
         let mut next = self.clone();
         next.passes += 1;
         next.rows_seen = next.rows_seen.saturating_add(rows);
-        next.size = Some((rows, blocks));
+        next.extent = Some(extent);
         let objective = match (self.stage, sums) {
             (Stage::Drawing, Sums::Draws(draws)) if draws.picked.most() == self.most() => {
                 next.take_in(&draws)?

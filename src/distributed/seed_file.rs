@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::clusters::size_of_object;
+use super::extent::Extent;
 use super::kmeans_file::read_pass;
 use super::partial_file::{exact, exact_of};
 use super::seed::{SeedPass, Stage};
@@ -24,7 +25,7 @@ impl SeedPass {
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         let mut contents = Contents::new(SEED_PASS);
         let stage = STAGES.iter().find(|(stage, _)| *stage == self.stage).map(|(_, name)| name);
-        let numbers = json!({
+        let mut numbers = json!({
             "n_clusters": self.k,
             "oversampling": self.oversampling.to_bits(),
             "rounds": self.rounds,
@@ -33,10 +34,9 @@ impl SeedPass {
             "stage": stage,
             "passes": self.passes,
             "rows_seen": exact(self.rows_seen),
-            "rows": self.size.map(|(rows, _)| exact(rows)),
-            "partitions": self.size.map(|(_, blocks)| exact(blocks)),
             "dim": self.dim,
         });
+        Extent::put(self.extent.as_ref(), &mut numbers);
         contents.meta.insert("pass".into(), numbers.to_string());
         keep(&mut contents, "candidates", self.candidates.array(self.dim));
         to_bytes(&contents)
@@ -71,8 +71,11 @@ impl SeedPass {
                     Err("it has no candidates".into())
                 };
             }
-            pass.size = Some((exact_of(&numbers, "rows")?, exact_of(&numbers, "partitions")?));
             pass.dim = size_of_object(&numbers, "dim")?;
+            pass.extent = Extent::of_object(&numbers, pass.dim)?;
+            if pass.extent.is_none() {
+                return Err("it lacks the rows of its passes".into());
+            }
             pass.candidates = Values::matrix(contents, "candidates", pass.dim)?;
             let rows = pass.candidates.len() / pass.dim;
             let fits = if pass.stage == Stage::Done { rows == k } else { rows > 0 };

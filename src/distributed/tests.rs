@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::data::{Chunk, Chunks, Dense, Weighted};
+use crate::data::{Chunk, Chunks, Csr, Dense, Weighted};
 use crate::fit::Metric;
 use crate::parallel::Executor;
 use crate::persist::{self, Array, Contents};
@@ -240,6 +240,146 @@ fn the_state_of_neighbors_is_logarithmic() {
     let parts = parts(&task, &x, d, &[1; 64], 1);
     let of = |range: std::ops::Range<usize>| merged(parts[range].to_vec(), 7).pieces.list.len();
     assert_eq!((of(0..64), of(16..32), of(1..64), of(3..11)), (1, 1, 6, 4));
+}
+
+#[test]
+fn numbered_rows_merge_with_neighbors_anywhere() {
+    let (x, d) = (blobs(16, 2, 5), 2);
+    let task = KMeansPass::new(&x[..8], d, Metric::Euclidean).unwrap();
+    // Blocks of different lengths, none of which begins at row 0.
+    let mut first = 1 << 40;
+    let parts: Vec<Partial> = (0..2000)
+        .map(|i| {
+            let rows = Dense::new(&x[..(1 + i % 7) * d], d).unwrap();
+            let part = task.absorb(&rows, Place::FirstRow(first), &cx(1)).unwrap();
+            first += rows.rows() as u64;
+            part
+        })
+        .collect();
+    let bytes = |part: &Partial| part.to_bytes().unwrap().len();
+    let one = merged(parts.clone(), 1);
+    assert_eq!((one.partitions(), one.rows()), (2000, first - (1 << 40)));
+    assert!(bytes(&one) <= 40 * bytes(&parts[0]), "{} bytes of {}", bytes(&one), bytes(&parts[0]));
+    assert_eq!(merged(parts.clone(), 2).to_bytes().unwrap(), one.to_bytes().unwrap());
+    // In the order of the rows, no partial sum is large either.
+    let grows = |total: Partial, part: &Partial| {
+        let total = total.merge(part).unwrap();
+        assert!(total.pieces.list.len() <= 40);
+        total
+    };
+    let ascending = parts.iter().fold(Partial::default(), grows);
+    assert_eq!(ascending.to_bytes().unwrap(), one.to_bytes().unwrap());
+    // A gap keeps what is on both sides apart.
+    let gap = merged(parts[..900].iter().chain(&parts[901..]).cloned().collect(), 3);
+    assert!(gap.pieces.list.len() <= 80);
+    assert_eq!(gap.merge(&parts[900]).unwrap().to_bytes().unwrap(), one.to_bytes().unwrap());
+}
+
+/// Two partitions of a pass over rows of two columns, of which the second has these names.
+fn pair(names: [Option<[&str; 2]>; 2]) -> [Partial; 2] {
+    let (task, rows, cx) = (kmeans(), small(), cx(1));
+    [0, 1].map(|i| {
+        let part = task.absorb(&rows, Place::Partition(i as u64), &cx).unwrap();
+        match names[i] {
+            Some(names) => part.named(names.map(str::to_owned).to_vec()).unwrap(),
+            None => part,
+        }
+    })
+}
+
+#[test]
+fn names_of_columns_travel_with_partial_results() {
+    let again = |part: &Partial| Partial::from_bytes(&part.to_bytes().unwrap()).unwrap();
+    let [one, two] = pair([Some(["a", "b"]); 2]);
+    let (next, _) = kmeans().commit(&again(&one).merge(&again(&two)).unwrap()).unwrap();
+    let next = KMeansPass::from_bytes(&next.to_bytes().unwrap()).unwrap();
+    assert_eq!(next.state.extent.as_ref().unwrap().names.as_deref().unwrap(), ["a", "b"]);
+    // A pass expects the names of the pass before.
+    let rows = small();
+    let [other, rest] = [0, 1].map(|i| {
+        let part = next.absorb(&rows, Place::Partition(i), &cx(1)).unwrap();
+        part.named(vec!["b".into(), "a".into()]).unwrap()
+    });
+    let refused = next.commit(&other.merge(&rest).unwrap()).unwrap_err().to_string();
+    assert_eq!(
+        refused,
+        "the rows must have the features of the pass before, in the same order, but feature 0 was \"a\" and is \
+         \"b\" in partition 0"
+    );
+    let cases = [
+        ([Some(["a", "b"]), Some(["b", "a"])], "feature 0 is \"a\" in partition 0 and \"b\" in partition 1"),
+        ([Some(["a", "b"]), Some(["a", "c"])], "feature 1 is \"b\" in partition 0 and \"c\" in partition 1"),
+        ([Some(["a", "b"]), None], "got names in partition 0 and none in partition 1"),
+        ([None, Some(["a", "b"])], "got names in partition 1 and none in partition 0"),
+    ];
+    for (names, problem) in cases {
+        let [one, two] = pair(names);
+        let refused = again(&one).merge(&again(&two)).unwrap_err().to_string();
+        assert!(refused.contains(problem), "{refused}");
+        // A partition without rows has no columns.
+        assert!(one.merge(&kmeans().absorb_nothing(Place::Partition(1))).is_ok());
+    }
+    let [one, _] = pair([None; 2]);
+    assert!(one.named(vec!["a".into()]).is_err());
+}
+
+#[test]
+fn sparse_rows_beside_dense_ones_are_refused() {
+    let (task, rows) = (kmeans(), small());
+    let values = rows.concat();
+    let (starts, columns): (Vec<i32>, Vec<i32>) =
+        ((0..=40).map(|i| 2 * i).collect(), (0..80).map(|i| i % 2).collect());
+    let sparse = Csr::new((40, 2), starts[..].into(), columns[..].into(), &values).unwrap();
+    let dense = task.absorb(&rows, Place::Partition(0), &cx(1)).unwrap();
+    let sparse = task.absorb(&sparse, Place::Partition(1), &cx(1)).unwrap();
+    let refused = dense.merge(&Partial::from_bytes(&sparse.to_bytes().unwrap()).unwrap()).unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "all partitions must be sparse, or all dense: got sparse rows in partition 1 and dense rows in partition 0"
+    );
+}
+
+#[test]
+fn drawn_rows_have_odds() {
+    let (rows, cx, place) = (small(), cx(1), Place::Partition(0));
+    let coreset = CoresetPass::new(5, Metric::Euclidean, 1).unwrap();
+    let drawing = coreset.commit(&coreset.absorb(&rows, place, &cx).unwrap()).unwrap().0;
+    let drawn = drawing.absorb(&rows, place, &cx).unwrap();
+    for (odds, shares) in [(0.0, 1.0), (-0.0, 1.0), (5e-324, 1.0), (0.0, 0.0)] {
+        let bytes = crafted(&drawn, |_, _, sums| {
+            let n = sums.arrays["point_weights"].shape()[0];
+            sums.arrays.insert("point_weights".into(), Array::new(&[n], &vec![odds; n]).unwrap());
+            sums.arrays.insert("shares".into(), Array::new(&[1], &[shares]).unwrap());
+        });
+        let failed = Partial::from_bytes(&bytes).and_then(|part| drawing.commit(&part).map(drop));
+        assert!(failed.is_err(), "odds {odds:?} of {shares}");
+    }
+    // A coreset of all rows keeps those without weight.
+    let all = CoresetPass::new(40, Metric::Euclidean, 1).unwrap();
+    let weighted =
+        || Weighted::new::<f32>(&rows, (0..40).map(|i| f64::from(i % 2)).collect::<Vec<_>>()).unwrap();
+    let keeping = all.commit(&all.absorb(&weighted(), place, &cx).unwrap()).unwrap().0;
+    let part = keeping.absorb(&weighted(), place, &cx).unwrap();
+    let part = Partial::from_bytes(&part.to_bytes().unwrap()).unwrap();
+    assert_eq!(keeping.commit(&part).unwrap().0.coreset::<f32>().unwrap().weights[..2], [0.0, 1.0]);
+}
+
+#[test]
+fn many_pieces_are_read() {
+    // Reading one piece may not look at the others: with 20,000 pieces, that would take minutes.
+    let (task, rows) = (KMeansPass::new(&[0.0f32], 1, Metric::Euclidean).unwrap(), [[1.0f32]]);
+    let part = |i| task.absorb(&rows, Place::Partition(2 * i), &cx(1)).unwrap();
+    let mut parts: Vec<Partial> = (0..20_000).map(part).collect();
+    while parts.len() > 1 {
+        parts = parts
+            .chunks(2)
+            .map(|two| two[0].merge(two.get(1).unwrap_or(&Partial::default())).unwrap())
+            .collect();
+    }
+    let bytes = parts[0].to_bytes().unwrap();
+    let read = Partial::from_bytes(&bytes).unwrap();
+    assert_eq!(read.pieces.list.len(), 20_000);
+    assert_eq!(read.to_bytes().unwrap(), bytes);
 }
 
 #[test]

@@ -1,14 +1,19 @@
 //! Sums of partitions, added in a fixed binary tree over the numbers of the partitions.
 //!
-//! A node of the tree covers `2^l` partitions that begin at a multiple of `2^l`, and is the sum of its two halves. The
-//! result therefore does not depend on who merges which partitions first. Blocks that are numbered by their first row
-//! are added from row 0 on, in the order of the rows; others wait.
+//! Every border between two neighbors has a rank, which depends on its number alone. Two neighbors are added if the
+//! border between them ranks below the borders around both. This tree depends on the borders alone, so the result does
+//! not depend on who merges which partitions first.
+//!
+//! The rank of a partition number is the number of times that 2 divides it: a node covers `2^l` partitions that begin at
+//! a multiple of `2^l`. The rank of a row number is a hash: `p` neighboring blocks, wherever they begin, become about
+//! `2 ln(p)` pieces.
 
 use std::sync::Arc;
 
 use super::place::{MOST, Place};
 use super::sums::{Sums, of_too_many};
 use crate::error::{Error, Result};
+use crate::rng::mix;
 
 /// The sums of consecutive partitions, or of consecutive blocks of rows.
 #[derive(Clone, Debug)]
@@ -36,9 +41,8 @@ impl Piece {
 
     /// Whether `next` is added to this piece before anything else is.
     fn takes(&self, next: &Self, by_row: bool) -> bool {
-        let neighbors = self.end() == next.start;
-        let halves = self.span == next.span && self.start.is_multiple_of(2 * self.span);
-        neighbors && if by_row { self.start == 0 } else { halves }
+        let rank = |border| rank(border, by_row);
+        self.end() == next.start && rank(next.start) < rank(self.start).min(rank(next.end()))
     }
 
     fn add(&mut self, next: &Self) -> Result<()> {
@@ -49,6 +53,15 @@ impl Piece {
         self.rows = sum(self.rows, next.rows)?;
         self.blocks = sum(self.blocks, next.blocks)?;
         Arc::make_mut(&mut self.sums).add(&next.sums)
+    }
+}
+
+/// The rank of the border before a partition or a row. Neighboring borders that are left have different ranks.
+fn rank(border: u64, by_row: bool) -> u64 {
+    match border {
+        0 => u64::MAX,
+        _ if by_row => mix(border),
+        _ => u64::from(border.trailing_zeros()),
     }
 }
 

@@ -103,6 +103,16 @@ impl AnyPass {
         }
     }
 
+    /// The rows of the pass before.
+    fn extent(&self) -> Option<&distributed::Extent> {
+        match self {
+            Self::KMeans(pass) => pass.extent(),
+            Self::MiniBatch(pass) => pass.pass().extent(),
+            Self::Seed(pass) => pass.extent(),
+            Self::Coreset(pass) => pass.extent(),
+        }
+    }
+
     /// About the bytes of one partial result, at most.
     fn result_bytes(&self) -> usize {
         match self {
@@ -174,14 +184,15 @@ impl Pass {
     }
 
     /// Runs the pass over a partition, or a block of numbered rows if `partition` is None. A `source` of None has no
-    /// rows.
-    #[pyo3(signature = (source, weights, partition, first_row, threads))]
+    /// rows. `names` are those of the columns, if they have any.
+    #[pyo3(signature = (source, weights, names, partition, first_row, threads))]
     #[expect(clippy::needless_pass_by_value, reason = "as PyO3 hands arrays over")]
     fn absorb(
         &self,
         py: Python<'_>,
         source: Option<&Source>,
         weights: Option<PyReadonlyArray1<'_, f64>>,
+        names: Option<Vec<String>>,
         partition: Option<u64>,
         first_row: u64,
         threads: Option<usize>,
@@ -204,7 +215,28 @@ impl Pass {
             };
             found.map_err(from_row(first_row))
         })?;
-        Ok(Partial(part.stored_as(rows.dtype().name())))
+        let part = part.stored_as(rows.dtype().name());
+        Ok(Partial(match names {
+            Some(names) => part.named(names)?,
+            None => part,
+        }))
+    }
+
+    /// The same pass, which expects the rows, the partitions and the names of columns of another pass.
+    fn after(&self, other: &Self) -> PyResult<Self> {
+        Ok(Self(match &self.0 {
+            AnyPass::KMeans(pass) => AnyPass::KMeans(pass.after(other.0.extent())),
+            AnyPass::MiniBatch(pass) => AnyPass::MiniBatch(pass.after(other.0.extent())),
+            AnyPass::Seed(_) | AnyPass::Coreset(_) => {
+                return Err(Error::Source("the pass has no centers".into()).into());
+            }
+        }))
+    }
+
+    /// The names of the columns in the pass before; None if they have none, or if there was no pass before.
+    #[getter]
+    fn names(&self) -> Option<Vec<String>> {
+        Some(self.0.extent()?.names.as_deref()?.to_vec())
     }
 
     /// The next pass, and the figures of this one. `total` must have all of `partitions`, if their number is given.

@@ -298,12 +298,6 @@ def test_frames(processes):
     assert not hasattr(again, "feature_names_in_")
 
 
-def test_columns_of_text_are_named(processes):
-    X = frame_of(blobs(), 3).assign(f1="text")
-    with pytest.raises(ValueError, match=r"partition \d: .*numbers, got other values in .*f1"):
-        shoal.dask.KMeans(6).fit(X, client=processes)
-
-
 def test_predict_needs_no_cluster(processes):
     X = array_of(cut(blobs(), *EVEN))
     model = shoal.dask.KMeans(6, random_state=3).fit(X, client=processes)
@@ -334,11 +328,6 @@ def test_partitions_of_different_widths_and_types(processes, tmp_path):
             np.save(path, part)
         with pytest.raises(ValueError, match="partition"):
             shoal.dask.KMeans(6, random_state=0).fit(paths, client=processes)
-
-
-def test_a_missing_file_is_named(processes, tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"nothing\.npy"):
-        shoal.dask.KMeans(6).fit([tmp_path / "nothing.npy"], client=processes)
 
 
 def wrong_inputs():

@@ -141,6 +141,26 @@ class TestColumns:
         found = model.predict(data.from_pandas(one), output="cluster").to_pandas()
         np.testing.assert_array_equal(found["cluster"], known.labels_)
 
+    def test_columns_are_read_by_their_names(self):
+        import pyarrow as pa
+        from shoal.ray import KMeans
+
+        rows = blobs(300, 3)
+        one = pa.table({name: rows[:, i] for i, name in enumerate("abc")})
+        blocks, names = [one[:100], one[100:].select(["c", "b", "a"])], ["a", "b", "c"]
+        model = KMeans(**PARAMS).fit(data.from_arrow(blocks), names)
+        known = reference([rows[:100], rows[100:]])
+        same(model, known)
+        assert model.feature_names_in_.tolist() == names
+        np.testing.assert_array_equal(
+            model.predict(data.from_arrow(blocks)).to_pandas()["label"], known.labels_
+        )
+        with pytest.raises(ValueError, match="same order as they were in fit"):
+            model.predict(data.from_arrow(blocks), ["c", "b", "a"])
+        blocks[1] = blocks[1].rename_columns(["c", "b", "z"])
+        with pytest.raises(ValueError, match=r"partition 1: .*features must be among 'c', 'b', 'z', got 'a'"):
+            KMeans(**PARAMS).fit(data.from_arrow(blocks), names)
+
     def test_a_lazy_dataset_keeps_the_order_of_the_rows(self):
         import time
 

@@ -171,6 +171,22 @@ class TestColumns:
         assert list(found.columns) == ["features", "label"]
         np.testing.assert_array_equal(found["label"], known.labels_)
 
+    def test_columns_are_read_by_their_names(self, spark):
+        import pandas as pd
+        from shoal.spark import KMeans
+
+        names = ["a", "b", "c"]
+        table = pd.DataFrame(blobs(300, 3, dtype=np.float64), columns=names)
+        first, rest = spark.createDataFrame(table[:100]), spark.createDataFrame(table[100:][names[::-1]])
+        df = first.unionByName(rest).repartition(1).cache()
+        model = KMeans(**PARAMS).fit(df, names)
+        same(model, reference([np.array(df.collect())]))
+        assert model.feature_names_in_.tolist() == names
+        found = model.predict(df.select("c", "a", "b")).toPandas()["label"]
+        np.testing.assert_array_equal(found, model.labels_.toPandas()["label"])
+        with pytest.raises(ValueError, match="same order as they were in fit"):
+            model.predict(df, ["c", "b", "a"])
+
     def test_columns_of_numbers_with_awkward_names(self, spark):
         from shoal.spark import KMeans
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from functools import partial as bound
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +19,9 @@ from shoal._common import params as _params
 from shoal._core import Source, Step
 from shoal._rows.arrays import as_rows
 from shoal._rows.checked import source_of, weights_of
+from shoal._rows.features import header_of, names_of
 from shoal._rows.opening import opened
+from shoal._rows.source import DataSource
 from shoal.typing import Rows, Weights
 
 from .partial import Partial
@@ -43,22 +48,35 @@ class Pass(Protocol):
         ...
 
 
-def block_of(
-    block: Rows, sample_weight: Weights = None
-) -> tuple[Source | None, npt.NDArray[np.float64] | None]:
-    """Open a block with its weights, which may all be 0; None for a block without rows."""
+class OpenBlock(NamedTuple):
+    """A block of rows that a pass reads."""
+
+    #: None without rows.
+    source: Source | None
+    weights: npt.NDArray[np.float64] | None
+    #: An empty frame with the columns; None if they have no names.
+    header: Any
+
+
+#: What messages say of a path that cannot be opened.
+HERE = "paths are opened on the workers"
+
+
+def block_of(block: Rows, sample_weight: Weights = None) -> OpenBlock:
+    """Open a block with its weights, which may all be 0."""
     rows: Any = opened(block)
+    header = rows._header if isinstance(rows, DataSource) else header_of(block)
     if rows is None:
         rows = as_rows(block, bound(check_array, accept_sparse="csr", ensure_min_samples=0))
         if rows.shape[0] == 0:
-            return None, None
+            return OpenBlock(None, None, None)
     own = weights_of(rows)
     if own is not None and sample_weight is not None:
         raise ValueError(
             f"sample_weight must be None for rows that have weights, got {_params.shown(sample_weight)}"
         )
     source, given = source_of(rows), own if sample_weight is None else sample_weight
-    return source, _params.weights(given, source.shape[0], may_be_0=True)
+    return OpenBlock(source, _params.weights(given, source.shape[0], may_be_0=True), header)
 
 
 @contextmanager
@@ -72,9 +90,21 @@ def naming(partition: int | None) -> Generator[None]:
         kind = TypeError if isinstance(error, TypeError) and not isinstance(error, ValueError) else ValueError
         raise kind(f"partition {partition}: {error}") from error
     except OSError as error:
-        if partition is not None:
-            error.add_note(f"while reading partition {partition}")
-        raise
+        if partition is None or error.filename is None or HERE in str(error):
+            raise
+        problem = f"{error.strerror} (partition {partition}, on {this_worker()}; {HERE})"
+        raise type(error)(error.errno, problem, error.filename) from error
+
+
+def this_worker() -> str:
+    """Return what messages call the worker on which this function runs."""
+    process = f"process {os.getpid()} of {socket.gethostname()}"
+    dask: Any = sys.modules.get("distributed")
+    try:
+        return process if dask is None else f"worker {dask.get_worker().address}"
+    except ValueError:
+        # Not a worker of Dask.
+        return process
 
 
 class CompiledPass:
@@ -109,7 +139,7 @@ class CompiledPass:
         block : rows of shape (n_samples, n_features)
             Anything that estimators take as `X`: an array, a data frame, a path, shards, a
             :class:`~shoal.DataSource`, also an iterator of blocks, because it is read once. It may have no
-            rows.
+            rows. All blocks have the same feature names in the same order, or none has names.
         sample_weight : array-like of shape (n_samples,) or None
             Weight of every row, finite and at least 0. None: 1. All rows have weights, or none has.
         first_row : int, default=0
@@ -143,8 +173,9 @@ class CompiledPass:
                 "numbered from 0"
             )
         with naming(number):
-            source, weights = block_of(block, sample_weight)
-            return Partial(self._state.absorb(source, weights, number, first, p.threads(n_jobs, tell=False)))
+            source, weights, header = block_of(block, sample_weight)
+            threads = p.threads(n_jobs, tell=False)
+            return Partial(self._state.absorb(source, weights, names_of(header), number, first, threads))
 
     def _committed(self, total: Partial, n_partitions: int | None) -> tuple[Self, Step]:
         if not isinstance(total, Partial):

@@ -11,7 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from shoal._common.params import shown
+from shoal._rows.arrays import source_of_values
 from shoal._rows.opening import stream_source
+from shoal._rows.source import DataSource
 from shoal._rows.streams import Print, Single
 from shoal.formats.arrow import MOST_LISTS, Columns, chosen, is_number, pyarrow, spans
 from shoal.formats.stream import Block, block_rows
@@ -115,6 +117,11 @@ class Layout:
     def weighted(self) -> bool:
         """Whether the rows have weights."""
         return self._of.weights is not None
+
+    @property
+    def header(self) -> Any:
+        """An empty table with the names of the features; None for a column of vectors."""
+        return self._columns.header()
 
     def pieces(self, batches: Iterable[Any]) -> Iterator[Piece]:
         """Yield the rows of batches, with their weights.
@@ -221,9 +228,12 @@ def lists_of(pa: Any, vectors: Any) -> Any:
     return pa.LargeListArray.from_arrays(bounds, dense).cast(pa.list_(pa.float64()))
 
 
-def rows_of(pieces: Iterator[Piece], weighted: bool) -> tuple[Any, npt.NDArray[np.float64] | None]:
+def rows_of(
+    pieces: Iterator[Piece], weighted: bool, header: Any
+) -> tuple[Any, npt.NDArray[np.float64] | None]:
     """Return the rows of a partition as a pass takes them, and their weights.
 
+    `header` is an empty table with the names of the features; None if they have no names.
     A partition of one piece is an array, of several a stream. The pieces of weighted rows are all held in
     memory, because a pass takes the weights before the rows.
     """
@@ -233,9 +243,10 @@ def rows_of(pieces: Iterator[Piece], weighted: bool) -> tuple[Any, npt.NDArray[n
     weights = np.concatenate([w for _, w in read if w is not None]) if weighted else None
     rows = read[0][0]
     if len(read) == 1:
-        return rows, weights
+        return DataSource(source_of_values(rows), "X", header=header), weights
     blocks = (block for block, _ in chain(read, pieces))
-    return stream_source(Single(blocks), rows.shape[1], rows.dtype, name="X", once=True), weights
+    source = stream_source(Single(blocks), rows.shape[1], rows.dtype, name="X", once=True, header=header)
+    return source, weights
 
 
 class Seen(Print):
@@ -272,6 +283,7 @@ def absorbed_pieces(
     weighted: bool,
     expected: int | None,
     n_jobs: int | None,
+    header: Any = None,
 ) -> tuple[Partial, int]:
     """Run one pass over one partition; for workers.
 
@@ -289,6 +301,8 @@ def absorbed_pieces(
         The fingerprint of the partition in the first pass; None in this pass.
     n_jobs : int or None
         Threads.
+    header : pyarrow.Table or None
+        An empty table with the names of the features, if they have names.
 
     Returns
     -------
@@ -303,7 +317,7 @@ def absorbed_pieces(
         If the rows are not valid, or are not those of the first pass.
     """
     seen = Seen()
-    rows, weights = rows_of(printed(pieces, seen), weighted)
+    rows, weights = rows_of(printed(pieces, seen), weighted, header)
     part = absorbed(task, partition, rows, weights, n_jobs)
     found = seen.number()
     if expected is not None and found != expected:

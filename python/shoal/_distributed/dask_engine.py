@@ -77,7 +77,7 @@ class DaskEngine:
             labels = self._on_each(labeled_here, task)
             counts = self._client.map(len, labels, pure=False)
         sizes = self._results(counts)
-        return concatenated(labels, sizes)
+        return concatenated(labels, sizes, "labels", np.int32)
 
     def close(self) -> None:
         """Release the partitions. Those that the caller persisted stay."""
@@ -112,6 +112,12 @@ class DaskEngine:
                 self._client.cancel(futures)
             raise
         return results
+
+
+def is_lost(collection: Any) -> bool:
+    """Whether the cluster that holds the chunks of a collection is closed, or has lost them."""
+    futures = library("distributed").futures_of(collection)
+    return any(future.client.status != "running" or future.cancelled() for future in futures)
 
 
 @contextmanager

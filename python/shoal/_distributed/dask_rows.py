@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,9 @@ import numpy as np
 from shoal._common.files import is_name
 from shoal._common.params import ParameterError, shown
 from shoal._rows.opening import opened
-from shoal.formats.stream import required
+from shoal.formats.stream import listed, required
+
+from .base import naming
 
 #: What can be clustered, for messages.
 ROWS = "a dask array, a dask data frame, or a list of paths or of dask.delayed values, one per partition"
@@ -24,7 +27,11 @@ def library(name: str) -> Any:
 
 @dataclass(frozen=True)
 class Chunks:
-    """A dask array in one chunk of columns: one chunk per partition."""
+    """A dask array with one chunk per partition; the chunks may be frames or other rows.
+
+    Fits and labels go through arrays, so that Dask optimizes the tasks of the rows in the same way for both.
+    The scheduler warns of a task that it knows in another form.
+    """
 
     data: Any
 
@@ -37,32 +44,16 @@ class Chunks:
         return [found[key] for key in flatten(kept.__dask_keys__())]
 
     def lazy(self) -> list[Any]:
-        """Return the partitions as delayed values."""
-        return list(np.ravel(self.data.to_delayed()))
-
-
-@dataclass(frozen=True)
-class Values:
-    """A list of delayed values, or of None, one per partition."""
-
-    data: list[Any]
-
-    def started(self, client: Any) -> list[Any]:
-        """Return the futures of the partitions, in their order."""
-        futures: list[Any] = client.compute(self.data)
-        return futures
-
-    def lazy(self) -> list[Any]:
-        """Return the partitions as delayed values."""
-        return self.data
+        """Return the partitions as delayed values, which Dask optimizes with the tasks that take them."""
+        return list(np.ravel(self.data.to_delayed(optimize_graph=False)))
 
 
 @dataclass(frozen=True)
 class Partitions:
     """Rows in numbered partitions that are not computed yet, and their weights."""
 
-    blocks: Chunks | Values
-    weights: Chunks | Values | None
+    blocks: Chunks
+    weights: Chunks | None
     #: Number of rows of every partition; NaN where it is not known.
     sizes: list[float]
     #: What scikit-learn reads the number and names of the features from; None if they are not known.
@@ -83,7 +74,6 @@ def partitions_of(X: Any, sample_weight: Any = None) -> Partitions:
     """
     dask = library("dask")
     array = library("dask.array")
-    blocks: Chunks | Values
     if isinstance(X, array.Array):
         if X.ndim != 2:
             raise ParameterError(f"X must be a dask array of 2 dimensions, got {X.ndim}")
@@ -96,7 +86,9 @@ def partitions_of(X: Any, sample_weight: Any = None) -> Partitions:
     elif dask.is_dask_collection(X) and hasattr(X, "npartitions"):
         if not hasattr(X, "columns") or getattr(X, "ndim", 2) != 2:
             raise ParameterError(f"X must be {ROWS}, got a {type(X).__name__} of Dask")
-        sizes, header, blocks = [math.nan] * X.npartitions, X._meta, Values(list(X.to_delayed()))
+        sizes, header = [math.nan] * X.npartitions, X._meta
+        refuse_text(header)
+        blocks = Chunks(concatenated(X.to_delayed(), sizes, "rows"))
     elif isinstance(X, (list, tuple)) and X:
         return of_list(list(X), sample_weight)
     else:
@@ -110,14 +102,14 @@ def partitions_of(X: Any, sample_weight: Any = None) -> Partitions:
 def of_list(items: list[Any], sample_weight: Any) -> Partitions:
     """Find the partitions of a list of paths or delayed values."""
     delayed = library("dask.delayed")
-    open_there = delayed.delayed(opened, pure=False)
+    open_there = delayed.delayed(opened_here, pure=False)
     values = []
     for i, item in enumerate(items):
         if not (is_name(item) or isinstance(item, delayed.Delayed)):
             raise ParameterError(f"X must be {ROWS}, got a list whose item {i} is {shown(item)}")
-        values.append(open_there(item) if is_name(item) else item)
+        values.append(open_there(i, item) if is_name(item) else item)
     sizes = [math.nan] * len(values)
-    weights: Chunks | Values | None = None
+    weights: Chunks | None = None
     if isinstance(sample_weight, (list, tuple)):
         if len(sample_weight) != len(values):
             raise ParameterError(
@@ -125,10 +117,28 @@ def of_list(items: list[Any], sample_weight: Any) -> Partitions:
                 f"{len(sample_weight)}"
             )
         hold = delayed.delayed(np.asarray, pure=False)
-        weights = Values([hold(each) for each in sample_weight])
+        weights = Chunks(concatenated([hold(each) for each in sample_weight], sizes, "weights"))
     elif sample_weight is not None:
         weights = weights_of(sample_weight, sizes)
-    return Partitions(Values(values), weights, sizes, None)
+    return Partitions(Chunks(concatenated(values, sizes, "rows")), weights, sizes, None)
+
+
+def opened_here(partition: int, path: Any) -> Any:
+    """Open the file of a partition, on its worker."""
+    with naming(partition):
+        return opened(path)
+
+
+def refuse_text(header: Any) -> None:
+    """Raise `ValueError` if the frame of Dask with this header has columns of text; the error names them."""
+    # Columns of objects may hold vectors; the workers look at their values.
+    kinds = zip(header.columns, header.dtypes, strict=True)
+    text = [str(name) for name, kind in kinds if str(kind).startswith(("string", "datetime"))]
+    if text:
+        raise ValueError(
+            f"X must hold columns of numbers, got other values in {listed(text)}. Choose columns of numbers: "
+            "X[[...]]."
+        )
 
 
 def weights_of(sample_weight: Any, sizes: list[float]) -> Chunks:
@@ -157,15 +167,14 @@ def weights_of(sample_weight: Any, sizes: list[float]) -> Chunks:
     return Chunks(given.rechunk((tuple(int(size) for size in sizes),)))
 
 
-def concatenated(labels: list[Any], sizes: list[Any]) -> Any:
-    """Return the labels of all partitions, futures or delayed values, as one dask array."""
+def concatenated(values: Iterable[Any], sizes: list[Any], name: str, dtype: Any = object) -> Any:
+    """Return the values of all partitions, futures or delayed values, as one dask array."""
     array, base = library("dask.array"), library("dask.base")
     pieces = [
-        array.from_delayed(each, shape=(size,), dtype=np.int32)
-        for each, size in zip(labels, sizes, strict=True)
+        array.from_delayed(each, shape=(size,), dtype=dtype) for each, size in zip(values, sizes, strict=True)
     ]
     # `dask.array.concatenate` drops empty chunks.
-    name = "labels-" + base.tokenize([piece.name for piece in pieces])
+    name = f"{name}-" + base.tokenize([piece.name for piece in pieces])
     aliases = {(name, i): (piece.name, 0) for i, piece in enumerate(pieces)}
     graph = library("dask.highlevelgraph").HighLevelGraph.from_collections(name, aliases, dependencies=pieces)
-    return array.Array(graph, name, (tuple(sizes),), dtype=np.int32)
+    return array.Array(graph, name, (tuple(sizes),), dtype=dtype)

@@ -100,7 +100,7 @@ class MiniBatchKMeansOnEngine(DistributedClusterer):
 
     def _first(self, engine: Engine) -> MiniBatchPass:
         task, self.init_ = first_sweep(self, engine)
-        return MiniBatchPass(task.centers, batch_size=self.batch_size, metric=self.metric)
+        return MiniBatchPass(task.centers, batch_size=self.batch_size, metric=self.metric)._after(task)
 
     def _of_bytes(self, data: bytes) -> MiniBatchPass:
         return MiniBatchPass.from_bytes(data)

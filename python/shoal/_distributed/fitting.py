@@ -99,6 +99,7 @@ class DistributedClusterer(BaseEstimator, ABC):
     counts_: npt.NDArray[np.float64]
     n_iter_: int
     n_features_in_: int
+    feature_names_in_: npt.NDArray[Any]
     init_: str
     n_zero_rows_: int
     stop_reason_: str | None
@@ -127,7 +128,7 @@ class DistributedClusterer(BaseEstimator, ABC):
         try:
             check_is_fitted(self, "cluster_centers_")
             with naming_losses(engine, "The estimator is unchanged."):
-                return engine.labels(LabelPass(self.cluster_centers_, metric=self.metric))
+                return engine.labels(self._labeling())
         finally:
             engine.close()
 
@@ -237,6 +238,16 @@ class DistributedClusterer(BaseEstimator, ABC):
         self._task = task
         self.cluster_centers_, self.counts_ = task.centers, task.counts
         self.n_iter_, self.n_features_in_ = task.iteration, task.centers.shape[1]
+        names = task._state.names
+        if names is not None:
+            self.feature_names_in_ = np.array(names, dtype=object)
+
+    def _labeling(self) -> LabelPass:
+        """Return the pass that labels rows with the features of the fit."""
+        task = LabelPass(self.cluster_centers_, metric=self.metric)
+        names = getattr(self, "feature_names_in_", None)
+        task._names = None if names is None else names.tolist()
+        return task
 
     def _note(self, step: Step) -> None:
         self._history.append(record(step))
@@ -249,12 +260,12 @@ class DistributedClusterer(BaseEstimator, ABC):
         if self.stop_reason_ == "labels-stable" and type(self._task) is KMeansPass:
             self._inertia = float(self._history[-1][3])
         else:
-            final = KMeansPass(self.cluster_centers_, metric=self.metric)
+            final = KMeansPass(self.cluster_centers_, metric=self.metric)._after(self._task)
             total = total_of(engine, final, self._known())
             self._inertia, self.counts_, self.n_zero_rows_ = total.inertia, total.counts, total.n_zero_rows
         if self.compute_labels:
             with naming_losses(engine, self._known()):
-                self._labels = engine.labels(LabelPass(self.cluster_centers_, metric=self.metric))
+                self._labels = engine.labels(self._labeling())
         warn_of_zeros(self.n_zero_rows_)
         found = int(np.count_nonzero(self.counts_))
         if found < self.n_clusters:
@@ -355,6 +366,8 @@ class DistributedClusterer(BaseEstimator, ABC):
         model._forget()
         model.cluster_centers_, model.counts_ = self.cluster_centers_.copy(), self.counts_.copy()
         model.n_features_in_, model.n_iter_, model.n_zero_rows_ = self.n_features_in_, self.n_iter_, 0
+        if hasattr(self, "feature_names_in_"):
+            model.feature_names_in_ = self.feature_names_in_.copy()
         model.timings_ = dict.fromkeys(("seeding", "sweeps", "final"), 0.0)
         model.init_, model.algorithm_ = self.init_, "lloyd"
         model._inertia, model._history = self.__dict__.get("_inertia"), self.history_

@@ -17,7 +17,7 @@ class Partial:
 
     A partial result knows its pass, and the partitions or the range of rows that it covers. Partial results
     can be merged in any order and grouping with bit-identical results: sums are kept apart until the sums
-    next to them arrive, and are then added in a fixed binary tree over the partition numbers.
+    next to them arrive, and are then added in a fixed binary tree over the numbers of partitions or rows.
 
     Attributes
     ----------
@@ -40,7 +40,8 @@ class Partial:
     -----
     A partial result of one partition has ``n_clusters * (n_features + 2)`` numbers of 8 bytes, and 16 rows
     farthest from their centers if a cluster is empty. One of `p` neighboring partitions holds at most
-    ``2 * log2(p)`` such sets of sums, and exactly one if the partitions are those of a subtree.
+    ``2 * log2(p)`` such sets of sums, and exactly one if the partitions are those of a subtree. One of `p`
+    neighboring blocks that are numbered by their first row holds about ``2 * ln(p)`` of them.
 
     Examples
     --------
@@ -102,7 +103,8 @@ class Partial:
             If `other` is not a Partial.
         ValueError
             If both hold the same partition or overlapping rows, as after a retried task, or if they belong to
-            different passes, or to rows of different widths or types. The message names the partitions.
+            different passes; if their rows have different widths, types or feature names, or the names in
+            another order; if one has sparse rows and the other dense ones. The message names the partitions.
 
         Notes
         -----

@@ -15,6 +15,7 @@ from shoal import _core
 from shoal._common import params as _params
 from shoal._core import Step
 from shoal._fit.centers import METRICS
+from shoal._rows.features import refuse_other_names
 from shoal.typing import Metric, Rows
 
 from .base import CompiledPass, Pass, block_of, naming
@@ -97,6 +98,10 @@ class KMeansPass(CompiledPass):
     def counts(self) -> npt.NDArray[np.float64]:
         """Weight per cluster in the last sweep."""
         return self._state.counts
+
+    def _after(self, other: CompiledPass) -> Self:
+        """Return this pass, which expects the rows, the partitions and the feature names of another."""
+        return self._of(self._state.after(other._state))
 
     def commit(self, total: Partial, *, n_partitions: int | None = None) -> tuple[Self, Step]:
         """Move the centers to the means of their rows.
@@ -218,6 +223,8 @@ class LabelPass:
     def __init__(self, centers: npt.ArrayLike, *, metric: Metric = "euclidean") -> None:
         self.centers = checked_centers(centers)
         self.metric = _params.one_of("metric", metric, METRICS)
+        # The names of the features of the fit. Named rows must have the same.
+        self._names: list[str] | None = None
 
     def label(
         self, block: Rows, *, partition: int | None = None, n_jobs: int | None = None
@@ -244,9 +251,11 @@ class LabelPass:
             As :meth:`KMeansPass.absorb`.
         """
         with naming(partition):
-            source, _ = block_of(block)
+            source, _, header = block_of(block)
             if source is None:
                 return np.zeros(0, np.int32)
+            if self._names is not None:
+                refuse_other_names(self._names, header)
             seen = source.seen_by(self.metric)
             return _core.predict(seen, self.centers, self.metric, _params.threads(n_jobs, tell=False))
 

@@ -195,7 +195,7 @@ def absorb(
     with naming(partition):
         layout, batches = layout_of(block, of)
         pieces = layout.pieces(batches)
-        return absorbed_pieces(task, partition, pieces, layout.weighted, expected, n_jobs)
+        return absorbed_pieces(task, partition, pieces, layout.weighted, expected, n_jobs, layout.header)
 
 
 def merge_all(*parts: Partial) -> Partial:

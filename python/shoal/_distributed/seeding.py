@@ -48,21 +48,28 @@ def first_sweep(estimator: Any, engine: Engine) -> tuple[KMeansPass, str]:
             task, _ = task.commit(total_of(engine, task, NOTHING))
         return task.first_sweep(), "k-means||"
     size = estimator.coreset_size or max(LEAST_CORESET, CORESET_PER_CENTER * k)
-    coreset = coreset_of_rows(engine, size, metric, seed)
+    drawn = coreset_pass(engine, size, metric, seed)
+    coreset = coreset_of_pass(drawn)
     if len(coreset.weights) < k:
         raise ValueError(f"n_clusters must be at most the number of rows, {len(coreset.weights)}, got {k}")
     # The points of a coreset of scaled rows are scaled already; scaling them again could change a bit.
     centers, _ = ON_CORESET[estimator.init](coreset, k, random_state=seed)
-    return KMeansPass(centers, metric=metric), str(estimator.init)
+    return KMeansPass(centers, metric=metric)._after(drawn), str(estimator.init)
 
 
-def coreset_of_rows(engine: Engine, n_samples: int, metric: Metric, seed: int) -> Coreset:
-    """Draw a lightweight coreset of the rows of an engine."""
+def coreset_pass(engine: Engine, n_samples: int, metric: Metric, seed: int) -> CoresetPass:
+    """Draw a lightweight coreset of the rows of an engine; return the last pass, which holds it."""
     task = CoresetPass(n_samples, metric=metric, random_state=seed)
     while not task.done:
         task, _ = task.commit(total_of(engine, task, "The coreset is not complete."))
-    assert task.coreset is not None
-    return task.coreset
+    return task
+
+
+def coreset_of_pass(task: CoresetPass) -> Coreset:
+    """Return the coreset of a complete pass."""
+    coreset = task.coreset
+    assert coreset is not None
+    return coreset
 
 
 def drawn_coreset(
@@ -80,7 +87,7 @@ def drawn_coreset(
     problems.refuse()
     engine = opened()
     try:
-        return coreset_of_rows(engine, int(n_samples), metric, p.seed(random_state))
+        return coreset_of_pass(coreset_pass(engine, int(n_samples), metric, p.seed(random_state)))
     finally:
         engine.close()
 

@@ -97,7 +97,7 @@ class SparkEngine:
     def total(self, task: Pass) -> Partial:
         """Run a pass on the executors, and merge what they return."""
         prints = self._fingerprints
-        data = pickle.dumps((task, prints))
+        data = pickle.dumps((task, prints, self._layout.header))
         context = self._df.sparkSession.sparkContext
         # Destroyed after the pass: those that Spark makes of large functions stay on the driver's disk.
         sent = context.broadcast(data)

@@ -144,12 +144,12 @@ def look_at(kind: str, batches: Iterator[Any]) -> Iterator[Any]:
 
 def run(sent: Any, kind: str, weighted: bool, n_jobs: int | None, batches: Iterator[Any]) -> Iterator[Any]:
     """Run a pass over a packed partition."""
-    task, expected = pickle.loads(sent.value)
+    task, expected, header = pickle.loads(sent.value)
     partition, error, part = this_partition(), None, None
     threads = n_jobs or task_cpus()
     try:
         found, _ = absorbed_pieces(
-            task, partition, unpacked(kind, batches), weighted, expected[partition], threads
+            task, partition, unpacked(kind, batches), weighted, expected[partition], threads, header
         )
         part = found.to_bytes()
     except (ValueError, TypeError) as problem:

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Protocol, Self
 
 from shoal._core import Step
+from shoal._rows.features import refuse_other_names
+from shoal.formats.arrow import empty_table
 from shoal.typing import PathName
 
 from .engine import Engine
@@ -132,10 +134,15 @@ class OnTable:
         ImportError, TypeError
             As :meth:`fit`.
         ValueError
-            If a column is missing, `X` has a column `output`, or a column holds no rows.
+            If a column is missing, `X` has a column `output`, or a column holds no rows; if `features` has
+            other names or another order than in :meth:`fit`.
         """
         columns = self._features if features is None else features
-        return self._predict(type(self)._engine(X, columns, None, output, self.n_jobs))
+        engine = type(self)._engine(X, columns, None, output, self.n_jobs)
+        if hasattr(self, "feature_names_in_"):
+            named = [columns] if isinstance(columns, str) else columns
+            refuse_other_names(self.feature_names_in_.tolist(), empty_table(named))
+        return self._predict(engine)
 
     def _opened(
         self, X: Any, features: str | Sequence[str] | None, weights: str | None, output: str

@@ -62,6 +62,18 @@ def refuse_other_columns(frame: Any, cause: Exception | None = None) -> None:
         ) from cause
 
 
+def refuse_other_names(names: list[str], header: Any) -> None:
+    """Raise `ValueError` as scikit-learn does if a frame has other feature names than `names`."""
+    if names_of(header) is None:
+        return
+    from sklearn.base import BaseEstimator
+    from sklearn.utils.validation import validate_data
+
+    fitted: Any = BaseEstimator()
+    fitted.feature_names_in_, fitted.n_features_in_ = np.array(names, dtype=object), len(names)
+    validate_data(fitted, header, reset=False, skip_check_array=True)
+
+
 class SameNames:
     """Checks that all named blocks of a stream have the feature names of the first block."""
 

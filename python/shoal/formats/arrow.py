@@ -23,6 +23,12 @@ def pyarrow(what: str) -> Any:
     return required("pyarrow", "arrow", what)
 
 
+def empty_table(names: Iterable[str]) -> Any:
+    """Return a table without rows and types, which only has the names of its columns."""
+    pa = pyarrow("a table")
+    return pa.schema([(name, pa.null()) for name in names]).empty_table()
+
+
 class Columns:
     """The columns of a schema that make up the rows.
 
@@ -136,8 +142,7 @@ class Columns:
         """Return an empty table with the names of the features; None for a column of vectors."""
         if self.is_vector:
             return None
-        pa = pyarrow(self._name)
-        return pa.schema([(column, pa.null()) for column in self.names]).empty_table()
+        return empty_table(self.names)
 
     def block(self, batch: Any, start: int) -> Block:
         """Convert a batch that starts at row `start` to a block; a column of vectors is not copied."""
