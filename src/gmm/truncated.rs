@@ -289,6 +289,10 @@ impl<T: Compute> Solver<T> for Truncated<T> {
         Access::Replay
     }
 
+    fn maximizes(&self) -> bool {
+        true
+    }
+
     fn step(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Step> {
         self.iterate(data, cx)
     }
