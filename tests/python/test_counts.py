@@ -16,8 +16,8 @@ from shoal import (
 )
 from sklearn.exceptions import ConvergenceWarning
 
-#: All estimators with `labels_` whose `counts_` are documented as the weights of the clusters. Those of `MiniBatchKMeans`
-#: are the weights of all rows that its batches have drawn.
+#: All estimators with `labels_` whose `counts_` are the weights of the clusters. Those of `MiniBatchKMeans` are the
+#: weights of all rows in its batches.
 ESTIMATORS = [
     KMeans,
     NestedMiniBatchKMeans,
