@@ -35,9 +35,32 @@
 //! - Beyond the rows, a fit keeps a few bytes per row.
 //! - Bad input returns an [`Error`] and never panics.
 //!
+//! # Safety
+//!
+//! One public function is `unsafe`: [`RawRows::from_parts`](data::raw::RawRows::from_parts), which takes a pointer and
+//! a layout. Its caller must guarantee that all values of the layout are in one allocation, initialized and readable, and
+//! that nothing writes to them as long as the rows exist. No other function has a condition that the compiler does
+//! not check: bad arguments return an [`Error`], or panic where the documentation says so.
+//!
+//! A [mapped file](data::Mapped) should not change while it is used: its documentation says what happens otherwise.
+//!
+//! Inside of the crate, `unsafe` is allowed only in the kernels, in `data::raw` and in the conversion of NumPy arrays.
+//!
+//! # Requirements
+//!
+//! - A 64-bit processor and system: numbers of rows and bytes are indices. Other targets do not compile.
+#![doc = concat!(
+    "- Rust ", env!("CARGO_PKG_RUST_VERSION"), " or later, the `rust-version` of the crate. `make msrv` compiles the ",
+    "crate with exactly this version, and clippy refuses functions of the standard library that are newer."
+)]
+//! - Instruction sets are detected when the program runs. Nothing beyond the baseline of the target is required.
+//!
 //! # Features
 //!
 //! - `python`: the bindings of the Python package. Rust programs do not need this feature.
+
+#[cfg(not(target_pointer_width = "64"))]
+compile_error!("shoal supports only 64-bit targets");
 
 pub mod centers;
 pub mod data;

@@ -57,7 +57,8 @@ impl<'a, T: Copy> MatRef<'a, T> {
     /// When the rows overlap or do not fit into `data`.
     pub fn with_stride(data: &'a [T], rows: usize, cols: usize, stride: usize) -> Self {
         assert!(cols > 0 && stride >= cols, "a row of {cols} values does not fit a stride of {stride}");
-        assert!(rows == 0 || (rows - 1) * stride + cols <= data.len(), "{rows} rows do not fit the data");
+        let end = rows.saturating_sub(1).checked_mul(stride).and_then(|last| last.checked_add(cols));
+        assert!(rows == 0 || end.is_some_and(|end| end <= data.len()), "{rows} rows do not fit the data");
         Self { data, rows, cols, stride }
     }
 
@@ -128,6 +129,22 @@ impl<T: Float> MatRef<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rows_whose_end_overflows_do_not_fit() {
+        let data = [1.0f32; 8];
+        // In wrapping arithmetic, each of these ends within the data.
+        for (rows, cols, stride) in
+            [((1 << 62) + 1, 1, 4), ((1 << 63) + 1, 2, 2), (3, 2, 1 << 63), (2, 9, usize::MAX - 8)]
+        {
+            let refused = std::panic::catch_unwind(|| MatRef::with_stride(&data, rows, cols, stride));
+            let message = refused.unwrap_err();
+            let message = message.downcast_ref::<String>().expect("a formatted message");
+            assert_eq!(*message, format!("{rows} rows do not fit the data"));
+        }
+        assert_eq!(MatRef::with_stride(&data, 2, 4, 4).row(1), [1.0; 4]);
+        assert_eq!(MatRef::with_stride(&data, 0, 9, usize::MAX).rows(), 0);
+    }
 
     #[test]
     fn what_does_not_fit_into_memory_is_refused() {

@@ -236,9 +236,9 @@ pub(crate) fn transform<T: Compute, U: Float>(
             for start in (0..chunk.rows.rows()).step_by(STRIP_ROWS) {
                 let rows = chunk.rows.slice(start, chunk.rows.rows().min(start + STRIP_ROWS));
                 dists.resize(rows.rows() * k, 0.0);
-                kernel::distances(rows, packed, dists, scratch);
+                kernel::lengths(rows, packed, dists, scratch);
                 let out = &mut out[start * k..][..dists.len()];
-                out.iter_mut().zip(&*dists).for_each(|(out, d)| *out = U::from_f64(d.sqrt()));
+                out.iter_mut().zip(&*dists).for_each(|(out, d)| *out = U::from_f64(*d));
             }
             Ok(())
         };

@@ -72,4 +72,4 @@ pub(crate) use view::{Counted, Stretch, Subset, Watched, ZeroRows, normalize_row
 pub use view::{Normalized, Permuted, Projected, RowIndex, RowRange, Standardized, Weighted};
 #[cfg(feature = "python")]
 pub(crate) use view::{Projection, Standard};
-pub(crate) use weights::{no_weight, too_heavy, too_light};
+pub(crate) use weights::{no_weight, too_far, too_heavy, too_light, too_near};

@@ -7,8 +7,21 @@ pub(crate) fn no_weight() -> Error {
     Error::param("weights", "above 0 for at least one row", "zero for every row")
 }
 
-/// The error for weights whose sums overflow `f64`.
-pub(crate) fn too_heavy() -> Error {
+/// The error for rows whose squared distances overflow `f64`, in a row or in sum.
+pub(crate) fn too_far() -> Error {
+    Error::Source("`rows` hold values so large that squared distances overflow: scale the data".into())
+}
+
+/// The error for rows whose squared distances underflow `f64`.
+pub(crate) fn too_near() -> Error {
+    Error::Source("`rows` hold values so small that squared distances underflow: scale the data".into())
+}
+
+/// The error for sums that overflow `f64`: because of the weights if the rows are `weighted`.
+pub(crate) fn too_heavy(weighted: bool) -> Error {
+    if !weighted {
+        return too_far();
+    }
     let expected = "of a finite sum, also when multiplied by squared distances";
     InvalidParam::new("weights", expected, "weights that are too large")
         .with_remedy("scale the weights")

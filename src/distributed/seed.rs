@@ -311,7 +311,7 @@ impl SeedPass {
         let mut total = empty();
         sweep(data, cx, SEEDING_TILE_ROWS, (), &mut total, (empty, Buffers::default), absorb, merge)?;
         if !(total.draws.energy.is_finite() && total.draws.weight.is_finite()) {
-            return Err(too_heavy());
+            return Err(too_heavy(total.draws.weight != total.rows as f64));
         }
         total.draws.picked.prune();
         Ok((total.rows, Sums::Draws(total.draws)))
@@ -344,7 +344,7 @@ impl SeedPass {
         let mut total = empty();
         sweep(data, cx, SEEDING_TILE_ROWS, (), &mut total, (empty, Buffers::default), absorb, merge)?;
         if !total.1.votes.iter().chain([&total.1.energy]).all(|x| x.is_finite()) {
-            return Err(too_heavy());
+            return Err(too_heavy(total.1.votes.iter().sum::<f64>() != total.0 as f64));
         }
         Ok((total.0, Sums::Votes(total.1)))
     }

@@ -71,12 +71,21 @@ pub struct Driver<S> {
     history: Vec<Step>,
     /// Seconds spent in earlier steps: time between two steps is the caller's.
     elapsed: f64,
+    /// Number of rows of the run, once it is known.
+    rows: Option<u64>,
 }
 
 impl<S> Driver<S> {
     /// A run of `solver`, from its present state on.
     pub fn new(solver: S) -> Self {
-        Self { solver, rules: StopRules::default(), observers: Vec::new(), history: Vec::new(), elapsed: 0.0 }
+        Self {
+            solver,
+            rules: StopRules::default(),
+            observers: Vec::new(),
+            history: Vec::new(),
+            elapsed: 0.0,
+            rows: None,
+        }
     }
 
     /// A run of `solver` that continues after the steps of `history`, also if a stop rule or the caller ended it.
@@ -134,10 +143,27 @@ impl<S> Driver<S> {
         }
     }
 
+    /// Notes the number of rows, if it is known. The state of a solver is that of so many rows.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for another number than before.
+    pub(super) fn meet(&mut self, rows: Option<u64>) -> Result<()> {
+        match (self.rows, rows) {
+            (Some(before), Some(now)) if before != now => Err(Error::Shape(format!(
+                "`rows` have {now} rows, but the run began with {before}: pass the rows of the run"
+            ))),
+            _ => {
+                self.rows = self.rows.or(rows);
+                Ok(())
+            }
+        }
+    }
+
     /// One more step; `None` once the run is over.
     ///
     /// # Errors
-    /// [`Error::Source`] when the solver needs more access than the source gives, and those of [`Solver::step`].
+    /// [`Error::Source`] when the solver needs more access than the source gives, [`Error::Shape`] for another number
+    /// of rows than before, and those of [`Solver::step`].
     pub fn advance<T: Float>(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Option<Step>>
     where
         S: Solver<T>,
@@ -146,11 +172,12 @@ impl<S> Driver<S> {
             return Ok(None);
         }
         require(self.solver.needs(), data.access())?;
+        self.meet(data.rows())?;
         let begun = Instant::now();
         let mut step = self.solver.step(data, cx)?;
         self.elapsed += begun.elapsed().as_secs_f64();
         step.elapsed = self.elapsed;
-        step.stop_reason = self.rules.check(&step);
+        step.stop_reason = self.rules.check_as(&step, self.solver.maximizes());
         for observer in &mut self.observers {
             if observer.observe(&step).is_break() {
                 step.stop_reason.get_or_insert(StopReason::Observer);
@@ -193,6 +220,25 @@ mod tests {
         let mut run = Driver::new(Endless).observe(ends);
         assert_eq!(run.advance(&rows, &cx).unwrap().unwrap().stop_reason, Some(StopReason::Observer));
         assert!(run.advance(&rows, &cx).unwrap().is_none());
+    }
+
+    /// The bound of the mixture rises: both rules see its first step as its worst, not as its best.
+    #[test]
+    fn rules_follow_the_bound_of_a_mixture() {
+        let rows: Vec<[f64; 2]> =
+            (0..600).map(|i| [f64::from(i % 7 * 10 + i % 3), f64::from(i * i % 31)]).collect();
+        let params = crate::TruncatedGaussianMixture::params(7).tolerance(1e-6).rng_seed(3);
+        let run = |rules| {
+            let mut run = params.start(&rows).unwrap().stop(rules);
+            while run.advance(&rows).unwrap().is_some() {}
+            run.history().to_vec()
+        };
+        let plain = run(StopRules::default());
+        assert!(plain.len() > 4, "{} steps", plain.len());
+        let patient = run(StopRules { patience: Some(1), ..StopRules::default() });
+        assert_ne!(patient[1].stop_reason, Some(StopReason::Patience), "{patient:?}");
+        let ended = run(StopRules { target: Some(plain[2].objective), ..StopRules::default() });
+        assert_eq!((ended.len(), ended[2].stop_reason), (3, Some(StopReason::Target)));
     }
 
     #[test]

@@ -56,6 +56,11 @@ pub trait Solver<T: Float> {
     /// The access that the method needs of a source.
     fn needs(&self) -> Access;
 
+    /// Whether the method maximizes its objective. [`StopRules`](super::StopRules) depend on it.
+    fn maximizes(&self) -> bool {
+        false
+    }
+
     /// One unit of progress; the model is valid afterwards. The step's `stop_reason` is set when the method
     /// itself has ended.
     ///

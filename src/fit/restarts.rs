@@ -198,6 +198,10 @@ impl<T: Float, S: Restartable<T>> Solver<T> for Restarts<S> {
         self.plan.needs()
     }
 
+    fn maximizes(&self) -> bool {
+        self.plan.maximizes()
+    }
+
     fn step(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Step> {
         self.lost = None;
         let mut current = if let Some(current) = self.current.take() {

@@ -169,8 +169,8 @@ impl<M: Method> Run<M> {
     /// once the run has ended and the model is final.
     ///
     /// # Errors
-    /// [`Error::Source`] for rows of another type, [`Error::InvalidParam`] if all rows have weight 0, and
-    /// those of the solver.
+    /// [`Error::Source`] for rows of another type, [`Error::Shape`] for another number of rows than before,
+    /// [`Error::InvalidParam`] if all rows have weight 0, and those of the solver.
     pub fn advance<S: Source>(&mut self, rows: S) -> Result<Option<Step>> {
         self.advance_on(rows, &Executor::new(self.threads)?)
     }
@@ -198,6 +198,9 @@ impl<M: Method> Run<M> {
             (n, zeros): (Option<u64>, &Arc<ZeroRows>),
             cx: &Executor,
         ) -> Result<Option<Step>> {
+            // Also when there are no more steps.
+            driver.meet(n)?;
+            driver.meet(data.rows())?;
             let step = seen_by((driver.solver().facts().metric, zeros), data, n, |data| {
                 let step = driver.advance(data, cx)?;
                 if step.is_none() {
@@ -250,11 +253,15 @@ impl<M: Method> Run<M> {
         let (n, zeros) = (self.rows, &self.zeros);
         match (&mut self.typed, rows.any()) {
             (Typed::F32(driver), AnySource::F32(data)) => {
+                driver.meet(n)?;
+                driver.meet(data.rows())?;
                 seen_by((driver.solver().facts().metric, zeros), data, n, |data| {
                     f.call::<f32>(driver.solver_mut(), data, cx)
                 })
             }
             (Typed::F64(driver), AnySource::F64(data)) => {
+                driver.meet(n)?;
+                driver.meet(data.rows())?;
                 seen_by((driver.solver().facts().metric, zeros), data, n, |data| {
                     f.call::<f64>(driver.solver_mut(), data, cx)
                 })

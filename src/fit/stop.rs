@@ -72,25 +72,37 @@ pub struct StopRules {
     pub max_steps: Option<u64>,
     /// Most seconds.
     pub deadline: Option<f64>,
-    /// Stop once the objective is at most this.
+    /// Stop once the objective is at most this; at least this if the method maximizes it.
     pub target: Option<f64>,
-    /// Stop after this many steps without a new lowest objective.
+    /// Stop at the end of this many steps in a row without a new lowest objective; highest if the method maximizes
+    /// it. A step whose objective is NaN has none, and 0 counts as 1.
     pub patience: Option<u64>,
-    best: Option<(f64, u64)>,
+    best: Option<f64>,
+    /// Steps since the best one.
+    waited: u64,
 }
 
 impl StopRules {
-    /// The reason to stop after `step`, if there is one.
+    /// The reason to stop after `step`, if there is one. Call it once per step of a method that minimizes its
+    /// objective; a [`Driver`](super::Driver) asks its solver.
     pub fn check(&mut self, step: &Step) -> Option<StopReason> {
-        if self.best.is_none_or(|(best, _)| step.objective < best) {
-            self.best = Some((step.objective, step.iteration));
+        self.check_as(step, false)
+    }
+
+    /// As [`StopRules::check`], for an objective that the method maximizes if `rising`.
+    pub(super) fn check_as(&mut self, step: &Step, rising: bool) -> Option<StopReason> {
+        let objective = step.objective;
+        let better = |than: f64| if rising { objective > than } else { objective < than };
+        if !objective.is_nan() && self.best.is_none_or(better) {
+            (self.best, self.waited) = (Some(objective), 0);
+        } else {
+            self.waited += 1;
         }
-        let waited = self.best.map_or(0, |(_, at)| step.iteration - at);
         if step.stop_reason.is_some() {
             step.stop_reason
-        } else if self.target.is_some_and(|t| step.objective <= t) {
+        } else if self.target.is_some_and(|t| objective == t || better(t)) {
             Some(StopReason::Target)
-        } else if self.patience.is_some_and(|p| waited >= p) {
+        } else if self.patience.is_some_and(|most| self.waited >= most.max(1)) {
             Some(StopReason::Patience)
         } else if self.max_steps.is_some_and(|m| step.iteration >= m) {
             Some(StopReason::MaxIterations)
@@ -107,10 +119,15 @@ mod tests {
     use super::*;
 
     /// The step that ends a run whose steps have these objectives, and why. Each step takes a second.
-    fn end(mut rules: StopRules, objectives: &[f64]) -> Option<(u64, StopReason)> {
+    fn end(rules: StopRules, objectives: &[f64]) -> Option<(u64, StopReason)> {
+        end_as(rules, objectives, false)
+    }
+
+    /// The same for objectives that the method maximizes if `rising`.
+    fn end_as(mut rules: StopRules, objectives: &[f64], rising: bool) -> Option<(u64, StopReason)> {
         (1..).zip(objectives).find_map(|(iteration, &objective)| {
             let step = Step { iteration, objective, elapsed: iteration as f64, ..Step::default() };
-            rules.check(&step).map(|reason| (iteration, reason))
+            rules.check_as(&step, rising).map(|reason| (iteration, reason))
         })
     }
 
@@ -133,6 +150,36 @@ mod tests {
         assert_eq!(end(patience(2), &[3.0, 2.0, 2.0, 2.0, 2.0]), Some((4, StopReason::Patience)));
         assert_eq!(end(patience(2), &[3.0, 4.0, 2.0, 3.0, 1.0]), None);
         assert_eq!(end(patience(2), &[3.0, 4.0, 3.5, 1.0]), Some((3, StopReason::Patience)));
+    }
+
+    #[test]
+    fn a_first_objective_that_is_no_number_is_replaced() {
+        let patience = |steps| StopRules { patience: Some(steps), ..StopRules::default() };
+        assert_eq!(end(patience(2), &[f64::NAN, 4.0, 3.0, 2.0, 1.0]), None);
+        assert_eq!(end(patience(2), &[f64::NAN, 4.0, 5.0, 5.0]), Some((4, StopReason::Patience)));
+        assert_eq!(end(patience(2), &[f64::NAN, f64::NAN]), Some((2, StopReason::Patience)));
+        let target = StopRules { target: Some(3.0), ..StopRules::default() };
+        assert_eq!(end(target, &[f64::NAN, 4.0, 2.0]), Some((3, StopReason::Target)));
+    }
+
+    #[test]
+    fn patience_ends_a_run_that_many_steps_after_its_best_one() {
+        for steps in 1..5 {
+            let patience = || StopRules { patience: Some(steps), ..StopRules::default() };
+            assert_eq!(end(patience(), &[2.0; 9]), Some((1 + steps, StopReason::Patience)));
+            assert_eq!(end_as(patience(), &[2.0; 9], true), Some((1 + steps, StopReason::Patience)));
+        }
+        let none = StopRules { patience: Some(0), ..StopRules::default() };
+        assert_eq!(end(none, &[3.0, 2.0, 2.0, 1.0]), Some((3, StopReason::Patience)));
+    }
+
+    #[test]
+    fn rules_follow_an_objective_that_rises() {
+        let rising = [1.0, 2.0, 3.0, 4.0, 4.0, 3.0];
+        let patience = StopRules { patience: Some(2), ..StopRules::default() };
+        assert_eq!(end_as(patience, &rising, true), Some((6, StopReason::Patience)));
+        let target = StopRules { target: Some(3.0), ..StopRules::default() };
+        assert_eq!(end_as(target, &rising, true), Some((3, StopReason::Target)));
     }
 
     #[test]

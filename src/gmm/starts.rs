@@ -147,6 +147,10 @@ impl<T: Compute> Solver<T> for MixtureStarts<T> {
         Access::Replay
     }
 
+    fn maximizes(&self) -> bool {
+        true
+    }
+
     fn step(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Step> {
         self.draw(data, cx)?;
         let mut step = match &self.coreset {

@@ -15,7 +15,7 @@ use super::model::GaussianMixture;
 use super::neighborhoods::Neighborhoods;
 use super::params::{MixtureParams, Start, Stopping};
 use super::scores::Scores;
-use crate::data::{Access, DataSource, count_rows};
+use crate::data::{Access, DataSource, count_rows, too_near};
 use crate::error::Result;
 use crate::fit::{Restartable, Solver, Step, StopReason, Timings};
 use crate::kernel::Compute;
@@ -218,6 +218,10 @@ impl<T: Compute> Truncated<T> {
         let converged = self.settles(bound, data.dim());
         let mut moved = 0.0;
         let counts = swept.sums.weights().to_vec();
+        // A variance that is no normal number gives no shares.
+        if swept.weight > 0.0 && !counts.iter().any(|&weight| weight > 0.0) {
+            return Err(too_near());
+        }
         if !converged {
             let before = now.mixture.clone();
             let left;
@@ -283,6 +287,10 @@ impl<T: Compute> Solver<T> for Truncated<T> {
 
     fn needs(&self) -> Access {
         Access::Replay
+    }
+
+    fn maximizes(&self) -> bool {
+        true
     }
 
     fn step(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Step> {

@@ -4,9 +4,8 @@ use std::ops::Range;
 
 use super::aligned::Aligned;
 use super::difference;
-use super::isa::Isa;
 use super::pack::{Form, PackedCenters, Scratch, moved};
-use super::table::Compute;
+use super::table::{Compute, active};
 use crate::float::Float;
 use crate::rows::{Rows, SparseRef};
 
@@ -182,7 +181,7 @@ fn measure_sparse<T: Compute>(
 
 /// Computes the values that follow from the squared distances.
 pub(crate) fn radii<T: Compute>(margins: Margins<T>, radii: &mut Radii<T>) {
-    (T::table(Isa::active()).radii)(margins, radii);
+    (active::<T>().radii)(margins, radii);
 }
 
 /// The nearest center of some rows, in their order.
@@ -344,7 +343,7 @@ pub(crate) fn renew<T: Compute>(
     (lower, width, column): (&mut [f32], usize, usize),
 ) {
     let to = (lower, width, column);
-    (T::table(Isa::active()).renew)(&gathered.sq_norm, picked, low, error, margins.unit, drift, to);
+    (active::<T>().renew)(&gathered.sq_norm, picked, low, error, margins.unit, drift, to);
 }
 
 /// An upper bound on a distance, from a tile value.
@@ -363,7 +362,7 @@ pub(crate) fn upper<T: Compute>(
 
 /// The smallest lower bound of each of the `picked` rows, without drift.
 pub(crate) fn least(lower: &[f32], drift: &[f32], picked: &[u32], out: &mut [f32]) {
-    (<f32 as Compute>::table(Isa::active()).least)(lower, drift, picked, out);
+    (active::<f32>().least)(lower, drift, picked, out);
 }
 
 /// Lists the `picked` rows per group of `span` bounds, if one bound of the group is within the row's `reach`.
@@ -375,15 +374,15 @@ pub(crate) fn near(
     reach: &[f32],
     lists: (&mut [u32], usize, &mut [u32]),
 ) {
-    (<f32 as Compute>::table(Isa::active()).near)(lower, (drift, span), picked, reach, lists);
+    (active::<f32>().near)(lower, (drift, span), picked, reach, lists);
 }
 
 /// Writes the rows with `lower[r] - drift < reach[r]` to the front of `rows` and returns their number.
 pub(crate) fn within(lower: &[f32], drift: f32, reach: &[f32], rows: &mut [u32]) -> usize {
-    (<f32 as Compute>::table(Isa::active()).within)(lower, drift, reach, rows)
+    (active::<f32>().within)(lower, drift, reach, rows)
 }
 
 /// Distances beyond which centers have larger tile values than a center at most `upper` away.
 pub(crate) fn reach(margins: Margins<f32>, upper: &[f32], out: &mut [f32]) {
-    (<f32 as Compute>::table(Isa::active()).reach)(margins, upper, out);
+    (active::<f32>().reach)(margins, upper, out);
 }

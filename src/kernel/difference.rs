@@ -39,7 +39,7 @@ pub(super) fn are_told_apart<T: Compute>(centers: MatRef<'_, T>, norms: &[T], sh
 }
 
 /// Two centers with squared lengths below this value may lose the digits that tell them apart.
-fn vanishing<T: Float>() -> T {
+pub(super) fn vanishing<T: Float>() -> T {
     T::from_f64(2f64.powi(if size_of::<T>() == 4 { -112 } else { -960 }))
 }
 
@@ -51,6 +51,24 @@ pub(super) fn squares_tell_apart<T: Compute>(centers: MatRef<'_, T>, scale: T) -
     let vanishes = |a: &[T], b: &[T]| scaled_sq_dist(a, b, scale) < vanishing::<T>().to_f64() && a != b;
     vanishing_are_equal(centers, &origin, scale)
         && picked.iter().enumerate().all(|(i, a)| picked[..i].iter().all(|b| !vanishes(a, b)))
+}
+
+/// The distance of row `i` to a center, also if its square overflows or underflows `f64`.
+#[cold]
+pub(super) fn length<T: Float>(rows: Rows<'_, T>, i: usize, center: &[T]) -> f64 {
+    let mut apart: Vec<f64> = center.iter().map(|c| c.to_f64()).collect();
+    match rows {
+        Rows::Dense(rows) => apart.iter_mut().zip(rows.row(i)).for_each(|(apart, x)| *apart -= x.to_f64()),
+        Rows::Sparse(rows) => {
+            let (columns, values) = rows.row(i);
+            columns.iter().zip(values).for_each(|(&t, x)| apart[t as usize] -= x.to_f64());
+        }
+    }
+    let largest = apart.iter().fold(0.0, |most: f64, apart| most.max(apart.abs()));
+    if largest == 0.0 || largest.is_infinite() {
+        return largest;
+    }
+    largest * apart.iter().map(|apart| (apart / largest).powi(2)).sum::<f64>().sqrt()
 }
 
 /// Evenly spaced centers, all pairs of which are compared.

@@ -62,6 +62,12 @@ impl Isa {
         self >= Self::Avx512Vnni
     }
 
+    /// All sets, of any processor.
+    #[cfg(test)]
+    pub(super) fn all() -> [Self; 6] {
+        ALL
+    }
+
     /// All sets that this processor supports, the widest last.
     pub fn available() -> Vec<Self> {
         ALL.into_iter().filter(|isa| isa.is_available()).collect()

@@ -7,7 +7,7 @@ use super::generic::listed::Padded;
 use super::generic::sparse;
 use super::isa::Isa;
 use super::pack::scale_of;
-use super::table::{Compute, KernelTable};
+use super::table::{Compute, KernelTable, kernels};
 use crate::float::Float;
 use crate::matrix::MatRef;
 use crate::rows::Rows;
@@ -92,11 +92,10 @@ impl<T: Compute> RowCenters<T> {
     }
 
     fn plain(centers: MatRef<'_, T>, scale: T, isa: Isa) -> Self {
-        assert!(isa.is_available(), "this processor does not support {isa}");
         let (k, dim) = (centers.rows(), centers.cols());
         let stride = (dim * size_of::<T>()).next_multiple_of(LINE) / size_of::<T>();
         Self {
-            table: T::table(isa),
+            table: kernels(isa),
             k,
             dim,
             stride,

@@ -48,7 +48,7 @@ use crate::matrix::MatRef;
 use crate::rows::{Rows, SparseRef};
 use generic::{accumulate as sums_of, sparse};
 use pack::Form;
-use table::KernelTable;
+use table::{KernelTable, active};
 
 /// Cuts `rows` into strips and loads each strip if its kernel reads loaded rows. Calls `f(range, strip,
 /// scratch)`.
@@ -314,7 +314,7 @@ fn for_each_panel<T: Compute>(
 /// Squared distances of every row to every center: `out` holds `k` values per row.
 ///
 /// Values are computed from tile values and never negative. A value that would lose more than half of the
-/// digits of `T` to cancellation is recomputed by difference.
+/// digits of `T` to cancellation or underflow is recomputed by difference.
 ///
 /// # Panics
 /// If the length of `out` is not rows times centers.
@@ -333,15 +333,47 @@ pub fn distances<'a, T: Compute>(
     out: &mut [f64],
     scratch: &mut Scratch<T>,
 ) {
-    let (rows, k) = (rows.into(), packed.k);
+    let rows = rows.into();
+    measure_all(
+        rows,
+        packed,
+        out,
+        scratch,
+        |value| packed.unscaled(value),
+        |r, j| packed.sq_dist(rows, r, j),
+    );
+}
+
+/// As [`distances`], but not squared: distances whose squares would overflow or underflow `f64` are exact too.
+pub(crate) fn lengths<T: Compute>(
+    rows: Rows<'_, T>,
+    packed: &PackedCenters<T>,
+    out: &mut [f64],
+    scratch: &mut Scratch<T>,
+) {
+    let scale = packed.scale();
+    measure_all(rows, packed, out, scratch, |value| value.sqrt() / scale, |r, j| packed.length(rows, r, j));
+}
+
+/// Measures every row against every center: `of_tile` converts a squared distance in the packed scale, and
+/// `by_difference` measures a row and a center for which tile values do not suffice.
+fn measure_all<T: Compute>(
+    rows: Rows<'_, T>,
+    packed: &PackedCenters<T>,
+    out: &mut [f64],
+    scratch: &mut Scratch<T>,
+    of_tile: impl Fn(f64) -> f64,
+    by_difference: impl Fn(usize, usize) -> f64,
+) {
+    let k = packed.k;
     assert_eq!(out.len(), rows.rows() * k, "one value per row and center");
     if packed.by_difference {
         for (i, out) in out.iter_mut().enumerate() {
-            *out = packed.sq_dist(rows, i / k, i % k);
+            *out = by_difference(i / k, i % k);
         }
         return;
     }
-    let doubtful = T::EPSILON.sqrt();
+    let (doubtful, vanishing) = (T::EPSILON.sqrt(), difference::vanishing::<T>().to_f64());
     let mut norms = vec![0.0; packed.strip_rows()];
     for_each_strip(rows, packed, scratch, |range, strip, scratch| {
         for (norm, r) in norms.iter_mut().zip(range.clone()) {
@@ -350,10 +382,10 @@ pub fn distances<'a, T: Compute>(
         for_each_panel(packed, scratch, strip, |i, j, value| {
             let r = range.start + i;
             let sq_dist = value.to_f64() + norms[i];
-            out[r * k + j] = if sq_dist.is_finite() && sq_dist > doubtful * norms[i] {
-                packed.unscaled(sq_dist)
+            out[r * k + j] = if sq_dist.is_finite() && sq_dist > vanishing.max(doubtful * norms[i]) {
+                of_tile(sq_dist)
             } else {
-                packed.sq_dist(rows, r, j)
+                by_difference(r, j)
             };
         });
     });
@@ -503,7 +535,7 @@ pub fn sq_dists<'a, T: Compute>(
 /// ```
 pub fn sq_dist<T: Compute>(a: &[T], b: &[T]) -> f64 {
     assert_eq!(a.len(), b.len(), "rows of the same length");
-    (T::table(Isa::active()).sq_dist)(a, b)
+    (active::<T>().sq_dist)(a, b)
 }
 
 /// Squared distances of one row to several others, as [`sq_dist`].
@@ -521,7 +553,7 @@ pub fn sq_dists_few<T: Compute>(row: &[T], others: MatRef<'_, T>, out: &mut [f64
         row.len() == others.cols() && out.len() == others.rows(),
         "rows of the same length, a value for each"
     );
-    let table = T::table(Isa::active());
+    let table = active::<T>();
     for (other, out) in others.iter().zip(out) {
         *out = (table.sq_dist)(row, other);
     }
@@ -546,7 +578,7 @@ impl<'a, T: Compute> Point<'a, T> {
     /// Creates a point from its values.
     pub fn new(values: &'a [T]) -> Self {
         let sq_norm = sparse::sq_norm(values, T::from_f32(1.0));
-        Self { values, sq_norm, table: T::table(Isa::active()) }
+        Self { values, sq_norm, table: active::<T>() }
     }
 
     /// The squared distance to row `i` of `rows`, by difference in `f64`. For a sparse row the error is up to
@@ -588,6 +620,16 @@ impl<T: Compute> PackedCenters<T> {
     fn sq_dist(&self, rows: Rows<'_, T>, i: usize, j: usize) -> f64 {
         let scale = self.scale.to_f64();
         sq_dist_of(self.table, rows, i, self.centers().row(j), || self.sq_norms[j] / scale / scale)
+    }
+
+    /// The distance of row `i` to center `j`, by difference.
+    fn length(&self, rows: Rows<'_, T>, i: usize, j: usize) -> f64 {
+        let sq_dist = self.sq_dist(rows, i, j);
+        if sq_dist.is_finite() && sq_dist >= difference::vanishing::<f64>() {
+            sq_dist.sqrt()
+        } else {
+            difference::length(rows, i, self.centers().row(j))
+        }
     }
 
     /// The squared distance of a sparse row to the center in a slot, and the row's squared length, both in

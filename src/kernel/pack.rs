@@ -14,7 +14,7 @@ use super::certified::{Buffers, Certified};
 use super::difference::are_told_apart;
 use super::generic::sparse;
 use super::isa::Isa;
-use super::table::{Compute, KernelTable};
+use super::table::{Compute, KernelTable, active, kernels};
 use crate::float::Float;
 use crate::matrix::MatRef;
 use crate::tuning::{CLUMPED, SHIFT_SAMPLE, SPARSE_VECTORS, STRIP_ROWS, rows_in_lanes, strip_rows};
@@ -112,8 +112,7 @@ impl<T: Compute> PackedCenters<T> {
     /// Same as [`PackedCenters::new`], and if this processor does not support `isa`.
     pub fn for_isa(centers: MatRef<'_, T>, isa: Isa) -> Self {
         let (k, dim) = (centers.rows(), centers.cols());
-        assert!(isa.is_available(), "this processor does not support {isa}");
-        let table = T::table(isa);
+        let table = kernels(isa);
         if rows_in_lanes(dim, k, table.registers) {
             return Self::pack(centers, None, table, Form::RowsInLanes, None, None);
         }
@@ -124,7 +123,7 @@ impl<T: Compute> PackedCenters<T> {
     /// Packs `centers` for [`nearest_listed`](super::bounded::nearest_listed), for rows of up to
     /// [`ROWS_IN_LANES_DIM`](crate::tuning::ROWS_IN_LANES_DIM) columns. Tile values are bit-identical.
     pub(crate) fn for_listed(centers: MatRef<'_, T>) -> Self {
-        Self::pack(centers, None, T::table(Isa::active()), Form::RowsInLanes, None, None)
+        Self::pack(centers, None, active::<T>(), Form::RowsInLanes, None, None)
     }
 
     /// Packs `centers` for sparse rows if `sparse`, else for dense rows.
@@ -157,7 +156,6 @@ impl<T: Compute> PackedCenters<T> {
 
     /// Packs `centers` for sparse rows and a given instruction set.
     pub(super) fn sparse_for_isa(centers: MatRef<'_, T>, isa: Isa) -> Self {
-        assert!(isa.is_available(), "this processor does not support {isa}");
         Self::pack(centers, None, fitting(isa, centers.rows()), Form::Sparse, None, None)
     }
 
@@ -167,7 +165,7 @@ impl<T: Compute> PackedCenters<T> {
     /// Same as [`PackedCenters::new`], and if `order` is not a permutation.
     pub(crate) fn in_order(centers: MatRef<'_, T>, order: &[u32], sparse: bool) -> Self {
         let form = if sparse { Form::Sparse } else { Form::CentersInLanes };
-        let mut packed = Self::pack(centers, Some(order), T::table(Isa::active()), form, None, None);
+        let mut packed = Self::pack(centers, Some(order), active::<T>(), form, None, None);
         if sparse {
             // Sparse rows are read in place and measured against centers in their original order.
             packed.order = order.to_vec();
@@ -402,7 +400,7 @@ impl<T: Compute> PackedCenters<T> {
 
     /// Number of centers in a full panel.
     pub(crate) fn panel_centers() -> usize {
-        T::table(Isa::active()).width
+        active::<T>().width
     }
 
     /// Number of panels.
@@ -454,8 +452,8 @@ impl<T: Compute> PackedCenters<T> {
 /// The kernels of `isa`, or of a narrower set with bit-identical results if `k` centers would fill at most
 /// half of a vector.
 fn fitting<T: Compute>(isa: Isa, k: usize) -> &'static KernelTable<T> {
-    let table = T::table(isa);
-    isa.narrower().filter(|_| 2 * k <= table.lanes).map_or(table, T::table)
+    let table = kernels(isa);
+    isa.narrower().filter(|_| 2 * k <= table.lanes).map_or(table, kernels)
 }
 
 /// Number of columns that are packed together for all centers of a panel.

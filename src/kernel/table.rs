@@ -167,10 +167,9 @@ impl<T: Compute> fmt::Debug for KernelTable<T> {
 /// takes_both(1.0f64);
 /// ```
 pub trait Compute: Float {
-    /// The kernels of `isa`. Call only with sets that are known to be available: [`Isa::active`], or a
-    /// checked set.
+    /// The kernels of `isa`; `None` if this processor or this build does not support it.
     #[doc(hidden)]
-    fn table(isa: Isa) -> &'static KernelTable<Self>;
+    fn table(isa: Isa) -> Option<&'static KernelTable<Self>>;
 
     /// Labels rows with certified low precision, if the type has it and it pays off.
     #[doc(hidden)]
@@ -184,11 +183,24 @@ pub trait Compute: Float {
     }
 }
 
+/// The kernels of `isa`.
+///
+/// # Panics
+/// If this processor does not support `isa`.
+pub(super) fn kernels<T: Compute>(isa: Isa) -> &'static KernelTable<T> {
+    T::table(isa).unwrap_or_else(|| panic!("this processor does not support {isa}"))
+}
+
+/// The kernels in use.
+pub(super) fn active<T: Compute>() -> &'static KernelTable<T> {
+    kernels(Isa::active())
+}
+
 macro_rules! compute {
     ($t:ident $(, $certified:path)?) => {
         impl Compute for $t {
-            fn table(isa: Isa) -> &'static KernelTable<Self> {
-                match isa {
+            fn table(isa: Isa) -> Option<&'static KernelTable<Self>> {
+                let table = match isa {
                     Isa::Scalar => &super::arch::scalar::$t::TABLE,
                     #[cfg(target_arch = "x86_64")]
                     Isa::Avx2 => &super::arch::avx2::$t::TABLE,
@@ -197,8 +209,9 @@ macro_rules! compute {
                     #[cfg(target_arch = "aarch64")]
                     Isa::Neon => &super::arch::neon::$t::TABLE,
                     #[allow(unreachable_patterns, reason = "which arms exist depends on the target")]
-                    _ => unreachable!("{isa} is not part of this build"),
-                }
+                    _ => return None,
+                };
+                isa.is_available().then_some(table)
             }
 
             $(fn certified(
@@ -214,3 +227,17 @@ macro_rules! compute {
 }
 compute!(f32, super::certified::nearest);
 compute!(f64);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_supported_sets_have_kernels() {
+        for isa in Isa::all() {
+            assert_eq!(f32::table(isa).is_some(), isa.is_available(), "{isa}");
+            assert_eq!(f64::table(isa).is_some(), isa.is_available(), "{isa}");
+        }
+        assert!(Isa::all().iter().any(|isa| !isa.is_available()), "Neon and AVX2 exclude each other");
+    }
+}

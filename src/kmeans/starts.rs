@@ -65,6 +65,9 @@ impl<T: Compute> LloydStarts<T> {
         if state.current.is_none() && state.best.is_none() {
             return Err("it holds no centers".into());
         }
+        if state.ended.is_some() && state.current.is_none() {
+            return Err("it holds the last step of a start, but not the start".into());
+        }
         let starts = Restarts::resumed(Lloyd::plan(params.clone()), Self::counts(&params), state);
         Ok(Self { starts })
     }

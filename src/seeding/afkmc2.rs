@@ -22,8 +22,8 @@ use std::collections::HashSet;
 use super::near::{Potential, unused};
 use super::odds::Odds;
 use super::{Seeds, finite_or_first_bad, known};
-use crate::data::{DataSource, copy, no_weight, row_bytes, take, too_heavy, weights_of};
-use crate::error::{Error, Result};
+use crate::data::{DataSource, copy, no_weight, row_bytes, take, too_far, too_heavy, weights_of};
+use crate::error::Result;
 use crate::kernel::{Compute, PackedCenters, Point, Scratch, nearest, sq_dists};
 use crate::matrix::{MatRef, make_room};
 use crate::parallel::Executor;
@@ -137,7 +137,7 @@ impl<'a> Proposal<'a> {
             return Err(no_weight());
         }
         if !all.is_finite() {
-            return Err(too_heavy());
+            return Err(too_heavy(true));
         }
         let center = Point::new(center);
         let mut odds: Vec<f64> = Vec::new();
@@ -161,7 +161,7 @@ impl<'a> Proposal<'a> {
         let merge = |total: &mut f64, part: &mut f64| *total += std::mem::take(part);
         sweep(data, cx, SEEDING_TILE_ROWS, &mut odds[..], &mut mean, (|| 0.0, || ()), absorb, merge)?;
         if !mean.is_finite() {
-            return Err(too_heavy());
+            return Err(too_heavy(weights.is_some()));
         }
         if mean > 0.0 {
             for (i, odds) in odds.iter_mut().enumerate() {
@@ -372,8 +372,6 @@ impl<T: Compute> State<'_, T> {
         if out.iter().all(|sq_dist| sq_dist.is_finite()) {
             return Ok(out);
         }
-        Err(Error::Source(
-            "`rows` hold values so large that squared distances overflow: scale the data".into(),
-        ))
+        Err(too_far())
     }
 }

@@ -145,10 +145,10 @@ impl<T: Compute> Potential<T> {
         Ok(())
     }
 
-    /// The sum of weight times `D2` over all rows.
-    pub(super) fn total(&self) -> Result<f64> {
+    /// The sum of weight times `D2` over all rows, which are `weighted` or not.
+    pub(super) fn total(&self, weighted: bool) -> Result<f64> {
         let total = self.tiles.iter().sum::<f64>();
-        if total.is_finite() { Ok(total) } else { Err(too_heavy()) }
+        if total.is_finite() { Ok(total) } else { Err(too_heavy(weighted)) }
     }
 
     /// The row at which the running sum of weight times `D2` exceeds `target`. Never a row with odds 0.
@@ -185,7 +185,7 @@ impl<T: Compute> Potential<T> {
         cx: &Executor,
     ) -> Result<()> {
         while self.rows.len() < k {
-            let total = self.total()?;
+            let total = self.total(weights.is_some())?;
             if total <= 0.0 {
                 let others = unused(&self.rows, self.near.len() as u64, k, rng);
                 return self.take_in(data, &others);
@@ -270,7 +270,10 @@ mod tests {
         together.admit_from(0, &data, &cx).unwrap();
         let sq_dists = |state: &Potential<f64>| state.near.iter().map(|near| near.0).collect::<Vec<_>>();
         assert_eq!(sq_dists(&together), sq_dists(&state));
-        assert_eq!((together.total().unwrap(), together.n_distances), (state.total().unwrap(), 30_000));
+        assert_eq!(
+            (together.total(false).unwrap(), together.n_distances),
+            (state.total(false).unwrap(), 30_000)
+        );
         assert!(state.n_distances < 30_000, "most are skipped");
         assert_eq!(state.tiles.len(), 5000usize.div_ceil(SEEDING_TILE_ROWS));
     }

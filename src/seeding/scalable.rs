@@ -48,7 +48,7 @@ pub(super) fn parallel<T: Compute>(
     joined.take_in(data, &first)?;
     joined.admit(data, cx)?;
     for round in 0..rounds {
-        let total = joined.total()?;
+        let total = joined.total(weights.is_some())?;
         if total <= 0.0 {
             break;
         }

@@ -112,7 +112,8 @@ impl<T: Compute> SamplingLaw<T> {
         let spread = moments.spread_about(&center);
         let mean = if spread < f64::MIN_POSITIVE / f64::EPSILON { 0.0 } else { spread / weight };
         if !(weight.is_finite() && mean.is_finite()) {
-            return Err(too_heavy());
+            // Weights of 1 count as none.
+            return Err(too_heavy(weight != moments.rows() as f64));
         }
         Ok(Self { center, mean, weight })
     }
@@ -168,7 +169,7 @@ pub(crate) fn add_moments<T: Compute>(
         Err(if part.weight().is_finite() && chunk.weights.is_none() {
             chunk.not_finite()
         } else {
-            too_heavy()
+            too_heavy(true)
         })
     };
     let merge = |total: &mut Moments, part: &mut Moments| {

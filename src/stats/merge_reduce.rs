@@ -357,7 +357,7 @@ fn summable<T: Compute>(chunk: &Chunk<'_, T>) -> Result<()> {
             return Err(chunk.not_finite());
         }
         if chunk.weights.is_some_and(|w| w[i] * sq_norm.max(1.0) > LARGEST) {
-            return Err(too_heavy());
+            return Err(too_heavy(true));
         }
     }
     Ok(())

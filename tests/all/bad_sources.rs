@@ -4,15 +4,17 @@ use std::fs;
 use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use shoal::data::{self, Access, AnySource, Block, Chunks, DataSource, Permuted, Source, TileReader};
+use shoal::data::{self, Access, AnySource, Block, Chunks, DataSource, Dense, Permuted, Source, TileReader};
+use shoal::fit::{Driver, Method, Run, Step};
+use shoal::kmeans::Size;
 use shoal::kmodes::LaplacianKModes;
 use shoal::stats::{MergeReduce, lightweight_coreset};
 use shoal::{
-    BackwardEuler, Balanced, Breathing, Error, Executor, KMeans, MatRef, MiniBatch, NestedMiniBatch, Result,
-    Seeding, VarianceReduced,
+    BackwardEuler, Balanced, Breathing, Error, Executor, HierarchicalKMeans, KMeans, MatRef, MiniBatch,
+    NestedMiniBatch, Result, Seeding, TruncatedGaussianMixture, VarianceReduced,
 };
 
-use crate::common::{Any, file, refused};
+use crate::common::{self, Any, file, refused};
 
 #[test]
 fn a_stream_that_changes_between_passes() {
@@ -218,4 +220,54 @@ fn errors_of_a_source_are_returned() {
     });
     let params = KMeans::params(2).seeding(Seeding::Given(vec![0.0, 1.0]));
     assert_eq!(refused(params.fit(&Any(AnySource::F32(&stream)))), "the disk is gone");
+}
+
+/// A run over 200 rows refuses other numbers of rows, before and after each of its first steps, and ends as if it had
+/// never met them.
+fn keeps_its_rows<M: Method>(name: &str, start: impl Fn(&Dense<'_, f64>) -> Result<Run<M>>) {
+    let values: Vec<f64> = common::rows(400, 2);
+    let of = |n: usize| Dense::new(&values[..2 * n], 2).unwrap();
+    let rows = of(200);
+    let (mut plain, mut run) = (start(&rows).unwrap(), start(&rows).unwrap());
+    for _ in 0..4 {
+        for n in [1, 20, 199, 201, 400] {
+            let message =
+                format!("`rows` have {n} rows, but the run began with 200: pass the rows of the run");
+            let refused = run.advance(of(n)).expect_err(name);
+            assert!(matches!(refused, Error::Shape(_)), "{name}: {refused:?}");
+            assert_eq!(refused.to_string(), message, "{name}");
+            if !run.history().is_empty() {
+                assert_eq!(run.finish(of(n)).expect_err(name).to_string(), message, "{name}");
+            }
+        }
+        let objective = |step: Option<Step>| step.map(|step| (step.objective.to_bits(), step.rows_seen));
+        assert_eq!(objective(run.advance(rows).unwrap()), objective(plain.advance(rows).unwrap()), "{name}");
+    }
+}
+
+#[test]
+fn a_run_keeps_its_number_of_rows() {
+    keeps_its_rows("kmeans", |rows| KMeans::params(3).rng_seed(1).start(rows));
+    keeps_its_rows("minibatch", |rows| MiniBatch::params(3).batch_size(50).rng_seed(1).start(rows));
+    for shuffle in [false, true] {
+        let params = NestedMiniBatch::params(3).batch_size(20).shuffle(shuffle).rng_seed(1);
+        keeps_its_rows("nested", |rows| params.start(rows));
+    }
+    keeps_its_rows("variance reduced", |rows| VarianceReduced::params(3).rng_seed(1).start(rows));
+    keeps_its_rows("backward Euler", |rows| BackwardEuler::params(3).batch_size(50).rng_seed(1).start(rows));
+    keeps_its_rows("balanced", |rows| Balanced::params(3).size_max(Size::Rows(80)).rng_seed(1).start(rows));
+    keeps_its_rows("breathing", |rows| Breathing::params(3).rng_seed(1).start(rows));
+    keeps_its_rows("hierarchical", |rows| HierarchicalKMeans::params(3).rng_seed(1).start(rows));
+    keeps_its_rows("mixture", |rows| TruncatedGaussianMixture::params(3).rng_seed(1).start(rows));
+    keeps_its_rows("K-modes", |rows| LaplacianKModes::params(3).rng_seed(1).start(rows));
+}
+
+#[test]
+fn a_driver_keeps_its_number_of_rows() {
+    let (values, cx): (Vec<f64>, _) = (common::rows(100, 2), Executor::new(Some(1)).unwrap());
+    let of = |n: usize| Dense::new(&values[..2 * n], 2).unwrap();
+    let mut driver = Driver::new(MiniBatch::solver::<f64>(&MiniBatch::params(3)));
+    driver.advance(&of(50), &cx).unwrap();
+    let refused = driver.advance(&of(40), &cx).unwrap_err().to_string();
+    assert_eq!(refused, "`rows` have 40 rows, but the run began with 50: pass the rows of the run");
 }

@@ -379,6 +379,35 @@ fn resuming_with_other_data_or_parameters_fails() {
     assert!(refused.contains("needs \"replay\" access"), "{refused}");
 }
 
+/// A start that has ended, but is missing, would end the next start before its first sweep.
+#[test]
+fn a_last_step_without_its_start_is_refused() {
+    let values = values(300, 2);
+    let rows = Dense::new(&values, 2).unwrap();
+    let params = KMeans::params(4).n_init(3).rng_seed(2);
+    let mut run = params.start(rows).unwrap();
+    let state = |run: &mut Run<KMeans>| run.checkpoint(rows).unwrap();
+    // Between two starts there is none.
+    let mut checkpoint = state(&mut run);
+    while !checkpoint.arrays.contains_key("best.centers") || checkpoint.arrays.contains_key("current.centers")
+    {
+        assert!(run.advance(rows).unwrap().is_some(), "a first start ends before the last one");
+        checkpoint = state(&mut run);
+    }
+    params.resume_fit(&checkpoint, rows).unwrap();
+    let mut numbers: serde_json::Value = serde_json::from_str(&checkpoint.meta["state"]).unwrap();
+    assert!(numbers["ended"].is_null());
+    numbers["ended"] = serde_json::json!({
+        "counts": [2, 600, 300, 0, 0], "figures": [1f64.to_bits(), 0, 0], "stop_reason": "labels-stable",
+    });
+    checkpoint.meta.insert("state".into(), numbers.to_string());
+    let Err(refused) = params.resume_fit(&checkpoint, rows) else {
+        panic!("a damaged checkpoint was resumed")
+    };
+    let message = "the checkpoint: it holds the last step of a start, but not the start";
+    assert_eq!(refused.to_string(), message);
+}
+
 #[test]
 fn arrays_of_wrong_sizes_are_refused_at_once() {
     let (values, all) = checkpoints();

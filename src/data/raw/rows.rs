@@ -101,9 +101,9 @@ impl<'a> RawRows<'a> {
     /// [`Error::Empty`] for 0 columns, [`Error::Shape`] for strides that reach beyond any memory.
     ///
     /// # Safety
-    /// All bytes from the lowest to the highest byte of any value, including those between the values, are in
-    /// one allocation, initialized, readable, and not written to during the lifetime `'a`. `base` is the
-    /// address of the first value; it need not be aligned, and is not read when there are no rows.
+    /// All values of the layout are in one allocation, initialized, readable, and not written to during the
+    /// lifetime `'a`. Bytes between values are never read. `base` is the address of the first value; it need
+    /// not be aligned, and is not read when there are no rows.
     ///
     /// ```
     /// use shoal::data::{Dtype, RawRows, raw::Layout};

@@ -1,7 +1,7 @@
 //! Rows of bytes: sums and distances equal those of the converted rows.
 
 use crate::kernel::Isa;
-use crate::kernel::table::Compute;
+use crate::kernel::table::kernels;
 use crate::matrix::MatRef;
 use crate::rng::{Purpose, Rng};
 
@@ -15,7 +15,7 @@ fn bytes(n: usize, d: usize, stride: usize) -> Vec<u8> {
 #[test]
 fn bytes_are_summed_and_measured_as_converted() {
     for isa in Isa::available() {
-        let table = f32::table(isa);
+        let table = kernels::<f32>(isa);
         for d in [1, 3, 15, 16, 17, 63, 64, 65, 128, 150, 784] {
             for (n, gap) in [(1, 0), (2, 7), (255, 0), (256, 1), (257, 0), (600, 3)] {
                 let x = bytes(n, d, d + gap);
@@ -36,7 +36,7 @@ fn bytes_are_summed_and_measured_as_converted() {
                 (table.byte_sq_dists)(rows, &wide, &mut found);
                 for (row, found) in rows.iter().zip(found) {
                     let row: Vec<f32> = row.iter().map(|&x| f32::from(x)).collect();
-                    let expected = (f32::table(Isa::Scalar).sq_dist)(&row, &point);
+                    let expected = (kernels::<f32>(Isa::Scalar).sq_dist)(&row, &point);
                     assert_eq!(found.to_bits(), expected.to_bits(), "{isa} n={n} d={d}");
                 }
             }
@@ -50,7 +50,7 @@ fn full_sums_do_not_overflow() {
         let (n, d) = (1000, 130);
         let x = vec![255u8; n * d];
         let mut sums = vec![0; d];
-        let squares = (f32::table(isa).add_bytes)(MatRef::new(&x, d), &mut sums);
+        let squares = (kernels::<f32>(isa).add_bytes)(MatRef::new(&x, d), &mut sums);
         assert_eq!(squares, (n * d * 255 * 255) as u64, "{isa}");
         assert!(sums.iter().all(|&sum| sum == (n * 255) as u64), "{isa}");
     }

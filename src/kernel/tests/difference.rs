@@ -2,7 +2,7 @@
 
 use super::battery::without_zeros;
 use crate::float::Float;
-use crate::kernel::{Compute, Isa, PackedCenters, Scratch, distances, nearest, nearest_m, nearest_two};
+use crate::kernel::{self, Compute, Isa, PackedCenters, Scratch, distances, nearest, nearest_m, nearest_two};
 use crate::matrix::MatRef;
 use crate::rng::{Purpose, Rng};
 use crate::rows::Rows;
@@ -21,7 +21,7 @@ fn problem<T: Float>(n: usize, k: usize, d: usize, (unit, far): (f64, f64)) -> (
 }
 
 /// Distances, computed without overflow.
-fn lengths<T: Float>(rows: MatRef<'_, T>, centers: MatRef<'_, T>) -> Vec<Vec<f64>> {
+fn expected_lengths<T: Float>(rows: MatRef<'_, T>, centers: MatRef<'_, T>) -> Vec<Vec<f64>> {
     let pair = |x: &[T], c: &[T]| {
         let apart = || x.iter().zip(c).map(|(a, b)| (a.to_f64() - b.to_f64()).abs());
         let most = apart().fold(0.0, f64::max);
@@ -33,7 +33,7 @@ fn lengths<T: Float>(rows: MatRef<'_, T>, centers: MatRef<'_, T>) -> Vec<Vec<f64
 fn check<T: Compute>(isa: Isa, (n, k, d): (usize, usize, usize), range: (f64, f64)) {
     let (x, c) = problem::<T>(n, k, d, range);
     let (rows, centers) = (MatRef::new(&x, d), MatRef::new(&c, d));
-    let expected = lengths(rows, centers);
+    let expected = expected_lengths(rows, centers);
     let first = |lengths: &[f64]| {
         let least = lengths.iter().copied().fold(f64::INFINITY, f64::min);
         lengths.iter().position(|&l| l <= least * (1.0 + 1e-12)).unwrap() as u32
@@ -55,6 +55,8 @@ fn check<T: Compute>(isa: Isa, (n, k, d): (usize, usize, usize), range: (f64, f6
         let (mut several, mut sq_dists) = (vec![0; n * m], vec![0.0; n * m]);
         nearest_m(rows, &packed, m, &mut several, &mut sq_dists, scratch);
         distances(rows, &packed, &mut all, scratch);
+        let mut plain = vec![0.0; n * k];
+        kernel::lengths(rows, &packed, &mut plain, scratch);
         assert_eq!(found, labels);
         let equal = |sq_dist: f64, length: f64| {
             let expected = length * length;
@@ -71,6 +73,9 @@ fn check<T: Compute>(isa: Isa, (n, k, d): (usize, usize, usize), range: (f64, f6
             equal(second[i], sorted[1]);
             (0..m).for_each(|q| equal(sq_dists[i * m + q], sorted[q]));
             (0..k).for_each(|j| equal(all[i * k + j], lengths[j]));
+            for (found, expected) in plain[i * k..][..k].iter().zip(lengths) {
+                assert!((found - expected).abs() <= 1e-9 * expected, "{found:e} {expected:e}");
+            }
         }
     }
 }
@@ -86,6 +91,56 @@ fn every_row_finds_its_center_whatever_the_range() {
                 check::<f64>(isa, (75, k, d), range);
             }
         }
+    }
+}
+
+/// Checks distances of `n` random rows to `k` centers, all of magnitude `unit`.
+fn check_lengths<T: Compute>(isa: Isa, (n, k, d): (usize, usize, usize), unit: f64) {
+    let mut rng = Rng::keyed(11, Purpose::Seeding, (n * k + d) as u64);
+    let mut values = |n: usize| -> Vec<T> {
+        (0..n * d).map(|i| T::from_f64(if i % 3 == 1 { 0.0 } else { unit * (rng.unit() - 0.5) })).collect()
+    };
+    let (mut x, c) = (values(n), values(k));
+    // A row at a center, and one next to it.
+    x[..d].copy_from_slice(&c[..d]);
+    x[d..2 * d].copy_from_slice(&c[..d]);
+    x[d] = T::from_f64(x[d].to_f64() * (1.0 + 1e-3));
+    let (rows, centers) = (MatRef::new(&x, d), MatRef::new(&c, d));
+    let (expected, sparse) = (expected_lengths(rows, centers), without_zeros(rows));
+    for (rows, packed) in [
+        (Rows::from(rows), PackedCenters::for_isa(centers, isa)),
+        (sparse.rows(), PackedCenters::sparse_for_isa(centers, isa)),
+    ] {
+        let mut found = vec![f64::NAN; n * k];
+        kernel::lengths(rows, &packed, &mut found, &mut Scratch::default());
+        for (found, expected) in found.iter().zip(expected.iter().flatten()) {
+            let off = (found - expected).abs();
+            // Tile values have half of the digits of `T`.
+            assert!(
+                off <= T::EPSILON.sqrt() * expected,
+                "{isa} {k} {d} {unit:e}: {found:e}, not {expected:e}"
+            );
+        }
+    }
+}
+
+#[test]
+fn distances_of_any_magnitude_are_measured() {
+    for isa in Isa::available() {
+        for (k, d) in [(1, 1), (3, 4), (5, 17), (40, 3), (64, 130)] {
+            for unit in [1e-310, 1e-300, 1e-170, 1e-155, 1e-100, 1.0, 1e100, 1e153, 1e170, 1e300] {
+                check_lengths::<f64>(isa, (40, k, d), unit);
+            }
+            for unit in [1e-30, 1e-20, 1.0, 1e20, 1e37] {
+                check_lengths::<f32>(isa, (40, k, d), unit);
+            }
+        }
+        // Rows and centers of different magnitude.
+        let centers = PackedCenters::for_isa(MatRef::new(&[0.0, 1.0], 1), isa);
+        let mut found = [0.0; 6];
+        let rows = MatRef::new(&[1e-170, 3e-320, 1e170], 1);
+        kernel::lengths(rows.into(), &centers, &mut found, &mut Scratch::default());
+        assert_eq!(found, [1e-170, 1.0, 3e-320, 1.0, 1e170, 1e170]);
     }
 }
 

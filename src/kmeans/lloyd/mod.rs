@@ -252,6 +252,8 @@ impl<T: Compute> Solver<T> for Lloyd<T> {
         let mut swept = self.labels.sweep(blocks, &packed, moments, (carried, None), data, cx)?;
         swept.clusters.check_means::<T>().inspect_err(|_| self.undo())?;
         let energy = swept.clusters.energy();
+        // Those of the labels: relocating a cluster moves a row to it, which gets that label only in the next sweep.
+        let weights = swept.clusters.weights().to_vec();
         let relocated = empty::relocate(data, cx, &packed, self.labels.of_rows.view(), &mut swept.clusters)
             .inspect_err(|_| self.undo())?;
         (self.energy, self.exact) = (energy, swept.exact());
@@ -263,18 +265,18 @@ impl<T: Compute> Solver<T> for Lloyd<T> {
         // For sparse rows, recomputing the sums costs less than carrying sums over all columns.
         let carry = relocated == 0 && !sparse && swept.pays_to_carry(n);
         let moved = self.update(&mut swept.clusters, carry);
-        self.weights = swept.clusters.weights().to_vec();
+        self.weights = weights;
         let (changed, distances) = (swept.changed, swept.distances);
         self.iteration += 1;
         self.choice.watch(&mut self.labels, &packed, &swept, self.iteration);
         self.choice.watch_blocks(&mut self.blocks, &self.shared, &packed, (n as usize, &swept));
         self.rows_seen += n;
         self.carried = carry.then(|| swept.into_carried());
-        // Unchanged labels give bit-identical means, unless the sums were recomputed or `finish`
-        // changed the labels in between.
-        self.current = changed == 0 && moved == 0.0;
+        // Unchanged labels give bit-identical means, unless the sums were recomputed, a cluster was relocated or
+        // `finish` changed the labels in between.
+        self.current = changed == 0 && moved == 0.0 && relocated == 0;
         self.timings.sweeps += begun.elapsed().as_secs_f64();
-        let stop_reason = if self.current && relocated == 0 {
+        let stop_reason = if self.current {
             Some(StopReason::LabelsStable)
         } else if self.threshold.is_some_and(|t| moved <= t) {
             Some(StopReason::Tolerance)

@@ -188,8 +188,8 @@ impl<T: Compute> Nested<T> {
         self.exact = swept.exact();
         // Cancellation can make the difference slightly negative.
         self.energy = (swept.clusters.energy() - gone.map_or(0.0, ClusterSums::energy)).max(0.0);
-        // Recomputed sums are free of the rounding of carried ones, so their energies are not comparable.
-        if self.energy < self.lowest || (carries && self.exact) {
+        // Strictly: a cycle of ties ends, also where rounding makes the sums of each of its sweeps recomputed.
+        if self.energy < self.lowest {
             (self.lowest, self.stalled) = (self.energy, 0);
         } else {
             self.stalled += 1;

@@ -524,6 +524,28 @@ fn rounds_end_that_find_no_lower_energy() {
     assert_eq!(stuck(Some(StopReason::Patience), n), n as u64);
 }
 
+/// Rows of three directions, and more clusters: rounding alone separates the rows of a direction, and what is left of
+/// the energy is less than the sums lose. Such ties must end too.
+#[test]
+fn ties_of_equal_directions_end() {
+    let cx = Executor::new(Some(1)).unwrap();
+    for seed in 0..60 {
+        let mut rng = Rng::keyed(seed, Purpose::Seeding, 5);
+        let (n, d, k) = (30, 3, 8);
+        let directions: Vec<f64> = (0..3 * d).map(|_| rng.unit() - 0.5).collect();
+        let source: Vec<f64> = (0..n)
+            .flat_map(|i| {
+                let length = 0.1 + 9.0 * rng.unit();
+                directions[i % 3 * d..][..d].iter().map(|x| x * length).collect::<Vec<_>>()
+            })
+            .collect();
+        let data = Dense::new(&source, d).unwrap();
+        let mut run = params(k, n as u64).metric(Metric::Cosine).rng_seed(seed).start(data).unwrap();
+        let ended = (0..500).any(|_| run.advance_on(data, &cx).unwrap().is_none());
+        assert!(ended, "seed {seed} goes on after 500 sweeps");
+    }
+}
+
 #[test]
 fn votes_that_retired_are_those_of_their_rows() {
     let (n, d, k) = (800, 3, 6);

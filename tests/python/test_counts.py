@@ -1,0 +1,72 @@
+"""`counts_` are the weights of the rows of each label, after every fit."""
+
+import warnings
+
+import numpy as np
+import pytest
+import shoal
+from shoal import (
+    BackwardEulerKMeans,
+    BalancedKMeans,
+    BreathingKMeans,
+    HierarchicalKMeans,
+    KMeans,
+    NestedMiniBatchKMeans,
+    VarianceReducedKMeans,
+)
+from sklearn.exceptions import ConvergenceWarning
+
+#: All estimators with `labels_` whose `counts_` are the weights of the clusters. Those of `MiniBatchKMeans` are the
+#: weights of all rows in its batches.
+ESTIMATORS = [
+    KMeans,
+    NestedMiniBatchKMeans,
+    VarianceReducedKMeans,
+    BackwardEulerKMeans,
+    BalancedKMeans,
+    BreathingKMeans,
+    HierarchicalKMeans,
+]
+
+
+def problem(seed):
+    """Rows of at most 5 directions in at most 5 columns, weights or None, and as many clusters or more."""
+    rng = np.random.default_rng(seed)
+    n_directions, n_columns, n_rows = rng.integers(1, 6), rng.integers(1, 6), rng.integers(8, 60)
+    n_clusters = min(int(rng.integers(n_directions, 9)), int(n_rows))
+    shape = (n_directions, n_columns)
+    directions = rng.normal(size=shape) if seed % 3 else rng.integers(-3, 4, size=shape).astype(float)
+    lengths = rng.uniform(0.1, 9, size=(n_rows, 1)) if seed % 3 == 1 else rng.integers(1, 9, size=(n_rows, 1))
+    X = directions[rng.integers(0, n_directions, n_rows)] * lengths
+    weights = None if seed % 2 else rng.uniform(0, 3, n_rows)
+    return X.astype(np.float32 if seed // 3 % 2 else np.float64), weights, n_clusters
+
+
+# Among these seeds, clusters are relocated by less than rounding in some fits of exact k-means.
+@pytest.mark.parametrize("seed", [*range(12), 19, 108, 159, 229, 1224])
+@pytest.mark.parametrize("metric", ["cosine", "euclidean"])
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_counts_belong_to_labels(estimator, metric, seed):
+    X, weights, k = problem(seed)
+    model = estimator(k, metric=metric, random_state=seed)
+    with warnings.catch_warnings():
+        # Fewer distinct rows than clusters, or rows of zeros.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.simplefilter("ignore", UserWarning)
+        model.fit(X, sample_weight=weights)
+    expected = np.bincount(model.labels_, weights=weights, minlength=k)
+    np.testing.assert_allclose(model.counts_, expected, rtol=1e-12)
+    inertia = shoal.metrics.inertia(X, model.cluster_centers_, sample_weight=weights, metric=metric)
+    np.testing.assert_allclose(model.inertia_, inertia, rtol=1e-6, atol=1e-12)
+
+
+@pytest.mark.parametrize("estimator", [KMeans, BreathingKMeans, BalancedKMeans])
+def test_counts_belong_to_labels_after_every_step(estimator):
+    X, weights, k = problem(108)
+    model = estimator(k, metric="cosine", random_state=108)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        for step in model.iter_fit(X, sample_weight=weights):
+            labels, counts = model.labels_, model.counts_
+            expected = np.bincount(labels, weights=weights, minlength=k)
+            np.testing.assert_allclose(counts, expected, rtol=1e-12, err_msg=str(step.iteration))
