@@ -37,7 +37,7 @@ export PYO3_PYTHON := $(VIRTUAL_ENV)/bin/python
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport CONDA_PREFIX PYTHONHOME PYTHONPATH
 
-.PHONY: help check-tools venv build demo docs check test test-rust test-python test-lowest lint lint-rust lint-python msrv cross fmt bench wheel \
+.PHONY: help check-tools venv build demo docs check test test-rust test-python test-core test-lowest lint lint-rust lint-python msrv cross fmt bench wheel \
   neon asan miri fuzz soak mutants notices clean package release-check
 
 help: ## This list.
@@ -121,6 +121,13 @@ endif
 
 test-python: $(VENV)/.dev $(VENV)/.built ## pytest. Tests on complete data sets: `.venv/bin/python -m pytest -m slow`.
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal
+
+# Tests that need the required packages only, so that they run with Pythons that optional packages do not support yet.
+CORE := $(patsubst %,tests/python/test_%.py,metrics reference row_counts seeding threads unit_weights vectors)
+
+test-core: $(VENV)/.built ## Tests without the optional packages: `make PYTHON=python3.14t VENV=.venv314t test-core`.
+	$(BIN)/python -m pip install --quiet 'hypothesis>=6.170' 'pytest>=8.2'
+	$(BIN)/python -m pytest $(CORE)
 
 # The tests of `make check`, and those of what depends on the version of a package.
 LOWEST := $(QUICK) $(patsubst %,tests/python/test_%.py,csv data demo feature_names formats inputs sklearn_contract sparse tables_out)
