@@ -37,8 +37,8 @@ export PYO3_PYTHON := $(VIRTUAL_ENV)/bin/python
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport CONDA_PREFIX PYTHONHOME PYTHONPATH
 
-.PHONY: help check-tools venv build demo docs check test test-rust test-python lint lint-rust lint-python msrv cross fmt bench wheel \
-  neon asan miri fuzz soak mutants notices clean package
+.PHONY: help check-tools venv build demo docs check test test-rust test-python test-core test-lowest lint lint-rust lint-python msrv cross fmt bench wheel \
+  neon asan miri fuzz soak mutants notices clean package release-check
 
 help: ## This list.
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name what; do printf '%-12s %s\n' "$$name" "$$what"; done
@@ -121,6 +121,26 @@ endif
 
 test-python: $(VENV)/.dev $(VENV)/.built ## pytest. Tests on complete data sets: `.venv/bin/python -m pytest -m slow`.
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal
+
+# Tests that need the required packages only, so that they run with Pythons that optional packages do not support yet.
+CORE := $(patsubst %,tests/python/test_%.py,metrics reference row_counts seeding threads unit_weights vectors)
+
+test-core: $(VENV)/.built ## Tests without the optional packages: `make PYTHON=python3.14t VENV=.venv314t test-core`.
+	$(BIN)/python -m pip install --quiet 'hypothesis>=6.170' 'pytest>=8.2'
+	$(BIN)/python -m pytest $(CORE)
+
+# The tests of `make check`, and those of what depends on the version of a package.
+LOWEST := $(QUICK) $(patsubst %,tests/python/test_%.py,csv data demo feature_names formats inputs sklearn_contract sparse tables_out)
+
+$(VENV)-lowest/.installed: requirements-lowest.txt | check-tools
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11) and "name Python 3.11: make PYTHON=python3.11 test-lowest")'
+	$(PYTHON) -m venv $(VENV)-lowest
+	$(VENV)-lowest/bin/python -m pip install --quiet -r $<
+	@touch $@
+
+# The module runs with any Python from 3.11 on, so that of .venv serves.
+test-lowest: $(VENV)/.built $(VENV)-lowest/.installed ## Tests with Python 3.11 and the oldest supported packages.
+	PYTHONPATH=python $(VENV)-lowest/bin/python -m pytest --numprocesses auto --dist worksteal $(LOWEST)
 
 lint: lint-rust lint-python ## Formatting, clippy, rustdoc, licenses, ruff, mypy, pyright, style, and the stubs against the module.
 
@@ -216,6 +236,9 @@ package: | check-tools ## The crate as published, and a program outside of the w
 	mv "$$crate/tests/Cargo.lock" "$$crate/tests/embed/"; \
 	$(CARGO) run --target-dir target/embed --manifest-path "$$crate/tests/embed/Cargo.toml"
 
+release-check: | check-tools ## Rehearse a release of the last commit, without publishing (RELEASING.md).
+	PYTHON=$(PYTHON) bash tests/release.sh
+
 clean: ## Remove what the other targets make.
-	rm -rf target dist $(VENV) .pytest_cache .ruff_cache .mypy_cache .hypothesis python/shoal/_core*.so docs/_build docs/api docs/gallery
+	rm -rf target dist $(VENV) $(VENV)-lowest .pytest_cache .ruff_cache .mypy_cache .hypothesis python/shoal/_core*.so docs/_build docs/api docs/gallery
 	find python tests benches examples docs -name __pycache__ -prune -exec rm -rf {} +

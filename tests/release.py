@@ -55,10 +55,7 @@ def metadata_problems(name: str, metadata: Message) -> list[str]:
 
 def archive_problems(dist: Path) -> list[str]:
     """What is wrong with the archives of a folder."""
-    found = []
-    for pattern in ("*.tar.gz", "*.whl"):
-        if not list(dist.glob(pattern)):
-            found.append(f"{dist}: no {pattern}")
+    found = [f"{dist}: no {kind}" for kind in ("*.tar.gz", "*.whl") if not list(dist.glob(kind))]
     for path in sorted(dist.glob("*.tar.gz")):
         with tarfile.open(path) as archive:
             member = archive.extractfile(f"{path.name.removesuffix('.tar.gz')}/PKG-INFO")

@@ -1,8 +1,11 @@
 """The scripts that `make lint` runs find what they are for."""
 
 import importlib.util
+import io
 import re
+import tarfile
 import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -108,3 +111,66 @@ def test_hints_name_extras_that_exist():
                 found.add(extra)
     assert found - {"{extra}"} <= extras
     assert {"all", "plot", "dask"} <= found
+
+
+README = """[guide](docs/guide.md#top) ![chart](docs/a.png) [site](https://a.example/b) [below](#below)"""
+
+
+def test_links_of_the_readme_become_absolute():
+    release = script("release")
+    text = release.absolute(README, "https://r.example/shoal", "1.2.3")
+    assert text.splitlines()[0] == (
+        "[guide](https://r.example/shoal/blob/v1.2.3/docs/guide.md#top) "
+        "![chart](https://r.example/shoal/raw/v1.2.3/docs/a.png) [site](https://a.example/b) [below](#below)"
+    )
+    whole = release.absolute(TESTS.parent.joinpath("README.md").read_text(encoding="utf-8"), "https://r", "1")
+    assert "](docs/" not in whole
+    assert "](LICENSE" not in whole
+    assert not release.RELATIVE.search(whole)
+
+
+def archives(folder, release, *, license=None, text="[a](https://a)", extra=None):
+    """Write a source archive and a wheel with their metadata."""
+    version, repository = release.PACKAGE["version"], release.PACKAGE["repository"]
+    fields = [f"Version: {version}", f"License-Expression: {license or release.LICENSE}"]
+    fields += [f"License-File: {name}" for name in sorted(release.LICENSE_FILES)]
+    info = "\n".join([*fields, f"Project-URL: Source Code, {repository}", "", text]).encode()
+    name = f"shoal_cluster-{version}"
+    with tarfile.open(folder / f"{name}.tar.gz", "w:gz") as archive:
+        member = tarfile.TarInfo(f"{name}/PKG-INFO")
+        member.size = len(info)
+        archive.addfile(member, io.BytesIO(info))
+    with zipfile.ZipFile(folder / f"{name}-cp311-abi3-linux_x86_64.whl", "w") as wheel:
+        wheel.writestr(f"{name}.dist-info/METADATA", info)
+        wheel.writestr("shoal/__init__.py", "")
+        if extra:
+            wheel.writestr(extra, "")
+
+
+@pytest.mark.parametrize(
+    ("broken", "message"),
+    [
+        ({}, None),
+        ({"license": "MIT"}, "License-Expression must be MIT OR Apache-2.0, got MIT"),
+        ({"text": "[a](docs/a.md)"}, "must have absolute links"),
+        ({"extra": "shoal/_data/images.npz"}, "holds shoal/_data/images.npz"),
+    ],
+    ids=["good", "license", "links", "data"],
+)
+def test_archives_of_a_release_are_checked(tmp_path, broken, message):
+    release = script("release")
+    archives(tmp_path, release, **broken)
+    found = release.archive_problems(tmp_path)
+    assert bool(found) == (message is not None)
+    assert message is None or message in found[0]
+
+
+def test_placeholders_of_a_release_are_named(monkeypatch):
+    release = script("release")
+    monkeypatch.setitem(release.PACKAGE, "repository", "https://shoal.example/shoal")
+    assert any("`repository` is https://shoal.example/shoal" in line for line in release.placeholders())
+    monkeypatch.setitem(release.PACKAGE, "repository", "https://forge.org/shoal")
+    assert not any("`repository`" in line for line in release.placeholders())
+    assert release.version_problems() == []
+    monkeypatch.setitem(release.PACKAGE, "version", "9.9.9")
+    assert len(release.version_problems()) == 2

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import sysconfig
 import textwrap
 from pathlib import Path
 
@@ -252,3 +253,13 @@ def test_a_forked_child_starts_its_own_threads():
     """
     )
     assert said.split() == ["True"] * 3
+
+
+@pytest.mark.skipif(not sysconfig.get_config_var("Py_GIL_DISABLED"), reason="needs a free-threaded Python")
+def test_the_gil_stays_off():
+    output = script("""
+        import sys
+        from shoal import _core
+        print(sys._is_gil_enabled(), _core.__name__)
+    """)
+    assert output.split()[0] == "False"
