@@ -602,9 +602,9 @@ pub(crate) const GREEDY_NODE_COLUMNS: usize = 32;
 /// With 1,000 centers, k-means++ ends lower on most sets: by 0.1% to 10%.
 pub(crate) const TREE_CENTERS: usize = 4000;
 
-/// Upper limit of the bytes of the rows that a node of the tree of `Seeding::Hierarchical` is fitted to, as by default
-/// in hierarchical k-means.
-pub(crate) const SEEDING_NODE_BYTES: u64 = 1_000_000_000;
+/// Default of all memory budgets, in bytes. It also bounds the rows that a node of the tree of `Seeding::Hierarchical` is
+/// fitted to.
+pub(crate) const DEFAULT_MEMORY: u64 = 1_000_000_000;
 
 /// Whether lists of the centers around each of `k` centers of `dim` columns cost little beside the last pass over `n`
 /// rows, which compares most rows with all centers. A pair of centers takes about five times as long as a row

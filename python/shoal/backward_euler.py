@@ -193,7 +193,7 @@ class BackwardEulerKMeans(StreamClusterer):
 
     **Memory** beyond the rows: about a dozen copies of the centers in float64 and a few per thread, one
     eighth of a byte per row with weights, and 4 bytes per row for labels; with `polish` also the memory of
-    :class:`~shoal.KMeans`.
+    :class:`~shoal.KMeans`, with bounds up to 1 GB or the `memory` of :func:`shoal.config_context`.
 
     References
     ----------
@@ -215,6 +215,7 @@ class BackwardEulerKMeans(StreamClusterer):
     _kind = "backward-euler-kmeans"
 
     _method = "backward-euler"
+    _hidden = ("bounds_memory",)
     _auto = ("step_size", "step_decay", "polish")
     _one_pass = True
     #: The base class reads it; this method has no such stopping rule.

@@ -243,9 +243,7 @@ class Checkpoint(Callback):
 
     def leave(self, estimator: Any) -> None:
         """Write the last checkpoint."""
-        # A first step that failed would fail again.
-        left = not isinstance(sys.exc_info()[1], Exception)
-        if self._steps or (left and estimator._is_before_first_step()):
+        if self._steps or estimator._is_before_first_step():
             self._write(estimator)
 
     def _write(self, estimator: Any) -> None:

@@ -195,11 +195,12 @@ def continued(estimator: Any, path: PathName, X: Rows) -> Iterator[Step]:
 
 def remaining(estimator: Any, name: str, state: Any, X: Rows, sample_weight: Weights) -> Iterator[Step]:
     """Return the remaining steps; errors about the file name it."""
-    taken = estimator._taken(X, sample_weight)
-    try:
-        steps: Iterator[Step] = estimator._go_on(state, *taken)
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}") from error
+    with estimator._set_aside():
+        taken = estimator._taken(X, sample_weight)
+        try:
+            steps: Iterator[Step] = estimator._go_on(state, *taken)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from error
     return steps
 
 

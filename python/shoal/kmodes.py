@@ -19,7 +19,7 @@ from ._fit.estimator import has_begun, seed_of
 from ._kmodes.file import StoredKModes
 from ._kmodes.matrices import affinity_matrix, checked_affinity, responsibilities_matrix
 from ._kmodes.spectral import Spectral, spectral_labels
-from ._rows.checked import features_unless_refused, refuse_weights, source_of
+from ._rows.checked import refuse_weights, source_of
 from ._rows.spool import at_any_place
 from .neighbors import METHODS
 from .typing import (
@@ -348,7 +348,7 @@ class LaplacianKModes(StoredKModes):
     ) -> Iterator[Step]:
         """Iterate over a fit; `spectral` computes the labels of ``init="spectral"``."""
         self._check()
-        with features_unless_refused(self):
+        with self._set_aside():
             if self.affinity != "precomputed":
                 if features is not None:
                     raise ValueError(
@@ -391,8 +391,7 @@ class LaplacianKModes(StoredKModes):
         prepare = None
         if seed is not None:
             prepare = partial(self._start_from_spectral_labels, run, seed, spectral)
-        self._fit_rows = rows
-        yield from self._iterate(run, source, None, prepare)
+        return self._iterate(run, source, None, prepare, _fit_rows=rows)
 
     @property
     def _is_spectral(self) -> bool:

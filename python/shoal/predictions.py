@@ -92,7 +92,7 @@ def write_partitions(
     *,
     keep: Sequence[str] | str | None = None,
     distances: bool = False,
-    memory_limit: Memory = "256MB",
+    memory_limit: Memory = "1GB",
 ) -> int:
     """Label rows, and write the rows of every cluster to its own Parquet file.
 
@@ -111,7 +111,7 @@ def write_partitions(
         Columns of X that are written beside the features. Default: the column ``row``, the row number.
     distances : bool, default=False
         Whether to add the column ``distance``, the distance of every row to its center.
-    memory_limit : int or str, default="256MB"
+    memory_limit : int or str, default="1GB"
         Memory budget for collected rows, in bytes or as text.
 
     Returns

@@ -143,8 +143,9 @@ class VarianceReducedKMeans(CenterClusterer):
     An empty cluster keeps its center.
 
     **Memory** beyond the rows is that of :class:`~shoal.KMeans`: labels before and after a sweep (8 bytes per
-    row, 8 more for weights), and bounds as with ``algorithm="auto"`` there, up to 1 GB. In addition: 24 bytes
-    for every value of a center, 16 MB for drawn rows, and with weights one eighth of a byte per row.
+    row, 8 more for weights), and bounds as with ``algorithm="auto"`` there, up to 1 GB or the `memory` of
+    :func:`shoal.config_context`. In addition: 24 bytes for every value of a center, 16 MB for drawn rows, and
+    with weights one eighth of a byte per row.
 
     References
     ----------
@@ -168,7 +169,7 @@ class VarianceReducedKMeans(CenterClusterer):
     learning_rate_: float
     #: Whether every step computes all distances; for tests and benchmarks.
     _method = "variance-reduced"
-    _hidden = ("search_always",)
+    _hidden = ("search_always", "bounds_memory")
     _auto = ("learning_rate",)
     _search_always = False
 

@@ -7,6 +7,7 @@ use crate::error::Result;
 use crate::fit::{Element, Method, Metric, Problems, Run, either, run_methods, setters};
 use crate::matrix::make_room;
 use crate::persist::Contents;
+use crate::tuning::DEFAULT_MEMORY;
 
 /// K-means for thousands to millions of clusters. Begin with [`HierarchicalKMeans::params`].
 ///
@@ -36,7 +37,7 @@ impl HierarchicalKMeans {
             tolerance: 1e-3,
             metric: Metric::Euclidean,
             rng_seed: 0,
-            memory_limit: 1_000_000_000,
+            memory_limit: DEFAULT_MEMORY,
             compute_labels: true,
             threads: None,
         }

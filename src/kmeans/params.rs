@@ -9,6 +9,7 @@ use crate::matrix::make_room;
 use crate::names::names;
 use crate::persist::Contents;
 use crate::seeding::Seeding;
+use crate::tuning::DEFAULT_MEMORY;
 
 /// Exact k-means. Begin with [`KMeans::params`].
 ///
@@ -34,7 +35,7 @@ impl KMeans {
             tolerance: 1e-4,
             metric: Metric::Euclidean,
             algorithm: Algorithm::Auto,
-            bounds_memory: 1_000_000_000,
+            bounds_memory: DEFAULT_MEMORY,
             threads: None,
         }
     }

@@ -7,6 +7,7 @@ use crate::fit::{Metric, Parameter, Problems, Value, parsed, run_methods, setter
 use crate::graph::GraphMethod;
 use crate::names::names;
 use crate::seeding::Seeding;
+use crate::tuning::DEFAULT_MEMORY;
 
 /// Laplacian K-modes (SLK): see the [module](super).
 ///
@@ -170,7 +171,7 @@ impl LaplacianKModes {
             max_iter: 100,
             rng_seed: 0,
             graph_method: GraphMethod::Auto,
-            responsibilities_memory: Some(1_000_000_000),
+            responsibilities_memory: Some(DEFAULT_MEMORY),
             threads: None,
         }
     }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator
@@ -23,6 +22,7 @@ from shoal._core import Step
 from shoal._fit.centers import METRICS
 from shoal._fit.cloning import cloned
 from shoal._fit.history import STEP_DTYPE, record
+from shoal._fit.watch import leave
 from shoal.callbacks import Callback, ProgressBar
 from shoal.kmeans import KMeans as LocalKMeans
 from shoal.typing import Metric, PathName
@@ -114,6 +114,8 @@ class DistributedClusterer(BaseEstimator, ABC):
     _task: KMeansPass | MiniBatchPass | None = None
     #: Callbacks of local fits ask for a run; it has no meaning here.
     _run = None
+    #: Whether an error ended the steps of the last fit.
+    _failed = False
 
     # ---------------------------------------------------------------- for adapters
 
@@ -188,8 +190,10 @@ class DistributedClusterer(BaseEstimator, ABC):
                     self._history.pop()
                     self._note(step)
                 yield step
-        finally:
-            self._leave([watcher for watcher in watchers if isinstance(watcher, Callback)])
+        except BaseException as error:
+            leave(self, watchers, error)
+            raise
+        leave(self, watchers, None)
 
     def _reason(self, step: Step) -> str | None:
         """Return why the fit ends with this step; None to continue."""
@@ -198,19 +202,6 @@ class DistributedClusterer(BaseEstimator, ABC):
         if self._threshold is not None and step.center_shift**2 <= self._threshold:
             return "tolerance"
         return "max-iter" if step.iteration >= self.max_iter else None
-
-    def _leave(self, told: list[Callback]) -> None:
-        """Let callbacks process the last complete step; their errors do not hide that of the fit."""
-        problems: list[Exception] = []
-        for watcher in told:
-            try:
-                watcher.leave(self)
-            except Exception as error:  # noqa: BLE001 - raised or warned of below
-                problems.append(error)
-        if problems and sys.exc_info()[0] is None:
-            raise problems[0]
-        for problem in problems:
-            warn(f"a callback failed at the end of the run: {problem}", RuntimeWarning)
 
     def _known(self) -> str:
         """Say which state an estimator holds after a failure."""
@@ -286,7 +277,8 @@ class DistributedClusterer(BaseEstimator, ABC):
         checkpoint.write(path, type(self).__name__, self.get_params(deep=False), progress)
 
     def _is_before_first_step(self) -> bool:
-        return self._task is not None and not self._history
+        # A first step that failed would fail again.
+        return self._task is not None and not self._history and not self._failed
 
     def _step_limit(self) -> int:
         return int(self.max_iter)

@@ -16,7 +16,7 @@ from shoal import _core
 from shoal._common import params as _params
 from shoal._common.warn import warn
 from shoal._core import Source, Step
-from shoal._rows.checked import features_unless_refused, weighted
+from shoal._rows.checked import weighted
 from shoal._rows.source import DataSource
 from shoal._rows.streams import refuse_once
 from shoal.typing import Metric, Rows, Seeding, Weights
@@ -143,9 +143,10 @@ class CenterFitter(Clusterer):
         ValueError, TypeError, OSError, KeyboardInterrupt
             As :meth:`fit`.
         """
-        source, rows, weights = self._taken(X, sample_weight)
-        self._by_callable = False
-        return self._iterate(self._make_run(source, rows, weights), source, weights)
+        with self._set_aside():
+            source, rows, weights = self._taken(X, sample_weight)
+            self._by_callable = False
+            return self._iterate(self._make_run(source, rows, weights), source, weights)
 
     def _taken(
         self, X: Rows, sample_weight: Weights
@@ -154,12 +155,11 @@ class CenterFitter(Clusterer):
         self._check()
         if not self._one_pass:
             refuse_once(X, type(self).__name__)
-        with features_unless_refused(self):
-            rows = self._checked(X, reset=True)
-            source, weights = weighted(rows, sample_weight)
-            n = source.shape[0]
-            if n is not None and n < self._k:
-                raise _params.too_many_clusters(self._count, self._k, n)
+        rows = self._checked(X, reset=True)
+        source, weights = weighted(rows, sample_weight)
+        n = source.shape[0]
+        if n is not None and n < self._k:
+            raise _params.too_many_clusters(self._count, self._k, n)
         return source, rows, weights
 
     def _go_on(

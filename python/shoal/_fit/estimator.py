@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
@@ -15,7 +15,6 @@ from sklearn.base import BaseEstimator
 from shoal import _core
 from shoal._common import params as _params
 from shoal._common.params import verbosity
-from shoal._common.warn import warn
 from shoal._common.zeros import warn_of_zeros
 from shoal._core import Source, Step
 from shoal._rows.checked import checked_rows, source_of
@@ -27,9 +26,13 @@ from .history import STEP_DTYPE, STEP_FIELDS, record
 from .models import save
 from .progress import telling
 from .saved import Arrays, Claims, Texts, floats, need
+from .watch import leave
 
 #: Parameters that may be arrays of initial centers.
 CENTER_PARAMETERS = ("init", "means_init")
+
+#: Attributes that a fit sets before its first step.
+OF_A_START = ("n_features_in_", "feature_names_in_", "_seed", "_by_callable")
 
 #: Parameters that are not saved: they belong to the machine.
 OF_A_MACHINE = ("callbacks", "n_jobs")
@@ -139,11 +142,31 @@ class Clusterer(BaseEstimator, ABC):
             "n_jobs": _params.threads(self.n_jobs, tell=False),
         } | other
         for name in _core.parameters(self._method):
-            if name not in given and name not in self._hidden:
+            if name in given:
+                continue
+            if name not in self._hidden:
                 given[name] = _params.for_run(name, getattr(self, name), auto=name in self._auto)
+            elif name.endswith("_memory"):
+                # An estimator without a parameter for its budget takes that of all.
+                given[name] = _params.memory(name, _params.DEFAULT_MEMORY)
         return given
 
     # ---------------------------------------------------------------- the loop
+
+    @contextmanager
+    def _set_aside(self) -> Generator[None]:
+        """Restore what a fit sets before its first step, which it may never make."""
+        before = self._of_a_start()
+        try:
+            yield
+        finally:
+            for name in self._of_a_start():
+                delattr(self, name)
+            self.__dict__.update(before)
+
+    def _of_a_start(self) -> dict[str, Any]:
+        """Return the attributes that a fit sets before its first step."""
+        return {name: vars(self)[name] for name in OF_A_START if name in vars(self)}
 
     def _forget(self) -> None:
         """Delete the attributes of an earlier fit."""
@@ -172,9 +195,49 @@ class Clusterer(BaseEstimator, ABC):
         source: Source,
         weights: npt.NDArray[np.float64] | None,
         prepare: Callable[[], object] | None = None,
+        **more: Any,
     ) -> Iterator[Step]:
-        """Call `prepare`, then advance `run` to its end, one step per `next()`."""
-        self._forget()
+        """Return an iterator that calls `prepare`, then advances `run` to its end, one step per `next()`.
+
+        The first `next()` replaces the attributes of an earlier fit, and sets those in `more` too. If an
+        exception prevents the first step, the earlier fit comes back.
+        """
+        return self._iterated(run, source, weights, prepare, self._of_a_start() | more)
+
+    def _iterated(
+        self,
+        run: Any,
+        source: Source,
+        weights: npt.NDArray[np.float64] | None,
+        prepare: Callable[[], object] | None,
+        begun: dict[str, Any],
+    ) -> Iterator[Step]:
+        parameters = self._get_param_names()
+        before = {name: value for name, value in vars(self).items() if name not in parameters}
+        try:
+            self._forget()
+            for name in self._of_a_start():
+                delattr(self, name)
+            self.__dict__.update(begun)
+            with closing(self._advanced(run, source, weights, prepare)) as steps:
+                for step in steps:
+                    # Releases the labels and the run of the earlier fit.
+                    before.clear()
+                    yield step
+        except BaseException:
+            if self._run is run and not len(self._history):
+                for name in vars(self).keys() - parameters:
+                    delattr(self, name)
+                self.__dict__.update(before)
+            raise
+
+    def _advanced(
+        self,
+        run: Any,
+        source: Source,
+        weights: npt.NDArray[np.float64] | None,
+        prepare: Callable[[], object] | None,
+    ) -> Generator[Step]:
         self._run, self._visited, self._n_rows = run, (source, weights), source.shape[0]
         for step in (done := run.history()):
             self._history.append(record(step))
@@ -227,19 +290,12 @@ class Clusterer(BaseEstimator, ABC):
                     self._history[-1] = record(step)
                     self.stop_reason_ = reason
                 yield step
-        finally:
-            problems: list[Exception] = []
-            for watcher in watchers:
-                if isinstance(watcher, Callback) and self._run is run:
-                    try:
-                        watcher.leave(self)
-                    except Exception as error:  # noqa: BLE001 - raised or warned of below
-                        problems.append(error)
-            if problems and sys.exc_info()[0] is None:
-                raise problems[0]
-            for problem in problems:
-                # The exception that ended the run is raised, not this one.
-                warn(f"a callback failed at the end of the run: {problem}", RuntimeWarning)
+        except BaseException as error:
+            if self._run is run:
+                leave(self, watchers, error)
+            raise
+        if self._run is run:
+            leave(self, watchers, None)
 
     def _rules_of_a_run(self, problems: _params.Problems) -> None:
         """Check `callbacks`, `n_jobs` and `verbose`."""
@@ -260,7 +316,8 @@ class Clusterer(BaseEstimator, ABC):
 
     def _is_before_first_step(self) -> bool:
         """Whether the run has made no step, but can be checkpointed."""
-        return not len(self._history) and hasattr(self._run, "compare_rows")
+        # A first step that failed would fail again.
+        return not self._failed and not len(self._history) and hasattr(self._run, "compare_rows")
 
     def _made_anew(self, state: tuple[str, Arrays, Texts], make: Callable[[], Any]) -> Any:
         """Make the run of a checkpoint that was written before the initial centers were chosen."""
@@ -372,6 +429,8 @@ class Clusterer(BaseEstimator, ABC):
         """
         return cloned(self)
 
+    #: Whether an error ended the steps of the last run.
+    _failed = False
     #: The seed of the last run.
     _seed = 0
     #: Whether the fit was resumed, and its initial centers came from a callable.

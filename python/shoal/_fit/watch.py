@@ -1,4 +1,4 @@
-"""Progress and callbacks of work that is no fit, such as coresets."""
+"""Callbacks: their last call after a fit, and work that is no fit, such as coresets."""
 
 from __future__ import annotations
 
@@ -9,8 +9,31 @@ from contextlib import contextmanager
 from typing import Any
 
 from shoal._common import params as _params
+from shoal._common.warn import warn
 from shoal._core import Step
 from shoal.callbacks import Callback, Checkpoint, ProgressBar, ValidationCurve
+
+
+def leave(estimator: Any, watchers: list[Any], error: BaseException | None) -> None:
+    """Call `leave` of the callbacks after the steps of a fit, which `error` ended, if any.
+
+    Raises
+    ------
+    Exception
+        That of a callback, if there is no `error`. Otherwise it becomes a warning.
+    """
+    estimator._failed = isinstance(error, Exception)
+    problems: list[Exception] = []
+    for watcher in watchers:
+        if isinstance(watcher, Callback):
+            try:
+                watcher.leave(estimator)
+            except Exception as caught:  # noqa: BLE001 - raised or warned of below
+                problems.append(caught)
+    if problems and error is None:
+        raise problems[0]
+    for problem in problems:
+        warn(f"a callback failed at the end of the run: {problem}", RuntimeWarning)
 
 
 def watchers_of(callbacks: Any, what: str = "a coreset") -> list[Any]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -110,17 +108,3 @@ def checked_rows(estimator: BaseEstimator, X: Any, *, reset: bool) -> Any:
     known = source if source._header is None else source._header
     validate_data(estimator, known, reset=reset, skip_check_array=True)
     return source
-
-
-@contextmanager
-def features_unless_refused(estimator: BaseEstimator) -> Generator[None]:
-    """Restore the features of the previous fit if the block raises."""
-    noted = ("n_features_in_", "feature_names_in_")
-    before = {name: value for name, value in vars(estimator).items() if name in noted}
-    try:
-        yield
-    except BaseException:
-        for name in noted:
-            estimator.__dict__.pop(name, None)
-        estimator.__dict__.update(before)
-        raise

@@ -17,7 +17,7 @@ use crate::fit::{
 };
 use crate::persist::Contents;
 use crate::seeding::Seeding;
-use crate::tuning::{AUTO_END, AUTO_STEP};
+use crate::tuning::{AUTO_END, AUTO_STEP, DEFAULT_MEMORY};
 
 pub use solver::BackwardEulerSolver;
 
@@ -57,6 +57,7 @@ impl BackwardEuler {
             max_iter: 150,
             step_cap: None,
             polish: None,
+            bounds_memory: DEFAULT_MEMORY,
             compute_labels: true,
             threads: None,
         }
@@ -80,6 +81,7 @@ pub struct BackwardEulerParams {
     max_iter: u64,
     step_cap: Option<f64>,
     polish: Option<bool>,
+    bounds_memory: u64,
     compute_labels: bool,
     threads: Option<usize>,
 }
@@ -139,6 +141,9 @@ setters! {
         /// Whether a fit ends with sweeps of exact k-means until they converge (default `None`: if the rows
         /// can be read again). `true` requires rows that can be read again.
         polish: Option<bool> as impl Into<Option<bool>>,
+        /// Upper limit for the bytes of the bounds of the [polish](BackwardEulerParams::polish) (default 1 GB). See
+        /// [`KMeansParams::bounds_memory`](crate::kmeans::KMeansParams::bounds_memory).
+        bounds_memory: u64,
         /// Whether [`BackwardEulerParams::fit`] ends with a pass for labels and inertia (default true).
         compute_labels: bool,
         /// Number of threads (default `None`: see [`Executor::new`](crate::Executor::new)). The result does

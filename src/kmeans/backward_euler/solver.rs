@@ -123,7 +123,10 @@ impl<T: Compute> BackwardEulerSolver<T> {
     /// Parameters of the final sweeps, which start from the current centers.
     pub(super) fn polish_params(&self) -> KMeansParams {
         let centers = self.state.centers.iter().map(|c| c.to_f64()).collect();
-        KMeans::params(self.params.n_clusters).metric(self.params.metric).seeding(Seeding::Given(centers))
+        KMeans::params(self.params.n_clusters)
+            .metric(self.params.metric)
+            .seeding(Seeding::Given(centers))
+            .bounds_memory(self.params.bounds_memory)
     }
 
     /// Step size of the current outer step.

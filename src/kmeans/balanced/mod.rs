@@ -19,6 +19,7 @@ use crate::fit::{Element, Method, Metric, Problems, Run, either, run_methods, se
 use crate::matrix::make_room;
 use crate::persist::Contents;
 use crate::seeding::Seeding;
+use crate::tuning::DEFAULT_MEMORY;
 
 use lists::CANDIDATE_BYTES;
 
@@ -61,7 +62,7 @@ impl Balanced {
             tolerance: 1e-4,
             metric: Metric::Euclidean,
             algorithm: Algorithm::Auto,
-            bounds_memory: 1_000_000_000,
+            bounds_memory: DEFAULT_MEMORY,
             threads: None,
         }
     }

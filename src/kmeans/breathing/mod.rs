@@ -15,7 +15,7 @@ use crate::fit::{Element, Method, Metric, Problems, Run, either, run_methods, se
 use crate::matrix::make_room;
 use crate::persist::Contents;
 use crate::seeding::Seeding;
-use crate::tuning::BREATH_RUN_SWEEPS;
+use crate::tuning::{BREATH_RUN_SWEEPS, DEFAULT_MEMORY};
 
 pub use solver::BreathingSolver;
 
@@ -51,7 +51,7 @@ impl Breathing {
             tolerance: 1e-4,
             metric: Metric::Euclidean,
             algorithm: Algorithm::Auto,
-            bounds_memory: 1_000_000_000,
+            bounds_memory: DEFAULT_MEMORY,
             threads: None,
         }
     }

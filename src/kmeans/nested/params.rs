@@ -15,7 +15,7 @@ use super::Nested;
 use crate::persist::Contents;
 use crate::seeding::{Seeding, Seeds};
 use crate::shuffle::Shuffle;
-use crate::tuning::{NESTED_BOUNDS_CHANGES, NESTED_BOUNDS_DIM};
+use crate::tuning::{DEFAULT_MEMORY, NESTED_BOUNDS_CHANGES, NESTED_BOUNDS_DIM};
 
 /// Nested mini-batch k-means: starts as fast as mini-batch k-means and converges to exact k-means. Begin with
 /// [`NestedMiniBatch::params`].
@@ -42,8 +42,8 @@ impl NestedMiniBatch {
             rho: 100.0,
             metric: Metric::Euclidean,
             bounds: Bounds::Auto,
-            bounds_memory: 1_000_000_000,
-            buffer_memory: 1_000_000_000,
+            bounds_memory: DEFAULT_MEMORY,
+            buffer_memory: DEFAULT_MEMORY,
             max_iter: None,
             tolerance: 0.0,
             shuffle: true,

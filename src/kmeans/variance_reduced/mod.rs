@@ -23,6 +23,7 @@ use crate::matrix::make_room;
 use crate::names::names;
 use crate::persist::Contents;
 use crate::seeding::Seeding;
+use crate::tuning::DEFAULT_MEMORY;
 
 pub use solver::VarianceReducedSolver;
 
@@ -62,6 +63,7 @@ impl VarianceReduced {
             tolerance: 1e-4,
             polish: true,
             search_always: false,
+            bounds_memory: DEFAULT_MEMORY,
             threads: None,
         }
     }
@@ -192,6 +194,7 @@ pub struct VarianceReducedParams {
     tolerance: f64,
     polish: bool,
     search_always: bool,
+    bounds_memory: u64,
     threads: Option<usize>,
 }
 
@@ -232,6 +235,9 @@ setters! {
         /// Whether every step computes all distances (default false: only where bounds do not determine the
         /// label). The result does not depend on it. Use it to measure the benefit of the bounds.
         search_always: bool,
+        /// Upper limit for the bytes of the bounds (default 1 GB). See
+        /// [`KMeansParams::bounds_memory`](crate::kmeans::KMeansParams::bounds_memory).
+        bounds_memory: u64,
         /// Number of threads (default `None`: see [`Executor::new`](crate::Executor::new)). The result does
         /// not depend on it.
         threads: Option<usize>,

@@ -20,9 +20,6 @@ use crate::seeding::enough_rows;
 use crate::stats::to_means;
 use crate::tuning::MOST_SQ_MOVE;
 
-/// Memory budget of bounds in bytes.
-const BOUNDS_MEMORY: u64 = 1_000_000_000;
-
 /// Share by which an epoch may increase the energy. A larger increase is undone: steps that are too long
 /// leave the full noise of their rows in the centers.
 const MAX_INCREASE: f64 = 0.01;
@@ -75,6 +72,7 @@ impl<T: Compute> VarianceReducedSolver<T> {
     /// The state before the first epoch, which chooses the first centers.
     pub(super) fn plan(params: VarianceReducedParams) -> Self {
         Self {
+            choice: Choice::new(Algorithm::Auto, params.bounds_memory),
             params,
             dim: 0,
             centers: Vec::new(),
@@ -83,7 +81,6 @@ impl<T: Compute> VarianceReducedSolver<T> {
             weights: Vec::new(),
             energy: f64::NAN,
             carried: None,
-            choice: Choice::new(Algorithm::Auto, BOUNDS_MEMORY),
             rate: None,
             stalled: 0,
             settled: false,

@@ -22,7 +22,7 @@ use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::pass::{Compared, Groups};
 use crate::rng::Rng;
-use crate::tuning::SEEDING_NODE_BYTES;
+use crate::tuning::DEFAULT_MEMORY;
 
 /// How a tree is grown.
 #[derive(Clone, Copy, Debug)]
@@ -170,7 +170,7 @@ pub(super) fn tree<T: Compute>(
         n_clusters: k,
         branching: None,
         seed: rng.bits(),
-        memory: SEEDING_NODE_BYTES,
+        memory: DEFAULT_MEMORY,
         metric: Metric::Euclidean,
         greedy: true,
     };
