@@ -26,6 +26,7 @@ SHARED = {
     "dtype": "--dtype",
     "columns": "--columns",
     "key": "--key",
+    "resume": "shoal fit --checkpoint FILE --resume",
 }
 #: Options that only some commands have. Elsewhere the parameter is set by ``--set``, if at all.
 OWN: Mapping[str, Mapping[str, str]] = {
@@ -90,8 +91,10 @@ class Options:
 
     def of(self, told: BaseException) -> str:
         """Return the message of an error or a warning on one line."""
-        text = marked_text(told)
-        return replaced(" ".join(text.split()), self._said) if marks(text) else line_of(told)
+        if isinstance(told, OSError | MemoryError):
+            return line_of(told)
+        text = " ".join(marked_text(told).split())
+        return replaced(text, self._said) if text else line_of(told)
 
     def are_wrong_in(self, error: BaseException) -> bool:
         """Whether an error is about a parameter that an option sets."""
