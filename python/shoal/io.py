@@ -177,8 +177,8 @@ def continued(estimator: Any, path: PathName, X: Rows) -> Iterator[Step]:
     name = os.fsdecode(path)
     kept, state = begun(name)
     if type(kept) is not type(estimator):
-        raise ValueError(
-            f"{name}: must hold a fit of {type(estimator).__name__}, got one of {type(kept).__name__}"
+        raise MarkedError(
+            f"{name}: must hold a fit of `{type(estimator).__name__}`, got one of `{type(kept).__name__}`"
         )
     before, now = (model.get_params(deep=False) for model in (kept, estimator))
     for parameter in sorted(before.keys() - {"n_jobs", "verbose", "callbacks"}):
