@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from . import _core
-from ._common.marked import MarkedError, ParameterError
+from ._common.marked import MarkedError, ParameterError, marked_text
 from ._common.params import shown
 from ._core import Step
 from ._fit.estimator import Clusterer
@@ -93,7 +93,7 @@ def load(path: PathName) -> Any:
     kind, arrays, meta = _core.load_model(name)
     if kind in CHECKPOINTS:
         problem = f"{name}: holds the checkpoint of an unfinished fit."
-        raise MarkedError(f"{problem} Resume the fit first.", f"{problem} Use shoal.resume instead.")
+        raise MarkedError(f"{problem} Finish it with `resume`.", f"{problem} Use shoal.resume instead.")
     if kind not in KINDS:
         raise ValueError(f"{name}: must hold a model of this version ({', '.join(KINDS)}), got {kind!r}")
     with told_of(name, "is damaged"):
@@ -177,8 +177,8 @@ def continued(estimator: Any, path: PathName, X: Rows) -> Iterator[Step]:
     name = os.fsdecode(path)
     kept, state = begun(name)
     if type(kept) is not type(estimator):
-        raise ValueError(
-            f"{name}: must hold a fit of {type(estimator).__name__}, got one of {type(kept).__name__}"
+        raise MarkedError(
+            f"{name}: must hold a fit of `{type(estimator).__name__}`, got one of `{type(kept).__name__}`"
         )
     before, now = (model.get_params(deep=False) for model in (kept, estimator))
     for parameter in sorted(before.keys() - {"n_jobs", "verbose", "callbacks"}):
@@ -200,7 +200,7 @@ def remaining(estimator: Any, name: str, state: Any, X: Rows, sample_weight: Wei
         try:
             steps: Iterator[Step] = estimator._go_on(state, *taken)
         except ValueError as error:
-            raise ValueError(f"{name}: {error}") from error
+            raise MarkedError(f"{name}: {marked_text(error)}") from error
     return steps
 
 

@@ -504,8 +504,8 @@ class LaplacianKModes(StoredKModes):
         problems.check(p.one_of, "metric", self.metric, METRICS)
         if self.metric == "cosine" and not self.normalize:
             problems.add(f"`normalize` must be `True` with `metric`='cosine', got {p.shown(self.normalize)}")
-        if isinstance(self.init, str) and self.init not in STARTS:
-            problems.check(p.one_of, "init", self.init, STARTS, other="an array or a callable")
+        if isinstance(self.init, str):
+            problems.check(p.seeding, self.init, STARTS)
         problems.check(p.whole, "max_iter", self.max_iter, 1)
         problems.check(p.one_of, "graph_method", self.graph_method, METHODS)
         if self.responsibilities_memory is not None:

@@ -114,7 +114,7 @@ def test_settings_are_checked(capsys, rows):
     assert "callbacks" not in text
     assert "given twice" in failure(capsys, *fit, "--tol", 0, "--set", "tol=1", status=2)
     assert "NAME=VALUE" in failure(capsys, *fit, "--set", "tol", status=2)
-    assert "max_iter" in failure(capsys, *fit, "--set", "max_iter=0")
+    assert "max_iter" in failure(capsys, *fit, "--set", "max_iter=0", status=2)
 
 
 def test_mini_batches(capsys, rows, tmp_path):
@@ -138,7 +138,7 @@ def test_mini_batches(capsys, rows, tmp_path):
     assert "inertia" not in out
     assert (np.load(labels) == np.load(again)).all()
     assert "minibatch has no parameter 'rho'" in failure(capsys, *given, "--set", "rho=1", status=2)
-    assert "half_life" in failure(capsys, *given, "--set", "half_life=0")
+    assert "half_life" in failure(capsys, *given, "--set", "half_life=0", status=2)
 
 
 def test_parameter_values_are_parsed():
@@ -170,25 +170,27 @@ def test_wrong_usage(capsys, rows):
 
 
 def test_rows_that_cannot_be_clustered(capsys, rows, tmp_path):
-    def refused(X, k=2):
+    def refused(X, k=2, status=1):
         np.save(tmp_path / "bad.npy", X)
-        return failure(capsys, "fit", tmp_path / "bad.npy", "-k", k, "--quiet")
+        return failure(capsys, "fit", tmp_path / "bad.npy", "-k", k, "--quiet", status=status)
 
     holed = np.load(rows)
     holed[7, 1] = np.nan
     assert "row 7, column 1" in refused(holed)
     assert "shape (5,)" in refused(np.zeros(5))
     assert "complex" in refused(np.zeros((5, 2), complex))
-    assert refused(np.zeros((5, 2)), k=0).endswith(": -k must be an integer of at least 1, got 0")
-    assert refused(np.zeros((5, 2)), k=-1).endswith(": -k must be an integer of at least 1, got -1")
-    assert refused(np.zeros((5, 2)), k=6).endswith(": -k must be at most the number of rows, 5, got 6")
+    assert refused(np.zeros((5, 2)), k=0, status=2).endswith(": -k must be an integer of at least 1, got 0")
+    assert refused(np.zeros((5, 2)), k=-1, status=2).endswith(": -k must be an integer of at least 1, got -1")
+    assert refused(np.zeros((5, 2)), k=6, status=2).endswith(
+        ": -k must be at most the number of rows, 5, got 6"
+    )
     whole = rows.read_bytes()
     for data in (b"", whole[:100], whole[:-1], b"not an array"):
         (tmp_path / "bad.npy").write_bytes(data)
         assert "bad.npy" in failure(capsys, "fit", tmp_path / "bad.npy", "-k", 2, "--quiet")
     assert "No such file" in failure(capsys, "fit", tmp_path / "none.npy", "-k", 2, "--quiet")
     failure(capsys, "fit", tmp_path, "-k", 2, "--quiet")
-    assert "2, 3" in failure(capsys, "fit", rows, "-k", 2, "--quiet", "--init", rows)
+    assert "2, 3" in failure(capsys, "fit", rows, "-k", 2, "--quiet", "--init", rows, status=2)
 
 
 def test_outputs_are_checked_before_any_work(capsys, rows, tmp_path, monkeypatch):
@@ -450,7 +452,7 @@ def test_results_go_to_stdout_and_progress_to_stderr(rows):
     assert json.loads(done.stdout)["clusters"] == 3
     assert "shoal fit" in done.stderr
     failed = program("fit", rows, "-k", 1000)
-    assert (failed.returncode, failed.stdout) == (1, "")
+    assert (failed.returncode, failed.stdout) == (2, "")
     assert failed.stderr.splitlines()[-1].startswith("shoal: error: ")
     assert "Traceback" not in failed.stderr
 
@@ -505,10 +507,12 @@ def test_shuffle_errors(capsys, rows, tmp_path):
     assert "also read" in failure(capsys, "shuffle", rows, "-o", rows)
     assert "no folder" in failure(capsys, "shuffle", rows, "-o", tmp_path / "none" / "x.npy")
     assert "--memory-limit must be" in failure(
-        capsys, "shuffle", rows, "-o", tmp_path / "x.npy", "--memory-limit", "few"
+        capsys, "shuffle", rows, "-o", tmp_path / "x.npy", "--memory-limit", "few", status=2
     )
-    assert "--seed must be" in failure(capsys, "shuffle", rows, "-o", tmp_path / "x.npy", "--seed", -1)
-    assert ".npy" in failure(capsys, "shuffle", rows, "-o", tmp_path / "x.bin")
+    assert "--seed must be" in failure(
+        capsys, "shuffle", rows, "-o", tmp_path / "x.npy", "--seed", -1, status=2
+    )
+    assert ".npy" in failure(capsys, "shuffle", rows, "-o", tmp_path / "x.bin", status=2)
     failure(capsys, "shuffle", rows, status=2)
     assert [path.name for path in tmp_path.iterdir()] == ["rows.npy"]
 

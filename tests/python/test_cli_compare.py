@@ -231,13 +231,13 @@ def test_settings_are_checked(capsys, rows, two):
 def test_invalid_parameters_fail_before_any_work(capsys, rows, two, monkeypatch):
     monkeypatch.setattr(EnergyCurve, "__call__", lambda *_: pytest.fail("work was begun"))
     args = ["compare", rows, "--methods", two, "--quiet"]
-    text = failure(capsys, *args, "-k", 3, "--set", "vrkm.tol=-1", "--set", "vrkm.max_iter=0")
+    text = failure(capsys, *args, "-k", 3, "--set", "vrkm.tol=-1", "--set", "vrkm.max_iter=0", status=2)
     assert text.startswith("shoal: error: vrkm: ")
     assert "tol" in text
     assert "max_iter" in text
-    assert "-k must be" in failure(capsys, *args, "-k", 0)
+    assert "-k must be" in failure(capsys, *args, "-k", 0, status=2)
     # 300 of the 3000 rows are held out.
-    assert "at most the number of rows, 2700" in failure(capsys, *args, "-k", 2701)
+    assert "at most the number of rows, 2700" in failure(capsys, *args, "-k", 2701, status=2)
 
 
 def test_given_centers_start_every_method(capsys, rows, two, tmp_path):

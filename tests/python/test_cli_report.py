@@ -83,12 +83,14 @@ def test_report_of_standard_input(capsys, files, monkeypatch, tmp_path):
 
 
 def test_report_refuses(capsys, files, tmp_path):
-    assert "--html" in failure(capsys, "report", "model.safetensors", "rows.npy", "--html", "out.pdf")
+    assert "--html" in failure(
+        capsys, "report", "model.safetensors", "rows.npy", "--html", "out.pdf", status=2
+    )
     assert "also read" in failure(
         capsys, "report", "model.safetensors", "rows.npy", "--html", "model.safetensors"
     )
-    assert "image_shape must be" in failure(
-        capsys, "report", "model.safetensors", "rows.npy", "--image", "3x3", "--quiet"
+    assert "--image must be" in failure(
+        capsys, "report", "model.safetensors", "rows.npy", "--image", "3x3", "--quiet", status=2
     )
     assert "--image" in failure(
         capsys, "report", "model.safetensors", "rows.npy", "--image", "3", "--quiet", status=2
@@ -136,7 +138,9 @@ def test_numbers_of_clusters(capsys, files):
         assert "--k" in failure(capsys, "select", "rows.npy", "--k", bad, status=2)
     assert "--k" in failure(capsys, "select", "rows.npy", status=2)
     for long in ("1:10000000000", f"1:{10**30}", "1:10000000000:2"):
-        assert "at most 100000 numbers" in failure(capsys, "select", "rows.npy", "--k", long, "--quiet")
+        assert "at most 100000 numbers" in failure(
+            capsys, "select", "rows.npy", "--k", long, "--quiet", status=2
+        )
 
 
 def test_select_refuses(capsys, files):
@@ -145,7 +149,7 @@ def test_select_refuses(capsys, files):
     )
     assert "--method" in failure(capsys, "select", "rows.npy", "--k", "2:3", "--method", "gmm", status=2)
     assert "at most the number of rows, 150" in failure(
-        capsys, "select", "rows.npy", "--k", "2,151", "--quiet"
+        capsys, "select", "rows.npy", "--k", "2,151", "--quiet", status=2
     )
     assert "no parameter 'n_init'" in failure(
         capsys, "select", "rows.npy", "--k", "2", "--method", "sbe", "--set", "n_init=2", status=2

@@ -66,7 +66,7 @@ def test_the_command_refuses_wrong_arguments(stored, capsys, tmp_path):
     assert "--to must be one of faiss, onnx, sklearn, got 'tf'" in failure(
         capsys, *base, "tf", "-o", "m.tf", status=2
     )
-    assert "ends in .joblib, .pkl or .pickle" in failure(capsys, *base, "sklearn", "-o", "m.onnx")
+    assert "ends in .joblib, .pkl or .pickle" in failure(capsys, *base, "sklearn", "-o", "m.onnx", status=2)
     assert "no folder" in failure(capsys, *base, "onnx", "-o", "none/m.onnx")
     assert "No such file" in failure(capsys, "convert", "none.safetensors", "--to", "onnx", "-o", "m.onnx")
     shoal.StreamingCoreset(5, random_state=0).partial_fit(blobs()).save("coreset.npz.safetensors")

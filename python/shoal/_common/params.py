@@ -128,24 +128,25 @@ def at_least_0(name: str, value: Any) -> float:
     return float(value)
 
 
-def one_of(
-    name: str, value: Any, allowed: tuple[str, ...], later: tuple[str, ...] = (), *, other: str = ""
-) -> str:
-    """Check that `value` is one of the allowed strings; `later` ones are reserved.
-
-    `other` is what Python allows beside strings.
-    """
+def one_of(name: str, value: Any, allowed: tuple[str, ...], later: tuple[str, ...] = ()) -> str:
+    """Check that `value` is one of the allowed strings; `later` ones are reserved."""
     if isinstance(value, str) and value in allowed:
         return value
     known = ", ".join(allowed)
     if isinstance(value, str) and value in later:
         raise ParameterError(f"{mark(name)}={value!r} is not implemented in this version, use one of {known}")
     meant = nearest(value, allowed) if isinstance(value, str) else ""
-    got = f"got {shown(value)}{meant}"
-    raise ParameterError(
-        f"{mark(name)} must be one of {known}, {got}",
-        f"{name} must be one of {known}, {other}, {got}" if other else None,
-    )
+    raise ParameterError(f"{mark(name)} must be one of {known}, got {shown(value)}{meant}")
+
+
+def seeding(init: str, allowed: tuple[str, ...]) -> None:
+    """Check that `init` is the name of a seeding."""
+    if init not in allowed:
+        known, got = ", ".join(allowed), f"got {shown(init)}{nearest(init, allowed)}"
+        raise ParameterError(
+            f"`init` must be one of {known}, or `centers`, {got}",
+            f"init must be one of {known}, an array or a callable, {got}",
+        )
 
 
 def verbosity(value: Any) -> bool:

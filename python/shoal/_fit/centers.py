@@ -189,8 +189,8 @@ class CenterFitter(Clusterer):
         """Check the parameters that all methods share; subclasses add their own."""
         p = _params
         problems.check(p.whole, self._count, self._k, 1)
-        if isinstance(self.init, str) and self.init not in INITS:
-            problems.check(p.one_of, "init", self.init, INITS, other="an array or a callable")
+        if isinstance(self.init, str):
+            problems.check(p.seeding, self.init, INITS)
         if self.max_iter is not None or not self._unlimited:
             other = "`None` or " if self._unlimited else ""
             problems.check(p.whole, "max_iter", self.max_iter, self._least_iter, other=other)

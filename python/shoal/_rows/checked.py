@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_array, validate_data
 
 from shoal._common.files import is_name
-from shoal._common.marked import MarkedError
+from shoal._common.marked import MarkedError, mark
 from shoal._common.params import shown, weights
 from shoal._common.warn import warn
 from shoal._core import Source
@@ -72,21 +72,21 @@ def carries_weights(X: Any) -> bool:
 def refuse_weights(X: Any, who: str) -> None:
     """Raise `ValueError` if X has weights: `who` would ignore them."""
     if carries_weights(X):
-        problem = f"{who} takes rows without weights, got {shown(X)}. To ignore the weights,"
+        problem = f"takes rows without weights, got {shown(X)}. To ignore the weights,"
         raise MarkedError(
-            f"{problem} use `key`='points'.",
-            f"{problem} pass coreset.points, or open the file with key='points'.",
+            f"{mark(who)} {problem} use `key`='points'.",
+            f"{who} {problem} pass coreset.points, or open the file with key='points'.",
         )
 
 
 def warn_of_weights(X: Any, who: str) -> None:
     """Warn if X has weights: `who` ignores them."""
     if carries_weights(X):
-        problem = f"{who} ignores the weights of {shown(X)}."
+        problem = f"ignores the weights of {shown(X)}."
         warn(
-            f"{problem} Use `key`='points' to silence this.",
+            f"{mark(who)} {problem} Use `key`='points' to silence this.",
             UserWarning,
-            f"{problem} Pass coreset.points to silence this.",
+            f"{who} {problem} Pass coreset.points to silence this.",
         )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from shoal._common.marked import MarkedError, mark
 from shoal._common.params import shown
 from shoal.formats.pipe import STDIN, is_file
 
@@ -105,9 +106,9 @@ def features_of(item: Any) -> Any:
 def refuse_once(X: Any, who: str) -> None:
     """Raise `ValueError` if X can be read only once: `who` needs several passes."""
     if is_file(X) or getattr(X, "_name", None) == STDIN:
-        raise ValueError(
-            f"{who} reads its rows more than once, which a pipe or an open file does not allow: save the "
-            "rows to a file, and pass its path"
+        raise MarkedError(
+            f"{mark(who)} reads its rows more than once, which a pipe or an open file does not allow: save "
+            "the rows to a file, and pass its path"
         )
     if is_once(X) or getattr(X, "access", None) == "once":
         raise ValueError(

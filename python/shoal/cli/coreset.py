@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
             metric=args.metric,
             random_state=args.seed,
             n_jobs=args.threads,
-            callbacks=[] if args.quiet else [shoal.callbacks.ProgressBar("shoal coreset")],
+            progress=not args.quiet,
         )
         seconds = time.perf_counter() - begun
         (rows, cols), dtype = source.shape, source.dtype.name

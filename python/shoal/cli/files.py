@@ -60,7 +60,10 @@ def check_outputs(inputs: Sequence[str | list[str]], outputs: Sequence[Output]) 
             check_place(name)
         except OSError as error:
             raise FailedError(f"{name}: cannot be written: {error.strerror or error}") from error
-        check_suffix(option, name, allowed)
+        try:
+            check_suffix(option, name, allowed)
+        except ValueError as error:
+            raise UsageError(str(error)) from error
 
 
 def label_of(data: str | list[str]) -> str:

@@ -13,7 +13,7 @@ from shoal._common.marked import ParameterError, marked_text, marks, replaced
 
 from .errors import line_of
 
-#: Options of several commands, by the parameter that they set.
+#: Options of several commands, by the parameter that they set; commands by function; other words.
 SHARED = {
     "n_clusters": "-k",
     "n_components": "-k",
@@ -26,6 +26,11 @@ SHARED = {
     "dtype": "--dtype",
     "columns": "--columns",
     "key": "--key",
+    "centers": "an .npy file of K centers",
+    "resume": "shoal fit --checkpoint FILE --resume",
+    "lightweight_coreset": "shoal coreset",
+    "knn_graph": "shoal knn",
+    "select_n_clusters": "shoal select",
 }
 #: Options that only some commands have. Elsewhere the parameter is set by ``--set``, if at all.
 OWN: Mapping[str, Mapping[str, str]] = {
@@ -78,11 +83,15 @@ class Options:
         self._data = data if isinstance(data, str) else None
         self._options = dict(SHARED)
         if verb in SETTING:
-            from .methods import available, settable
+            from .methods import METHODS, available, settable
 
             for method in available():
+                self._options[METHODS[method].estimator] = method
                 for parameter in settable(method):
                     self._options.setdefault(parameter, f"--set {parameter}")
+            if given.get("method") in METHODS:
+                # Two methods have one class.
+                self._options[METHODS[given["method"]].estimator] = given["method"]
         self._options |= OWN.get(verb, {})
         for entry in given.get("settings") or ():
             # Speak of the option that was typed.
@@ -90,13 +99,15 @@ class Options:
 
     def of(self, told: BaseException) -> str:
         """Return the message of an error or a warning on one line."""
-        text = marked_text(told)
-        return replaced(" ".join(text.split()), self._said) if marks(text) else line_of(told)
+        if isinstance(told, OSError | MemoryError):
+            return line_of(told)
+        text = " ".join(marked_text(told).split())
+        return replaced(text, self._said) if text else line_of(told)
 
     def are_wrong_in(self, error: BaseException) -> bool:
         """Whether an error is about a parameter that an option sets."""
         return isinstance(error, ParameterError) and any(
-            name in self._options for name in marks(marked_text(error))
+            self._options.get(name, "").startswith("-") for name in marks(marked_text(error))
         )
 
     def _said(self, name: str, value: str | None) -> str:

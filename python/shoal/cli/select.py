@@ -119,7 +119,7 @@ def run(args: argparse.Namespace) -> int:
             n_resamples=args.resamples,
             random_state=args.seed or 0,
             n_jobs=args.threads,
-            callbacks=[] if args.quiet else [shoal.callbacks.ProgressBar("shoal select")],
+            verbose=not args.quiet,
         )
         seconds = time.perf_counter() - begun
     if args.plot:

@@ -163,7 +163,7 @@ pub(super) fn problems((min, max): Asked, k: usize, total: f64, unit: bool) -> V
     if let Some(max) = max
         && clusters * most < total - slack
     {
-        let expected = format!("so large that n_clusters * size_max >= {total}, {all}");
+        let expected = format!("so large that `n_clusters` * `size_max` >= {total}, {all}");
         problems.push(InvalidParam::new(
             "size_max",
             expected,
@@ -173,7 +173,7 @@ pub(super) fn problems((min, max): Asked, k: usize, total: f64, unit: bool) -> V
     if let Some(min) = min
         && clusters * least > total + slack
     {
-        let expected = format!("so small that n_clusters * size_min <= {total}, {all}");
+        let expected = format!("so small that `n_clusters` * `size_min` <= {total}, {all}");
         problems.push(InvalidParam::new(
             "size_min",
             expected,
@@ -184,7 +184,7 @@ pub(super) fn problems((min, max): Asked, k: usize, total: f64, unit: bool) -> V
         && problems.is_empty()
         && least > most
     {
-        let expected = format!("at most size_max, {max}, which is a size of {most}");
+        let expected = format!("at most `size_max`, {max}, which is a size of {most}");
         problems.push(InvalidParam::new("size_min", expected, format!("{min}, which is a size of {least}")));
     }
     problems

@@ -129,7 +129,7 @@ impl BalancedParams {
     /// let params = Balanced::params(3).size_max(Size::Rows(30)).max_iter(0);
     /// let refused = params.check(Some(91), 2).unwrap_err().to_string();
     /// assert!(refused.starts_with("max_iter must be at least 1, got 0"));
-    /// assert!(refused.ends_with("n_clusters * size_max >= 91, the number of rows, got 30, where 3 * 30 = 90"));
+    /// assert!(refused.ends_with("`n_clusters` * `size_max` >= 91, the number of rows, got 30, where 3 * 30 = 90"));
     /// ```
     ///
     /// # Errors

@@ -387,11 +387,11 @@ fn limits_that_cannot_be_kept_are_refused() {
     for (params, message) in [
         (
             base.clone().size_max(Size::Rows(14)),
-            "n_clusters * size_max >= 100, the number of rows, got 14, where 7 * 14 = 98",
+            "`n_clusters` * `size_max` >= 100, the number of rows, got 14, where 7 * 14 = 98",
         ),
         (
             base.clone().size_min(Size::Rows(15)),
-            "n_clusters * size_min <= 100, the number of rows, got 15, where 7 * 15 = 105",
+            "`n_clusters` * `size_min` <= 100, the number of rows, got 15, where 7 * 15 = 105",
         ),
         (base.clone().size_max(Size::TimesMean(0.9)), "got 0.9, where 7 * 13 = 91"),
         (
@@ -407,7 +407,7 @@ fn limits_that_cannot_be_kept_are_refused() {
     let weighted = Weighted::new::<f64>(data, vec![0.5; 100]).unwrap();
     let found = Balanced::params(2).size_max(Size::Rows(20)).fit(&weighted).unwrap_err().to_string();
     assert!(
-        found.ends_with("n_clusters * size_max >= 50, the sum of the weights, got 20, where 2 * 20 = 40"),
+        found.ends_with("`n_clusters` * `size_max` >= 50, the sum of the weights, got 20, where 2 * 20 = 40"),
         "{found}"
     );
 }
