@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from statistics import median
 
 from claims import Claims, Formula, Picture, Results, Table
@@ -20,7 +20,7 @@ def processor(t: Results) -> list[str]:
     return [t.processor]
 
 
-def of(table: str, which: dict[str, object], *columns: tuple[Reduce, str]) -> Formula:
+def of(table: str, which: Mapping[str, object], *columns: tuple[Reduce, str]) -> Formula:
     """Reduce columns of the rows with some values."""
     return lambda t: [reduce(t(table).where(**which)[column]) for reduce, column in columns]
 
@@ -65,6 +65,11 @@ def sweeps(data: str) -> Formula:
     return lambda t: [t("peers").where(data=data, peer=peer).one("ratio") for peer in PEERS]
 
 
+def threads(t: Results) -> list[str]:
+    """Name the threads of the sweeps."""
+    return [THREADS[int(t("peers")["threads"][0])]]
+
+
 def against_constrained(t: Results) -> list[float]:
     """Compare with k-means-constrained."""
     row = t("balanced").where(part="equal", rows=23_000)
@@ -104,8 +109,8 @@ README: list[tuple[str, Formula]] = [
         (
             "(200,000 x 128, k = 1024) is {:.1f} ({:.1f} to {:.1f}) times as fast as the faster algorithm of "
             "scikit-learn, and {:.1f} ({:.1f} to {:.1f}) times on MNIST (70,000 x 784, k = 256): {:.0f} "
-            "sweeps each, with {:s} of an {:s}. Each library follows its own rounding, so the inertias after these "
-            "sweeps differ, by at most {:.3%}."
+            "sweeps each, with {:s} of an {:s}. Each library follows its own rounding, so the inertias "
+            "after these sweeps differ, by at most {:.3%}."
         ),
         against_sklearn,
     ),
@@ -125,6 +130,7 @@ README: list[tuple[str, Formula]] = [
         "with equal sizes, a fit takes {:.1f} to {:.0f} times as long",
         of("balanced", EQUAL, (min, "times"), (max, "times")),
     ),
+    ("medians of interleaved rounds, {:s}. All", threads),
     (
         "| SIFT descriptors, 200,000 x 128, f32 | 1024 | {:.1f} | {:.1f} | {:.1f} | {:.1f} |",
         sweeps("sift_bsds_trainval"),

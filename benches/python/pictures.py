@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import hierarchical_plot
 from claims import ClaimError, Results, Table, newest
@@ -202,8 +201,8 @@ def machines(results: Results) -> Figure:
     left.set_xticks([1, 3, 10, 30], ["1", "3", "10", "30"])
     left.set_xlabel("time of a sweep, KMeans in one process = 1")
     shapes: dict[str, list[dict[str, str]]] = {}
-    for row in results("distributed-model").rows:
-        shapes.setdefault(f"k = {int(row['k']):,}, d = {row['d']}", []).append(row)
+    for run in results("distributed-model").rows:
+        shapes.setdefault(f"k = {int(run['k']):,}, d = {run['d']}", []).append(run)
     for color, (name, some) in zip((USUAL, RARE_COLOR), shapes.items(), strict=True):
         partitions = [int(row["partitions"]) for row in some]
         right.plot(partitions, [1e3 * float(row["model s"]) for row in some], "-", color=color)
@@ -233,7 +232,7 @@ def growth(results: Results) -> Figure:
 
 def draw(name: str, results: Results) -> Figure:
     """Draw a picture by the name of its function."""
-    functions: dict[str, Callable[[Results], Any]] = {f.__name__: f for f in FUNCTIONS}
+    functions: dict[str, Callable[[Results], Figure]] = {f.__name__: f for f in FUNCTIONS}
     if name not in functions:
         raise ClaimError(f"pictures.py has no function {name}")
     return functions[name](results)
