@@ -51,13 +51,15 @@ class Table:
 
     def where(self, **values: object) -> Table:
         """Keep the rows with these values."""
-        some = tuple(row for row in self.rows if all(row[name] == str(v) for name, v in values.items()))
+        some = tuple(row for row in self.rows if all(row.get(name) == str(v) for name, v in values.items()))
         if not some:
             raise ClaimError(f"{self.path.name} has no row with {values}")
         return Table(self.path, some)
 
     def __getitem__(self, column: str) -> list[float]:
         """Return a column as numbers, without empty cells."""
+        if column not in self.rows[0]:
+            raise MissingTableError(f"{self.path.name} has no column {column!r}")
         return [float(row[column]) for row in self.rows if row[column]]
 
     def one(self, column: str) -> float:
@@ -84,7 +86,7 @@ class Results:
 
     machine: str
 
-    def __call__(self, name: str, *, rounds: bool = True) -> Table:
+    def __call__(self, name: str) -> Table:
         """Read the newest table of a program, which must have at least three rounds if it has rounds."""
         path = newest(self.machine, name)
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -93,7 +95,7 @@ class Results:
         counts += [
             int(n) for n in re.findall(r"^# command: .*--rounds (\d+)", "\n".join(lines), re.MULTILINE)
         ]
-        if rounds and min(counts, default=LEAST_ROUNDS) < LEAST_ROUNDS:
+        if min(counts, default=LEAST_ROUNDS) < LEAST_ROUNDS:
             raise MissingTableError(f"{path.name} has {min(counts)} rounds, fewer than {LEAST_ROUNDS}")
         return Table(path, rows)
 
@@ -193,8 +195,8 @@ UNITS = r" ?%|-fold\b| (?:ms|µs|ns|s|seconds|minutes|hours|[kMG]B|[GT]FLOP/s|GB
 FIGURE = re.compile(
     rf"(?<![\w.-])(?:{DIGITS}(?:{UNITS}| times\b)|\b(?:{WORDS}) times as\b)|(?<=\| )[-+]?\d+\.\d+(?= \|)"
 )
-#: Code, and addresses of links.
-CODE = re.compile(r"```.*?^ *```|``.+?``|`[^`]+`|\]\([^)]*\)|^ *(?:>>>|\.\.\.) .*$", re.DOTALL | re.MULTILINE)
+#: Code and addresses of links; lines of a session.
+CODE = re.compile(r"```.*?^ *```|``.+?``|`[^`]+`|\]\([^)]*\)", re.DOTALL | re.MULTILINE)
 CODE_LINE = re.compile(r"^ *(?:>>>|\.\.\.) .*$", re.MULTILINE)
 
 
@@ -217,7 +219,7 @@ def prose(path: Path) -> str:
                 inside.update(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
         kept = [line if at in inside else re.sub(r"[^\n]", " ", line) for at, line in enumerate(lines, 1)]
         text = "".join(kept)
-    return re.sub(CODE_LINE, blank, re.sub(CODE, blank, text))
+    return re.sub(CODE, blank, re.sub(CODE_LINE, blank, text))
 
 
 def pages() -> list[str]:

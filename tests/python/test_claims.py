@@ -103,7 +103,10 @@ def test_a_figure_without_a_claim(claims, page, text):
     path = program.ROOT / page
     path.parent.mkdir(parents=True, exist_ok=True)
     before = path.read_text() if path.exists() else ""
-    inside = {".py": f'"""Title.\n\n{text}\n"""\n', ".rs": "/// " + text.replace("\n", "\n/// ")}
+    inside = {
+        ".py": f'"""Title.\n\n>>> f()\n3\n\n{text}\n"""\n',
+        ".rs": "/// " + text.replace("\n", "\n/// "),
+    }
     path.write_text(before + inside.get(path.suffix, text))
     (wrong,) = program.run(write=False)
     assert wrong.startswith(f"{page}: no claim for")
