@@ -37,7 +37,7 @@ export PYO3_PYTHON := $(VIRTUAL_ENV)/bin/python
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport CONDA_PREFIX PYTHONHOME PYTHONPATH
 
-.PHONY: help check-tools venv build demo docs check test test-rust test-python test-core test-lowest lint lint-rust lint-python msrv cross fmt bench wheel \
+.PHONY: help check-tools venv build demo docs check test test-rust test-python test-core test-lowest lint lint-rust lint-python msrv cross fmt bench claims wheel \
   neon asan miri fuzz soak mutants notices clean package release-check
 
 help: ## This list.
@@ -209,6 +209,9 @@ mutants: | check-tools ## Mutation tests of MUTANTS='src/persist/*.rs', if cargo
 
 neon: ## Kernel tests for 64-bit Arm, in an emulator.
 	bash tests/neon.sh
+
+claims: $(VENV)/.dev ## Write the measured figures of the pages, and draw their pictures, from benches/results.
+	$(BIN)/python benches/python/claims.py
 
 bench: | check-tools ## Rust benchmarks; those against other libraries: CONTRIBUTING.md.
 	$(CARGO) bench --locked --manifest-path benches/Cargo.toml

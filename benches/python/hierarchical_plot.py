@@ -1,15 +1,10 @@
-"""Draw recorded parts of ``hierarchical.py``: inertia against seconds, or seconds against size.
+"""Pictures of recorded parts of ``hierarchical.py``: inertia against seconds, or seconds against size.
 
-::
-
-    python benches/python/hierarchical_plot.py CURVE.csv [MORE.csv ...] docs/images/many-clusters.png
-    python benches/python/hierarchical_plot.py GROWTH.csv docs/images/many-clusters-growth.png
-
-Of the further files, fits that an earlier file has are not drawn.
+``claims.py`` draws them. Of several files, fits that an earlier file has are not drawn.
 """
 
 import csv
-import sys
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -65,9 +60,8 @@ def growth(axes: Axes, column: str, rows: list[dict[str, str]]) -> None:
     axes.legend(frameon=False, fontsize=8)
 
 
-def main(*files: Path) -> None:
-    """Draw the panels of recorded files; the last file is the picture."""
-    *sources, target = files
+def figure_of(sources: Sequence[Path]) -> Figure:
+    """Draw the panels of recorded files."""
     rows = [row for source in sources for row in recorded(source)]
     found: dict[int, dict[str, tuple[float, float]]] = {}
     for row in rows:
@@ -96,9 +90,4 @@ def main(*files: Path) -> None:
         axes.grid(alpha=0.3)
     if found:
         figure.axes[0].legend(frameon=False, fontsize=8)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(target, dpi=120)
-
-
-if __name__ == "__main__":
-    main(*map(Path, sys.argv[1:]))
+    return figure

@@ -1,0 +1,344 @@
+"""The measured figures of the pages, their pictures, and figures that nobody measured; for ``claims.py``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from statistics import median
+
+from claims import Claims, Formula, Picture, Results, Table
+
+#: Reduces a column to one number.
+Reduce = Callable[[Iterable[float]], float]
+CORESET, FIVE = "coreset of 100 k rows, KMeans", "KMeans, n_init=5"
+THREADS = {1: "one thread", 2: "two threads"}
+SIFT, MNIST = {"data": "sift_bsds_trainval", "k": 1024}, {"data": "mnist_70k", "k": 256}
+PEERS = ("sklearn", "sklearnex", "faiss", "superkmeans")
+
+
+def processor(t: Results) -> list[str]:
+    """Name the machine of a page."""
+    return [t.processor]
+
+
+def of(table: str, which: Mapping[str, object], *columns: tuple[Reduce, str]) -> Formula:
+    """Reduce columns of the rows with some values."""
+    return lambda t: [reduce(t(table).where(**which)[column]) for reduce, column in columns]
+
+
+def method(variant: str, *columns: tuple[Reduce, str]) -> Formula:
+    """Reduce columns of a method in the guide, over the sets."""
+    return of("guide-methods", {"part": "methods", "variant": variant}, *columns)
+
+
+def drop(reduce: Reduce) -> Reduce:
+    """Reduce the negative values: by how much something is lower."""
+    return lambda values: reduce(-value for value in values)
+
+
+def lower(values: Iterable[float]) -> float:
+    """Count the values below 0."""
+    return sum(value < 0 for value in values)
+
+
+def count(values: Iterable[float]) -> float:
+    """Count the values."""
+    return len(list(values))
+
+
+def against_sklearn(t: Results) -> list[float | str]:
+    """Compare whole fits with the faster of scikit-learn's algorithms, and the inertias after them."""
+    auto = [t("bounded").where(**data, method="auto") for data in (SIFT, MNIST)]
+    ratios = [fit.one(f"sklearn/this{end}") for fit in auto for end in ("", " low", " high")]
+    sweeps = max(fit.one("sweeps") for fit in auto)
+    return [*ratios, sweeps, THREADS[int(auto[0].one("threads"))], t.processor, max(inertias(t, auto))]
+
+
+def inertias(t: Results, auto: list[Table]) -> Iterable[float]:
+    """Yield the relative differences of the final inertias."""
+    for fit, data in zip(auto, (SIFT, MNIST), strict=True):
+        for peer in ("sklearn-lloyd", "sklearn-elkan"):
+            yield abs(t("bounded").where(**data, method=peer).one("inertia") / fit.one("inertia") - 1)
+
+
+def sweeps(data: str) -> Formula:
+    """Compare a sweep with those of other libraries."""
+    return lambda t: [t("peers").where(data=data, peer=peer).one("ratio") for peer in PEERS]
+
+
+def threads(t: Results) -> list[str]:
+    """Name the threads of the sweeps."""
+    return [THREADS[int(t("peers")["threads"][0])]]
+
+
+def against_constrained(t: Results) -> list[float]:
+    """Compare with k-means-constrained."""
+    row = t("balanced").where(part="equal", rows=23_000)
+    ratio = [row.one(f"faster{end}") for end in ("", ", low", ", high")]
+    return [*ratio, abs(row.one("to peer, %")) / 100]
+
+
+def criterion(name: str) -> Formula:
+    """Count the sets on which a criterion is right."""
+    groups = ("all", "all, k-means ARI >= 0.8")
+    return lambda t: [
+        t("choosing-k").where(sets=group, criterion=name).one(column)
+        for group in groups
+        for column in ("right", "within 10%")
+    ]
+
+
+def on_machines(t: Results) -> list[float]:
+    """Compare sweeps and seedings on a Dask cluster with other libraries."""
+    sweep = t("distributed").where(library="shoal.dask")
+    seeding = t("distributed-seeding-peers")
+    libraries = (("shoal.dask", "k-means||"), ("dask-ml", "k-means||"), ("spark", "k-means||"))
+    seconds = [seeding.where(library=name, seeding=init).one("seeding s") for name, init in libraries]
+    default = seeding.where(library="shoal.dask", seeding="k-means++").one("seeding s")
+    return [*(sweep.one(column) for column in ("against local", "low", "high")), *seconds, default]
+
+
+def recalls(t: Results) -> list[float]:
+    """Return the recall of inverted lists."""
+    return [t("hierarchical-ivf").where(fit=fit).one("recall") for fit in ("hierarchical", "flat", "faiss")]
+
+
+EQUAL = {"part": "limits", "limits": "size_min=1.0 size_max=1.0"}
+LOOSE = {"part": "limits", "limits": "size_max=1.25"}
+README: list[tuple[str, Formula]] = [
+    (
+        (
+            "(200,000 x 128, k = 1024) is {:.1f} ({:.1f} to {:.1f}) times as fast as the faster algorithm of "
+            "scikit-learn, and {:.1f} ({:.1f} to {:.1f}) times on MNIST (70,000 x 784, k = 256): {:.0f} "
+            "sweeps each, with {:s} of an {:s}. Each library follows its own rounding, so the inertias "
+            "after these sweeps differ, by at most {:.3%}."
+        ),
+        against_sklearn,
+    ),
+    (
+        "`n_init=5` lowers the inertia by {:.1%} in the median of {:.0f} data sets",
+        method(FIVE, (drop(median), "inertia"), (count, "inertia")),
+    ),
+    (
+        "quick results: {:.1%} more inertia in {:.2f} times the time (medians)",
+        method("MiniBatchKMeans", (median, "inertia"), (median, "time")),
+    ),
+    (
+        "only twice: {:.1%} more inertia in {:.2f} times the time, with 100 rows per cluster (medians)",
+        method(CORESET, (median, "inertia"), (median, "time")),
+    ),
+    (
+        "with equal sizes, a fit takes {:.1f} to {:.0f} times as long",
+        of("balanced", EQUAL, (min, "times"), (max, "times")),
+    ),
+    ("medians of interleaved rounds, {:s}. All", threads),
+    (
+        "| SIFT descriptors, 200,000 x 128, f32 | 1024 | {:.1f} | {:.1f} | {:.1f} | {:.1f} |",
+        sweeps("sift_bsds_trainval"),
+    ),
+    ("| MNIST, 70,000 x 784, f32 | 256 | {:.1f} | {:.1f} | {:.1f} | {:.1f} |", sweeps("mnist_70k")),
+    ("| Covertype, 286,048 x 10, f32 | 50 | {:.1f} | {:.1f} | {:.1f} | {:.1f} |", sweeps("cover_286k")),
+    (
+        "(faiss, superkmeans: f32) | 100 | {:.1f} | {:.1f} | {:.1f} | {:.1f} |",
+        sweeps("uk_accidents_lnglat_140k"),
+    ),
+]
+CHOOSING: list[tuple[str, Formula]] = [
+    ("processor time of one thread of an {:s}, shared", processor),
+    (
+        "lower the inertia on {:.0f} of {:.0f} sets, by {:.1%} in the median and by up to {:.0%} with",
+        method(
+            FIVE, (lower, "inertia"), (count, "inertia"), (drop(median), "inertia"), (drop(max), "inertia")
+        ),
+    ),
+    ("rare groups, in {:.1f} times the time. No other", method(FIVE, (median, "time"))),
+    (
+        "same kind of optimum in {:.1f} to {:.1f} times the time",
+        method("NestedMiniBatchKMeans", (min, "time"), (max, "time")),
+    ),
+    (
+        "ends between {:.1%} below and {:.1%} above `KMeans`, after {:.1f} times the time",
+        method("VarianceReducedKMeans", (drop(max), "inertia"), (max, "inertia"), (median, "time")),
+    ),
+    ("but stays up to {:.0%} above `KMeans`", method("BackwardEulerKMeans", (max, "inertia"))),
+    (
+        "it takes {:.2f} times the time. Its inertia is {:.1%} higher in the median and at most {:.1%};",
+        method(CORESET, (median, "time"), (median, "inertia"), (max, "inertia")),
+    ),
+    (
+        "A fit takes {:.2f} times the time, for an inertia that is {:.1%} higher in the median",
+        method("MiniBatchKMeans", (median, "time"), (median, "inertia")),
+    ),
+    (
+        "takes {:.2f} to {:.2f} times the time of `KMeans`, for {:.1%} to {:.1%} more inertia",
+        of(
+            "guide-large",
+            {"variant": CORESET},
+            (min, "time"),
+            (max, "time"),
+            (min, "inertia"),
+            (max, "inertia"),
+        ),
+    ),
+    (
+        "and mini-batches take {:.2f} to {:.2f} times the time",
+        of("guide-large", {"variant": "MiniBatchKMeans"}, (min, "time"), (max, "time")),
+    ),
+    (
+        "its inertia stays within {:.1%} above",
+        of("guide-options", {"variant": "init=k-means||"}, (max, "inertia")),
+    ),
+    (
+        "{:.1%} more inertia in the median, at most {:.1%} |",
+        of("guide-coresets", {"variant": "300 rows a cluster"}, (median, "inertia"), (max, "inertia")),
+    ),
+]
+CLAIMS: Claims = {
+    "README.md": README,
+    "docs/choosing.md": CHOOSING,
+    "docs/balanced.md": [
+        ("processor time of one thread of an {:s}, medians", processor),
+        (
+            "With equal sizes, a fit takes {:.1f} to {:.0f} times",
+            of("balanced", EQUAL, (min, "times"), (max, "times")),
+        ),
+        (
+            "1.25 times the mean, {:.1f} to {:.0f} times",
+            of("balanced", LOOSE, (min, "times"), (max, "times")),
+        ),
+        ("The gap is at most {:.4f}%", of("balanced", {"part": "limits"}, (max, "gap, %"))),
+        (
+            (
+                "0.9.1 takes {:.0f} times as long ({:.0f} to {:.0f}) for ten clusters of equal size in "
+                "23,000 x 50 rows, and ends with an inertia that differs by {:.1%}"
+            ),
+            against_constrained,
+        ),
+    ],
+    "docs/densities.md": [
+        ("thread of an {:s}; integers", processor),
+        (
+            "The gain is {:.1f} to {:.0f} nats per row. A fit takes {:.1f} to {:.1f} times the time",
+            of(
+                "factor-mixture",
+                {"covariance": "factor", "factors": 5},
+                *((reduce, column) for column in ("to diag", "s to diag") for reduce in (min, max)),
+            ),
+        ),
+    ],
+    "docs/many-clusters.md": [
+        ("two threads of an {:s}, the faster", processor),
+        (
+            (
+                "lists of a query have {:.1%} of its ten nearest rows. The centers are those of "
+                "`HierarchicalKMeans`; with those of `KMeans` it is {:.1%}, and with those of faiss {:.1%} ("
+            ),
+            recalls,
+        ),
+    ],
+    "docs/many-machines.md": [
+        ("two processes or threads of an {:s}; the median", processor),
+        (
+            (
+                'takes {:.1f} ({:.1f} to {:.1f}) times as long as one of `KMeans(algorithm="lloyd")` in one '
+                "process. A seeding by k-means|| takes {:.1f} s, that of dask-ml {:.0f} s and that of Spark "
+                "{:.0f} s; k-means++ on a coreset, the default of `shoal.dask.KMeans`, takes {:.2f} s."
+            ),
+            on_machines,
+        ),
+    ],
+    "docs/distributed.md": [
+        ("`benches/python/distributed_seeding.py`, an {:s}), the", processor),
+        (
+            'with `"k-means++"` is {:.3f} to {:.3f} times',
+            of("distributed-seeding", {"init": "k-means++"}, (min, "final"), (max, "final")),
+        ),
+        (
+            'With `"afk-mc2"` it is {:.3f} to {:.2f} times',
+            of("distributed-seeding", {"init": "afk-mc2"}, (min, "final"), (max, "final")),
+        ),
+    ],
+    "docs/choosing-k.md": [
+        ("| silhouette | {:.0f} | {:.0f} | {:.0f} | {:.0f} |", criterion("silhouette")),
+        ("| Calinski-Harabasz | {:.0f} | {:.0f} | {:.0f} | {:.0f} |", criterion("calinski_harabasz")),
+        ("| Davies-Bouldin | {:.0f} | {:.0f} | {:.0f} | {:.0f} |", criterion("davies_bouldin")),
+        ("| stability | {:.0f} | {:.0f} | {:.0f} | {:.0f} |", criterion("stability")),
+        ("| elbow | {:.0f} | {:.0f} | {:.0f} | {:.0f} |", criterion("elbow")),
+    ],
+}
+
+PICTURES = [
+    Picture("choosing-methods.png", ("docs/choosing.md", "README.md"), ("guide-methods",), "methods"),
+    Picture("choosing-options.png", ("docs/choosing.md",), ("guide-options", "guide-coresets"), "options"),
+    Picture("balanced-cost.png", ("docs/balanced.md",), ("balanced",), "balanced"),
+    Picture("densities.png", ("docs/densities.md",), ("factor-mixture",), "densities"),
+    Picture(
+        "many-machines.png", ("docs/many-machines.md",), ("distributed", "distributed-model"), "machines"
+    ),
+    Picture(
+        "many-clusters.png",
+        ("docs/many-clusters.md",),
+        ("hierarchical-curve", "hierarchical-curve-faiss"),
+        "clusters",
+    ),
+    Picture("many-clusters-growth.png", ("docs/many-clusters.md",), ("hierarchical-growth",), "growth"),
+]
+
+#: Figures that nobody measured: the reason, the page and the words around the figure.
+EXEMPT: dict[str, dict[str, tuple[str, ...]]] = {
+    "a limit or a default": {
+        "docs/balanced.md": (
+            "At most 10% more",
+            "gap is above 0.1%",
+            "more than 1% of the weight",
+            "at most 1.25 times",
+        ),
+        "docs/cli.md": ("every 60 seconds", "about 256 MB"),
+        "docs/distributed.md": ("up to 1 MB together (64 MB in Spark)",),
+        "docs/memory.md": ("1 GB",),
+        "docs/ray.md": ("Up to 1 MB",),
+        "docs/spark.md": ("Up to 64 MB",),
+        "docs/inside/memory-model.md": (
+            "about 1.5 times the rows",
+            "32 MB",
+            "2 MB",
+            "16 MB",
+            "100 MB",
+            "64 MB",
+        ),
+        "python/shoal/cli/compare.py": ("the last 10% of",),
+        "python/shoal/cli/curve.py": ("whenever 10% more",),
+        "python/shoal/convert/onnx.py": ("more than 2 GB",),
+        "python/shoal/data.py": ("else 1 GB", "100 times its size"),
+        "python/shoal/formats/npz.py": ("100 times its own size",),
+        "python/shoal/kmeans.py": ("at most 15% of",),
+        "python/shoal/neighbors.py": ("more than 20% of the cells (5% with",),
+        "python/shoal/variance_reduced.py": ("more than 1% is undone", "up to 1 GB", "16 MB for drawn rows"),
+        "python/shoal/metrics.py": ("about 130 MB more",),
+        "python/shoal/reports.py": ("about 100 MB for",),
+        "python/shoal/spark.py": ("more than 64 MB", "8 kB"),
+        "python/shoal/streaming_coreset.py": ("about 64 MB",),
+        "python/shoal/writing.py": ("at least 1 MB",),
+        "src/data/raw/ahead.rs": ("fast disk (4 GB/s)", "about 8 ms"),
+        "src/gmm/neighborhoods.rs": ("about 100 MB",),
+        "src/python/enter.rs": ("within 100 ms", "about 20 times a second"),
+    },
+    "a definition": {
+        "docs/choosing-k.md": ("off by at most 10%",),
+        "python/shoal/kmodes.py": ("0.8 times the weight",),
+        "python/shoal/kmodes_path.py": ("2 and 3 times the weight",),
+    },
+    "an example, or computed from its numbers": {
+        "docs/balanced.md": ("at 2.3 times the inertia",),
+        "docs/many-machines.md": (
+            "2 TFLOP/s",
+            "77 seconds",
+            "has 62 MB",
+            "about 1 second",
+            "be 100 times the bytes",
+            "or 100 GB",
+        ),
+        "docs/inside/benchmarks.md": ("a file of 12 GB",),
+        "docs/inside/contracts.md": ("far more than 1% of a sweep",),
+        "python/shoal/_mixture/model.py": ("8 GB for 1,000,000 rows",),
+    },
+}
