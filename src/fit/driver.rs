@@ -228,16 +228,18 @@ mod tests {
         let rows: Vec<[f64; 2]> =
             (0..600).map(|i| [f64::from(i % 7 * 10 + i % 3), f64::from(i * i % 31)]).collect();
         let params = crate::TruncatedGaussianMixture::params(7).tolerance(1e-6).rng_seed(3);
-        let run = |rules| {
+        let run = |(target, patience)| {
+            let mut rules = StopRules::default();
+            (rules.target, rules.patience) = (target, patience);
             let mut run = params.start(&rows).unwrap().stop(rules);
             while run.advance(&rows).unwrap().is_some() {}
             run.history().to_vec()
         };
-        let plain = run(StopRules::default());
+        let plain = run((None, None));
         assert!(plain.len() > 4, "{} steps", plain.len());
-        let patient = run(StopRules { patience: Some(1), ..StopRules::default() });
+        let patient = run((None, Some(1)));
         assert_ne!(patient[1].stop_reason, Some(StopReason::Patience), "{patient:?}");
-        let ended = run(StopRules { target: Some(plain[2].objective), ..StopRules::default() });
+        let ended = run((Some(plain[2].objective), None));
         assert_eq!((ended.len(), ended[2].stop_reason), (3, Some(StopReason::Target)));
     }
 
