@@ -159,9 +159,9 @@ impl MiniBatchPass {
         fits(data, self.pass.dim, self.pass.is_wide())?;
         let (k, dim) = (self.pass.n_clusters(), self.pass.dim);
         let centers = self.pass.centers.get::<T>();
-        let origin = PackedCenters::new(MatRef::new(&centers[..dim], dim));
+        let sparse = data.most_values().is_some();
+        let origin = PackedCenters::for_rows(MatRef::new(&centers[..dim], dim), sparse);
         let (learner, seen) = seen_by(data, self.pass.metric, |data| {
-            let sparse = data.most_values().is_some();
             let mut learner = Learner {
                 metric: self.pass.metric,
                 dim,

@@ -252,7 +252,7 @@ fn numbered_rows_merge_with_neighbors_anywhere() {
         .map(|i| {
             let rows = Dense::new(&x[..(1 + i % 7) * d], d).unwrap();
             let part = task.absorb(&rows, Place::FirstRow(first), &cx(1)).unwrap();
-            first += rows.rows() as u64;
+            first += part.rows();
             part
         })
         .collect();
@@ -368,7 +368,7 @@ fn drawn_rows_have_odds() {
 fn many_pieces_are_read() {
     // Reading one piece may not look at the others: with 20,000 pieces, that would take minutes.
     let (task, rows) = (KMeansPass::new(&[0.0f32], 1, Metric::Euclidean).unwrap(), [[1.0f32]]);
-    let part = |i| task.absorb(&rows, Place::Partition(2 * i), &cx(1)).unwrap();
+    let part = |i: u64| task.absorb(&rows, Place::Partition(2 * i), &cx(1)).unwrap();
     let mut parts: Vec<Partial> = (0..20_000).map(part).collect();
     while parts.len() > 1 {
         parts = parts

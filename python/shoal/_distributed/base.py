@@ -93,7 +93,7 @@ def naming(partition: int | None) -> Generator[None]:
         if partition is None or error.filename is None or HERE in str(error):
             raise
         problem = f"{error.strerror} (partition {partition}, on {this_worker()}; {HERE})"
-        raise type(error)(error.errno, problem, error.filename) from error
+        raise OSError(error.errno, problem, error.filename) from error
 
 
 def this_worker() -> str:

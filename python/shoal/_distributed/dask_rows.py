@@ -136,8 +136,8 @@ def refuse_text(header: Any) -> None:
     text = [str(name) for name, kind in kinds if str(kind).startswith(("string", "datetime"))]
     if text:
         raise ValueError(
-            f"X must hold columns of numbers, got other values in {listed(text)}. Choose columns of numbers: "
-            "X[[...]]."
+            f"X must hold columns of numbers, got other values in {listed(text)}. Choose columns of numbers "
+            "with X[[name, ...]]."
         )
 
 

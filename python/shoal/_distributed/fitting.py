@@ -253,6 +253,8 @@ class DistributedClusterer(BaseEstimator, ABC):
         else:
             final = KMeansPass(self.cluster_centers_, metric=self.metric)._after(self._task)
             total = total_of(engine, final, self._known())
+            # Compares the rows with those of the passes before; the centers do not move any more.
+            final.commit(total)
             self._inertia, self.counts_, self.n_zero_rows_ = total.inertia, total.counts, total.n_zero_rows
         if self.compute_labels:
             with naming_losses(engine, self._known()):
