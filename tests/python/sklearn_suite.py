@@ -111,7 +111,7 @@ def pytest_runtest_call(item):
     """Fail a listed case whose exception has another message: then it has another reason."""
     try:
         return (yield)
-    except Exception as error:
+    except (Exception, pytest.fail.Exception) as error:
         expected = item.stash.get(MESSAGE, None)
         if expected is not None and expected not in str(error):
             # No case is expected to raise this type.
