@@ -55,8 +55,9 @@ class MiniBatchKMeans(StreamClusterer):
     Expert parameters
         The parameters below are needed less often.
     tol : float, default=0.0
-        :meth:`fit` ends when the squared length of the center shift, smoothed over about one pass, is at most
-        `tol` times the mean variance of the features in the first batch. 0 switches this rule off.
+        :meth:`fit` ends after a batch whose squared center shift, summed over all centers, is at most `tol`
+        times the mean variance of the features in the first batch, as in scikit-learn. Every shift is short
+        after a batch of few rows: use `max_no_improvement` for such batches. 0 switches this rule off.
     max_no_improvement : int or None, default=10
         :meth:`fit` ends after this many consecutive batches without a new lowest inertia per row, smoothed
         over about one pass. None switches this rule off.

@@ -4,6 +4,7 @@ import copy
 import gc
 import pickle
 import threading
+import warnings
 import weakref
 
 import numpy as np
@@ -13,6 +14,7 @@ import sklearn.cluster
 from scipy.sparse import csr_array
 from shoal import BackwardEulerKMeans, KMeans, MiniBatchKMeans, NestedMiniBatchKMeans, StreamingCoreset
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 
 RNG = np.random.default_rng(1)
 X = np.concatenate([RNG.normal(size=(400, 4)) + 9 * j for j in range(5)]).astype(np.float32)
@@ -178,6 +180,52 @@ def test_a_callable_is_called_once_per_start():
         best = min(calls, key=lambda centers: shoal.metrics.inertia(X, centers))
         same = MiniBatchKMeans(5, init=best, max_iter=1, random_state=0, batch_size=2000).fit(X)
         np.testing.assert_array_equal(model.cluster_centers_, same.cluster_centers_)
+
+
+@pytest.mark.parametrize("cls", [KMeans, MiniBatchKMeans])
+@pytest.mark.parametrize("init", ["k-means++", "random", "callable", "array"])
+def test_auto_is_a_number_of_starts(cls, init):
+    rows = np.random.default_rng(3).normal(size=(300, 6))
+    starts = (10 if cls is KMeans else 3) if init in ("random", "callable") else 1
+    chosen = {
+        "callable": lambda X, k, random_state: X[random_state.permutation(len(X))[:k]],
+        "array": rows[:12],
+    }
+
+    def fits(seed):
+        for n_init in ("auto", starts, starts + 1 if init != "array" else 1):
+            model = cls(12, init=chosen.get(init, init), n_init=n_init, random_state=seed, max_iter=3)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                yield model.fit(rows).cluster_centers_.tobytes()
+
+    found = [tuple(fits(seed)) for seed in range(12)]
+    assert all(auto == same for auto, same, _ in found)
+    # One more start is better for some seeds.
+    assert init == "array" or any(auto != more for auto, _, more in found)
+
+
+@pytest.mark.parametrize("init", ["random", "k-means++", "plain-k-means++", "afk-mc2", "k-means||"])
+def test_seedings_draw_by_weight(init):
+    rows = np.random.default_rng(3).normal(size=(100, 5))
+    # Rows without weight lie far away, where a center would stay.
+    rows[::2] += 1e6
+    weights = np.random.default_rng(4).uniform(size=100)
+    weights[::2] = 0.0
+    given = {"init": init, "reassignment_ratio": 0.0, "max_iter": 1, "n_init": 1}
+    for seed in range(20):
+        model = MiniBatchKMeans(10, random_state=seed, **given).fit(rows, sample_weight=weights)
+        assert np.abs(model.cluster_centers_).max() < 1e3
+    # A row of nearly all the weight is always drawn.
+    heavy = np.where(np.arange(100) == 7, 1e9, 1.0)
+    model = MiniBatchKMeans(2, random_state=0, **given)
+    assert all(
+        np.abs(model.set_params(random_state=seed).fit(rows, sample_weight=heavy).cluster_centers_ - rows[7])
+        .max(axis=1)
+        .min()
+        < 1e-3
+        for seed in range(20)
+    )
 
 
 def test_init_size():

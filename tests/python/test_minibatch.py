@@ -10,6 +10,7 @@ import pytest
 import reference
 import scipy.sparse
 import shoal
+import sklearn.cluster
 from scipy.sparse import csr_array
 from shoal import MiniBatchKMeans
 from shoal._rows.arrays import some_rows
@@ -285,6 +286,27 @@ def test_early_stopping():
     assert tolerant.stop_reason_ == "tolerance"
     strict = MiniBatchKMeans(5, max_no_improvement=None, tol=1e-5, **given).fit(X)
     assert strict.n_steps_ > tolerant.n_steps_
+
+
+@pytest.mark.parametrize(("n", "batch_size"), [(100, 20), (30_000, 256)])
+def test_the_tolerance_stops_by_the_documented_rule(n, batch_size):
+    X = blobs(n, 2, 3)
+    given = {"init": X[:3], "batch_size": batch_size, "max_iter": 20, "max_no_improvement": None}
+    steps, theirs = [], []
+    for seed in range(10):
+        model = MiniBatchKMeans(3, tol=1e-4, random_state=seed, **given).fit(X)
+        assert model.stop_reason_ == "tolerance"
+        steps.append(model.n_steps_)
+        # The same draws, without the rule. The first batch does not count.
+        more = MiniBatchKMeans(3, tol=0.0, random_state=seed, **given).fit(X).history_
+        shifts = more["center_shift"][1 : steps[-1]] ** 2
+        # The variance is that of the first batch.
+        assert shifts[-1] <= 1.5e-4 * X.var(axis=0).mean()
+        assert (shifts[:-1] > 0.5e-4 * X.var(axis=0).mean()).all()
+        other = sklearn.cluster.MiniBatchKMeans(3, tol=1e-4, random_state=seed, n_init=1, **given).fit(X)
+        theirs.append(other.n_steps_)
+    # Both libraries draw other batches.
+    assert np.median(theirs) / 2 < np.median(steps) < 2 * np.median(theirs)
 
 
 def test_the_smoothed_inertia_stops_by_the_documented_rule():

@@ -400,11 +400,9 @@ def test_without_the_package_the_error_names_the_extra(monkeypatch):
 
 
 def test_the_guide_runs(cluster, tmp_path, monkeypatch):
-    from test_readme import ROOT, examples
+    from test_readme import DOCS, run
 
     monkeypatch.chdir(tmp_path)
-    names = {}
-    for example in examples(ROOT / "docs" / "ray.md"):
-        exec(compile(example, "ray.md", "exec"), names)
+    run(DOCS / "ray.md")
     assert (tmp_path / "labels.npy").is_file()
     assert shoal.load(tmp_path / "model.safetensors").n_features_in_ == 8

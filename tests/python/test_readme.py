@@ -1,8 +1,9 @@
-"""The examples of the README and of the guides run as written, and links between pages resolve."""
+"""The examples of the README and of the guides print what the pages say, and links between pages resolve."""
 
 import io
 import re
 import shlex
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,9 @@ PAGES = [ROOT / "README.md", *GUIDES]
 MADE_TARGETS = re.compile(r"(gallery|api)/[\w.]+\.rst")
 #: Pages whose examples run in the tests of an engine, which has to be started.
 ENGINES = {"ray.md", "spark.md"}
+#: A call of `print` with its output as a comment; "..." stands for any text.
+PRINT = re.compile(r"^ *print\(.*\)  # (.*)$")
+NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[-+]?\d+)?(?!\w)")
 
 
 def blocks(page, language):
@@ -50,15 +54,63 @@ def test_the_examples_are_found():
     assert len(commands(DOCS / "cli.md")) >= 10
 
 
+def agrees(stated, printed):
+    """Whether a page states what was printed, up to white space and 0.1% of numbers that are not whole."""
+    parts = [NUMBER.split(part) for part in " ".join(stated.split()).split("...")]
+    number = f"({NUMBER.pattern})"
+    pattern = ".*".join(number.join(map(re.escape, part)) for part in parts)
+    match = re.fullmatch(pattern, " ".join(printed.split()))
+    expected = NUMBER.findall(stated)
+    return match is not None and all(
+        found == value if value.isdigit() else float(found) == pytest.approx(float(value), rel=1e-3)
+        for value, found in zip(expected, match.groups(), strict=True)
+    )
+
+
+def run(page):
+    """Run the examples of a page one after the other; each call of `print` has its output as a comment."""
+    names = {}
+    for example in examples(page):
+        lines, printed = example.splitlines(), {}
+
+        def note(*values, lines=lines, printed=printed):
+            at = sys._getframe(1).f_lineno - 1
+            printed[at] = [*printed.get(at, []), *map(str, values)]
+
+        names["print"] = note
+        exec(compile(example, str(page), "exec"), names)
+        assert printed.keys() == {at for at, line in enumerate(lines) if line.lstrip().startswith("print(")}
+        for at, values in printed.items():
+            found, stated = " ".join(values), PRINT.match(lines[at])
+            assert stated, f"{page.name}: the page must state the output of {lines[at]!r}: {found}"
+            assert agrees(stated[1], found), f"{page.name}: {lines[at]!r} prints {found}"
+    return names
+
+
+@pytest.mark.parametrize(
+    ("stated", "printed", "same"),
+    [
+        ("5 0.5001 <k=3, inertia=1e+06>", "5 0.5 <k=3,\n inertia=1.0001e+06>", True),
+        ("6 0.5", "5 0.5", False),
+        ("5 0.51", "5 0.5", False),
+        ("5 patience", "5 max-iter", False),
+        ("[18 10 ...] -3.2e-05 ... end", "[18 10 7] -3.2e-05 x 3 end", True),
+        ("[18 10 ...]", "[18 11 7]", False),
+        ("5", "5 6", False),
+        ("float32 x0", "float64 x0", False),
+    ],
+)
+def test_outputs_are_compared(stated, printed, same):
+    assert agrees(stated, printed) == same
+
+
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if examples(page) and page.name not in ENGINES], ids=named
 )
-def test_the_examples_run_one_after_the_other(page, tmp_path, monkeypatch):
+def test_the_examples_print_what_the_page_says(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    names = {}
-    for example in examples(page):
-        exec(compile(example, str(page), "exec"), names)
+    run(page)
     written = {"labels.npy"} if "labels.npy" in "".join(examples(page)) else set()
     assert written <= {path.name for path in tmp_path.iterdir()}
 

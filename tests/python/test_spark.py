@@ -427,11 +427,9 @@ def test_without_java_the_error_says_so(monkeypatch, tmp_path):
 
 
 def test_the_guide_runs(spark, tmp_path, monkeypatch):
-    from test_readme import ROOT, examples
+    from test_readme import DOCS, run
 
     monkeypatch.chdir(tmp_path)
-    names = {}
-    for example in examples(ROOT / "docs" / "spark.md"):
-        exec(compile(example, "spark.md", "exec"), names)
+    run(DOCS / "spark.md")
     assert (tmp_path / "labels.npy").is_file()
     assert shoal.load(tmp_path / "model.safetensors").n_features_in_ == 8

@@ -38,7 +38,6 @@ impl<T: Compute> State<T> {
             "stalled": self.progress.stalled,
             "inertia": bits(self.progress.inertia),
             "lowest": bits(self.progress.lowest),
-            "shift": bits(self.progress.shift),
             "threshold": bits(self.threshold),
         });
         contents.meta.insert("state".into(), numbers.to_string());
@@ -85,7 +84,6 @@ impl<T: Compute> State<T> {
                 inertia: figure(&numbers, "inertia")?,
                 lowest: figure(&numbers, "lowest")?,
                 stalled: count(&numbers, "stalled")?,
-                shift: figure(&numbers, "shift")?,
             },
             threshold: figure(&numbers, "threshold")?,
         })

@@ -105,8 +105,9 @@ setters! {
         metric: Metric,
         /// Maximum number of epochs: a fit draws at most this many times the number of rows (default 100).
         max_iter: u64,
-        /// A fit ends when the sum of the squared center movements, smoothed over an epoch, is at most this
-        /// times the mean variance of the columns in the first batch (default 0: the rule is off).
+        /// A fit ends after a batch whose squared center movements sum up to at most this times the mean
+        /// variance of the columns in the first batch (default 0: the rule is off). Every movement is short
+        /// after a batch of few rows: use `max_no_improvement` for such batches.
         tolerance: f64,
         /// A fit ends after this many consecutive batches without a new lowest inertia per row, smoothed over
         /// an epoch (default 10; `None`: the rule is off).
