@@ -35,11 +35,12 @@ def open_ipc(name: str, columns: Sequence[Any] | None, limit: int) -> Stream:
         found = Columns(name, schema, columns)
         fields = [schema.get_field_index(column) for column in found.names]
         found.measure(batches(pa, name, buffer, fields, limit, indexed=indexed))
-        if indexed:
+        if indexed and hasattr(reader, "count_rows"):
             rows = reader.count_rows()
         else:
-            # A stream has no row count. Decode one column; the values of an uncompressed column are not read.
-            first = batches(pa, name, buffer, fields[:1], limit, indexed=False)
+            # Neither a stream nor an older pyarrow counts rows. Decode one column; the values of an uncompressed
+            # column are not read.
+            first = batches(pa, name, buffer, fields[:1], limit, indexed=indexed)
             rows = sum(batch.num_rows for batch in first)
 
     def blocks() -> Iterator[Block]:
