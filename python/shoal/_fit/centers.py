@@ -261,7 +261,7 @@ class CenterFitter(Clusterer):
         else:
             self.init_ = run.init if isinstance(self._first, str) else "array"
         # Labels and inertia of an earlier step are outdated.
-        self._labels = self._inertia = None
+        self._drop_labels()
 
     def _complete(self, run: Any) -> None:
         super()._complete(run)
@@ -288,7 +288,7 @@ class CenterFitter(Clusterer):
         self.cluster_centers_ = run.centers()
         self.timings_ = run.timings()
         # Labels that were read after the last step may be those of other centers.
-        self._labels = self._inertia = None
+        self._drop_labels()
         self._run = self._visited = None
         self._history = self.history_
         self._warn_if_few()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
+from types import FrameType
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
@@ -22,6 +24,7 @@ from shoal.callbacks import Callback, ProgressBar
 from shoal.typing import Metric, PathName, Rows
 
 from .cloning import cloned
+from .deferred import Deferred, is_by_name
 from .history import STEP_DTYPE, STEP_FIELDS, record
 from .models import save
 from .progress import telling
@@ -176,14 +179,20 @@ class Clusterer(BaseEstimator, ABC):
         self._run: Any = None
         # Rows and weights, while the run is not finished.
         self._visited: tuple[Source, npt.NDArray[np.float64] | None] | None = None
-        self._labels: npt.NDArray[np.int32] | None = None
-        self._inertia: float | None = None
+        self._drop_labels()
         # Number of rows of the fit, if known.
         self._n_rows: int | None = None
         self._history: Any = []
         # Whether the rows were a stream that can be read only once.
         self._used_up = False
         self.stop_reason_ = None
+
+    def _drop_labels(self) -> None:
+        """Forget labels and inertia, which belong to other centers or rows."""
+        self._labels: npt.NDArray[np.int32] | None = None
+        self._inertia: float | None = None
+        # Changes with the model, so that `Deferred` values of an earlier one are not computed with this one.
+        self._moment = object()
 
     def _watchers(self) -> list[Any]:
         given = [] if self.callbacks is None else list(self.callbacks)
@@ -343,6 +352,8 @@ class Clusterer(BaseEstimator, ABC):
 
     def _conclude(self, run: Any) -> None:
         """Finish the run and release the rows."""
+        # The last pass may move the centers.
+        self._moment = object()
         self._complete(run)
         self._visited = None
         self._history = self.history_
@@ -352,19 +363,60 @@ class Clusterer(BaseEstimator, ABC):
         self._labels, self._inertia = run.labels(), run.inertia()
         self._run = None
 
-    def _needing_a_pass(self, name: str) -> Any:
-        """Return `labels` or `inertia`; make a pass for it if the rows are still available."""
+    def _needing_a_pass(self, name: str, asker: FrameType | None) -> Any:
+        """Return `labels` or `inertia`; make a pass for it if `asker` names it, see `Deferred`."""
         value = self.__dict__.get("_" + name)
         if value is not None:
             return value
-        run, visited = self.__dict__.get("_run"), self.__dict__.get("_visited")
-        if run is not None and len(self._history) and not self._used_up:
-            if visited is None:
-                self._complete(run)
-            else:
-                # The run may continue, and completing it would change its next step.
-                self._labels, self._inertia = self._measure(*visited)
+        self._require_rows(name)
+        if not is_by_name(asker):
+            return self._deferred(name)
+        self._make_pass()
+        return self.__dict__["_" + name]
+
+    def _deferred(self, name: str) -> Deferred:
+        """Return `labels` or `inertia` as a value that is computed when it is used."""
+        moment = self._moment
+
+        def compute() -> Any:
+            if self.__dict__.get("_moment") is not moment:
+                raise RuntimeError(
+                    f"{name}_ was not computed before the estimator changed. Read model.{name}_ earlier, or "
+                    "use predict(X) or score(X)."
+                )
+            if self.__dict__.get("_" + name) is None:
+                try:
+                    self._require_rows(name)
+                except AttributeError as error:
+                    raise RuntimeError(str(error)) from error
+                self._make_pass()
             return self.__dict__["_" + name]
+
+        if name == "inertia":
+            return Deferred(compute, float, {})
+        n = self._n_labels()
+        shape = None if n is None else (n,)
+        return Deferred(
+            compute, np.ndarray, {"dtype": np.dtype(np.int32), "ndim": 1, "shape": shape, "size": n}
+        )
+
+    def _n_labels(self) -> int | None:
+        """Return the number of labels of the rows at hand, if it is known."""
+        return self._n_rows
+
+    def _make_pass(self) -> None:
+        """Compute labels and inertia of the rows at hand."""
+        visited = self._visited
+        if visited is None:
+            self._complete(self._run)
+        else:
+            # The run may continue, and completing it would change its next step.
+            self._labels, self._inertia = self._measure(*visited)
+
+    def _require_rows(self, name: str) -> None:
+        """Raise `AttributeError` if no pass for `labels` or `inertia` is possible."""
+        if self.__dict__.get("_run") is not None and len(self._history) and not self._used_up:
+            return
         cls = type(self).__name__
         why = "it is not fitted yet"
         if "_history" in self.__dict__:
@@ -374,7 +426,7 @@ class Clusterer(BaseEstimator, ABC):
     @property
     def labels_(self) -> npt.NDArray[np.int32]:
         """Label of every row, an int32 array of shape (n_samples,)."""
-        labels: npt.NDArray[np.int32] = self._needing_a_pass("labels")
+        labels: npt.NDArray[np.int32] = self._needing_a_pass("labels", sys._getframe().f_back)
         return labels
 
     @labels_.setter
@@ -384,11 +436,12 @@ class Clusterer(BaseEstimator, ABC):
     @property
     def inertia_(self) -> float:
         """Weighted sum of squared distances of the rows to their centers."""
-        return float(self._needing_a_pass("inertia"))
+        inertia: float = self._needing_a_pass("inertia", sys._getframe().f_back)
+        return inertia
 
     @inertia_.setter
     def inertia_(self, inertia: float) -> None:
-        self._inertia = inertia
+        self._inertia = float(inertia)
 
     @property
     def history_(self) -> npt.NDArray[np.void]:

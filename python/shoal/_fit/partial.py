@@ -205,21 +205,27 @@ class StreamClusterer(CenterClusterer):
         super()._forget()
         self._stream = self._state = self._made_with = self._batch = None
 
-    def _needing_a_pass(self, name: str) -> Any:
+    def _require_rows(self, name: str) -> None:
         batch = self.__dict__.get("_batch")
-        if batch is None or self.__dict__.get("_" + name) is not None:
-            return super()._needing_a_pass(name)
-        source, weights, print_of_rows = batch
-        if source.glance() != print_of_rows:
+        if batch is None:
+            super()._require_rows(name)
+        elif batch[0].glance() != batch[2]:
             raise AttributeError(
                 f"{type(self).__name__!r} object has no attribute {name + '_'!r}: the rows of the last batch "
                 "have changed since partial_fit. Use predict(X) or score(X) instead."
             )
-        labels, inertia = self._measure(source, weights)
+
+    def _n_labels(self) -> int | None:
+        return self._n_rows if self._batch is None else self._batch[0].shape[0]
+
+    def _make_pass(self) -> None:
+        if self._batch is None:
+            super()._make_pass()
+            return
+        labels, inertia = self._measure(*self._batch[:2])
         # The user may have assigned one of them.
         self._labels = labels if self._labels is None else self._labels
         self._inertia = inertia if self._inertia is None else self._inertia
-        return self.__dict__["_" + name]
 
     def _update(self, run: Any, step: Step | None) -> None:
         super()._update(run, step)
@@ -238,10 +244,11 @@ class StreamClusterer(CenterClusterer):
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle plain values and arrays, with the labels of the last batch and the state."""
-        if self.__dict__.get("_batch") is not None:
+        if self.__dict__.get("_batch") is not None and self._labels is None:
             # The rows are not pickled. If they have changed, there are no labels.
             with suppress(AttributeError):
-                self._needing_a_pass("labels")
+                self._require_rows("labels")
+                self._make_pass()
         state = super().__getstate__()
         if "_history" in state:
             state["_state"] = self._state_at_hand()

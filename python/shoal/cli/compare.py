@@ -265,7 +265,7 @@ def fit_all(chosen: Mapping[str, dict[str, Any]], rows: Any, scored: Any, *, qui
                 rows_seen=int(history["rows_seen"][-1]),
                 stop_reason=str(model.stop_reason_),
                 # Missing with `--set compute_labels=false`.
-                inertia=getattr(model, "inertia_", None),
+                inertia=model.inertia_ if hasattr(model, "inertia_") else None,
                 curve=tuple(curve.points),
             )
         )

@@ -192,12 +192,11 @@ def run(args: argparse.Namespace) -> int:
         # The inertia of a mixture would compute labels that nobody asked for.
         bound = getattr(model, "lower_bound_", None) if args.method == "gmm" else None
         # Missing with `--set compute_labels=false`, and for k-modes.
-        inertia = getattr(model, "inertia_", None) if bound is None else None
+        inertia = model.inertia_ if bound is None and hasattr(model, "inertia_") else None
         energy_of_labels = getattr(model, "energy_", None)
         labels = None
         if args.labels:
-            labels = getattr(model, "labels_", None)
-            labels = model.predict(source) if labels is None else labels
+            labels = model.labels_ if hasattr(model, "labels_") else model.predict(source)
         for watcher in watchers:
             watcher.conclude(model)
         (rows, cols), dtype = source.shape, source.dtype.name
