@@ -28,7 +28,6 @@ NOT_TEXT = {
     b"\x1f\x8b": "compressed with gzip: decompress it, or let its name end in .gz",
     b"\x28\xb5\x2f\xfd": "compressed with zstd: decompress it",
     b"\xfd7zXZ": "compressed with xz: decompress it",
-    b"BZh": "compressed with bzip2: decompress it",
     b"PK\x03\x04": "compressed with zip: decompress it",
     b"\xff\xfe": "not UTF-8 but UTF-16: convert it to UTF-8",
     b"\xfe\xff": "not UTF-8 but UTF-16: convert it to UTF-8",
