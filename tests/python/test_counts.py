@@ -16,8 +16,8 @@ from shoal import (
 )
 from sklearn.exceptions import ConvergenceWarning
 
-#: All estimators with `labels_` whose `counts_` are the weights of the clusters. Those of `MiniBatchKMeans` are the
-#: weights of all rows in its batches.
+#: All estimators with `labels_` whose `counts_` are the weights of the clusters. Those of
+#: `MiniBatchKMeans` are the weights of all rows in its batches.
 ESTIMATORS = [
     KMeans,
     NestedMiniBatchKMeans,
