@@ -16,8 +16,8 @@ from shoal import (
 )
 from sklearn.exceptions import ConvergenceWarning
 
-#: All estimators with `labels_` whose `counts_` are the weights of the clusters. Those of `MiniBatchKMeans` are the
-#: weights of all rows in its batches.
+#: All estimators with `labels_` whose `counts_` are the weights of the clusters. Those of
+#: `MiniBatchKMeans` are the weights of all rows in its batches.
 ESTIMATORS = [
     KMeans,
     NestedMiniBatchKMeans,
@@ -58,15 +58,3 @@ def test_counts_belong_to_labels(estimator, metric, seed):
     np.testing.assert_allclose(model.counts_, expected, rtol=1e-12)
     inertia = shoal.metrics.inertia(X, model.cluster_centers_, sample_weight=weights, metric=metric)
     np.testing.assert_allclose(model.inertia_, inertia, rtol=1e-6, atol=1e-12)
-
-
-@pytest.mark.parametrize("estimator", [KMeans, BreathingKMeans, BalancedKMeans])
-def test_counts_belong_to_labels_after_every_step(estimator):
-    X, weights, k = problem(108)
-    model = estimator(k, metric="cosine", random_state=108)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        for step in model.iter_fit(X, sample_weight=weights):
-            labels, counts = model.labels_, model.counts_
-            expected = np.bincount(labels, weights=weights, minlength=k)
-            np.testing.assert_allclose(counts, expected, rtol=1e-12, err_msg=str(step.iteration))
