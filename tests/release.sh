@@ -26,13 +26,16 @@ cd "$away/source"
   if hash cargo 2>/dev/null; then echo "cargo is still on the PATH: $PATH" >&2; exit 1; fi
   python -m pip install --quiet --only-binary :all: "$wheel"
   python -m pip check
-  shoal demo --compare
+  shoal demo --compare --out demo
 )
 "$away/tools/bin/twine" check --strict "$away"/dist/*
 
 # The registry, if it can be reached, also checks the metadata.
+rm -rf "$CARGO_TARGET_DIR/package"
 cargo package --locked --allow-dirty
-crate=$(echo "$CARGO_TARGET_DIR"/package/shoal-cluster-*/)
+# Outside of the workspace of the checkout.
+crate=$away/crate
+cp -r "$CARGO_TARGET_DIR"/package/shoal-cluster-*/ "$crate"
 RUSTDOCFLAGS='-D warnings' cargo doc --locked --no-deps --quiet --manifest-path "$crate/Cargo.toml"
 cargo publish --dry-run --locked --allow-dirty --no-verify
 

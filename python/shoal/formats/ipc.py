@@ -38,8 +38,8 @@ def open_ipc(name: str, columns: Sequence[Any] | None, limit: int) -> Stream:
         if indexed and hasattr(reader, "count_rows"):
             rows = reader.count_rows()
         else:
-            # Neither a stream nor an older pyarrow counts rows. Decode one column; the values of an uncompressed
-            # column are not read.
+            # Streams and older versions of pyarrow have no row count. Decode one column; the values of an
+            # uncompressed column are not read.
             first = batches(pa, name, buffer, fields[:1], limit, indexed=indexed)
             rows = sum(batch.num_rows for batch in first)
 
