@@ -11,10 +11,11 @@ import numpy as np
 from . import _core
 from ._common.marked import MarkedError, ParameterError, marked_text
 from ._common.params import shown
+from ._common.warn import warn
 from ._core import Step
 from ._fit.estimator import Clusterer
 from ._fit.models import save
-from ._fit.saved import need
+from ._fit.saved import Claims, need
 from .backward_euler import BackwardEulerKMeans
 from .balanced import BalancedKMeans
 from .breathing import BreathingKMeans
@@ -51,7 +52,7 @@ KINDS: dict[str, Any] = {f"{cls._kind}-model": cls for cls in ESTIMATORS} | {
 }
 #: What resumes a checkpoint, by the kind that the file names.
 CHECKPOINTS: dict[str, Any] = {f"{cls._kind}-checkpoint": cls for cls in ESTIMATORS}
-#: Parameters that do not change the result of a fit.
+#: Parameters that may change in a resumed fit.
 OF_A_RUN = ("n_jobs", "verbose", "callbacks", "init")
 
 
@@ -66,7 +67,9 @@ def load(path: PathName) -> Any:
     Returns
     -------
     estimator
-        Fitted; without `labels_`, which ``predict`` computes, and without callbacks.
+        Fitted; without `labels_`, which ``predict`` computes, and without callbacks. A warning names
+        parameters that the file does not hold: an `init` that is a callable, and a generator as
+        `random_state`. They have their defaults.
 
     Raises
     ------
@@ -97,7 +100,17 @@ def load(path: PathName) -> Any:
     if kind not in KINDS:
         raise ValueError(f"{name}: must hold a model of this version ({', '.join(KINDS)}), got {kind!r}")
     with told_of(name, "is damaged"):
-        return KINDS[kind]._restored(arrays, meta)
+        model = KINDS[kind]._restored(arrays, meta)
+        lost = Claims.read(meta, "fitted").texts("lost", optional=True) if "fitted" in meta else None
+        need(lost is None or set(lost) <= model.get_params().keys(), "it names parameters that do not exist")
+    if lost:
+        now = ", ".join(f"{each}={shown(getattr(model, each))}" for each in lost)
+        warn(
+            f"{name}: holds neither callables nor generators, so the model has {now}. Set the parameters "
+            "again with set_params before another fit.",
+            UserWarning,
+        )
+    return model
 
 
 def resume(

@@ -161,7 +161,10 @@ def shuffle(
     name = _output_of(out)
     rows = _rows_of(source, name)
     n, d = rows.shape
-    _check_space(rows, name, limit)
+    n_bytes = rows.nbytes
+    if n is not None and n_bytes is not None:
+        in_memory = n_bytes + 24 * n < limit // 4
+        check_space(n_bytes if in_memory else int(SPARE * n_bytes) + 8 * n, name)
     width = d * rows.dtype.itemsize
     # A stream sets its own block size.
     block = None if rows.access != "random" else max(1, min(BLOCK_BYTES, limit // 16) // width)
@@ -211,12 +214,8 @@ def _rows_of(source: Any, name: str) -> DataSource:
     return rows
 
 
-def _check_space(rows: DataSource, name: str, limit: int) -> None:
-    """Raise an error if the disk has too little space, as far as this is known."""
-    n, size = rows.shape[0], rows.nbytes
-    if n is None or size is None:
-        return
-    need = size if size + 24 * n < limit // 4 else int(SPARE * size) + 8 * n
+def check_space(need: int, name: str) -> None:
+    """Raise `OSError` if the disk of the file `name` has less than `need` bytes of space."""
     free = shutil.disk_usage(Path(name).parent).free
     if free < need:
         raise OSError(

@@ -120,3 +120,32 @@ def test_a_k_modes_model_of_rust_is_loaded_without_rows(tmp_path):
     assert again.energy_ == fitted.energy_
     with pytest.raises(ValueError, match="needs the rows of the fit"):
         again.predict(corners())
+
+
+def drawn(X, n_clusters, *, random_state):
+    return X[random_state.choice(len(X), n_clusters, replace=False)]
+
+
+def test_a_loaded_model_has_its_number_of_threads(tmp_path):
+    rows = np.random.default_rng(0).normal(size=(60, 3)) + 9 * np.eye(3)[np.arange(60) % 3]
+    for model in (
+        shoal.KMeans(3, random_state=0, n_jobs=2),
+        shoal.LaplacianKModes(3, random_state=0, n_jobs=2),
+    ):
+        model.fit(rows).save(tmp_path / "model.safetensors")
+        assert shoal.load(tmp_path / "model.safetensors").n_jobs == 2
+
+
+def test_one_warning_names_the_parameters_that_a_file_does_not_hold(tmp_path):
+    rows, path = np.arange(60.0).reshape(20, 3), tmp_path / "model.safetensors"
+    generator = np.random.RandomState(0)
+    shoal.KMeans(3, init=drawn, n_init=1, random_state=generator).fit(rows).save(path)
+    with pytest.warns(
+        UserWarning, match=r"init='auto', random_state=None\. Set the parameters again"
+    ) as told:
+        model = shoal.load(path)
+    assert len(told) == 1
+    assert model.init_ == "callable"
+    # A model without such parameters loads without a warning.
+    model.set_params(random_state=0).fit(rows).save(path)
+    assert shoal.load(path).init == "auto"

@@ -401,6 +401,7 @@ class CenterFitter(Clusterer):
             "timings": self.timings_,
             "init": self.init_,
             "feature_names": json.loads(texts["features"])["feature_names"],
+            "lost": self._lost(),
             **self._about(),
         }
         return arrays, {"params": texts["params"], "fitted": json.dumps(about)}

@@ -37,8 +37,8 @@ CENTER_PARAMETERS = ("init", "means_init")
 #: Attributes that a fit sets before its first step.
 OF_A_START = ("n_features_in_", "feature_names_in_", "_seed", "_by_callable")
 
-#: Parameters that are not saved: they belong to the machine.
-OF_A_MACHINE = ("callbacks", "n_jobs")
+#: Parameters that are not saved: code cannot be.
+OF_A_RUN = ("callbacks",)
 
 #: The text of a checkpoint with the seed of the run.
 BEGIN = "begin"
@@ -492,7 +492,7 @@ class Clusterer(BaseEstimator, ABC):
     def _described(self) -> tuple[Arrays, Texts]:
         """Return the parameters and feature names for a file, as arrays and texts."""
         params, arrays = self.get_params(deep=False), {}
-        for name in OF_A_MACHINE:
+        for name in OF_A_RUN:
             params.pop(name)
         for name, value in params.items():
             if isinstance(value, np.generic):
@@ -513,6 +513,15 @@ class Clusterer(BaseEstimator, ABC):
         }
         return arrays, {"params": json.dumps(params), "features": json.dumps(about)}
 
+    def _lost(self) -> list[str]:
+        """Return the names of parameters whose values a file cannot hold: callables and generators."""
+        return [
+            name
+            for name, value in self.get_params(deep=False).items()
+            if name not in OF_A_RUN
+            and (callable(value) or isinstance(value, (np.random.RandomState, np.random.Generator)))
+        ]
+
     @abstractmethod
     def _compute_type(self) -> npt.DTypeLike:
         """Return the type that the rows are computed in."""
@@ -522,7 +531,9 @@ class Clusterer(BaseEstimator, ABC):
         """Make an estimator from the parameters that `_described` returned."""
         given = Claims.read(meta, "params").parameters(cls._get_param_names())
         # Files of other versions may hold these parameters.
-        given = {name: value for name, value in given.items() if name not in OF_A_MACHINE}
+        given = {name: value for name, value in given.items() if name not in OF_A_RUN}
+        if given.get("n_jobs") is not None:
+            _params.threads(given["n_jobs"], tell=False)
         for name in CENTER_PARAMETERS:
             if given.get(name) == "array":
                 given[name] = floats(arrays, name, (None, None))

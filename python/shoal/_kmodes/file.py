@@ -73,6 +73,7 @@ class StoredKModes(FittedKModes):
             "timings": self.timings_,
             "init": self.init_,
             "feature_names": json.loads(texts["features"])["feature_names"],
+            "lost": self._lost(),
         }
         return arrays, {"params": texts["params"], "fitted": json.dumps(about)}
 

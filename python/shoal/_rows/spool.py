@@ -5,11 +5,13 @@ from __future__ import annotations
 import atexit
 import os
 import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from shoal import _core
-from shoal.writing import written
+from shoal.writing import check_space, written
 
 from .opening import opened
 from .streams import refuse_once
@@ -17,10 +19,31 @@ from .streams import refuse_once
 __all__ = ["at_any_place"]
 
 
+@contextmanager
+def naming_folder(place: str, who: str) -> Generator[None]:
+    """Make errors of files in the temporary folder `place` say what it is for, and how to choose another."""
+    try:
+        yield
+    except OSError as error:
+        # Errors of the stream itself name other files, or none.
+        if error.errno is None or not str(error.filename).startswith(place):
+            raise
+        why = (
+            f"{error.strerror}. {who} copies a stream to the folder of temporary files: set TMPDIR to "
+            "another folder, or write the rows with shoal.write and pass the file"
+        )
+        raise OSError(error.errno, why, place) from error
+
+
 def at_any_place(X: Any, who: str) -> Any:
     """Return X, or a mapped copy if X is a re-readable stream.
 
     The copy is a temporary file, which is removed once nothing reads it. Messages name `who`.
+
+    Raises
+    ------
+    OSError
+        If the copy cannot be written. Its space is checked first, if the number of rows is known.
     """
     refuse_once(X, who)
     rows = opened(X)
@@ -29,10 +52,17 @@ def at_any_place(X: Any, who: str) -> Any:
     refuse_once(rows, who)
     if rows.access == "random":
         return rows
-    # If this process is killed, the next one that makes such a copy removes the folder.
-    folder = _core.TemporaryFolder(Path(tempfile.gettempdir()) / "copied-rows")
+    place = tempfile.gettempdir()
+    with naming_folder(place, who):
+        # If this process is killed, the next one that makes such a copy removes the folder.
+        folder = _core.TemporaryFolder(Path(place) / "copied-rows")
     try:
-        copy = written(rows, Path(folder.name) / "rows.npy", in_order=True)
+        with naming_folder(place, who):
+            out = Path(folder.name) / "rows.npy"
+            n, d = rows.shape
+            if n is not None:
+                check_space(n * d * rows.dtype.itemsize, str(out))
+            copy = written(rows, out, in_order=True)
         copy._header = rows._header
         return copy
     finally:
