@@ -1,7 +1,7 @@
-"""Absolute links in the README, and checks of what a release uploads.
+"""Links of a release, and checks of what a release uploads.
 
 Usage: ``python tests/release.py links`` rewrites ``README.md`` for the package indexes, which do not resolve
-relative links. ``python tests/release.py check DIST`` checks the source archive and the wheels of a folder;
+relative links, and adds ``[project.urls]`` to ``pyproject.toml``. ``python tests/release.py check DIST`` checks the source archive and the wheels of a folder;
 it prints what is still a placeholder, and the exit status is 1 if something is wrong. The address of the
 repository is ``repository`` in ``Cargo.toml``.
 """
@@ -33,6 +33,16 @@ def absolute(text: str, repository: str, version: str) -> str:
         return f"{image}{label}{repository}/{'raw' if image else 'blob'}/v{version}/{target}"
 
     return RELATIVE.sub(link, text)
+
+
+def urls(repository: str, version: str) -> str:
+    """Return the table of links for `pyproject.toml`."""
+    return f"""
+[project.urls]
+Repository = "{repository}"
+Documentation = "{repository}/blob/v{version}/docs/guide.md"
+Changelog = "{repository}/blob/v{version}/CHANGELOG.md"
+"""
 
 
 def metadata_problems(name: str, metadata: Message) -> list[str]:
@@ -97,11 +107,13 @@ def placeholders() -> list[str]:
 
 
 def main() -> int:
-    """Rewrite the README, or check a folder."""
+    """Write the links, or check a folder."""
     if sys.argv[1:] == ["links"]:
         readme = ROOT / "README.md"
-        text = absolute(readme.read_text(encoding="utf-8"), PACKAGE["repository"], PACKAGE["version"])
-        readme.write_text(text, encoding="utf-8")
+        address = PACKAGE["repository"], PACKAGE["version"]
+        readme.write_text(absolute(readme.read_text(encoding="utf-8"), *address), encoding="utf-8")
+        with (ROOT / "pyproject.toml").open("a", encoding="utf-8") as project:
+            project.write(urls(*address))
         return 0
     if len(sys.argv) != 3 or sys.argv[1] != "check":
         print(__doc__, file=sys.stderr)

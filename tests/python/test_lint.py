@@ -127,6 +127,12 @@ def test_links_of_the_readme_become_absolute():
     assert "](docs/" not in whole
     assert "](LICENSE" not in whole
     assert not release.RELATIVE.search(whole)
+    project = TESTS.parent.joinpath("pyproject.toml").read_text(encoding="utf-8")
+    added = tomllib.loads(project + release.urls("https://r.example/shoal", "1.2.3"))["project"]["urls"]
+    assert added["Repository"] == "https://r.example/shoal"
+    for url in added.values():
+        path = url.partition("/v1.2.3/")[2]
+        assert (TESTS.parent / path).exists()
 
 
 def archives(folder, release, *, license=None, text="[a](https://a)", extra=None):
