@@ -1,9 +1,12 @@
 """Links of a release, and checks of what a release uploads.
 
-Usage: ``python tests/release.py links`` rewrites ``README.md`` for the package indexes, which do not resolve
-relative links, and adds ``[project.urls]`` to ``pyproject.toml``. ``python tests/release.py check DIST`` checks the source archive and the wheels of a folder;
-it prints what is still a placeholder, and the exit status is 1 if something is wrong. The address of the
-repository is ``repository`` in ``Cargo.toml``.
+``python tests/release.py links`` makes the links of ``README.md`` absolute, because the package indexes do
+not resolve relative ones, and adds ``[project.urls]`` to ``pyproject.toml``.
+
+``python tests/release.py check DIST`` checks the source archive and the wheels of a folder. It prints what is
+still a placeholder, and the exit status is 1 if something is wrong.
+
+The address of the repository is ``repository`` in ``Cargo.toml``.
 """
 
 import re
