@@ -106,7 +106,8 @@ class ProgressBar(Callback):
         except ImportError:
             self._bar = label
         else:
-            limit = estimator._step_limit() if hasattr(estimator, "_step_limit") else None
+            step_limit = getattr(estimator, "_step_limit", None)
+            limit = None if step_limit is None else step_limit()
             unit, total = self._counted or ("step", limit)
             self._bar = tqdm(
                 total=total, desc=label, unit=unit, unit_scale=unit == "row", leave=True, file=sys.stderr

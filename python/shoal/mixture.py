@@ -11,6 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from . import _core
 from ._common import params as _params
+from ._common.marked import unmarked
 from ._common.warn import warn
 from ._core import Run, Source, Step
 from ._fit.centers import State
@@ -328,9 +329,12 @@ class TruncatedGaussianMixture(StoredMixture):
         if self.n_factors is not None:
             problems.check(p.whole, "n_factors", self.n_factors, 1, other="None or ")
             if self.covariance_type != "factor":
+                problem = (
+                    f"with `covariance_type`={p.shown(self.covariance_type)}, got {p.shown(self.n_factors)}. "
+                    "Use `covariance_type`='factor' for components with factors."
+                )
                 problems.add(
-                    f"`n_factors` must be `None` with `covariance_type`={p.shown(self.covariance_type)}, got "
-                    f"{p.shown(self.n_factors)}. Use `covariance_type`='factor' for components with factors."
+                    f"`n_factors` must be left out {problem}", unmarked(f"n_factors must be None {problem}")
                 )
         problems.check(p.whole, "chain_length", self.chain_length, 1)
         problems.check(p.one_of, "start", self.start, STARTS)

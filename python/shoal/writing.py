@@ -151,7 +151,7 @@ def shuffle(
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     rows = shoal.shuffle(np.arange(10).reshape(5, 2), f"{folder}/shuffled.npy", random_state=0)
     ...     sorted(rows.take(range(5))[:, 0].tolist())
-    [0.0, 2.0, 4.0, 6.0, 8.0]
+    [0, 2, 4, 6, 8]
     """
     problems, found = _params.Problems(), list[int]()
     problems.check(lambda: found.append(_memory(memory_limit)))

@@ -187,6 +187,7 @@ impl Pass {
     /// rows. `names` are those of the columns, if they have any.
     #[pyo3(signature = (source, weights, names, partition, first_row, threads))]
     #[expect(clippy::needless_pass_by_value, reason = "as PyO3 hands arrays over")]
+    #[expect(clippy::too_many_arguments, reason = "Python passes the parts of a block one by one")]
     fn absorb(
         &self,
         py: Python<'_>,

@@ -587,7 +587,7 @@ def test_the_command_line_writes_a_checkpoint_at_sigterm(number, method, tmp_pat
     np.testing.assert_array_equal(np.load(tmp_path / "labels.npy"), np.load(tmp_path / "whole.npy"))
     assert whole.stdout
     other = subprocess.run([*safe, "--seed", "1"], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert other.returncode == 1
+    assert other.returncode == 2
     assert "--seed must be 0, as in the checkpoint, got 1" in other.stderr
 
 

@@ -70,8 +70,7 @@ def test_options_reach_the_method(capsys, rows, tmp_path):
     assert run(capsys, "fit", rows, "-k", 3, *options, "-o", tmp_path / "m.safetensors")[0] == 0
     params = shoal.load(tmp_path / "m.safetensors").get_params()
     assert params["random_state"] == 3
-    # The number of threads is not saved.
-    assert params["n_jobs"] is None
+    assert params["n_jobs"] == 1
     assert (params["max_iter"], params["tol"], params["metric"]) == (7, 0, "cosine")
     assert (params["n_init"], params["algorithm"], params["init"]) == (2, "lloyd", "random")
     status, out, err = run(capsys, "fit", rows, "-k", 3, "--init", tmp_path / "init.npy", "--json", "--quiet")

@@ -563,7 +563,7 @@ def test_command_line(rows, tmp_path, capsys):
     assert cli.main(["fit", data, "-k", "5", "--init", "afk-mc2", "-o", model, "--quiet"]) == 0
     assert shoal.load(model).init_ == "afk-mc2"
     capsys.readouterr()
-    assert cli.main(["coreset", data, "-m", "0", "-o", str(tmp_path / "d.npz"), "--quiet"]) == 1
+    assert cli.main(["coreset", data, "-m", "0", "-o", str(tmp_path / "d.npz"), "--quiet"]) == 2
     assert "-m must be an integer of at least 1" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         cli.main(["seed", data, "-k", "5", "-o", out, "--method", "random", "--chain-length", "5"])

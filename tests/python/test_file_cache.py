@@ -80,7 +80,7 @@ def test_passes_keep_the_first_bytes_and_drop_the_others(paths):
 def test_the_variable_must_hold_a_number_of_bytes(paths):
     refused = sweep(paths[:1], "1GB")
     assert refused.returncode == 1
-    assert 'ValueError: SHOAL_FILE_CACHE must be a number of bytes, got "1GB"' in refused.stderr
+    assert 'Error: SHOAL_FILE_CACHE must be a number of bytes, got "1GB"' in refused.stderr
     assert sweep(paths[:1], "").returncode == 0
 
 

@@ -205,5 +205,5 @@ def test_command_line(tmp_path, capsys):
     assert '"method"' in capsys.readouterr().out
     graph = sp.load_npz(out)
     assert (graph.data == shoal.knn_graph(X, 4).data).all()
-    assert main(["knn", str(tmp_path / "rows.npy"), "-m", "300", "-o", str(out)]) == 1
+    assert main(["knn", str(tmp_path / "rows.npy"), "-m", "300", "-o", str(out)]) == 2
     assert "-m must be at least 1 and less than the number of rows, 300, got 300" in capsys.readouterr().err

@@ -174,7 +174,9 @@ def test_the_command_line_refuses_other_suffixes_before_any_work(tmp_path, capsy
         (["shuffle", rows, "-o", "x.csv"], "--output"),
     ):
         monkeypatch.chdir(tmp_path)
-        assert cli.main(args) == 1
+        with pytest.raises(SystemExit) as raised:
+            cli.main(args)
+        assert raised.value.code == 2
         assert f"shoal: error: {option} must be a file that ends in " in capsys.readouterr().err
         assert names(tmp_path) == before
 

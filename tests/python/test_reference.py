@@ -49,7 +49,9 @@ def follow(X, init, weights=None, metric="euclidean", max_iter=10, tol=0.0):
                 new, expected.centers, rtol=10 * slack, atol=10 * slack * np.abs(rows).max()
             )
             if step.stop_reason is None:
-                np.testing.assert_allclose(model.counts_, expected.counts, rtol=1e-12)
+                # Those of the labels: a row that becomes the center of an empty cluster still counts there.
+                own = np.bincount(labels, weights, minlength=len(start))
+                np.testing.assert_allclose(model.counts_, own, rtol=1e-12)
             assert step.center_shift == pytest.approx(
                 np.sqrt(expected.moved), rel=1e-2, abs=10 * slack * np.abs(rows).max()
             )

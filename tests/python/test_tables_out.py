@@ -578,8 +578,11 @@ def test_shoal_predict_checks_outputs_before_any_work(program, capsys, monkeypat
     (program / "full").mkdir()
     (program / "full" / "file").touch()
     monkeypatch.setattr(shoal, "open", lambda *_, **__: pytest.fail("work was begun"))
+    with pytest.raises(SystemExit) as raised:
+        cli.main([*TABULAR, "-o", "l.npy", "--keep", "id"])
+    assert raised.value.code == 2
+    assert "--output must be a file that ends in .parquet, .arrow" in capsys.readouterr().err
     for args, message in (
-        (["-o", "l.npy", "--keep", "id"], "--output must be a file that ends in .parquet, .arrow"),
         (["-o", "l.npy", "--distances", "l.npy"], "written twice"),
         (["--partition-by-cluster", "full"], "full: --partition-by-cluster must be a new or empty folder"),
         (["--partition-by-cluster", "none/by"], "none/by: its parent folder does not exist"),

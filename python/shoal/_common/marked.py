@@ -31,7 +31,7 @@ class MarkedError(ValueError):
 
     def __str__(self) -> str:
         """Return the message that Python shows."""
-        return str(self.args[1]) if len(self.args) > 1 else unmarked(str(self.args[0]))
+        return str(self.args[1]) if len(self.args) == 2 else unmarked(str(self.args[0]))
 
 
 class ParameterError(MarkedError, TypeError):

@@ -139,9 +139,10 @@ class OnTable:
         """
         columns = self._features if features is None else features
         engine = type(self)._engine(X, columns, None, output, self.n_jobs)
-        if hasattr(self, "feature_names_in_"):
+        names = getattr(self, "feature_names_in_", None)
+        if names is not None:
             named = [columns] if isinstance(columns, str) else columns
-            refuse_other_names(self.feature_names_in_.tolist(), empty_table(named))
+            refuse_other_names(names.tolist(), empty_table(named))
         return self._predict(engine)
 
     def _opened(

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-#: What the interpreter executes for ``model.labels_``.
-BY_NAME = opmap["LOAD_ATTR"]
+#: What the interpreter executes for ``model.labels_``, and the code of the caches that follow it.
+BY_NAME, CACHE = opmap["LOAD_ATTR"], opmap["CACHE"]
 
 
 def is_by_name(frame: FrameType | None) -> bool:
@@ -21,7 +21,13 @@ def is_by_name(frame: FrameType | None) -> bool:
     sees the two only in the bytecode of its caller. The answer decides when a pass is made, never what it
     computes: whoever gets a `Deferred` value gets the same numbers.
     """
-    return frame is not None and frame.f_code.co_code[frame.f_lasti] == BY_NAME
+    if frame is None:
+        return False
+    code, at = frame.f_code.co_code, frame.f_lasti
+    # Python 3.12 is at the last cache of an instruction that it has specialized.
+    while at > 0 and code[at] == CACHE:
+        at -= 2
+    return code[at] == BY_NAME
 
 
 class Deferred(np.lib.mixins.NDArrayOperatorsMixin):

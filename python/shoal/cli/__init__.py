@@ -119,7 +119,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         with sigterm_interrupts(), warnings.catch_warnings():
             options = Options(args)
             warnings.showwarning = lambda message, *_, **__: print(
-                f"shoal: warning: {options.of(message)}", file=sys.stderr
+                f"shoal: warning: {options.of(Warning(message) if isinstance(message, str) else message)}",
+                file=sys.stderr,
             )
             status: int = args.run(args)
         sys.stdout.flush()
