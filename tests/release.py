@@ -115,6 +115,8 @@ def main() -> int:
         readme = ROOT / "README.md"
         address = PACKAGE["repository"], PACKAGE["version"]
         readme.write_text(absolute(readme.read_text(encoding="utf-8"), *address), encoding="utf-8")
+        if "[project.urls]" in (ROOT / "pyproject.toml").read_text(encoding="utf-8"):
+            return 0
         with (ROOT / "pyproject.toml").open("a", encoding="utf-8") as project:
             project.write(urls(*address))
         return 0

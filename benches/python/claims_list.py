@@ -291,7 +291,7 @@ EXEMPT: dict[str, dict[str, tuple[str, ...]]] = {
             "more than 1% of the weight",
             "at most 1.25 times",
         ),
-        "docs/cli.md": ("every 60 seconds", "about 256 MB"),
+        "docs/cli.md": ("every 60 seconds", "up to 1 GB"),
         "docs/distributed.md": ("up to 1 MB together (64 MB in Spark)",),
         "docs/memory.md": ("1 GB",),
         "docs/ray.md": ("Up to 1 MB",),

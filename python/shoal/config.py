@@ -55,7 +55,7 @@ def config_context(*, n_threads: int | None = None, memory: Memory | None = None
     problems = _params.Problems()
     if n_threads is not None:
         most = _params.MOST_THREADS
-        problems.check(_params.whole, "n_threads", n_threads, 1, most=most, other="None or ")
+        problems.check(_params.whole, "n_threads", n_threads, 1, most=most, other="`None` or ")
     if memory is not None:
         problems.check(_params.n_bytes, "memory", memory)
     problems.refuse()

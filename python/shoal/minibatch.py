@@ -268,7 +268,7 @@ class MiniBatchKMeans(StreamClusterer):
         super()._rules(problems)
         problems.check(p.whole, "batch_size", self.batch_size, 1)
         if self.max_no_improvement is not None:
-            problems.check(p.whole, "max_no_improvement", self.max_no_improvement, 0, other="None or ")
+            problems.check(p.whole, "max_no_improvement", self.max_no_improvement, 0, other="`None` or ")
         if not (p.is_number(self.reassignment_ratio) and 0 <= self.reassignment_ratio <= 1):
             problems.add(
                 f"`reassignment_ratio` must be a number from 0 to 1, got {p.shown(self.reassignment_ratio)}"
@@ -281,7 +281,7 @@ class MiniBatchKMeans(StreamClusterer):
         if not (isinstance(self.n_init, str) and self.n_init == "auto"):
             problems.check(p.whole, "n_init", self.n_init, 1, other="'auto' or ")
         if self.init_size is not None:
-            problems.check(p.whole, "init_size", self.init_size, 1, other="None or ")
+            problems.check(p.whole, "init_size", self.init_size, 1, other="`None` or ")
 
     def _n_starts(self) -> int:
         """Return the number of seedings."""

@@ -318,7 +318,7 @@ class TruncatedGaussianMixture(StoredMixture):
             if not 0 < size <= 1:
                 problems.add(f"`coreset_size` must be a fraction above 0 and at most 1, got {p.shown(size)}")
         elif size is not None:
-            problems.check(p.whole, "coreset_size", size, 1, other="None, a fraction of the rows or ")
+            problems.check(p.whole, "coreset_size", size, 1, other="`None`, a fraction of the rows or ")
             # Compared only if both values are valid by themselves.
             if p.is_whole(size) and p.is_whole(self.n_components) and 1 <= size < self.n_components:
                 problems.add(
@@ -327,7 +327,7 @@ class TruncatedGaussianMixture(StoredMixture):
                 )
         problems.check(p.one_of, "covariance_type", self.covariance_type, COVARIANCES)
         if self.n_factors is not None:
-            problems.check(p.whole, "n_factors", self.n_factors, 1, other="None or ")
+            problems.check(p.whole, "n_factors", self.n_factors, 1, other="`None` or ")
             if self.covariance_type != "factor":
                 problem = (
                     f"with `covariance_type`={p.shown(self.covariance_type)}, got {p.shown(self.n_factors)}. "
@@ -345,7 +345,8 @@ class TruncatedGaussianMixture(StoredMixture):
                 problems.add(f"`means_init` must be `None` or an array, got {p.shown(self.means_init)}")
             elif not isinstance(self.init, str):
                 problems.add(
-                    "`means_init` must be `None` if init is an array or a callable: both set the first means"
+                    "`means_init` must be `None` if `init` is an array or a callable: both set the first "
+                    "means"
                 )
         problems.check(p.one_of, "stopping", self.stopping, STOPPINGS)
 

@@ -20,7 +20,8 @@ pub struct Step {
     pub rows_seen: u64,
     /// Rows that this step worked on.
     pub batch_size: u64,
-    /// What the method minimizes, or [maximizes](super::Solver::maximizes), as measured by this step over its rows; each solver says which.
+    /// The objective, measured by this step over its rows. Methods minimize it, unless
+    /// [`Solver::maximizes`](super::Solver::maximizes) is true.
     pub objective: f64,
     /// Euclidean length of the move of all centers together.
     pub center_shift: f64,

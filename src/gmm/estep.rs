@@ -214,7 +214,7 @@ impl<T: Compute> EStep<'_, T> {
         }
         if !(total.least.is_finite() && total.sums.energies().iter().all(|energy| energy.is_finite())) {
             return Err(Error::Source(
-                "squared distances times weights overflow: scale `rows`, or the `weights`".into(),
+                "squared distances, times the weights of the rows, overflow: scale the `rows`".into(),
             ));
         }
         Ok(total)

@@ -20,3 +20,4 @@ mod saturation;
 mod seeding;
 mod sources;
 mod sparse;
+mod stopping;

@@ -313,3 +313,13 @@ def test_the_program_of_the_guide_prints_no_warnings(tmp_path):
         [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=300
     )
     assert "run_spec" not in done.stdout + done.stderr
+
+
+def test_errors_without_a_file_name_the_partition():
+    def broken():
+        yield np.zeros((3, 2), np.float32)
+        raise ConnectionError("lost")
+
+    with pytest.raises(ConnectionError, match="lost") as raised:
+        shoal.distributed.KMeansPass(np.zeros((1, 2))).absorb(broken(), partition=7)
+    assert "while reading partition 7" in raised.value.__notes__

@@ -27,11 +27,8 @@ class MarkedError(ValueError):
     """
 
     def __init__(self, marked: str, plain: str | None = None) -> None:
-        super().__init__(marked, *(() if plain is None else (plain,)))
-
-    def __str__(self) -> str:
-        """Return the message that Python shows."""
-        return str(self.args[1]) if len(self.args) == 2 else unmarked(str(self.args[0]))
+        super().__init__(unmarked(marked) if plain is None else plain)
+        self.marked = marked
 
 
 class ParameterError(MarkedError, TypeError):
@@ -50,8 +47,7 @@ def unmarked(message: str) -> str:
 
 def marked_text(told: BaseException | Warning) -> str:
     """Return the message of an error or a warning, with its marks if it has any."""
-    text = told.args[0] if isinstance(told, MarkedError) else getattr(told, "marked", None)
-    return str(told) if text is None else str(text)
+    return str(getattr(told, "marked", told))
 
 
 def marks(message: str) -> list[str]:

@@ -90,7 +90,10 @@ def naming(partition: int | None) -> Generator[None]:
         kind = TypeError if isinstance(error, TypeError) and not isinstance(error, ValueError) else ValueError
         raise kind(f"partition {partition}: {error}") from error
     except OSError as error:
-        if partition is None or error.filename is None or HERE in str(error):
+        if partition is None or HERE in str(error):
+            raise
+        if error.filename is None:
+            error.add_note(f"while reading partition {partition}")
             raise
         problem = f"{error.strerror} (partition {partition}, on {this_worker()}; {HERE})"
         raise OSError(error.errno, problem, error.filename) from error

@@ -106,4 +106,4 @@ def rules_of_init(estimator: Any, problems: _params.Problems) -> None:
     if estimator.coreset_size is not None:
         k = estimator.n_clusters
         least = max(1, int(k)) if p.is_whole(k) else 1
-        problems.check(p.whole, "coreset_size", estimator.coreset_size, least, other="None or ")
+        problems.check(p.whole, "coreset_size", estimator.coreset_size, least, other="`None` or ")

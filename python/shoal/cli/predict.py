@@ -14,9 +14,6 @@ from .files import check_outputs, refuse_other_columns, rows_of
 from .methods import centers_of
 from .results import show
 
-#: Memory budget for the collected rows of `--partition-by-cluster`.
-MEMORY = "256MB"
-
 
 def add(verbs: Verbs) -> None:
     """Add the subcommand."""
@@ -135,7 +132,7 @@ def takers_of(args: argparse.Namespace, clusters: int) -> Iterator[Any]:
     """Open the outputs, one after the other."""
     import numpy as np
 
-    from shoal._common.params import memory
+    from shoal._common.params import DEFAULT_MEMORY, memory
     from shoal._fit.results import InFile, Values
     from shoal._fit.tables import Partitions, Table
 
@@ -154,7 +151,7 @@ def takers_of(args: argparse.Namespace, clusters: int) -> Iterator[Any]:
             clusters,
             keep,
             distances=False,
-            memory=memory("memory_limit", MEMORY),
+            memory=memory("memory_limit", DEFAULT_MEMORY),
             argument="--partition-by-cluster",
             keep_argument="--keep",
         )

@@ -101,11 +101,11 @@ class Runs:
 
 def reader_of(result: Any, rows: int) -> Any:
     """Return a reader of batches of at most `rows` rows of a query of DuckDB."""
-    # Before version 1.4, relations have only the second method, and connections only the third.
-    for method in ("to_arrow_reader", "fetch_arrow_reader", "fetch_record_batch"):
-        if hasattr(result, method):
-            return getattr(result, method)(rows)
-    raise ValueError(f"DuckDB must be of version 1.2 or later, got a {type(result).__name__} without batches")
+    if not hasattr(result, "to_arrow_reader"):
+        raise ValueError(
+            f"DuckDB must be of version 2 or later, got a {type(result).__name__} without batches"
+        )
+    return result.to_arrow_reader(rows)
 
 
 def repeated(name: str, found: Columns, batches: Callable[[], Generator[Any]]) -> Stream:
