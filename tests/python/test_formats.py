@@ -453,7 +453,8 @@ BAD = {
     ),
     "null vectors": (
         pa.table({"v": pa.array([[1, 2], [3, 4], None], pa.list_(pa.int8(), 2))}),
-        "column 'v' must not hold missing values, got a null at row 2",
+        # Old versions of pyarrow cannot read what they wrote to Parquet.
+        "(column 'v' must not hold missing values, got a null at row 2|cannot be read: Expected all lists)",
     ),
     "nulls in vectors": (
         pa.table({"v": pa.array([[1, 2], [3, None]], pa.list_(pa.int8(), 2))}),

@@ -55,6 +55,13 @@ def test_a_mixture_of_rows_whose_squares_underflow(shape, scale):
         refused(ValueError, text, lambda mixture=mixture: mixture.fit(ROWS * scale))
 
 
+@pytest.mark.parametrize("init", ["afk-mc2", ROWS[:3] * 1e153], ids=["drawn", "given"])
+def test_a_mixture_of_rows_whose_squares_overflow(init):
+    with pytest.raises(ValueError, match=r"overflow.*: scale the (data|X)") as raised:
+        TruncatedGaussianMixture(3, init=init, random_state=0).fit(ROWS * 1e153)
+    assert "sample_weight" not in str(raised.value)
+
+
 SUMS = {
     "k-means++": lambda X, **weights: shoal.kmeans_plusplus(X, 3, random_state=0, **weights),
     "k-means||": lambda X, **weights: shoal.kmeans_parallel(X, 3, random_state=0, **weights),
