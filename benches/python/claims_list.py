@@ -1,4 +1,4 @@
-"""The measured figures of the pages, their pictures, and figures that nobody measured; for ``claims.py``."""
+"""The measured figures of the pages, their pictures, and the figures that are not measurements."""
 
 from __future__ import annotations
 
@@ -283,7 +283,7 @@ PICTURES = [
     Picture("many-clusters-growth.png", ("docs/many-clusters.md",), ("hierarchical-growth",), "growth"),
 ]
 
-#: Figures that nobody measured: the reason, the page and the words around the figure.
+#: Figures that are not measurements: the reason, the page and the words around the figure.
 EXEMPT: dict[str, dict[str, tuple[str, ...]]] = {
     "a limit or a default": {
         "docs/balanced.md": (

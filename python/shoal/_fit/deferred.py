@@ -19,7 +19,7 @@ def is_by_name(frame: FrameType | None) -> bool:
 
     `hasattr`, `getattr` and the inspection of objects, which use them, call a function instead. A property
     sees the two only in the bytecode of its caller. The answer decides when a pass is made, never what it
-    computes: whoever gets a `Deferred` value gets the same numbers.
+    computes: a `Deferred` value has the same numbers.
     """
     if frame is None:
         return False
