@@ -29,7 +29,7 @@ def naming_folder(place: str, who: str) -> Generator[None]:
         if error.errno is None or not str(error.filename).startswith(place):
             raise
         why = (
-            f"{os.strerror(error.errno)}. {who} copies a stream to the folder of temporary files: set TMPDIR "
+            f"{error.strerror}. {who} copies a stream to the folder of temporary files: set TMPDIR "
             "to another folder, or write the rows with shoal.write and pass the file"
         )
         raise OSError(error.errno, why, place) from error
