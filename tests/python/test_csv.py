@@ -146,7 +146,7 @@ NO_NAMES = [
     ('"1","2"\n1,2\n', "must hold the names of the columns, got numbers: '1', '2'"),
     ("inf,2\n3,4\n", "must hold the names of the columns, got numbers: 'inf', '2'"),
     ("true,1.5\nfalse,2.5\n", "must hold the names of the columns, got values: 'true', '1.5'"),
-    # Text over text is no name where all numbers are over numbers.
+    # A text above a text is not a name if every number of the line stands above numbers.
     ("id1,1,2\nid2,3,4\n", "must hold the names of the columns, got values: 'id1', '1', '2'"),
 ]
 
