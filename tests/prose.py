@@ -1,7 +1,8 @@
-"""Find phrases that our style bans, in Markdown, docstrings, comments and messages.
+"""Find phrases that our style bans, in Markdown, docstrings, comments and messages; long lines in Markdown.
 
 Usage: ``python tests/prose.py [--counts] [PATH ...]``. Without paths, the whole repository is searched. Text
-in backticks and in fenced code is skipped. The exit status is 1 if a phrase was found.
+in backticks and in fenced code is skipped; tables and lines with links may be long. The exit status is 1 if
+something was found.
 """
 
 import argparse
@@ -17,7 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PLACES = (
-    *("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs"),
+    *("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "RELEASING.md", "docs"),
     *("python", "src", "tests", "benches", "examples", "Makefile", "Cargo.toml", "pyproject.toml", ".ci/run"),
 )
 SKIPPED = {"__pycache__", "target", "results", "proptest-regressions", "_build"}
@@ -61,6 +62,8 @@ BANNED = {
 PATTERN = re.compile("|".join(rf"(?P<p{i}>\b(?:{p})\b)" for i, p in enumerate(BANNED)), re.IGNORECASE)
 REMEDIES = list(BANNED.values())
 
+WIDTH = 100
+LONG_LINE = re.compile(rf"^(?! *\|)(?!.*\]\().{{{WIDTH},}}.$", re.MULTILINE)
 CODE_SPAN = re.compile(r"(`+)[^`\n]+\1")
 FENCE = re.compile(r"^([ \t]*)(```|~~~).*?^\1\2", re.MULTILINE | re.DOTALL)
 RUST_TOKEN = re.compile(
@@ -143,8 +146,13 @@ READERS = {
 
 
 def offences(source: str, suffix: str) -> list[tuple[int, str, str]]:
-    """Line, phrase and remedy of every banned phrase."""
+    """Line, text and remedy of every banned phrase and every long line."""
     found = []
+    if suffix == ".md":
+        prose = blank(source, FENCE)
+        for match in LONG_LINE.finditer(prose):
+            line = prose.count("\n", 0, match.start()) + 1
+            found.append((line, f"{match.group()[:40]}...", f"lines of at most {WIDTH} characters"))
     for first, text in READERS[suffix](source):
         text = blank(text, CODE_SPAN)
         words = list(re.finditer(r"\S+", text))
@@ -190,7 +198,7 @@ def main() -> int:
         for counter in (per_phrase, per_file):
             print("".join(f"{n:5} {what}\n" for what, n in counter.most_common()))
     if per_file:
-        print(f"{per_file.total()} banned phrases in {len(per_file)} files", file=sys.stderr)
+        print(f"{per_file.total()} offenses in {len(per_file)} files", file=sys.stderr)
     return int(bool(per_file))
 
 

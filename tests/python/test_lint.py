@@ -56,6 +56,14 @@ def test_phrases_are_found_in_prose_only(source, suffix, lines):
     assert [line for line, _, _ in script("prose").offences(source, suffix)] == lines
 
 
+def test_long_lines_are_found_in_paragraphs_only():
+    prose = script("prose")
+    words = "word " * prose.WIDTH
+    lines = [f"{words}end", f"| {words}|", f"[a]({words})", "```", words, "```", "x" * prose.WIDTH, "x" * 101]
+    assert [line for line, _, _ in prose.offences("\n".join(lines), ".md")] == [1, 8]
+    assert prose.offences(f"# {words}", ".py") == []
+
+
 def test_dependencies_are_checked():
     dependencies = script("dependencies")
     good = {
