@@ -11,6 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from ._common import params as _params
 from ._common.warn import warn
 from ._core import Source, Step
+from ._docs import documented
 from ._fit.partial import StreamClusterer
 from ._fit.saved import Arrays, Texts, floats
 from ._rows.source import DataSource
@@ -34,6 +35,7 @@ def _cap(value: Any) -> float | None:
     return np.inf if value is None else float(value)
 
 
+@documented
 class BackwardEulerKMeans(StreamClusterer):
     """K-means by stochastic backward Euler, which leaves poor local optima.
 
@@ -47,8 +49,7 @@ class BackwardEulerKMeans(StreamClusterer):
 
     Parameters
     ----------
-    n_clusters : int, default=8
-        Number of clusters, at least 1 and at most the number of rows.
+    {n_clusters}
     init : str, array-like or callable, default="random"
         First centers. As for :class:`~shoal.KMeans`, but ``"auto"`` is greedy k-means++ on a random sample of
         3 batches, or of 16 rows per cluster if that is more. :meth:`partial_fit` chooses the first centers
@@ -62,11 +63,7 @@ class BackwardEulerKMeans(StreamClusterer):
     metric : {"euclidean", "cosine"}, default="euclidean"
         ``"cosine"`` is spherical k-means: rows are scaled to length 1 as they are read, and centers return to
         the unit sphere after each batch. See :class:`KMeans` for rows of zeros.
-    random_state : int, RandomState, Generator or None, default=None
-        An int (0 to 2**64 - 1) makes results repeatable. Every fit, and the first :meth:`partial_fit`, draws
-        64 bits from a generator.
-    Expert parameters
-        The parameters below are needed less often.
+    {random_state_of_stream} {expert}
     batch_size : int, default=1000
         Rows per batch of :meth:`fit`, at least 1. With the number of rows or more, every batch holds each row
         once, and only the first centers are random.
@@ -87,28 +84,14 @@ class BackwardEulerKMeans(StreamClusterer):
         Upper limit of the pull of a center, above 0; None: no limit. With a cap, `step_size` may be so large
         that small clusters are pulled as far as large ones. ``"auto"`` is 1.8, or 1.5 with more than 5 inner
         iterations, because each iteration amplifies pulls above 1.
-    compute_labels : bool, default=True
-        Whether :meth:`fit` ends with a pass over all rows that computes `labels_` and `inertia_`, and whether
-        :meth:`partial_fit` provides both.
-    n_jobs : int or None, default=None
-        Number of threads. None: ``SHOAL_NUM_THREADS``, else ``OMP_NUM_THREADS``, else all cores that the
-        process may use; -1: all cores that the process may use. At most 4 threads per core, or 16 (see
-        :func:`shoal.config_context`). Results do not depend on it.
-    verbose : int, default=0
-        1 shows a progress bar on stderr.
-    callbacks : iterable of callables or None, default=None
-        Called as ``cb(estimator, step)`` after every step of :meth:`fit`. A true value ends the fit. See
-        :mod:`shoal.callbacks`.
+    {compute_labels} {n_jobs} {verbose} {callbacks}
 
     Attributes
     ----------
     cluster_centers_ : ndarray of shape (n_clusters, n_features), float32 or float64
         Centers, in the compute type of the rows: the average of the current outer step, or of the last outer
         step if no new one has begun.
-    labels_ : ndarray of shape (n_samples,), int32
-        Nearest center of every row; the lower index wins a tie. Equal to ``predict(X)``. After
-        :meth:`partial_fit`: labels of the last batch, or of the last block of a stream. Not available with
-        ``compute_labels=False``: call :meth:`predict`. Can be assigned, as can `inertia_`.
+    {labels_of_stream}
     inertia_ : float
         Weighted sum of squared distances of the rows to their centers; available whenever `labels_` is. The
         objective of the paper is ``inertia_ / (2 * n_samples)``.
@@ -130,17 +113,7 @@ class BackwardEulerKMeans(StreamClusterer):
     stop_reason_ : str or None
         ``"max-iter"``, ``"diverged"``, ``"callback"``, ``"deadline"``, ``"patience"``, with `polish` also
         ``"labels-stable"`` and ``"tolerance"``; None during the fit.
-    timings_ : dict of str to float
-        Seconds by phase: ``seeding``, ``sweeps``, ``final``.
-    init_ : str
-        The seeding in use; ``"auto"`` resolved.
-    n_zero_rows_ : int
-        Rows of zeros among the rows read; 0 with ``metric="euclidean"``. Includes all batches of
-        :meth:`partial_fit`.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, if X has string names.
+    {timings_} {init_} {n_zero_rows_of_stream} {features_in}
 
     See Also
     --------

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from . import _core
 from ._common import params as _params
 from ._core import Run, Source, Step
+from ._docs import documented
 from ._fit.centers import State
 from ._fit.clusterer import CenterClusterer
 from ._fit.saved import Arrays, Claims, Texts, floats, need
@@ -22,6 +23,7 @@ ALGORITHMS: tuple[str, ...] = get_args(Algorithm)
 BLIND_STARTS = 10
 
 
+@documented
 class BalancedKMeans(CenterClusterer):
     """K-means with limits on cluster sizes, and a bound on its distance from the optimum.
 
@@ -36,8 +38,7 @@ class BalancedKMeans(CenterClusterer):
 
     Parameters
     ----------
-    n_clusters : int, default=8
-        Number of clusters, at least 1 and at most the number of rows.
+    {n_clusters}
     size_min : int, float or None, default=None
         Smallest size of a cluster. An int is a number of rows. A float is a multiple of the mean size
         ``n_samples / n_clusters``, rounded down. None: no limit.
@@ -49,12 +50,7 @@ class BalancedKMeans(CenterClusterer):
     n_init : "auto" or int, default="auto"
         Number of starts of exact k-means. The start with the lowest inertia is balanced. As for
         :class:`~shoal.KMeans`, but given centers and callables make one start.
-    metric : {"euclidean", "cosine"}, default="euclidean"
-        ``"cosine"`` is spherical k-means. As for :class:`~shoal.KMeans`.
-    random_state : int, RandomState, Generator or None, default=None
-        An int (0 to 2**64 - 1) makes results repeatable. A generator gives each fit another seed.
-    Expert parameters
-        The parameters below are needed less often.
+    {metric} {random_state} {expert}
     max_iter : int, default=300
         Maximum number of sweeps per start of exact k-means, and of sweeps with limits.
     tol : float, default=1e-4
@@ -68,20 +64,12 @@ class BalancedKMeans(CenterClusterer):
         in sweeps with limits. Each row has at least 2 candidates; with fewer than 8, `gap_` may be larger.
     copy_x : bool, default=True
         Accepted for compatibility with k-means-constrained. X is never modified.
-    n_jobs : int or None, default=None
-        Number of threads. None: ``SHOAL_NUM_THREADS``, else ``OMP_NUM_THREADS``, else all cores that the
-        process may use; -1: all cores that the process may use. At most 4 threads per core, or 16 (see
-        :func:`shoal.config_context`). Results do not depend on it.
-    verbose : int, default=0
-        1 shows a progress bar on stderr.
-    callbacks : iterable of callables or None, default=None
-        Called as ``cb(estimator, step)`` after every sweep. A true value ends the fit; the labels still keep
-        the limits. See :mod:`shoal.callbacks`.
+    {n_jobs} {verbose} {callbacks}
+        After an early end, the labels still keep the limits.
 
     Attributes
     ----------
-    cluster_centers_ : ndarray of shape (n_clusters, n_features), float32 or float64
-        Centers, in the compute type of the rows.
+    {cluster_centers_}
     labels_ : ndarray of shape (n_samples,), int32
         Cluster of every row. These labels keep the limits. ``predict(X)`` gives nearest centers instead.
     inertia_ : float
@@ -99,27 +87,16 @@ class BalancedKMeans(CenterClusterer):
     gap_ : float
         ``(inertia_ - lower_bound_) / inertia_``, at least 0: the fraction of the inertia that better labels
         could save at most. NaN before the first sweep with limits.
-    counts_ : ndarray of shape (n_clusters,), float64
-        Weight of the rows in each cluster.
+    {counts_}
     n_iter_ : int
         Number of sweeps: those of the best start, and those with limits.
-    history_ : structured ndarray
-        One row per sweep of all starts, and per sweep with limits: ``iteration, rows_seen, batch_size,
-        objective, center_shift, n_changed, n_distances, elapsed`` (seconds) and ``stop_reason`` (empty during
-        the fit). The objective is the inertia of the sweep, which rises when the limits begin to hold.
-    stop_reason_ : str or None
-        ``"labels-stable"``, ``"tolerance"``, ``"max-iter"``, ``"callback"``, ``"deadline"`` or
-        ``"patience"``; None during the fit.
-    timings_ : dict of str to float
-        Seconds by phase: ``seeding``, ``sweeps``, ``final``.
+    {history_}
+        A step is a sweep of one of the starts, or a sweep with limits. The objective is the inertia of the
+        sweep, which rises when the limits begin to hold.
+    {stop_reason_} {timings_}
     algorithm_, init_ : str
         The algorithm of exact k-means and the seeding in use; ``"auto"`` resolved.
-    n_zero_rows_ : int
-        Rows of zeros among the rows read; 0 with ``metric="euclidean"``.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, if X has string names.
+    {n_zero_rows_} {features_in}
 
     Raises
     ------

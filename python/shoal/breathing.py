@@ -10,6 +10,7 @@ import numpy.typing as npt
 from . import _core
 from ._common import params as _params
 from ._core import Run, Source, Step
+from ._docs import documented
 from ._fit.centers import State
 from ._fit.clusterer import CenterClusterer
 from ._fit.saved import Claims
@@ -20,6 +21,7 @@ __all__ = ["BreathingKMeans"]
 ALGORITHMS: tuple[str, ...] = get_args(Algorithm)
 
 
+@documented
 class BreathingKMeans(CenterClusterer):
     """Breathing k-means: a lower inertia than restarts of k-means.
 
@@ -34,19 +36,13 @@ class BreathingKMeans(CenterClusterer):
 
     Parameters
     ----------
-    n_clusters : int, default=8
-        Number of clusters, at least 1 and at most the number of rows.
+    {n_clusters}
     m : int, default=5
         Number of centers that the first breath adds and removes, at most `n_clusters`. More of them find
         lower minima and take longer. 0: no breath, one start of exact k-means.
     init : str, array-like or callable, default="auto"
         First centers. As for :class:`~shoal.KMeans`.
-    metric : {"euclidean", "cosine"}, default="euclidean"
-        ``"cosine"`` is spherical k-means. As for :class:`~shoal.KMeans`.
-    random_state : int, RandomState, Generator or None, default=None
-        An int (0 to 2**64 - 1) makes results repeatable. A generator gives each fit another seed.
-    Expert parameters
-        The parameters below are needed less often.
+    {metric} {random_state} {expert}
     max_iter : int, default=3000
         Maximum number of sweeps, over all breaths.
     tol : float, default=1e-4
@@ -56,49 +52,27 @@ class BreathingKMeans(CenterClusterer):
         How a sweep finds the nearest centers. As for :class:`~shoal.KMeans`; results do not depend on it.
     bounds_memory : str or int, default="1GB"
         Memory budget for distance bounds. As for :class:`~shoal.KMeans`.
-    n_jobs : int or None, default=None
-        Number of threads. None: ``SHOAL_NUM_THREADS``, else ``OMP_NUM_THREADS``, else all cores that the
-        process may use; -1: all cores that the process may use. At most 4 threads per core, or 16 (see
-        :func:`shoal.config_context`). Results do not depend on it.
-    verbose : int, default=0
-        1 shows a progress bar on stderr.
-    callbacks : iterable of callables or None, default=None
-        Called as ``cb(estimator, step)`` after every sweep. A true value ends the fit with the best
-        clustering so far. See :mod:`shoal.callbacks`.
+    {n_jobs} {verbose} {callbacks}
+        The fit then keeps the best clustering so far.
 
     Attributes
     ----------
     cluster_centers_ : ndarray of shape (n_clusters, n_features), float32 or float64
         Centers of the best clustering so far, in the compute type of the rows.
-    labels_ : ndarray of shape (n_samples,), int32
-        Nearest center of every row; the lower index wins a tie. Equal to ``predict(X)``.
-    inertia_ : float
-        Weighted sum of squared distances of the rows to their centers; differences and sums in float64.
-    counts_ : ndarray of shape (n_clusters,), float64
-        Weight of the rows in each cluster.
+    {labels_} {inertia_} {counts_}
     n_breaths_ : int
         Number of breaths.
     start_inertia_ : float
         Inertia before the first breath; NaN until exact k-means has ended for the first time.
     n_iter_ : int
         Number of sweeps, over all breaths.
-    history_ : structured ndarray of shape (n_iter_,)
-        One row per sweep: ``iteration, rows_seen, batch_size, objective, center_shift, n_changed,
-        n_distances, elapsed`` (seconds) and ``stop_reason`` (empty during the fit). The objective is the
-        inertia of the best clustering so far, and before the first breath that of the sweep.
-    stop_reason_ : str or None
-        ``"labels-stable"``, ``"tolerance"``, ``"max-iter"``, ``"callback"``, ``"deadline"`` or
-        ``"patience"``; None during the fit.
-    timings_ : dict of str to float
-        Seconds by phase: ``seeding``, ``sweeps``, ``final``.
+    {history_}
+        A step is a sweep. The objective is the inertia of the best clustering so far, and before the first
+        breath that of the sweep.
+    {stop_reason_} {timings_}
     algorithm_, init_ : str
         The algorithm of the best clustering and the seeding in use; ``"auto"`` resolved.
-    n_zero_rows_ : int
-        Rows of zeros among the rows read; 0 with ``metric="euclidean"``.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, if X has string names.
+    {n_zero_rows_} {features_in}
 
     See Also
     --------

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from . import _core
 from ._common import params as _params
 from ._common.zeros import SeenBy
+from ._docs import documented
 from ._fit.centers import METRICS
 from ._fit.watch import watched
 from ._rows.checked import as_weighted
@@ -23,6 +24,7 @@ __all__ = ["Coreset", "lightweight_coreset"]
 Parts = tuple[Any, npt.NDArray[np.float64], npt.NDArray[np.int64]]
 
 
+@documented
 def lightweight_coreset(
     X: Rows,
     n_samples: int,
@@ -52,10 +54,7 @@ def lightweight_coreset(
     metric : {"euclidean", "cosine"}, default="euclidean"
         ``"cosine"``: a coreset of the rows scaled to length 1. The points are these scaled rows, so that
         a fit to the coreset needs no other input. A warning counts rows of zeros, which are not scaled.
-    random_state : int, RandomState, Generator or None
-        An int makes the draw repeatable.
-    n_jobs : int or None
-        Number of threads, as for :class:`shoal.KMeans`. The draw does not depend on it.
+    {seed} {threads}
     progress : bool, default=False
         Whether to show a progress line on stderr.
     callbacks : iterable of callables, optional
@@ -70,10 +69,7 @@ def lightweight_coreset(
 
     Raises
     ------
-    ValueError
-        If a parameter, shape or value is invalid.
-    TypeError
-        If values are not numbers.
+    {invalid}
     RuntimeError
         If a callback ended the call.
 

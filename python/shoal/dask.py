@@ -34,6 +34,7 @@ from ._distributed.dask_engine import DaskEngine, is_lost, labeled_here
 from ._distributed.dask_rows import concatenated, library, partitions_of
 from ._distributed.estimators import KMeansOnEngine, MiniBatchKMeansOnEngine
 from ._distributed.seeding import drawn_coreset
+from ._docs import documented
 from .coreset import Coreset
 from .typing import Metric, PathName, RandomState
 
@@ -52,6 +53,7 @@ class _OnDask:
     metric: Any
     n_jobs: Any
 
+    @documented
     def fit(
         self,
         X: Any,
@@ -82,9 +84,7 @@ class _OnDask:
             collections must have the partitions of X; those of known size are rechunked.
         client : distributed.Client, optional
             Default: the current client.
-        resume_from : path, optional
-            A checkpoint that :class:`shoal.callbacks.Checkpoint` wrote in a fit with the same parameters, to
-            the same partitions. The result is bit-identical to that of a fit without interruption.
+        {resume_from}
 
         Returns
         -------
@@ -177,65 +177,25 @@ class _OnDask:
         return {**state, "_labels": None} if "_labels" in state else state
 
 
+@documented
 class KMeans(_OnDask, KMeansOnEngine):
     """Exact k-means on a Dask cluster.
 
     Parameters
     ----------
-    n_clusters : int, default=8
-        Number of clusters, at least 1 and at most the number of rows.
-    init : {"k-means++", "afk-mc2", "k-means||"} or array-like, default="k-means++"
-        How to choose the first centers, as for :class:`shoal.distributed.KMeans`.
-    max_iter : int, default=300
-        Maximum number of sweeps, at least 1.
-    tol : float, default=1e-4
-        The fit has converged when the squared length of the center shift is at most `tol` times the mean
-        variance of the features (weighted, if the rows have weights), or when no center moves.
-    metric : {"euclidean", "cosine"}, default="euclidean"
-        ``"cosine"`` is spherical k-means, as for :class:`shoal.KMeans`.
-    random_state : int, RandomState, Generator or None, default=None
-        An int makes results repeatable.
-    Expert parameters
-        The parameters below are needed less often.
-    oversampling_factor, n_rounds : float, int
-        As for :class:`shoal.distributed.SeedPass`.
-    coreset_size : int or None, default=None
-        Rows of the coreset that ``init="k-means++"`` and ``"afk-mc2"`` choose from, at least `n_clusters`.
-        None: 20 per cluster, at least 10,000.
-    compute_labels : bool, default=True
-        Whether to label the rows at the end, in one more pass.
+    {n_clusters} {init_of_partitions} {sweeps_of_partitions} {tol_of_partitions} {metric} {random_state}
+    {expert_of_partitions}
     n_jobs : int or None, default=None
         Threads per task. None: tasks take turns on a worker, and each uses all its threads. Results do not
         depend on it.
-    verbose : int, default=0
-        1 shows a progress bar on stderr.
-    callbacks : iterable of callables or None, default=None
-        Called as ``cb(estimator, step)`` after every sweep. A true value ends the fit. See
-        :mod:`shoal.callbacks`.
+    {verbose} {callbacks}
 
     Attributes
     ----------
-    cluster_centers_ : ndarray of shape (n_clusters, n_features), float32 or float64
-        Centers, in the compute type of the rows, or of an array `init`.
+    {fitted_to_partitions} {counts_}
     labels_ : dask array of shape (n_samples,), int32
         Nearest center of every row, in the partitions of X. The labels stay on the workers until the cluster
         is closed, and are not pickled with the estimator.
-    inertia_ : float
-        Weighted sum of squared distances of the rows to their centers.
-    counts_ : ndarray of shape (n_clusters,), float64
-        Weight of the rows in each cluster.
-    n_iter_ : int
-        Number of sweeps.
-    history_ : structured ndarray of shape (n_iter_,)
-        One row per sweep, as for :class:`shoal.KMeans`; ``n_changed`` is 0.
-    stop_reason_ : str or None
-        As for :class:`shoal.KMeans`.
-    init_ : str
-        The seeding, or ``"array"``.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, if the partitions have columns with string names.
 
     See Also
     --------
@@ -272,6 +232,7 @@ class KMeans(_OnDask, KMeansOnEngine):
     """
 
 
+@documented
 class MiniBatchKMeans(_OnDask, MiniBatchKMeansOnEngine):
     """Mini-batch k-means on a Dask cluster.
 
@@ -280,28 +241,17 @@ class MiniBatchKMeans(_OnDask, MiniBatchKMeansOnEngine):
 
     Parameters
     ----------
-    n_clusters : int, default=8
-        Number of clusters.
-    init : {"k-means++", "afk-mc2", "k-means||"} or array-like, default="k-means++"
+    {n_clusters} {init_of_partitions} {batches_of_partitions} {tol_of_partitions} {metric} {random_state}
+    {expert_of_partitions}
+    n_jobs : int or None, default=None
         As for :class:`KMeans`.
-    batch_size : int, default=1024
-        Rows per batch of a partition.
-    max_iter : int, default=10
-        Maximum number of passes, at least 1.
-    tol, metric, random_state
-        As for :class:`KMeans`.
-    Expert parameters
-        The parameters below are needed less often.
-    oversampling_factor, n_rounds, coreset_size, compute_labels, n_jobs, verbose, callbacks
-        As for :class:`KMeans`.
+    {verbose} {callbacks}
 
     Attributes
     ----------
-    cluster_centers_, labels_, inertia_, n_iter_, history_, stop_reason_, init_, n_features_in_,
-    feature_names_in_
+    {fitted_to_partitions} {counts_of_batches}
+    labels_ : dask array of shape (n_samples,), int32
         As for :class:`KMeans`.
-    counts_ : ndarray of shape (n_clusters,), float64
-        Weight of the rows in each cluster after a complete fit; during the fit, of all rows ever assigned.
 
     See Also
     --------
@@ -326,6 +276,7 @@ class MiniBatchKMeans(_OnDask, MiniBatchKMeansOnEngine):
     """
 
 
+@documented
 def lightweight_coreset(
     X: Any,
     n_samples: int,
@@ -344,14 +295,7 @@ def lightweight_coreset(
     ----------
     X, sample_weight, client
         As for :meth:`KMeans.fit`.
-    n_samples : int
-        Rows in the coreset, at least 1. If there are no more rows than this, the coreset is all rows.
-    metric : {"euclidean", "cosine"}, default="euclidean"
-        ``"cosine"``: a coreset of the rows scaled to length 1.
-    random_state : int, RandomState, Generator or None
-        An int makes the draw repeatable.
-    n_jobs : int or None
-        Threads per task, as for :class:`KMeans`.
+    {coreset_rows} {threads_of_task}
 
     Returns
     -------

@@ -36,6 +36,7 @@ from ._distributed.executor import ExecutorEngine
 from ._distributed.partial import Partial
 from ._distributed.passes import KMeansPass, LabelPass, MiniBatchPass
 from ._distributed.seeding import drawn_coreset
+from ._docs import documented
 from .coreset import Coreset
 from .typing import Metric, PathName, RandomState, Rows, Weights
 
@@ -60,6 +61,7 @@ class _OnExecutor:
     _predict: Any
     n_jobs: Any
 
+    @documented
     def fit(
         self,
         X: Sequence[Rows],
@@ -82,9 +84,7 @@ class _OnExecutor:
         executor : concurrent.futures.Executor, optional
             Where passes run, one task per partition. Default: this thread. A process pool receives the
             partitions by pickle in every pass: pass paths instead of large arrays.
-        resume_from : path, optional
-            A checkpoint that :class:`shoal.callbacks.Checkpoint` wrote in a fit with the same parameters,
-            to the same partitions. The result is bit-identical to that of a fit without interruption.
+        {resume_from}
 
         Returns
         -------
@@ -155,72 +155,24 @@ def _threads(n_jobs: Any, executor: Executor | None) -> int | None:
     return 1 if executor is not None and n_jobs is None else n_jobs
 
 
+@documented
 class KMeans(_OnExecutor, KMeansOnEngine):
     """Exact k-means over partitions, on an executor of ``concurrent.futures``.
 
     Parameters
     ----------
-    n_clusters : int, default=8
-        Number of clusters, at least 1 and at most the number of rows.
-    init : {"k-means++", "afk-mc2", "k-means||"} or array-like, default="k-means++"
-        How to choose the first centers.
-
-        - ``"k-means++"``: greedy k-means++ among the rows of a coreset, which takes two passes.
-        - ``"afk-mc2"``: AFK-MC2 among the same rows, for thousands of clusters.
-        - ``"k-means||"``: :class:`SeedPass`, among all rows: about ``n_rounds + 2`` passes, which take the
-          time of about 30 sweeps.
-        - An array of shape (n_clusters, n_features).
-    max_iter : int, default=300
-        Maximum number of sweeps, at least 1.
-    tol : float, default=1e-4
-        The fit has converged when the squared length of the center shift is at most `tol` times the mean
-        variance of the features (weighted, if the rows have weights), or when no center moves.
-    metric : {"euclidean", "cosine"}, default="euclidean"
-        ``"cosine"`` is spherical k-means, as for :class:`shoal.KMeans`.
-    random_state : int, RandomState, Generator or None, default=None
-        An int makes results repeatable.
-    Expert parameters
-        The parameters below are needed less often.
-    oversampling_factor, n_rounds : float, int
-        As for :class:`SeedPass`.
-    coreset_size : int or None, default=None
-        Rows of the coreset that ``init="k-means++"`` and ``"afk-mc2"`` choose from, at least `n_clusters`.
-        None: 20 per cluster, at least 10,000.
-    compute_labels : bool, default=True
-        Whether to label the rows at the end, in one more pass.
+    {n_clusters} {init_of_partitions} {sweeps_of_partitions} {tol_of_partitions} {metric} {random_state}
+    {expert_of_partitions}
     n_jobs : int or None, default=None
         Threads per task. None: 1 on an executor, else as for :class:`shoal.KMeans`. Results do not depend on
         it.
-    verbose : int, default=0
-        1 shows a progress bar on stderr.
-    callbacks : iterable of callables or None, default=None
-        Called as ``cb(estimator, step)`` after every sweep. A true value ends the fit. See
-        :mod:`shoal.callbacks`.
+    {verbose} {callbacks}
 
     Attributes
     ----------
-    cluster_centers_ : ndarray of shape (n_clusters, n_features), float32 or float64
-        Centers, in the compute type of the rows, or of an array `init`.
+    {fitted_to_partitions} {counts_}
     labels_ : ndarray of shape (n_samples,), int32
         Nearest center of every row, in the order of the partitions.
-    inertia_ : float
-        Weighted sum of squared distances of the rows to their centers.
-    counts_ : ndarray of shape (n_clusters,), float64
-        Weight of the rows in each cluster.
-    n_iter_ : int
-        Number of sweeps.
-    history_ : structured ndarray of shape (n_iter_,)
-        One row per sweep, as for :class:`shoal.KMeans`; ``n_changed`` is 0.
-    stop_reason_ : str or None
-        As for :class:`shoal.KMeans`.
-    init_ : str
-        The seeding, or ``"array"``.
-    n_zero_rows_ : int
-        Rows of zeros; 0 with ``metric="euclidean"``.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, if the partitions have columns with string names.
 
     See Also
     --------
@@ -250,6 +202,7 @@ class KMeans(_OnExecutor, KMeansOnEngine):
     """
 
 
+@documented
 class MiniBatchKMeans(_OnExecutor, MiniBatchKMeansOnEngine):
     """Mini-batch k-means over partitions, on an executor of ``concurrent.futures``.
 
@@ -258,28 +211,17 @@ class MiniBatchKMeans(_OnExecutor, MiniBatchKMeansOnEngine):
 
     Parameters
     ----------
-    n_clusters : int, default=8
-        Number of clusters.
-    init : {"k-means++", "afk-mc2", "k-means||"} or array-like, default="k-means++"
+    {n_clusters} {init_of_partitions} {batches_of_partitions} {tol_of_partitions} {metric} {random_state}
+    {expert_of_partitions}
+    n_jobs : int or None, default=None
         As for :class:`KMeans`.
-    batch_size : int, default=1024
-        Rows per batch of a partition.
-    max_iter : int, default=10
-        Maximum number of passes, at least 1.
-    tol, metric, random_state
-        As for :class:`KMeans`.
-    Expert parameters
-        The parameters below are needed less often.
-    oversampling_factor, n_rounds, coreset_size, compute_labels, n_jobs, verbose, callbacks
-        As for :class:`KMeans`.
+    {verbose} {callbacks}
 
     Attributes
     ----------
-    cluster_centers_, labels_, inertia_, n_iter_, history_, stop_reason_, init_, n_features_in_,
-    feature_names_in_
-        As for :class:`KMeans`.
-    counts_ : ndarray of shape (n_clusters,), float64
-        Weight of the rows in each cluster after a complete fit; during the fit, of all rows ever assigned.
+    {fitted_to_partitions} {counts_of_batches}
+    labels_ : ndarray of shape (n_samples,), int32
+        Nearest center of every row, in the order of the partitions.
 
     See Also
     --------
@@ -300,6 +242,7 @@ class MiniBatchKMeans(_OnExecutor, MiniBatchKMeansOnEngine):
     """
 
 
+@documented
 def lightweight_coreset(
     X: Sequence[Rows],
     n_samples: int,
@@ -318,14 +261,7 @@ def lightweight_coreset(
     ----------
     X, sample_weight, executor
         As for :meth:`KMeans.fit`.
-    n_samples : int
-        Rows in the coreset, at least 1. If there are no more rows than this, the coreset is all rows.
-    metric : {"euclidean", "cosine"}, default="euclidean"
-        ``"cosine"``: a coreset of the rows scaled to length 1.
-    random_state : int, RandomState, Generator or None
-        An int makes the draw repeatable.
-    n_jobs : int or None
-        Threads per task, as for :class:`KMeans`.
+    {coreset_rows} {threads_of_task}
 
     Returns
     -------

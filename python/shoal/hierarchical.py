@@ -10,6 +10,7 @@ import numpy.typing as npt
 from . import _core
 from ._common import params as _params
 from ._core import Run, Source, Step
+from ._docs import documented
 from ._fit.centers import State
 from ._fit.clusterer import CenterClusterer
 from ._fit.saved import Claims
@@ -18,6 +19,7 @@ from .typing import Callbacks, Memory, Metric, RandomState
 __all__ = ["HierarchicalKMeans"]
 
 
+@documented
 class HierarchicalKMeans(CenterClusterer):
     """K-means for thousands to millions of clusters.
 
@@ -39,13 +41,7 @@ class HierarchicalKMeans(CenterClusterer):
         Maximum number of sweeps after the tree. 0: only the tree.
     tol : float, default=1e-3
         The fit ends when at most this share of the labels changes in a sweep. 0: only when no label changes.
-    metric : {"euclidean", "cosine"}, default="euclidean"
-        ``"cosine"`` is spherical k-means: rows are scaled to length 1 as they are read, and centers lie on
-        the unit sphere. See :class:`KMeans` for rows of zeros.
-    random_state : int, RandomState, Generator or None, default=None
-        An int (0 to 2**64 - 1) makes results repeatable. A generator gives each fit another seed.
-    Expert parameters
-        The parameters below are needed less often.
+    {metric} {random_state} {expert}
     branching_factor : int or "auto", default="auto"
         Largest number of children of a node of the tree, at least 2. ``"auto"`` makes two levels.
     memory_limit : str or int, default="1GB"
@@ -55,29 +51,17 @@ class HierarchicalKMeans(CenterClusterer):
         Whether the fit ends with a pass over all rows for `labels_` and `inertia_`, which takes most of the
         time of a short fit with many clusters. With False they do not exist after the fit, `counts_` are
         those of the last sweep or of the tree, and a center may be nearest to no row.
-    n_jobs : int or None, default=None
-        Number of threads. None: ``SHOAL_NUM_THREADS``, else ``OMP_NUM_THREADS``, else all cores that the
-        process may use; -1: all cores that the process may use. At most 4 threads per core, or 16 (see
-        :func:`shoal.config_context`). Results do not depend on it.
-    verbose : int, default=0
-        1 shows a progress bar on stderr.
-    callbacks : iterable of callables or None, default=None
-        Called as ``cb(estimator, step)`` after every level of the tree and every sweep. A true result ends
-        the fit. If it ends while the tree grows, there are fewer than `n_clusters` centers. See
-        :mod:`shoal.callbacks`.
+    {n_jobs} {verbose} {callbacks}
+        A step is a level of the tree or a sweep. A fit that ends while the tree grows has fewer than
+        `n_clusters` centers.
 
     Attributes
     ----------
-    cluster_centers_ : ndarray of shape (n_clusters, n_features), float32 or float64
-        Centers, in the compute type of the rows.
-    labels_ : ndarray of shape (n_samples,), int32
-        Nearest center of every row; the lower index wins a tie. Equal to ``predict(X)``. Not set with
-        ``compute_labels=False``.
-    inertia_ : float
-        Weighted sum of squared distances of the rows to their centers; differences and sums in float64. Not
-        set with ``compute_labels=False``.
-    counts_ : ndarray of shape (n_clusters,), float64
-        Weight of the rows in each cluster.
+    {cluster_centers_} {labels_}
+        Not set with ``compute_labels=False``.
+    {inertia_}
+        Not set with ``compute_labels=False``.
+    {counts_}
     certified_ : float
         Share of the rows whose label was proven by the centers around their own alone, before the last pass
         compared the other rows with all centers. 0 after sweeps by cells. NaN during the fit, and with
@@ -98,12 +82,7 @@ class HierarchicalKMeans(CenterClusterer):
         Seconds by phase: ``seeding`` (the tree), ``sweeps``, ``final``.
     init_ : str
         The tree in words.
-    n_zero_rows_ : int
-        Rows of zeros among the rows read; 0 with ``metric="euclidean"``.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, if X has string names.
+    {n_zero_rows_} {features_in}
 
     See Also
     --------

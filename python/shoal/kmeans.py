@@ -12,6 +12,7 @@ from . import _core
 from ._common import params as _params
 from ._common.warn import warn
 from ._core import Run, Source, Step
+from ._docs import documented
 from ._fit.centers import State
 from ._fit.clusterer import CenterClusterer
 from ._fit.saved import Claims
@@ -25,6 +26,7 @@ ALGORITHMS: tuple[str, ...] = get_args(Algorithm)
 BLIND_STARTS = 10
 
 
+@documented
 class KMeans(CenterClusterer):
     """Exact k-means by sweeps over all rows (Lloyd's algorithm).
 
@@ -35,8 +37,7 @@ class KMeans(CenterClusterer):
 
     Parameters
     ----------
-    n_clusters : int, default=8
-        Number of clusters, at least 1 and at most the number of rows.
+    {n_clusters}
     init : str, array-like or callable, default="auto"
         How to choose the first centers.
 
@@ -65,10 +66,7 @@ class KMeans(CenterClusterer):
         A row of zeros is not scaled, and has the squared distance 1 to every center. Rounding alone decides
         its label, in the same way in fits and predictions. A warning and `n_zero_rows_` report the number of
         such rows.
-    random_state : int, RandomState, Generator or None, default=None
-        An int (0 to 2**64 - 1) makes results repeatable. A generator gives each fit another seed.
-    Expert parameters
-        The parameters below are needed less often.
+    {random_state} {expert}
     max_iter : int, default=300
         Maximum number of sweeps per start, at least 1.
     tol : float, default=1e-4
@@ -102,45 +100,24 @@ class KMeans(CenterClusterer):
         of ``"filtering"``, with a copy of the rows, must fit too. Not used by ``"lloyd"``.
     copy_x : bool, default=True
         Has no effect; present for scikit-learn compatibility. X is never modified.
-    n_jobs : int or None, default=None
-        Number of threads. None: ``SHOAL_NUM_THREADS``, else ``OMP_NUM_THREADS``, else all cores that the
-        process may use; -1: all cores that the process may use. At most 4 threads per core, or 16 (see
-        :func:`shoal.config_context`). Results do not depend on it.
-    verbose : int, default=0
-        1 shows a progress bar on stderr.
-    callbacks : iterable of callables or None, default=None
-        Called as ``cb(estimator, step)`` after every sweep. A true value ends the fit. See
-        :mod:`shoal.callbacks`.
+    {n_jobs} {verbose} {callbacks}
 
     Attributes
     ----------
-    cluster_centers_ : ndarray of shape (n_clusters, n_features), float32 or float64
-        Centers, in the compute type of the rows.
-    labels_ : ndarray of shape (n_samples,), int32
-        Nearest center of every row; the lower index wins a tie. Equal to ``predict(X)``.
-    inertia_ : float
-        Weighted sum of squared distances of the rows to their centers; differences and sums in float64.
+    {cluster_centers_} {labels_} {inertia_}
     counts_ : ndarray of shape (n_clusters,), float64
         Weight of the rows in each cluster: according to `labels_` after the fit, according to the last sweep
         during the fit.
     n_iter_ : int
         Number of sweeps of the best start.
-    history_ : structured ndarray of shape (n_steps,)
-        One row per step, over all starts: ``iteration, rows_seen, batch_size, objective, center_shift,
-        n_changed, n_distances, elapsed`` (seconds) and ``stop_reason`` (empty during the fit).
-    stop_reason_ : str or None
-        ``"labels-stable"``, ``"tolerance"``, ``"max-iter"``, ``"callback"``, ``"deadline"`` or
-        ``"patience"``; None during the fit.
+    {history_}
+        A step is a sweep of one of the starts.
+    {stop_reason_}
     timings_ : dict of str to float
         Seconds by phase, summed over all starts: ``seeding``, ``sweeps``, ``final``.
     algorithm_, init_ : str
         The algorithm and the seeding in use; ``"auto"`` resolved.
-    n_zero_rows_ : int
-        Rows of zeros among the rows read; 0 with ``metric="euclidean"``.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, if X has string names.
+    {n_zero_rows_} {features_in}
 
     See Also
     --------

@@ -14,6 +14,7 @@ from . import _core
 from ._common import params as _params
 from ._common.warn import warn
 from ._core import ModesRun, Source, Step
+from ._docs import documented
 from ._fit.centers import INITS, METRICS, State
 from ._fit.estimator import has_begun, seed_of
 from ._kmodes.file import StoredKModes
@@ -45,6 +46,7 @@ SPECTRAL = "spectral"
 STARTS = (SPECTRAL, *INITS)
 
 
+@documented
 class LaplacianKModes(StoredKModes):
     """Scalable Laplacian K-modes (SLK): clusters of any shape, each with a mode.
 
@@ -90,10 +92,7 @@ class LaplacianKModes(StoredKModes):
         modes coincide, one is replaced by the row that is farthest from all modes. With
         ``mode_update="byproduct"`` each drawn mode is replaced by the row of its cluster where the rows are
         densest. In a cluster of more than 1,024 rows, the density is estimated from 1,024 evenly spaced rows.
-    random_state : int, RandomState, Generator or None, default=None
-        An int (0 to 2**64 - 1) makes results repeatable. A generator gives each fit another seed.
-    Expert parameters
-        The parameters below are needed less often.
+    {random_state} {expert}
     mode_update : {"byproduct", "mean-shift"}, default="byproduct"
         ``"byproduct"`` (SLK-BO): a mode is the row with the highest responsibility in its cluster, at no
         cost. ``"mean-shift"`` (SLK-MS): a mode is a mean, shifted to where the rows of its cluster are
@@ -130,15 +129,7 @@ class LaplacianKModes(StoredKModes):
         only the largest ones per row are kept: as many as fit, at least two. The other clusters share the
         rest equally. `responsibilities_` is then sparse, and the monitored energies may rise a little. None:
         keep all.
-    n_jobs : int or None, default=None
-        Number of threads. None: ``SHOAL_NUM_THREADS``, else ``OMP_NUM_THREADS``, else all cores that the
-        process may use; -1: all cores that the process may use. At most 4 threads per core, or 16 (see
-        :func:`shoal.config_context`). Results do not depend on it.
-    verbose : int, default=0
-        1 shows a progress bar on stderr.
-    callbacks : iterable of callables or None, default=None
-        Called as ``cb(estimator, step)`` after every iteration. A true value ends the fit. See
-        :mod:`shoal.callbacks`.
+    {n_jobs} {verbose} {callbacks}
 
     Attributes
     ----------
@@ -187,10 +178,7 @@ class LaplacianKModes(StoredKModes):
         The start in use.
     n_zero_rows_ : int
         Rows of zeros; 0 without `normalize`.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, if X has string names.
+    {features_in}
 
     See Also
     --------

@@ -16,6 +16,7 @@ from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 from . import _core
 from ._common import params as _params
 from ._common.zeros import SeenBy
+from ._docs import documented
 from ._fit.centers import METRICS
 from ._quality.exact import MOST_ROWS, exact_widths
 from ._quality.indices import calinski_harabasz, davies_bouldin, mean, widths
@@ -35,6 +36,7 @@ __all__ = [
 ]
 
 
+@documented
 def inertia(
     X: Rows,
     centers: npt.ArrayLike,
@@ -47,17 +49,14 @@ def inertia(
 
     Parameters
     ----------
-    X : rows of shape (n_samples, n_features)
-        Any input of :meth:`shoal.KMeans.fit`.
+    {X}
     centers : array-like of shape (n_centers, n_features)
         Finite. Centers of a wider type than the rows are not rounded: the computation is then in float64.
-    sample_weight : array-like of shape (n_samples,), float or None
-        Weight of every row, finite, at least 0, not all 0. None: 1.
+    {sample_weight}
     metric : {"euclidean", "cosine"}, default="euclidean"
         ``"cosine"`` scales rows and centers to length 1; the sum is then twice that of the cosine distances.
         A row of zeros is not scaled: its squared distance to every center is 1. A warning counts such rows.
-    n_jobs : int or None
-        Number of threads, as for :class:`shoal.KMeans`. The result does not depend on it.
+    {threads}
 
     Returns
     -------
@@ -84,6 +83,7 @@ def inertia(
         return _core.inertia(seen, values, weights, None, metric, _params.threads(n_jobs))
 
 
+@documented
 def silhouette_score(
     X: Rows,
     labels: npt.ArrayLike,
@@ -128,8 +128,7 @@ def silhouette_score(
         square is twice the cosine distance.
     random_state : int, RandomState, Generator or None, default=None
         Seed of the sample.
-    n_jobs : int or None
-        Number of threads, as for :class:`shoal.KMeans`. The result does not depend on it.
+    {threads}
 
     Returns
     -------
@@ -214,6 +213,7 @@ def _centers_of(data: Labeled, centers: npt.ArrayLike | None) -> npt.NDArray[Any
     return found
 
 
+@documented
 def davies_bouldin_score(
     X: Rows,
     labels: npt.ArrayLike,
@@ -229,8 +229,7 @@ def davies_bouldin_score(
 
     Parameters
     ----------
-    X : rows of shape (n_samples, n_features)
-        Any input of :meth:`shoal.KMeans.fit`.
+    {X}
     labels : array-like of shape (n_samples,)
         Clusters of the rows; any sortable labels. At least 2 clusters, and fewer than rows.
     sample_weight : array-like of shape (n_samples,), float or None
@@ -238,8 +237,7 @@ def davies_bouldin_score(
         rows of weight 0 do not count.
     metric : {"euclidean", "cosine"}, default="euclidean"
         ``"cosine"`` scales rows to length 1 as they are read.
-    n_jobs : int or None
-        Number of threads, as for :class:`shoal.KMeans`. The result does not depend on it.
+    {threads}
 
     Returns
     -------

@@ -13,6 +13,7 @@ from . import _core
 from ._common import params as _params
 from ._common.warn import warn
 from ._core import Source
+from ._docs import documented
 from ._fit.partial import StreamClusterer
 from ._rows.arrays import some_rows
 from .typing import Callbacks, Init, Metric, RandomState
@@ -23,6 +24,7 @@ __all__ = ["MiniBatchKMeans"]
 BLIND_STARTS = 3
 
 
+@documented
 class MiniBatchKMeans(StreamClusterer):
     """Mini-batch k-means (Sculley's algorithm), for large data and streams.
 
@@ -36,8 +38,7 @@ class MiniBatchKMeans(StreamClusterer):
 
     Parameters
     ----------
-    n_clusters : int, default=8
-        Number of clusters, at least 1 and at most the number of rows.
+    {n_clusters}
     init : str, array-like or callable, default="auto"
         First centers, each counted as one row. As for :class:`~shoal.KMeans`, but ``"auto"`` is greedy
         k-means++ on a random sample of 3 batches, or of 16 rows per cluster if that is more.
@@ -49,11 +50,7 @@ class MiniBatchKMeans(StreamClusterer):
     metric : {"euclidean", "cosine"}, default="euclidean"
         ``"cosine"`` is spherical k-means: rows are scaled to length 1 as they are read, and a center is the
         direction of the sum of the rows it received. See :class:`KMeans` for rows of zeros.
-    random_state : int, RandomState, Generator or None, default=None
-        An int (0 to 2**64 - 1) makes results repeatable. Every fit, and the first :meth:`partial_fit`, draws
-        64 bits from a generator.
-    Expert parameters
-        The parameters below are needed less often.
+    {random_state_of_stream} {expert}
     tol : float, default=0.0
         :meth:`fit` ends after a batch whose squared center shift, summed over all centers, is at most `tol`
         times the mean variance of the features in the first batch, as in scikit-learn. Every shift is short
@@ -78,27 +75,11 @@ class MiniBatchKMeans(StreamClusterer):
         below `n_clusters` warns and is replaced by ``3 * n_clusters``. None: 3 batches, or 16 rows per
         cluster if that is more, for ``init="auto"`` and for comparisons, and all rows for other names. A
         callable gets all rows.
-    compute_labels : bool, default=True
-        Whether :meth:`fit` ends with a pass over all rows that computes `labels_` and `inertia_`, and whether
-        :meth:`partial_fit` provides both.
-    n_jobs : int or None, default=None
-        Number of threads. None: ``SHOAL_NUM_THREADS``, else ``OMP_NUM_THREADS``, else all cores that the
-        process may use; -1: all cores that the process may use. At most 4 threads per core, or 16 (see
-        :func:`shoal.config_context`). Results do not depend on it.
-    verbose : int, default=0
-        1 shows a progress bar on stderr.
-    callbacks : iterable of callables or None, default=None
-        Called as ``cb(estimator, step)`` after every batch of :meth:`fit`. A true value ends the fit. See
-        :mod:`shoal.callbacks`.
+    {compute_labels} {n_jobs} {verbose} {callbacks}
 
     Attributes
     ----------
-    cluster_centers_ : ndarray of shape (n_clusters, n_features), float32 or float64
-        Centers, in the compute type of the rows.
-    labels_ : ndarray of shape (n_samples,), int32
-        Nearest center of every row; the lower index wins a tie. Equal to ``predict(X)``. After
-        :meth:`partial_fit`: labels of the last batch, or of the last block of a stream. Not available with
-        ``compute_labels=False``: call :meth:`predict`. Can be assigned.
+    {cluster_centers_} {labels_of_stream}
     inertia_ : float
         Weighted sum of squared distances to the centers, over the rows of `labels_`. Available whenever
         `labels_` is.
@@ -116,17 +97,7 @@ class MiniBatchKMeans(StreamClusterer):
     stop_reason_ : str or None
         ``"tolerance"``, ``"patience"``, ``"max-iter"``, ``"callback"`` or ``"deadline"``; None during the
         fit.
-    timings_ : dict of str to float
-        Seconds by phase: ``seeding``, ``sweeps``, ``final``.
-    init_ : str
-        The seeding in use; ``"auto"`` resolved.
-    n_zero_rows_ : int
-        Rows of zeros among the rows read; 0 with ``metric="euclidean"``. Includes all batches of
-        :meth:`partial_fit`.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, if X has string names.
+    {timings_} {init_} {n_zero_rows_of_stream} {features_in}
 
     See Also
     --------

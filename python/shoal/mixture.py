@@ -14,6 +14,7 @@ from ._common import params as _params
 from ._common.marked import unmarked
 from ._common.warn import warn
 from ._core import Run, Source, Step
+from ._docs import documented
 from ._fit.centers import State
 from ._mixture.file import StoredMixture
 from ._mixture.model import COVARIANCES
@@ -28,6 +29,7 @@ STOPPINGS: tuple[str, ...] = get_args(Stopping)
 ENDED_BY_USER = ("callback", "deadline", "patience")
 
 
+@documented
 class TruncatedGaussianMixture(StoredMixture):
     """Gaussian mixture for thousands of components, by truncated variational EM.
 
@@ -68,10 +70,7 @@ class TruncatedGaussianMixture(StoredMixture):
     metric : {"euclidean", "cosine"}, default="euclidean"
         ``"cosine"`` fits the mixture to the rows scaled to length 1 as they are read, and scores rows in the
         same way. Means are not projected to the unit sphere. See :class:`KMeans` for rows of zeros.
-    random_state : int, RandomState, Generator or None, default=None
-        An int (0 to 2**64 - 1) makes results repeatable. A generator gives each fit another seed.
-    Expert parameters
-        The parameters below are needed less often.
+    {random_state} {expert}
     n_active : int, default=5
         Number of components that share a row (C'), at least 1 and at most `n_components`. 1: hard labels, as
         in k-means; `n_components`: textbook EM.
@@ -118,15 +117,7 @@ class TruncatedGaussianMixture(StoredMixture):
         :class:`~sklearn.exceptions.ConvergenceWarning`.
     tol : float, default=1e-4
         See `stopping`.
-    n_jobs : int or None, default=None
-        Number of threads. None: ``SHOAL_NUM_THREADS``, else ``OMP_NUM_THREADS``, else all cores that the
-        process may use; -1: all cores that the process may use. At most 4 threads per core, or 16 (see
-        :func:`shoal.config_context`). Results do not depend on it.
-    verbose : int, default=0
-        1 shows a progress bar on stderr.
-    callbacks : iterable of callables or None, default=None
-        Called as ``cb(estimator, step)`` after every iteration. A true value ends the fit. See
-        :mod:`shoal.callbacks`.
+    {n_jobs} {verbose} {callbacks}
 
     Attributes
     ----------
@@ -170,14 +161,7 @@ class TruncatedGaussianMixture(StoredMixture):
         fit.
     timings_ : dict of str to float
         Seconds by phase: ``seeding`` (with the coreset), ``sweeps``, ``final``.
-    init_ : str
-        The seeding in use; ``"auto"`` resolved.
-    n_zero_rows_ : int
-        Rows of zeros among the rows read; 0 with ``metric="euclidean"``.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, if X has string names.
+    {init_} {n_zero_rows_} {features_in}
 
     See Also
     --------

@@ -11,6 +11,7 @@ from scipy.sparse import csr_matrix
 from . import _core
 from ._common import params as _params
 from ._common.zeros import SeenBy
+from ._docs import documented
 from ._fit.centers import METRICS
 from ._rows.checked import as_source, warn_of_weights
 from ._rows.spool import at_any_place
@@ -46,6 +47,7 @@ def nearest(
     n_jobs: int | None = None,
     return_info: Literal[True],
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64], dict[str, Any]]: ...
+@documented
 def nearest(
     X: Rows,
     centers: npt.ArrayLike,
@@ -82,8 +84,7 @@ def nearest(
         ``"cosine"`` scales rows and centers to length 1: the nearest center is that of the largest cosine
         similarity, and squared distances are twice the cosine distance. A row of zeros is not scaled: its
         squared distance to every center is 1. A warning counts such rows.
-    n_jobs : int or None
-        Number of threads, as for :class:`shoal.KMeans`. The result does not depend on it.
+    {threads}
     return_info : bool, default=False
         Whether to also return how the centers were found.
 
@@ -167,6 +168,7 @@ def knn_graph(
     n_jobs: int | None = None,
     return_info: Literal[True],
 ) -> tuple[csr_matrix, dict[str, Any]]: ...
+@documented
 def knn_graph(
     X: Rows,
     n_neighbors: int,
@@ -201,8 +203,7 @@ def knn_graph(
         ``"cosine"`` scales rows to length 1 as they are read. The graph holds their squared Euclidean
         distances, and the cosine distance is half of that. A row of zeros is not scaled; a warning counts
         such rows.
-    n_jobs : int or None
-        Number of threads, as for :class:`shoal.KMeans`. The result does not depend on it.
+    {threads}
     return_info : bool, default=False
         Whether to also return how the graph was computed.
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from ._common import params as _params
 from ._common.warn import warn
 from ._core import Run, Source, Step
+from ._docs import documented
 from ._fit.centers import State
 from ._fit.partial import StreamClusterer
 from ._fit.saved import Claims
@@ -21,6 +22,7 @@ __all__ = ["NestedMiniBatchKMeans"]
 BOUNDS: tuple[str, ...] = get_args(Bounds)
 
 
+@documented
 class NestedMiniBatchKMeans(StreamClusterer):
     """K-means on nested batches that grow until they hold all rows.
 
@@ -34,8 +36,7 @@ class NestedMiniBatchKMeans(StreamClusterer):
 
     Parameters
     ----------
-    n_clusters : int, default=8
-        Number of clusters, at least 1 and at most the number of rows.
+    {n_clusters}
     init : str, array-like or callable, default="auto"
         First centers, chosen from the rows of the first batch, with distinct values while there are enough of
         them. ``"auto"`` is greedy k-means++ on these rows, or on a sample if there are many. All other values
@@ -46,13 +47,7 @@ class NestedMiniBatchKMeans(StreamClusterer):
     max_iter : int or None, default=None
         Maximum number of steps; None: no limit. After 30 steps on the same batch without a new lowest
         objective the batch grows, or the fit ends (``"patience"``).
-    metric : {"euclidean", "cosine"}, default="euclidean"
-        ``"cosine"`` is spherical k-means: rows are scaled to length 1 as they are read, and centers lie on
-        the unit sphere. See :class:`KMeans` for rows of zeros.
-    random_state : int, RandomState, Generator or None, default=None
-        An int (0 to 2**64 - 1) makes results repeatable. A generator gives each fit another seed.
-    Expert parameters
-        The parameters below are needed less often.
+    {metric} {random_state_of_stream} {expert}
     rho : float, default=100.0
         The batch grows once the statistical error of every center is this many times its last move; at least
         0, or infinity. 0 doubles the batch at every step, infinity only when no label changes. Values from 10
@@ -75,27 +70,11 @@ class NestedMiniBatchKMeans(StreamClusterer):
         Whether to draw batches from all rows. False takes the first rows in file order and assumes that they
         are in random order: use it for shuffled files. Sequential sources are always read in order, with a
         warning.
-    compute_labels : bool, default=True
-        Whether a fit ends with `labels_` and `inertia_` of all rows, which may take a pass over them, and
-        whether :meth:`partial_fit` provides both.
-    n_jobs : int or None, default=None
-        Number of threads. None: ``SHOAL_NUM_THREADS``, else ``OMP_NUM_THREADS``, else all cores that the
-        process may use; -1: all cores that the process may use. At most 4 threads per core, or 16 (see
-        :func:`shoal.config_context`). Results do not depend on it.
-    verbose : int, default=0
-        1 shows a progress bar on stderr.
-    callbacks : iterable of callables or None, default=None
-        Called as ``cb(estimator, step)`` after every step. A true value ends the fit. See
-        :mod:`shoal.callbacks`.
+    {compute_labels} {n_jobs} {verbose} {callbacks}
 
     Attributes
     ----------
-    cluster_centers_ : ndarray of shape (n_clusters, n_features), float32 or float64
-        Centers, in the compute type of the rows.
-    labels_ : ndarray of shape (n_samples,), int32
-        Nearest center of every row; the lower index wins a tie. Equal to ``predict(X)``. After
-        :meth:`partial_fit`: labels of the last batch, or of the last block of a stream. Can be assigned, as
-        can `inertia_`.
+    {cluster_centers_} {labels_of_stream}
     inertia_ : float
         Weighted sum of squared distances of all rows to their centers; differences and sums in float64.
     counts_ : ndarray of shape (n_clusters,), float64
@@ -110,27 +89,13 @@ class NestedMiniBatchKMeans(StreamClusterer):
     rows_retired_ : int
         Rows that are no longer visited but still count in their cluster; see :meth:`partial_fit`. The result
         is a fixed point of Lloyd's algorithm only if this is 0.
-    history_ : structured ndarray of shape (n_steps,)
-        One row per step of a fit: ``iteration, rows_seen, batch_size, objective`` (inertia of the batch),
-        ``center_shift, n_changed, n_distances, elapsed`` (seconds) and ``stop_reason`` (empty during the
-        fit).
-    stop_reason_ : str or None
-        ``"labels-stable"``, ``"tolerance"``, ``"max-iter"``, ``"callback"``, ``"deadline"`` or
-        ``"patience"``; None during the fit.
-    timings_ : dict of str to float
-        Seconds by phase: ``seeding``, ``sweeps``, ``final``.
-    init_ : str
-        The seeding in use; ``"auto"`` resolved.
+    {history_}
+        The objective is the inertia of the batch.
+    {stop_reason_} {timings_} {init_}
     bounds_ : str
         The bounds in use at the end: ``"elkan"``, ``"yinyang"``, ``"hamerly"`` or ``"none"``. A small
         `bounds_memory` leads to fewer bounds than asked for.
-    n_zero_rows_ : int
-        Rows of zeros among the rows read; 0 with ``metric="euclidean"``. Includes all batches of
-        :meth:`partial_fit`.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, if X has string names.
+    {n_zero_rows_of_stream} {features_in}
 
     See Also
     --------

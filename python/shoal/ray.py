@@ -25,6 +25,7 @@ from ._distributed.estimators import KMeansOnEngine, MiniBatchKMeansOnEngine
 from ._distributed.ray_engine import RayEngine
 from ._distributed.seeding import drawn_coreset
 from ._distributed.tables import OnTable
+from ._docs import documented
 from .coreset import Coreset
 from .typing import Metric, RandomState
 
@@ -38,41 +39,23 @@ class _OnRay(OnTable):
     _features = "data"
 
 
+@documented
 class KMeans(_OnRay, KMeansOnEngine):
     """Exact k-means over the blocks of a Ray Dataset.
 
     Parameters
     ----------
-    n_clusters : int, default=8
-        Number of clusters, at least 1 and at most the number of rows.
-    init : {"k-means++", "afk-mc2", "k-means||"} or array-like, default="k-means++"
-        How to choose the first centers, as for :class:`shoal.distributed.KMeans`.
-    max_iter : int, default=300
-        Maximum number of sweeps, at least 1.
-    tol : float, default=1e-4
-        As for :class:`shoal.distributed.KMeans`.
-    metric : {"euclidean", "cosine"}, default="euclidean"
-        ``"cosine"`` is spherical k-means, as for :class:`shoal.KMeans`.
-    random_state : int, RandomState, Generator or None, default=None
-        An int makes results repeatable.
-    Expert parameters
-        The parameters below are needed less often.
-    oversampling_factor, n_rounds, coreset_size
-        As for :class:`shoal.distributed.KMeans`.
-    compute_labels : bool, default=True
-        Whether `labels_` is set.
+    {n_clusters} {init_of_partitions} {sweeps_of_partitions} {tol_of_partitions} {metric} {random_state}
+    {expert_of_partitions}
     n_jobs : int or None, default=None
         Cores and threads per task, at least 1. None: 1. Results do not depend on it.
-    verbose, callbacks
-        As for :class:`shoal.distributed.KMeans`.
+    {verbose} {callbacks}
 
     Attributes
     ----------
+    {fitted_to_partitions} {counts_}
     labels_ : ray.data.Dataset
         The rows of the fit with a column of labels, which Ray computes when it is used.
-    cluster_centers_, inertia_, counts_, n_iter_, history_, stop_reason_, init_, n_features_in_,
-    feature_names_in_
-        As for :class:`shoal.distributed.KMeans`.
 
     See Also
     --------
@@ -90,6 +73,7 @@ class KMeans(_OnRay, KMeansOnEngine):
     """
 
 
+@documented
 class MiniBatchKMeans(_OnRay, MiniBatchKMeansOnEngine):
     """Mini-batch k-means over the blocks of a Ray Dataset.
 
@@ -97,20 +81,17 @@ class MiniBatchKMeans(_OnRay, MiniBatchKMeansOnEngine):
 
     Parameters
     ----------
-    n_clusters, init, batch_size, max_iter, tol, metric, random_state
-        As for :class:`shoal.distributed.MiniBatchKMeans`.
-    Expert parameters
-        The parameters below are needed less often.
-    oversampling_factor, n_rounds, coreset_size, compute_labels, n_jobs, verbose, callbacks
+    {n_clusters} {init_of_partitions} {batches_of_partitions} {tol_of_partitions} {metric} {random_state}
+    {expert_of_partitions}
+    n_jobs : int or None, default=None
         As for :class:`KMeans`.
+    {verbose} {callbacks}
 
     Attributes
     ----------
+    {fitted_to_partitions} {counts_of_batches}
     labels_ : ray.data.Dataset
         As for :class:`KMeans`.
-    cluster_centers_, counts_, inertia_, n_iter_, history_, stop_reason_, init_, n_features_in_,
-    feature_names_in_
-        As for :class:`shoal.distributed.MiniBatchKMeans`.
 
     See Also
     --------
@@ -122,6 +103,7 @@ class MiniBatchKMeans(_OnRay, MiniBatchKMeansOnEngine):
     """
 
 
+@documented
 def lightweight_coreset(
     X: Any,
     n_samples: int,
@@ -140,14 +122,7 @@ def lightweight_coreset(
     ----------
     X, features, weights
         As for :meth:`KMeans.fit`.
-    n_samples : int
-        Rows in the coreset, at least 1. If there are no more rows than this, the coreset is all rows.
-    metric : {"euclidean", "cosine"}, default="euclidean"
-        ``"cosine"``: a coreset of the rows scaled to length 1.
-    random_state : int, RandomState, Generator or None
-        An int makes the draw repeatable.
-    n_jobs : int or None
-        Threads per task, as for :class:`KMeans`.
+    {coreset_rows} {threads_of_task}
 
     Returns
     -------

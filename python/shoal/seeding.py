@@ -10,6 +10,7 @@ import numpy.typing as npt
 from . import _core
 from ._common import params as _params
 from ._common.zeros import SeenBy
+from ._docs import documented
 from ._fit.centers import METRICS
 from ._rows.checked import as_weighted
 from ._rows.streams import refuse_once
@@ -21,6 +22,7 @@ __all__ = ["afkmc2", "kmeans_parallel", "kmeans_plusplus"]
 LONGEST_CHAIN = 2**24
 
 
+@documented
 def kmeans_plusplus(
     X: Rows,
     n_clusters: int,
@@ -38,36 +40,19 @@ def kmeans_plusplus(
 
     Parameters
     ----------
-    X : rows of shape (n_samples, n_features)
-        Any input of :meth:`shoal.KMeans.fit`.
-    n_clusters : int
-        Number of centers, at least 1 and at most the number of rows.
-    sample_weight : array-like of shape (n_samples,), float or None
-        Weight of every row, finite, at least 0, not all 0. None: 1.
+    {X} {seeded} {sample_weight}
     greedy : bool, default=True
         Whether to draw ``2 + ln k`` candidates per center and keep the best, as scikit-learn does. False
         draws one.
-    metric : {"euclidean", "cosine"}, default="euclidean"
-        ``"cosine"`` chooses among the rows scaled to length 1, for a fit with the same metric. The returned
-        centers are these scaled rows. A warning counts rows of zeros, which are not scaled.
-    random_state : int, RandomState, Generator or None
-        An int makes the choice repeatable.
-    n_jobs : int or None
-        Number of threads, as for :class:`shoal.KMeans`. The choice does not depend on it.
+    {seeded_metric} {seed} {threads}
 
     Returns
     -------
-    centers : ndarray of shape (n_clusters, n_features), float32 or float64
-        The chosen rows, in their compute type; with ``metric="cosine"`` scaled to length 1.
-    indices : ndarray of shape (n_clusters,), int64
-        Row numbers of the centers in X.
+    {seeded_centers}
 
     Raises
     ------
-    ValueError
-        If a parameter, shape or value is invalid.
-    TypeError
-        If values are not numbers.
+    {invalid}
 
     See Also
     --------
@@ -96,6 +81,7 @@ def kmeans_plusplus(
     return chosen("kmeans_plusplus", how, X, n_clusters, sample_weight, random_state, n_jobs)[:2]
 
 
+@documented
 def afkmc2(
     X: Rows,
     n_clusters: int,
@@ -114,40 +100,24 @@ def afkmc2(
 
     Parameters
     ----------
-    X : rows of shape (n_samples, n_features)
-        Any input of :meth:`shoal.KMeans.fit`.
-    n_clusters : int
-        Number of centers, at least 1 and at most the number of rows.
+    {X} {seeded}
     chain_length : int, default=200
         Candidates per center, at least 1. Longer chains approximate the distribution of k-means++ better; 20
         are enough for most data. Distant rows and clusters of very different sizes need more.
     adaptive : bool, default=True
         Whether to draw half of the candidates by squared distance to the first center, and half by weight.
         False draws all by weight (K-MC2), without the pass over the rows; only for data without distant rows.
-    sample_weight : array-like of shape (n_samples,), float or None
-        Weight of every row, finite, at least 0, not all 0. None: 1.
-    metric : {"euclidean", "cosine"}, default="euclidean"
-        ``"cosine"`` chooses among the rows scaled to length 1, for a fit with the same metric. The returned
-        centers are these scaled rows. A warning counts rows of zeros, which are not scaled.
-    random_state : int, RandomState, Generator or None
-        An int makes the choice repeatable.
-    n_jobs : int or None
-        Number of threads, as for :class:`shoal.KMeans`. The choice does not depend on it.
+    {sample_weight} {seeded_metric} {seed} {threads}
 
     Returns
     -------
-    centers : ndarray of shape (n_clusters, n_features), float32 or float64
-        The chosen rows, in their compute type; with ``metric="cosine"`` scaled to length 1.
-    indices : ndarray of shape (n_clusters,), int64
-        Row numbers of the centers in X. No row is chosen twice, and no two centers are equal as
+    {seeded_centers}
+        No row is chosen twice, and no two centers are equal as
         long as there are enough distinct rows.
 
     Raises
     ------
-    ValueError
-        If a parameter, shape or value is invalid.
-    TypeError
-        If values are not numbers.
+    {invalid}
 
     See Also
     --------
@@ -179,6 +149,7 @@ def afkmc2(
     return chosen("afkmc2", how, X, n_clusters, sample_weight, random_state, n_jobs)[:2]
 
 
+@documented
 def kmeans_parallel(
     X: Rows,
     n_clusters: int,
@@ -198,37 +169,20 @@ def kmeans_parallel(
 
     Parameters
     ----------
-    X : rows of shape (n_samples, n_features)
-        Any input of :meth:`shoal.KMeans.fit`.
-    n_clusters : int
-        Number of centers, at least 1 and at most the number of rows.
+    {X} {seeded}
     oversampling_factor : float, default=2.0
         Candidates per round, as a multiple of `n_clusters`; finite and above 0. Usual values are 0.5 to 10.
     n_rounds : int, default=5
         Number of rounds, at least 1.
-    sample_weight : array-like of shape (n_samples,), float or None
-        Weight of every row, finite, at least 0, not all 0. None: 1.
-    metric : {"euclidean", "cosine"}, default="euclidean"
-        ``"cosine"`` chooses among the rows scaled to length 1, for a fit with the same metric. The returned
-        centers are these scaled rows. A warning counts rows of zeros, which are not scaled.
-    random_state : int, RandomState, Generator or None
-        An int makes the choice repeatable.
-    n_jobs : int or None
-        Number of threads, as for :class:`shoal.KMeans`. The choice does not depend on it.
+    {sample_weight} {seeded_metric} {seed} {threads}
 
     Returns
     -------
-    centers : ndarray of shape (n_clusters, n_features), float32 or float64
-        The chosen rows, in their compute type; with ``metric="cosine"`` scaled to length 1.
-    indices : ndarray of shape (n_clusters,), int64
-        Row numbers of the centers in X.
+    {seeded_centers}
 
     Raises
     ------
-    ValueError
-        If a parameter, shape or value is invalid.
-    TypeError
-        If values are not numbers.
+    {invalid}
 
     See Also
     --------

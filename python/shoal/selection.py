@@ -18,6 +18,7 @@ from ._common import params as _params
 from ._common.text import table as text_table
 from ._common.zeros import ignore_zeros
 from ._core import Source
+from ._docs import documented
 from ._fit.clusterer import CenterClusterer
 from ._fit.watch import watched
 from ._quality.choosing import CRITERIA, FIELDS, suggested
@@ -167,6 +168,7 @@ class KSelection:
         return figure
 
 
+@documented
 def select_n_clusters(
     X: Rows,
     ks: Iterable[int],
@@ -205,8 +207,7 @@ def select_n_clusters(
         shares of the total weight alone. Samples are drawn from the rows with weight, all equally likely.
     random_state : int, RandomState, Generator or None, default=None
         Seed of all draws.
-    n_jobs : int or None
-        Number of threads, as for :class:`shoal.KMeans`. The result does not depend on it.
+    {threads}
     verbose : int, default=0
         1: show progress on standard error.
     callbacks : list of callables, optional

@@ -25,6 +25,7 @@ from ._distributed.estimators import KMeansOnEngine, MiniBatchKMeansOnEngine
 from ._distributed.seeding import drawn_coreset
 from ._distributed.spark_engine import SparkEngine
 from ._distributed.tables import OnTable
+from ._docs import documented
 from .coreset import Coreset
 from .typing import Metric, RandomState
 
@@ -38,41 +39,23 @@ class _OnSpark(OnTable):
     _features = "features"
 
 
+@documented
 class KMeans(_OnSpark, KMeansOnEngine):
     """Exact k-means over the partitions of a Spark DataFrame.
 
     Parameters
     ----------
-    n_clusters : int, default=8
-        Number of clusters, at least 1 and at most the number of rows.
-    init : {"k-means++", "afk-mc2", "k-means||"} or array-like, default="k-means++"
-        How to choose the first centers, as for :class:`shoal.distributed.KMeans`.
-    max_iter : int, default=300
-        Maximum number of sweeps, at least 1.
-    tol : float, default=1e-4
-        As for :class:`shoal.distributed.KMeans`.
-    metric : {"euclidean", "cosine"}, default="euclidean"
-        ``"cosine"`` is spherical k-means, as for :class:`shoal.KMeans`.
-    random_state : int, RandomState, Generator or None, default=None
-        An int makes results repeatable.
-    Expert parameters
-        The parameters below are needed less often.
-    oversampling_factor, n_rounds, coreset_size
-        As for :class:`shoal.distributed.KMeans`.
-    compute_labels : bool, default=True
-        Whether `labels_` is set.
+    {n_clusters} {init_of_partitions} {sweeps_of_partitions} {tol_of_partitions} {metric} {random_state}
+    {expert_of_partitions}
     n_jobs : int or None, default=None
         Threads per task. None: ``spark.task.cpus``. Results do not depend on it.
-    verbose, callbacks
-        As for :class:`shoal.distributed.KMeans`.
+    {verbose} {callbacks}
 
     Attributes
     ----------
+    {fitted_to_partitions} {counts_}
     labels_ : pyspark.sql.DataFrame
         The rows of the fit with a column of labels, which Spark computes when it is used.
-    cluster_centers_, inertia_, counts_, n_iter_, history_, stop_reason_, init_, n_features_in_,
-    feature_names_in_
-        As for :class:`shoal.distributed.KMeans`.
 
     See Also
     --------
@@ -95,6 +78,7 @@ class KMeans(_OnSpark, KMeansOnEngine):
     """
 
 
+@documented
 class MiniBatchKMeans(_OnSpark, MiniBatchKMeansOnEngine):
     """Mini-batch k-means over the partitions of a Spark DataFrame.
 
@@ -102,20 +86,17 @@ class MiniBatchKMeans(_OnSpark, MiniBatchKMeansOnEngine):
 
     Parameters
     ----------
-    n_clusters, init, batch_size, max_iter, tol, metric, random_state
-        As for :class:`shoal.distributed.MiniBatchKMeans`.
-    Expert parameters
-        The parameters below are needed less often.
-    oversampling_factor, n_rounds, coreset_size, compute_labels, n_jobs, verbose, callbacks
+    {n_clusters} {init_of_partitions} {batches_of_partitions} {tol_of_partitions} {metric} {random_state}
+    {expert_of_partitions}
+    n_jobs : int or None, default=None
         As for :class:`KMeans`.
+    {verbose} {callbacks}
 
     Attributes
     ----------
+    {fitted_to_partitions} {counts_of_batches}
     labels_ : pyspark.sql.DataFrame
         As for :class:`KMeans`.
-    cluster_centers_, counts_, inertia_, n_iter_, history_, stop_reason_, init_, n_features_in_,
-    feature_names_in_
-        As for :class:`shoal.distributed.MiniBatchKMeans`.
 
     See Also
     --------
@@ -127,6 +108,7 @@ class MiniBatchKMeans(_OnSpark, MiniBatchKMeansOnEngine):
     """
 
 
+@documented
 def lightweight_coreset(
     X: Any,
     n_samples: int,
@@ -145,14 +127,7 @@ def lightweight_coreset(
     ----------
     X, features, weights
         As for :meth:`KMeans.fit`.
-    n_samples : int
-        Rows in the coreset, at least 1. If there are no more rows than this, the coreset is all rows.
-    metric : {"euclidean", "cosine"}, default="euclidean"
-        ``"cosine"``: a coreset of the rows scaled to length 1.
-    random_state : int, RandomState, Generator or None
-        An int makes the draw repeatable.
-    n_jobs : int or None
-        Threads per task, as for :class:`KMeans`.
+    {coreset_rows} {threads_of_task}
 
     Returns
     -------

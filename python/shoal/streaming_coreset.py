@@ -18,6 +18,7 @@ from ._common import params as _params
 from ._common.outputs import MODELS, check_suffix
 from ._common.warn import warn
 from ._common.zeros import warn_of_zeros
+from ._docs import documented
 from ._fit.centers import METRICS
 from ._fit.cloning import cloned
 from ._fit.saved import Claims, need
@@ -35,6 +36,7 @@ STEP_BYTES = 1 << 26
 KIND = "streaming-coreset"
 
 
+@documented
 class StreamingCoreset(BaseEstimator):
     """A coreset of a stream, built in one pass and in bounded memory.
 
@@ -54,8 +56,7 @@ class StreamingCoreset(BaseEstimator):
         :meth:`partial_fit` warns of rows of zeros, which are not scaled.
     random_state : int, RandomState, Generator or None, default=None
         An int makes the draws repeatable. Use different values for coresets that will be merged.
-    n_jobs : int or None
-        Number of threads, as for :class:`shoal.KMeans`. The coreset does not depend on it.
+    {threads}
     progress : bool, default=False
         Whether :meth:`partial_fit` shows a progress line on stderr.
     callbacks : iterable of callables, optional
@@ -66,10 +67,7 @@ class StreamingCoreset(BaseEstimator):
 
     Attributes
     ----------
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, if X has string names.
+    {features_in}
     n_rows_ : int
         Rows so far.
     n_kept_ : int

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from . import _core
 from ._common import params as _params
 from ._core import Run, Source, Step
+from ._docs import documented
 from ._fit.centers import State
 from ._fit.clusterer import CenterClusterer
 from ._fit.saved import Claims
@@ -25,6 +26,7 @@ MOST_STEPS = 10**18
 DOUBLING = "doubling"
 
 
+@documented
 class VarianceReducedKMeans(CenterClusterer):
     """K-means by variance-reduced stochastic steps (VRKM and VRKM++).
 
@@ -39,8 +41,7 @@ class VarianceReducedKMeans(CenterClusterer):
 
     Parameters
     ----------
-    n_clusters : int, default=8
-        Number of clusters, at least 1 and at most the number of rows.
+    {n_clusters}
     init : str, array-like or callable, default="auto"
         First centers. As for :class:`~shoal.KMeans`.
     max_iter : int, default=50
@@ -51,10 +52,7 @@ class VarianceReducedKMeans(CenterClusterer):
     metric : {"euclidean", "cosine"}, default="euclidean"
         ``"cosine"`` is spherical k-means: rows are scaled to length 1 as they are read, and centers return to
         the unit sphere at the end of each epoch. See :class:`KMeans` for rows of zeros.
-    random_state : int, RandomState, Generator or None, default=None
-        An int (0 to 2**64 - 1) makes results repeatable. A generator gives each fit another seed.
-    Expert parameters
-        The parameters below are needed less often.
+    {random_state} {expert}
     variant : {"vrkm++", "vrkm"}, default="vrkm++"
         ``"vrkm"`` computes the gradient of the sweep in a separate pass and subtracts it from all centers at
         every step, as in the first algorithm of the paper. This gradient is zero, so the centers are equal up
@@ -73,26 +71,14 @@ class VarianceReducedKMeans(CenterClusterer):
     polish : bool, default=True
         Whether a fit whose last epoch made steps ends with one more sweep, so that the centers are means.
         Leaving a loop over :meth:`iter_fit` early, or an interrupt, keeps the current centers.
-    n_jobs : int or None, default=None
-        Number of threads. None: ``SHOAL_NUM_THREADS``, else ``OMP_NUM_THREADS``, else all cores that the
-        process may use; -1: all cores that the process may use. At most 4 threads per core, or 16 (see
-        :func:`shoal.config_context`). Results do not depend on it.
-    verbose : int, default=0
-        1 shows a progress bar on stderr.
-    callbacks : iterable of callables or None, default=None
-        Called as ``cb(estimator, step)`` after every epoch. A true value ends the fit. See
-        :mod:`shoal.callbacks`.
+    {n_jobs} {verbose} {callbacks}
 
     Attributes
     ----------
-    cluster_centers_ : ndarray of shape (n_clusters, n_features), float32 or float64
-        Centers, in the compute type of the rows.
-    labels_ : ndarray of shape (n_samples,), int32
-        Nearest center of every row; the lower index wins a tie. Equal to ``predict(X)``.
+    {cluster_centers_} {labels_}
     inertia_ : float
         Weighted sum of squared distances of the rows to their centers.
-    counts_ : ndarray of shape (n_clusters,), float64
-        Weight of the rows in each cluster.
+    {counts_}
     learning_rate_ : float
         The learning rate at the end: the first one, ``"auto"`` resolved, unless it was halved.
     n_iter_ : int
@@ -106,14 +92,7 @@ class VarianceReducedKMeans(CenterClusterer):
         the fit.
     timings_ : dict of str to float
         Seconds by phase: ``seeding``, ``sweeps`` (with their steps), ``final``.
-    init_ : str
-        The seeding in use; ``"auto"`` resolved.
-    n_zero_rows_ : int
-        Rows of zeros among the rows read; 0 with ``metric="euclidean"``.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, if X has string names.
+    {init_} {n_zero_rows_} {features_in}
 
     See Also
     --------

@@ -9,6 +9,7 @@ import numpy.typing as npt
 from shoal import _core
 from shoal._common import params as _params
 from shoal._core import Step
+from shoal._docs import documented
 from shoal._fit.centers import METRICS
 from shoal.coreset import Coreset, coreset_of
 from shoal.typing import Metric, RandomState
@@ -155,6 +156,7 @@ class SeedPass(CompiledPass):
         return self._committed(total, n_partitions)
 
 
+@documented
 class CoresetPass(CompiledPass):
     """One of the two passes that draw a lightweight coreset: weighted rows that represent all rows.
 
@@ -162,12 +164,7 @@ class CoresetPass(CompiledPass):
 
     Parameters
     ----------
-    n_samples : int
-        Rows in the coreset, at least 1. If there are no more rows than this, the coreset is all rows.
-    metric : {"euclidean", "cosine"}, default="euclidean"
-        ``"cosine"``: a coreset of the rows scaled to length 1.
-    random_state : int, RandomState, Generator or None
-        An int makes the draw repeatable.
+    {coreset_rows}
 
     Attributes
     ----------

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Protocol, Self
 
 from shoal._core import Step
+from shoal._docs import documented
 from shoal._rows.features import refuse_other_names
 from shoal.formats.arrow import empty_table
 from shoal.typing import PathName
@@ -43,6 +44,7 @@ class OnTable:
     compute_labels: Any
     n_jobs: Any
 
+    @documented
     def fit(
         self,
         X: Any,
@@ -65,9 +67,7 @@ class OnTable:
             A column with the weight of every row: finite, at least 0, not all 0.
         output : str, default="label"
             Name of the column that `labels_` has beside those of `X`.
-        resume_from : path, optional
-            A checkpoint that :class:`shoal.callbacks.Checkpoint` wrote in a fit with the same parameters, to
-            the same partitions. The result is bit-identical to that of a fit without interruption.
+        {resume_from}
 
         Returns
         -------
