@@ -219,6 +219,59 @@ def machines(results: Results) -> Figure:
     return figure
 
 
+#: Libraries in the result files, their names, and their colors.
+LIBRARIES = {
+    "sklearn": ("scikit-learn", RARE_COLOR),
+    "sklearnex": ("scikit-learn-intelex", "#e9b872"),
+    "faiss": ("faiss", "#7f7f7f"),
+    "superkmeans": ("superkmeans", "#bdbdbd"),
+}
+
+
+def peers(results: Results) -> Figure:
+    """Draw the times of other libraries relative to shoal, with their ranges: fits and single sweeps."""
+    figure = Figure(figsize=(8.6, 3.3), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(1, 2, width_ratios=(1.5, 4), sharey=True)
+    sweeps = results("peers")
+    sets = sweeps.where(peer="shoal").rows
+    fits = results("bounded").where(method="auto")
+    fitted = [row for own in sets for row in fits.rows if row["data"] == own["data"]]
+    titles = (f"fit, up to {max(fits['sweeps']):.0f} sweeps", "one plain sweep of Lloyd's algorithm")
+    for axis, title, some in zip(axes, titles, (fitted, sets), strict=True):
+        axis.axhline(1, color=USUAL, linewidth=3, label="shoal", zorder=4)
+        names = [f"{TITLES[row['data']]}\n{int(row['n']):,} x {row['d']}\nk = {row['k']}" for row in some]
+        axis.set_xticks(range(len(some)), names, fontsize=8)
+        axis.set_xlim(-0.55, len(some) - 0.45)
+        axis.set_title(title, fontsize=10)
+        axis.grid(axis="y", alpha=0.3)
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.tick_params(axis="x", length=0)
+    for at, row in enumerate(fitted):
+        bar(axes[0], at, 0.36, "sklearn", row, "sklearn/this")
+    for at, own in enumerate(sets):
+        for place, library in enumerate(LIBRARIES):
+            row = sweeps.where(data=own["data"], peer=library).rows[0]
+            bar(axes[1], at + (place - 1.5) * 0.2, 0.18, library, row, "ratio")
+    ticks = [2**power for power in range(-1, 6)]
+    axes[0].set_yscale("log", base=2)
+    axes[0].set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes[0].set_ylabel("time, shoal = 1")
+    for name, color in LIBRARIES.values():
+        axes[1].bar([0], [0], color=color, label=name)
+    figure.legend(*axes[1].get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False)
+    return figure
+
+
+def bar(axis: Axes, x: float, width: float, library: str, row: dict[str, str], column: str) -> None:
+    """Draw a ratio as a bar up or down from 1, with its range and its number."""
+    middle, low, high = (float(row[f"{column}{end}"]) for end in ("", " low", " high"))
+    axis.bar(x, middle - 1, width, bottom=1, color=LIBRARIES[library][1], zorder=3)
+    axis.errorbar(x, middle, [[middle - low], [high - middle]], color=BAR, linewidth=1, zorder=5)
+    place = (x, max(high, 1.05))
+    axis.annotate(f"{middle:.1f}", place, (0, 2), textcoords="offset points", ha="center", fontsize=8)
+
+
 def clusters(results: Results) -> Figure:
     """Draw the inertia of thousands of clusters over time."""
     tables = ("hierarchical-curve", "hierarchical-curve-faiss")
@@ -238,4 +291,4 @@ def draw(name: str, results: Results) -> Figure:
     return functions[name](results)
 
 
-FUNCTIONS = (methods, options, balanced, densities, machines, clusters, growth)
+FUNCTIONS = (methods, options, balanced, densities, machines, clusters, growth, peers)
