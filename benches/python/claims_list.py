@@ -118,7 +118,7 @@ README: list[tuple[str, Formula]] = [
     ),
 ]
 CHOOSING: list[tuple[str, Formula]] = [
-    ("processor time of one thread of an {:s}, shared", processor),
+    ("processor time of one thread of an {:s} (`benches", processor),
     (
         "lower the inertia on {:.0f} of {:.0f} sets, by {:.1%} in the median and by up to {:.0%} with",
         method(
