@@ -95,8 +95,8 @@ LOOSE = {"part": "limits", "limits": "size_max=1.25"}
 README: list[tuple[str, Formula]] = [
     (
         (
-            "interleaved rounds, {:s} of an {:s}. All start from the same centers, but superkmeans chooses "
-            "its own. Left: the faster algorithm of scikit-learn; the inertias differ by at most {:.3%}"
+            "interleaved rounds, {:s} of an {:s}. All libraries but superkmeans start from the same centers. "
+            "Left: the faster algorithm of scikit-learn; the inertias differ by at most {:.3%}"
         ),
         against_peers,
     ),
