@@ -32,7 +32,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ._core import Step
 from ._distributed.dask_engine import DaskEngine, is_lost, labeled_here
 from ._distributed.dask_rows import concatenated, library, partitions_of
-from ._distributed.estimators import KMeansOnEngine, MiniBatchKMeansOnEngine
+from ._distributed.fitting import KMeansOnEngine, MiniBatchKMeansOnEngine
 from ._distributed.seeding import drawn_coreset
 from ._docs import documented
 from .coreset import Coreset

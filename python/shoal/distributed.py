@@ -31,8 +31,8 @@ import numpy.typing as npt
 
 from ._core import Step
 from ._distributed.draws import CoresetPass, SeedPass
-from ._distributed.estimators import KMeansOnEngine, MiniBatchKMeansOnEngine
 from ._distributed.executor import ExecutorEngine
+from ._distributed.fitting import KMeansOnEngine, MiniBatchKMeansOnEngine
 from ._distributed.partial import Partial
 from ._distributed.passes import KMeansPass, LabelPass, MiniBatchPass
 from ._distributed.seeding import drawn_coreset

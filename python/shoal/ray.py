@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from ._distributed.estimators import KMeansOnEngine, MiniBatchKMeansOnEngine
+from ._distributed.fitting import KMeansOnEngine, MiniBatchKMeansOnEngine
 from ._distributed.ray_engine import RayEngine
 from ._distributed.seeding import drawn_coreset
 from ._distributed.tables import OnTable

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from ._distributed.estimators import KMeansOnEngine, MiniBatchKMeansOnEngine
+from ._distributed.fitting import KMeansOnEngine, MiniBatchKMeansOnEngine
 from ._distributed.seeding import drawn_coreset
 from ._distributed.spark_engine import SparkEngine
 from ._distributed.tables import OnTable

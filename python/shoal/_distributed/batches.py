@@ -18,7 +18,6 @@ from shoal._rows.streams import Print, Single
 from shoal.formats.arrow import MOST_LISTS, Columns, chosen, is_number, pyarrow, spans
 from shoal.formats.stream import Block, block_rows
 
-from .engine import absorbed
 from .partial import Partial
 from .passes import Pass
 
@@ -318,7 +317,7 @@ def absorbed_pieces(
     """
     seen = Seen()
     rows, weights = rows_of(printed(pieces, seen), weighted, header)
-    part = absorbed(task, partition, rows, weights, n_jobs)
+    part = task.absorb(rows, weights, partition=partition, n_jobs=n_jobs)
     found = seen.number()
     if expected is not None and found != expected:
         raise ValueError(f"partition {partition}: {OTHER_ROWS}")

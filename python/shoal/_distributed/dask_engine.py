@@ -18,7 +18,7 @@ import numpy.typing as npt
 from shoal._common.params import ParameterError, shown
 
 from .dask_rows import Partitions, concatenated, library
-from .engine import MOST_GATHERED, absorbed, at_once, labeled, merged, tree
+from .engine import MOST_GATHERED, at_once, merged, tree
 from .partial import Partial
 from .passes import LabelPass, Pass
 
@@ -166,13 +166,15 @@ def client_of(client: Any) -> Any:
 def absorbed_here(task: bytes, partition: int, block: Any, sample_weight: Any, n_jobs: int | None) -> bytes:
     """Run a pass over one partition."""
     with threads_here(n_jobs) as threads:
-        return absorbed(pickle.loads(task), partition, block, sample_weight, threads).to_bytes()
+        found = pickle.loads(task).absorb(block, sample_weight, partition=partition, n_jobs=threads)
+    return bytes(found.to_bytes())
 
 
 def labeled_here(task: bytes, partition: int, block: Any, n_jobs: int | None) -> npt.NDArray[np.int32]:
     """Label the rows of one partition."""
     with threads_here(n_jobs) as threads:
-        return labeled(pickle.loads(task), partition, block, threads)
+        labels: npt.NDArray[np.int32] = pickle.loads(task).label(block, partition=partition, n_jobs=threads)
+    return labels
 
 
 def merged_here(*parts: bytes) -> bytes:

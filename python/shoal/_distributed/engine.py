@@ -1,19 +1,15 @@
 """What an engine provides: rows in numbered partitions, and passes over them where they lie.
 
-An adapter implements :class:`Engine`. Its workers call :func:`absorbed`, :func:`labeled` and :func:`merged`,
-which can be pickled by name. The engine schedules tasks, places data and retries. Results do not depend on
-these, because every partial result carries the number of its partition.
+An adapter implements :class:`Engine`. Its workers call `absorb` or `label` of a pass, and :func:`merged`. The
+engine schedules tasks, places data and retries. Results do not depend on these, because every partial result
+carries the number of its partition.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
-
-import numpy as np
-import numpy.typing as npt
-
-from shoal.typing import Rows, Weights
 
 from .partial import Partial
 from .passes import LabelPass, Pass
@@ -44,7 +40,7 @@ class Engine(Protocol):
         ...
 
     def total(self, task: Pass) -> Partial:
-        """Run :func:`absorbed` on every partition where it lies, and merge all results.
+        """Absorb every partition where it lies, and merge all results.
 
         `task` is small and is sent to every worker once. Partial results may be merged in any order and
         grouping. A failed task may be run again; its result must be merged only once.
@@ -52,13 +48,13 @@ class Engine(Protocol):
         Raises
         ------
         Exception
-            ``ValueError``, ``TypeError`` and ``OSError`` of :func:`absorbed`, unchanged; anything else if the
-            workers are lost.
+            ``ValueError``, ``TypeError`` and ``OSError`` of the rows, unchanged; anything else if the workers
+            are lost.
         """
         ...
 
     def labels(self, task: LabelPass) -> Any:
-        """Run :func:`labeled` on every partition, and return the labels of all rows.
+        """Label every partition, and return the labels of all rows.
 
         The result is the engine's own kind of collection and stays distributed if the engine can do so.
         """
@@ -69,30 +65,42 @@ class Engine(Protocol):
         ...
 
 
-def absorbed(
-    task: Pass, partition: int, block: Rows, sample_weight: Weights = None, n_jobs: int | None = None
-) -> Partial:
-    """Run one pass over one partition; for workers.
+@contextmanager
+def naming_losses(engine: Engine, known: str) -> Generator[None]:
+    """Name the engine if it is lost, and say what is `known`; errors of the rows pass unchanged.
 
-    Parameters
-    ----------
-    task : Pass
-        The pass.
-    partition : int
-        Number of the partition.
-    block : rows of shape (n_samples, n_features)
-        All rows of the partition, also none: anything that estimators take as `X`, also an iterator.
-    sample_weight : array-like of shape (n_samples,) or None
-        Their weights.
-    n_jobs : int or None
-        Threads that this task may use. The result does not depend on it.
+    Raises
+    ------
+    RuntimeError
+        If the workers are lost.
     """
-    return task.absorb(block, sample_weight, partition=partition, n_jobs=n_jobs)
+    try:
+        yield
+    except (ValueError, TypeError, MemoryError, Warning):
+        raise
+    except Exception as error:
+        # Engines report lost workers by errors of the system without a file, or by types of their own.
+        if isinstance(error, OSError) and error.filename is not None:
+            raise
+        raise RuntimeError(f"{engine.name} lost a task: {type(error).__name__}: {error}. {known}") from error
 
 
-def labeled(task: LabelPass, partition: int, block: Rows, n_jobs: int | None = None) -> npt.NDArray[np.int32]:
-    """Label the rows of one partition; for workers."""
-    return task.label(block, partition=partition, n_jobs=n_jobs)
+def total_of(engine: Engine, task: Pass, known: str) -> Partial:
+    """Run a pass on an engine, and check that it covers all partitions.
+
+    Raises
+    ------
+    RuntimeError
+        If the workers are lost, or if partitions are missing. Errors of the rows are raised unchanged.
+    """
+    with naming_losses(engine, known):
+        total = engine.total(task)
+    if total.n_partitions != engine.n_partitions:
+        raise RuntimeError(
+            f"{engine.name} returned results of {total.n_partitions} of {engine.n_partitions} partitions. "
+            f"{known}"
+        )
+    return total
 
 
 def merged(parts: Iterable[Partial]) -> Partial:

@@ -14,7 +14,6 @@ from shoal._common.params import ParameterError, shown
 from shoal._rows.streams import refuse_once
 from shoal.typing import Rows, Weights
 
-from .engine import absorbed, labeled
 from .partial import Partial
 from .passes import LabelPass, Pass
 
@@ -83,16 +82,14 @@ class ExecutorEngine:
         """Absorb every partition, and merge the results as they arrive."""
         total: Partial | None = None
         weights = self._weights or [None] * self.n_partitions
-        for _, part in self._each(
-            absorbed, ((task, i, self._partitions[i], weights[i]) for i in range(self.n_partitions))
-        ):
+        for _, part in self._each(task.absorb, zip(self._partitions, weights, strict=True)):
             total = part if total is None else total.merge(part)
         assert total is not None
         return total
 
     def labels(self, task: LabelPass) -> npt.NDArray[np.int32]:
         """Label every partition, and return the labels of all rows in one array."""
-        found = dict(self._each(labeled, ((task, i, self._partitions[i]) for i in range(self.n_partitions))))
+        found = dict(self._each(task.label, ((rows,) for rows in self._partitions)))
         return np.concatenate([found[i] for i in range(self.n_partitions)])
 
     def _each(
@@ -101,12 +98,13 @@ class ExecutorEngine:
         """Yield the result of every call with its number, in the order of completion."""
         if self._executor is None:
             for i, given in enumerate(calls):
-                yield i, function(*given, n_jobs=self._threads)
+                yield i, function(*given, partition=i, n_jobs=self._threads)
             return
         futures: dict[Future[Any], int] = {}
         try:
             for i, given in enumerate(calls):
-                futures[self._executor.submit(function, *given, n_jobs=self._threads)] = i
+                future = self._executor.submit(function, *given, partition=i, n_jobs=self._threads)
+                futures[future] = i
             for future in as_completed(list(futures)):
                 # A future keeps its result: forget it once it is merged.
                 yield futures.pop(future), future.result()

@@ -1,13 +1,11 @@
-"""The loop of the distributed estimators, written once over an engine."""
+"""The distributed estimators, written once over an engine; adapters add ``fit`` and ``predict``."""
 
 from __future__ import annotations
 
 import os
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
-from typing import Any, Self
+from collections.abc import Iterator
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -22,78 +20,32 @@ from shoal._core import Step
 from shoal._fit.centers import METRICS
 from shoal._fit.cloning import cloned
 from shoal._fit.history import STEP_DTYPE, record
-from shoal._fit.watch import leave
-from shoal.callbacks import Callback, ProgressBar
+from shoal._fit.watch import asked_to_stop, leave, watching
 from shoal.kmeans import KMeans as LocalKMeans
-from shoal.typing import Metric, PathName
+from shoal.typing import Callbacks, Centers, Metric, PathName, RandomState
 
 from . import checkpoint
-from .engine import Engine
-from .partial import Partial
-from .passes import KMeansPass, LabelPass, MiniBatchPass, Pass
+from .engine import Engine, naming_losses, total_of
+from .passes import KMeansPass, LabelPass, MiniBatchPass
+from .seeding import first_sweep, rules_of_init
 
 
-@contextmanager
-def naming_losses(engine: Engine, known: str) -> Generator[None]:
-    """Name the engine if it is lost, and say what is `known`; errors of the rows pass unchanged.
-
-    Raises
-    ------
-    RuntimeError
-        If the workers are lost.
-    """
-    try:
-        yield
-    except (ValueError, TypeError, MemoryError, Warning):
-        raise
-    except Exception as error:
-        # Engines report lost workers by errors of the system without a file, or by types of their own.
-        if isinstance(error, OSError) and error.filename is not None:
-            raise
-        raise RuntimeError(f"{engine.name} lost a task: {type(error).__name__}: {error}. {known}") from error
-
-
-def total_of(engine: Engine, task: Pass, known: str) -> Partial:
-    """Run a pass on an engine, and check that it covers all partitions.
-
-    Raises
-    ------
-    RuntimeError
-        If the workers are lost, or if partitions are missing. Errors of the rows are raised unchanged.
-    """
-    with naming_losses(engine, known):
-        total = engine.total(task)
-    if total.n_partitions != engine.n_partitions:
-        raise RuntimeError(
-            f"{engine.name} returned results of {total.n_partitions} of {engine.n_partitions} partitions. "
-            f"{known}"
-        )
-    return total
-
-
-def timed(step: Step, elapsed: float, stop_reason: str | None, **other: Any) -> Step:
+def timed(step: Step, elapsed: float, stop_reason: str | None) -> Step:
     """Return a step with its time and stop reason."""
     names = ("iteration", "rows_seen", "batch_size", "objective", "center_shift", "n_changed", "n_distances")
-    figures = {name: getattr(step, name) for name in names} | other
+    figures = {name: getattr(step, name) for name in names}
     return Step(**figures, elapsed=elapsed, stop_reason=stop_reason)
 
 
-class DistributedClusterer(BaseEstimator, ABC):
-    """Base class of the distributed estimators.
+class KMeansOnEngine(BaseEstimator):
+    """Exact k-means over an engine.
 
-    Adapters derive from the estimators in `estimators.py`. They define ``fit``, which makes an engine of its
-    arguments and calls :meth:`_fit`, and ``predict``, which calls :meth:`_predict`.
+    Adapters define ``fit``, which makes an engine of its arguments and calls :meth:`_fit`, and ``predict``,
+    which calls :meth:`_predict`.
     """
 
-    n_clusters: Any
-    max_iter: Any
-    tol: Any
-    metric: Metric
-    random_state: Any
-    compute_labels: Any
-    n_jobs: Any
-    verbose: Any
-    callbacks: Any
+    #: The class of the passes.
+    _pass: ClassVar[type[KMeansPass]] = KMeansPass
 
     cluster_centers_: npt.NDArray[Any]
     counts_: npt.NDArray[np.float64]
@@ -111,11 +63,42 @@ class DistributedClusterer(BaseEstimator, ABC):
     _labels: Any
     _seed: int
     #: The next pass; None before a fit.
-    _task: KMeansPass | MiniBatchPass | None = None
+    _task: KMeansPass | None = None
     #: Callbacks of local fits ask for a run; it has no meaning here.
     _run = None
     #: Whether an error ended the steps of the last fit.
     _failed = False
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        init: str | Centers = "k-means++",
+        max_iter: int = 300,
+        tol: float = 1e-4,
+        metric: Metric = "euclidean",
+        oversampling_factor: float = 2.0,
+        n_rounds: int = 5,
+        coreset_size: int | None = None,
+        compute_labels: bool = True,
+        random_state: RandomState = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+        callbacks: Callbacks = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.init = init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.metric = metric
+        self.oversampling_factor = oversampling_factor
+        self.n_rounds = n_rounds
+        self.coreset_size = coreset_size
+        self.compute_labels = compute_labels
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.callbacks = callbacks
 
     # ---------------------------------------------------------------- for adapters
 
@@ -140,30 +123,18 @@ class DistributedClusterer(BaseEstimator, ABC):
             self._check()
             self._forget()
             self._seed = _params.seed(self.random_state)
-            watchers = [] if self.callbacks is None else list(self.callbacks)
-            if _params.verbosity(self.verbose):
-                watchers.insert(0, ProgressBar())
-            told = [watcher for watcher in watchers if isinstance(watcher, Callback)]
-            try:
-                for watcher in told:
-                    watcher.begin(self)
+            with watching(self) as watchers:
                 yield from self._steps(engine, watchers, resume_from)
                 self._conclude(engine)
-            finally:
-                for watcher in told:
-                    watcher.end(self)
         finally:
             engine.close()
 
     # ---------------------------------------------------------------- the loop
 
-    @abstractmethod
-    def _first(self, engine: Engine) -> KMeansPass | MiniBatchPass:
+    def _first(self, engine: Engine) -> KMeansPass:
         """Choose the first centers, and return the first pass. Sets `init_`."""
-
-    @abstractmethod
-    def _of_bytes(self, data: bytes) -> KMeansPass | MiniBatchPass:
-        """Read the pass of a checkpoint."""
+        task, self.init_ = first_sweep(self, engine)
+        return task
 
     def _steps(self, engine: Engine, watchers: list[Any], resume_from: PathName | None) -> Iterator[Step]:
         """Seed or resume, then step to the end; call the callbacks' `leave` however the loop ends."""
@@ -183,10 +154,9 @@ class DistributedClusterer(BaseEstimator, ABC):
                 step = timed(step, before + time.monotonic() - begun, self._reason(step))
                 self._take_over(task)
                 self._note(step)
-                wishes = [watcher for watcher in watchers if watcher(self, step)]
-                if wishes and step.stop_reason is None:
-                    reason = wishes[0].reason if isinstance(wishes[0], Callback) else "callback"
-                    step = timed(step, step.elapsed, reason)
+                reason = asked_to_stop(watchers, self, step)
+                if reason is not None:
+                    step = step.with_reason(reason)
                     self._history.pop()
                     self._note(step)
                 yield step
@@ -224,7 +194,7 @@ class DistributedClusterer(BaseEstimator, ABC):
         self.stop_reason_ = None
         self.init_, self.n_zero_rows_ = "", 0
 
-    def _take_over(self, task: KMeansPass | MiniBatchPass) -> None:
+    def _take_over(self, task: KMeansPass) -> None:
         """Set the attributes that belong to the centers of a pass."""
         self._task = task
         self.cluster_centers_, self.counts_ = task.centers, task.counts
@@ -285,12 +255,12 @@ class DistributedClusterer(BaseEstimator, ABC):
     def _step_limit(self) -> int:
         return int(self.max_iter)
 
-    def _resumed(self, path: PathName) -> tuple[KMeansPass | MiniBatchPass, float]:
+    def _resumed(self, path: PathName) -> tuple[KMeansPass, float]:
         """Restore the state of a checkpoint; return the next pass and the seconds so far."""
         name = os.fsdecode(path)
         found = checkpoint.read(path, type(self).__name__, self.get_params(deep=False))
         try:
-            task = self._of_bytes(found.task)
+            task = self._pass.from_bytes(found.task)
             if task.centers.shape[0] != self.n_clusters or task.metric != self.metric:
                 raise ValueError("is damaged: its pass has other centers than its parameters say")
             if task.iteration != len(found.history):
@@ -390,3 +360,51 @@ class DistributedClusterer(BaseEstimator, ABC):
         p.check_callbacks(problems, self.callbacks)
         problems.check(p.threads, self.n_jobs)
         problems.check(p.verbosity, self.verbose)
+        rules_of_init(self, problems)
+
+
+class MiniBatchKMeansOnEngine(KMeansOnEngine):
+    """Mini-batch k-means over an engine."""
+
+    _pass = MiniBatchPass
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        init: str | Centers = "k-means++",
+        batch_size: int = 1024,
+        max_iter: int = 10,
+        tol: float = 1e-4,
+        metric: Metric = "euclidean",
+        oversampling_factor: float = 2.0,
+        n_rounds: int = 5,
+        coreset_size: int | None = None,
+        compute_labels: bool = True,
+        random_state: RandomState = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+        callbacks: Callbacks = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.init = init
+        self.batch_size = batch_size
+        self.max_iter = max_iter
+        self.tol = tol
+        self.metric = metric
+        self.oversampling_factor = oversampling_factor
+        self.n_rounds = n_rounds
+        self.coreset_size = coreset_size
+        self.compute_labels = compute_labels
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.callbacks = callbacks
+
+    def _rules(self, problems: _params.Problems) -> None:
+        super()._rules(problems)
+        problems.check(_params.whole, "batch_size", self.batch_size, 1)
+
+    def _first(self, engine: Engine) -> MiniBatchPass:
+        task = super()._first(engine)
+        return MiniBatchPass(task.centers, batch_size=self.batch_size, metric=self.metric)._after(task)

@@ -12,8 +12,7 @@ from shoal.seeding import afkmc2, kmeans_plusplus
 from shoal.typing import Metric, RandomState
 
 from .draws import CoresetPass, SeedPass, rules_of_seeding
-from .engine import Engine
-from .fitting import total_of
+from .engine import Engine, total_of
 from .passes import KMeansPass, checked_centers
 
 #: The seedings that choose among the rows of a coreset.

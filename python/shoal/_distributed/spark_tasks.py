@@ -14,7 +14,7 @@ from shoal.formats.stream import Block
 
 from .base import naming
 from .batches import Layout, Piece, Seen, Wanted, absorbed_pieces, printed
-from .engine import FAN_IN, labeled, merged
+from .engine import FAN_IN, merged
 from .partial import Partial
 from .passes import LabelPass
 
@@ -192,5 +192,5 @@ def labels_of(of: Wanted, task: LabelPass, n_jobs: int | None, columns: Iterator
         arrays = list(given) if isinstance(given, tuple) else [given]
         batch = pa.RecordBatch.from_arrays(arrays, of.names)
         layout = layout or Layout("X", batch.schema, of)
-        found = [labeled(task, partition, rows, threads) for rows, _ in layout.pieces([batch])]
+        found = [task.label(rows, partition=partition, n_jobs=threads) for rows, _ in layout.pieces([batch])]
         yield pa.array(np.concatenate([np.zeros(0, np.int32), *found]))

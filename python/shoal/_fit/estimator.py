@@ -16,11 +16,9 @@ from sklearn.base import BaseEstimator
 
 from shoal import _core
 from shoal._common import params as _params
-from shoal._common.params import verbosity
 from shoal._common.zeros import warn_of_zeros
 from shoal._core import Source, Step
 from shoal._rows.checked import checked_rows, source_of
-from shoal.callbacks import Callback, ProgressBar
 from shoal.typing import Metric, PathName, Rows
 
 from .cloning import cloned
@@ -29,7 +27,7 @@ from .history import STEP_DTYPE, STEP_FIELDS, record
 from .models import save
 from .progress import telling
 from .saved import Arrays, Claims, Texts, floats, need
-from .watch import leave
+from .watch import asked_to_stop, leave, watching
 
 #: Parameters that may be arrays of initial centers.
 CENTER_PARAMETERS = ("init", "means_init")
@@ -194,10 +192,6 @@ class Clusterer(BaseEstimator, ABC):
         # Changes with the model, so that `Deferred` values of an earlier one are not computed with this one.
         self._moment = object()
 
-    def _watchers(self) -> list[Any]:
-        given = [] if self.callbacks is None else list(self.callbacks)
-        return [ProgressBar(), *given] if verbosity(self.verbose) else given
-
     def _iterate(
         self,
         run: Any,
@@ -254,22 +248,16 @@ class Clusterer(BaseEstimator, ABC):
             self.stop_reason_ = done[-1].stop_reason
             self._update(run, done[-1])
         self._used_up = source.access == "once"
-        watchers = self._watchers()
-        try:
-            for watcher in watchers:
-                if isinstance(watcher, Callback):
-                    watcher.begin(self)
-            yield from self._steps(run, watchers, prepare)
-            if self._run is run:
-                with telling(self, watchers):
-                    self._conclude(run)
-                warn_of_zeros(self.n_zero_rows_)
-        finally:
-            if self._run is run:
-                self._visited = None
-            for watcher in watchers:
-                if isinstance(watcher, Callback):
-                    watcher.end(self)
+        with watching(self) as watchers:
+            try:
+                yield from self._steps(run, watchers, prepare)
+                if self._run is run:
+                    with telling(self, watchers):
+                        self._conclude(run)
+                    warn_of_zeros(self.n_zero_rows_)
+            finally:
+                if self._run is run:
+                    self._visited = None
 
     def _next(self, run: Any, watchers: list[Any]) -> Step | None:
         """Make one step; the callbacks hear of its progress."""
@@ -288,12 +276,10 @@ class Clusterer(BaseEstimator, ABC):
                 self._history.append(record(step))
                 self.stop_reason_ = step.stop_reason
                 self._update(run, step)
-                # All callbacks see every step, also if one of them ends the run.
-                wishes = [watcher for watcher in watchers if watcher(self, step)]
+                reason = asked_to_stop(watchers, self, step)
                 if self._run is not run:
                     return
-                if wishes and step.stop_reason is None:
-                    reason = wishes[0].reason if isinstance(wishes[0], Callback) else "callback"
+                if reason is not None:
                     run.stop(reason)
                     step = step.with_reason(reason)
                     self._history[-1] = record(step)

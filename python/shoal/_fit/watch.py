@@ -36,6 +36,38 @@ def leave(estimator: Any, watchers: list[Any], error: BaseException | None) -> N
         warn(f"a callback failed at the end of the run: {problem}", RuntimeWarning)
 
 
+@contextmanager
+def begun(watchers: list[Any], who: Any) -> Generator[None]:
+    """Call `begin` of the callbacks, and `end` however the block ends."""
+    callbacks = [watcher for watcher in watchers if isinstance(watcher, Callback)]
+    try:
+        for callback in callbacks:
+            callback.begin(who)
+        yield
+    finally:
+        for callback in callbacks:
+            callback.end(who)
+
+
+@contextmanager
+def watching(estimator: Any) -> Generator[list[Any]]:
+    """Yield the callbacks of a fit, with the progress bar that `verbose` asks for."""
+    watchers = [] if estimator.callbacks is None else list(estimator.callbacks)
+    if _params.verbosity(estimator.verbose):
+        watchers.insert(0, ProgressBar())
+    with begun(watchers, estimator):
+        yield watchers
+
+
+def asked_to_stop(watchers: list[Any], estimator: Any, step: Step) -> str | None:
+    """Call the callbacks after a step; return the reason of the first one that ends the fit."""
+    # All callbacks see every step, also if one of them ends the fit.
+    wishes = [watcher for watcher in watchers if watcher(estimator, step)]
+    if not wishes or step.stop_reason is not None:
+        return None
+    return wishes[0].reason if isinstance(wishes[0], Callback) else "callback"
+
+
 def watchers_of(callbacks: Any, what: str = "a coreset") -> list[Any]:
     """Return the callbacks as a list; raise for those that need a fit, which `what` is not."""
     given = [] if callbacks is None else list(callbacks)
@@ -65,7 +97,7 @@ def watched(
     """
     watchers = ([ProgressBar(label)] if progress else []) + watchers_of(callbacks, what)
     bars = [watcher for watcher in watchers if isinstance(watcher, ProgressBar)]
-    begun, steps, seen = time.monotonic(), 0, 0
+    started, steps, seen = time.monotonic(), 0, 0
 
     def tell(rows: int) -> bool:
         nonlocal steps, seen
@@ -78,21 +110,17 @@ def watched(
             center_shift=0.0,
             n_changed=0,
             n_distances=0,
-            elapsed=time.monotonic() - begun,
+            elapsed=time.monotonic() - started,
             stop_reason=None,
         )
         wishes = [watcher(who, step) for watcher in watchers]
         return any(wishes)
 
-    told: list[Callback] = [watcher for watcher in watchers if isinstance(watcher, Callback)]
     try:
         for bar in bars:
             bar._counted = counted
-        for watcher in told:
-            watcher.begin(who)
-        yield tell
+        with begun(watchers, who):
+            yield tell
     finally:
-        for watcher in told:
-            watcher.end(who)
         for bar in bars:
             bar._counted = None
