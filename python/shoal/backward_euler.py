@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -11,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from ._common import params as _params
 from ._common.warn import warn
 from ._core import Source, Step
-from ._docs import documented
+from ._fit.declared import estimator
 from ._fit.partial import StreamClusterer
 from ._fit.saved import Arrays, Texts, floats
 from ._rows.source import DataSource
@@ -35,7 +36,7 @@ def _cap(value: Any) -> float | None:
     return np.inf if value is None else float(value)
 
 
-@documented
+@estimator
 class BackwardEulerKMeans(StreamClusterer):
     """K-means by stochastic backward Euler, which leaves poor local optima.
 
@@ -185,6 +186,24 @@ class BackwardEulerKMeans(StreamClusterer):
     [6.0, 0.31]
     """
 
+    n_clusters: int = 8
+    _: KW_ONLY
+    init: Init = "random"
+    batch_size: int = 1000
+    step_size: float | Literal["auto"] = "auto"
+    step_decay: float | Literal["auto"] = "auto"
+    averaging: float = 0.75
+    n_inner: int = 5
+    max_iter: int = 150
+    step_cap: float | Literal["auto"] | None = "auto"
+    polish: bool | Literal["auto"] = "auto"
+    compute_labels: bool = True
+    metric: Metric = "euclidean"
+    random_state: RandomState = None
+    n_jobs: int | None = None
+    verbose: int = 0
+    callbacks: Callbacks = None
+
     _kind = "backward-euler-kmeans"
 
     _method = "backward-euler"
@@ -193,45 +212,6 @@ class BackwardEulerKMeans(StreamClusterer):
     _one_pass = True
     #: The base class reads it; this method has no such stopping rule.
     tol = 0.0
-
-    step_sizes_: npt.NDArray[np.float64]
-
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        init: Init = "random",
-        batch_size: int = 1000,
-        step_size: float | Literal["auto"] = "auto",
-        step_decay: float | Literal["auto"] = "auto",
-        averaging: float = 0.75,
-        n_inner: int = 5,
-        max_iter: int = 150,
-        step_cap: float | Literal["auto"] | None = "auto",
-        polish: bool | Literal["auto"] = "auto",
-        compute_labels: bool = True,
-        metric: Metric = "euclidean",
-        random_state: RandomState = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-        callbacks: Callbacks = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.init = init
-        self.batch_size = batch_size
-        self.step_size = step_size
-        self.step_decay = step_decay
-        self.averaging = averaging
-        self.n_inner = n_inner
-        self.max_iter = max_iter
-        self.step_cap = step_cap
-        self.polish = polish
-        self.compute_labels = compute_labels
-        self.metric = metric
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.callbacks = callbacks
 
     def _rules(self, problems: _params.Problems) -> None:
         p = _params
@@ -272,7 +252,7 @@ class BackwardEulerKMeans(StreamClusterer):
     def _update(self, run: Any, step: Step | None) -> None:
         super()._update(run, step)
         if step is not None:
-            self.step_sizes_ = run.details()["step_sizes"]
+            self.step_sizes_: npt.NDArray[np.float64] = run.details()["step_sizes"]
         elif "step_sizes_" not in self.__dict__:
             self.step_sizes_ = np.empty(0)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -10,9 +11,9 @@ import numpy.typing as npt
 from . import _core
 from ._common import params as _params
 from ._core import Run, Source, Step
-from ._docs import documented
 from ._fit.centers import State
 from ._fit.clusterer import CenterClusterer
+from ._fit.declared import estimator
 from ._fit.saved import Arrays, Claims, Texts, floats, need
 from .typing import Algorithm, Callbacks, Init, Memory, Metric, RandomState
 
@@ -23,7 +24,7 @@ ALGORITHMS: tuple[str, ...] = get_args(Algorithm)
 BLIND_STARTS = 10
 
 
-@documented
+@estimator
 class BalancedKMeans(CenterClusterer):
     """K-means with limits on cluster sizes, and a bound on its distance from the optimum.
 
@@ -145,48 +146,25 @@ class BalancedKMeans(CenterClusterer):
     ([3.0, 3.0], 0.0)
     """
 
+    n_clusters: int = 8
+    _: KW_ONLY
+    size_min: float | None = None
+    size_max: float | None = None
+    init: Init = "auto"
+    n_init: int | Literal["auto"] = "auto"
+    max_iter: int = 300
+    tol: float = 1e-4
+    algorithm: Algorithm = "auto"
+    metric: Metric = "euclidean"
+    bounds_memory: Memory = "1GB"
+    copy_x: bool = True
+    random_state: RandomState = None
+    n_jobs: int | None = None
+    verbose: int = 0
+    callbacks: Callbacks = None
+
     _kind = "balanced-kmeans"
     _method = "balanced"
-
-    algorithm_: str
-    prices_: npt.NDArray[np.float64]
-    lower_bound_: float
-    gap_: float
-
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        size_min: float | None = None,
-        size_max: float | None = None,
-        init: Init = "auto",
-        n_init: int | Literal["auto"] = "auto",
-        max_iter: int = 300,
-        tol: float = 1e-4,
-        algorithm: Algorithm = "auto",
-        metric: Metric = "euclidean",
-        bounds_memory: Memory = "1GB",
-        copy_x: bool = True,
-        random_state: RandomState = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-        callbacks: Callbacks = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.size_min = size_min
-        self.size_max = size_max
-        self.init = init
-        self.n_init = n_init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.algorithm = algorithm
-        self.metric = metric
-        self.bounds_memory = bounds_memory
-        self.copy_x = copy_x
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.callbacks = callbacks
 
     def _rules(self, problems: _params.Problems) -> None:
         p = _params
@@ -252,10 +230,11 @@ class BalancedKMeans(CenterClusterer):
 
     def _tell(self, run: Any) -> None:
         details = run.details()
-        self.algorithm_ = run.algorithm
+        self.algorithm_: str = run.algorithm
         prices = details["prices"]
-        self.prices_ = prices if len(prices) else np.zeros(int(self.n_clusters))
-        self.lower_bound_, self.gap_ = details["lower_bound"], details["gap"]
+        self.prices_: npt.NDArray[np.float64] = prices if len(prices) else np.zeros(int(self.n_clusters))
+        self.lower_bound_: float = details["lower_bound"]
+        self.gap_: float = details["gap"]
 
     def _measure(
         self, source: Source, weights: npt.NDArray[np.float64] | None

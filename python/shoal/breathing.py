@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY
 from typing import Any, get_args
 
 import numpy as np
@@ -10,9 +11,9 @@ import numpy.typing as npt
 from . import _core
 from ._common import params as _params
 from ._core import Run, Source, Step
-from ._docs import documented
 from ._fit.centers import State
 from ._fit.clusterer import CenterClusterer
+from ._fit.declared import estimator
 from ._fit.saved import Claims
 from .typing import Algorithm, Callbacks, Init, Memory, Metric, RandomState
 
@@ -21,7 +22,7 @@ __all__ = ["BreathingKMeans"]
 ALGORITHMS: tuple[str, ...] = get_args(Algorithm)
 
 
-@documented
+@estimator
 class BreathingKMeans(CenterClusterer):
     """Breathing k-means: a lower inertia than restarts of k-means.
 
@@ -114,42 +115,23 @@ class BreathingKMeans(CenterClusterer):
     True
     """
 
+    n_clusters: int = 8
+    _: KW_ONLY
+    m: int = 5
+    init: Init = "auto"
+    max_iter: int = 3000
+    tol: float = 1e-4
+    algorithm: Algorithm = "auto"
+    metric: Metric = "euclidean"
+    bounds_memory: Memory = "1GB"
+    random_state: RandomState = None
+    n_jobs: int | None = None
+    verbose: int = 0
+    callbacks: Callbacks = None
+
     _kind = "breathing-kmeans"
     _method = "breathing"
     _iterations = "sweeps"
-
-    algorithm_: str
-    n_breaths_: int
-    start_inertia_: float
-
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        m: int = 5,
-        init: Init = "auto",
-        max_iter: int = 3000,
-        tol: float = 1e-4,
-        algorithm: Algorithm = "auto",
-        metric: Metric = "euclidean",
-        bounds_memory: Memory = "1GB",
-        random_state: RandomState = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-        callbacks: Callbacks = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.m = m
-        self.init = init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.algorithm = algorithm
-        self.metric = metric
-        self.bounds_memory = bounds_memory
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.callbacks = callbacks
 
     def _rules(self, problems: _params.Problems) -> None:
         p = _params
@@ -190,8 +172,9 @@ class BreathingKMeans(CenterClusterer):
 
     def _tell(self, run: Any) -> None:
         details = run.details()
-        self.algorithm_ = run.algorithm
-        self.n_breaths_, self.start_inertia_ = details["n_breaths"], details["start_inertia"]
+        self.algorithm_: str = run.algorithm
+        self.n_breaths_: int = details["n_breaths"]
+        self.start_inertia_: float = details["start_inertia"]
 
     def _about(self) -> dict[str, Any]:
         start = self.start_inertia_

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY
 from typing import Any, Literal
 
 import numpy as np
@@ -10,16 +11,16 @@ import numpy.typing as npt
 from . import _core
 from ._common import params as _params
 from ._core import Run, Source, Step
-from ._docs import documented
 from ._fit.centers import State
 from ._fit.clusterer import CenterClusterer
+from ._fit.declared import estimator
 from ._fit.saved import Claims
 from .typing import Callbacks, Memory, Metric, RandomState
 
 __all__ = ["HierarchicalKMeans"]
 
 
-@documented
+@estimator
 class HierarchicalKMeans(CenterClusterer):
     """K-means for thousands to millions of clusters.
 
@@ -142,6 +143,20 @@ class HierarchicalKMeans(CenterClusterer):
     True
     """
 
+    n_clusters: int = 1000
+    _: KW_ONLY
+    branching_factor: int | Literal["auto"] = "auto"
+    n_candidates: int = 128
+    max_iter: int = 20
+    tol: float = 1e-3
+    metric: Metric = "euclidean"
+    memory_limit: Memory = "1GB"
+    compute_labels: bool = True
+    random_state: RandomState = None
+    n_jobs: int | None = None
+    verbose: int = 0
+    callbacks: Callbacks = None
+
     _kind = "hierarchical-kmeans"
     _method = "hierarchical"
     _iterations = "sweeps"
@@ -149,38 +164,6 @@ class HierarchicalKMeans(CenterClusterer):
     _least_iter = 0
     #: The tree takes the place of a seeding.
     init = "auto"
-
-    certified_: float
-    sample_rows_: int
-
-    def __init__(
-        self,
-        n_clusters: int = 1000,
-        *,
-        branching_factor: int | Literal["auto"] = "auto",
-        n_candidates: int = 128,
-        max_iter: int = 20,
-        tol: float = 1e-3,
-        metric: Metric = "euclidean",
-        memory_limit: Memory = "1GB",
-        compute_labels: bool = True,
-        random_state: RandomState = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-        callbacks: Callbacks = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.branching_factor = branching_factor
-        self.n_candidates = n_candidates
-        self.max_iter = max_iter
-        self.tol = tol
-        self.metric = metric
-        self.memory_limit = memory_limit
-        self.compute_labels = compute_labels
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.callbacks = callbacks
 
     def _rules(self, problems: _params.Problems) -> None:
         p = _params
@@ -220,8 +203,8 @@ class HierarchicalKMeans(CenterClusterer):
 
     def _show(self, run: Any) -> None:
         details = run.details()
-        self.sample_rows_ = details["sample_rows"]
-        self.certified_ = details["certified"]
+        self.sample_rows_: int = details["sample_rows"]
+        self.certified_: float = details["certified"]
 
     def _update(self, run: Any, step: Step | None) -> None:
         super()._update(run, step)

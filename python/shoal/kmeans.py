@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY
 from functools import partial
 from typing import Any, Literal, get_args
 
@@ -12,9 +13,9 @@ from . import _core
 from ._common import params as _params
 from ._common.warn import warn
 from ._core import Run, Source, Step
-from ._docs import documented
 from ._fit.centers import State
 from ._fit.clusterer import CenterClusterer
+from ._fit.declared import estimator
 from ._fit.saved import Claims
 from ._fit.starts import STARTS, Maker, Starts
 from .typing import Algorithm, Callbacks, Init, Memory, Metric, RandomState
@@ -26,7 +27,7 @@ ALGORITHMS: tuple[str, ...] = get_args(Algorithm)
 BLIND_STARTS = 10
 
 
-@documented
+@estimator
 class KMeans(CenterClusterer):
     """Exact k-means by sweeps over all rows (Lloyd's algorithm).
 
@@ -173,42 +174,24 @@ class KMeans(CenterClusterer):
     16.0
     """
 
+    n_clusters: int = 8
+    _: KW_ONLY
+    init: Init = "auto"
+    n_init: int | Literal["auto"] = "auto"
+    max_iter: int = 300
+    tol: float = 1e-4
+    algorithm: Algorithm = "auto"
+    metric: Metric = "euclidean"
+    bounds_memory: Memory = "1GB"
+    copy_x: bool = True
+    random_state: RandomState = None
+    n_jobs: int | None = None
+    verbose: int = 0
+    callbacks: Callbacks = None
+
     _kind = "kmeans"
     _method = "kmeans"
     _iterations = "sweeps"
-
-    algorithm_: str
-
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        init: Init = "auto",
-        n_init: int | Literal["auto"] = "auto",
-        max_iter: int = 300,
-        tol: float = 1e-4,
-        algorithm: Algorithm = "auto",
-        metric: Metric = "euclidean",
-        bounds_memory: Memory = "1GB",
-        copy_x: bool = True,
-        random_state: RandomState = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-        callbacks: Callbacks = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.init = init
-        self.n_init = n_init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.algorithm = algorithm
-        self.metric = metric
-        self.bounds_memory = bounds_memory
-        self.copy_x = copy_x
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.callbacks = callbacks
 
     def _rules(self, problems: _params.Problems) -> None:
         p = _params
@@ -270,17 +253,17 @@ class KMeans(CenterClusterer):
         self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None, seed: int
     ) -> Maker | None:
         """Return a function that makes a start from centers of the user's callable."""
-        chosen = self.init
+        choose: Any = self.init
 
         def make(random_state: np.random.RandomState) -> Run:
-            centers = self._given(chosen(rows, int(self.n_clusters), random_state=random_state), source)
+            centers = self._given(choose(rows, int(self.n_clusters), random_state=random_state), source)
             return self._start(source, weights, centers, 1, seed)
 
         return make
 
     def _update(self, run: Any, step: Step | None) -> None:
         super()._update(run, step)
-        self.algorithm_ = run.algorithm
+        self.algorithm_: str = run.algorithm
 
     def _conclude(self, run: Any) -> None:
         super()._conclude(run)

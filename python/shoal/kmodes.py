@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import KW_ONLY
 from functools import partial
 from typing import Any, Literal, Self, get_args
 
@@ -14,8 +15,8 @@ from . import _core
 from ._common import params as _params
 from ._common.warn import warn
 from ._core import ModesRun, Source, Step
-from ._docs import documented
 from ._fit.centers import INITS, METRICS, State
+from ._fit.declared import estimator
 from ._fit.estimator import has_begun, seed_of
 from ._kmodes.file import StoredKModes
 from ._kmodes.matrices import affinity_matrix, checked_affinity, responsibilities_matrix
@@ -46,7 +47,7 @@ SPECTRAL = "spectral"
 STARTS = (SPECTRAL, *INITS)
 
 
-@documented
+@estimator
 class LaplacianKModes(StoredKModes):
     """Scalable Laplacian K-modes (SLK): clusters of any shape, each with a mode.
 
@@ -223,51 +224,30 @@ class LaplacianKModes(StoredKModes):
     True
     """
 
+    n_clusters: int = 8
+    _: KW_ONLY
+    laplacian_weight: float | Literal["auto"] = "auto"
+    mode_update: ModeUpdate = "byproduct"
+    n_neighbors: int = 5
+    bandwidth: float | Literal["auto"] = "auto"
+    affinity: Affinity = "knn"
+    diagonal_shift: float | Literal["auto"] = "auto"
+    on_collapse: OnCollapse = "restore"
+    normalize: bool = True
+    metric: Metric = "euclidean"
+    init: Init | Literal["spectral"] = "spectral"
+    max_iter: int = 100
+    graph_method: GraphMethod = "auto"
+    responsibilities_memory: Memory | None = "1GB"
+    random_state: RandomState = None
+    n_jobs: int | None = None
+    verbose: int = 0
+    callbacks: Callbacks = None
+
     _kind = "laplacian-kmodes"
     _method = "kmodes"
     _hidden = ("gaussian",)
     _auto = ("laplacian_weight", "bandwidth")
-
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        laplacian_weight: float | Literal["auto"] = "auto",
-        mode_update: ModeUpdate = "byproduct",
-        n_neighbors: int = 5,
-        bandwidth: float | Literal["auto"] = "auto",
-        affinity: Affinity = "knn",
-        diagonal_shift: float | Literal["auto"] = "auto",
-        on_collapse: OnCollapse = "restore",
-        normalize: bool = True,
-        metric: Metric = "euclidean",
-        init: Init | Literal["spectral"] = "spectral",
-        max_iter: int = 100,
-        graph_method: GraphMethod = "auto",
-        responsibilities_memory: Memory | None = "1GB",
-        random_state: RandomState = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-        callbacks: Callbacks = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.laplacian_weight = laplacian_weight
-        self.mode_update = mode_update
-        self.n_neighbors = n_neighbors
-        self.bandwidth = bandwidth
-        self.affinity = affinity
-        self.diagonal_shift = diagonal_shift
-        self.on_collapse = on_collapse
-        self.normalize = normalize
-        self.metric = metric
-        self.init = init
-        self.max_iter = max_iter
-        self.graph_method = graph_method
-        self.responsibilities_memory = responsibilities_memory
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.callbacks = callbacks
 
     def fit(self, X: Rows, y: Any = None, *, features: Rows | None = None) -> Self:
         """Cluster the rows of X.
@@ -463,10 +443,8 @@ class LaplacianKModes(StoredKModes):
         )
         return _core.start_modes(source, params, parts, state=state)
 
-    def _check(self) -> None:
-        """Raise one error that lists every parameter of a wrong type or range."""
+    def _rules(self, problems: _params.Problems) -> None:
         p = _params
-        problems = p.Problems()
         problems.check(p.whole, "n_clusters", self.n_clusters, 1)
         weight = self.laplacian_weight
         if not (isinstance(weight, str) and weight == "auto") and not (p.is_number(weight) and weight >= 0):
@@ -499,7 +477,6 @@ class LaplacianKModes(StoredKModes):
         if self.responsibilities_memory is not None:
             problems.check(p.memory, "responsibilities_memory", self.responsibilities_memory)
         self._rules_of_a_run(problems)
-        problems.refuse()
 
     def _update(self, run: Any, step: Step | None) -> None:
         details = run.details()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -13,7 +14,7 @@ from . import _core
 from ._common import params as _params
 from ._common.warn import warn
 from ._core import Source
-from ._docs import documented
+from ._fit.declared import estimator
 from ._fit.partial import StreamClusterer
 from ._rows.arrays import some_rows
 from .typing import Callbacks, Init, Metric, RandomState
@@ -24,7 +25,7 @@ __all__ = ["MiniBatchKMeans"]
 BLIND_STARTS = 3
 
 
-@documented
+@estimator
 class MiniBatchKMeans(StreamClusterer):
     """Mini-batch k-means (Sculley's algorithm), for large data and streams.
 
@@ -139,49 +140,30 @@ class MiniBatchKMeans(StreamClusterer):
     8.0
     """
 
+    n_clusters: int = 8
+    _: KW_ONLY
+    init: Init = "auto"
+    batch_size: int = 1024
+    max_iter: int = 100
+    tol: float = 0.0
+    max_no_improvement: int | None = 10
+    reassignment_ratio: float = 0.01
+    half_life: float | None = None
+    n_init: int | Literal["auto"] = "auto"
+    init_size: int | None = None
+    compute_labels: bool = True
+    metric: Metric = "euclidean"
+    random_state: RandomState = None
+    n_jobs: int | None = None
+    verbose: int = 0
+    callbacks: Callbacks = None
+
     _kind = "minibatch-kmeans"
     _iterations = "sweeps"
 
     _method = "minibatch"
 
     _one_pass = True
-
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        init: Init = "auto",
-        batch_size: int = 1024,
-        max_iter: int = 100,
-        tol: float = 0.0,
-        max_no_improvement: int | None = 10,
-        reassignment_ratio: float = 0.01,
-        half_life: float | None = None,
-        n_init: int | Literal["auto"] = "auto",
-        init_size: int | None = None,
-        compute_labels: bool = True,
-        metric: Metric = "euclidean",
-        random_state: RandomState = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-        callbacks: Callbacks = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.init = init
-        self.batch_size = batch_size
-        self.max_iter = max_iter
-        self.tol = tol
-        self.max_no_improvement = max_no_improvement
-        self.reassignment_ratio = reassignment_ratio
-        self.half_life = half_life
-        self.n_init = n_init
-        self.init_size = init_size
-        self.compute_labels = compute_labels
-        self.metric = metric
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.callbacks = callbacks
 
     def merge(self, other: MiniBatchKMeans) -> Self:
         """Add the sums and counts of another estimator, fitted to other rows.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import KW_ONLY
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -14,8 +15,8 @@ from ._common import params as _params
 from ._common.marked import unmarked
 from ._common.warn import warn
 from ._core import Run, Source, Step
-from ._docs import documented
 from ._fit.centers import State
+from ._fit.declared import estimator
 from ._mixture.file import StoredMixture
 from ._mixture.model import COVARIANCES
 from .coreset import coreset_of
@@ -29,7 +30,7 @@ STOPPINGS: tuple[str, ...] = get_args(Stopping)
 ENDED_BY_USER = ("callback", "deadline", "patience")
 
 
-@documented
+@estimator
 class TruncatedGaussianMixture(StoredMixture):
     """Gaussian mixture for thousands of components, by truncated variational EM.
 
@@ -229,6 +230,29 @@ class TruncatedGaussianMixture(StoredMixture):
     True
     """
 
+    n_components: int = 8
+    _: KW_ONLY
+    n_active: int = 5
+    n_neighbors: int = 5
+    explore: int | Literal["auto"] = "auto"
+    coreset_size: float | None = None
+    covariance_type: Covariance = "tied_spherical"
+    n_factors: int | None = None
+    init: Init = "afk-mc2"
+    chain_length: int = 20
+    start: ActiveStart = "cells"
+    n_initial_e_steps: int = 0
+    n_init: int = 1
+    means_init: npt.ArrayLike | None = None
+    stopping: Stopping = "auto"
+    max_iter: int = 200
+    tol: float = 1e-4
+    metric: Metric = "euclidean"
+    random_state: RandomState = None
+    n_jobs: int | None = None
+    verbose: int = 0
+    callbacks: Callbacks = None
+
     _kind = "gaussian-mixture"
     _method = "mixture"
     _auto = ("explore",)
@@ -236,53 +260,6 @@ class TruncatedGaussianMixture(StoredMixture):
     _count = "n_components"
     #: Whether all variances lie at their lower limit.
     _floored = False
-
-    def __init__(
-        self,
-        n_components: int = 8,
-        *,
-        n_active: int = 5,
-        n_neighbors: int = 5,
-        explore: int | Literal["auto"] = "auto",
-        coreset_size: float | None = None,
-        covariance_type: Covariance = "tied_spherical",
-        n_factors: int | None = None,
-        init: Init = "afk-mc2",
-        chain_length: int = 20,
-        start: ActiveStart = "cells",
-        n_initial_e_steps: int = 0,
-        n_init: int = 1,
-        means_init: npt.ArrayLike | None = None,
-        stopping: Stopping = "auto",
-        max_iter: int = 200,
-        tol: float = 1e-4,
-        metric: Metric = "euclidean",
-        random_state: RandomState = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-        callbacks: Callbacks = None,
-    ) -> None:
-        self.n_components = n_components
-        self.n_active = n_active
-        self.n_neighbors = n_neighbors
-        self.explore = explore
-        self.coreset_size = coreset_size
-        self.covariance_type = covariance_type
-        self.n_factors = n_factors
-        self.init = init
-        self.chain_length = chain_length
-        self.start = start
-        self.n_initial_e_steps = n_initial_e_steps
-        self.n_init = n_init
-        self.means_init = means_init
-        self.stopping = stopping
-        self.max_iter = max_iter
-        self.tol = tol
-        self.metric = metric
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.callbacks = callbacks
 
     def __sklearn_tags__(self) -> Any:
         """Return the tags of scikit-learn: sparse rows need one variance per component."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import KW_ONLY
 from typing import Any, get_args
 
 import numpy as np
@@ -11,8 +12,8 @@ import numpy.typing as npt
 from ._common import params as _params
 from ._common.warn import warn
 from ._core import Run, Source, Step
-from ._docs import documented
 from ._fit.centers import State
+from ._fit.declared import estimator
 from ._fit.partial import StreamClusterer
 from ._fit.saved import Claims
 from .typing import Bounds, Callbacks, Init, Memory, Metric, RandomState
@@ -22,7 +23,7 @@ __all__ = ["NestedMiniBatchKMeans"]
 BOUNDS: tuple[str, ...] = get_args(Bounds)
 
 
-@documented
+@estimator
 class NestedMiniBatchKMeans(StreamClusterer):
     """K-means on nested batches that grow until they hold all rows.
 
@@ -138,52 +139,28 @@ class NestedMiniBatchKMeans(StreamClusterer):
     (4000, 1000.0)
     """
 
+    n_clusters: int = 8
+    _: KW_ONLY
+    init: Init = "auto"
+    batch_size: int = 5000
+    rho: float = 100.0
+    bounds: Bounds = "auto"
+    bounds_memory: Memory = "1GB"
+    buffer_memory: Memory = "1GB"
+    max_iter: int | None = None
+    tol: float = 0.0
+    shuffle: bool = True
+    compute_labels: bool = True
+    metric: Metric = "euclidean"
+    random_state: RandomState = None
+    n_jobs: int | None = None
+    verbose: int = 0
+    callbacks: Callbacks = None
+
     _kind = "nested-kmeans"
 
     _method = "nested"
     _unlimited = True
-    shuffle: Any
-
-    bounds_: str
-    rows_used_: int
-    rows_retired_: int
-
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        init: Init = "auto",
-        batch_size: int = 5000,
-        rho: float = 100.0,
-        bounds: Bounds = "auto",
-        bounds_memory: Memory = "1GB",
-        buffer_memory: Memory = "1GB",
-        max_iter: int | None = None,
-        tol: float = 0.0,
-        shuffle: bool = True,
-        compute_labels: bool = True,
-        metric: Metric = "euclidean",
-        random_state: RandomState = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-        callbacks: Callbacks = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.init = init
-        self.batch_size = batch_size
-        self.rho = rho
-        self.bounds = bounds
-        self.bounds_memory = bounds_memory
-        self.buffer_memory = buffer_memory
-        self.max_iter = max_iter
-        self.tol = tol
-        self.shuffle = shuffle
-        self.compute_labels = compute_labels
-        self.metric = metric
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.callbacks = callbacks
 
     def _rules(self, problems: _params.Problems) -> None:
         p = _params
@@ -227,8 +204,9 @@ class NestedMiniBatchKMeans(StreamClusterer):
     def _update(self, run: Any, step: Step | None) -> None:
         super()._update(run, step)
         details = run.details()
-        self.rows_used_, self.rows_retired_ = details["rows_used"], details["rows_retired"]
-        self.bounds_ = run.algorithm
+        self.rows_used_: int = details["rows_used"]
+        self.rows_retired_: int = details["rows_retired"]
+        self.bounds_: str = run.algorithm
 
     def _conclude(self, run: Any) -> None:
         super()._conclude(run)

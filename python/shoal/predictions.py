@@ -168,7 +168,7 @@ def clusters_of(model: Any) -> int:
 
 def check_model(model: Any, *, distances: str | None = None) -> None:
     """Raise unless `model` is a fitted estimator; `distances` names a parameter that asks for distances."""
-    if not isinstance(model, Clusterer) or not hasattr(model, "_labeled"):
+    if not (issubclass(type(model), Clusterer) and hasattr(model, "_labeled")):
         raise TypeError(f"model must be a fitted estimator of shoal, got {type(model).__name__}")
     model._require_fitted()
     if distances is not None:

@@ -6,11 +6,11 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from dataclasses import KW_ONLY
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
 from . import _core
@@ -18,9 +18,10 @@ from ._common import params as _params
 from ._common.outputs import MODELS, check_suffix
 from ._common.warn import warn
 from ._common.zeros import warn_of_zeros
-from ._docs import documented
+from ._fit.bases import BaseEstimator
 from ._fit.centers import METRICS
 from ._fit.cloning import cloned
+from ._fit.declared import estimator
 from ._fit.saved import Claims, need
 from ._fit.watch import watched
 from ._rows.checked import checked_rows, weighted, weights_of
@@ -36,7 +37,7 @@ STEP_BYTES = 1 << 26
 KIND = "streaming-coreset"
 
 
-@documented
+@estimator
 class StreamingCoreset(BaseEstimator):
     """A coreset of a stream, built in one pass and in bounded memory.
 
@@ -98,22 +99,13 @@ class StreamingCoreset(BaseEstimator):
     ((200, 3), True)
     """
 
-    def __init__(
-        self,
-        n_samples: int = 1000,
-        *,
-        metric: Metric = "euclidean",
-        random_state: RandomState = None,
-        n_jobs: int | None = None,
-        progress: bool = False,
-        callbacks: Callbacks = None,
-    ) -> None:
-        self.n_samples = n_samples
-        self.metric = metric
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.progress = progress
-        self.callbacks = callbacks
+    n_samples: int = 1000
+    _: KW_ONLY
+    metric: Metric = "euclidean"
+    random_state: RandomState = None
+    n_jobs: int | None = None
+    progress: bool = False
+    callbacks: Callbacks = None
 
     def partial_fit(self, X: Rows, y: Any = None, sample_weight: Weights = None) -> Self:
         """Add rows to the coreset.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -10,9 +11,9 @@ import numpy.typing as npt
 from . import _core
 from ._common import params as _params
 from ._core import Run, Source, Step
-from ._docs import documented
 from ._fit.centers import State
 from ._fit.clusterer import CenterClusterer
+from ._fit.declared import estimator
 from ._fit.saved import Claims
 from .typing import Callbacks, Init, Metric, RandomState, Variant
 
@@ -26,7 +27,7 @@ MOST_STEPS = 10**18
 DOUBLING = "doubling"
 
 
-@documented
+@estimator
 class VarianceReducedKMeans(CenterClusterer):
     """K-means by variance-reduced stochastic steps (VRKM and VRKM++).
 
@@ -143,45 +144,28 @@ class VarianceReducedKMeans(CenterClusterer):
     16.0
     """
 
+    n_clusters: int = 8
+    _: KW_ONLY
+    init: Init = "auto"
+    variant: Variant = "vrkm++"
+    learning_rate: float | Literal["auto"] = "auto"
+    epoch_size: float | Literal["doubling"] = 1.0
+    max_iter: int = 50
+    tol: float = 1e-4
+    polish: bool = True
+    metric: Metric = "euclidean"
+    random_state: RandomState = None
+    n_jobs: int | None = None
+    verbose: int = 0
+    callbacks: Callbacks = None
+
     _kind = "variance-reduced-kmeans"
 
-    learning_rate_: float
     #: Whether every step computes all distances; for tests and benchmarks.
     _method = "variance-reduced"
     _hidden = ("search_always", "bounds_memory")
     _auto = ("learning_rate",)
     _search_always = False
-
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        init: Init = "auto",
-        variant: Variant = "vrkm++",
-        learning_rate: float | Literal["auto"] = "auto",
-        epoch_size: float | Literal["doubling"] = 1.0,
-        max_iter: int = 50,
-        tol: float = 1e-4,
-        polish: bool = True,
-        metric: Metric = "euclidean",
-        random_state: RandomState = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-        callbacks: Callbacks = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.init = init
-        self.variant = variant
-        self.learning_rate = learning_rate
-        self.epoch_size = epoch_size
-        self.max_iter = max_iter
-        self.tol = tol
-        self.polish = polish
-        self.metric = metric
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.callbacks = callbacks
 
     def _rules(self, problems: _params.Problems) -> None:
         p = _params
@@ -225,7 +209,7 @@ class VarianceReducedKMeans(CenterClusterer):
 
     def _update(self, run: Any, step: Step | None) -> None:
         super()._update(run, step)
-        self.learning_rate_ = run.details()["learning_rate"]
+        self.learning_rate_: float = run.details()["learning_rate"]
 
     def _about(self) -> dict[str, Any]:
         return {**super()._about(), "learning_rate": self.learning_rate_}

@@ -90,7 +90,7 @@ LOWER = {
     ),
     "shoal._fit": (
         *("shoal._common", "shoal._core", "shoal.formats", "shoal._rows", "shoal._fit"),
-        *("shoal.callbacks", "shoal.typing"),
+        *("shoal.callbacks", "shoal.typing", "shoal._docs"),
     ),
 }
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from dataclasses import KW_ONLY
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
@@ -17,8 +17,10 @@ from shoal._common import params as _params
 from shoal._common.warn import warn
 from shoal._common.zeros import warn_of_zeros
 from shoal._core import Step
+from shoal._fit.bases import BaseEstimator
 from shoal._fit.centers import METRICS
 from shoal._fit.cloning import cloned
+from shoal._fit.declared import Checked, estimator
 from shoal._fit.history import STEP_DTYPE, record
 from shoal._fit.watch import asked_to_stop, leave, watching
 from shoal.kmeans import KMeans as LocalKMeans
@@ -37,68 +39,36 @@ def timed(step: Step, elapsed: float, stop_reason: str | None) -> Step:
     return Step(**figures, elapsed=elapsed, stop_reason=stop_reason)
 
 
-class KMeansOnEngine(BaseEstimator):
+@estimator
+class KMeansOnEngine(Checked, BaseEstimator):
     """Exact k-means over an engine.
 
     Adapters define ``fit``, which makes an engine of its arguments and calls :meth:`_fit`, and ``predict``,
     which calls :meth:`_predict`.
     """
 
+    n_clusters: int = 8
+    _: KW_ONLY
+    init: str | Centers = "k-means++"
+    max_iter: int = 300
+    tol: float = 1e-4
+    metric: Metric = "euclidean"
+    oversampling_factor: float = 2.0
+    n_rounds: int = 5
+    coreset_size: int | None = None
+    compute_labels: bool = True
+    random_state: RandomState = None
+    n_jobs: int | None = None
+    verbose: int = 0
+    callbacks: Callbacks = None
+
     #: The class of the passes.
     _pass: ClassVar[type[KMeansPass]] = KMeansPass
 
-    cluster_centers_: npt.NDArray[Any]
-    counts_: npt.NDArray[np.float64]
-    n_iter_: int
-    n_features_in_: int
-    feature_names_in_: npt.NDArray[Any]
-    init_: str
-    n_zero_rows_: int
-    stop_reason_: str | None
-    #: The rows of `history_`.
-    _history: list[tuple[Any, ...]]
-    #: The limit of the squared length of the move of the centers; None before the first step.
-    _threshold: float | None
-    _inertia: float | None
-    _labels: Any
-    _seed: int
-    #: The next pass; None before a fit.
-    _task: KMeansPass | None = None
     #: Callbacks of local fits ask for a run; it has no meaning here.
     _run = None
     #: Whether an error ended the steps of the last fit.
     _failed = False
-
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        init: str | Centers = "k-means++",
-        max_iter: int = 300,
-        tol: float = 1e-4,
-        metric: Metric = "euclidean",
-        oversampling_factor: float = 2.0,
-        n_rounds: int = 5,
-        coreset_size: int | None = None,
-        compute_labels: bool = True,
-        random_state: RandomState = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-        callbacks: Callbacks = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.init = init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.metric = metric
-        self.oversampling_factor = oversampling_factor
-        self.n_rounds = n_rounds
-        self.coreset_size = coreset_size
-        self.compute_labels = compute_labels
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.callbacks = callbacks
 
     # ---------------------------------------------------------------- for adapters
 
@@ -130,6 +100,21 @@ class KMeansOnEngine(BaseEstimator):
             engine.close()
 
     # ---------------------------------------------------------------- the loop
+
+    def _forget(self) -> None:
+        """Delete the attributes of an earlier fit."""
+        for name in [n for n in vars(self) if n.endswith("_") and not n.startswith("_")]:
+            delattr(self, name)
+        # The next pass.
+        self._task: KMeansPass | None = None
+        # The rows of `history_`.
+        self._history: list[tuple[Any, ...]] = []
+        # The limit of the squared length of the move of the centers; None before the first step.
+        self._threshold: float | None = None
+        self._labels: Any = None
+        self._inertia: float | None = None
+        self.stop_reason_: str | None = None
+        self.init_, self.n_zero_rows_ = "", 0
 
     def _first(self, engine: Engine) -> KMeansPass:
         """Choose the first centers, and return the first pass. Sets `init_`."""
@@ -183,16 +168,6 @@ class KMeansOnEngine(BaseEstimator):
             f"The estimator holds the state after step {len(self._history)}; the callback Checkpoint writes "
             "it to a file, from which fit(..., resume_from=path) continues."
         )
-
-    def _forget(self) -> None:
-        """Delete the attributes of an earlier fit."""
-        for name in [n for n in vars(self) if n.endswith("_") and not n.startswith("_")]:
-            delattr(self, name)
-        self._task = None
-        self._history = []
-        self._threshold = self._labels = self._inertia = None
-        self.stop_reason_ = None
-        self.init_, self.n_zero_rows_ = "", 0
 
     def _take_over(self, task: KMeansPass) -> None:
         """Set the attributes that belong to the centers of a pass."""
@@ -344,12 +319,6 @@ class KMeansOnEngine(BaseEstimator):
 
     # ---------------------------------------------------------------- parameters
 
-    def _check(self) -> None:
-        """Raise one error for all parameters of a wrong type or value."""
-        problems = _params.Problems()
-        self._rules(problems)
-        problems.refuse()
-
     def _rules(self, problems: _params.Problems) -> None:
         p = _params
         problems.check(p.whole, "n_clusters", self.n_clusters, 1)
@@ -363,43 +332,15 @@ class KMeansOnEngine(BaseEstimator):
         rules_of_init(self, problems)
 
 
+@estimator
 class MiniBatchKMeansOnEngine(KMeansOnEngine):
     """Mini-batch k-means over an engine."""
 
-    _pass = MiniBatchPass
+    _: KW_ONLY
+    batch_size: int = 1024
+    max_iter: int = 10
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        init: str | Centers = "k-means++",
-        batch_size: int = 1024,
-        max_iter: int = 10,
-        tol: float = 1e-4,
-        metric: Metric = "euclidean",
-        oversampling_factor: float = 2.0,
-        n_rounds: int = 5,
-        coreset_size: int | None = None,
-        compute_labels: bool = True,
-        random_state: RandomState = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-        callbacks: Callbacks = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.init = init
-        self.batch_size = batch_size
-        self.max_iter = max_iter
-        self.tol = tol
-        self.metric = metric
-        self.oversampling_factor = oversampling_factor
-        self.n_rounds = n_rounds
-        self.coreset_size = coreset_size
-        self.compute_labels = compute_labels
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.callbacks = callbacks
+    _pass = MiniBatchPass
 
     def _rules(self, problems: _params.Problems) -> None:
         super()._rules(problems)

@@ -179,12 +179,6 @@ class CenterFitter(Clusterer):
     ) -> Any:
         """Make a run that continues from a checkpoint."""
 
-    def _check(self) -> None:
-        """Raise one error for all parameters of a wrong type or value."""
-        problems = _params.Problems()
-        self._rules(problems)
-        problems.refuse()
-
     def _rules(self, problems: _params.Problems) -> None:
         """Check the parameters that all methods share; subclasses add their own."""
         p = _params
@@ -327,12 +321,11 @@ class CenterFitter(Clusterer):
             `labels_`.
         """
         refuse_once(X, f"{type(self).__name__}.fit_predict")
-        fitted = self.fit(X, sample_weight=sample_weight)
-        if fitted.__dict__.get("_labels") is None:
-            # With compute_labels=False.
-            labels: npt.NDArray[np.int32] = fitted.predict(X)
-            return labels
-        return fitted.labels_
+        fitted: Any = self.fit(X, sample_weight=sample_weight)
+        # No labels with compute_labels=False.
+        known = fitted.__dict__.get("_labels") is not None
+        labels: npt.NDArray[np.int32] = fitted.labels_ if known else fitted.predict(X)
+        return labels
 
     def _require_fitted(self) -> None:
         """Raise `NotFittedError` before a fit."""

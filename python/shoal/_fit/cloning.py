@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any, TypeVar
 
-from sklearn.base import BaseEstimator
+from .bases import BaseEstimator
 
 E = TypeVar("E", bound=BaseEstimator)
 
@@ -15,7 +15,7 @@ def cloned(estimator: E) -> E:
     bare = object.__new__(type(estimator))
     bare.__dict__.update(vars(estimator), callbacks=None)
     made: E = BaseEstimator.__sklearn_clone__(bare)
-    made.callbacks = copied_or_same(estimator.callbacks)
+    vars(made)["callbacks"] = copied_or_same(vars(estimator)["callbacks"])
     return made
 
 

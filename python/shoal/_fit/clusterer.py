@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from shoal import _core
@@ -15,6 +14,7 @@ from shoal._common.zeros import SeenBy
 from shoal._rows.streams import refuse_once
 from shoal.typing import PathName, Rows, Weights
 
+from .bases import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from .centers import CenterFitter
 from .results import label_into, transform_into
 

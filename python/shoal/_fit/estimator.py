@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
 from types import FrameType
@@ -12,7 +12,6 @@ from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator
 
 from shoal import _core
 from shoal._common import params as _params
@@ -21,7 +20,9 @@ from shoal._core import Source, Step
 from shoal._rows.checked import checked_rows, source_of
 from shoal.typing import Metric, PathName, Rows
 
+from .bases import BaseEstimator
 from .cloning import cloned
+from .declared import Checked
 from .deferred import Deferred, is_by_name
 from .history import STEP_DTYPE, STEP_FIELDS, record
 from .models import save
@@ -93,7 +94,7 @@ class Run(Protocol):
         ...
 
 
-class Clusterer(BaseEstimator, ABC):
+class Clusterer(Checked, BaseEstimator):
     """Base class of the estimators, with one run loop for all of them."""
 
     #: The kind in files of the estimator: ``{_kind}-model`` or ``{_kind}-checkpoint``.
@@ -163,7 +164,7 @@ class Clusterer(BaseEstimator, ABC):
         finally:
             for name in self._of_a_start():
                 delattr(self, name)
-            self.__dict__.update(before)
+            vars(self).update(before)
 
     def _of_a_start(self) -> dict[str, Any]:
         """Return the attributes that a fit sets before its first step."""
@@ -221,7 +222,7 @@ class Clusterer(BaseEstimator, ABC):
             self._forget()
             for name in self._of_a_start():
                 delattr(self, name)
-            self.__dict__.update(begun)
+            vars(self).update(begun)
             with closing(self._advanced(run, source, weights, prepare)) as steps:
                 for step in steps:
                     # Releases the labels and the run of the earlier fit.
@@ -231,7 +232,7 @@ class Clusterer(BaseEstimator, ABC):
             if self._run is run and not len(self._history):
                 for name in vars(self).keys() - parameters:
                     delattr(self, name)
-                self.__dict__.update(before)
+                vars(self).update(before)
             raise
 
     def _advanced(

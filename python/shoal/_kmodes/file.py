@@ -22,6 +22,9 @@ PHASES = ("graph", "seeding", "iterations")
 class StoredKModes(FittedKModes):
     """A fitted model that can be pickled, saved and loaded."""
 
+    graph_method_: str
+    graph_recall_: float
+
     def __getstate__(self) -> dict[str, Any]:
         """Return the picklable state, without rows that lie in a file."""
         state = super().__getstate__()
