@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from statistics import median
 
-from claims import Claims, Formula, Picture, Results, Table
+from tables import Claims, Formula, Picture, Results, Table
 
 #: Reduces a column to one number.
 Reduce = Callable[[Iterable[float]], float]

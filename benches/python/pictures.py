@@ -10,10 +10,10 @@ import statistics
 from collections.abc import Callable, Sequence
 
 import hierarchical_plot
-from claims import ClaimError, Results, Table, newest
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from tables import ClaimError, Results, Table, newest
 
 #: Sets with clusters of very few rows, far from all others.
 RARE = {"kddcup99_10pct_494k", "http_567k", "shuttle_49k", "uk_accidents_lnglat_140k"}

@@ -20,7 +20,7 @@ def _programs():
 def claims(monkeypatch, tmp_path):
     """The program, with one page, one table and one claim in a folder of their own."""
     import claims as program
-    import claims_list
+    import tables
 
     (tmp_path / "docs").mkdir()
     (tmp_path / "README.md").write_text("A fit takes 2.0\n(1.0 to 3.0) times as long.\n")
@@ -32,13 +32,14 @@ def claims(monkeypatch, tmp_path):
         values = t("fits")["time"]
         return [sorted(values)[1], min(values), max(values)]
 
-    monkeypatch.setattr(program, "ROOT", tmp_path)
-    monkeypatch.setattr(program, "RESULTS", tmp_path / "benches" / "results")
+    for module in (program, tables):
+        monkeypatch.setattr(module, "ROOT", tmp_path)
+    monkeypatch.setattr(tables, "RESULTS", tmp_path / "benches" / "results")
     monkeypatch.setattr(
-        claims_list, "CLAIMS", {"README.md": [("takes {:.1f} ({:.1f} to {:.1f}) times as long", times)]}
+        program, "CLAIMS", {"README.md": [("takes {:.1f} ({:.1f} to {:.1f}) times as long", times)]}
     )
-    monkeypatch.setattr(claims_list, "PICTURES", [])
-    monkeypatch.setattr(claims_list, "EXEMPT", {})
+    monkeypatch.setattr(program, "PICTURES", [])
+    monkeypatch.setattr(program, "EXEMPT", {})
     assert program.run(write=False) == []
     return program, table
 
@@ -122,22 +123,18 @@ def test_code_and_other_numbers_need_no_claim(claims, text):
 
 
 def test_an_exempt_figure(claims, monkeypatch):
-    import claims_list
-
     program, _ = claims
     (program.ROOT / "docs" / "page.md").write_text("At most\n1 GB, and 2 GB.")
-    monkeypatch.setattr(claims_list, "EXEMPT", {"a limit": {"docs/page.md": ("At most 1 GB", "gone")}})
+    monkeypatch.setattr(program, "EXEMPT", {"a limit": {"docs/page.md": ("At most 1 GB", "gone")}})
     first, second = program.run(write=False)
     assert "the exempt phrase 'gone' is not there" in first
     assert "no claim for '2 GB'" in second
 
 
 def test_a_picture_of_another_table(claims, monkeypatch):
-    import claims_list
-
     program, table = claims
     picture = program.Picture("a.png", ("README.md",), ("fits",), "methods")
-    monkeypatch.setattr(claims_list, "PICTURES", [picture])
+    monkeypatch.setattr(program, "PICTURES", [picture])
     picture.path.parent.mkdir()
     picture.path.write_bytes(b"PNG " + picture.stamp(program.Results("amd-epyc")).encode())
     assert program.run(write=False) == []
