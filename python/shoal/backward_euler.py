@@ -97,8 +97,8 @@ class BackwardEulerKMeans(StreamClusterer):
         Weighted sum of squared distances of the rows to their centers; available whenever `labels_` is. The
         objective of the paper is ``inertia_ / (2 * n_samples)``.
     counts_ : ndarray of shape (n_clusters,), float64
-        Weight of the rows in each cluster: according to `labels_` once a fit has computed them, before that
-        over all rows that the cluster ever received.
+        Weight of the rows in each cluster: according to `labels_` if a fit has computed them, else over all
+        rows that the cluster ever received.
     step_sizes_ : ndarray of float64
         Step size of each outer step of the fit. Steps of :meth:`partial_fit` are not listed, because their
         number has no limit. Empty after :meth:`partial_fit` alone.

@@ -107,8 +107,8 @@ class KMeans(CenterClusterer):
     ----------
     {cluster_centers_} {labels_} {inertia_}
     counts_ : ndarray of shape (n_clusters,), float64
-        Weight of the rows in each cluster: according to `labels_` after the fit, according to the last sweep
-        during the fit.
+        Weight of the rows in each cluster: according to `labels_` if they are known, else according to the
+        last sweep.
     n_iter_ : int
         Number of sweeps of the best start.
     {history_}

@@ -162,6 +162,7 @@ class MiniBatchKMeans(StreamClusterer):
     _iterations = "sweeps"
 
     _method = "minibatch"
+    _counts_labels = False
 
     _one_pass = True
 

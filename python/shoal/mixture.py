@@ -255,6 +255,7 @@ class TruncatedGaussianMixture(StoredMixture):
 
     _kind = "gaussian-mixture"
     _method = "mixture"
+    _counts_labels = False
     _auto = ("explore",)
 
     _count = "n_components"

@@ -79,8 +79,8 @@ class NestedMiniBatchKMeans(StreamClusterer):
     inertia_ : float
         Weighted sum of squared distances of all rows to their centers; differences and sums in float64.
     counts_ : ndarray of shape (n_clusters,), float64
-        Weight of the rows in each cluster: according to `labels_` after the fit, over all counted rows during
-        the fit.
+        Weight of the rows in each cluster: according to `labels_` if a fit has computed them, else over all
+        counted rows.
     n_iter_ : int
         Number of steps.
     batch_sizes_ : ndarray of int64

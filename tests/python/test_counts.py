@@ -1,4 +1,4 @@
-"""`counts_` are the weights of the rows of each label, after every fit."""
+"""`counts_` are the weights of the rows of each label, after every fit and between its steps."""
 
 import warnings
 
@@ -58,3 +58,32 @@ def test_counts_belong_to_labels(estimator, metric, seed):
     np.testing.assert_allclose(model.counts_, expected, rtol=1e-12)
     inertia = shoal.metrics.inertia(X, model.cluster_centers_, sample_weight=weights, metric=metric)
     np.testing.assert_allclose(model.inertia_, inertia, rtol=1e-6, atol=1e-12)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_counts_belong_to_labels_that_are_read_between_steps(estimator, weighted):
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(600, 3)) + 3.0 * rng.integers(0, 4, size=(600, 1))
+    weights = rng.uniform(0.5, 3, 600) if weighted else None
+    batches = {"batch_size": 50} if "batch_size" in estimator(2).get_params() else {}
+    model, steps, others = estimator(12, random_state=0, **batches), 0, 0
+    for _ in model.iter_fit(X, sample_weight=weights):
+        before = model.counts_
+        expected = np.bincount(model.labels_, weights, len(model.cluster_centers_))
+        np.testing.assert_allclose(model.counts_, expected, rtol=1e-12)
+        assert model.counts_.dtype == np.float64
+        steps, others = steps + 1, others + (before.tolist() != expected.tolist())
+    assert others > 0 or steps == 1
+    unread = estimator(12, random_state=0, **batches).fit(X, sample_weight=weights)
+    np.testing.assert_array_equal(model.counts_, unread.counts_)
+    np.testing.assert_array_equal(model.cluster_centers_, unread.cluster_centers_)
+
+
+def test_counts_of_all_rows_ever_received_do_not_change_with_the_labels():
+    X = np.random.default_rng(5).normal(size=(600, 3))
+    model = shoal.MiniBatchKMeans(4, batch_size=50, random_state=0)
+    for _ in model.iter_fit(X):
+        before = model.counts_
+        assert model.labels_.shape == (600,)
+        np.testing.assert_array_equal(model.counts_, before)

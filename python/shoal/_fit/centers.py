@@ -64,6 +64,8 @@ class CenterFitter(Clusterer):
     _unlimited = False
     #: Whether a single pass over the rows is enough for a fit.
     _one_pass = False
+    #: Whether `counts_` are the weights of the rows of each label.
+    _counts_labels = True
 
     @property
     def _metric_of_rows(self) -> Metric:
@@ -123,9 +125,9 @@ class CenterFitter(Clusterer):
         """Cluster the rows of X, one step per ``next()``.
 
         After each step, `cluster_centers_`, `counts_`, `history_` and similar attributes are current.
-        `labels_` and `inertia_` are computed on access. Breaking out of the loop leaves a usable estimator.
-        ``fit(X)`` exhausts this iterator. Parameters and X are checked when the method is called. Calling
-        another fitting method inside the loop ends it early.
+        `labels_` and `inertia_` are computed on access, and `counts_` then belong to the labels. Breaking
+        out of the loop leaves a usable estimator. ``fit(X)`` exhausts this iterator. Parameters and X are
+        checked when the method is called. Calling another fitting method inside the loop ends it early.
 
         Parameters
         ----------
@@ -266,6 +268,12 @@ class CenterFitter(Clusterer):
         self.timings_ = run.timings()
         self.n_zero_rows_ = run.zero_rows
 
+    def _make_pass(self) -> None:
+        super()._make_pass()
+        if self._counts_labels and self._visited is not None:
+            labels, weights = self.labels_, self._visited[1]
+            self.counts_ = np.bincount(labels, weights, len(self.cluster_centers_)).astype(np.float64)
+
     def _measure(
         self, source: Source, weights: npt.NDArray[np.float64] | None
     ) -> tuple[npt.NDArray[np.int32], float]:
@@ -279,7 +287,7 @@ class CenterFitter(Clusterer):
 
     def _conclude_without_labels(self, run: Any) -> None:
         """Release the rows without a pass for labels."""
-        self.cluster_centers_ = run.centers()
+        self.cluster_centers_, self.counts_ = run.centers(), run.counts()
         self.timings_ = run.timings()
         # Labels that were read after the last step may be those of other centers.
         self._drop_labels()
