@@ -5,28 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import shoal
+from estimators import ESTIMATORS, class_name
 from shoal.callbacks import Callback, Checkpoint
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 X = np.random.default_rng(0).normal(size=(300, 3))
 OTHER = np.random.default_rng(1).normal(size=(200, 2))
-SMALL = {"random_state": 0, "max_iter": 3}
 
 pytestmark = pytest.mark.filterwarnings("ignore:the fit did not converge")
-
-ESTIMATORS = [
-    shoal.KMeans(4, **SMALL),
-    shoal.MiniBatchKMeans(4, batch_size=100, **SMALL),
-    shoal.NestedMiniBatchKMeans(4, batch_size=100, **SMALL),
-    shoal.BackwardEulerKMeans(4, batch_size=100, **SMALL),
-    shoal.VarianceReducedKMeans(4, **SMALL),
-    shoal.HierarchicalKMeans(20, n_candidates=5, **SMALL),
-    shoal.BreathingKMeans(4, m=1, **SMALL),
-    shoal.BalancedKMeans(4, size_max=1.5, **SMALL),
-    shoal.TruncatedGaussianMixture(4, **SMALL),
-    shoal.LaplacianKModes(4, **SMALL),
-]
 
 
 class Failing(Callback):
@@ -55,7 +42,7 @@ def held(model):
     return {name: repr(value) for name, value in public.items()}, model.predict(X).tolist()
 
 
-@pytest.mark.parametrize("model", ESTIMATORS, ids=lambda model: type(model).__name__)
+@pytest.mark.parametrize("model", ESTIMATORS, ids=class_name)
 def test_an_iterator_that_is_not_advanced_changes_nothing(model):
     model = clone(model).fit(X)
     before = held(model)
@@ -96,7 +83,7 @@ def test_an_estimator_that_was_not_advanced_is_not_fitted():
     assert model.n_features_in_ == 3
 
 
-@pytest.mark.parametrize("model", ESTIMATORS, ids=lambda model: type(model).__name__)
+@pytest.mark.parametrize("model", ESTIMATORS, ids=class_name)
 @pytest.mark.parametrize("bad", ["callback", "rows"])
 def test_the_earlier_fit_comes_back_if_the_first_step_fails(model, bad):
     model = clone(model).fit(X)

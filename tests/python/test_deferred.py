@@ -10,29 +10,16 @@ import pickle
 import numpy as np
 import pytest
 import shoal
+from estimators import MIXTURE, WITH_A_PASS, class_name
 from sklearn.metrics import adjusted_rand_score
 from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 
 X = np.random.default_rng(0).normal(size=(400, 3))
-SMALL = {"random_state": 0, "max_iter": 3}
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:the fit did not converge", "ignore:shuffle=True has no effect on a sequential source"
 )
-
-MIXTURE = shoal.TruncatedGaussianMixture(4, **SMALL)
-#: Estimators whose labels need a pass during a fit.
-ESTIMATORS = [
-    MIXTURE,
-    shoal.KMeans(4, **SMALL),
-    shoal.MiniBatchKMeans(4, batch_size=100, **SMALL),
-    shoal.NestedMiniBatchKMeans(4, batch_size=100, **SMALL),
-    shoal.BackwardEulerKMeans(4, batch_size=100, **SMALL),
-    shoal.VarianceReducedKMeans(4, **SMALL),
-    shoal.HierarchicalKMeans(20, n_candidates=5, **SMALL),
-    shoal.BreathingKMeans(4, m=1, **SMALL),
-]
 
 
 class Counting:
@@ -67,7 +54,7 @@ def inspected(model):
 
 def test_a_fitted_mixture_is_shown_without_a_pass():
     rows = Counting()
-    model = shoal.TruncatedGaussianMixture(4, **SMALL).fit(rows)
+    model = copy.deepcopy(MIXTURE).fit(rows)
     passes = rows.passes
     shown = inspected(model)
     assert "not computed yet" in shown[1]
@@ -81,7 +68,7 @@ def test_a_fitted_mixture_is_shown_without_a_pass():
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda model: type(model).__name__)
+@pytest.mark.parametrize("estimator", WITH_A_PASS, ids=class_name)
 def test_nothing_is_computed_between_two_steps_unless_it_is_named(estimator, streamed, monkeypatch):
     if streamed and isinstance(estimator, shoal.HierarchicalKMeans):
         pytest.skip("reads rows at random")
