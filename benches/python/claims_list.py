@@ -293,7 +293,7 @@ EXEMPT: dict[str, dict[str, tuple[str, ...]]] = {
         "python/shoal/metrics.py": ("about 130 MB more",),
         "python/shoal/reports.py": ("about 100 MB for",),
         "python/shoal/spark.py": ("more than 64 MB", "8 kB"),
-        "python/shoal/streaming_coreset.py": ("about 64 MB",),
+        "python/shoal/coreset.py": ("about 64 MB",),
         "python/shoal/writing.py": ("at least 1 MB",),
         "src/data/raw/ahead.rs": ("fast disk (4 GB/s)", "about 8 ms"),
         "src/gmm/neighborhoods.rs": ("about 100 MB",),

@@ -23,7 +23,7 @@ GROUPS = {
         ("data", "writing", "predictions"),
     ),
     "Seeding": ("Initial centers, weighted and over any source.", ("seeding",)),
-    "Coresets": ("Small sets of weighted rows that stand for all rows.", ("coreset", "streaming_coreset")),
+    "Coresets": ("Small sets of weighted rows that stand for all rows.", ("coreset",)),
     "Neighbors and graphs": ("Nearest centers and nearest rows.", ("neighbors", "kmodes_path")),
     "Choosing k and reports": (
         "Compare numbers of clusters, and describe a model.",

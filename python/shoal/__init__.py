@@ -10,168 +10,62 @@ from __future__ import annotations
 
 import importlib
 
-# Not imported from `typing`, which would take longer to import than this whole module.
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from . import callbacks, convert, distributed, metrics
-    from ._core import Step
-    from ._core import version as __version__
-    from .backward_euler import BackwardEulerKMeans
-    from .balanced import BalancedKMeans
-    from .breathing import BreathingKMeans
-    from .config import config_context
-    from .coreset import Coreset, lightweight_coreset
-    from .data import DataSource, open
-    from .hierarchical import HierarchicalKMeans
-    from .io import load, resume
-    from .kmeans import KMeans
-    from .kmodes import LaplacianKModes
-    from .kmodes_path import laplacian_path
-    from .minibatch import MiniBatchKMeans
-    from .mixture import TruncatedGaussianMixture
-    from .neighbors import knn_graph, nearest
-    from .nested import NestedMiniBatchKMeans
-    from .predictions import write_partitions, write_predictions
-    from .reports import ClusterReport, report
-    from .seeding import afkmc2, kmeans_parallel, kmeans_plusplus
-    from .selection import KSelection, select_n_clusters
-    from .streaming_coreset import StreamingCoreset
-    from .variance_reduced import VarianceReducedKMeans
-    from .versions import show_versions
-    from .writing import shuffle, write
-
-__all__ = [
-    "BackwardEulerKMeans",
-    "BalancedKMeans",
-    "BreathingKMeans",
-    "ClusterReport",
-    "Coreset",
-    "DataSource",
-    "HierarchicalKMeans",
-    "KMeans",
-    "KSelection",
-    "LaplacianKModes",
-    "MiniBatchKMeans",
-    "NestedMiniBatchKMeans",
-    "Step",
-    "StreamingCoreset",
-    "TruncatedGaussianMixture",
-    "VarianceReducedKMeans",
-    "__version__",
-    "afkmc2",
-    "callbacks",
-    "config_context",
-    "convert",
-    "distributed",
-    "kmeans_parallel",
-    "kmeans_plusplus",
-    "knn_graph",
-    "laplacian_path",
-    "lightweight_coreset",
-    "load",
-    "metrics",
-    "nearest",
-    "open",
-    "report",
-    "resume",
-    "select_n_clusters",
-    "show_versions",
-    "shuffle",
-    "write",
-    "write_partitions",
-    "write_predictions",
-]
-
-#: Module and name of every public object. Objects are imported on first access, because the packages that
-#: many of them need take seconds to import, which would slow down ``shoal --help``.
-_HOMES = {
-    "ClusterReport": ("reports", "ClusterReport"),
-    "Coreset": ("coreset", "Coreset"),
-    "BackwardEulerKMeans": ("backward_euler", "BackwardEulerKMeans"),
-    "BalancedKMeans": ("balanced", "BalancedKMeans"),
-    "BreathingKMeans": ("breathing", "BreathingKMeans"),
-    "DataSource": ("data", "DataSource"),
-    "HierarchicalKMeans": ("hierarchical", "HierarchicalKMeans"),
-    "KMeans": ("kmeans", "KMeans"),
-    "KSelection": ("selection", "KSelection"),
-    "LaplacianKModes": ("kmodes", "LaplacianKModes"),
-    "MiniBatchKMeans": ("minibatch", "MiniBatchKMeans"),
-    "NestedMiniBatchKMeans": ("nested", "NestedMiniBatchKMeans"),
-    "Step": ("_core", "Step"),
-    "StreamingCoreset": ("streaming_coreset", "StreamingCoreset"),
-    "VarianceReducedKMeans": ("variance_reduced", "VarianceReducedKMeans"),
-    "TruncatedGaussianMixture": ("mixture", "TruncatedGaussianMixture"),
-    "__version__": ("_core", "version"),
-    "afkmc2": ("seeding", "afkmc2"),
-    "config_context": ("config", "config_context"),
-    "kmeans_parallel": ("seeding", "kmeans_parallel"),
-    "kmeans_plusplus": ("seeding", "kmeans_plusplus"),
-    "lightweight_coreset": ("coreset", "lightweight_coreset"),
-    "knn_graph": ("neighbors", "knn_graph"),
-    "laplacian_path": ("kmodes_path", "laplacian_path"),
-    "load": ("io", "load"),
-    "nearest": ("neighbors", "nearest"),
-    "open": ("data", "open"),
-    "report": ("reports", "report"),
-    "resume": ("io", "resume"),
-    "select_n_clusters": ("selection", "select_n_clusters"),
-    "show_versions": ("versions", "show_versions"),
-    "shuffle": ("writing", "shuffle"),
-    "write": ("writing", "write"),
-    "write_partitions": ("predictions", "write_partitions"),
-    "write_predictions": ("predictions", "write_predictions"),
+#: Modules with their public names, which `__init__.pyi` lists for type checkers. All are imported on first
+#: access, because the packages that many of them need take seconds to import, which would slow down
+#: ``shoal --help``.
+_NAMES = {
+    "_core": ("Step", "__version__"),
+    "backward_euler": ("BackwardEulerKMeans",),
+    "balanced": ("BalancedKMeans",),
+    "breathing": ("BreathingKMeans",),
+    "callbacks": (),
+    "config": ("config_context",),
+    "convert": (),
+    "coreset": ("Coreset", "StreamingCoreset", "lightweight_coreset"),
+    "dask": (),
+    "data": ("DataSource", "open"),
+    "distributed": (),
+    "hierarchical": ("HierarchicalKMeans",),
+    "io": ("load", "resume"),
+    "kmeans": ("KMeans",),
+    "kmodes": ("LaplacianKModes",),
+    "kmodes_path": ("laplacian_path",),
+    "metrics": (),
+    "minibatch": ("MiniBatchKMeans",),
+    "mixture": ("TruncatedGaussianMixture",),
+    "neighbors": ("knn_graph", "nearest"),
+    "nested": ("NestedMiniBatchKMeans",),
+    "plot": (),
+    "predictions": ("write_partitions", "write_predictions"),
+    "ray": (),
+    "reports": ("ClusterReport", "report"),
+    "seeding": ("afkmc2", "kmeans_parallel", "kmeans_plusplus"),
+    "selection": ("KSelection", "select_n_clusters"),
+    "spark": (),
+    "streaming_coreset": (),
+    "typing": (),
+    "variance_reduced": ("VarianceReducedKMeans",),
+    "versions": ("show_versions",),
+    "writing": ("shuffle", "write"),
 }
-_MODULES = (
-    "backward_euler",
-    "balanced",
-    "breathing",
-    "callbacks",
-    "config",
-    "convert",
-    "coreset",
-    "dask",
-    "data",
-    "distributed",
-    "hierarchical",
-    "io",
-    "kmeans",
-    "kmodes",
-    "kmodes_path",
-    "metrics",
-    "minibatch",
-    "mixture",
-    "neighbors",
-    "nested",
-    "plot",
-    "predictions",
-    "ray",
-    "reports",
-    "seeding",
-    "selection",
-    "spark",
-    "streaming_coreset",
-    "typing",
-    "variance_reduced",
-    "versions",
-    "writing",
+_HOMES = {name: module for module, names in _NAMES.items() for name in names}
+
+# Type checkers read `__init__.pyi`.
+__all__ = sorted(  # noqa: PLE0605 # pyright: ignore[reportUnsupportedDunderAll]
+    [*_HOMES, "callbacks", "convert", "distributed", "metrics"]
 )
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """Import a public object or module on first access."""
-    if name in _HOMES:
-        home, called = _HOMES[name]
-        value = getattr(importlib.import_module(f".{home}", __name__), called)
-    elif name in _MODULES:
-        value = importlib.import_module(f".{name}", __name__)
-    else:
+    if name not in _HOMES and name not in _NAMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = importlib.import_module(f".{_HOMES.get(name, name)}", __name__)
+    value = module if name in _NAMES else getattr(module, name.strip("_"))
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
     """List all public names, imported or not."""
-    return sorted({*globals(), *__all__, *_MODULES})
+    return sorted({*globals(), *__all__, *_NAMES})

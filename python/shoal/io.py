@@ -19,6 +19,8 @@ from ._fit.saved import Claims, need
 from .backward_euler import BackwardEulerKMeans
 from .balanced import BalancedKMeans
 from .breathing import BreathingKMeans
+from .coreset import KIND as STREAMING_CORESET
+from .coreset import StreamingCoreset
 from .formats.stream import told_of
 from .hierarchical import HierarchicalKMeans
 from .kmeans import KMeans
@@ -26,8 +28,6 @@ from .kmodes import LaplacianKModes
 from .minibatch import MiniBatchKMeans
 from .mixture import TruncatedGaussianMixture
 from .nested import NestedMiniBatchKMeans
-from .streaming_coreset import KIND as STREAMING_CORESET
-from .streaming_coreset import StreamingCoreset
 from .typing import PathName, Rows, Weights
 from .variance_reduced import VarianceReducedKMeans
 

@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse
 import scipy.stats
 import shoal
-from shoal import Coreset, StreamingCoreset, callbacks, cli, lightweight_coreset, streaming_coreset
+from shoal import Coreset, StreamingCoreset, callbacks, cli, coreset, lightweight_coreset
 
 
 @pytest.fixture(scope="module")
@@ -409,7 +409,7 @@ def test_callbacks_of_fits_are_refused(rows, watcher):
 
 
 def test_files_are_read_in_parts(rows, tmp_path, monkeypatch):
-    monkeypatch.setattr(streaming_coreset, "STEP_BYTES", 500 * 16)
+    monkeypatch.setattr(coreset, "STEP_BYTES", 500 * 16)
     np.save(tmp_path / "rows.npy", rows)
     known = streamed(rows, 40).result()
     mapped = np.load(tmp_path / "rows.npy", mmap_mode="r")

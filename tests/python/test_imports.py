@@ -46,8 +46,8 @@ def imports(module):
 
     visit(ast.parse(FILES[module].read_text()), running)
     if module == "shoal":
-        # Its `__getattr__` imports at run time what it imports for type checkers.
-        running |= typing
+        # Its `__getattr__` imports at run time what its stub imports.
+        visit(ast.parse((ROOT / "__init__.pyi").read_text()), running)
     return running - {module}, typing - {module}
 
 
@@ -67,6 +67,14 @@ def test_the_graph_is_found():
     assert "shoal._core" in GRAPH["shoal.kmeans"][0]
     assert "shoal.kmeans" in GRAPH["shoal"][0]
     assert cycle({"a": {"b"}, "b": {"c"}, "c": {"a"}}) is not None
+
+
+def test_the_stub_lists_the_public_names():
+    stub = ast.parse((ROOT / "__init__.pyi").read_text())
+    names = [alias.asname for node in stub.body if isinstance(node, ast.ImportFrom) for alias in node.names]
+    names += [node.target.id for node in stub.body if isinstance(node, ast.AnnAssign)]
+    assert sorted(names) == sorted([*shoal.__all__, "__all__"])
+    assert all(hasattr(shoal, name) for name in names)
 
 
 def test_no_module_imports_itself_by_way_of_others():

@@ -1,0 +1,41 @@
+from . import callbacks as callbacks
+from . import convert as convert
+from . import distributed as distributed
+from . import metrics as metrics
+from ._core import Step as Step
+from .backward_euler import BackwardEulerKMeans as BackwardEulerKMeans
+from .balanced import BalancedKMeans as BalancedKMeans
+from .breathing import BreathingKMeans as BreathingKMeans
+from .config import config_context as config_context
+from .coreset import Coreset as Coreset
+from .coreset import StreamingCoreset as StreamingCoreset
+from .coreset import lightweight_coreset as lightweight_coreset
+from .data import DataSource as DataSource
+from .data import open as open
+from .hierarchical import HierarchicalKMeans as HierarchicalKMeans
+from .io import load as load
+from .io import resume as resume
+from .kmeans import KMeans as KMeans
+from .kmodes import LaplacianKModes as LaplacianKModes
+from .kmodes_path import laplacian_path as laplacian_path
+from .minibatch import MiniBatchKMeans as MiniBatchKMeans
+from .mixture import TruncatedGaussianMixture as TruncatedGaussianMixture
+from .neighbors import knn_graph as knn_graph
+from .neighbors import nearest as nearest
+from .nested import NestedMiniBatchKMeans as NestedMiniBatchKMeans
+from .predictions import write_partitions as write_partitions
+from .predictions import write_predictions as write_predictions
+from .reports import ClusterReport as ClusterReport
+from .reports import report as report
+from .seeding import afkmc2 as afkmc2
+from .seeding import kmeans_parallel as kmeans_parallel
+from .seeding import kmeans_plusplus as kmeans_plusplus
+from .selection import KSelection as KSelection
+from .selection import select_n_clusters as select_n_clusters
+from .variance_reduced import VarianceReducedKMeans as VarianceReducedKMeans
+from .versions import show_versions as show_versions
+from .writing import shuffle as shuffle
+from .writing import write as write
+
+__all__: list[str]
+__version__: str
