@@ -325,7 +325,7 @@ def lightweight_coreset(
     >>> client.close()
     """
 
-    def opened() -> DaskEngine:
+    def open_engine() -> DaskEngine:
         return DaskEngine(partitions_of(X, sample_weight), client, n_jobs)
 
-    return drawn_coreset(opened, n_samples, metric, random_state, n_jobs)
+    return drawn_coreset(open_engine, n_samples, metric, random_state, n_jobs)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from ._common.files import is_name
 from ._rows.arrays import as_rows, source_of_values
 from ._rows.features import header_of
-from ._rows.opening import named, open_object, open_path
+from ._rows.opening import list_names, open_object, open_path
 from ._rows.overwriting import file_of
 from ._rows.paths import is_paths
 from ._rows.source import DataSource
@@ -156,7 +156,7 @@ def open(
     ((None, 3), 'replay')
     """
     if columns is not None:
-        columns = named(columns)
+        columns = list_names(columns)
     if isinstance(obj, DataSource):
         if any(option is not None for option in (shape, dtype, columns, key, chunk_limit)):
             raise ValueError(

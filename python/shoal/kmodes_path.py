@@ -19,7 +19,7 @@ from ._common.zeros import ignore_zeros, warn_of_zeros
 from ._kmodes.spectral import Spectral, spectral_labels
 from ._rows.arrays import as_rows
 from ._rows.checked import refuse_weights
-from ._rows.opening import opened
+from ._rows.opening import open_rows
 from ._rows.source import DataSource
 from ._rows.spool import at_any_place
 from .kmodes import LaplacianKModes
@@ -130,7 +130,7 @@ def laplacian_path(
     model._check()
     refuse_weights(X, "laplacian_path")
     X = at_any_place(X, "laplacian_path")
-    source = opened(X)
+    source = open_rows(X)
     rows = as_rows(X, partial(check_array, accept_sparse="csr")) if source is None else source
     spectral = _computed_once()
     begun = _begin(rows, model, spectral)

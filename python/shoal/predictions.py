@@ -9,9 +9,9 @@ import numpy as np
 
 from ._common import params as _params
 from ._fit.estimator import Clusterer
-from ._fit.results import Part, Taker, labeled, refuse_mixed
+from ._fit.results import Part, Taker, label_rows, refuse_mixed
 from ._fit.tables import Partitions, Table
-from ._rows.opening import named
+from ._rows.opening import list_names
 from ._rows.source import DataSource
 from .typing import Memory, PathName, Rows
 
@@ -158,7 +158,7 @@ def write_partitions(
 
 def kept_names(keep: Any) -> list[Any]:
     """Return `keep` as a list; a single string is one name."""
-    return [] if keep is None else named(keep, "keep")
+    return [] if keep is None else list_names(keep, "keep")
 
 
 def clusters_of(model: Any) -> int:
@@ -178,7 +178,7 @@ def check_model(model: Any, *, distances: str | None = None) -> None:
 def labeled_by(model: Any, X: Rows, takers: Sequence[Taker]) -> Counted:
     """Label rows in one pass for all takers, and count the rows of every cluster."""
     counted = Counted(clusters_of(model))
-    labeled(model, X, [*takers, counted])
+    label_rows(model, X, [*takers, counted])
     return counted
 
 

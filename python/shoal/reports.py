@@ -14,7 +14,7 @@ from ._common import params as _params
 from ._common.text import printable
 from ._common.text import table as text_table
 from ._fit.centers import CenterFitter
-from ._fit.results import opened
+from ._fit.results import open_checked
 from ._fit.watch import watched
 from ._quality.indices import calinski_harabasz, overlaps
 from ._quality.labeled import codes_of
@@ -310,7 +310,7 @@ def report(
     check_model(model)
     near, far = _params.whole("n_exemplars", n_exemplars, 0), _params.whole("n_outliers", n_outliers, 0)
     top = _params.whole("n_features", n_features, 0)
-    rows = opened(model, X)
+    rows = open_checked(model, X)
     centers = model.modes_ if hasattr(model, "modes_") else model.cluster_centers_
     shape = image_of(image_shape, rows.shape[1])
     source, weights = weighted(rows, sample_weight)

@@ -78,7 +78,7 @@ def kmeans_plusplus(
     """
     greedily = "k-means++" if greedy else "plain-k-means++"
     how = How(greedily, metric=metric)
-    return chosen("kmeans_plusplus", how, X, n_clusters, sample_weight, random_state, n_jobs)[:2]
+    return choose_centers("kmeans_plusplus", how, X, n_clusters, sample_weight, random_state, n_jobs)[:2]
 
 
 @documented
@@ -146,7 +146,7 @@ def afkmc2(
     True
     """
     how = How("afk-mc2" if adaptive else "k-mc2", chain=chain_length, metric=metric)
-    return chosen("afkmc2", how, X, n_clusters, sample_weight, random_state, n_jobs)[:2]
+    return choose_centers("afkmc2", how, X, n_clusters, sample_weight, random_state, n_jobs)[:2]
 
 
 @documented
@@ -208,7 +208,7 @@ def kmeans_parallel(
     True
     """
     how = How("k-means||", oversampling=oversampling_factor, rounds=n_rounds, metric=metric)
-    return chosen("kmeans_parallel", how, X, n_clusters, sample_weight, random_state, n_jobs)[:2]
+    return choose_centers("kmeans_parallel", how, X, n_clusters, sample_weight, random_state, n_jobs)[:2]
 
 
 class How(NamedTuple):
@@ -221,7 +221,7 @@ class How(NamedTuple):
     metric: Any = "euclidean"
 
 
-def chosen(
+def choose_centers(
     who: str,
     how: How,
     X: Rows,

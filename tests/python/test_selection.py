@@ -9,7 +9,7 @@ import shoal
 from shoal import metrics
 from shoal._quality import elbow as kneedle
 from shoal._quality import growing
-from shoal._quality.choosing import CRITERIA, chosen
+from shoal._quality.choosing import CRITERIA, choose
 from shoal._rows.source import DataSource
 
 
@@ -155,7 +155,7 @@ def test_a_single_cluster_is_not_the_most_stable():
     noise = np.random.default_rng(0).normal(size=(300, 8))
     table = shoal.select_n_clusters(noise, [1, 2, 3], random_state=0).table_
     assert table["stability"][1:].max() < 1.0
-    assert chosen("stability", table) == table["n_clusters"][1 + table["stability"][1:].argmax()]
+    assert choose("stability", table) == table["n_clusters"][1 + table["stability"][1:].argmax()]
 
 
 def test_criteria_choose_from_the_table():
@@ -164,19 +164,19 @@ def test_criteria_choose_from_the_table():
     )
     table["n_clusters"] = [2, 3, 4, 5]
     table["silhouette"] = [0.1, 0.5, 0.5, np.nan]
-    assert chosen("silhouette", table) == 3
+    assert choose("silhouette", table) == 3
     table["stability"] = [0.95, 0.7, 0.95, 0.3]
-    assert chosen("stability", table) == 4
+    assert choose("stability", table) == 4
     table["stability"] = [0.5, np.nan, 0.2, 0.3]
-    assert chosen("stability", table) == 2
+    assert choose("stability", table) == 2
     table["inertia"] = [90.0, 3.0, 2.9, 2.8]
-    assert chosen("elbow", table) == 3
+    assert choose("elbow", table) == 3
     table["inertia"] = [90.0, 0.0, 0.0, 0.0]
-    assert chosen("elbow", table) == 3
+    assert choose("elbow", table) == 3
     table["inertia"] = 0.0
-    assert chosen("elbow", table) is None
+    assert choose("elbow", table) is None
     table["stability"] = np.nan
-    assert chosen("stability", table) is None
+    assert choose("stability", table) is None
 
 
 def test_fewer_different_rows_than_clusters():

@@ -20,7 +20,7 @@ from shoal._core import Source, Step
 from shoal._rows.arrays import as_rows
 from shoal._rows.checked import source_of, weights_of
 from shoal._rows.features import header_of, names_of
-from shoal._rows.opening import opened
+from shoal._rows.opening import open_rows
 from shoal._rows.source import DataSource
 from shoal.typing import Rows, Weights
 
@@ -64,7 +64,7 @@ HERE = "paths are opened on the workers"
 
 def block_of(block: Rows, sample_weight: Weights = None) -> OpenBlock:
     """Open a block with its weights, which may all be 0."""
-    rows: Any = opened(block)
+    rows: Any = open_rows(block)
     header = rows._header if isinstance(rows, DataSource) else header_of(block)
     if rows is None:
         rows = as_rows(block, bound(check_array, accept_sparse="csr", ensure_min_samples=0))

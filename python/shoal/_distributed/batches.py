@@ -15,7 +15,7 @@ from shoal._rows.arrays import source_of_values
 from shoal._rows.opening import stream_source
 from shoal._rows.source import DataSource
 from shoal._rows.streams import Print, Single
-from shoal.formats.arrow import MOST_LISTS, Columns, chosen, is_number, pyarrow, spans
+from shoal.formats.arrow import MOST_LISTS, Columns, find_columns, is_number, pyarrow, spans
 from shoal.formats.stream import Block, block_rows
 
 from .partial import Partial
@@ -59,9 +59,9 @@ def wanted(name: str, features: str | Sequence[str], weights: str | None, there:
     names = [features] if isinstance(features, str) else list(features)
     if not names:
         raise ValueError(f"{name}: features must name at least one column, got {shown(features)}")
-    found = Wanted(chosen(name, names, there, "features"), weights)
+    found = Wanted(find_columns(name, names, there, "features"), weights)
     if weights is not None:
-        chosen(name, [weights], there, "weights")
+        find_columns(name, [weights], there, "weights")
         if weights in found.features:
             raise ValueError(f"{name}: weights must not be one of the features, got {weights!r}")
     for column in found.names:

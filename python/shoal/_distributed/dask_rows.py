@@ -11,7 +11,7 @@ import numpy as np
 
 from shoal._common.files import is_name
 from shoal._common.params import ParameterError, shown
-from shoal._rows.opening import opened
+from shoal._rows.opening import open_rows
 from shoal.formats.stream import listed, required
 
 from .base import naming
@@ -126,7 +126,7 @@ def of_list(items: list[Any], sample_weight: Any) -> Partitions:
 def opened_here(partition: int, path: Any) -> Any:
     """Open the file of a partition, on its worker."""
     with naming(partition):
-        return opened(path)
+        return open_rows(path)
 
 
 def refuse_text(header: Any) -> None:

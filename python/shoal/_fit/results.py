@@ -330,7 +330,7 @@ def pieces(source: DataSource, most: int, *, rows: bool = False) -> Iterator[tup
             first += size
 
 
-def opened(model: Any, X: Any) -> DataSource:
+def open_checked(model: Any, X: Any) -> DataSource:
     """Open rows, checked as the model checks them."""
     rows = model._checked(X, reset=False)
     if isinstance(rows, DataSource):
@@ -338,9 +338,9 @@ def opened(model: Any, X: Any) -> DataSource:
     return DataSource(source_of_values(rows), table=partial(table_of, X, None))
 
 
-def labeled(model: Any, X: Any, takers: Sequence[Taker]) -> None:
+def label_rows(model: Any, X: Any, takers: Sequence[Taker]) -> None:
     """Label rows with `model` in one pass, part by part, for all takers."""
-    source = opened(model, X)
+    source = open_checked(model, X)
     for taker in takers:
         taker.begin(source)
     wanted = any(taker.distances for taker in takers)
@@ -372,7 +372,7 @@ def label_into(model: Any, X: Any, out: Any, distances: Any) -> npt.NDArray[np.i
         if distances is not None:
             to = results("distances", distances, np.float64, column="distance")
             takers.append(stack.enter_context(Values(to, distances=True)))
-        labeled(model, X, takers)
+        label_rows(model, X, takers)
         found: npt.NDArray[np.int32] = labels.found
         return found
 
@@ -382,7 +382,7 @@ def transform_into(model: Any, X: Any, out: Any) -> npt.NDArray[Any]:
     refuse_mixed(X, out, None)
     centers, threads = model.cluster_centers_, _params.threads(model.n_jobs, tell=False)
     with results("out", out, centers.dtype, len(centers), column="distances") as to:
-        source = opened(model, X)
+        source = open_checked(model, X)
         n = source.shape[0]
         if n is not None:
             to.expect(n)

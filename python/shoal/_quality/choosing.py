@@ -29,10 +29,10 @@ VANISHING = 1e-12
 
 def suggested(table: npt.NDArray[np.void]) -> dict[str, int | None]:
     """Return the number of clusters that each criterion chooses; None if it cannot choose."""
-    return {name: chosen(name, table) for name in CRITERIA}
+    return {name: choose(name, table) for name in CRITERIA}
 
 
-def chosen(criterion: str, table: npt.NDArray[np.void]) -> int | None:
+def choose(criterion: str, table: npt.NDArray[np.void]) -> int | None:
     """Return the number of clusters that a criterion chooses.
 
     Of equal values, that of the smallest number of clusters counts, for the stability that of the largest.

@@ -17,7 +17,7 @@ from shoal._fit.centers import METRICS
 from shoal._fit.results import PART_ROWS, pieces
 from shoal._rows.arrays import as_rows, source_of_values
 from shoal._rows.checked import weighted
-from shoal._rows.opening import opened
+from shoal._rows.opening import open_rows
 from shoal._rows.source import DataSource
 from shoal._rows.streams import refuse_once
 
@@ -29,7 +29,7 @@ TAKEN_VALUES = 1 << 22
 
 def opened_rows(X: Any) -> DataSource:
     """Open the rows that a function takes."""
-    source = opened(X)
+    source = open_rows(X)
     if source is not None:
         return source
     return DataSource(source_of_values(as_rows(X, partial(check_array, accept_sparse="csr"))))

@@ -19,13 +19,13 @@ from shoal._core import Source
 from .arrays import array_source, as_rows, source_of_values
 from .bfloat16 import is_bf16
 from .coreset import Coreset
-from .opening import opened
+from .opening import open_rows
 from .source import DataSource
 
 
 def as_source(X: Any) -> Source:
     """Open the rows that a function takes; estimators use `checked_rows`, which checks feature names."""
-    source = opened(X)
+    source = open_rows(X)
     if source is not None:
         return source_of(source)
     return source_of(as_rows(X, partial(check_array, accept_sparse="csr")))
@@ -33,7 +33,7 @@ def as_source(X: Any) -> Source:
 
 def as_weighted(X: Any, sample_weight: Any) -> tuple[Source, npt.NDArray[np.float64] | None]:
     """Open the rows that a function takes, with the weights of the rows."""
-    source = opened(X)
+    source = open_rows(X)
     rows = as_rows(X, partial(check_array, accept_sparse="csr")) if source is None else source
     return weighted(rows, sample_weight)
 
@@ -65,7 +65,7 @@ def weights_of(rows: Any) -> npt.NDArray[np.float64] | None:
 def carries_weights(X: Any) -> bool:
     """Whether X has weights of its own: a coreset, its file, or a source of one."""
     if is_name(X):
-        X = opened(X)
+        X = open_rows(X)
     return isinstance(X, Coreset) or weights_of(X) is not None
 
 
@@ -100,7 +100,7 @@ def checked_rows(estimator: BaseEstimator, X: Any, *, reset: bool) -> Any:
 
     scikit-learn checks the number and names of the features, or stores them with `reset=True`.
     """
-    source = opened(X)
+    source = open_rows(X)
     if source is None:
         rows = as_rows(X, partial(validate_data, estimator, reset=reset, accept_sparse="csr"))
         # A source, because NumPy cannot compute with the array.

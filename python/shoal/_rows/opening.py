@@ -26,8 +26,7 @@ from .arrays import array_source, as_rows, native, source_of_values, sparse_sour
 from .bfloat16 import name_of
 from .coreset import Coreset, is_coreset, read_coreset
 from .features import SameNames
-from .paths import files_of, is_paths
-from .paths import named as named_files
+from .paths import files_of, is_paths, join_names
 from .prefetch import Prefetch
 from .source import DataSource
 from .sparse import csr_of
@@ -48,7 +47,7 @@ MAPPED: dict[str, Callable[[str], Source]] = {
 }
 
 
-def opened(X: Any) -> DataSource | None:
+def open_rows(X: Any) -> DataSource | None:
     """Open a path, a stream or an object of another library; None for rows in memory."""
     if isinstance(X, DataSource):
         return X
@@ -61,7 +60,7 @@ def says_itself(name: str) -> bool:
     return suffix in MAPPED or suffix in formats.SUFFIXES or suffix == ".npz"
 
 
-def named(columns: Any, parameter: str = "columns") -> list[Any]:
+def list_names(columns: Any, parameter: str = "columns") -> list[Any]:
     """Return `columns` as a list; a single string is one name."""
     if isinstance(columns, str):
         return [columns]
@@ -219,7 +218,7 @@ def reopened(
     """Open a file again from a pickle of its source, and apply the slices."""
     source = open_path(path, **options, argument="source")
     if not isinstance(path, str):
-        path = named_files(path)
+        path = join_names(path)
     for start, stop in slices:
         n = len(source)
         if stop > n:

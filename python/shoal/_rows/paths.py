@@ -126,7 +126,7 @@ def is_vector(name: str) -> bool:
         return False
 
 
-def named(files: Sequence[str]) -> str:
+def join_names(files: Sequence[str]) -> str:
     """Format the names of files for a message."""
     more = f" and {len(files) - MOST_NAMES} more" if len(files) > MOST_NAMES else ""
     return ", ".join(files[:MOST_NAMES]) + more

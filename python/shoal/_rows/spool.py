@@ -13,7 +13,7 @@ from typing import Any
 from shoal import _core
 from shoal.writing import check_space, written
 
-from .opening import opened
+from .opening import open_rows
 from .streams import refuse_once
 
 __all__ = ["at_any_place"]
@@ -46,7 +46,7 @@ def at_any_place(X: Any, who: str) -> Any:
         If the copy cannot be written. Its space is checked first, if the number of rows is known.
     """
     refuse_once(X, who)
-    rows = opened(X)
+    rows = open_rows(X)
     if rows is None:
         return X
     refuse_once(rows, who)

@@ -98,7 +98,7 @@ class Compiled(ABC):
         """Return the transformed rows of `base`, and the function that makes the blocks of a stream."""
 
         def make() -> Blocks:
-            return transformed(self, base.blocks())
+            return transform_blocks(self, base.blocks())
 
         return self.of(base._source), None if base._make is None else make
 
@@ -177,7 +177,7 @@ class Map:
         once, rows = base.access == "once", base.shape[0]
 
         def make() -> Blocks:
-            return called(self, base.blocks())
+            return map_blocks(self, base.blocks())
 
         passes = Passes(Single(make()) if once else make, self.dim, self.dtype, rows)
         stream = Source.from_stream(lambda: Prefetch(passes()), once, self.dim, self.dtype.name, rows)
@@ -190,7 +190,7 @@ def close(blocks: Blocks) -> None:
         blocks.close()
 
 
-def transformed(by: Compiled, blocks: Blocks) -> Generator[npt.NDArray[Any]]:
+def transform_blocks(by: Compiled, blocks: Blocks) -> Generator[npt.NDArray[Any]]:
     """Transform every block."""
     try:
         for block in blocks:
@@ -199,7 +199,7 @@ def transformed(by: Compiled, blocks: Blocks) -> Generator[npt.NDArray[Any]]:
         close(blocks)
 
 
-def called(by: Map, blocks: Blocks) -> Generator[npt.NDArray[Any]]:
+def map_blocks(by: Map, blocks: Blocks) -> Generator[npt.NDArray[Any]]:
     """Call the function with every block, and check its results."""
     try:
         for i, block in enumerate(blocks):

@@ -14,11 +14,13 @@ def show(args: argparse.Namespace, result: dict[str, Any], text: str | None = No
         print(json.dumps(plain(result), indent=2, allow_nan=False))
         return
     if text is None:
-        from shoal._rows.paths import named
+        from shoal._rows.paths import join_names
 
         width = max(map(len, result))
         # Many files.
-        result = {name: named(value) if isinstance(value, list) else value for name, value in result.items()}
+        result = {
+            name: join_names(value) if isinstance(value, list) else value for name, value in result.items()
+        }
         text = "\n".join(f"{name:<{width}}  {value}" for name, value in result.items() if value is not None)
     print(text)
 

@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
     """Choose the centers."""
     from shoal._common.files import write_npy
     from shoal._common.outputs import ARRAYS, VALUES, write_values
-    from shoal.seeding import How, chosen
+    from shoal.seeding import How, choose_centers
 
     given: dict[str, Any] = {
         name: getattr(args, name) for name in ("chain_length", "oversampling_factor", "n_rounds")
@@ -88,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
     how = How(args.method, chain, oversampling, rounds, args.metric)
     with rows_of(args, args.data) as source, progress_line("shoal seed", quiet=args.quiet):
         begun = time.perf_counter()
-        centers, indices, n_distances = chosen(
+        centers, indices, n_distances = choose_centers(
             "shoal seed", how, source, args.clusters, None, args.seed, args.threads
         )
         seconds = time.perf_counter() - begun

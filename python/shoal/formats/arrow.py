@@ -58,7 +58,7 @@ class Columns:
         pa = pyarrow(name)
         self._name = name
         there: list[str] = schema.names
-        self.names = list(there) if columns is None else chosen(name, columns, there, parameter)
+        self.names = list(there) if columns is None else find_columns(name, columns, there, parameter)
         if not self.names:
             raise ValueError(f"{name}: has no columns")
         times = Counter(there)
@@ -240,7 +240,9 @@ class Collected:
             yield self._block[:rows]
 
 
-def chosen(name: str, columns: Sequence[Any], there: list[str], parameter: str = "columns") -> list[str]:
+def find_columns(
+    name: str, columns: Sequence[Any], there: list[str], parameter: str = "columns"
+) -> list[str]:
     """Return the names of `columns`; raise `ValueError` if one is missing or given twice."""
     names: dict[str, None] = {}
     known = set(there)

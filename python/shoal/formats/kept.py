@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .arrow import chosen, pyarrow
+from .arrow import find_columns, pyarrow
 from .stream import told_of
 
 #: Rows of a data frame that are converted at a time.
@@ -38,7 +38,7 @@ class Table:
 
     def check(self, columns: Sequence[Any], parameter: str) -> list[str]:
         """Return the names of `columns`; raise `ValueError` if one is missing, or given or stored twice."""
-        names = chosen(self.name, columns, self.schema.names, parameter)
+        names = find_columns(self.name, columns, self.schema.names, parameter)
         times = Counter(self.schema.names)
         for column in names:
             if times[column] > 1:

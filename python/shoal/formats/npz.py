@@ -120,7 +120,7 @@ def stored_rows(name: str, key: str | None, limit: int) -> Source | npt.NDArray[
         headers = {
             member.filename.removesuffix(".npy"): (member, check_member(bundle, member)) for member in members
         }
-        found = chosen(name, {each: header for each, (_, header) in headers.items()}, key)
+        found = find_member(name, {each: header for each, (_, header) in headers.items()}, key)
         member, (shape, fortran, dtype, begin) = headers[found]
         if member.compress_type == zipfile.ZIP_STORED and not fortran and is_mappable(dtype):
             at = begin_of(file, member) + begin
@@ -131,7 +131,7 @@ def stored_rows(name: str, key: str | None, limit: int) -> Source | npt.NDArray[
         return rows
 
 
-def chosen(name: str, headers: dict[str, Header], key: str | None) -> str:
+def find_member(name: str, headers: dict[str, Header], key: str | None) -> str:
     """Return the name of the array to read: `key`, ``X``, or the only 2-D array."""
     shapes = ", ".join(f"{each} {header[0]}" for each, header in list(headers.items())[:MOST_NAMES])
     if key is not None:
