@@ -100,7 +100,41 @@ def named_errors(name: Path) -> Generator[None]:
         raise
 
 
-class SyncedFile:
+class Staged:
+    """A file or another result that is written in stages.
+
+    `prepare` does everything that may fail, and `finish` replaces existing files. `close` removes what is not
+    finished; it is called at the end of a ``with`` block.
+    """
+
+    #: What takes the stages too, such as the file that is written.
+    _target: Staged | None = None
+
+    def prepare(self) -> None:
+        """Do everything that may fail, without replacing an existing file."""
+        if self._target is not None:
+            self._target.prepare()
+
+    def finish(self) -> Any:
+        """Replace existing files; return the result, if there is one."""
+        self.prepare()
+        return None if self._target is None else self._target.finish()
+
+    def close(self) -> None:
+        """Remove what is not finished."""
+        if self._target is not None:
+            self._target.close()
+
+    def __enter__(self) -> Self:
+        """Return the result that is written."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close it."""
+        self.close()
+
+
+class SyncedFile(Staged):
     """A file that is flushed to disk before it, or its folder, is renamed.
 
     Attributes
@@ -171,14 +205,6 @@ class WholeFile(SyncedFile):
             self.file.close()
         self._temporary.close()
 
-    def __enter__(self) -> Self:
-        """Return the file."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close the file."""
-        self.close()
-
 
 class PlainFile(SyncedFile):
     """A file in a temporary folder, with the methods of :class:`WholeFile`; the folder is renamed later.
@@ -195,10 +221,6 @@ class PlainFile(SyncedFile):
         self._name = name
         with self.named_errors():
             self.file = path.open("wb")
-
-    def finish(self) -> None:
-        """Flush to disk and close."""
-        self.prepare()
 
     def close(self) -> None:
         """Close the file."""

@@ -7,13 +7,13 @@ import os
 import tempfile
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from . import tables
-from .files import Name, WholeFile, check_place, named_errors, write_npy
+from .files import Name, Staged, WholeFile, check_place, named_errors, write_npy
 
 #: Rows that are converted to text at a time.
 TEXT_ROWS = 1 << 16
@@ -63,32 +63,12 @@ def check_suffix(argument: str, path: Name, allowed: tuple[str, ...]) -> None:
     raise ValueError(f"{argument} must be a file that ends in {wanted}, got {name!r}")
 
 
-class Output(ABC):
+class Output(Staged, ABC):
     """A file of one value or vector per row, written to a temporary name and renamed."""
 
     @abstractmethod
     def append(self, values: npt.NDArray[Any]) -> None:
         """Write the next values."""
-
-    @abstractmethod
-    def prepare(self) -> None:
-        """Flush to disk; only the rename is left."""
-
-    @abstractmethod
-    def finish(self) -> None:
-        """Rename the temporary file."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Remove the temporary file, unless it was renamed."""
-
-    def __enter__(self) -> Self:
-        """Return the file."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close the file."""
-        self.close()
 
 
 def shape_of(rows: int, cols: int | None) -> tuple[int, ...]:
@@ -100,7 +80,8 @@ class NpyOutput(Output):
     """An ``.npy`` file of an array of numbers or vectors."""
 
     def __init__(self, path: str, column: str, dtype: np.dtype[Any], cols: int | None = None) -> None:
-        self._whole, self._dtype, self._rows, self._cols = WholeFile(path), dtype, 0, cols
+        self._target = self._whole = WholeFile(path)
+        self._dtype, self._rows, self._cols = dtype, 0, cols
         self._write_header()
 
     def _write_header(self) -> None:
@@ -123,23 +104,14 @@ class NpyOutput(Output):
         """Flush to disk; only the rename is left."""
         if not self._whole.file.closed:
             self._write_header()
-        self._whole.prepare()
-
-    def finish(self) -> None:
-        """Rename the temporary file."""
-        self.prepare()
-        self._whole.finish()
-
-    def close(self) -> None:
-        """Remove the temporary file, unless it was renamed."""
-        self._whole.close()
+        super().prepare()
 
 
 class TextOutput(Output):
     """A text file with one value per line; floating-point values are written exactly."""
 
     def __init__(self, path: str, column: str, dtype: np.dtype[Any]) -> None:
-        self._whole = WholeFile(path)
+        self._target = self._whole = WholeFile(path)
 
     def append(self, values: npt.NDArray[Any]) -> None:
         """Write the next values."""
@@ -151,18 +123,6 @@ class TextOutput(Output):
     def _write(self, text: str) -> None:
         with self._whole.named_errors():
             self._whole.file.write(text.encode("ascii"))
-
-    def prepare(self) -> None:
-        """Flush to disk; only the rename is left."""
-        self._whole.prepare()
-
-    def finish(self) -> None:
-        """Rename the temporary file."""
-        self._whole.finish()
-
-    def close(self) -> None:
-        """Remove the temporary file, unless it was renamed."""
-        self._whole.close()
 
 
 class CsvOutput(TextOutput):
@@ -180,25 +140,13 @@ class TableOutput(Output):
         self._pa = tables.pyarrow(path)
         kind = tables.column_type(self._pa, dtype, cols)
         self._schema = self._pa.schema([self._pa.field(column, kind, False)])
-        self._file = tables.TableFile(path, self._schema)
+        self._target = self._file = tables.TableFile(path, self._schema)
 
     def append(self, values: npt.NDArray[Any]) -> None:
         """Write the next values."""
         # Copied: the caller may reuse the block.
         column = tables.column_of(self._pa, np.array(values))
         self._file.append(self._pa.record_batch([column], schema=self._schema))
-
-    def prepare(self) -> None:
-        """Flush to disk; only the rename is left."""
-        self._file.prepare()
-
-    def finish(self) -> None:
-        """Rename the temporary file."""
-        self._file.finish()
-
-    def close(self) -> None:
-        """Remove the temporary file, unless it was renamed."""
-        self._file.close()
 
 
 #: Classes of output files, by suffix.

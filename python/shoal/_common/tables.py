@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
-from .files import Name, PlainFile, WholeFile
+from .files import Name, PlainFile, Staged, WholeFile
 
 #: Limits of a row group of a Parquet file, and of a record batch of an Arrow file.
 GROUP_ROWS, GROUP_BYTES = 1 << 20, 64 << 20
@@ -15,7 +15,7 @@ GROUP_ROWS, GROUP_BYTES = 1 << 20, 64 << 20
 TABLES = (".parquet", ".arrow", ".feather", ".csv")
 
 
-class TableFile:
+class TableFile(Staged):
     """A table in a file that is written to a temporary name and renamed; its suffix gives the format.
 
     Parameters
@@ -48,7 +48,7 @@ class TableFile:
         self._one_batch = suffix in (".arrow", ".feather")
         self._waiting: list[Any] = []
         self._rows = self._bytes = 0
-        self._whole = WholeFile(name) if whole is None else whole
+        self._target = self._whole = WholeFile(name) if whole is None else whole
         try:
             self._writer = self._begun(suffix)
         except BaseException:
@@ -101,27 +101,14 @@ class TableFile:
             self._write()
             with self._whole.named_errors():
                 self._writer.close()
-        self._whole.prepare()
-
-    def finish(self) -> None:
-        """Rename the temporary file."""
-        self.prepare()
-        self._whole.finish()
+        super().prepare()
 
     def close(self) -> None:
         """Remove the temporary file, unless it was renamed."""
         if hasattr(self._writer, "is_open"):
             # Otherwise the writer writes its footer to a closed file when it is garbage-collected.
             self._writer.is_open = False
-        self._whole.close()
-
-    def __enter__(self) -> Self:
-        """Return the file."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close the file."""
-        self.close()
+        super().close()
 
 
 def pyarrow(what: str) -> Any:

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from shoal import _core
 from shoal._common import params as _params
-from shoal._common.files import Name, is_name
+from shoal._common.files import Name, Staged, is_name
 from shoal._common.outputs import VALUES, VECTORS, Mapped, output
 from shoal._common.zeros import warn_of_zeros
 from shoal._core import Source
@@ -32,7 +32,7 @@ PART_ROWS = 1 << 20
 PART_BYTES = 64 << 20
 
 
-class Results(ABC):
+class Results(Staged, ABC):
     """A destination for values in row order."""
 
     @abstractmethod
@@ -43,23 +43,9 @@ class Results(ABC):
     def put(self, values: npt.NDArray[Any]) -> None:
         """Store the next values."""
 
-    def prepare(self) -> None:  # noqa: B027 - optional
-        """Do everything that may fail, without replacing an existing file."""
-
     @abstractmethod
     def finish(self) -> npt.NDArray[Any]:
         """Return all values."""
-
-    def close(self) -> None:  # noqa: B027 - optional
-        """Release what was not finished."""
-
-    def __enter__(self) -> Self:
-        """Return the destination."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close the destination."""
-        self.close()
 
 
 class InMemory(Results):
@@ -236,7 +222,7 @@ class Part:
     rows: Any
 
 
-class Taker(ABC):
+class Taker(Staged, ABC):
     """What takes the labeled parts of one pass, and makes a result of them.
 
     Attributes
@@ -258,29 +244,13 @@ class Taker(ABC):
     def take(self, part: Part) -> None:
         """Take the next rows."""
 
-    def prepare(self) -> None:  # noqa: B027 - optional
-        """Do everything that may fail, without replacing an existing file."""
-
-    def finish(self) -> None:  # noqa: B027 - optional
-        """Replace existing files."""
-
-    def close(self) -> None:  # noqa: B027 - optional
-        """Release what was not finished."""
-
-    def __enter__(self) -> Self:
-        """Return the taker."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close the taker."""
-        self.close()
-
 
 class Values(Taker):
     """Stores the labels, or the distances, in a destination."""
 
     def __init__(self, to: Results, *, distances: bool) -> None:
-        self._to, self.distances, self.most_rows = to, distances, PART_ROWS
+        self._target = self._to = to
+        self.distances, self.most_rows = distances, PART_ROWS
         self.found: Any = None
 
     def begin(self, source: DataSource) -> None:
@@ -295,17 +265,9 @@ class Values(Taker):
         assert values is not None
         self._to.put(values)
 
-    def prepare(self) -> None:
-        """Flush the values to disk."""
-        self._to.prepare()
-
     def finish(self) -> None:
         """Return all values as `found`."""
         self.found = self._to.finish()
-
-    def close(self) -> None:
-        """Remove an unfinished file."""
-        self._to.close()
 
 
 def pieces(source: DataSource, most: int, *, rows: bool = False) -> Iterator[tuple[Source, int, Any]]:

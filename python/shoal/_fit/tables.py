@@ -101,7 +101,7 @@ class Table(Taker):
         kinds = [self._pa.int32(), self._pa.float64()]
         fields += [self._pa.field(*added, False) for added in zip(self._names, kinds, strict=False)]
         self._schema = self._pa.schema(fields)
-        self._file = self._opened.enter_context(tables.TableFile(self._path, self._schema))
+        self._target = self._file = self._opened.enter_context(tables.TableFile(self._path, self._schema))
 
     def take(self, part: Part) -> None:
         """Write the next rows."""
@@ -109,14 +109,6 @@ class Table(Taker):
         added = [part.labels, part.distances] if self.distances else [part.labels]
         arrays = [*columns, *(self._pa.array(values) for values in added)]
         self._file.append(self._pa.record_batch(arrays, schema=self._schema))
-
-    def prepare(self) -> None:
-        """Flush the file to disk; only the rename is left."""
-        self._file.prepare()
-
-    def finish(self) -> None:
-        """Rename the file."""
-        self._file.finish()
 
     def close(self) -> None:
         """Remove an unfinished file."""
