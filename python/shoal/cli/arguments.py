@@ -141,6 +141,34 @@ def add_metric(to: argparse.ArgumentParser, default: str | None = None) -> None:
     )
 
 
+def add_model(to: argparse.ArgumentParser) -> None:
+    """Add the argument for a model."""
+    to.add_argument("model", type=file_of, metavar="MODEL", help="model file written by `shoal fit -o`")
+
+
+def add_output(to: argparse.ArgumentParser, metavar: str, about: str, *, required: bool = True) -> None:
+    """Add ``--output``."""
+    to.add_argument("-o", "--output", required=required, type=file_of, metavar=metavar, help=about)
+
+
+def add_seed(to: argparse.ArgumentParser, default: int | None = 0) -> None:
+    """Add ``--seed``; a `default` of None tells whether the option was given."""
+    to.add_argument("--seed", type=int, default=default, metavar="N", help="random seed (default: 0)")
+
+
+def add_settings(to: argparse.ArgumentParser, about: str) -> None:
+    """Add ``--set``."""
+    to.add_argument(
+        "--set",
+        dest="settings",
+        type=setting_of,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help=f"{about}; may be repeated",
+    )
+
+
 def add_json(to: argparse.ArgumentParser) -> None:
     """Add ``--json``."""
     to.add_argument("--json", action="store_true", help="print the result as one JSON object")
@@ -160,4 +188,4 @@ def add_start(to: argparse.ArgumentParser) -> None:
         help="seeding: auto, random, k-means++, plain-k-means++, afk-mc2, k-mc2, k-means||, "
         "hierarchical, or an .npy file of K centers (default: the method's default)",
     )
-    to.add_argument("--seed", type=int, metavar="N", help="random seed (default: 0)")
+    add_seed(to, None)

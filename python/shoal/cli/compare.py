@@ -128,10 +128,6 @@ def run(args: argparse.Namespace) -> int:
     check_outputs(
         [args.data, *filter(None, [args.validation]), *sorted(starts)], [("--plot", args.plot, PICTURES)]
     )
-    if args.plot:
-        from shoal.plot import require_matplotlib
-
-        require_matplotlib()
     with ExitStack() as opened:
         source = opened.enter_context(rows_of(args, args.data))
         if source.access != "random":

@@ -7,7 +7,7 @@ import pickle
 from pathlib import Path
 from typing import IO, Any
 
-from .arguments import Verbs, add_json, add_verb, file_of
+from .arguments import Verbs, add_json, add_model, add_output, add_verb
 from .errors import FailedError, UsageError
 from .files import check_outputs
 from .results import show
@@ -29,21 +29,15 @@ def add(verbs: Verbs) -> None:
         run,
         details="faiss and onnx need the extras of these names. Reading the output does not need shoal.",
     )
-    convert.add_argument("model", type=file_of, metavar="MODEL", help="model file written by `shoal fit -o`")
+    add_model(convert)
     convert.add_argument(
         "--to",
         required=True,
         choices=tuple(SUFFIXES),
         help="faiss: index of the centers; onnx: network for labels and distances; sklearn: fitted KMeans",
     )
-    convert.add_argument(
-        "-o",
-        "--output",
-        required=True,
-        type=file_of,
-        metavar="OUT",
-        help="; ".join(f"{to}: {' or '.join(endings)}" for to, endings in SUFFIXES.items()),
-    )
+    about = "; ".join(f"{to}: {' or '.join(endings)}" for to, endings in SUFFIXES.items())
+    add_output(convert, "OUT", about)
     convert.add_argument(
         "--index",
         choices=("flat", "ivf"),

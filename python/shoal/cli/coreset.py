@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 
-from .arguments import Verbs, add_common, add_metric, add_rows, add_verb, file_of
+from .arguments import Verbs, add_common, add_metric, add_output, add_rows, add_seed, add_verb
 from .files import check_outputs, rows_of
 from .results import show
 
@@ -23,15 +23,8 @@ def add(verbs: Verbs) -> None:
     coreset.add_argument(
         "-m", "--samples", type=int, required=True, metavar="M", help="number of rows to draw"
     )
-    coreset.add_argument(
-        "-o",
-        "--output",
-        required=True,
-        type=file_of,
-        metavar="CORESET.npz",
-        help="write the coreset to this .npz file",
-    )
-    coreset.add_argument("--seed", type=int, default=0, metavar="N", help="random seed (default: 0)")
+    add_output(coreset, "CORESET.npz", "write the coreset to this .npz file")
+    add_seed(coreset)
     add_metric(coreset, "euclidean")
     add_common(coreset)
 

@@ -20,7 +20,7 @@ STDIN = "-"
 def check_outputs(inputs: Sequence[str | list[str]], outputs: Sequence[Output]) -> None:
     """Check, before any work, that every output can be written and overwrites no input or other output."""
     from shoal._common.files import SPECIAL, check_place, is_special
-    from shoal._common.outputs import VALUES, check_suffix
+    from shoal._common.outputs import PICTURES, VALUES, check_suffix
     from shoal._rows.opening import says_itself
     from shoal._rows.paths import files_of
     from shoal.formats import suffix_of
@@ -64,6 +64,10 @@ def check_outputs(inputs: Sequence[str | list[str]], outputs: Sequence[Output]) 
             check_suffix(option, name, allowed)
         except ValueError as error:
             raise UsageError(str(error)) from error
+        if allowed is PICTURES:
+            from shoal.plot import require_matplotlib
+
+            require_matplotlib()
 
 
 def label_of(data: str | list[str]) -> str:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import argparse
 import time
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from .arguments import (
     VALUES_HELP,
     Verbs,
     add_common,
     add_metric,
+    add_output,
     add_rows,
+    add_settings,
     add_start,
     add_verb,
     file_of,
-    setting_of,
     size_of,
 )
 from .checkpoints import kept_note, refuse_to_overwrite
@@ -37,9 +41,7 @@ def add(verbs: Verbs) -> None:
         metavar="NAME",
         help=f"clustering method: {', '.join(available())} (default: kmeans)",
     )
-    fit.add_argument(
-        "-o", "--output", type=file_of, metavar="MODEL", help="write the model to this .safetensors file"
-    )
+    add_output(fit, "MODEL", "write the model to this .safetensors file", required=False)
     fit.add_argument(
         "--labels",
         type=file_of,
@@ -73,15 +75,7 @@ def add(verbs: Verbs) -> None:
         metavar="H",
         help="number of factors per component of --method gmm; implies --set covariance_type=factor",
     )
-    fit.add_argument(
-        "--set",
-        dest="settings",
-        type=setting_of,
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="set any other parameter of the method; may be repeated",
-    )
+    add_settings(fit, "set any other parameter of the method")
     fit.add_argument(
         "--validation",
         type=file_of,
@@ -95,6 +89,12 @@ def add(verbs: Verbs) -> None:
         help="plot the objective per row against time and against rows read to this .png file (needs "
         "matplotlib)",
     )
+    add_checkpoint(fit)
+    add_common(fit)
+
+
+def add_checkpoint(fit: argparse.ArgumentParser) -> None:
+    """Add the options for checkpoints."""
     fit.add_argument(
         "--checkpoint",
         type=file_of,
@@ -114,16 +114,55 @@ def add(verbs: Verbs) -> None:
         action="store_true",
         help="resume from the checkpoint if the file exists; DATA and all options must be the same",
     )
-    add_common(fit)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A finished fit, and what the outputs need of its rows."""
+
+    model: Any
+    rows: int
+    cols: int
+    dtype: str
+    seconds: float
+    resumed: bool
+    inertia: float | None
+    #: The lower bound of a mixture.
+    bound: float | None
+    #: What makes a mean per row one per unit of weight.
+    per_weight: float
+    #: Labels of the rows for ``--labels``.
+    labels: Any
+    #: Scores of the rows of ``--validation``.
+    curve: Any
+
+    def found(self, name: str) -> Any:
+        """Return an attribute of the model; None if it has none."""
+        return getattr(self.model, name, None)
+
+    @property
+    def energy(self) -> float | None:
+        """Mean squared distance of the held-out rows."""
+        return None if self.curve is None else self.curve.points[-1].energy
 
 
 def run(args: argparse.Namespace) -> int:
     """Cluster the rows."""
-    from contextlib import ExitStack
+    from shoal._common.outputs import write_values
 
-    import shoal
-    from shoal._common.outputs import MODELS, PICTURES, VALUES, write_values
+    params = params_of(args)
+    check(args, params)
+    done = fit(args, params)
+    if done.labels is not None:
+        write_values("--labels", args.labels, "label", done.labels)
+    if args.plot:
+        plot(args, done)
+    show(args, (as_dict if args.json else as_lines)(args, done, params["random_state"]))
+    return 0
 
+
+def params_of(args: argparse.Namespace) -> dict[str, Any]:
+    """Collect the parameters of the estimator."""
     options = {
         "n_clusters": args.clusters,
         "init": args.init,
@@ -138,14 +177,19 @@ def run(args: argparse.Namespace) -> int:
     }
     if args.n_factors is not None and "covariance_type" not in dict(args.settings):
         options["covariance_type"] = "factor"
-    params = parameters(args.method, options, args.settings)
+    return parameters(args.method, options, args.settings)
+
+
+def check(args: argparse.Namespace, params: dict[str, Any]) -> None:
+    """Check the options and the outputs before any work."""
+    from shoal._common.outputs import MODELS, PICTURES, VALUES
+
     if args.validation and args.method not in CENTERS:
         raise UsageError(f"--validation: {args.method} has no energy of held-out rows")
     if args.resume and not args.checkpoint:
         raise UsageError("--resume needs --checkpoint, the file to resume from")
-    read = [name for name in (args.data, args.validation, centers_file(params)) if name]
     check_outputs(
-        read,
+        [name for name in (args.data, args.validation, centers_file(params)) if name],
         [
             ("--output", args.output, MODELS),
             ("--labels", args.labels, VALUES),
@@ -153,10 +197,12 @@ def run(args: argparse.Namespace) -> int:
             ("--checkpoint", args.checkpoint, MODELS),
         ],
     )
-    if args.plot:
-        from shoal.plot import require_matplotlib
 
-        require_matplotlib()
+
+def fit(args: argparse.Namespace, params: dict[str, Any]) -> Outcome:
+    """Open the rows, fit or resume the model, and save it."""
+    import shoal
+
     from .curve import EnergyCurve
 
     keeper = shoal.callbacks.Checkpoint(args.checkpoint, args.checkpoint_every) if args.checkpoint else None
@@ -167,19 +213,15 @@ def run(args: argparse.Namespace) -> int:
                 f"--labels needs a second pass, but {label_of(args.data)} can be read only once: save the "
                 "rows to a file, or leave out --labels"
             )
-        watchers = []
+        curve = None
         if args.validation:
-            watchers.append(EnergyCurve(opened.enter_context(shoal.open(args.validation))))
-        model = estimator(
-            args.method,
-            params,
-            progress=None if args.quiet else "shoal fit",
-            watchers=[*watchers, *filter(None, [keeper])],
-        )
-        kept = bool(args.checkpoint and Path(args.checkpoint).exists())
-        if kept and not args.resume:
+            curve = EnergyCurve(opened.enter_context(shoal.open(args.validation)))
+        watchers = [watcher for watcher in (curve, keeper) if watcher is not None]
+        progress = None if args.quiet else "shoal fit"
+        model = estimator(args.method, params, progress=progress, watchers=watchers)
+        resumed = bool(args.checkpoint and Path(args.checkpoint).exists())
+        if resumed and not args.resume:
             refuse_to_overwrite(args, model, source)
-        resumed = kept
         begun = time.perf_counter()
         try:
             if resumed:
@@ -188,85 +230,95 @@ def run(args: argparse.Namespace) -> int:
                 model.fit(source)
         except KeyboardInterrupt as interrupt:
             raise LeftError(kept_note(args, keeper, resumed=resumed)) from interrupt
-        seconds = time.perf_counter() - begun - sum(watcher.spent for watcher in watchers)
+        seconds = time.perf_counter() - begun - (0.0 if curve is None else curve.spent)
         # The inertia of a mixture would compute labels that nobody asked for.
-        bound = getattr(model, "lower_bound_", None) if args.method == "gmm" else None
+        bound = model.lower_bound_ if args.method == "gmm" else None
         # Missing with `--set compute_labels=false`, and for k-modes.
         inertia = model.inertia_ if bound is None and hasattr(model, "inertia_") else None
-        energy_of_labels = getattr(model, "energy_", None)
         labels = None
         if args.labels:
             labels = model.labels_ if hasattr(model, "labels_") else model.predict(source)
-        for watcher in watchers:
-            watcher.conclude(model)
+        if curve is not None:
+            curve.conclude(model)
         (rows, cols), dtype = source.shape, source.dtype.name
+        per_weight = 1.0 if source.sample_weight is None else rows / source._total_weight
         if args.output:
             # Some models save rows, which are read from the open source.
             model.save(args.output)
-    if labels is not None:
-        write_values("--labels", args.labels, "label", labels)
-    if args.plot:
-        from shoal.plot import Curve, curves
-
-        history = model.history_
-        mean = history["objective"] / (history["batch_size"] if bound is None else 1)
-        if bound is None and source.sample_weight is not None:
-            mean *= rows / source._total_weight
-        own = "rows of the step" if bound is None else "bound of the mean log-likelihood"
-        drawn = [Curve(own, history["elapsed"], history["rows_seen"], mean)]
-        if bound is not None and watchers:
-            # The bound in nats and squared distances do not share an axis.
-            drawn = []
-        drawn += [Curve.of("held-out rows", watcher.points) for watcher in watchers]
-        curves(args.plot, drawn, f"{args.method}, {args.clusters} clusters of {shown_shape(rows, cols)}")
-    algorithm, init, metric, timings = (
-        getattr(model, name, None) for name in ("algorithm_", "init_", "metric", "timings_")
+    return Outcome(
+        model, rows, cols, dtype, seconds, resumed, inertia, bound, per_weight, labels=labels, curve=curve
     )
-    of_modes = {
-        "collapsed": getattr(model, "collapsed_", None),
-        "laplacian_weight": getattr(model, "laplacian_weight_", None),
-    }
-    energy = watchers[0].points[-1].energy if watchers else None
-    result = {
+
+
+def plot(args: argparse.Namespace, done: Outcome) -> None:
+    """Plot the objective per row, and the scores of held-out rows."""
+    from shoal.plot import Curve, curves
+
+    history, drawn = done.model.history_, []
+    if done.bound is None:
+        mean = history["objective"] / history["batch_size"] * done.per_weight
+        drawn.append(Curve("rows of the step", history["elapsed"], history["rows_seen"], mean))
+    elif done.curve is None:
+        # The bound in nats and squared distances do not share an axis.
+        own = "bound of the mean log-likelihood"
+        drawn.append(Curve(own, history["elapsed"], history["rows_seen"], history["objective"]))
+    if done.curve is not None:
+        drawn.append(Curve.of("held-out rows", done.curve.points))
+    curves(
+        args.plot, drawn, f"{args.method}, {args.clusters} clusters of {shown_shape(done.rows, done.cols)}"
+    )
+
+
+def as_dict(args: argparse.Namespace, done: Outcome, seed: int) -> dict[str, Any]:
+    """Return the result for JSON."""
+    of_modes = {name: done.found(name + "_") for name in ("collapsed", "laplacian_weight")}
+    return {
         "data": args.data,
-        "rows": rows,
-        "columns": cols,
-        "dtype": dtype,
+        "rows": done.rows,
+        "columns": done.cols,
+        "dtype": done.dtype,
         "method": args.method,
-        "algorithm": algorithm,
-        "init": init,
-        "metric": metric,
+        "algorithm": done.found("algorithm_"),
+        "init": done.found("init_"),
+        "metric": done.found("metric"),
         "clusters": args.clusters,
-        "seed": params["random_state"],
-        "iterations": model.n_iter_,
-        "stop_reason": model.stop_reason_,
-        "inertia": inertia,
-        **({} if bound is None else {"lower_bound": bound}),
-        "energy": energy_of_labels,
+        "seed": seed,
+        "iterations": done.model.n_iter_,
+        "stop_reason": done.model.stop_reason_,
+        "inertia": done.inertia,
+        **({} if done.bound is None else {"lower_bound": done.bound}),
+        "energy": done.found("energy_"),
         **{name: value for name, value in of_modes.items() if value is not None},
-        "validation_energy": energy,
-        "seconds": round(seconds, 6),
-        "resumed": resumed,
-        "timings": timings,
+        "validation_energy": done.energy,
+        "seconds": round(done.seconds, 6),
+        "resumed": done.resumed,
+        "timings": done.found("timings_"),
         "model": args.output,
         "labels": args.labels,
         "plot": args.plot,
     }
-    kind = ", ".join(name for name in (algorithm, metric) if name)
-    lines = {
-        "data": f"{label_of(args.data)}: {shown_shape(rows, cols)} {dtype}",
+
+
+def as_lines(args: argparse.Namespace, done: Outcome, seed: int) -> dict[str, Any]:
+    """Return the result as one line per value."""
+
+    def figure(value: float | None, unit: str = "") -> str | None:
+        return None if value is None else f"{value:.9g}{unit}"
+
+    kind = ", ".join(name for name in (done.found("algorithm_"), done.found("metric")) if name)
+    timings = done.found("timings_")
+    return {
+        "data": f"{label_of(args.data)}: {shown_shape(done.rows, done.cols)} {done.dtype}",
         "method": f"{args.method} ({kind})" if kind else args.method,
-        "start": ", ".join(text for text in (init, f"seed {params['random_state']}") if text),
+        "start": ", ".join(text for text in (done.found("init_"), f"seed {seed}") if text),
         "clusters": args.clusters,
-        "iterations": f"{model.n_iter_} ({model.stop_reason_})",
-        "inertia": None if inertia is None else f"{inertia:.9g}",
-        "bound": None if bound is None else f"{bound:.9g} nats per row",
-        "energy": None if energy_of_labels is None else f"{energy_of_labels:.9g}",
-        "validation": None if energy is None else f"{energy:.9g} per row ({args.validation})",
-        "seconds": f"{seconds:.3f} ({spent(timings)})" if timings else f"{seconds:.3f}",
+        "iterations": f"{done.model.n_iter_} ({done.model.stop_reason_})",
+        "inertia": figure(done.inertia),
+        "bound": figure(done.bound, " nats per row"),
+        "energy": figure(done.found("energy_")),
+        "validation": figure(done.energy, f" per row ({args.validation})"),
+        "seconds": f"{done.seconds:.3f} ({spent(timings)})" if timings else f"{done.seconds:.3f}",
         "model": args.output,
         "labels": args.labels,
         "plot": args.plot,
     }
-    show(args, result if args.json else lines)
-    return 0

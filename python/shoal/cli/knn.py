@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 
-from .arguments import Verbs, add_common, add_metric, add_rows, add_verb, file_of
+from .arguments import Verbs, add_common, add_metric, add_output, add_rows, add_verb
 from .files import check_outputs, rows_of
 from .progress import progress_line
 from .results import show
@@ -23,13 +23,10 @@ def add(verbs: Verbs) -> None:
         metavar="M",
         help="number of neighbors per row, not counting the row itself",
     )
-    knn.add_argument(
-        "-o",
-        "--output",
-        required=True,
-        type=file_of,
-        metavar="GRAPH.npz",
-        help="write the squared distances to this .npz file, a sparse matrix for scipy.sparse.load_npz",
+    add_output(
+        knn,
+        "GRAPH.npz",
+        "write the squared distances to this .npz file, a sparse matrix for scipy.sparse.load_npz",
     )
     knn.add_argument(
         "--method", default="auto", metavar="HOW", help="auto, exact, kd-tree or ivf (default: auto)"

@@ -8,7 +8,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from .arguments import VALUES_HELP, Verbs, add_common, add_rows, add_verb, file_of, names_of
+from .arguments import (
+    VALUES_HELP,
+    Verbs,
+    add_common,
+    add_model,
+    add_output,
+    add_rows,
+    add_verb,
+    file_of,
+    names_of,
+)
 from .errors import FailedError, UsageError
 from .files import check_outputs, refuse_other_columns, rows_of
 from .methods import centers_of
@@ -18,15 +28,10 @@ from .results import show
 def add(verbs: Verbs) -> None:
     """Add the subcommand."""
     predict = add_verb(verbs, "predict", "label rows with a model", run)
-    predict.add_argument("model", type=file_of, metavar="MODEL", help="model file written by `shoal fit -o`")
+    add_model(predict)
     add_rows(predict)
-    predict.add_argument(
-        "-o",
-        "--output",
-        type=file_of,
-        metavar="LABELS.npy",
-        help=f"write the label of every row (int32) to this {VALUES_HELP} file",
-    )
+    about = f"write the label of every row (int32) to this {VALUES_HELP} file"
+    add_output(predict, "LABELS.npy", about, required=False)
     predict.add_argument(
         "--distances",
         type=file_of,

@@ -6,7 +6,7 @@ import argparse
 import time
 from typing import Any
 
-from .arguments import Verbs, add_common, add_rows, add_verb, file_of
+from .arguments import Verbs, add_common, add_model, add_rows, add_verb, file_of
 from .errors import FailedError
 from .files import check_outputs, label_of, refuse_other_columns, rows_of
 from .results import show
@@ -32,7 +32,7 @@ def add(verbs: Verbs) -> None:
         run,
         details="Reads the rows once.",
     )
-    report.add_argument("model", type=file_of, metavar="MODEL", help="model file written by `shoal fit -o`")
+    add_model(report)
     add_rows(report)
     report.add_argument(
         "--html",

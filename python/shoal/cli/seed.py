@@ -6,7 +6,17 @@ import argparse
 import time
 from typing import Any
 
-from .arguments import VALUES_HELP, Verbs, add_common, add_metric, add_rows, add_verb, file_of
+from .arguments import (
+    VALUES_HELP,
+    Verbs,
+    add_common,
+    add_metric,
+    add_output,
+    add_rows,
+    add_seed,
+    add_verb,
+    file_of,
+)
 from .errors import UsageError
 from .files import check_outputs, rows_of
 from .progress import progress_line
@@ -30,14 +40,7 @@ def add(verbs: Verbs) -> None:
     seed = add_verb(verbs, "seed", "choose initial centers among the rows", run)
     add_rows(seed)
     seed.add_argument("-k", "--clusters", type=int, required=True, metavar="K", help="number of centers")
-    seed.add_argument(
-        "-o",
-        "--output",
-        required=True,
-        type=file_of,
-        metavar="CENTERS.npy",
-        help="write the centers to this .npy file",
-    )
+    add_output(seed, "CENTERS.npy", "write the centers to this .npy file")
     seed.add_argument(
         "--method",
         choices=tuple(METHODS),
@@ -64,7 +67,7 @@ def add(verbs: Verbs) -> None:
         metavar="OUT.npy",
         help=f"write the row numbers of the centers (int64) to this {VALUES_HELP} file",
     )
-    seed.add_argument("--seed", type=int, default=0, metavar="N", help="random seed (default: 0)")
+    add_seed(seed)
     add_metric(seed, "euclidean")
     add_common(seed)
 

@@ -6,7 +6,7 @@ import argparse
 import time
 from collections.abc import Iterable
 
-from .arguments import Verbs, add_common, add_metric, add_rows, add_verb, file_of, setting_of
+from .arguments import Verbs, add_common, add_metric, add_rows, add_seed, add_settings, add_verb, file_of
 from .files import check_outputs, label_of, rows_of, shown_shape
 from .methods import CENTERS, METHODS, available, method_of, parameters
 from .results import show
@@ -71,15 +71,7 @@ def add(verbs: Verbs) -> None:
         metavar="METHOD",
         help=f"one of {', '.join(available(GROWING))} (default: kmeans)",
     )
-    select.add_argument(
-        "--set",
-        dest="settings",
-        type=setting_of,
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="set a parameter of the method; may be repeated",
-    )
+    add_settings(select, "set a parameter of the method")
     add_metric(select)
     select.add_argument(
         "--resamples",
@@ -88,7 +80,7 @@ def add(verbs: Verbs) -> None:
         metavar="N",
         help="samples whose fits measure the stability; 0 measures none (default: 5)",
     )
-    select.add_argument("--seed", type=int, metavar="N", help="random seed (default: 0)")
+    add_seed(select, None)
     select.add_argument(
         "--plot", type=file_of, metavar="P.png", help="plot all measures to this .png file (needs matplotlib)"
     )
@@ -103,10 +95,6 @@ def run(args: argparse.Namespace) -> int:
     options = {"metric": args.metric, "n_jobs": args.threads}
     model = METHODS[args.method].kind()(**parameters(args.method, options, args.settings))
     check_outputs([args.data], [("--plot", args.plot, PICTURES)])
-    if args.plot:
-        from shoal.plot import require_matplotlib
-
-        require_matplotlib()
     with rows_of(args, args.data) as source:
         rows, cols = source.shape
         dtype = source.dtype.name

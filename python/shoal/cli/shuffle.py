@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 
-from .arguments import Verbs, add_json, add_quiet, add_rows, add_verb, file_of
+from .arguments import Verbs, add_json, add_output, add_quiet, add_rows, add_seed, add_verb
 from .files import check_outputs, rows_of
 from .results import show
 
@@ -14,15 +14,8 @@ def add(verbs: Verbs) -> None:
     """Add the subcommand."""
     shuffle = add_verb(verbs, "shuffle", "write the rows in a uniformly random order", run)
     add_rows(shuffle)
-    shuffle.add_argument(
-        "-o",
-        "--output",
-        required=True,
-        type=file_of,
-        metavar="OUT.npy",
-        help="write the shuffled rows to this .npy file",
-    )
-    shuffle.add_argument("--seed", type=int, default=0, metavar="N", help="random seed (default: 0)")
+    add_output(shuffle, "OUT.npy", "write the shuffled rows to this .npy file")
+    add_seed(shuffle)
     shuffle.add_argument(
         "--memory-limit",
         default="1GB",
