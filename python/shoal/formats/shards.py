@@ -43,57 +43,92 @@ def open_shards(
     ValueError
         If a file has other columns or another type than the first one, or changes later.
     """
-    from . import of_file, suffix_of
+    shards = Shards(names, (columns, key, limit, dtype))
+    usual = shards.usual
+    table = usual.table and replace(usual.table, name=name, batches=shards.batches)
+    return Stream(
+        name,
+        shards.starts[-1],
+        usual.cols,
+        usual.dtype,
+        shards.blocks,
+        header=usual.header,
+        table=table,
+        columns=usual.columns,
+    )
 
-    # The working folder may change.
-    absolute = [str(Path(file).absolute()) for file in names]
 
-    def opened(i: int) -> Stream:
-        file = names[i] if Path(names[i]).exists() else absolute[i]
+class Shards:
+    """Files of one kind, one after the other.
+
+    Parameters
+    ----------
+    names : sequence of str
+        The files.
+    options : tuple
+        Columns, key, limit and type, as for `formats.of_file`.
+
+    Attributes
+    ----------
+    usual : Stream
+        The first file, or the first one that tells the length of its lists.
+    starts : list of int or None
+        The first row of every file, as far as it is known, and the number of all rows.
+    """
+
+    def __init__(self, names: Sequence[str], options: tuple[Any, ...]) -> None:
+        self._names, self._options = names, options
+        # The working folder may change.
+        self._absolute = [str(Path(file).absolute()) for file in names]
+        self._stamps = [stamp(file) for file in names]
+        self._kept: list[Stream] = []
+        self.starts: list[int | None] = [0]
+        self.usual = self._open(0)
+        for i in range(len(names)):
+            found = self._open(i) if i else self.usual
+            other = self.usual
+            # Lists in a file without rows have no length.
+            if not other.cols:
+                self.usual = found
+            same_width = found.cols == other.cols or not (found.cols and other.cols)
+            if not same_width or (found.dtype, columns_of(found)) != (other.dtype, columns_of(other)):
+                raise ValueError(
+                    f"{names[i]}: has {described(found)}, unlike {other.name}, which has {described(other)}"
+                )
+            start = self.starts[-1]
+            self.starts.append(None if start is None or found.rows is None else start + found.rows)
+            if i < KEPT:
+                self._kept.append(found)
+
+    def _open(self, i: int) -> Stream:
+        from . import of_file, suffix_of
+
+        file = self._names[i] if Path(self._names[i]).exists() else self._absolute[i]
+        columns, key, limit, dtype = self._options
         stream = of_file(file, suffix_of(file), columns, key, limit, dtype)
         assert isinstance(stream, Stream)
         return stream
 
-    stamps = [stamp(file) for file in names]
-    kept: list[Stream] = []
-    # The first row of every file, as far as it is known.
-    starts: list[int | None] = [0]
-    first: Stream | None = None
-    for i in range(len(names)):
-        found = opened(i)
-        # Lists in a file without rows have no length.
-        if first is None or not first.cols:
-            first, other = found, first or found
-        else:
-            other = first
-        same_width = found.cols == other.cols or not (found.cols and other.cols)
-        if not same_width or (found.dtype, columns_of(found)) != (other.dtype, columns_of(other)):
-            raise ValueError(
-                f"{names[i]}: has {described(found)}, unlike {other.name}, which has {described(other)}"
-            )
-        start = starts[-1]
-        starts.append(None if start is None or found.rows is None else start + found.rows)
-        if i < KEPT:
-            kept.append(found)
-    assert first is not None
-    usual = first
-
-    def streams() -> Iterator[Stream]:
-        for i in range(len(names)):
-            if stamp(absolute[i]) != stamps[i]:
-                raise ValueError(f"{names[i]}: was changed or replaced while it was open: open it again")
-            stream = kept[i] if i < KEPT else opened(i)
+    def _streams(self) -> Iterator[Stream]:
+        """Yield the files with rows."""
+        for i, name in enumerate(self._names):
+            if stamp(self._absolute[i]) != self._stamps[i]:
+                raise ValueError(f"{name}: was changed or replaced while it was open: open it again")
+            stream = self._kept[i] if i < KEPT else self._open(i)
             if stream.columns is not None:
-                stream.columns.rows_before = starts[i] or 0
+                stream.columns.rows_before = self.starts[i] or 0
             if stream.rows != 0:
                 yield stream
 
-    def blocks() -> Iterator[Block]:
-        for stream in streams():
+    def blocks(self) -> Iterator[Block]:
+        """Yield the rows of all files."""
+        for stream in self._streams():
             yield from stream.blocks()
 
-    def batches(wanted: list[str]) -> Iterator[Any]:
-        for stream in streams():
+    def batches(self, wanted: list[str]) -> Iterator[Any]:
+        """Yield the columns `wanted` of all files."""
+        usual = self.usual
+        for stream in self._streams():
             table = stream.table
             table.check(wanted, "keep")
             for column in wanted:
@@ -104,18 +139,6 @@ def open_shards(
                         f"is of type {known}"
                     )
             yield from table.batches(wanted)
-
-    table = usual.table and replace(usual.table, name=name, batches=batches)
-    return Stream(
-        name,
-        starts[-1],
-        usual.cols,
-        usual.dtype,
-        blocks,
-        header=usual.header,
-        table=table,
-        columns=usual.columns,
-    )
 
 
 def columns_of(stream: Stream) -> list[str]:
