@@ -351,7 +351,7 @@ class ValidationCurve(Callback):
             self.iterations_.append(step.iteration)
             self.elapsed_.append(step.elapsed)
             with warnings.catch_warnings():
-                # The first score has told of them.
+                # The first score has warned of them.
                 if self.scores_:
                     ignore_zeros()
                 self.scores_.append(float(estimator.score(self.X_val)))

@@ -44,7 +44,7 @@ class Pass(Protocol):
 
     @property
     def result_bytes(self) -> int:
-        """About the bytes of one partial result, at most."""
+        """Upper limit of the bytes of one partial result, about."""
         ...
 
 
@@ -189,7 +189,7 @@ class CompiledPass:
 
     @property
     def result_bytes(self) -> int:
-        """About the bytes of one partial result, at most; engines plan by them who merges."""
+        """Upper limit of the bytes of one partial result, about; engines choose by it where to merge."""
         return self._state.result_bytes
 
     def to_bytes(self) -> bytes:

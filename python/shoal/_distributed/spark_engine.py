@@ -156,14 +156,14 @@ def refuse(found: Iterable[Any]) -> None:
 
 
 def released(call: Callable[[], object]) -> None:
-    """Release something in the JVM; one that is gone holds nothing, and the pass tells that it is gone."""
+    """Release something in the JVM. The error of a JVM that has ended is ignored: the pass raises its own."""
     protocol: Any = import_module("py4j.protocol")
     with suppress(OSError, protocol.Py4JError):
         call()
 
 
 def number(row: Any) -> int:
-    """Return the number of the partition that a row tells of."""
+    """Return the number of the partition of a row of results."""
     return int(row.partition)
 
 

@@ -15,7 +15,7 @@ from .engine import Engine
 
 
 class Opened(Protocol):
-    """Makes an engine of a table, the names of its columns, the name of the labels, and `n_jobs`."""
+    """Opens an engine for a table: names of its columns, name of the column of labels, and `n_jobs`."""
 
     def __call__(
         self,
@@ -85,7 +85,7 @@ class OnTable:
         RuntimeError
             If the workers are lost. The estimator then holds the state after the last complete step.
         """
-        fitted: Self = self._fit(self._opened(X, features, weights, output), resume_from)
+        fitted: Self = self._fit(self._open(X, features, weights, output), resume_from)
         return fitted
 
     def iter_fit(
@@ -106,7 +106,7 @@ class OnTable:
         shoal.Step
             Figures of the step; see :meth:`shoal.distributed.KMeansPass.commit`.
         """
-        steps: Iterator[Step] = self._iterate(self._opened(X, features, weights, output), resume_from)
+        steps: Iterator[Step] = self._iterate(self._open(X, features, weights, output), resume_from)
         return steps
 
     def predict(self, X: Any, features: str | Sequence[str] | None = None, *, output: str = "label") -> Any:
@@ -145,9 +145,7 @@ class OnTable:
             refuse_other_names(names.tolist(), empty_table(named))
         return self._predict(engine)
 
-    def _opened(
-        self, X: Any, features: str | Sequence[str] | None, weights: str | None, output: str
-    ) -> Engine:
+    def _open(self, X: Any, features: str | Sequence[str] | None, weights: str | None, output: str) -> Engine:
         columns = type(self)._features if features is None else features
         labels = output if self.compute_labels else None
         engine = type(self)._engine(X, columns, weights, labels, self.n_jobs)

@@ -26,9 +26,8 @@ from .declared import Checked
 from .deferred import Deferred, is_by_name
 from .history import STEP_DTYPE, STEP_FIELDS, record
 from .models import save
-from .progress import telling
 from .saved import Arrays, Claims, Texts, floats, need
-from .watch import asked_to_stop, leave, watching
+from .watch import asked_to_stop, leave, reporting_to, watching
 
 #: Parameters that may be arrays of initial centers.
 CENTER_PARAMETERS = ("init", "means_init")
@@ -253,7 +252,7 @@ class Clusterer(Checked, BaseEstimator):
             try:
                 yield from self._steps(run, watchers, prepare)
                 if self._run is run:
-                    with telling(self, watchers):
+                    with reporting_to(watchers, self):
                         self._conclude(run)
                     warn_of_zeros(self.n_zero_rows_)
             finally:
@@ -262,7 +261,7 @@ class Clusterer(Checked, BaseEstimator):
 
     def _next(self, run: Any, watchers: list[Any]) -> Step | None:
         """Make one step; the callbacks hear of its progress."""
-        with telling(self, watchers):
+        with reporting_to(watchers, self):
             step: Step | None = run.step()
         return step
 
@@ -270,7 +269,7 @@ class Clusterer(Checked, BaseEstimator):
         """Make the remaining steps and call the callbacks; call their `leave` however the loop ends."""
         try:
             if prepare is not None:
-                with telling(self, watchers):
+                with reporting_to(watchers, self):
                     prepare()
             # `partial_fit` or another fit between two steps replaces `_run`, and ends this one.
             while self._run is run and (step := self._next(run, watchers)) is not None:
@@ -388,11 +387,11 @@ class Clusterer(Checked, BaseEstimator):
         )
 
     def _n_labels(self) -> int | None:
-        """Return the number of labels of the rows at hand, if it is known."""
+        """Return the number of labels of the available rows, if it is known."""
         return self._n_rows
 
     def _make_pass(self) -> None:
-        """Compute labels and inertia of the rows at hand."""
+        """Compute labels and inertia of the available rows."""
         visited = self._visited
         if visited is None:
             self._complete(self._run)

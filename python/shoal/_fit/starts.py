@@ -110,7 +110,7 @@ class Starts:
         keys = arrays.get("starts.keys", np.empty(0))
         need(keys.dtype == np.uint32 and keys.shape == (624,), "it lacks its random state")
         at, has_gauss = about.count("at"), about.count("has_gauss")
-        need(at <= 624 and has_gauss <= 1, "its random state is none")
+        need(at <= 624 and has_gauss <= 1, "its random state is invalid")
         gauss = float(floats(arrays, "starts.gauss", (1,))[0])
         random_state = np.random.RandomState()
         random_state.set_state(("MT19937", keys.astype(np.uint32), at, has_gauss, gauss))

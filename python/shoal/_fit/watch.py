@@ -1,4 +1,4 @@
-"""Callbacks: their last call after a fit, and work that is no fit, such as coresets."""
+"""Calls of callbacks, in fits and in other work such as coresets."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from shoal._common import params as _params
+from shoal._common.progress import reporting
 from shoal._common.warn import warn
 from shoal._core import Step
 from shoal.callbacks import Callback, Checkpoint, ProgressBar, ValidationCurve
@@ -50,6 +51,26 @@ def begun(watchers: list[Any], who: Any) -> Generator[None]:
 
 
 @contextmanager
+def reporting_to(watchers: list[Any], estimator: Any) -> Generator[None]:
+    """Report the progress of one step to the callbacks that show it."""
+    shown = [
+        watcher
+        for watcher in watchers
+        if isinstance(watcher, Callback) and type(watcher).working is not Callback.working
+    ]
+    if not shown:
+        yield
+        return
+
+    def report(phase: str, share: float | None, seconds: float) -> None:
+        for watcher in shown:
+            watcher.working(estimator, phase, share, seconds)
+
+    with reporting(report):
+        yield
+
+
+@contextmanager
 def watching(estimator: Any) -> Generator[list[Any]]:
     """Yield the callbacks of a fit, with the progress bar that `verbose` asks for."""
     watchers = [] if estimator.callbacks is None else list(estimator.callbacks)
@@ -77,7 +98,7 @@ def watchers_of(callbacks: Any, what: str = "a coreset") -> list[Any]:
         if isinstance(callback, (Checkpoint, ValidationCurve)):
             raise _params.ParameterError(
                 f"`callbacks`: {type(callback).__name__} does not go with {what}, which has neither a fit "
-                "that is kept nor centers that are judged"
+                "to store nor centers to score"
             )
     return given
 
