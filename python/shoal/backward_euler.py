@@ -146,9 +146,10 @@ class BackwardEulerKMeans(StreamClusterer):
 
     **When to use it.** Choose it for few clusters and random first centers, when the optimum matters more
     than time: its long steps leave optima in which exact k-means stays. From the same random rows, the mean
-    inertia was at or below that of converged exact k-means on most sets, by the largest margin where clusters
-    differ much in size. A fit takes longer than one of :class:`~shoal.KMeans`, and many times as long where
-    that takes milliseconds. From k-means++ seeds, exact k-means is better where many clusters are small.
+    inertia was at or below that of converged exact k-means on most sets. The margin was largest where the
+    sizes of clusters differ most. A fit takes longer than one of :class:`~shoal.KMeans`, and many times as
+    long where that takes milliseconds. From k-means++ seeds, exact k-means is better where many clusters are
+    small.
 
     Without polish the inertia is much higher on sets whose clusters differ in size by a factor of a thousand
     (network connections, measurements of the space shuttle): keep the polish there. The schedule of the paper

@@ -110,8 +110,8 @@ class HierarchicalKMeans(CenterClusterer):
       pulls the center of a small cluster to itself. With the cosine metric, a row moves to the nearest
       center.
 
-    **Quality.** Sweeps by lists end near flat k-means. Sweeps by cells end below flat k-means if clusters
-    have few rows (a few percent for ten rows per cluster).
+    **Quality.** The squared error of sweeps by lists is about that of flat k-means. The squared error of
+    sweeps by cells is lower than that of flat k-means if clusters have about ten rows.
 
     **Proofs.** Let ``r`` be the distance from the center of a row to the nearest center outside its list. By
     the triangle inequality, no center outside the list is nearer to the row than the best of the list, if

@@ -103,9 +103,9 @@ class VarianceReducedKMeans(CenterClusterer):
     Notes
     -----
     **When to use it.** Choose it for 256 clusters or more, when time does not matter. From the same random
-    rows it then mostly ends below converged exact k-means, by a small margin. With fewer clusters it ends
+    rows, its inertia is below that of converged exact k-means in most cases. With fewer clusters it is
     above about as often as below. A fit takes longer than one of :class:`~shoal.KMeans`. Doubling epochs take
-    less time, and end above exact k-means more often (``benches/python/defaults.py``).
+    less time, and their inertia is above that of exact k-means more often (``benches/python/defaults.py``).
 
     Choose :class:`~shoal.KMeans` when time counts. An epoch is worth many sweeps, but it costs more than two
     plain sweeps, while a sweep with bounds soon costs a fraction of one. On classes of images both are about
