@@ -1,5 +1,6 @@
 """The measured figures of the pages agree with their tables, and no figure is without a table."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -141,3 +142,14 @@ def test_a_picture_of_another_table(claims, monkeypatch):
     table.write_text(table.read_text().replace("a,3,2", "a,3,2.0"))
     (wrong,) = program.run(write=False)
     assert "a.png is not drawn from amd-epyc/2026-01-02-fits.csv" in wrong
+
+
+def test_tables_that_pages_show_exist():
+    shown = [
+        (page.relative_to(ROOT).as_posix(), name)
+        for page in (ROOT / "docs").rglob("*.md")
+        for name in re.findall(r"^```\{results\} (\S+)", page.read_text(), re.MULTILINE)
+    ]
+    assert shown
+    missing = [(page, name) for page, name in shown if not (ROOT / "benches/results" / name).exists()]
+    assert missing == []
