@@ -413,7 +413,12 @@ impl SeedPass {
     fn choose(&mut self, votes: &Votes) -> Result<()> {
         fn chosen<T: Element>(pass: &SeedPass, votes: &Votes) -> Result<Values> {
             let rows = RowBuf::of_values(pass.candidates.get::<T>(), pass.dim);
-            let weighted = Weighted::new::<T>(&rows, &votes.votes[..])?;
+            // Votes of about 1 in total: their products with squared distances stay finite. A power of two keeps
+            // the draws.
+            let total: f64 = votes.votes.iter().sum();
+            let scale = if total.is_normal() { (-total.log2().floor()).exp2() } else { 1.0 };
+            let shares: Vec<f64> = votes.votes.iter().map(|vote| vote * scale).collect();
+            let weighted = Weighted::new::<T>(&rows, &shares[..])?;
             let how = Seeding::PlusPlus { greedy: true };
             // Some dozens of candidates per center; the driver may have one core.
             let cx = Executor::new(Some(1))?;

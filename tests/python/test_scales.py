@@ -6,6 +6,7 @@ import scipy.sparse
 import shoal
 from refusals import refused
 from shoal import KMeans, TruncatedGaussianMixture
+from shoal.distributed import SeedPass
 
 RNG = np.random.default_rng(0)
 #: Three clusters, all values of order 1 to 10.
@@ -82,3 +83,15 @@ def test_sums_that_overflow_are_due_to_the_weights(use):
     X = np.resize([[0.0], [1.0]], (40, 1))
     text = "^sample_weight must be of a finite sum, .*: scale the weights$"
     refused(ValueError, text, lambda: SUMS[use](X, sample_weight=np.full(40, 1e307)))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_distributed_seeds_of_rows_whose_weighted_distances_overflow(seed):
+    """A squared distance is finite, but not its product with the number of rows that it stands for."""
+    X = np.zeros((11_000, 1))
+    X[3_000:] = 1e152 * 3**0.5
+    task = SeedPass(2, random_state=seed)
+    while not task.done:
+        first, second = task.absorb(X[:6_000], partition=0), task.absorb(X[6_000:], partition=1)
+        task, _ = task.commit(first.merge(second))
+    np.testing.assert_array_equal(np.sort(task.centers, axis=0), X[[0, -1]])
