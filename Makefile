@@ -17,7 +17,8 @@ NEXTEST := $(shell command -v cargo-nextest 2>/dev/null)
 # Inputs of the compiled module.
 MODULE_FILES := $(RUST_FILES) Cargo.toml Cargo.lock pyproject.toml
 # Python tests that take a few seconds together.
-QUICK := $(patsubst %,tests/python/test_%.py,lint metrics readme reference row_counts seeding unit_weights vectors)
+QUICK := $(patsubst %,tests/python/%.py,kmeans/test_reference kmeans/test_unit_weights project/test_lint project/test_readme \
+  quality/test_metrics rows/test_row_counts rows/test_vectors seeding/test_seeding)
 # The kernel tests run again under these instruction sets, which are below the best one of the machine.
 ISAS := scalar $(shell grep -qsw avx2 /proc/cpuinfo && echo avx2) $(shell grep -qsw avx512_vnni /proc/cpuinfo && echo avx512)
 
@@ -123,14 +124,15 @@ test-python: $(VENV)/.dev $(VENV)/.built ## pytest. Tests on complete data sets:
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
 # Tests that need the required packages only, so that they run with Pythons that optional packages do not support yet.
-CORE := $(patsubst %,tests/python/test_%.py,metrics reference row_counts seeding threads unit_weights vectors)
+CORE := $(filter-out tests/python/project/%,$(QUICK)) tests/python/fit/test_threads.py
 
 test-core: $(VENV)/.built ## Tests without the optional packages: `make PYTHON=python3.14t VENV=.venv314t test-core`.
 	$(BIN)/python -m pip install --quiet 'hypothesis>=6.170' 'pytest>=8.2'
 	$(BIN)/python -m pytest $(CORE)
 
 # The tests of `make check`, and those of what depends on the version of a package.
-LOWEST := $(QUICK) $(patsubst %,tests/python/test_%.py,csv data demo feature_names formats inputs sklearn_contract sparse tables_out)
+LOWEST := $(QUICK) $(patsubst %,tests/python/%.py,cli/test_demo fit/test_sklearn_contract outputs/test_tables_out rows/test_csv \
+  rows/test_data rows/test_feature_names rows/test_formats rows/test_inputs rows/test_sparse)
 
 $(VENV)-lowest/.installed: requirements-lowest.txt | check-tools
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11) and "name Python 3.11: make PYTHON=python3.11 test-lowest")'
@@ -140,7 +142,7 @@ $(VENV)-lowest/.installed: requirements-lowest.txt | check-tools
 
 # The module runs with any Python from 3.11 on, so that of .venv serves.
 test-lowest: $(VENV)/.built $(VENV)-lowest/.installed ## Tests with Python 3.11 and the oldest supported packages.
-	PYTHONPATH=python $(VENV)-lowest/bin/python -m pytest --numprocesses auto --dist worksteal $(LOWEST)
+	PYTHONPATH=$(CURDIR)/python $(VENV)-lowest/bin/python -m pytest --numprocesses auto --dist worksteal $(LOWEST)
 
 lint: lint-rust lint-python ## Formatting, clippy, rustdoc, licenses, ruff, mypy, pyright, style, and the stubs against the module.
 
@@ -198,7 +200,7 @@ fuzz: $(VENV)/.dev $(VENV)/.built ## Damaged files, messages and command lines, 
 	@echo 'SHOAL_FUZZ_SEED=$(FUZZ_SEED)'
 	SHOAL_FUZZ_SECONDS=$(FUZZ_SECONDS) SHOAL_FUZZ_SEED=$(FUZZ_SEED) $(CARGO) test --locked --test all fuzz:: -- --nocapture
 	SHOAL_FUZZ_SECONDS=$(FUZZ_SECONDS) SHOAL_FUZZ_SEED=$(FUZZ_SEED) $(BIN)/python -m pytest --numprocesses auto -k damaged \
-	  tests/python/test_damaged.py tests/python/test_command_lines.py
+	  tests/python/rows/test_damaged.py tests/python/cli/test_command_lines.py
 
 soak: $(VENV)/.dev $(VENV)/.built-release ## Streams that are killed and resumed for SOAK_MINUTES=60: same results, bounded memory.
 	$(BIN)/python tests/soak.py --minutes $(SOAK_MINUTES)

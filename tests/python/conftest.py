@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-# Makes the helper modules in this folder importable.
-sys.path.insert(0, str(Path(__file__).parent))
+# Makes the modules that tests share importable.
+sys.path.insert(0, str(Path(__file__).parent / "common"))
 
 
 @pytest.fixture(scope="session")

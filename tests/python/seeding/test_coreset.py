@@ -187,7 +187,7 @@ def test_two_passes_are_enough():
 
 
 def test_sparse_rows_stay_sparse():
-    X = scipy.sparse.random_array((4000, 30), density=0.1, rng=np.random.default_rng(0), format="csr")
+    X = scipy.sparse.random(4000, 30, density=0.1, format="csr", random_state=0)
     c = lightweight_coreset(X, 200, random_state=0)
     assert scipy.sparse.issparse(c.points)
     assert c.points.format == "csr"

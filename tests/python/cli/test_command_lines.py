@@ -12,7 +12,7 @@ pytest.importorskip("faiss")
 
 
 def test_damaged_command_lines_are_refused_or_run(tmp_path):
-    program = Path(__file__).with_name("command_lines.py")
+    program = Path(__file__).parents[1] / "common" / "command_lines.py"
     done = subprocess.run(
         [sys.executable, program, tmp_path, "250"], capture_output=True, check=False, text=True
     )

@@ -6,8 +6,8 @@ import re
 import subprocess
 import sys
 import warnings
-from pathlib import Path
 
+import damage
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -25,7 +25,7 @@ X = np.random.default_rng(0).normal(size=(60, 4)).astype("f4")
 @pytest.mark.parametrize("part", range(4))
 def test_a_damaged_file_raises_value_error_or_is_read(part, tmp_path):
     """Damage to a number can leave a readable file. Reading takes little memory, whatever the file claims."""
-    program, kinds = Path(__file__).with_name("damage.py"), [*KINDS][part::4]
+    program, kinds = damage.__file__, [*KINDS][part::4]
     done = subprocess.run(
         [sys.executable, program, tmp_path, "40", *kinds], capture_output=True, check=False, text=True
     )

@@ -192,7 +192,7 @@ def test_columns_that_are_constant_up_to_rounding_get_scale_1():
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "uint8", "int64"])
 def test_sparse_rows(dtype):
-    matrix = sparse.random_array((200, 30), density=0.2, rng=np.random.default_rng(6), format="csr")
+    matrix = sparse.csr_array(sparse.random(200, 30, density=0.2, random_state=6))
     matrix.data = np.round(matrix.data * 100)
     matrix = matrix.astype(dtype)
     # Zeros that are stored stay stored, and rows may be empty.

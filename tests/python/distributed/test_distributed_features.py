@@ -306,7 +306,7 @@ class TestDask:
 
 
 def test_the_program_of_the_guide_prints_no_warnings(tmp_path):
-    from test_readme import ROOT, examples
+    from pages import ROOT, examples
 
     program = "\n".join(examples(ROOT / "docs" / "dask.md"))
     done = subprocess.run(

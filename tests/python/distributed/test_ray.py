@@ -333,10 +333,12 @@ class TestEngine:
         assert len(Path(log).read_text()) - before <= 3
 
 
+#: Of this module, and of those that tests share.
+FOLDERS = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "common")]
 DEAD = """
     import os, signal, sys
     import numpy as np
-    sys.path.insert(0, {tests!r})
+    sys.path[:0] = {folders!r}
     from distributed_suite import blobs, cut
     from shoal.callbacks import Checkpoint
     from shoal.ray import KMeans
@@ -368,9 +370,7 @@ DEAD = """
 @pytest.mark.parametrize("how", ["shutdown", "kill"])
 def test_a_dead_cluster_leaves_the_last_whole_step(how, tmp_path):
     path, centers = str(tmp_path / "run.safetensors"), tmp_path / "centers.npy"
-    script = textwrap.dedent(DEAD).format(
-        tests=str(Path(__file__).parent), how=how, path=path, centers=str(centers)
-    )
+    script = textwrap.dedent(DEAD).format(folders=FOLDERS, how=how, path=path, centers=str(centers))
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", script],
         capture_output=True,
@@ -400,7 +400,7 @@ def test_without_the_package_the_error_names_the_extra(monkeypatch):
 
 
 def test_the_guide_runs(cluster, tmp_path, monkeypatch):
-    from test_readme import DOCS, run
+    from pages import DOCS, run
 
     monkeypatch.chdir(tmp_path)
     run(DOCS / "ray.md")

@@ -13,7 +13,7 @@ def test_scikit_learns_tests_of_k_means(tmp_path):
     # Options for the outer run do not reach the inner one.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     environment |= {
-        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)]),
+        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1] / "common"), *filter(None, sys.path)]),
         "SKLEARN_RUN_FLOAT32_TESTS": "1",
         "SKLEARN_TESTS_GLOBAL_RANDOM_SEED": "42",
     }

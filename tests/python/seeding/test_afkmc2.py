@@ -147,7 +147,7 @@ def test_threads_and_sources_do_not_change_the_draws(rows, way, tmp_path):
 
 @way
 def test_sparse_rows(way):
-    X = scipy.sparse.random_array((600, 50), density=0.1, rng=np.random.default_rng(0), format="csr")
+    X = scipy.sparse.random(600, 50, density=0.1, format="csr", random_state=0)
     centers, indices = way(X, 40, random_state=3)
     assert (centers == X[indices].toarray()).all()
     assert (way(X.toarray(), 40, random_state=3)[1] == indices).mean() > 0.9

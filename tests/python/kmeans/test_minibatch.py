@@ -767,7 +767,7 @@ def test_starts_of_a_callable_are_compared_with_weights(kind):
 
 
 def test_the_sample_for_comparing_starts_stays_sparse():
-    X = scipy.sparse.random_array((50_000, 40), density=0.05, format="csr", rng=np.random.default_rng(0))
+    X = scipy.sparse.random(50_000, 40, density=0.05, format="csr", random_state=0)
     picked = np.array([0, 5, 16_383, 16_384, 49_999])
     some = some_rows(shoal.open(X)._source, picked)
     assert some.sparse

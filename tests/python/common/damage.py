@@ -24,7 +24,7 @@ import scipy.sparse as sp
 import shoal
 
 X = np.random.default_rng(0).normal(size=(60, 4)).astype("f4")
-SPARSE = sp.random_array((60, 8), density=0.2, random_state=np.random.default_rng(0), format="csr")
+SPARSE = sp.csr_array(sp.random(60, 8, density=0.2, random_state=np.random.default_rng(0)))
 SPARSE.data[:] = np.random.default_rng(1).normal(size=SPARSE.nnz)
 
 

@@ -316,7 +316,9 @@ def test_memory_does_not_grow_with_the_columns():
     import resource
 
     rng = np.random.default_rng(0)
-    matrix = sp.csr_array(sp.random(2000, 100_000, density=3e-4, rng=rng, dtype="float32", format="csr"))
+    matrix = sp.csr_array(
+        sp.random(2000, 100_000, density=3e-4, random_state=rng, dtype="float32", format="csr")
+    )
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for model in (
         KMeans(4, max_iter=3),
@@ -350,9 +352,7 @@ def test_values_after_the_last_row_are_ignored():
 
 
 def csc(dtype="f4"):
-    return sp.random_array(
-        (40, 12), density=0.3, format="csc", dtype=dtype, random_state=np.random.default_rng(0)
-    )
+    return sp.csc_array(sp.random(40, 12, density=0.3, dtype=dtype, random_state=np.random.default_rng(0)))
 
 
 def set_index(matrix, name, at, value):

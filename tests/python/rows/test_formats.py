@@ -770,7 +770,7 @@ def test_memory_does_not_grow_with_the_file(suffix, tmp_path):
 
 
 def test_the_example_of_the_guide(tmp_path, monkeypatch):
-    guide = (Path(__file__).parents[2] / "docs" / "data.md").read_text(encoding="utf-8")
+    guide = (Path(__file__).parents[3] / "docs" / "data.md").read_text(encoding="utf-8")
     (code,) = [
         block for block in re.findall(r"```python\n(.*?)```", guide, re.DOTALL) if "write_table" in block
     ]

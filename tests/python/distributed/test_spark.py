@@ -357,10 +357,12 @@ class TestEngine:
         assert Path(log).read_text() == "xx"
 
 
+#: Of this module, and of those that tests share.
+FOLDERS = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "common")]
 DEAD = """
     import os, signal, sys
     import numpy as np
-    sys.path.insert(0, {tests!r})
+    sys.path[:0] = {folders!r}
     from distributed_suite import blobs, cut
     from shoal.callbacks import Checkpoint
     from shoal.spark import KMeans
@@ -387,7 +389,7 @@ DEAD = """
 
 def test_a_dead_jvm_leaves_the_last_whole_step(spark, tmp_path):
     path, centers = str(tmp_path / "run.safetensors"), str(tmp_path / "centers.npy")
-    script = textwrap.dedent(DEAD).format(tests=str(Path(__file__).parent), path=path, centers=centers)
+    script = textwrap.dedent(DEAD).format(folders=FOLDERS, path=path, centers=centers)
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", script],
         capture_output=True,
@@ -427,7 +429,7 @@ def test_without_java_the_error_says_so(monkeypatch, tmp_path):
 
 
 def test_the_guide_runs(spark, tmp_path, monkeypatch):
-    from test_readme import DOCS, run
+    from pages import DOCS, run
 
     monkeypatch.chdir(tmp_path)
     run(DOCS / "spark.md")
