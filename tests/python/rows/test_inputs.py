@@ -13,6 +13,7 @@ import array_api_strict as xp
 import ml_dtypes
 import numpy as np
 import pytest
+import scipy
 import shoal
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -293,6 +294,10 @@ with sklearn.config_context(array_api_dispatch=True):
 """
 
 
+@pytest.mark.skipif(
+    [int(part) for part in scipy.__version__.split(".")[:2]] < [1, 14],
+    reason="scikit-learn dispatches by the array API with SciPy 1.14",
+)
 def test_array_api_arrays_under_dispatch():
     # SciPy reads the variable when it is imported.
     environment = os.environ | {"SCIPY_ARRAY_API": "1"}

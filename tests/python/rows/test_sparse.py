@@ -376,7 +376,8 @@ def lil_with(rows=None, values=None):
 
 def dok_with(key):
     matrix = csc().todok()
-    matrix._dict[key] = 1.0
+    # Before SciPy 1.13, the matrix is the dictionary.
+    dict.__setitem__(getattr(matrix, "_dict", matrix), key, 1.0)
     return matrix
 
 
