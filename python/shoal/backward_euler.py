@@ -217,7 +217,6 @@ class BackwardEulerKMeans(StreamClusterer):
     def _rules(self, problems: _params.Problems) -> None:
         p = _params
         super()._rules(problems)
-        problems.check(p.whole, "batch_size", self.batch_size, 1)
         if not _is_auto(self.step_size) and not (p.is_number(self.step_size) and self.step_size >= 0):
             problems.add(
                 f"`step_size` must be 'auto' or a finite number of at least 0, got {p.shown(self.step_size)}"
@@ -229,7 +228,6 @@ class BackwardEulerKMeans(StreamClusterer):
             )
         if not (p.is_number(self.averaging) and 0 <= self.averaging <= 1):
             problems.add(f"`averaging` must be a number from 0 to 1, got {p.shown(self.averaging)}")
-        problems.check(p.whole, "n_inner", self.n_inner, 1)
         cap = self.step_cap
         if cap is not None and not _is_auto(cap) and not (p.is_number(cap) and cap > 0):
             problems.add(f"`step_cap` must be 'auto', `None` or a finite number above 0, got {p.shown(cap)}")

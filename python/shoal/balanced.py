@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from . import _core
 from ._common import params as _params
-from ._core import Run, Source, Step
-from ._fit.centers import State
+from ._core import Source
 from ._fit.clusterer import CenterClusterer
 from ._fit.declared import estimator
 from ._fit.saved import Arrays, Claims, Texts, floats, need
 from .typing import Algorithm, Callbacks, Init, Memory, Metric, RandomState
 
 __all__ = ["BalancedKMeans"]
-
-ALGORITHMS: tuple[str, ...] = get_args(Algorithm)
-#: Starts for `n_init="auto"` with random first centers, as in KMeans.
-BLIND_STARTS = 10
 
 
 @estimator
@@ -176,11 +170,6 @@ class BalancedKMeans(CenterClusterer):
                     f"`{name}` must be `None`, a number of rows as an int of at least 0, or a multiple of "
                     f"the mean size as a finite float of at least 0, got {p.shown(value)}"
                 )
-        if not (isinstance(self.n_init, str) and self.n_init == "auto"):
-            problems.check(p.whole, "n_init", self.n_init, 1, other="'auto' or ")
-        problems.check(p.one_of, "algorithm", self.algorithm, ALGORITHMS)
-        problems.check(p.memory, "bounds_memory", self.bounds_memory)
-        problems.check(p.flag, "copy_x", self.copy_x)
 
     @property
     def _has_limits(self) -> bool:
@@ -191,44 +180,14 @@ class BalancedKMeans(CenterClusterer):
         """Weight of the rows in each cluster, an array of shape (n_clusters,)."""
         return self.counts_
 
-    def _start(
-        self,
-        source: Source,
-        weights: npt.NDArray[np.float64] | None,
-        init: str | npt.NDArray[Any],
-        seed: int,
-        state: State | None = None,
-    ) -> Run:
-        """Return a run, from the beginning or from a stored state."""
-        params = self._run_params(init, seed, n_init=self._n_starts())
-        return _core.start(self._method, source, params, weights=weights, state=state)
-
-    def _make_run(self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None) -> Run:
-        seed = _params.seed(self.random_state)
-        return self._start(source, weights, self._seeding(source, rows, seed), seed)
-
-    def _resumed_run(
-        self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None, state: State
-    ) -> Run:
-        # The state holds the seed and the centers.
-        return self._start(source, weights, "auto" if not isinstance(self.init, str) else self.init, 0, state)
+    def _options(self, source: Source | None) -> dict[str, Any]:
+        return {"n_init": self._n_starts()}
 
     def _n_starts(self) -> int:
-        if not isinstance(self.init, str):
-            return 1
-        if self.n_init != "auto":
-            return int(self.n_init)
-        return BLIND_STARTS if self.init == "random" else 1
+        return super()._n_starts() if isinstance(self.init, str) else 1
 
-    def _update(self, run: Any, step: Step | None) -> None:
-        super()._update(run, step)
-        self._tell(run)
-
-    def _complete(self, run: Any) -> None:
-        super()._complete(run)
-        self._tell(run)
-
-    def _tell(self, run: Any) -> None:
+    def _read(self, run: Any) -> None:
+        super()._read(run)
         details = run.details()
         self.algorithm_: str = run.algorithm
         prices = details["prices"]

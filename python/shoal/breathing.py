@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY
-from typing import Any, get_args
+from typing import Annotated, Any
 
 import numpy as np
-import numpy.typing as npt
 
-from . import _core
-from ._common import params as _params
-from ._core import Run, Source, Step
-from ._fit.centers import State
 from ._fit.clusterer import CenterClusterer
-from ._fit.declared import estimator
+from ._fit.declared import AtLeast, estimator
 from ._fit.saved import Claims
 from .typing import Algorithm, Callbacks, Init, Memory, Metric, RandomState
 
 __all__ = ["BreathingKMeans"]
-
-ALGORITHMS: tuple[str, ...] = get_args(Algorithm)
 
 
 @estimator
@@ -117,7 +110,7 @@ class BreathingKMeans(CenterClusterer):
 
     n_clusters: int = 8
     _: KW_ONLY
-    m: int = 5
+    m: Annotated[int, AtLeast(0)] = 5
     init: Init = "auto"
     max_iter: int = 3000
     tol: float = 1e-4
@@ -133,44 +126,8 @@ class BreathingKMeans(CenterClusterer):
     _method = "breathing"
     _iterations = "sweeps"
 
-    def _rules(self, problems: _params.Problems) -> None:
-        p = _params
-        super()._rules(problems)
-        problems.check(p.whole, "m", self.m, 0)
-        problems.check(p.one_of, "algorithm", self.algorithm, ALGORITHMS)
-        problems.check(p.memory, "bounds_memory", self.bounds_memory)
-
-    def _start(
-        self,
-        source: Source,
-        weights: npt.NDArray[np.float64] | None,
-        init: str | npt.NDArray[Any],
-        seed: int,
-        state: State | None = None,
-    ) -> Run:
-        """Return a run, from the beginning or from a stored state."""
-        params = self._run_params(init, seed)
-        return _core.start(self._method, source, params, weights=weights, state=state)
-
-    def _make_run(self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None) -> Run:
-        seed = _params.seed(self.random_state)
-        return self._start(source, weights, self._seeding(source, rows, seed), seed)
-
-    def _resumed_run(
-        self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None, state: State
-    ) -> Run:
-        # The state holds the seed and the centers.
-        return self._start(source, weights, "auto", 0, state)
-
-    def _update(self, run: Any, step: Step | None) -> None:
-        super()._update(run, step)
-        self._tell(run)
-
-    def _complete(self, run: Any) -> None:
-        super()._complete(run)
-        self._tell(run)
-
-    def _tell(self, run: Any) -> None:
+    def _read(self, run: Any) -> None:
+        super()._read(run)
         details = run.details()
         self.algorithm_: str = run.algorithm
         self.n_breaths_: int = details["n_breaths"]

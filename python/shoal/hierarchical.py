@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from . import _core
 from ._common import params as _params
-from ._core import Run, Source, Step
-from ._fit.centers import State
+from ._core import Source
 from ._fit.clusterer import CenterClusterer
-from ._fit.declared import estimator
+from ._fit.declared import AtLeast, estimator
 from ._fit.saved import Claims
 from .typing import Callbacks, Memory, Metric, RandomState
 
@@ -145,9 +142,9 @@ class HierarchicalKMeans(CenterClusterer):
 
     n_clusters: int = 1000
     _: KW_ONLY
-    branching_factor: int | Literal["auto"] = "auto"
+    branching_factor: Annotated[int | Literal["auto"], AtLeast(2)] = "auto"
     n_candidates: int = 128
-    max_iter: int = 20
+    max_iter: Annotated[int, AtLeast(0)] = 20
     tol: float = 1e-3
     metric: Metric = "euclidean"
     memory_limit: Memory = "1GB"
@@ -161,39 +158,16 @@ class HierarchicalKMeans(CenterClusterer):
     _method = "hierarchical"
     _iterations = "sweeps"
     _auto = ("branching_factor",)
-    _least_iter = 0
     #: The tree takes the place of a seeding.
     init = "auto"
 
-    def _rules(self, problems: _params.Problems) -> None:
-        p = _params
-        super()._rules(problems)
-        problems.check(p.flag, "compute_labels", self.compute_labels)
-        if not (isinstance(self.branching_factor, str) and self.branching_factor == "auto"):
-            problems.check(p.whole, "branching_factor", self.branching_factor, 2, other="'auto' or ")
-        problems.check(p.whole, "n_candidates", self.n_candidates, 1)
-        problems.check(p.memory, "memory_limit", self.memory_limit)
+    def _options(self, source: Source | None) -> dict[str, Any]:
+        return {"memory_limit": _params.memory("memory_limit", self.memory_limit)}
 
-    def _start(
-        self,
-        source: Source,
-        weights: npt.NDArray[np.float64] | None,
-        seed: int,
-        state: State | None = None,
-    ) -> Run:
-        memory = _params.memory("memory_limit", self.memory_limit)
-        params = self._run_params(self.init, seed, memory_limit=memory)
+    def _run_params(self, init: Any, seed: int, **other: Any) -> dict[str, Any]:
+        params = super()._run_params(init, seed, **other)
         del params["init"]
-        return _core.start(self._method, source, params, weights=weights, state=state)
-
-    def _make_run(self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None) -> Run:
-        return self._start(source, weights, _params.seed(self.random_state))
-
-    def _resumed_run(
-        self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None, state: State
-    ) -> Run:
-        # The state holds the seed.
-        return self._start(source, weights, 0, state)
+        return params
 
     def _conclude(self, run: Any) -> None:
         if self.compute_labels:
@@ -201,18 +175,11 @@ class HierarchicalKMeans(CenterClusterer):
         else:
             self._conclude_without_labels(run)
 
-    def _show(self, run: Any) -> None:
+    def _read(self, run: Any) -> None:
+        super()._read(run)
         details = run.details()
         self.sample_rows_: int = details["sample_rows"]
         self.certified_: float = details["certified"]
-
-    def _update(self, run: Any, step: Step | None) -> None:
-        super()._update(run, step)
-        self._show(run)
-
-    def _complete(self, run: Any) -> None:
-        super()._complete(run)
-        self._show(run)
 
     def _about(self) -> dict[str, Any]:
         certified = None if np.isnan(self.certified_) else self.certified_

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from . import _core
 from ._common import params as _params
 from ._common.warn import warn
 from ._core import Run, Source, Step
@@ -21,10 +20,6 @@ from ._fit.starts import STARTS, Maker, Starts
 from .typing import Algorithm, Callbacks, Init, Memory, Metric, RandomState
 
 __all__ = ["KMeans"]
-
-ALGORITHMS: tuple[str, ...] = get_args(Algorithm)
-#: Starts for `n_init="auto"` with random first centers, as in scikit-learn.
-BLIND_STARTS = 10
 
 
 @estimator
@@ -193,21 +188,12 @@ class KMeans(CenterClusterer):
     _method = "kmeans"
     _iterations = "sweeps"
 
-    def _rules(self, problems: _params.Problems) -> None:
-        p = _params
-        super()._rules(problems)
-        if not (isinstance(self.n_init, str) and self.n_init == "auto"):
-            problems.check(p.whole, "n_init", self.n_init, 1, other="'auto' or ")
-        problems.check(p.one_of, "algorithm", self.algorithm, ALGORITHMS)
-        problems.check(p.memory, "bounds_memory", self.bounds_memory)
-        problems.check(p.flag, "copy_x", self.copy_x)
-
     def _make_run(self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None) -> Run | Starts:
         """Return the run of a fit; callables of the user get `rows`."""
         seed = _params.seed(self.random_state)
         n_init = self._n_starts()
         if isinstance(self.init, str):
-            return self._start(source, weights, self.init, n_init, seed)
+            return self._start(source, weights, self.init, seed, n_init=n_init)
         if not callable(self.init):
             if n_init != 1:
                 warn(
@@ -216,7 +202,7 @@ class KMeans(CenterClusterer):
                     "Explicit initial center position passed: performing only one init in KMeans instead of "
                     f"n_init={n_init}.",
                 )
-            return self._start(source, weights, self._given(self.init, source), 1, seed)
+            return self._start(source, weights, self._given(self.init, source), seed, n_init=1)
         return Starts(self._maker(source, rows, weights, seed), n_init, _params.random_state_of(seed))
 
     def _resumed_run(
@@ -226,28 +212,10 @@ class KMeans(CenterClusterer):
             make = self._maker(source, rows, weights, 0)
             if not callable(self.init):
                 make = None
-            resume = partial(self._start, source, weights, "auto", 1, 0)
+            resume = partial(self._start, source, weights, "auto", 0, n_init=1)
             return Starts.resumed(make, resume, state)
-        return self._start(source, weights, self._seeding(source, rows, 0), self._n_starts(), 0, state)
-
-    def _n_starts(self) -> int:
-        if self.n_init != "auto":
-            return int(self.n_init)
-        blind = callable(self.init) or (isinstance(self.init, str) and self.init == "random")
-        return BLIND_STARTS if blind else 1
-
-    def _start(
-        self,
-        source: Source,
-        weights: npt.NDArray[np.float64] | None,
-        init: str | npt.NDArray[Any],
-        n_init: int,
-        seed: int,
-        state: State | None = None,
-    ) -> Run:
-        """Return a run of `n_init` starts, from the beginning or from a stored state."""
-        params = self._run_params(init, seed, n_init=n_init)
-        return _core.start(self._method, source, params, weights=weights, state=state)
+        init = self._seeding(source, rows, 0)
+        return self._start(source, weights, init, 0, state, n_init=self._n_starts())
 
     def _maker(
         self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None, seed: int
@@ -257,7 +225,7 @@ class KMeans(CenterClusterer):
 
         def make(random_state: np.random.RandomState) -> Run:
             centers = self._given(choose(rows, int(self.n_clusters), random_state=random_state), source)
-            return self._start(source, weights, centers, 1, seed)
+            return self._start(source, weights, centers, seed, n_init=1)
 
         return make
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import KW_ONLY
 from functools import partial
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, Self
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -15,7 +15,7 @@ from . import _core
 from ._common import params as _params
 from ._common.warn import warn
 from ._core import ModesRun, Source, Step
-from ._fit.centers import INITS, METRICS, State
+from ._fit.centers import INITS, State
 from ._fit.declared import estimator
 from ._fit.estimator import has_begun, seed_of
 from ._kmodes.file import StoredKModes
@@ -23,7 +23,6 @@ from ._kmodes.matrices import affinity_matrix, checked_affinity, responsibilitie
 from ._kmodes.spectral import Spectral, spectral_labels
 from ._rows.checked import refuse_weights, source_of
 from ._rows.spool import at_any_place
-from .neighbors import METHODS
 from .typing import (
     Affinity,
     Callbacks,
@@ -39,9 +38,6 @@ from .typing import (
 
 __all__ = ["LaplacianKModes"]
 
-MODE_UPDATES: tuple[str, ...] = get_args(ModeUpdate)
-AFFINITIES: tuple[str, ...] = get_args(Affinity)
-ON_COLLAPSE: tuple[str, ...] = get_args(OnCollapse)
 SPECTRAL = "spectral"
 #: Allowed names for `init`.
 STARTS = (SPECTRAL, *INITS)
@@ -445,19 +441,16 @@ class LaplacianKModes(StoredKModes):
 
     def _rules(self, problems: _params.Problems) -> None:
         p = _params
-        problems.check(p.whole, "n_clusters", self.n_clusters, 1)
+        super()._rules(problems)
         weight = self.laplacian_weight
         if not (isinstance(weight, str) and weight == "auto") and not (p.is_number(weight) and weight >= 0):
             problems.add(
                 f"`laplacian_weight` must be 'auto' or a finite number of at least 0, got {p.shown(weight)}"
             )
-        problems.check(p.one_of, "mode_update", self.mode_update, MODE_UPDATES)
-        problems.check(p.whole, "n_neighbors", self.n_neighbors, 1)
         if not (isinstance(self.bandwidth, str) and self.bandwidth == "auto") and not (
             p.is_number(self.bandwidth) and self.bandwidth > 0
         ):
             problems.add(f"`bandwidth` must be 'auto' or a number above 0, got {p.shown(self.bandwidth)}")
-        problems.check(p.one_of, "affinity", self.affinity, AFFINITIES)
         if not (isinstance(self.diagonal_shift, str) and self.diagonal_shift == "auto") and not (
             p.is_number(self.diagonal_shift) and self.diagonal_shift >= 0
         ):
@@ -465,15 +458,10 @@ class LaplacianKModes(StoredKModes):
                 "`diagonal_shift` must be 'auto' or a number of at least 0, got "
                 f"{p.shown(self.diagonal_shift)}"
             )
-        problems.check(p.one_of, "on_collapse", self.on_collapse, ON_COLLAPSE)
-        problems.check(p.flag, "normalize", self.normalize)
-        problems.check(p.one_of, "metric", self.metric, METRICS)
         if self.metric == "cosine" and not self.normalize:
             problems.add(f"`normalize` must be `True` with `metric`='cosine', got {p.shown(self.normalize)}")
         if isinstance(self.init, str):
             problems.check(p.seeding, self.init, STARTS)
-        problems.check(p.whole, "max_iter", self.max_iter, 1)
-        problems.check(p.one_of, "graph_method", self.graph_method, METHODS)
         if self.responsibilities_memory is not None:
             problems.check(p.memory, "responsibilities_memory", self.responsibilities_memory)
         self._rules_of_a_run(problems)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -14,15 +14,12 @@ from . import _core
 from ._common import params as _params
 from ._common.warn import warn
 from ._core import Source
-from ._fit.declared import estimator
+from ._fit.declared import AtLeast, estimator
 from ._fit.partial import StreamClusterer
 from ._rows.arrays import some_rows
 from .typing import Callbacks, Init, Metric, RandomState
 
 __all__ = ["MiniBatchKMeans"]
-
-#: Seedings for `n_init="auto"` with random first centers, as in scikit-learn.
-BLIND_STARTS = 3
 
 
 @estimator
@@ -146,7 +143,7 @@ class MiniBatchKMeans(StreamClusterer):
     batch_size: int = 1024
     max_iter: int = 100
     tol: float = 0.0
-    max_no_improvement: int | None = 10
+    max_no_improvement: Annotated[int | None, AtLeast(0)] = 10
     reassignment_ratio: float = 0.01
     half_life: float | None = None
     n_init: int | Literal["auto"] = "auto"
@@ -163,6 +160,7 @@ class MiniBatchKMeans(StreamClusterer):
 
     _method = "minibatch"
     _counts_labels = False
+    _blind_starts = 3
 
     _one_pass = True
 
@@ -220,9 +218,6 @@ class MiniBatchKMeans(StreamClusterer):
     def _rules(self, problems: _params.Problems) -> None:
         p = _params
         super()._rules(problems)
-        problems.check(p.whole, "batch_size", self.batch_size, 1)
-        if self.max_no_improvement is not None:
-            problems.check(p.whole, "max_no_improvement", self.max_no_improvement, 0, other="`None` or ")
         if not (p.is_number(self.reassignment_ratio) and 0 <= self.reassignment_ratio <= 1):
             problems.add(
                 f"`reassignment_ratio` must be a number from 0 to 1, got {p.shown(self.reassignment_ratio)}"
@@ -232,17 +227,6 @@ class MiniBatchKMeans(StreamClusterer):
                 "`half_life` must be `None` or a finite number of rows above 0, got "
                 f"{p.shown(self.half_life)}"
             )
-        if not (isinstance(self.n_init, str) and self.n_init == "auto"):
-            problems.check(p.whole, "n_init", self.n_init, 1, other="'auto' or ")
-        if self.init_size is not None:
-            problems.check(p.whole, "init_size", self.init_size, 1, other="`None` or ")
-
-    def _n_starts(self) -> int:
-        """Return the number of seedings."""
-        if self.n_init != "auto":
-            return int(self.n_init)
-        blind = callable(self.init) or (isinstance(self.init, str) and self.init == "random")
-        return BLIND_STARTS if blind else 1
 
     def _seeding_rows(self) -> int | None:
         """Return the number of rows in the seeding sample, if the user sets it."""

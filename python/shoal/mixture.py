@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import KW_ONLY
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -16,16 +16,14 @@ from ._common.marked import unmarked
 from ._common.warn import warn
 from ._core import Run, Source, Step
 from ._fit.centers import State
-from ._fit.declared import estimator
+from ._fit.declared import AtLeast, estimator
 from ._mixture.file import StoredMixture
-from ._mixture.model import COVARIANCES
 from .coreset import coreset_of
 from .typing import ActiveStart, Callbacks, Covariance, Init, Metric, RandomState, Rows, Stopping, Weights
 
 __all__ = ["TruncatedGaussianMixture"]
 
 STARTS: tuple[str, ...] = get_args(ActiveStart)
-STOPPINGS: tuple[str, ...] = get_args(Stopping)
 #: Values of `stop_reason_` for a fit that the user ended.
 ENDED_BY_USER = ("callback", "deadline", "patience")
 
@@ -234,14 +232,14 @@ class TruncatedGaussianMixture(StoredMixture):
     _: KW_ONLY
     n_active: int = 5
     n_neighbors: int = 5
-    explore: int | Literal["auto"] = "auto"
+    explore: Annotated[int | Literal["auto"], AtLeast(0)] = "auto"
     coreset_size: float | None = None
     covariance_type: Covariance = "tied_spherical"
     n_factors: int | None = None
     init: Init = "afk-mc2"
     chain_length: int = 20
     start: ActiveStart = "cells"
-    n_initial_e_steps: int = 0
+    n_initial_e_steps: Annotated[int, AtLeast(0)] = 0
     n_init: int = 1
     means_init: npt.ArrayLike | None = None
     stopping: Stopping = "auto"
@@ -271,10 +269,6 @@ class TruncatedGaussianMixture(StoredMixture):
     def _rules(self, problems: _params.Problems) -> None:
         p = _params
         super()._rules(problems)
-        problems.check(p.whole, "n_active", self.n_active, 1)
-        problems.check(p.whole, "n_neighbors", self.n_neighbors, 1)
-        if not (isinstance(self.explore, str) and self.explore == "auto"):
-            problems.check(p.whole, "explore", self.explore, 0, other="'auto' or ")
         size = self.coreset_size
         if isinstance(size, (float, np.floating)):
             if not 0 < size <= 1:
@@ -287,21 +281,14 @@ class TruncatedGaussianMixture(StoredMixture):
                     f"`n_components`={self.n_components} must be at most the number of rows of the coreset, "
                     f"{size}"
                 )
-        problems.check(p.one_of, "covariance_type", self.covariance_type, COVARIANCES)
-        if self.n_factors is not None:
-            problems.check(p.whole, "n_factors", self.n_factors, 1, other="`None` or ")
-            if self.covariance_type != "factor":
-                problem = (
-                    f"with `covariance_type`={p.shown(self.covariance_type)}, got {p.shown(self.n_factors)}. "
-                    "Use `covariance_type`='factor' for components with factors."
-                )
-                problems.add(
-                    f"`n_factors` must be left out {problem}", unmarked(f"n_factors must be None {problem}")
-                )
-        problems.check(p.whole, "chain_length", self.chain_length, 1)
-        problems.check(p.one_of, "start", self.start, STARTS)
-        problems.check(p.whole, "n_initial_e_steps", self.n_initial_e_steps, 0)
-        problems.check(p.whole, "n_init", self.n_init, 1)
+        if self.n_factors is not None and self.covariance_type != "factor":
+            problem = (
+                f"with `covariance_type`={p.shown(self.covariance_type)}, got {p.shown(self.n_factors)}. "
+                "Use `covariance_type`='factor' for components with factors."
+            )
+            problems.add(
+                f"`n_factors` must be left out {problem}", unmarked(f"n_factors must be None {problem}")
+            )
         if self.means_init is not None:
             if isinstance(self.means_init, str) or callable(self.means_init):
                 problems.add(f"`means_init` must be `None` or an array, got {p.shown(self.means_init)}")
@@ -310,7 +297,6 @@ class TruncatedGaussianMixture(StoredMixture):
                     "`means_init` must be `None` if `init` is an array or a callable: both set the first "
                     "means"
                 )
-        problems.check(p.one_of, "stopping", self.stopping, STOPPINGS)
 
     def iter_fit(self, X: Rows, sample_weight: Weights = None) -> Iterator[Step]:
         """Fit to the rows of X, one iteration per ``next()``.
@@ -356,33 +342,23 @@ class TruncatedGaussianMixture(StoredMixture):
     def _step_limit(self) -> int:
         return int(self.max_iter) * self._n_starts()
 
-    def _make_run(self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None) -> Run:
+    def _make_run(self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None) -> Any:
         if self._n_starts() < self.n_init:
             warn(
                 f"`n_init`={self.n_init} is ignored: the first means are given, so the fit makes one start",
                 RuntimeWarning,
             )
-        return self._start(source, rows, weights, _params.seed(self.random_state), None)
+        return super()._make_run(source, rows, weights)
 
     def _resumed_run(
         self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None, state: State
     ) -> Run:
-        return self._start(source, rows, weights, 0, state)
-
-    def _start(
-        self,
-        source: Source,
-        rows: Any,
-        weights: npt.NDArray[np.float64] | None,
-        seed: int,
-        state: State | None,
-    ) -> Run:
-        """Make a run, from the beginning or from a stored state."""
         # The state of a single start already holds its first means; several starts still draw theirs.
-        drawn = state is not None and self._n_starts() == 1
-        init = "auto" if drawn else self._seeding(source, rows, seed)
-        params = self._run_params(init, seed, n_init=self._n_starts(), chain_length=int(self.chain_length))
-        return _core.start(self._method, source, params, weights=weights, state=state)
+        init = "auto" if self._n_starts() == 1 else self._seeding(source, rows, 0)
+        return self._start(source, weights, init, 0, state)
+
+    def _options(self, source: Source | None) -> dict[str, Any]:
+        return {"n_init": self._n_starts(), "chain_length": int(self.chain_length)}
 
     def _forget(self) -> None:
         super()._forget()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import KW_ONLY
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,8 +19,6 @@ from ._fit.saved import Claims
 from .typing import Bounds, Callbacks, Init, Memory, Metric, RandomState
 
 __all__ = ["NestedMiniBatchKMeans"]
-
-BOUNDS: tuple[str, ...] = get_args(Bounds)
 
 
 @estimator
@@ -160,19 +158,13 @@ class NestedMiniBatchKMeans(StreamClusterer):
     _kind = "nested-kmeans"
 
     _method = "nested"
-    _unlimited = True
 
     def _rules(self, problems: _params.Problems) -> None:
         p = _params
         super()._rules(problems)
-        problems.check(p.whole, "batch_size", self.batch_size, 1)
         known = p.is_number(self.rho) or (p.is_real(self.rho) and self.rho == math.inf)
         if not known or self.rho < 0:
             problems.add(f"`rho` must be a number of at least 0, or infinity, got {p.shown(self.rho)}")
-        problems.check(p.one_of, "bounds", self.bounds, BOUNDS)
-        problems.check(p.memory, "bounds_memory", self.bounds_memory)
-        problems.check(p.memory, "buffer_memory", self.buffer_memory)
-        problems.check(p.flag, "shuffle", self.shuffle)
 
     def _warn_of_small_batches(self, n: int | None = None) -> None:
         """Warn if batches have fewer rows than clusters; `n` is the number of rows."""

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
-import numpy as np
-import numpy.typing as npt
-
-from . import _core
 from ._common import params as _params
-from ._core import Run, Source, Step
-from ._fit.centers import State
+from ._core import Source, Step
 from ._fit.clusterer import CenterClusterer
 from ._fit.declared import estimator
 from ._fit.saved import Claims
@@ -19,7 +14,6 @@ from .typing import Callbacks, Init, Metric, RandomState, Variant
 
 __all__ = ["VarianceReducedKMeans"]
 
-VARIANTS: tuple[str, ...] = get_args(Variant)
 #: Upper limits of `epoch_size`: as a fraction of the rows, and in steps.
 MOST_PASSES = 1e6
 MOST_STEPS = 10**18
@@ -170,7 +164,6 @@ class VarianceReducedKMeans(CenterClusterer):
     def _rules(self, problems: _params.Problems) -> None:
         p = _params
         super()._rules(problems)
-        problems.check(p.one_of, "variant", self.variant, VARIANTS)
         rate: Any = self.learning_rate
         known = rate == "auto" if isinstance(rate, str) else p.is_number(rate) and 0 <= rate <= 1
         if not known:
@@ -183,29 +176,9 @@ class VarianceReducedKMeans(CenterClusterer):
                 f"`epoch_size` must be an integer from 0 to {MOST_STEPS:.0e} (steps), a float from 0 to "
                 f"{MOST_PASSES:g} (fraction of the rows) or {DOUBLING!r}, got {p.shown(size)}"
             )
-        problems.check(p.flag, "polish", self.polish)
 
-    def _start(
-        self,
-        source: Source,
-        weights: npt.NDArray[np.float64] | None,
-        init: str | npt.NDArray[Any],
-        seed: int,
-        state: State | None = None,
-    ) -> Run:
-        """Return a run, from the beginning or from a stored state."""
-        params = self._run_params(init, seed, search_always=self._search_always)
-        return _core.start(self._method, source, params, weights=weights, state=state)
-
-    def _make_run(self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None) -> Run:
-        seed = _params.seed(self.random_state)
-        return self._start(source, weights, self._seeding(source, rows, seed), seed)
-
-    def _resumed_run(
-        self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None, state: State
-    ) -> Run:
-        # The state holds the seed and the centers.
-        return self._start(source, weights, "auto", 0, state)
+    def _options(self, source: Source | None) -> dict[str, Any]:
+        return {"search_always": self._search_always}
 
     def _update(self, run: Any, step: Step | None) -> None:
         super()._update(run, step)

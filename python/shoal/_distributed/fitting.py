@@ -18,7 +18,6 @@ from shoal._common.warn import warn
 from shoal._common.zeros import warn_of_zeros
 from shoal._core import Step
 from shoal._fit.bases import BaseEstimator
-from shoal._fit.centers import METRICS
 from shoal._fit.cloning import cloned
 from shoal._fit.declared import Checked, estimator
 from shoal._fit.history import STEP_DTYPE, record
@@ -321,11 +320,8 @@ class KMeansOnEngine(Checked, BaseEstimator):
 
     def _rules(self, problems: _params.Problems) -> None:
         p = _params
-        problems.check(p.whole, "n_clusters", self.n_clusters, 1)
-        problems.check(p.whole, "max_iter", self.max_iter, 1)
+        super()._rules(problems)
         problems.check(p.at_least_0, "tol", self.tol)
-        problems.check(p.one_of, "metric", self.metric, METRICS)
-        problems.check(p.flag, "compute_labels", self.compute_labels)
         p.check_callbacks(problems, self.callbacks)
         problems.check(p.threads, self.n_jobs)
         problems.check(p.verbosity, self.verbose)
@@ -341,10 +337,6 @@ class MiniBatchKMeansOnEngine(KMeansOnEngine):
     max_iter: int = 10
 
     _pass = MiniBatchPass
-
-    def _rules(self, problems: _params.Problems) -> None:
-        super()._rules(problems)
-        problems.check(_params.whole, "batch_size", self.batch_size, 1)
 
     def _first(self, engine: Engine) -> MiniBatchPass:
         task = super()._first(engine)

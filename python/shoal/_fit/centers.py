@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from abc import abstractmethod
 from collections.abc import Iterator
 from typing import Any, Self, get_args
 
@@ -15,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from shoal import _core
 from shoal._common import params as _params
 from shoal._common.warn import warn
-from shoal._core import Source, Step
+from shoal._core import Run, Source, Step
 from shoal._rows.checked import weighted
 from shoal._rows.source import DataSource
 from shoal._rows.streams import refuse_once
@@ -38,8 +37,8 @@ PHASES = ("seeding", "sweeps", "final")
 class CenterFitter(Clusterer):
     """Base class of the estimators that fit centers of clusters or means of components.
 
-    A subclass checks its parameters in `_rules` and makes its run in `_make_run`. It sets attributes of its
-    own in `_update`, and saves and restores them in `_about` and `_recall`.
+    A subclass checks parameters in `_rules` and may replace some of those of its run in `_options`. It sets
+    attributes of its own in `_read`, and saves and restores them in `_about` and `_recall`.
     """
 
     counts_: npt.NDArray[np.float64]
@@ -49,6 +48,7 @@ class CenterFitter(Clusterer):
 
     n_clusters: Any
     init: Any
+    n_init: Any
     max_iter: Any
     tol: Any
     random_state: Any
@@ -58,10 +58,8 @@ class CenterFitter(Clusterer):
     #: The run that holds the centers until they are accessed: copying them takes as long as moving them.
     _centers_of: Any
     metric: Metric
-    #: The least value of `max_iter`.
-    _least_iter = 1
-    #: Whether `max_iter` may be None: no limit.
-    _unlimited = False
+    #: Starts with `n_init="auto"` from random rows or from a callable.
+    _blind_starts = 10
     #: Whether a single pass over the rows is enough for a fit.
     _one_pass = False
     #: Whether `counts_` are the weights of the rows of each label.
@@ -175,28 +173,50 @@ class CenterFitter(Clusterer):
             run = self._made_anew(state, lambda: self._make_run(source, rows, weights))
         return self._iterate(run, source, weights)
 
-    @abstractmethod
+    def _rules(self, problems: _params.Problems) -> None:
+        super()._rules(problems)
+        if isinstance(self.init, str):
+            problems.check(_params.seeding, self.init, INITS)
+        problems.check(_params.at_least_0, "tol", self.tol)
+        self._rules_of_a_run(problems)
+
+    def _make_run(self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None) -> Any:
+        """Make the run of a fit; `rows` is the source as callables of the user take it."""
+        seed = _params.seed(self.random_state)
+        return self._start(source, weights, self._seeding(source, rows, seed), seed)
+
     def _resumed_run(
         self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None, state: State
     ) -> Any:
-        """Make a run that continues from a checkpoint."""
+        """Make a run that continues from a checkpoint, which holds the seed and the centers."""
+        return self._start(source, weights, self._seeding_by_name(), 0, state)
 
-    def _rules(self, problems: _params.Problems) -> None:
-        """Check the parameters that all methods share; subclasses add their own."""
-        p = _params
-        problems.check(p.whole, self._count, self._k, 1)
-        if isinstance(self.init, str):
-            problems.check(p.seeding, self.init, INITS)
-        if self.max_iter is not None or not self._unlimited:
-            other = "`None` or " if self._unlimited else ""
-            problems.check(p.whole, "max_iter", self.max_iter, self._least_iter, other=other)
-        problems.check(p.at_least_0, "tol", self.tol)
-        problems.check(p.one_of, "metric", self.metric, METRICS)
-        self._rules_of_a_run(problems)
+    def _start(
+        self,
+        source: Source | None,
+        weights: npt.NDArray[np.float64] | None,
+        init: str | npt.NDArray[Any],
+        seed: int,
+        state: State | None = None,
+        **more: Any,
+    ) -> Run:
+        """Make a run, from the beginning or from a state; `more` are parameters in place of some others."""
+        params = self._run_params(init, seed, **self._options(source), **more)
+        return _core.start(self._method, source, params, weights=weights, state=state)
 
-    @abstractmethod
-    def _make_run(self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None) -> Any:
-        """Make the run of a fit; `rows` is the source as callables of the user take it."""
+    def _options(self, source: Source | None) -> dict[str, Any]:
+        """Return the parameters of a run over `source` that differ from those of the estimator."""
+        return {}
+
+    def _n_starts(self) -> int:
+        """Return the number of starts from different seedings."""
+        if self.n_init != "auto":
+            return int(self.n_init)
+        blind = callable(self.init) or (isinstance(self.init, str) and self.init == "random")
+        return self._blind_starts if blind else 1
+
+    def _seeding_by_name(self) -> str:
+        return self.init if isinstance(self.init, str) else "auto"
 
     @property
     def _first(self) -> Any:
@@ -248,10 +268,7 @@ class CenterFitter(Clusterer):
 
     def _update(self, run: Any, step: Step | None) -> None:
         self._centers, self._centers_of = None, run
-        self.counts_ = run.counts()
-        self.n_iter_ = run.n_iter
-        self.timings_ = run.timings()
-        self.n_zero_rows_ = run.zero_rows
+        self._read(run)
         if self._by_callable or callable(self._first):
             self.init_ = "callable"
         else:
@@ -263,6 +280,10 @@ class CenterFitter(Clusterer):
         super()._complete(run)
         # A step that was interrupted in its last pass had already moved the centers.
         self.cluster_centers_ = run.centers()
+        self._read(run)
+
+    def _read(self, run: Any) -> None:
+        """Set the attributes that a run knows at any time; subclasses add their own."""
         self.n_iter_ = run.n_iter
         self.counts_ = run.counts()
         self.timings_ = run.timings()

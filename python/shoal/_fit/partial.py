@@ -118,30 +118,15 @@ class StreamClusterer(CenterClusterer):
                 first += len(block)
         return self
 
-    def _options(self, source: Source | None) -> dict[str, Any]:
-        """Return the parameters of a run over `source` that differ from those of the estimator."""
-        return {}
-
     def _make_run(self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None) -> Run:
         return self._begun(source, rows, weights, stream=False)
-
-    def _resumed_run(
-        self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None, state: State
-    ) -> Run:
-        return self._from(state, source, weights)
 
     def _make_stream(self, source: Source | None, rows: Any, state: State | None) -> Run:
         """Make the run that takes batches, from the first batch or from a state."""
         if source is not None:
             return self._begun(source, rows, None, stream=True)
         assert state is not None
-        return self._from(state, None, None)
-
-    def _from(self, state: State, source: Source | None, weights: npt.NDArray[np.float64] | None) -> Run:
-        """Make a run that continues from a state."""
-        # The state holds the centers already.
-        params = self._run_params(self._seeding_by_name(), 0, **self._options(source))
-        return _core.start(self._method, source, params, weights=weights, state=state)
+        return self._start(None, None, self._seeding_by_name(), 0, state)
 
     def _begun(
         self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None, *, stream: bool
@@ -159,9 +144,6 @@ class StreamClusterer(CenterClusterer):
     ) -> str | npt.NDArray[Any]:
         """Return the seeding of a fit, which may differ from that of a first batch."""
         return self._seeding(source, rows, seed)
-
-    def _seeding_by_name(self) -> str:
-        return self.init if isinstance(self.init, str) else "auto"
 
     def _settings(self) -> dict[str, Any]:
         """Return all parameters of a run of batches, to detect changes."""
@@ -281,7 +263,3 @@ class StreamClusterer(CenterClusterer):
 
     def _recall(self, about: Claims) -> None:
         self.n_steps_ = about.count("n_steps")
-
-    def _rules(self, problems: _params.Problems) -> None:
-        super()._rules(problems)
-        problems.check(_params.flag, "compute_labels", self.compute_labels)

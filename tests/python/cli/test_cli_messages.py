@@ -87,7 +87,7 @@ WRONG = [
     ("fit rows.npy -k 3 --seed -1", "--seed must be within 0..2**64 - 1, got -1"),
     ("fit rows.npy -k 3 --init kmeans++", "hierarchical, or an .npy file of K centers, got 'kmeans++'. Did"),
     ("fit rows.npy -k 3 --init rows.npy --set tol=-1", "--set tol must be a finite number of at least 0"),
-    ("fit rows.npy -k 3 --set tol=-1 --set batch_size=0 --method minibatch", "; --set batch_size must be"),
+    ("fit rows.npy -k 3 --set tol=-1 --set batch_size=0 --method minibatch", "got 0; --set tol must be"),
     ("fit rows.npy -k 3 --threads 0", "--threads must be -1 or a number of threads, got 0"),
     ("fit rows.npy -k 3 --init rows.npy", "--init must have shape (3, 3), got (200, 3)"),
     ("fit rows.npy -k 3 --columns a,b", "rows.npy: --columns a,b does not belong to .npy files"),

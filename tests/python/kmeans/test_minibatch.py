@@ -621,9 +621,9 @@ def test_invalid_parameters(given, text):
 
 
 def test_all_problems_are_listed_at_once():
-    model = MiniBatchKMeans(0, batch_size=0, half_life=-1, max_iter=0, compute_labels=None)
-    with pytest.raises(ValueError, match=r"n_clusters.*max_iter.*compute_labels.*batch_size.*half_life"):
-        model.fit([[0.0]])
+    wrong = {"n_clusters": 0, "batch_size": 0, "half_life": -1, "max_iter": 0, "compute_labels": None}
+    with pytest.raises(ValueError, match="".join(f"(?=.*{name} must)" for name in wrong)):
+        MiniBatchKMeans(**wrong).fit([[0.0]])
 
 
 def test_n_clusters_cannot_change_between_batches():
