@@ -29,8 +29,9 @@
 //! than this factor; they are increased by it. A value that is not a number keeps its center.
 
 use super::generic::blocks::GROUP;
+use super::operations;
 use super::pack::{PackedCenters, moved};
-use super::table::Compute;
+use super::tier::Compute;
 use crate::float::Float;
 use crate::tuning::{SKIN_LEAST, SKIN_MOST, SKIN_MOVES};
 
@@ -164,7 +165,7 @@ pub(crate) fn narrow<T: Compute>(
     work: &mut Narrowing<T>,
 ) -> bool {
     assert_eq!(faces.len(), 2 * packed.dim(), "two faces per column");
-    (packed.table.narrow)(packed.frame(), faces, skin, from, to, work)
+    operations::narrow(packed.tier, packed.frame(), faces, skin, from, to, work)
 }
 
 /// Moves the columns of a block of rows into the frame of the packed centers. Borrows the block if the frame is

@@ -4,8 +4,9 @@ use std::ops::Range;
 
 use super::aligned::Aligned;
 use super::difference;
+use super::operations;
 use super::pack::{Form, PackedCenters, Scratch, moved};
-use super::table::{Compute, active};
+use super::tier::{Compute, active};
 use crate::float::Float;
 use crate::rows::{Rows, SparseRef};
 
@@ -125,7 +126,7 @@ pub(crate) fn gather<T: Compute>(
     radii: &mut Radii<T>,
 ) {
     super::fits(rows, packed);
-    gathered.tile.grow(packed.table.height * packed.width, T::ZERO);
+    gathered.tile.grow(packed.tier.height * packed.width, T::ZERO);
     if gathered.sq_norm.len() < rows.rows() {
         gathered.sq_norm.resize(rows.rows(), T::ZERO);
     }
@@ -133,13 +134,13 @@ pub(crate) fn gather<T: Compute>(
     match rows {
         Rows::Dense(rows) => {
             gathered.x.grow(rows.rows() * packed.gathered_stride(), T::ZERO);
-            (packed.table.gather)(packed, rows, picked, slot, gathered, &mut radii.own);
+            operations::gather(packed.tier, packed, rows, picked, slot, gathered, &mut radii.own);
         }
         Rows::Sparse(rows) => {
             measure_sparse(packed, rows, picked, slot, &mut gathered.sq_norm, &mut radii.own);
         }
     }
-    (packed.table.radii)(margins, radii);
+    operations::radii(packed.tier, margins, radii);
 }
 
 /// Computes squared distances of the `picked` rows to the centers in `labels` (per row) and `|x'|^2`, without
@@ -159,7 +160,7 @@ pub(crate) fn measure<T: Compute>(
     super::fits(rows, packed);
     let (sq_norm, own) = (&mut gathered.sq_norm[..], &mut radii.own[..]);
     match rows {
-        Rows::Dense(rows) => (packed.table.measure)(packed, rows, picked, labels, sq_norm, own),
+        Rows::Dense(rows) => operations::measure(packed.tier, packed, rows, picked, labels, sq_norm, own),
         Rows::Sparse(rows) => measure_sparse(packed, rows, picked, labels, sq_norm, own),
     }
 }
@@ -181,7 +182,7 @@ fn measure_sparse<T: Compute>(
 
 /// Computes the values that follow from the squared distances.
 pub(crate) fn radii<T: Compute>(margins: Margins<T>, radii: &mut Radii<T>) {
-    (active::<T>().radii)(margins, radii);
+    operations::radii(active::<T>(), margins, radii);
 }
 
 /// The nearest center of some rows, in their order.
@@ -215,7 +216,7 @@ pub(crate) fn between<T: Compute>(packed: &PackedCenters<T>, margins: Margins<T>
         }
     }
     let mut out = vec![0.0; k * k];
-    (packed.table.between)(&columns, margins, &mut vec![T::ZERO; k], &mut out);
+    operations::between(packed.tier, &columns, margins, &mut vec![T::ZERO; k], &mut out);
     out
 }
 
@@ -237,7 +238,7 @@ pub(crate) fn nearest_listed<T: Compute>(
     nearest: &mut Nearest<T>,
 ) {
     assert_eq!(packed.form, Form::RowsInLanes);
-    (packed.table.listed)(packed, columns, rows, list, nearest);
+    operations::nearest_listed(packed.tier, packed, columns, rows, list, nearest);
 }
 
 /// The nearest other center and `|c'|^2`, per center.
@@ -281,7 +282,7 @@ pub(crate) fn nearest_single<T: Compute>(
     };
     super::fits(row, packed);
     // A strip would fill a micro tile with copies of the row. Gathered rows can use lower micro tiles.
-    gathered.tile.grow(packed.table.height * packed.width, T::ZERO);
+    gathered.tile.grow(packed.tier.height * packed.width, T::ZERO);
     gathered.x.grow(packed.gathered_stride(), T::ZERO);
     gathered.sq_norm.resize(gathered.sq_norm.len().max(1), T::ZERO);
     for ((to, &x), &s) in gathered.x.iter_mut().zip(dense.row(0)).zip(&packed.shift) {
@@ -302,7 +303,7 @@ pub(crate) fn nearest_single<T: Compute>(
             better: &mut better,
             fine: None,
         };
-        (packed.table.lowest)(packed, gathered, meeting);
+        operations::lowest(packed.tier, packed, gathered, meeting);
         // A tile value that is not below the second best so far changes nothing.
         let Some(&Better { lane, next, .. }) = better.first() else { continue };
         if low[0] < nearest.best[0] {
@@ -326,8 +327,8 @@ pub(crate) fn lowest<T: Compute>(
 ) {
     assert!(meeting.panel < packed.n_panels() && meeting.low.len() == meeting.picked.len());
     match rows {
-        Rows::Dense(_) => (packed.table.lowest)(packed, gathered, meeting),
-        Rows::Sparse(rows) => (packed.table.sparse_lowest)(packed, rows, gathered, meeting),
+        Rows::Dense(_) => operations::lowest(packed.tier, packed, gathered, meeting),
+        Rows::Sparse(rows) => operations::sparse_lowest(packed.tier, packed, rows, gathered, meeting),
     }
 }
 
@@ -343,7 +344,7 @@ pub(crate) fn renew<T: Compute>(
     (lower, width, column): (&mut [f32], usize, usize),
 ) {
     let to = (lower, width, column);
-    (active::<T>().renew)(&gathered.sq_norm, picked, low, error, margins.unit, drift, to);
+    operations::renew(active::<T>(), &gathered.sq_norm, picked, low, error, margins.unit, drift, to);
 }
 
 /// An upper bound on a distance, from a tile value.
@@ -362,7 +363,7 @@ pub(crate) fn upper<T: Compute>(
 
 /// The smallest lower bound of each of the `picked` rows, without drift.
 pub(crate) fn least(lower: &[f32], drift: &[f32], picked: &[u32], out: &mut [f32]) {
-    (active::<f32>().least)(lower, drift, picked, out);
+    operations::least(active::<f32>(), lower, drift, picked, out);
 }
 
 /// Lists the `picked` rows per group of `span` bounds, if one bound of the group is within the row's `reach`.
@@ -374,15 +375,15 @@ pub(crate) fn near(
     reach: &[f32],
     lists: (&mut [u32], usize, &mut [u32]),
 ) {
-    (active::<f32>().near)(lower, (drift, span), picked, reach, lists);
+    operations::near(active::<f32>(), lower, (drift, span), picked, reach, lists);
 }
 
 /// Writes the rows with `lower[r] - drift < reach[r]` to the front of `rows` and returns their number.
 pub(crate) fn within(lower: &[f32], drift: f32, reach: &[f32], rows: &mut [u32]) -> usize {
-    (active::<f32>().within)(lower, drift, reach, rows)
+    operations::within(active::<f32>(), lower, drift, reach, rows)
 }
 
 /// Distances beyond which centers have larger tile values than a center at most `upper` away.
 pub(crate) fn reach(margins: Margins<f32>, upper: &[f32], out: &mut [f32]) {
-    (active::<f32>().reach)(margins, upper, out);
+    operations::reach(active::<f32>(), margins, upper, out);
 }

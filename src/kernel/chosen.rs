@@ -3,7 +3,7 @@
 
 use super::aligned::Aligned;
 use super::pack::{Form, PackedCenters};
-use super::table::Compute;
+use super::tier::Compute;
 
 impl<T: Compute> PackedCenters<T> {
     /// Also keeps the centers as rows, from which [`PackedCenters::choose`] packs.
@@ -33,7 +33,7 @@ impl<T: Compute> PackedCenters<T> {
         let (k, dim) = (list.len(), self.dim);
         assert!(k > 0 && dim == all.dim, "a list of centers of {dim} columns");
         self.k = k;
-        self.norms.cut(k.next_multiple_of(self.table.lanes));
+        self.norms.cut(k.next_multiple_of(self.tier.lanes));
         self.centers.resize(k * dim, T::ZERO);
         if !self.sq_norms.is_empty() {
             self.sq_norms.resize(k, 0.0);

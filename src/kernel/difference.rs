@@ -9,8 +9,9 @@
 //! lengths are compared instead of squares.
 
 use super::generic::differences::{ROWS, is_length};
+use super::operations;
 use super::pack::{PackedCenters, Scratch, moved};
-use super::table::Compute;
+use super::tier::Compute;
 use crate::float::Float;
 use crate::matrix::MatRef;
 use crate::rows::Rows;
@@ -125,7 +126,7 @@ pub(super) fn for_each_center<T: Compute>(
             }
         }
         for (j, center) in packed.centers().iter().enumerate() {
-            (packed.table.differences)(&scratch.columns_f64, center, &mut values);
+            operations::differences(packed.tier, &scratch.columns_f64, center, &mut values);
             f(range.clone(), j, &values[..range.len()]);
         }
     }

@@ -6,8 +6,9 @@ use super::difference::squares_tell_apart;
 use super::generic::listed::Padded;
 use super::generic::sparse;
 use super::isa::Isa;
+use super::operations;
 use super::pack::scale_of;
-use super::table::{Compute, KernelTable, kernels};
+use super::tier::{Compute, Tier, tier_of};
 use crate::float::Float;
 use crate::matrix::MatRef;
 use crate::rows::Rows;
@@ -16,7 +17,7 @@ use crate::rows::Rows;
 /// those of the data times [`RowCenters::unit`], or weighted per column.
 #[derive(Debug)]
 pub(crate) struct RowCenters<T: Compute> {
-    table: &'static KernelTable<T>,
+    tier: Tier<T>,
     k: usize,
     dim: usize,
     stride: usize,
@@ -95,7 +96,7 @@ impl<T: Compute> RowCenters<T> {
         let (k, dim) = (centers.rows(), centers.cols());
         let stride = (dim * size_of::<T>()).next_multiple_of(LINE) / size_of::<T>();
         Self {
-            table: kernels(isa),
+            tier: tier_of(isa),
             k,
             dim,
             stride,
@@ -156,7 +157,7 @@ impl<T: Compute> RowCenters<T> {
     /// Prefetches row `i`.
     #[inline]
     pub(crate) fn prefetch(&self, rows: Rows<'_, T>, i: usize) {
-        (self.table.prefetch)(rows.stored(i));
+        operations::prefetch(self.tier, rows.stored(i));
     }
 
     /// Squared distances of row `i` to the listed centers, by difference in `T`.
@@ -170,9 +171,16 @@ impl<T: Compute> RowCenters<T> {
                 if self.n_axes > 0 {
                     self.project(rows.row(i), list, out, &mut []);
                 } else if self.factors.is_empty() {
-                    (self.table.few)(rows.row(i), self.padded(), list, out);
+                    operations::few(self.tier, rows.row(i), self.padded(), list, out);
                 } else {
-                    (self.table.few_scaled)(rows.row(i), self.padded(), self.padded_factors(), list, out);
+                    operations::few_scaled(
+                        self.tier,
+                        rows.row(i),
+                        self.padded(),
+                        self.padded_factors(),
+                        list,
+                        out,
+                    );
                 }
             }
             Rows::Sparse(rows) => {
@@ -198,13 +206,13 @@ impl<T: Compute> RowCenters<T> {
     /// If lengths do not match, a listed center does not exist, or there are no axes.
     pub(crate) fn project(&self, row: &[T], list: &[u32], out: &mut [T], onto: &mut [T]) {
         let (centers, factors) = (self.padded(), self.padded_factors());
-        (self.table.few_projected)(row, centers, factors, self.padded_axes(), list, (out, onto));
+        operations::few_projected(self.tier, row, centers, factors, self.padded_axes(), list, (out, onto));
     }
 
     /// The squared distance of row `i` to center `j` in the units of the data, with differences and sums in
     /// `f64`.
     pub(crate) fn sq_dist(&self, rows: Rows<'_, T>, i: usize, j: usize) -> f64 {
-        super::sq_dist_of(self.table, rows, i, self.row(j), || self.sq_norms[j] / self.unit())
+        super::sq_dist_of(self.tier, rows, i, self.row(j), || self.sq_norms[j] / self.unit())
     }
 
     /// `sums[j] += part * row i` for each of the listed centers `j`.
@@ -220,7 +228,7 @@ impl<T: Compute> RowCenters<T> {
         sums: &mut [f64],
     ) {
         match rows {
-            Rows::Dense(rows) => (self.table.add_parts)(rows.row(i), list, parts, sums),
+            Rows::Dense(rows) => operations::add_parts(self.tier, rows.row(i), list, parts, sums),
             Rows::Sparse(rows) => {
                 let (columns, values) = rows.row(i);
                 for (&j, &part) in list.iter().zip(parts) {
@@ -238,7 +246,7 @@ impl<T: Compute> RowCenters<T> {
     /// # Panics
     /// If lengths do not match.
     pub(crate) fn add_squares(&self, row: &[T], list: &[u32], parts: &[f64], squares: &mut [f64]) {
-        (self.table.add_squares)(row, self.padded(), list, parts, squares);
+        operations::add_squares(self.tier, row, self.padded(), list, parts, squares);
     }
 
     /// `products += part * (row - center j)` for each axis of each of the listed centers `j`, with one part for
@@ -247,7 +255,7 @@ impl<T: Compute> RowCenters<T> {
     /// # Panics
     /// If lengths do not match.
     pub(crate) fn add_products(&self, row: &[T], list: &[u32], parts: &[f64], products: &mut [f64]) {
-        (self.table.add_products)(row, self.padded(), list, parts, products);
+        operations::add_products(self.tier, row, self.padded(), list, parts, products);
     }
 }
 

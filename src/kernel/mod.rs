@@ -33,22 +33,36 @@ mod generic;
 mod isa;
 pub(crate) mod listed;
 pub(crate) mod near;
+mod operations;
 mod pack;
-mod table;
 #[cfg(test)]
 mod tests;
+mod tier;
 
 pub(crate) use bytes::{add_bytes, byte_sq_dists};
 pub use isa::Isa;
 pub(crate) use pack::Frame;
 pub use pack::{MAX_CENTERS, PackedCenters, Scratch};
-pub use table::Compute;
+pub use tier::Compute;
 
 use crate::matrix::MatRef;
 use crate::rows::{Rows, SparseRef};
 use generic::{accumulate as sums_of, sparse};
 use pack::Form;
-use table::{KernelTable, active};
+use tier::{Tier, active};
+
+impl Compute for f32 {
+    fn certified(
+        rows: MatRef<'_, Self>,
+        packed: &PackedCenters<Self>,
+        labels: &mut [u32],
+        scratch: &mut Scratch<Self>,
+    ) -> bool {
+        certified::nearest(rows, packed, labels, scratch)
+    }
+}
+
+impl Compute for f64 {}
 
 /// Cuts `rows` into strips and loads each strip if its kernel reads loaded rows. Calls `f(range, strip,
 /// scratch)`.
@@ -65,7 +79,7 @@ fn for_each_strip<T: Compute>(
         let end = rows.rows().min(start + most);
         let strip = match rows.slice(start, end) {
             Rows::Dense(rows) => {
-                (packed.table.load)(packed, rows, scratch);
+                operations::load(packed.tier, packed, rows, scratch);
                 Strip { rows: end - start, sparse: None }
             }
             Rows::Sparse(rows) => Strip { rows: end - start, sparse: Some(rows) },
@@ -97,24 +111,24 @@ impl<T: Compute> Strip<'_, T> {
     /// The smallest tile value per row, and its center.
     fn argmin(self, packed: &PackedCenters<T>, scratch: &mut Scratch<T>, labels: &mut [u32]) {
         match self.sparse {
-            None => (packed.table.argmin)(packed, scratch, labels),
-            Some(rows) => (packed.table.sparse_argmin)(packed, rows, scratch, labels),
+            None => operations::argmin(packed.tier, packed, scratch, labels),
+            Some(rows) => operations::sparse_argmin(packed.tier, packed, rows, scratch, labels),
         }
     }
 
     /// Like `argmin`, with the second smallest value too.
     fn two(self, packed: &PackedCenters<T>, scratch: &mut Scratch<T>, labels: &mut [u32]) {
         match self.sparse {
-            None => (packed.table.two)(packed, scratch, labels),
-            Some(rows) => (packed.table.sparse_two)(packed, rows, scratch, labels),
+            None => operations::two(packed.tier, packed, scratch, labels),
+            Some(rows) => operations::sparse_two(packed.tier, packed, rows, scratch, labels),
         }
     }
 
     /// The tile values against one panel.
     fn values(self, packed: &PackedCenters<T>, scratch: &mut Scratch<T>, panel: usize) {
         match self.sparse {
-            None => (packed.table.values)(packed, scratch, self.rows, panel),
-            Some(rows) => (packed.table.sparse_values)(packed, rows, scratch, panel),
+            None => operations::values(packed.tier, packed, scratch, self.rows, panel),
+            Some(rows) => operations::sparse_values(packed.tier, packed, rows, scratch, panel),
         }
     }
 }
@@ -427,7 +441,16 @@ pub fn accumulate<'a, T: Compute>(
     assert!(totals.len() == packed.k && energies.len() == packed.k, "one weight and one energy per center");
     match rows {
         Rows::Dense(rows) => {
-            (packed.table.accumulate)(rows, labels, weights, packed.centers(), sums, totals, energies);
+            operations::accumulate(
+                packed.tier,
+                rows,
+                labels,
+                weights,
+                packed.centers(),
+                sums,
+                totals,
+                energies,
+            );
         }
         Rows::Sparse(sparse) => {
             for (i, (&label, (columns, values))) in labels.iter().zip(sparse.iter()).enumerate() {
@@ -479,7 +502,15 @@ pub fn reassign<'a, T: Compute>(
     assert!(totals.len() == packed.k && energies.len() == packed.k, "one weight and one energy per center");
     match rows {
         Rows::Dense(rows) => {
-            (packed.table.reassign)(rows, (old, new), packed.centers(), (sums, lows), totals, energies);
+            operations::reassign(
+                packed.tier,
+                rows,
+                (old, new),
+                packed.centers(),
+                (sums, lows),
+                totals,
+                energies,
+            );
         }
         Rows::Sparse(sparse) => {
             for (i, (columns, values)) in sparse.iter().enumerate().filter(|(i, _)| old[*i] != new[*i]) {
@@ -535,7 +566,7 @@ pub fn sq_dists<'a, T: Compute>(
 /// ```
 pub fn sq_dist<T: Compute>(a: &[T], b: &[T]) -> f64 {
     assert_eq!(a.len(), b.len(), "rows of the same length");
-    (active::<T>().sq_dist)(a, b)
+    operations::sq_dist(active::<T>(), a, b)
 }
 
 /// Squared distances of one row to several others, as [`sq_dist`].
@@ -553,9 +584,9 @@ pub fn sq_dists_few<T: Compute>(row: &[T], others: MatRef<'_, T>, out: &mut [f64
         row.len() == others.cols() && out.len() == others.rows(),
         "rows of the same length, a value for each"
     );
-    let table = active::<T>();
+    let tier = active::<T>();
     for (other, out) in others.iter().zip(out) {
-        *out = (table.sq_dist)(row, other);
+        *out = operations::sq_dist(tier, row, other);
     }
 }
 
@@ -571,14 +602,14 @@ pub fn sq_dists_few<T: Compute>(row: &[T], others: MatRef<'_, T>, out: &mut [f64
 pub struct Point<'a, T: Compute> {
     values: &'a [T],
     sq_norm: f64,
-    table: &'static KernelTable<T>,
+    tier: Tier<T>,
 }
 
 impl<'a, T: Compute> Point<'a, T> {
     /// Creates a point from its values.
     pub fn new(values: &'a [T]) -> Self {
         let sq_norm = sparse::sq_norm(values, T::from_f32(1.0));
-        Self { values, sq_norm, table: active::<T>() }
+        Self { values, sq_norm, tier: active::<T>() }
     }
 
     /// The squared distance to row `i` of `rows`, by difference in `f64`. For a sparse row the error is up to
@@ -588,21 +619,21 @@ impl<'a, T: Compute> Point<'a, T> {
     /// If the row does not exist or has another length.
     pub fn sq_dist(&self, rows: Rows<'_, T>, i: usize) -> f64 {
         assert_eq!(rows.cols(), self.values.len(), "rows of the same length");
-        sq_dist_of(self.table, rows, i, self.values, || self.sq_norm)
+        sq_dist_of(self.tier, rows, i, self.values, || self.sq_norm)
     }
 }
 
 /// The squared distance of row `i` to a center with squared length `sq_norm`.
 #[inline]
 fn sq_dist_of<T: Compute>(
-    table: &KernelTable<T>,
+    tier: Tier<T>,
     rows: Rows<'_, T>,
     i: usize,
     center: &[T],
     sq_norm: impl FnOnce() -> f64,
 ) -> f64 {
     match rows {
-        Rows::Dense(rows) => (table.sq_dist)(rows.row(i), center),
+        Rows::Dense(rows) => operations::sq_dist(tier, rows.row(i), center),
         Rows::Sparse(rows) => {
             let sq_dist = sparse::sq_dist(rows.row(i), center, sq_norm(), T::from_f32(1.0));
             if sq_dist.is_finite() {
@@ -619,7 +650,7 @@ impl<T: Compute> PackedCenters<T> {
     #[inline]
     fn sq_dist(&self, rows: Rows<'_, T>, i: usize, j: usize) -> f64 {
         let scale = self.scale.to_f64();
-        sq_dist_of(self.table, rows, i, self.centers().row(j), || self.sq_norms[j] / scale / scale)
+        sq_dist_of(self.tier, rows, i, self.centers().row(j), || self.sq_norms[j] / scale / scale)
     }
 
     /// The distance of row `i` to center `j`, by difference.
@@ -662,7 +693,7 @@ impl<T: Compute> PackedCenters<T> {
     fn panel_width(&self, first: usize) -> usize {
         match self.form {
             Form::CentersInLanes | Form::Sparse => self.width.min(self.norms.len() - first),
-            Form::RowsInLanes => self.table.width,
+            Form::RowsInLanes => self.tier.width,
         }
     }
 }

@@ -5,8 +5,9 @@
 //! by the largest possible rounding error, so `value + |x'|^2` is a lower bound on the squared distance. A
 //! search with one reach per row therefore misses no pair within reach.
 
+use super::operations;
 use super::pack::{PackedCenters, Scratch, moved};
-use super::table::Compute;
+use super::tier::Compute;
 use crate::float::Float;
 use crate::rows::Rows;
 
@@ -90,11 +91,11 @@ pub(crate) fn near<T: Compute>(
             let first = panel * packed.width;
             let stride = packed.panel_width(first);
             let others = &others.0[first..first + stride];
-            let room = strip.rows * stride + packed.table.lanes;
+            let room = strip.rows * stride + packed.tier.lanes;
             if found.len() < room {
                 found.resize(room, 0);
             }
-            let n = (packed.table.below)(&scratch.tile, base, limits, others, found);
+            let n = operations::below(packed.tier, &scratch.tile, base, limits, others, found);
             for &place in &found[..n] {
                 let (i, c) = (place as usize / stride, place as usize % stride);
                 let value = scratch.tile[place as usize] + base[i];

@@ -14,7 +14,7 @@ use super::certified::{Buffers, Certified};
 use super::difference::are_told_apart;
 use super::generic::sparse;
 use super::isa::Isa;
-use super::table::{Compute, KernelTable, active, kernels};
+use super::tier::{Compute, Tier, active, tier_of};
 use crate::float::Float;
 use crate::matrix::MatRef;
 use crate::tuning::{CLUMPED, SHIFT_SAMPLE, SPARSE_VECTORS, STRIP_ROWS, rows_in_lanes, strip_rows};
@@ -65,7 +65,7 @@ pub(super) enum Form {
 /// ```
 #[derive(Debug)]
 pub struct PackedCenters<T: Compute> {
-    pub(super) table: &'static KernelTable<T>,
+    pub(super) tier: Tier<T>,
     pub(super) form: Form,
     pub(super) k: usize,
     pub(super) dim: usize,
@@ -112,9 +112,9 @@ impl<T: Compute> PackedCenters<T> {
     /// Same as [`PackedCenters::new`], and if this processor does not support `isa`.
     pub fn for_isa(centers: MatRef<'_, T>, isa: Isa) -> Self {
         let (k, dim) = (centers.rows(), centers.cols());
-        let table = kernels(isa);
-        if rows_in_lanes(dim, k, table.registers) {
-            return Self::pack(centers, None, table, Form::RowsInLanes, None, None);
+        let tier = tier_of(isa);
+        if rows_in_lanes(dim, k, tier.registers) {
+            return Self::pack(centers, None, tier, Form::RowsInLanes, None, None);
         }
         let packed = Self::pack(centers, None, fitting(isa, k), Form::CentersInLanes, None, None);
         Self { certified: Certified::new(isa, k, dim), ..packed }
@@ -150,8 +150,8 @@ impl<T: Compute> PackedCenters<T> {
             // Packing is cheap compared with the work on dense rows.
             return Self::new(centers);
         }
-        let table = fitting(Isa::active(), centers.rows());
-        Self::pack(centers, None, table, Form::Sparse, None, last)
+        let tier = fitting(Isa::active(), centers.rows());
+        Self::pack(centers, None, tier, Form::Sparse, None, last)
     }
 
     /// Packs `centers` for sparse rows and a given instruction set.
@@ -184,7 +184,7 @@ impl<T: Compute> PackedCenters<T> {
     fn pack(
         centers: MatRef<'_, T>,
         order: Option<&[u32]>,
-        table: &'static KernelTable<T>,
+        tier: Tier<T>,
         form: Form,
         frame: Option<&Frame<T>>,
         last: Option<Self>,
@@ -198,7 +198,7 @@ impl<T: Compute> PackedCenters<T> {
             None => reference(centers),
         };
         // With an order, one bound covers one panel. Without an order, wider panels are faster.
-        let width = if sparse && order.is_none() { SPARSE_VECTORS * table.lanes } else { table.width };
+        let width = if sparse && order.is_none() { SPARSE_VECTORS * tier.lanes } else { tier.width };
         let mut sq_norms_of = vec![0.0; if sparse { k } else { 0 }];
         let last = last.filter(|last| {
             let same = (last.form, last.k, last.dim, last.width) == (form, k, dim, width);
@@ -210,7 +210,7 @@ impl<T: Compute> PackedCenters<T> {
         plain.reserve_exact(k * dim);
         centers.iter().for_each(|c| plain.extend_from_slice(c));
 
-        let padded = k.next_multiple_of(table.lanes);
+        let padded = k.next_multiple_of(tier.lanes);
         let size = if form == Form::RowsInLanes { k } else { padded } * dim;
         let made = || if sparse { Aligned::scattered(size) } else { Aligned::filled(size, T::ZERO) };
         let mut data = data.unwrap_or_else(made);
@@ -262,7 +262,7 @@ impl<T: Compute> PackedCenters<T> {
         // Blocks of equal depth: a short last block would cost as much accumulator traffic as a full block.
         let depth = dim.div_ceil(dim.div_ceil(most));
         Self {
-            table,
+            tier,
             form,
             k,
             dim,
@@ -285,7 +285,7 @@ impl<T: Compute> PackedCenters<T> {
     /// Empty places for `k` centers with the same shift and scale. An empty place is infinitely far from all
     /// rows.
     pub(crate) fn places(&self, k: usize) -> Self {
-        let padded = k.next_multiple_of(self.table.lanes);
+        let padded = k.next_multiple_of(self.tier.lanes);
         let size = if self.form == Form::RowsInLanes { k } else { padded } * self.dim;
         Self {
             k,
@@ -451,9 +451,9 @@ impl<T: Compute> PackedCenters<T> {
 
 /// The kernels of `isa`, or of a narrower set with bit-identical results if `k` centers would fill at most
 /// half of a vector.
-fn fitting<T: Compute>(isa: Isa, k: usize) -> &'static KernelTable<T> {
-    let table = kernels(isa);
-    isa.narrower().filter(|_| 2 * k <= table.lanes).map_or(table, kernels)
+fn fitting<T: Compute>(isa: Isa, k: usize) -> Tier<T> {
+    let tier = tier_of(isa);
+    isa.narrower().filter(|_| 2 * k <= tier.lanes).map_or(tier, tier_of)
 }
 
 /// Number of columns that are packed together for all centers of a panel.
@@ -640,7 +640,7 @@ impl<T: Compute> Scratch<T> {
         if packed.form != Form::Sparse {
             self.x.grow(rows * packed.strip_stride() * packed.depth_blocks(), T::ZERO);
         }
-        self.state.grow(rows * STATE_VECTORS * packed.table.lanes, T::ZERO);
+        self.state.grow(rows * STATE_VECTORS * packed.tier.lanes, T::ZERO);
         self.tile.grow(rows * packed.width, T::ZERO);
         if self.best.len() < rows {
             self.best.resize(rows, T::ZERO);

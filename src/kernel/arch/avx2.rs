@@ -3,7 +3,7 @@
 #[allow(clippy::wildcard_imports, reason = "intrinsics are named by their instruction")]
 use std::arch::x86_64::*;
 
-use super::{stamp, vectors};
+use super::vectors;
 use crate::kernel::generic::simd::{Simd, Widen};
 
 vectors!(
@@ -35,5 +35,3 @@ vectors!(
     prefetch(p) _mm_prefetch::<_MM_HINT_T1>(p.cast()),
     widen(p) Avx2F64 = _mm256_loadu_pd(p)
 );
-stamp!(f32, Avx2F32, Isa::Avx2, 6 4 2 x 2, [target_feature(enable = "avx2,fma")]);
-stamp!(f64, Avx2F64, Isa::Avx2, 6 4 2 x 2, [target_feature(enable = "avx2,fma")]);

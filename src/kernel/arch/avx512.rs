@@ -3,7 +3,7 @@
 #[allow(clippy::wildcard_imports, reason = "intrinsics are named by their instruction")]
 use std::arch::x86_64::*;
 
-use super::{stamp, vectors};
+use super::vectors;
 use crate::kernel::generic::simd::{Simd, Widen};
 
 vectors!(
@@ -41,5 +41,3 @@ vectors!(
     prefetch(p) _mm_prefetch::<_MM_HINT_T1>(p.cast()),
     widen(p) Avx512F64 = _mm512_loadu_pd(p)
 );
-stamp!(f32, Avx512F32, Isa::Avx512, 12 8 4 x 2, [target_feature(enable = "avx512f,avx2,fma")]);
-stamp!(f64, Avx512F64, Isa::Avx512, 12 8 4 x 2, [target_feature(enable = "avx512f,avx2,fma")]);

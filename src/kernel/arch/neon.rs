@@ -3,7 +3,7 @@
 #[allow(clippy::wildcard_imports, reason = "intrinsics are named by their instruction")]
 use std::arch::aarch64::*;
 
-use super::{stamp, vectors};
+use super::vectors;
 use crate::kernel::generic::simd::{Simd, Widen};
 
 vectors!(
@@ -28,5 +28,3 @@ vectors!(
     prefetch(_p) (),
     widen(p) NeonF64 = vld1q_f64(p)
 );
-stamp!(f32, NeonF32, Isa::Neon, 8 4 2 x 2, [target_feature(enable = "neon")]);
-stamp!(f64, NeonF64, Isa::Neon, 8 4 2 x 2, [target_feature(enable = "neon")]);

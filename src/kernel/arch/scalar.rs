@@ -3,7 +3,7 @@
 use std::array::from_fn;
 use std::ops::{Add, Mul, Sub};
 
-use super::{stamp, vectors};
+use super::vectors;
 use crate::kernel::generic::simd::{Simd, Widen};
 
 #[inline(always)]
@@ -69,5 +69,3 @@ macro_rules! scalar {
 }
 scalar!(ScalarF32, f32, 4);
 scalar!(ScalarF64, f64, 2);
-stamp!(f32, ScalarF32, Isa::Scalar, 4 2 1 x 2, []);
-stamp!(f64, ScalarF64, Isa::Scalar, 4 2 1 x 2, []);

@@ -9,7 +9,7 @@ use super::simd::Simd;
 use crate::float::Float;
 use crate::kernel::bounded::Nearest;
 use crate::kernel::pack::{PackedCenters, Scratch};
-use crate::kernel::table::Compute;
+use crate::kernel::tier::Compute;
 use crate::tuning::ROWS_IN_LANES_DIM;
 
 /// Number of row vectors in a group: as many as fit the registers next to the sums and the minima.
@@ -191,7 +191,7 @@ pub(in crate::kernel) unsafe fn values<S: Simd>(
 ) where
     S::T: Compute,
 {
-    let (stride, dim, width) = (packed.strip_rows(), packed.dim, packed.table.width);
+    let (stride, dim, width) = (packed.strip_rows(), packed.dim, packed.tier.width);
     let padded = rows.next_multiple_of(S::LANES);
     let first = at * width;
     assert!(padded <= stride && scratch.x.len() >= dim * stride && scratch.state.len() >= S::LANES);

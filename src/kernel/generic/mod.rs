@@ -1,7 +1,7 @@
-//! The kernels, written once over a private vector trait and instantiated per instruction set in `arch`.
+//! The kernels, written once over the vectors of `simd`. `operations` compiles them for each instruction set.
 //!
-//! Every function is `#[inline(always)]`, so that it compiles into an entry point with the instruction set's
-//! `#[target_feature]`. Only the tables call these functions.
+//! Every function is `#[inline(always)]`, so that it compiles into a function with the `#[target_feature]` of
+//! the instruction set.
 #![allow(unsafe_code)]
 
 pub(super) mod accumulate;

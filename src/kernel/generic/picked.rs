@@ -7,7 +7,7 @@ use super::simd::Simd;
 use crate::float::Float;
 use crate::kernel::bounded::{Better, Fine, Gathered, Margins, Meeting, ROUNDING};
 use crate::kernel::pack::{PackedCenters, moved};
-use crate::kernel::table::Compute;
+use crate::kernel::tier::Compute;
 use crate::matrix::MatRef;
 
 /// The largest number of lanes in a vector.
@@ -318,7 +318,7 @@ unsafe fn second<S: Simd, const NV: usize>(row: &mut [S::T], low: S::T, at: u32)
 /// Implements [`lowest`](crate::kernel::bounded::lowest).
 ///
 /// # Safety
-/// The processor must support the instruction set, and `NV` must be the value of its table.
+/// The processor must support the instruction set, and `NV` must be that of its tier.
 #[inline(always)]
 pub(in crate::kernel) unsafe fn lowest<
     S: Simd,

@@ -9,7 +9,7 @@ use super::simd::{Argmin, Epilogue, Simd};
 use crate::float::Float;
 use crate::kernel::bounded::{Gathered, Meeting};
 use crate::kernel::pack::{PackedCenters, Scratch};
-use crate::kernel::table::Compute;
+use crate::kernel::tier::Compute;
 use crate::rows::SparseRef;
 
 /// Computes the tile values of one row and `NV` vectors of centers, starting at center `first`.
@@ -154,7 +154,7 @@ pub(in crate::kernel) unsafe fn values<S: Simd>(
 /// Implements [`lowest`](crate::kernel::bounded::lowest).
 ///
 /// # Safety
-/// The processor must support the instruction set, and `NV` must be the value of its table.
+/// The processor must support the instruction set, and `NV` must be that of its tier.
 #[inline(always)]
 pub(in crate::kernel) unsafe fn lowest<S: Simd, const NV: usize>(
     packed: &PackedCenters<S::T>,

@@ -4,7 +4,7 @@ use super::simd::Simd;
 use super::zeros;
 use crate::float::Float;
 use crate::kernel::pack::{Form, PackedCenters, Scratch, moved};
-use crate::kernel::table::Compute;
+use crate::kernel::tier::Compute;
 use crate::matrix::MatRef;
 use crate::tuning::{ROWS_IN_LANES_DIM, STRIP_ROWS};
 

@@ -5,7 +5,7 @@ use super::simd::{Epilogue, Simd};
 use crate::float::Float;
 use crate::kernel::aligned::LINE;
 use crate::kernel::pack::{DEEP, PackedCenters, SHALLOW, Scratch};
-use crate::kernel::table::Compute;
+use crate::kernel::tier::Compute;
 
 /// The columns that a micro tile adds, and where its accumulators come from and go.
 #[derive(Clone, Copy)]

@@ -5,7 +5,7 @@
 //! sees.
 
 use crate::kernel::pack::{PackedCenters, Scratch};
-use crate::kernel::table::Compute;
+use crate::kernel::tier::Compute;
 use crate::matrix::MatRef;
 use crate::tuning::{SKIPPING_CENTERS, SKIPPING_PAUSE, SKIPPING_SHARE};
 
@@ -25,7 +25,7 @@ pub(in crate::kernel) fn find<T: Compute>(
         scratch.pause -= 1;
         return;
     }
-    let (dim, depth, blocks, height) = (packed.dim, packed.depth, packed.depth_blocks(), packed.table.height);
+    let (dim, depth, blocks, height) = (packed.dim, packed.depth, packed.depth_blocks(), packed.tier.height);
     let groups = rows.rows().div_ceil(height);
     scratch.columns.resize(groups * blocks * depth, 0);
     scratch.lengths.resize(groups * blocks, 0);

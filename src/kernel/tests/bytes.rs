@@ -1,7 +1,8 @@
 //! Rows of bytes: sums and distances equal those of the converted rows.
 
 use crate::kernel::Isa;
-use crate::kernel::table::kernels;
+use crate::kernel::operations;
+use crate::kernel::tier::tier_of;
 use crate::matrix::MatRef;
 use crate::rng::{Purpose, Rng};
 
@@ -15,7 +16,7 @@ fn bytes(n: usize, d: usize, stride: usize) -> Vec<u8> {
 #[test]
 fn bytes_are_summed_and_measured_as_converted() {
     for isa in Isa::available() {
-        let table = kernels::<f32>(isa);
+        let tier = tier_of::<f32>(isa);
         for d in [1, 3, 15, 16, 17, 63, 64, 65, 128, 150, 784] {
             for (n, gap) in [(1, 0), (2, 7), (255, 0), (256, 1), (257, 0), (600, 3)] {
                 let x = bytes(n, d, d + gap);
@@ -27,16 +28,16 @@ fn bytes_are_summed_and_measured_as_converted() {
                         squares += u64::from(x) * u64::from(x);
                     }
                 }
-                assert_eq!((table.add_bytes)(rows, &mut sums), squares, "{isa} n={n} d={d}");
+                assert_eq!(operations::add_bytes(tier, rows, &mut sums), squares, "{isa} n={n} d={d}");
                 assert_eq!(sums, expected, "{isa} n={n} d={d}");
 
                 let point: Vec<f32> = (0..d).map(|t| 127.3 + (t as f32).sin() * 90.0).collect();
                 let wide: Vec<f64> = point.iter().map(|&p| f64::from(p)).collect();
                 let mut found = vec![f64::NAN; n];
-                (table.byte_sq_dists)(rows, &wide, &mut found);
+                operations::byte_sq_dists(tier, rows, &wide, &mut found);
                 for (row, found) in rows.iter().zip(found) {
                     let row: Vec<f32> = row.iter().map(|&x| f32::from(x)).collect();
-                    let expected = (kernels::<f32>(Isa::Scalar).sq_dist)(&row, &point);
+                    let expected = operations::sq_dist(tier_of::<f32>(Isa::Scalar), &row, &point);
                     assert_eq!(found.to_bits(), expected.to_bits(), "{isa} n={n} d={d}");
                 }
             }
@@ -50,7 +51,7 @@ fn full_sums_do_not_overflow() {
         let (n, d) = (1000, 130);
         let x = vec![255u8; n * d];
         let mut sums = vec![0; d];
-        let squares = (kernels::<f32>(isa).add_bytes)(MatRef::new(&x, d), &mut sums);
+        let squares = operations::add_bytes(tier_of::<f32>(isa), MatRef::new(&x, d), &mut sums);
         assert_eq!(squares, (n * d * 255 * 255) as u64, "{isa}");
         assert!(sums.iter().all(|&sum| sum == (n * 255) as u64), "{isa}");
     }

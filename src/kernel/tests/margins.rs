@@ -3,8 +3,9 @@
 use super::battery::for_each_isa;
 use crate::kernel::bounded::{Margins, between};
 use crate::kernel::near::{Near, near};
+use crate::kernel::operations;
 use crate::kernel::pack::Frame;
-use crate::kernel::table::kernels;
+use crate::kernel::tier::tier_of;
 use crate::kernel::{PackedCenters, Scratch, nearest};
 use crate::matrix::MatRef;
 use crate::rng::{Purpose, Rng};
@@ -77,7 +78,7 @@ fn the_reach_covers_rounding() {
     let margins = Margins { norm: norm as f32, gamma: gamma as f32, unit: 1.0, off: 0.0 };
     for_each_isa(|isa| {
         let mut out = vec![0.0; upper.len()];
-        (kernels::<f32>(isa).reach)(margins, &upper, &mut out);
+        operations::reach(tier_of::<f32>(isa), margins, &upper, &mut out);
         for (&upper, &reach) in upper.iter().zip(&out) {
             let (upper, reach) = (f64::from(upper), f64::from(reach));
             let least = (upper * upper + 4.0 * gamma * ((norm + upper).powi(2) + norm * norm)).sqrt();

@@ -2,7 +2,7 @@
 
 use crate::kernel::isa::Isa;
 use crate::kernel::listed::RowCenters;
-use crate::kernel::table::Compute;
+use crate::kernel::tier::Compute;
 use crate::matrix::MatRef;
 use crate::rng::{Purpose, Rng};
 

@@ -1,0 +1,352 @@
+//! The operations of the kernels: safe functions that run generic code on a tier.
+#![allow(unsafe_code)]
+
+use std::ops::Range;
+
+use super::blocks::{Candidates, Narrowing, Skin};
+use super::bounded::{Gathered, Margins, Meeting, Nearest, Radii};
+use super::generic::differences::{self, ROWS};
+use super::generic::listed::{self, Padded};
+use super::generic::simd::{Argmin, Two, Widen};
+use super::generic::{
+    accumulate as sums_of, blocks, bounds, bytes, lanes, pair, picked, projected, sparse, strip, tile,
+};
+use super::pack::{Form, PackedCenters, Scratch};
+use super::tier::{Compute, Operation, Tier};
+use crate::matrix::MatRef;
+use crate::rows::SparseRef;
+
+/// Defines operations: a function of a tier and the arguments, whose body is compiled for each instruction
+/// set. The body may use the type `T`, its vectors `S`, and the sizes of micro tiles; see [`Operation`].
+macro_rules! operations {
+    (@output) => { () };
+    (@output $out:ty) => { $out };
+    ($($(#[$doc:meta])* $op:ident = $name:ident($($arg:ident: $ty:ty),* $(,)?) $(-> $out:ty)? $body:block)*) => {$(
+        struct $op<A>(A);
+
+        impl<'a, 'b, T: Compute> Operation<T> for $op<($($ty,)*)> {
+            type Output = operations!(@output $($out)?);
+
+            #[inline(always)]
+            #[allow(unused_unsafe, reason = "some bodies are safe")]
+            unsafe fn run<S: Widen<T = T>, const MR: usize, const M2: usize, const M3: usize, const NV: usize>(
+                self,
+            ) -> Self::Output {
+                let Self(($($arg,)*)) = self;
+                // SAFETY: the processor has the instruction set of `S`, which is all that the bodies ask for.
+                unsafe { $body }
+            }
+        }
+
+        $(#[$doc])*
+        #[allow(clippy::extra_unused_lifetimes, clippy::too_many_arguments, reason = "as the operation has")]
+        pub(super) fn $name<'a, 'b, T: Compute>(tier: Tier<T>, $($arg: $ty),*) $(-> $out)? {
+            tier.run($op(($($arg,)*)))
+        }
+    )*};
+}
+
+// Labels: strips of rows are compared with all centers.
+operations! {
+    /// Copies the rows of a strip as `x' = g (x - s)` into `scratch.x`, in the layout of the packed form.
+    Load = load(packed: &'a PackedCenters<T>, rows: MatRef<'a, T>, scratch: &'a mut Scratch<T>) {
+        strip::load(packed, rows, scratch);
+    }
+
+    /// The smallest tile value per row of the loaded strip (into `scratch.best`) and its center.
+    FindNearest = argmin(packed: &'a PackedCenters<T>, scratch: &'a mut Scratch<T>, labels: &'a mut [u32]) {
+        if packed.form == Form::RowsInLanes {
+            return lanes::sweep::<S, false>(packed, scratch, labels);
+        }
+        tile::sweep::<S, Argmin, MR, NV>(packed, scratch, labels.len());
+        strip::reduce::<S, false>(scratch, labels, packed.k);
+    }
+
+    /// Like [`argmin`], with the second smallest value too (into `scratch.second`).
+    FindTwo = two(packed: &'a PackedCenters<T>, scratch: &'a mut Scratch<T>, labels: &'a mut [u32]) {
+        if packed.form == Form::RowsInLanes {
+            return lanes::sweep::<S, true>(packed, scratch, labels);
+        }
+        tile::sweep::<S, Two, MR, NV>(packed, scratch, labels.len());
+        strip::reduce::<S, true>(scratch, labels, packed.k);
+    }
+
+    /// The tile values of the first `rows` rows of the loaded strip against one panel, into `scratch.tile`,
+    /// `width` values per row.
+    Values = values(packed: &'a PackedCenters<T>, scratch: &'a mut Scratch<T>, rows: usize, panel: usize) {
+        if packed.form == Form::RowsInLanes {
+            return lanes::values::<S>(packed, scratch, rows, panel);
+        }
+        tile::values::<S, MR, NV>(packed, scratch, rows, panel);
+    }
+
+    /// [`argmin`] for sparse rows, which are not loaded.
+    SparseNearest = sparse_argmin(
+        packed: &'a PackedCenters<T>,
+        rows: SparseRef<'a, T>,
+        scratch: &'a mut Scratch<T>,
+        labels: &'a mut [u32],
+    ) {
+        sparse::sweep::<S, Argmin>(packed, rows, scratch);
+        strip::reduce::<S, false>(scratch, labels, packed.k);
+    }
+
+    /// [`two`] for sparse rows.
+    SparseTwo = sparse_two(
+        packed: &'a PackedCenters<T>,
+        rows: SparseRef<'a, T>,
+        scratch: &'a mut Scratch<T>,
+        labels: &'a mut [u32],
+    ) {
+        sparse::sweep::<S, Two>(packed, rows, scratch);
+        strip::reduce::<S, true>(scratch, labels, packed.k);
+    }
+
+    /// [`values`] for sparse rows.
+    SparseValues = sparse_values(
+        packed: &'a PackedCenters<T>,
+        rows: SparseRef<'a, T>,
+        scratch: &'a mut Scratch<T>,
+        panel: usize,
+    ) {
+        sparse::values::<S>(packed, rows, scratch, panel);
+    }
+}
+
+// Bounded sweeps: picked rows are compared with single panels or listed centers.
+operations! {
+    /// See [`picked::gather`].
+    Gather = gather(
+        packed: &'a PackedCenters<T>,
+        rows: MatRef<'a, T>,
+        rows_picked: &'a [u32],
+        slot: &'a [u32],
+        to: &'a mut Gathered<T>,
+        own: &'a mut [T],
+    ) {
+        picked::gather::<S>(packed, rows, rows_picked, slot, to, own);
+    }
+
+    /// See [`picked::measure`].
+    Measure = measure(
+        packed: &'a PackedCenters<T>,
+        rows: MatRef<'a, T>,
+        rows_picked: &'a [u32],
+        labels: &'a [u32],
+        sq_norm: &'a mut [T],
+        own: &'a mut [T],
+    ) {
+        picked::measure(packed, rows, rows_picked, labels, sq_norm, own);
+    }
+
+    /// See [`picked::between`].
+    Between = between(columns: &'a [T], margins: Margins<T>, sums: &'a mut [T], out: &'a mut [f32]) {
+        picked::between(columns, margins, sums, out);
+    }
+
+    /// See [`picked::lowest`].
+    Lowest = lowest(packed: &'a PackedCenters<T>, gathered: &'a mut Gathered<T>, meeting: &'a mut Meeting<'b, T>) {
+        picked::lowest::<S, MR, M2, M3, NV>(packed, gathered, meeting);
+    }
+
+    /// [`lowest`] for sparse rows.
+    SparseLowest = sparse_lowest(
+        packed: &'a PackedCenters<T>,
+        rows: SparseRef<'a, T>,
+        gathered: &'a mut Gathered<T>,
+        meeting: &'a mut Meeting<'b, T>,
+    ) {
+        sparse::lowest::<S, NV>(packed, rows, gathered, meeting);
+    }
+
+    /// See [`lanes::listed`]. Only for rows in lanes.
+    NearestListed = nearest_listed(
+        packed: &'a PackedCenters<T>,
+        columns: &'a [T],
+        rows: Range<usize>,
+        list: &'a [u32],
+        nearest: &'a mut Nearest<T>,
+    ) {
+        lanes::listed::<S>(packed, columns, rows, list, nearest);
+    }
+
+    /// See [`blocks::narrow`].
+    Narrow = narrow(
+        frame: (&'a [T], T),
+        faces: &'a [T],
+        skin: Skin<T>,
+        from: &'a Candidates<T>,
+        to: &'a mut Candidates<T>,
+        work: &'a mut Narrowing<T>,
+    ) -> bool {
+        blocks::narrow(frame, faces, skin, from, to, work)
+    }
+
+    /// See [`bounds::least`].
+    Least = least(lower: &'a [T], drift: &'a [T], rows: &'a [u32], out: &'a mut [T]) {
+        bounds::least::<S>(lower, drift, rows, out);
+    }
+
+    /// See [`bounds::near`].
+    Near = near(
+        lower: &'a [T],
+        drift: (&'a [T], usize),
+        rows: &'a [u32],
+        reach: &'a [T],
+        lists: (&'a mut [u32], usize, &'a mut [u32]),
+    ) {
+        bounds::near::<S>(lower, drift, rows, reach, lists);
+    }
+
+    /// See [`bounds::within`].
+    Within = within(lower: &'a [T], drift: T, reach: &'a [T], rows: &'a mut [u32]) -> usize {
+        bounds::within::<S>(lower, drift, reach, rows)
+    }
+
+    /// See [`bounds::below`].
+    Below = below(
+        tile: &'a [T],
+        base: &'a [T],
+        rows: &'a [T],
+        columns: &'a [T],
+        found: &'a mut [u32],
+    ) -> usize {
+        bounds::below::<S>(tile, base, rows, columns, found)
+    }
+
+    /// See [`bounds::radii`].
+    WidenRadii = radii(margins: Margins<T>, radii: &'a mut Radii<T>) {
+        bounds::radii(margins, radii);
+    }
+
+    /// See [`bounds::reach`].
+    Reach = reach(margins: Margins<f32>, upper: &'a [f32], out: &'a mut [f32]) {
+        bounds::reach(margins, upper, out);
+    }
+
+    /// See [`bounds::renew`].
+    Renew = renew(
+        sq_norm: &'a [T],
+        rows: &'a [u32],
+        low: &'a [T],
+        error: &'a [T],
+        unit: T,
+        drift: f32,
+        lower: (&'a mut [f32], usize, usize),
+    ) {
+        bounds::renew(sq_norm, rows, low, error, unit, drift, lower);
+    }
+}
+
+// Sums per cluster, and exact distances.
+operations! {
+    /// `sums[label] += weight * row` and the weighted sums of squared differences, in `f64`.
+    Accumulate = accumulate(
+        rows: MatRef<'a, T>,
+        labels: &'a [u32],
+        weights: Option<&'a [f64]>,
+        centers: MatRef<'a, T>,
+        sums: &'a mut [f64],
+        totals: &'a mut [f64],
+        energies: &'a mut [f64],
+    ) {
+        sums_of::accumulate::<S>(rows, labels, weights, centers, sums, totals, energies);
+    }
+
+    /// Moves rows of weight 1 whose label changed from one sum to the other, and updates the sums of squared
+    /// differences. `labels` are the old and the new ones.
+    Reassign = reassign(
+        rows: MatRef<'a, T>,
+        labels: (&'a [u32], &'a [u32]),
+        centers: MatRef<'a, T>,
+        sums: (&'a mut [f64], &'a mut [f64]),
+        totals: &'a mut [f64],
+        energies: &'a mut [f64],
+    ) {
+        sums_of::reassign::<S>(rows, labels, centers, sums, totals, energies);
+    }
+
+    /// Sum of squared differences, with differences and sums in `f64`.
+    SqDist = sq_dist(a: &'a [T], b: &'a [T]) -> f64 {
+        pair::sq_dist::<S>(a, b)
+    }
+
+    /// See [`bytes::add`].
+    AddBytes = add_bytes(rows: MatRef<'a, u8>, sums: &'a mut [u64]) -> u64 {
+        bytes::add(rows, sums)
+    }
+
+    /// See [`bytes::sq_dists`].
+    ByteSqDists = byte_sq_dists(rows: MatRef<'a, u8>, point: &'a [f64], out: &'a mut [f64]) {
+        bytes::sq_dists::<S>(rows, point, out);
+    }
+
+    /// See [`differences::differences`].
+    Differences = differences(columns: &'a [f64], center: &'a [T], out: &'a mut [f64; ROWS]) {
+        differences::differences(columns, center, out);
+    }
+}
+
+// A row and a few listed centers.
+operations! {
+    /// Squared distances of a row to listed centers; see [`listed`].
+    Few = few(row: &'a [T], centers: Padded<'a, T>, list: &'a [u32], out: &'a mut [T]) {
+        listed::sq_dists::<S, false>(row, centers, Padded { values: &[], stride: 0 }, list, out);
+    }
+
+    /// [`few`] with a factor per column and center.
+    FewScaled = few_scaled(
+        row: &'a [T],
+        centers: Padded<'a, T>,
+        factors: Padded<'a, T>,
+        list: &'a [u32],
+        out: &'a mut [T],
+    ) {
+        listed::sq_dists::<S, true>(row, centers, factors, list, out);
+    }
+
+    /// Prefetches a row.
+    Prefetch = prefetch(row: &'a [T]) {
+        listed::prefetch::<S>(row);
+    }
+
+    /// See [`listed::add_parts`].
+    AddParts = add_parts(row: &'a [T], list: &'a [u32], parts: &'a [f64], sums: &'a mut [f64]) {
+        listed::add_parts(row, list, parts, sums);
+    }
+
+    /// See [`listed::add_squares`].
+    AddSquares = add_squares(
+        row: &'a [T],
+        centers: Padded<'a, T>,
+        list: &'a [u32],
+        parts: &'a [f64],
+        squares: &'a mut [f64],
+    ) {
+        listed::add_squares(row, centers, list, parts, squares);
+    }
+
+    /// [`few_scaled`], and projections onto axes: `axes` and their number per center. Out: distances and
+    /// projections.
+    FewProjected = few_projected(
+        row: &'a [T],
+        centers: Padded<'a, T>,
+        factors: Padded<'a, T>,
+        axes: (Padded<'a, T>, usize),
+        list: &'a [u32],
+        out: (&'a mut [T], &'a mut [T]),
+    ) {
+        projected::distances::<S>(row, centers, factors, axes, list, out);
+    }
+
+    /// See [`projected::add_products`].
+    AddProducts = add_products(
+        row: &'a [T],
+        centers: Padded<'a, T>,
+        list: &'a [u32],
+        parts: &'a [f64],
+        products: &'a mut [f64],
+    ) {
+        projected::add_products(row, centers, list, parts, products);
+    }
+}
