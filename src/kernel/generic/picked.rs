@@ -147,6 +147,10 @@ fn fold<T: Float>(mut lanes: [T; MOST_LANES]) -> T {
 }
 
 /// Computes the tile values of `MR` rows and `NV` vectors of centers.
+///
+/// # Safety
+/// `x` points to the columns of `MR` rows, `panel` to `NV` vectors per column, `norms` to `NV` vectors, and
+/// `tile` has room for `MR` rows of `NV` vectors. The processor has the instruction set.
 #[inline(always)]
 unsafe fn micro<S: Simd, const MR: usize, const NV: usize>(
     x: [*const S::T; MR],
@@ -187,6 +191,9 @@ unsafe fn micro<S: Simd, const MR: usize, const NV: usize>(
 
 /// Compares `MR` of the picked rows, starting at index `at`, with a panel of `NV` vectors. If fewer rows are
 /// left, the last one is repeated.
+///
+/// # Safety
+/// The processor has the instruction set.
 #[inline(always)]
 unsafe fn tile<S: Simd, const MR: usize, const NV: usize>(
     packed: &PackedCenters<S::T>,
@@ -219,6 +226,9 @@ unsafe fn tile<S: Simd, const MR: usize, const NV: usize>(
 
 /// Implements [`lowest`](crate::kernel::bounded::lowest) for a panel of `NV` vectors. Processes `MR` rows at
 /// a time, and `M2` or `M3` at the end.
+///
+/// # Safety
+/// The processor has the instruction set.
 #[inline(always)]
 unsafe fn panel<S: Simd, const MR: usize, const M2: usize, const M3: usize, const NV: usize>(
     packed: &PackedCenters<S::T>,
@@ -257,6 +267,9 @@ unsafe fn panel<S: Simd, const MR: usize, const M2: usize, const M3: usize, cons
 
 /// Updates the comparison with the tile values `row` of the picked row at index `i` and the panel that starts
 /// at center `first`.
+///
+/// # Safety
+/// The processor has the instruction set.
 #[inline(always)]
 pub(super) unsafe fn weigh<S: Simd, const NV: usize>(
     row: &mut [S::T],
@@ -292,6 +305,9 @@ pub(super) unsafe fn weigh<S: Simd, const NV: usize>(
 }
 
 /// The smallest of `NV` vectors of values.
+///
+/// # Safety
+/// `row` holds `NV` vectors. The processor has the instruction set.
 #[inline(always)]
 unsafe fn smallest<S: Simd, const NV: usize>(row: &[S::T]) -> S::T {
     assert!(row.len() >= NV * S::LANES);
@@ -306,6 +322,9 @@ unsafe fn smallest<S: Simd, const NV: usize>(row: &[S::T]) -> S::T {
 }
 
 /// The lane of the smallest value, and the second smallest value.
+///
+/// # Safety
+/// `row` holds `NV` vectors. The processor has the instruction set.
 #[inline(always)]
 unsafe fn second<S: Simd, const NV: usize>(row: &mut [S::T], low: S::T, at: u32) -> Better<S::T> {
     // With NaN in the row, no value equals the smallest.

@@ -13,18 +13,56 @@ pub(in crate::kernel) trait Simd: Copy {
     /// Number of vector registers.
     const REGISTERS: usize;
 
+    /// All lanes `x`.
+    ///
+    /// # Safety
+    /// The processor has the instruction set.
     unsafe fn splat(x: Self::T) -> Self::V;
+    /// The values at `p`, which need not be aligned.
+    ///
+    /// # Safety
+    /// `p` points to `LANES` readable values. The processor has the instruction set.
     unsafe fn load(p: *const Self::T) -> Self::V;
+    /// Writes a vector to `p`, which need not be aligned.
+    ///
+    /// # Safety
+    /// `p` points to `LANES` writable values. The processor has the instruction set.
     unsafe fn store(p: *mut Self::T, v: Self::V);
     /// `a * b + c`, rounded once if the instruction set supports it.
+    ///
+    /// # Safety
+    /// The processor has the instruction set.
     unsafe fn fmadd(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
+    /// `a + b`.
+    ///
+    /// # Safety
+    /// The processor has the instruction set.
     unsafe fn add(a: Self::V, b: Self::V) -> Self::V;
+    /// `a - b`.
+    ///
+    /// # Safety
+    /// The processor has the instruction set.
     unsafe fn sub(a: Self::V, b: Self::V) -> Self::V;
+    /// `a * b`.
+    ///
+    /// # Safety
+    /// The processor has the instruction set.
     unsafe fn mul(a: Self::V, b: Self::V) -> Self::V;
+    /// The smaller of `a` and `b`, per lane.
+    ///
+    /// # Safety
+    /// The processor has the instruction set.
     unsafe fn min(a: Self::V, b: Self::V) -> Self::V;
+    /// The larger of `a` and `b`, per lane.
+    ///
+    /// # Safety
+    /// The processor has the instruction set.
     unsafe fn max(a: Self::V, b: Self::V) -> Self::V;
     /// Per lane, selects the candidate and its id if it is strictly smaller than the best. The earlier one
     /// wins a tie.
+    ///
+    /// # Safety
+    /// The processor has the instruction set.
     unsafe fn keep_less(
         best: Self::V,
         id: Self::V,
@@ -32,15 +70,26 @@ pub(in crate::kernel) trait Simd: Copy {
         candidate_id: Self::V,
     ) -> (Self::V, Self::V);
     /// Per lane, `yes` if `a == b`, else `no`.
+    ///
+    /// # Safety
+    /// The processor has the instruction set.
     unsafe fn where_equal(a: Self::V, b: Self::V, yes: Self::V, no: Self::V) -> Self::V;
     /// The smallest lane.
+    ///
+    /// # Safety
+    /// The processor has the instruction set.
     unsafe fn min_lane(v: Self::V) -> Self::T;
     /// The lane numbers 0, 1, 2, ...
+    ///
+    /// # Safety
+    /// The processor has the instruction set.
     unsafe fn iota() -> Self::V;
     /// Prefetches the cache line at `p` into the second-level cache. Any address is allowed.
     fn prefetch(p: *const Self::T);
-    /// Writes `first + lane` for the lanes with `a < b` to `to`, in order, and returns their number. Needs
-    /// room for `LANES` values.
+    /// Writes `first + lane` for the lanes with `a < b` to `to`, in order, and returns their number.
+    ///
+    /// # Safety
+    /// `to` has room for `LANES` values. The processor has the instruction set.
     #[inline(always)]
     unsafe fn push_less(a: Self::V, b: Self::V, first: u32, to: *mut u32) -> usize {
         let mut n = 0;
@@ -56,7 +105,10 @@ pub(in crate::kernel) trait Simd: Copy {
         }
         n
     }
-    /// Stores whole numbers as integers. Needs room for `LANES` values at `p`.
+    /// Stores whole numbers as integers.
+    ///
+    /// # Safety
+    /// `p` has room for `LANES` values. The processor has the instruction set.
     unsafe fn store_ids(p: *mut u32, ids: Self::V);
 }
 
@@ -65,6 +117,10 @@ pub(in crate::kernel) trait Widen: Simd {
     /// The `f64` vector of the same instruction set.
     type Wide: Simd<T = f64>;
 
+    /// The values at `p` as `f64`.
+    ///
+    /// # Safety
+    /// `p` points to as many readable values as `Wide` has lanes. The processor has the instruction set.
     unsafe fn widen(p: *const Self::T) -> <Self::Wide as Simd>::V;
 }
 

@@ -13,6 +13,9 @@ use crate::kernel::tier::Compute;
 use crate::rows::SparseRef;
 
 /// Computes the tile values of one row and `NV` vectors of centers, starting at center `first`.
+///
+/// # Safety
+/// The processor has the instruction set.
 #[inline(always)]
 unsafe fn micro<S: Simd, const NV: usize>(
     packed: &PackedCenters<S::T>,
@@ -55,6 +58,9 @@ enum Sink {
 }
 
 /// Compares all `rows` with `NV` vectors of centers, starting at center `first`.
+///
+/// # Safety
+/// The processor has the instruction set.
 #[inline(always)]
 unsafe fn panel<S: Simd, E: Epilogue<S>, const NV: usize>(
     packed: &PackedCenters<S::T>,
@@ -84,6 +90,9 @@ unsafe fn panel<S: Simd, E: Epilogue<S>, const NV: usize>(
 }
 
 /// Writes `NV` vectors.
+///
+/// # Safety
+/// The processor has the instruction set.
 #[inline(always)]
 unsafe fn store<S: Simd, const NV: usize>(values: [S::V; NV], out: &mut [S::T]) {
     assert!(out.len() >= NV * S::LANES);
@@ -94,6 +103,9 @@ unsafe fn store<S: Simd, const NV: usize>(values: [S::V; NV], out: &mut [S::T]) 
 }
 
 /// Compares rows with one panel, full or narrower.
+///
+/// # Safety
+/// The processor has the instruction set.
 #[inline(always)]
 unsafe fn any_panel<S: Simd, E: Epilogue<S>>(
     packed: &PackedCenters<S::T>,
@@ -176,6 +188,9 @@ pub(in crate::kernel) unsafe fn lowest<S: Simd, const NV: usize>(
 }
 
 /// Compares the picked rows with `NV` vectors of centers, starting at center `first`.
+///
+/// # Safety
+/// The processor has the instruction set.
 #[inline(always)]
 unsafe fn meet<S: Simd, const NV: usize>(
     packed: &PackedCenters<S::T>,

@@ -89,6 +89,10 @@ unsafe fn micro<
 
 /// Compares the first `rows` rows of the loaded strip with one panel of `NV` vectors. With `parked`, the
 /// values are left in `scratch.tile`.
+///
+/// # Safety
+/// The strip in `scratch` was loaded for `packed`, with rows `STRIDE` bytes apart, and the panel from center
+/// `first` on has `NV` vectors. The processor has the instruction set.
 #[inline(always)]
 unsafe fn panel<S: Simd, E: Epilogue<S>, const MR: usize, const NV: usize, const STRIDE: usize>(
     packed: &PackedCenters<S::T>,
@@ -146,6 +150,9 @@ unsafe fn panel<S: Simd, E: Epilogue<S>, const MR: usize, const NV: usize, const
 }
 
 /// Compares rows with one panel, full (`NV` vectors) or narrower, in the layout of the strip.
+///
+/// # Safety
+/// The strip in `scratch` was loaded for `packed`. The processor has the instruction set.
 #[inline(always)]
 unsafe fn any_panel<S: Simd, E: Epilogue<S>, const MR: usize, const NV: usize>(
     packed: &PackedCenters<S::T>,

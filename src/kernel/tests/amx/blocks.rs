@@ -177,6 +177,9 @@ fn vectors_between_the_steps_do_not_disturb_the_sums() {
 }
 
 /// Changes all 32 vector registers.
+///
+/// # Safety
+/// The processor has AVX-512.
 #[target_feature(enable = "avx512f,fma")]
 unsafe fn fold(lanes: &mut [f32; 64], add: f32) {
     for v in lanes.iter_mut() {
