@@ -6,12 +6,6 @@ import numpy as np
 PLAIN = {"step_decay": 1 / 1.01, "step_cap": None, "polish": False}
 
 
-def blobs(n, d, k, seed=0, dtype=np.float64, spread=0.3):
-    rng = np.random.default_rng(seed)
-    centers = rng.normal(size=(k, d)) * 3
-    return (centers[rng.integers(k, size=n)] + spread * rng.normal(size=(n, d))).astype(dtype)
-
-
 def same(one, other):
     """Whether two estimators have bit-identical state."""
     return (

@@ -17,7 +17,7 @@ CLUSTERERS = {
 COVARIANCES = ("tied_spherical", "spherical", "diag", "factor")
 
 
-def blobs(dtype="float64", k=5, d=4, n=400, seed=0, away=0.0):
+def distinct_blobs(dtype="float64", k=5, d=4, n=400, seed=0, away=0.0):
     """Rows of clusters that lie far apart, so that no label is a near tie."""
     rng = np.random.default_rng(seed)
     middles = rng.permutation(k)[:, None] * 20 + rng.uniform(-3, 3, (k, d)) + away
@@ -25,13 +25,14 @@ def blobs(dtype="float64", k=5, d=4, n=400, seed=0, away=0.0):
 
 
 def fitted(name="KMeans", dtype="float64", k=5, **params):
-    return getattr(shoal, name)(k, random_state=0, **{**CLUSTERERS.get(name, {}), **params}).fit(blobs(dtype))
+    model = getattr(shoal, name)(k, random_state=0, **{**CLUSTERERS.get(name, {}), **params})
+    return model.fit(distinct_blobs(dtype))
 
 
 def mixture(covariance_type="diag", dtype="float64", **params):
     params = {"n_active": 2, "n_neighbors": 3, **params}
     model = shoal.TruncatedGaussianMixture(5, covariance_type=covariance_type, random_state=0, **params)
-    return model.fit(blobs(dtype))
+    return model.fit(distinct_blobs(dtype))
 
 
 def ran(network, X, *outputs):

@@ -12,7 +12,7 @@ import pytest
 import shoal
 import sklearn.cluster
 import sklearn.mixture
-from converted import CLUSTERERS, COVARIANCES, TYPES, blobs, fitted, mixture, on_sphere, ran
+from converted import CLUSTERERS, COVARIANCES, TYPES, distinct_blobs, fitted, mixture, on_sphere, ran
 from shoal.convert import from_sklearn, to_faiss, to_onnx, to_sklearn
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -25,7 +25,7 @@ from sklearn.preprocessing import Normalizer
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("name", CLUSTERERS)
 def test_a_clusterer_becomes_a_kmeans_of_sklearn(name, dtype):
-    X, model = blobs(dtype), fitted(name, dtype)
+    X, model = distinct_blobs(dtype), fitted(name, dtype)
     made = to_sklearn(model)
     assert type(made) is sklearn.cluster.KMeans
     assert made.cluster_centers_.dtype == dtype
@@ -45,7 +45,7 @@ def test_a_clusterer_becomes_a_kmeans_of_sklearn(name, dtype):
 
 
 def test_the_kmeans_of_sklearn_can_be_used_without_shoal(tmp_path):
-    X, model = blobs(), fitted()
+    X, model = distinct_blobs(), fitted()
     (tmp_path / "model.pkl").write_bytes(pickle.dumps(to_sklearn(model)))
     np.save(tmp_path / "X.npy", X)
     program = (
@@ -60,9 +60,9 @@ def test_the_kmeans_of_sklearn_can_be_used_without_shoal(tmp_path):
 
 
 def test_parameters_that_sklearn_shares_are_copied():
-    start = blobs()[:5]
+    start = distinct_blobs()[:5]
     model = shoal.KMeans(5, init=start, n_init=1, max_iter=17, tol=1e-3, copy_x=False, algorithm="elkan")
-    X = blobs()
+    X = distinct_blobs()
     made = to_sklearn(model.fit(X))
     params = made.get_params()
     assert params.pop("init") is start
@@ -77,16 +77,16 @@ def test_parameters_that_sklearn_shares_are_copied():
     ("random_state", "expected"), [(7, 7), (2**40, None), (np.random.default_rng(0), None), (None, None)]
 )
 def test_random_states_that_sklearn_does_not_take_are_left_out(random_state, expected):
-    made = to_sklearn(shoal.KMeans(2, init="afk-mc2", random_state=random_state).fit(blobs()))
+    made = to_sklearn(shoal.KMeans(2, init="afk-mc2", random_state=random_state).fit(distinct_blobs()))
     assert made.random_state == expected
     assert (made.init, made.n_init) == ("k-means++", "auto")
-    clone(made).fit(blobs())
+    clone(made).fit(distinct_blobs())
     model = shoal.TruncatedGaussianMixture(2, n_active=2, n_neighbors=2, random_state=random_state)
-    assert to_sklearn(model.fit(blobs())).random_state == expected
+    assert to_sklearn(model.fit(distinct_blobs())).random_state == expected
 
 
 def test_feature_names_go_both_ways():
-    X = pd.DataFrame(blobs(), columns=list("abcd"))
+    X = pd.DataFrame(distinct_blobs(), columns=list("abcd"))
     model = shoal.KMeans(5, random_state=0).fit(X)
     made = to_sklearn(model)
     assert made.feature_names_in_.tolist() == list("abcd")
@@ -106,14 +106,14 @@ def test_a_loaded_model_has_no_labels_for_sklearn(tmp_path):
     made = to_sklearn(model)
     assert not hasattr(made, "labels_")
     assert made.inertia_ == model.inertia_
-    np.testing.assert_array_equal(made.predict(blobs()), model.predict(blobs()))
+    np.testing.assert_array_equal(made.predict(distinct_blobs()), model.predict(distinct_blobs()))
     back = from_sklearn(made)
     assert not hasattr(back, "labels_")
     assert back.counts_.tolist() == [0.0] * 5
 
 
 def test_cosine_warns_that_sklearn_does_not_normalize():
-    X = blobs()
+    X = distinct_blobs()
     model = shoal.KMeans(5, metric="cosine", random_state=0).fit(X)
     with pytest.warns(UserWarning, match="make_pipeline") as caught:
         made = to_sklearn(model)
@@ -129,7 +129,7 @@ def test_cosine_warns_that_sklearn_does_not_normalize():
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("algorithm", ["lloyd", "elkan"])
 def test_a_kmeans_of_sklearn_becomes_one_of_shoal(algorithm, dtype, tmp_path):
-    X = blobs(dtype)
+    X = distinct_blobs(dtype)
     theirs = sklearn.cluster.KMeans(
         5, init="k-means++", n_init=3, max_iter=50, tol=1e-5, random_state=3, algorithm=algorithm
     ).fit(X)
@@ -169,7 +169,7 @@ def test_a_kmeans_of_sklearn_becomes_one_of_shoal(algorithm, dtype, tmp_path):
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("by_batches", [False, True])
 def test_a_minibatch_kmeans_of_sklearn_learns_on(by_batches, dtype, tmp_path):
-    X = blobs(dtype)
+    X = distinct_blobs(dtype)
     theirs = sklearn.cluster.MiniBatchKMeans(5, random_state=0, batch_size=64, n_init=3, reassignment_ratio=0)
     theirs = theirs.partial_fit(X[:200]) if by_batches else theirs.fit(X)
     model = from_sklearn(theirs)
@@ -204,14 +204,14 @@ def test_callables_go_both_ways():
     def first(X, n_clusters, random_state):
         return X[:n_clusters]
 
-    theirs = sklearn.cluster.KMeans(5, init=first, n_init=1).fit(blobs())
+    theirs = sklearn.cluster.KMeans(5, init=first, n_init=1).fit(distinct_blobs())
     model = from_sklearn(theirs)
     assert (model.init, model.init_) == (first, "callable")
     assert to_sklearn(model).init is first
 
 
 def test_values_that_shoal_does_not_allow_are_named():
-    theirs = sklearn.cluster.KMeans(5, n_init=1).fit(blobs())
+    theirs = sklearn.cluster.KMeans(5, n_init=1).fit(distinct_blobs())
     theirs.algorithm = "full"
     with pytest.raises(ValueError, match="algorithm must be one of"):
         from_sklearn(theirs)
@@ -224,7 +224,7 @@ def test_values_that_shoal_does_not_allow_are_named():
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("covariance_type", COVARIANCES)
 def test_a_mixture_goes_both_ways(covariance_type, dtype, tmp_path):
-    X, model = blobs(dtype), mixture(covariance_type, dtype, n_active=5)
+    X, model = distinct_blobs(dtype), mixture(covariance_type, dtype, n_active=5)
     made = to_sklearn(model)
     assert type(made) is sklearn.mixture.GaussianMixture
     theirs = {"tied_spherical": "spherical", "factor": "full"}
@@ -257,7 +257,7 @@ def test_a_mixture_goes_both_ways(covariance_type, dtype, tmp_path):
 
 @pytest.mark.parametrize("covariance_type", ["spherical", "diag"])
 def test_a_mixture_of_sklearn_becomes_one_of_shoal(covariance_type):
-    X = blobs("float32")
+    X = distinct_blobs("float32")
     theirs = sklearn.mixture.GaussianMixture(5, covariance_type=covariance_type, random_state=0).fit(X)
     model = from_sklearn(theirs)
     np.testing.assert_array_equal(model.predict(X), theirs.predict(X))
@@ -269,7 +269,7 @@ def test_a_mixture_of_sklearn_becomes_one_of_shoal(covariance_type):
 
 
 def test_equal_means_of_sklearn_are_allowed():
-    theirs = sklearn.mixture.GaussianMixture(3, covariance_type="diag", random_state=0).fit(blobs())
+    theirs = sklearn.mixture.GaussianMixture(3, covariance_type="diag", random_state=0).fit(distinct_blobs())
     theirs.means_[1] = theirs.means_[2]
     model = from_sklearn(theirs)
     assert model.neighbors_[:, 0].tolist() == [0, 1, 2]
@@ -277,7 +277,7 @@ def test_equal_means_of_sklearn_are_allowed():
 
 
 def test_other_covariances_are_refused():
-    theirs = sklearn.mixture.GaussianMixture(2, random_state=0).fit(blobs())
+    theirs = sklearn.mixture.GaussianMixture(2, random_state=0).fit(distinct_blobs())
     with pytest.raises(ValueError, match=r"covariance_type='spherical' or 'diag'.*got 'full'"):
         from_sklearn(theirs)
 
@@ -288,7 +288,7 @@ def test_other_covariances_are_refused():
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("name", CLUSTERERS)
 def test_a_flat_index_finds_the_labels(name, dtype):
-    X, model = blobs(dtype), fitted(name, dtype)
+    X, model = distinct_blobs(dtype), fitted(name, dtype)
     index = to_faiss(model)
     assert type(index) is faiss.IndexFlatL2
     assert (index.ntotal, index.d) == (5, 4)
@@ -301,7 +301,7 @@ def test_a_flat_index_finds_the_labels(name, dtype):
 
 @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
 def test_an_inverted_file_is_trained_and_empty(metric):
-    X = blobs("float32")
+    X = distinct_blobs("float32")
     X = on_sphere(X).astype("float32") if metric == "cosine" else X
     model = shoal.KMeans(5, metric=metric, random_state=0).fit(X)
     index = to_faiss(model, index="ivf")
@@ -322,7 +322,7 @@ def test_an_inverted_file_is_trained_and_empty(metric):
 
 
 def test_a_flat_index_of_cosine_takes_rows_of_any_length():
-    X = blobs("float32", d=6)
+    X = distinct_blobs("float32", d=6)
     model = shoal.KMeans(5, metric="cosine", random_state=0).fit(X)
     index = to_faiss(model)
     assert type(index) is faiss.IndexFlatIP
@@ -338,7 +338,7 @@ def test_what_faiss_cannot_hold_is_refused():
         to_faiss(fitted(), index="hnsw")
     with pytest.raises(ValueError, match="range of float32"):
         to_faiss(shoal.KMeans(2, random_state=0).fit(np.array([[0.0], [1e100]])))
-    model = shoal.KMeans(2, metric="cosine", random_state=0).fit(blobs())
+    model = shoal.KMeans(2, metric="cosine", random_state=0).fit(distinct_blobs())
     model.cluster_centers_ = np.zeros((2, 4))
     with pytest.raises(ValueError, match="length 1, got 2 others"):
         to_faiss(model)
@@ -347,7 +347,7 @@ def test_what_faiss_cannot_hold_is_refused():
 
 
 def test_a_mixture_with_a_shared_variance_becomes_an_index():
-    X, model = blobs("float32"), mixture("tied_spherical", "float32")
+    X, model = distinct_blobs("float32"), mixture("tied_spherical", "float32")
     np.testing.assert_array_equal(to_faiss(model).search(X, 1)[1][:, 0], model.predict(X))
 
 
@@ -370,7 +370,7 @@ def test_only_fitted_models_of_shoal_are_converted(convert):
     with pytest.raises(TypeError, match=r"got 'model\.safetensors'\. Use shoal\.load"):
         convert("model.safetensors")
     with pytest.raises(TypeError, match=r"must be a fitted KMeans, .* of shoal, got KMeans"):
-        convert(sklearn.cluster.KMeans(2, n_init=1).fit(blobs()))
+        convert(sklearn.cluster.KMeans(2, n_init=1).fit(distinct_blobs()))
 
 
 def test_only_fitted_models_of_sklearn_are_taken():
@@ -381,7 +381,7 @@ def test_only_fitted_models_of_sklearn_are_taken():
     ):
         with pytest.raises(NotFittedError):
             from_sklearn(unfitted)
-    for other in (sklearn.cluster.BisectingKMeans(2).fit(blobs()), fitted(), None):
+    for other in (sklearn.cluster.BisectingKMeans(2).fit(distinct_blobs()), fitted(), None):
         with pytest.raises(
             TypeError, match="KMeans, MiniBatchKMeans or GaussianMixture of scikit-learn, got"
         ):
@@ -404,7 +404,7 @@ def test_the_packages_are_imported_on_first_use():
 
 @pytest.mark.parametrize("convert", [to_sklearn, to_faiss, to_onnx])
 def test_loaded_models_are_converted(convert, tmp_path):
-    X = blobs()
+    X = distinct_blobs()
     for model in (*(fitted(name) for name in CLUSTERERS), mixture("tied_spherical")):
         model.save(tmp_path / "model.safetensors")
         made = convert(shoal.load(tmp_path / "model.safetensors"))

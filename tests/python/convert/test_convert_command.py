@@ -10,7 +10,7 @@ import onnx
 import pytest
 import shoal
 from command_line import failure, run
-from converted import blobs, fitted, ran
+from converted import distinct_blobs, fitted, ran
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def test_the_command_writes_every_format(to, out, more, made, stored, capsys, tm
         "class": made,
         "output": out,
     }
-    X = blobs("float32")
+    X = distinct_blobs("float32")
     if to == "faiss":
         index = faiss.read_index(out)
         labels = (index.quantizer if more else index).search(X, 1)[1][:, 0]
@@ -69,7 +69,7 @@ def test_the_command_refuses_wrong_arguments(stored, capsys, tmp_path):
     assert "ends in .joblib, .pkl or .pickle" in failure(capsys, *base, "sklearn", "-o", "m.onnx", status=2)
     assert "no folder" in failure(capsys, *base, "onnx", "-o", "none/m.onnx")
     assert "No such file" in failure(capsys, "convert", "none.safetensors", "--to", "onnx", "-o", "m.onnx")
-    shoal.StreamingCoreset(5, random_state=0).partial_fit(blobs()).save("coreset.npz.safetensors")
+    shoal.StreamingCoreset(5, random_state=0).partial_fit(distinct_blobs()).save("coreset.npz.safetensors")
     told = failure(capsys, "convert", "coreset.npz.safetensors", "--to", "onnx", "-o", "m.onnx")
     assert "coreset.npz.safetensors: model must be a fitted KMeans" in told
     assert sorted(path.name for path in tmp_path.iterdir()) == [
@@ -80,7 +80,7 @@ def test_the_command_refuses_wrong_arguments(stored, capsys, tmp_path):
 
 @pytest.mark.filterwarnings("default::UserWarning")
 def test_the_command_passes_warnings_and_missing_packages_on(stored, capsys, monkeypatch):
-    shoal.KMeans(2, metric="cosine", random_state=0).fit(blobs()).save("cosine.safetensors")
+    shoal.KMeans(2, metric="cosine", random_state=0).fit(distinct_blobs()).save("cosine.safetensors")
     status, out, err = run(capsys, "convert", "cosine.safetensors", "--to", "sklearn", "-o", "m.pkl")
     assert status == 0
     assert "cosine" in out

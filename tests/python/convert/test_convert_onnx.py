@@ -9,7 +9,7 @@ import onnx
 import pandas as pd
 import pytest
 import shoal
-from converted import CLUSTERERS, COVARIANCES, TYPES, blobs, exact, fitted, mixture, on_sphere, ran
+from converted import CLUSTERERS, COVARIANCES, TYPES, distinct_blobs, exact, fitted, mixture, on_sphere, ran
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from shoal.convert import to_onnx
@@ -19,7 +19,7 @@ from sklearn.exceptions import ConvergenceWarning
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("name", CLUSTERERS)
 def test_a_network_computes_labels_and_distances(name, dtype):
-    X, model = blobs(dtype), fitted(name, dtype)
+    X, model = distinct_blobs(dtype), fitted(name, dtype)
     network = to_onnx(model)
     onnx.checker.check_model(network, full_check=True)
     labels, distances = ran(network, X)
@@ -45,7 +45,7 @@ def test_a_network_computes_labels_and_distances(name, dtype):
 )
 @example(4, 2, "float32", -1e6, "cosine", 2)
 def test_networks_of_any_shape_are_exact(k, d, dtype, away, metric, seed):
-    X = blobs(dtype, k, d, 30, seed, away)
+    X = distinct_blobs(dtype, k, d, 30, seed, away)
     model = shoal.KMeans(k, metric=metric, random_state=0, init=X[:k], n_init=1, max_iter=2)
     with warnings.catch_warnings():
         # On a line there are only two directions.
@@ -64,7 +64,7 @@ def test_networks_of_any_shape_are_exact(k, d, dtype, away, metric, seed):
 
 
 def test_rows_far_from_the_origin_keep_their_distances():
-    X = blobs("float32", away=1e6)
+    X = distinct_blobs("float32", away=1e6)
     model = shoal.KMeans(5, random_state=0).fit(X)
     labels, distances = ran(to_onnx(model), X)
     np.testing.assert_array_equal(labels, model.labels_)
@@ -96,7 +96,7 @@ def test_the_lowest_index_wins_a_tie():
 @pytest.mark.filterwarnings("ignore:.* rows? of X (is|are) all zeros:UserWarning")
 @pytest.mark.parametrize("dtype", TYPES)
 def test_a_network_of_cosine_normalizes(dtype):
-    X = blobs(dtype)
+    X = distinct_blobs(dtype)
     X[3] = 0
     model = shoal.KMeans(5, metric="cosine", random_state=0).fit(X)
     labels, distances = ran(to_onnx(model), X)
@@ -142,7 +142,7 @@ def test_a_network_of_a_cosine_mixture_normalizes(covariance_type):
 def test_a_network_of_a_mixture(covariance_type, n_active, dtype):
     model = mixture(covariance_type, dtype, n_active=n_active)
     # Rows between the components, which share them.
-    X = (blobs(dtype) + np.random.default_rng(1).normal(size=(400, 4)) * 10).astype(dtype)
+    X = (distinct_blobs(dtype) + np.random.default_rng(1).normal(size=(400, 4)) * 10).astype(dtype)
     network = to_onnx(model)
     onnx.checker.check_model(network, full_check=True)
     labels, shares, density = ran(network, X, "label", "probabilities", "log_density")
@@ -161,14 +161,14 @@ def test_a_network_of_a_mixture(covariance_type, n_active, dtype):
 def test_a_component_without_weight_is_never_chosen():
     model = mixture("spherical", n_active=5)
     model.weights_ = np.array([0.0, 0.25, 0.25, 0.25, 0.25])
-    labels, shares, density = ran(to_onnx(model), blobs())
-    np.testing.assert_array_equal(labels, model.predict(blobs()))
+    labels, shares, density = ran(to_onnx(model), distinct_blobs())
+    np.testing.assert_array_equal(labels, model.predict(distinct_blobs()))
     assert not shares[:, 0].any()
     assert np.isfinite(density).all()
 
 
 def test_the_network_names_its_origin():
-    X = pd.DataFrame(blobs("float32"), columns=["a", "b", "ü", "d e"])
+    X = pd.DataFrame(distinct_blobs("float32"), columns=["a", "b", "ü", "d e"])
     network = to_onnx(shoal.KMeans(5, metric="cosine", random_state=0).fit(X))
     assert (network.producer_name, network.producer_version) == ("shoal", shoal.__version__)
     about = {entry.key: entry.value for entry in network.metadata_props}
@@ -182,7 +182,7 @@ def test_the_network_names_its_origin():
 
 
 def test_the_type_of_the_input_can_be_chosen():
-    X, model = blobs("float64"), fitted()
+    X, model = distinct_blobs("float64"), fitted()
     labels, distances = ran(to_onnx(model, dtype="float32"), X.astype("float32"))
     assert distances.dtype == np.float32
     np.testing.assert_array_equal(labels, model.labels_)

@@ -21,13 +21,13 @@ def z_scored(X):
     return (X - X.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
 
 
-def blobs(n, d, k, spread, seed):
+def sklearn_blobs(n, d, k, spread, seed):
     return sklearn.datasets.make_blobs(n, d, centers=k, cluster_std=spread, random_state=seed)[0]
 
 
 def anisotropic(seed):
     rng = np.random.default_rng(seed)
-    return blobs(2000, 6, 5, 1.0, seed) @ rng.normal(size=(6, 6))
+    return sklearn_blobs(2000, 6, 5, 1.0, seed) @ rng.normal(size=(6, 6))
 
 
 def heavy_tailed(seed):
@@ -49,7 +49,7 @@ def many_duplicates(seed):
 
 #: Data sets without files: generated, or part of scikit-learn. Name, rows, clusters.
 AT_HAND = {
-    "blobs": (lambda: blobs(3000, 10, 12, 3.0, 0), 12),
+    "blobs": (lambda: sklearn_blobs(3000, 10, 12, 3.0, 0), 12),
     "one column": (lambda: np.random.default_rng(1).normal(size=(2000, 1)), 9),
     "wide": (lambda: np.random.default_rng(2).normal(size=(600, 300)), 10),
     "anisotropic": (lambda: anisotropic(3), 9),
@@ -216,7 +216,7 @@ def test_stop_sweep_and_reason_are_those_of_scikit_learn():
 
 
 def test_weights_as_in_scikit_learn():
-    X = blobs(2000, 4, 8, 3.0, 1)
+    X = sklearn_blobs(2000, 4, 8, 3.0, 1)
     weights = np.random.default_rng(0).uniform(0.0, 2.0, size=2000)
     weights[::7] = 0.0
     mine = KMeans(8, init=X[1:9], tol=0.0).fit(X, sample_weight=weights)
@@ -227,7 +227,7 @@ def test_weights_as_in_scikit_learn():
 
 
 def test_empty_clusters_as_in_scikit_learn():
-    X = blobs(500, 3, 4, 1.0, 2)
+    X = sklearn_blobs(500, 3, 4, 1.0, 2)
     # No row is nearest to the last three centers.
     init = np.concatenate([X[:4], np.full((3, 3), 1e3) + np.arange(3)[:, None]])
     for max_iter in range(1, 6):

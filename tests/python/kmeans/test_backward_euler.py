@@ -8,7 +8,8 @@ import pytest
 import reference
 import sbe_reference
 import shoal
-from backward_euler_rows import PLAIN, blobs, close_to, same
+from backward_euler_rows import PLAIN, close_to, same
+from generated import blobs, tight_blobs
 from shoal import BackwardEulerKMeans
 from shoal.callbacks import Checkpoint
 from sklearn.datasets import load_iris
@@ -31,7 +32,7 @@ from sklearn.exceptions import ConvergenceWarning
     ],
 )
 def test_partial_fit_is_the_inner_iteration(n, d, k, length, given, weighted, dtype):
-    X = blobs(n, d, k, dtype=dtype)
+    X = tight_blobs(n, d, k, dtype=dtype)
     weights = np.random.default_rng(1).integers(0, 4, size=n) + 0.25 if weighted else None
     plan = {"step_size": float(k), "step_decay": 1 / 1.01, "averaging": 0.75, "n_inner": 5, "step_cap": None}
     plan |= given
@@ -50,7 +51,7 @@ def test_partial_fit_is_the_inner_iteration(n, d, k, length, given, weighted, dt
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_fit_is_the_algorithm_on_rows_that_are_drawn(dtype):
-    X = blobs(500, 4, 6, dtype=dtype)
+    X = tight_blobs(500, 4, 6, dtype=dtype)
     plan = {"n_inner": 3, "step_decay": 0.95, "averaging": 0.6, "step_size": 5.0, "step_cap": None}
     slow = sbe_reference.BackwardEuler(X[:6], **plan, dtype=dtype)
     given = {"init": X[:6], "batch_size": 40, "max_iter": 12, "random_state": 7, "polish": False}
@@ -77,7 +78,7 @@ def test_a_fit_is_the_algorithm_on_rows_that_are_drawn(dtype):
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("batch_size", [500, 10**9])
 def test_a_batch_of_all_rows_is_the_deterministic_step(batch_size, weighted):
-    X = blobs(500, 3, 4)
+    X = tight_blobs(500, 3, 4)
     weights = np.random.default_rng(3).random(500) if weighted else None
     plan = {"n_inner": 8, "step_decay": 1.0, "averaging": 0.5, "step_size": 3.0, "step_cap": None}
     slow = sbe_reference.BackwardEuler(X[:4], **plan)
@@ -96,7 +97,7 @@ def test_a_batch_of_all_rows_is_the_deterministic_step(batch_size, weighted):
 
 
 def test_the_implicit_equation_is_solved_and_the_objective_falls():
-    X = blobs(400, 3, 5, spread=1.0)
+    X = blobs(400, 3, 5, apart=3.0, width=1.0)
     # The step size is below 1 / L for any cluster sizes, because L <= 1.
     step_size = 0.9
     x = X[:5]
@@ -111,7 +112,7 @@ def test_the_implicit_equation_is_solved_and_the_objective_falls():
 
 
 def test_the_inner_iteration_descends():
-    X = blobs(300, 2, 4, spread=1.0)
+    X = blobs(300, 2, 4, apart=3.0, width=1.0)
     step_size, x = 0.9, X[:4]
 
     def moreau(y):
@@ -124,7 +125,7 @@ def test_the_inner_iteration_descends():
 
 
 def test_one_cluster_moves_to_the_balance_of_anchor_and_mean():
-    X = blobs(200, 3, 2)
+    X = tight_blobs(200, 3, 2)
     x, step_size = X[:1], 0.8
     given = {"averaging": 0.0, "n_inner": 300, "max_iter": 1, "batch_size": 200, "polish": False}
     model = BackwardEulerKMeans(1, init=x, step_size=step_size, **given).fit(X)
@@ -135,14 +136,14 @@ def test_one_cluster_moves_to_the_balance_of_anchor_and_mean():
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("still", [{"step_size": 0.0}, {"averaging": 1.0}])
 def test_step_size_zero_and_averaging_one_keep_the_centers(still, dtype):
-    X = blobs(300, 3, 4, dtype=dtype) / 3
+    X = tight_blobs(300, 3, 4, dtype=dtype) / 3
     given = {"init": X[:4], "batch_size": 50, "max_iter": 6, "random_state": 0, "polish": False}
     model = BackwardEulerKMeans(4, **given, **still).fit(X)
     assert (model.cluster_centers_ == X[:4]).all()
 
 
 def test_without_averaging_the_last_iterate_is_the_result():
-    X = blobs(300, 3, 4)
+    X = tight_blobs(300, 3, 4)
     plan = {"step_size": 3.0, "step_decay": 1.0, "averaging": 0.0, "n_inner": 4, "step_cap": None}
     slow = sbe_reference.BackwardEuler(X[:4], **plan)
     model = BackwardEulerKMeans(4, init=X[:4], **plan)
@@ -157,7 +158,7 @@ def test_without_averaging_the_last_iterate_is_the_result():
 # A batch can have no row of a cluster.
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_mini_batch_gradients_are_unbiased():
-    X = blobs(400, 2, 3, spread=1.0)
+    X = blobs(400, 2, 3, apart=3.0, width=1.0)
     centers, size, n = X[:3], 40, 1500
     # One inner iteration without averaging: the shift is minus the step size times the gradient of the batch.
     moves = np.zeros((3, 2))
@@ -174,7 +175,7 @@ def test_mini_batch_gradients_are_unbiased():
 
 
 def test_translation_and_the_order_of_centers_do_not_matter():
-    X = blobs(400, 3, 5)
+    X = tight_blobs(400, 3, 5)
     given = {"batch_size": 60, "max_iter": 20, "random_state": 1}
     model = BackwardEulerKMeans(5, init=X[:5], **given).fit(X)
     away = np.array([50.0, -30.0, 7.0])
@@ -187,7 +188,7 @@ def test_translation_and_the_order_of_centers_do_not_matter():
 
 @pytest.mark.parametrize("scale", [1e-30, 1e30])
 def test_scaling_the_rows_scales_the_centers(scale):
-    X = blobs(300, 3, 4)
+    X = tight_blobs(300, 3, 4)
     given = {"batch_size": 50, "max_iter": 10, "random_state": 1}
     model = BackwardEulerKMeans(4, init=X[:4], **given).fit(X)
     scaled = BackwardEulerKMeans(4, init=X[:4] * scale, **given).fit(X * scale)
@@ -234,7 +235,7 @@ def test_a_center_without_rows_returns_to_its_anchor():
 
 
 def test_a_center_that_never_gets_rows_stays_with_a_warning():
-    X = blobs(500, 2, 3)
+    X = tight_blobs(500, 2, 3)
     init = np.vstack([X[:2], [[1e3, 1e3]]])
     given = {"init": init, "batch_size": 50, "max_iter": 20, "random_state": 0}
     with pytest.warns(ConvergenceWarning, match=r"distinct clusters \(2\)"):
@@ -260,7 +261,7 @@ def test_rows_are_drawn_by_weight():
 
 
 def test_weights_of_a_stream_count_and_batches_of_weight_zero_are_skipped():
-    X = blobs(400, 3, 4)
+    X = tight_blobs(400, 3, 4)
     weights = np.r_[np.zeros(100), np.random.default_rng(0).integers(0, 3, size=300)].astype(float)
     given = {"init": X[:4], "batch_size": 50, "max_iter": 3, "n_inner": 4, "step_size": 4.0, **PLAIN}
     stream = BackwardEulerKMeans(4, **given).fit(lambda: iter(np.split(X, 8)), sample_weight=weights)
@@ -288,7 +289,7 @@ def said(action):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("step_size", [1e39, 1e150, 1.7e308])
 def test_steps_that_diverge_end_with_a_warning_and_finite_centers(step_size, dtype):
-    X = blobs(300, 3, 4, dtype=dtype)
+    X = tight_blobs(300, 3, 4, dtype=dtype)
     model = BackwardEulerKMeans(4, step_size=step_size, batch_size=50, random_state=0, **PLAIN)
     assert "left the rows far behind" in said(lambda: model.fit(X))
     assert model.stop_reason_ == "diverged"
@@ -304,7 +305,7 @@ def test_steps_that_diverge_end_with_a_warning_and_finite_centers(step_size, dty
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("step_size", [16.0, 25.0, 50.0, 100.0])
 def test_divergence_is_detected_before_overflow(step_size, dtype):
-    X = blobs(600, 3, 4, dtype=dtype)
+    X = tight_blobs(600, 3, 4, dtype=dtype)
     model = BackwardEulerKMeans(4, step_size=step_size, n_inner=10, random_state=0, max_iter=100, **PLAIN)
     warning = said(lambda: model.fit(X))
     assert f"step_size={step_size}" in warning
@@ -325,7 +326,7 @@ def test_useful_fits_do_not_count_as_divergence():
             model = BackwardEulerKMeans(3, step_size=step_size, **given)
             assert model.fit(iris).stop_reason_ == "max-iter"
     # Rows far from all others, and a stream that drifts.
-    X = blobs(600, 3, 4)
+    X = tight_blobs(600, 3, 4)
     far = X.copy()
     far[[17, 444]] = 1e9
     given = {"batch_size": 60, "random_state": 1, "max_iter": 60}
@@ -339,7 +340,7 @@ def test_useful_fits_do_not_count_as_divergence():
 
 
 def test_the_scale_of_the_divergence_check_is_saved(tmp_path):
-    X = blobs(600, 3, 4)
+    X = tight_blobs(600, 3, 4)
     given = {"step_size": 30.0, "n_inner": 10, "batch_size": 80, "random_state": 0, **PLAIN}
     whole = BackwardEulerKMeans(4, **given)
     ends = said(lambda: whole.fit(X))
@@ -356,7 +357,7 @@ def test_the_scale_of_the_divergence_check_is_saved(tmp_path):
 
 
 def test_the_default_schedule_falls_from_three_times_the_clusters_to_a_twentieth_with_a_cap():
-    X = blobs(900, 3, 5, spread=1.0)
+    X = blobs(900, 3, 5, apart=3.0, width=1.0)
     given = {"batch_size": 60, "max_iter": 30, "random_state": 0}
     spelt = {"step_size": 15.0, "step_decay": 20 ** (-1 / 30), "step_cap": 1.8, "polish": True}
     for inner, cap in ((5, 1.8), (6, 1.5)):
@@ -368,7 +369,7 @@ def test_the_default_schedule_falls_from_three_times_the_clusters_to_a_twentieth
 
 
 def test_polish_runs_for_replayable_rows_but_not_for_iterators():
-    X = blobs(900, 3, 5, spread=1.0)
+    X = blobs(900, 3, 5, apart=3.0, width=1.0)
     given = {"batch_size": 60, "max_iter": 3, "random_state": 0}
     for rows in (X, lambda: iter([X])):
         assert len(BackwardEulerKMeans(5, **given).fit(rows).history_) > 3
@@ -397,7 +398,7 @@ def test_by_default_it_ends_no_higher_than_lloyd_from_the_same_starts():
 @pytest.fixture
 def far_from_one():
     """Rows around two places, and three centers, the third near three distant rows."""
-    X = blobs(6000, 2, 2)
+    X = tight_blobs(6000, 2, 2)
     X[:3] = 500.0
     return X, np.vstack([X[10:12], [[490.0, 490.0]]])
 

@@ -10,7 +10,8 @@ import reference
 import sbe_reference
 import scipy.sparse as sp
 import shoal
-from backward_euler_rows import blobs, same
+from backward_euler_rows import same
+from generated import blobs, tight_blobs
 from shoal import BackwardEulerKMeans
 from shoal.callbacks import Checkpoint
 from shoal.cli import main
@@ -22,7 +23,7 @@ from sklearn.exceptions import NotFittedError
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("polish", [False, True])
 def test_labels_inertia_counts_and_centers_are_consistent(dtype, polish):
-    X = blobs(3000, 4, 6, dtype=dtype)
+    X = tight_blobs(3000, 4, 6, dtype=dtype)
     weights = np.random.default_rng(0).random(3000)
     model = BackwardEulerKMeans(6, random_state=0, batch_size=200, max_iter=30, polish=polish)
     model.fit(X, sample_weight=weights)
@@ -36,7 +37,7 @@ def test_labels_inertia_counts_and_centers_are_consistent(dtype, polish):
 
 
 def test_the_polish_is_exact_k_means_from_the_last_outer_step():
-    X = blobs(2000, 3, 6, spread=1.5)
+    X = blobs(2000, 3, 6, apart=3.0, width=1.5)
     given = {"batch_size": 100, "max_iter": 20, "random_state": 2, "step_size": 6.0}
     given |= {"step_decay": 1 / 1.01, "step_cap": None}
     plain = BackwardEulerKMeans(6, polish=False, **given).fit(X)
@@ -59,7 +60,7 @@ def test_the_polish_is_exact_k_means_from_the_last_outer_step():
 
 
 def test_fit_equals_iter_fit_and_starts_afresh():
-    X = blobs(2000, 3, 5)
+    X = tight_blobs(2000, 3, 5)
     given = {"random_state": 0, "batch_size": 100, "max_iter": 12, "polish": False}
     one = BackwardEulerKMeans(5, **given).fit(X)
     other = BackwardEulerKMeans(5, **given).partial_fit(X[:50] + 9)
@@ -85,7 +86,7 @@ def test_fit_equals_iter_fit_and_starts_afresh():
 
 @pytest.mark.parametrize("n_jobs", [2, 3, 5])
 def test_threads_and_storage_do_not_change_results(n_jobs, tmp_path):
-    X = blobs(9000, 30, 40, dtype=np.float32)
+    X = tight_blobs(9000, 30, 40, dtype=np.float32)
     np.save(tmp_path / "rows.npy", X)
     given = {"random_state": 2, "batch_size": 3000, "max_iter": 4, "n_inner": 2, "step_size": 40.0}
     given |= {"step_decay": 1 / 1.01, "step_cap": None, "polish": n_jobs == 2}
@@ -98,7 +99,7 @@ def test_threads_and_storage_do_not_change_results(n_jobs, tmp_path):
 
 
 def test_a_stream_is_cut_into_consecutive_batches_for_any_block_size():
-    X = blobs(1700, 3, 5)
+    X = tight_blobs(1700, 3, 5)
     given = {"init": X[:5], "batch_size": 300, "n_inner": 4, "max_iter": 6, "compute_labels": False}
     given["polish"] = False
     batches = BackwardEulerKMeans(5, **given)
@@ -129,7 +130,7 @@ def test_sparse_rows_give_the_results_of_dense_rows():
 
 
 def test_rows_of_a_short_first_batch_are_kept():
-    X = blobs(60, 3, 5)
+    X = tight_blobs(60, 3, 5)
     model = BackwardEulerKMeans(20, random_state=0)
     for start in range(0, 18, 6):
         model.partial_fit(X[start : start + 6])
@@ -155,7 +156,7 @@ def test_rows_of_a_short_first_batch_are_kept():
 )
 @pytest.mark.parametrize("before", [2, 40])
 def test_an_invalid_batch_leaves_the_state_unchanged(bad, before):
-    X = blobs(100, 3, 5)
+    X = tight_blobs(100, 3, 5)
     model = BackwardEulerKMeans(5, random_state=0).partial_fit(X[:before])
     twin, kept = copy.deepcopy(model), pickle.dumps(model)
     with pytest.raises(ValueError, match=r"0 sample|features|NaN|inf|overflow"):
@@ -167,7 +168,7 @@ def test_an_invalid_batch_leaves_the_state_unchanged(bad, before):
 
 
 def test_pickled_saved_and_copied_estimators_continue_with_identical_results(tmp_path):
-    X = blobs(4000, 3, 8, dtype=np.float32)
+    X = tight_blobs(4000, 3, 8, dtype=np.float32)
     plain, kept, file = (BackwardEulerKMeans(8, random_state=5, step_size=9) for _ in range(3))
     for start in range(0, 4000, 570):
         batch = X[start : start + 570]
@@ -188,7 +189,7 @@ def test_pickled_saved_and_copied_estimators_continue_with_identical_results(tmp
 
 
 def test_parameters_changed_between_batches_apply_from_then_on():
-    X = blobs(300, 3, 4)
+    X = tight_blobs(300, 3, 4)
     slow = sbe_reference.BackwardEuler(X[:4], 4.0, 0.5, 0.75, 2)
     model = BackwardEulerKMeans(4, init=X[:4], step_size=4.0, step_decay=0.5, n_inner=2, step_cap=None)
     for batch in np.split(X, 6):
@@ -213,7 +214,7 @@ class EnoughError(Exception):
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("after", [1, 4, 7])
 def test_a_resumed_fit_gives_identical_results(after, stream, tmp_path):
-    X = blobs(900, 3, 6, dtype=np.float32, spread=1.0)
+    X = blobs(900, 3, 6, apart=3.0, width=1.0, dtype=np.float32)
     rows = (lambda: iter(np.split(X, 9))) if stream else X
     given = {"batch_size": 70, "max_iter": 5, "n_inner": 4, "random_state": 3, "polish": True}
     whole = BackwardEulerKMeans(6, **given).fit(rows)
@@ -263,7 +264,7 @@ def test_a_resumed_fit_gives_identical_results(after, stream, tmp_path):
     ],
 )
 def test_invalid_parameters(given, text):
-    X = blobs(50, 2, 2)
+    X = tight_blobs(50, 2, 2)
     model = BackwardEulerKMeans(**{"n_clusters": 2, **given})
     for use in (model.fit, model.iter_fit, model.partial_fit):
         with pytest.raises(ValueError, match=text):
@@ -279,7 +280,7 @@ def test_all_problems_are_listed_at_once():
 
 
 def test_non_finite_rows_are_named_by_position():
-    X = blobs(500, 3, 2)
+    X = tight_blobs(500, 3, 2)
     X[321, 1] = np.nan
     for size in (100, 500):
         with pytest.raises(ValueError, match="row 321, column 1"):
@@ -287,7 +288,7 @@ def test_non_finite_rows_are_named_by_position():
 
 
 def test_on_the_command_line(tmp_path, capsys):
-    X = blobs(600, 3, 4)
+    X = tight_blobs(600, 3, 4)
     np.save(tmp_path / "rows.npy", X)
     model = tmp_path / "model.safetensors"
     given = ["fit", tmp_path / "rows.npy", "-k", 4, "--method", "sbe", "--seed", 3, "--max-iter", 20]

@@ -15,7 +15,7 @@ from shoal.cli import main
 from sklearn.base import clone
 
 
-def blobs(n, d, seed, dtype=np.float64, k=12):
+def uneven_blobs(n, d, seed, dtype=np.float64, k=12):
     """Rows in groups of very different sizes."""
     rng = np.random.default_rng(seed)
     middles = rng.normal(size=(k, d)) * 3
@@ -56,7 +56,7 @@ def in_rows(size, mean, rounded, otherwise):
 def test_the_labels_are_those_of_an_exact_assignment(n, d, k, size_min, size_max, dtype, metric):
     if metric == "cosine" and d == 1:
         pytest.skip("all rows have one of two directions")
-    X = blobs(n, d, n + d, dtype) + (5 if metric == "cosine" else 0)
+    X = uneven_blobs(n, d, n + d, dtype) + (5 if metric == "cosine" else 0)
     given = {"size_min": size_min, "size_max": size_max, "metric": metric, "random_state": 3}
     model = BalancedKMeans(k, **given).fit(X)
     least, most = in_rows(size_min, n / k, np.floor, 0), in_rows(size_max, n / k, np.ceil, n)
@@ -84,7 +84,7 @@ def test_the_labels_are_those_of_an_exact_assignment(n, d, k, size_min, size_max
 
 
 def test_many_clusters_have_a_small_gap():
-    X = blobs(6000, 8, 1, np.float32, k=30)
+    X = uneven_blobs(6000, 8, 1, np.float32, k=30)
     for limits in ({"size_max": 1.1}, {"size_min": 1.0, "size_max": 1.0}, {"size_min": 0.8}):
         model = BalancedKMeans(100, random_state=0, **limits).fit(X)
         assert model.gap_ < 0.005
@@ -94,7 +94,7 @@ def test_many_clusters_have_a_small_gap():
 
 
 def test_without_limits_it_is_kmeans():
-    X = blobs(1500, 6, 1, np.float32)
+    X = uneven_blobs(1500, 6, 1, np.float32)
     for given in ({}, {"init": "random"}, {"n_init": 3}, {"algorithm": "elkan"}):
         model = BalancedKMeans(9, random_state=4, **given).fit(X)
         plain = KMeans(9, random_state=4, **given).fit(X)
@@ -111,7 +111,7 @@ def test_without_limits_it_is_kmeans():
 
 
 def test_limits_that_do_not_bind_cost_nothing():
-    X = blobs(800, 3, 2)
+    X = uneven_blobs(800, 3, 2)
     model = BalancedKMeans(5, size_min=1, size_max=800, random_state=0).fit(X)
     np.testing.assert_array_equal(model.predict(X), model.labels_)
     assert not model.prices_.any()
@@ -143,7 +143,7 @@ def test_all_rows_may_be_identical():
 
 
 def test_threads_streams_files_and_storage_change_no_bit(tmp_path):
-    X = blobs(5000, 6, 3, np.float32)
+    X = uneven_blobs(5000, 6, 3, np.float32)
     np.save(tmp_path / "rows.npy", X)
     given = {"size_max": 1.05, "size_min": 0.5, "init": X[:30], "random_state": 2}
     expected = results(BalancedKMeans(30, n_jobs=1, **given).fit(X))
@@ -166,7 +166,7 @@ def test_sparse_rows():
 
 
 def test_weights():
-    X = blobs(900, 3, 4)
+    X = uneven_blobs(900, 3, 4)
     rng = np.random.default_rng(0)
     weights = rng.exponential(size=900)
     model = BalancedKMeans(12, size_min=0.9, size_max=1.1, random_state=0).fit(X, sample_weight=weights)
@@ -187,7 +187,7 @@ def test_weights():
 
 
 def test_the_fit_can_be_watched_and_left():
-    X = blobs(1500, 4, 6, k=30)
+    X = uneven_blobs(1500, 4, 6, k=30)
     given = {"size_min": 60, "size_max": 90, "random_state": 0}
     expected = BalancedKMeans(20, **given).fit(X)
     model = BalancedKMeans(20, **given)
@@ -216,7 +216,7 @@ def test_the_fit_can_be_watched_and_left():
 
 
 def test_the_labels_of_new_rows_are_those_of_the_nearest_centers():
-    X = blobs(700, 3, 9)
+    X = uneven_blobs(700, 3, 9)
     model = BalancedKMeans(7, size_min=1.0, size_max=1.0, random_state=1).fit(X)
     found, _, _ = nearest(X, model.cluster_centers_)
     np.testing.assert_array_equal(model.predict(X), found)
@@ -226,7 +226,7 @@ def test_the_labels_of_new_rows_are_those_of_the_nearest_centers():
 
 
 def test_saving_and_pickling(tmp_path):
-    X = blobs(500, 3, 9)
+    X = uneven_blobs(500, 3, 9)
     limited = BalancedKMeans(7, size_max=1.0, random_state=1).fit(X)
     free = BalancedKMeans(7, random_state=1).fit(X)
     for fitted in (limited, free):
@@ -241,7 +241,7 @@ def test_saving_and_pickling(tmp_path):
 
 
 def test_resuming(tmp_path):
-    X = blobs(800, 3, 2)
+    X = uneven_blobs(800, 3, 2)
     given = {"size_min": 0.9, "size_max": 1.0, "random_state": 9, "tol": 0.0}
     expected = BalancedKMeans(20, **given).fit(X)
     path = tmp_path / "checkpoint.safetensors"
@@ -290,7 +290,7 @@ def test_limits_are_compared_with_weights():
 
 
 def test_command_line(tmp_path, capsys):
-    X = blobs(900, 3, 8)
+    X = uneven_blobs(900, 3, 8)
     np.save(tmp_path / "rows.npy", X)
     model, labels = tmp_path / "model.safetensors", tmp_path / "labels.npy"
     fit = ["fit", tmp_path / "rows.npy", "-k", 9, "--method", "balanced", "--seed", 3, "--json", "--quiet"]

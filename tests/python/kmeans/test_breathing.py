@@ -10,16 +10,11 @@ import pytest
 import scipy.sparse as sp
 import shoal
 from breathing_reference import breathing
+from generated import blobs
 from reference import inertia, nearest
 from shoal import BreathingKMeans, KMeans
 from shoal.cli import main
 from sklearn.exceptions import ConvergenceWarning
-
-
-def blobs(n, d, seed, dtype=np.float64, k=12, width=1.0):
-    rng = np.random.default_rng(seed)
-    middles = rng.normal(size=(k, d)) * 4
-    return (middles[rng.integers(0, k, size=n)] + width * rng.normal(size=(n, d))).astype(dtype)
 
 
 def results(model):
@@ -41,7 +36,7 @@ def first_centers(X, k, seed):
     [(600, 2, 12, 5), (400, 5, 9, 2), (300, 1, 4, 5), (500, 20, 30, 5), (60, 3, 2, 1), (40, 2, 38, 5)],
 )
 def test_every_sweep_equals_the_reference(n, d, k, m, weighted, metric):
-    X = blobs(n, d, n + d) + (0.0 if d > 1 else 9.0)
+    X = blobs(n, d, 12, n + d) + (0.0 if d > 1 else 9.0)
     if metric == "cosine" and d == 1:
         pytest.skip("all rows have the same direction")
     weights = np.random.default_rng(n).integers(int(n < 50), 4, size=n) / 2 if weighted else None
@@ -70,7 +65,7 @@ def test_every_sweep_equals_the_reference(n, d, k, m, weighted, metric):
 @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
 @pytest.mark.parametrize("seed", range(4))
 def test_never_worse_than_its_own_start(seed, metric, dtype):
-    X = blobs(2000, 4, seed, k=40, width=0.4)
+    X = blobs(2000, 4, 40, seed, width=0.4)
     X = np.clip(8 * X + 128, 1, 255).astype(dtype) if dtype == np.uint8 else X.astype(dtype)
     given = {"random_state": seed, "metric": metric, "init": "random"}
     start = KMeans(25, n_init=1, **given).fit(X)
@@ -91,7 +86,7 @@ def test_never_worse_than_its_own_start(seed, metric, dtype):
 
 
 def test_without_breaths_it_is_exact_kmeans():
-    X = blobs(1500, 6, 1, np.float32)
+    X = blobs(1500, 6, 12, 1, dtype=np.float32)
     model, start = BreathingKMeans(9, m=0, random_state=4).fit(X), KMeans(9, random_state=4).fit(X)
     assert model.cluster_centers_.tobytes() == start.cluster_centers_.tobytes()
     assert (model.inertia_, model.n_iter_, model.stop_reason_) == (
@@ -122,7 +117,7 @@ def test_a_known_optimum_is_found_from_a_bad_start():
 
 @pytest.mark.parametrize("algorithm", ["lloyd", "yinyang", "elkan", "hamerly", "exponion", "filtering"])
 def test_the_algorithm_and_threads_change_no_bit(algorithm):
-    X = blobs(20_000, 3, 2, np.float32, k=60, width=0.5)
+    X = blobs(20_000, 3, 60, 2, width=0.5, dtype=np.float32)
     expected = results(BreathingKMeans(40, m=3, random_state=1, n_jobs=1, algorithm="lloyd").fit(X))
     for threads in (1, 3):
         model = BreathingKMeans(40, m=3, random_state=1, n_jobs=threads, algorithm=algorithm).fit(X)
@@ -140,7 +135,7 @@ def test_duplicate_rows_and_rows_without_weight():
     assert (more.n_breaths_, model.n_breaths_) == (0, 0)
     assert more.inertia_ == pytest.approx(0.0, abs=1e-20)
     # Rows without weight change nothing but their own labels.
-    kept = blobs(500, 4, 1)
+    kept = blobs(500, 4, 12, 1)
     gone = rng.normal(size=(300, 4)) * 50
     rows = np.concatenate([kept, gone])
     weights = np.r_[np.ones(500), np.zeros(300)]
@@ -160,7 +155,7 @@ def test_duplicate_rows_and_rows_without_weight():
 
 def test_an_added_center_that_loses_all_rows_is_moved():
     # All rows of a cluster but one are identical, and far from the origin: a copy of the center has no rows.
-    X = np.concatenate([np.full((200, 2), 1e6), [[1e6 + 3, 1e6]], blobs(100, 2, 0)]).astype(np.float32)
+    X = np.concatenate([np.full((200, 2), 1e6), [[1e6 + 3, 1e6]], blobs(100, 2, 12, 0)]).astype(np.float32)
     model = BreathingKMeans(3, random_state=0).fit(X)
     assert (model.counts_ > 0).all()
     labels, _, _ = nearest(X, model.cluster_centers_)
@@ -187,7 +182,7 @@ def test_sparse_rows_streams_and_files_agree(tmp_path):
 
 
 def test_a_fit_can_be_watched_left_and_kept(tmp_path):
-    X = blobs(1500, 4, 6, k=30)
+    X = blobs(1500, 4, 30, 6)
     model = BreathingKMeans(20, random_state=0)
     lowest = np.inf
     for step in model.iter_fit(X):
@@ -220,7 +215,7 @@ def test_a_fit_can_be_watched_left_and_kept(tmp_path):
 
 
 def test_callable_first_centers_and_resuming(tmp_path):
-    X = blobs(800, 3, 2)
+    X = blobs(800, 3, 12, 2)
     start = first_centers(X, 10, 0)
     given = {"m": 4, "random_state": 9}
     expected = results(BreathingKMeans(10, init=start, **given).fit(X))
@@ -256,7 +251,7 @@ def test_bad_parameters_are_refused(params, message):
 
 
 def test_command_line(tmp_path, capsys):
-    X = blobs(900, 3, 8)
+    X = blobs(900, 3, 12, 8)
     np.save(tmp_path / "rows.npy", X)
     model = tmp_path / "model.safetensors"
     args = ["fit", tmp_path / "rows.npy", "-k", 9, "--method", "breathing", "--seed", 3, "--json", "--quiet"]

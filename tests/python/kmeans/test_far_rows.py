@@ -17,7 +17,7 @@ from shoal import (
 FAR = [1e5, 1e9, 1e12, 1e20, 1e25, 1e30, 1e38]
 
 
-def blobs(far, unit=1.0, offset=0.0, columns=2, dtype="float32"):
+def with_far_row(far, unit=1.0, offset=0.0, columns=2, dtype="float32"):
     """100 rows around each of 0, 10 and 20, and a row at `far`; with the true labels."""
     rng = np.random.default_rng(5)
     labels = np.append(np.repeat([0, 1, 2], 100), 3)
@@ -61,14 +61,14 @@ def plans(init):
 @pytest.mark.parametrize("columns", [1, 2, 40])
 @pytest.mark.parametrize("far", FAR)
 def test_all_methods_keep_clusters_apart(far, columns):
-    X, labels = blobs(far, columns=columns)
+    X, labels = with_far_row(far, columns=columns)
     for plan in plans(seeds(X, labels)):
         check(plan.fit(X), labels)
 
 
 @pytest.mark.parametrize("far", [1e20, 1e38])
 def test_from_random_starts(far):
-    X, labels = blobs(far)
+    X, labels = with_far_row(far)
     for model in [KMeans(4, random_state=1), KMeans(4, init="k-means||", random_state=1)]:
         model.fit(X)
         assert sorted(model.counts_) == [1, 100, 100, 100]
@@ -77,7 +77,7 @@ def test_from_random_starts(far):
 
 @pytest.mark.parametrize("far", [1e12, 1e30])
 def test_predictions_and_distances(far):
-    X, labels = blobs(far)
+    X, labels = with_far_row(far)
     model = KMeans(4, init=seeds(X, labels), n_init=1).fit(X)
     assert model.predict(X).tolist() == labels.tolist()
     assert model.predict(scipy.sparse.csr_matrix(X)).tolist() == labels.tolist()
@@ -88,7 +88,7 @@ def test_predictions_and_distances(far):
 
 
 def test_sparse_rows():
-    X, labels = blobs(1e30, columns=7)
+    X, labels = with_far_row(1e30, columns=7)
     X[np.abs(X) < 0.3] = 0
     init = seeds(X, labels)
     for plan in [KMeans(4, init=init, n_init=1), MiniBatchKMeans(4, init=init, reassignment_ratio=0)]:
@@ -99,7 +99,7 @@ def test_sparse_rows():
 @pytest.mark.parametrize("far", [-1e6, 1e7, 1e20, 1e35])
 def test_clusters_far_from_the_origin(offset, far):
     """A shift to the distant row would lose the digits of all other rows."""
-    X, labels = blobs(far, offset=offset)
+    X, labels = with_far_row(far, offset=offset)
     for plan in plans(seeds(X, labels)):
         check(plan.fit(X), labels)
 
@@ -126,7 +126,7 @@ def test_two_groups_of_near_clusters():
     ("unit", "far"), [(1e-25, 1.0), (1e-30, 1e-5), (1e-40, 1.0), (1e-40, 1e-20), (1e-40, 1e38), (1e15, 1e38)]
 )
 def test_the_limits_of_float32(unit, far):
-    X, labels = blobs(far, unit=unit)
+    X, labels = with_far_row(far, unit=unit)
     for plan in plans(seeds(X, labels)):
         check(plan.fit(X), labels)
 
@@ -135,7 +135,7 @@ def test_the_limits_of_float32(unit, far):
     ("unit", "far"), [(1.0, 1e100), (1.0, 1e150), (1.0, 1e300), (1e-150, 1.0), (1e-300, 1.0), (1e-318, 1.0)]
 )
 def test_the_limits_of_float64(unit, far):
-    X, labels = blobs(far, unit=unit, dtype="float64")
+    X, labels = with_far_row(far, unit=unit, dtype="float64")
     for algorithm in ["lloyd", "elkan", "hamerly"]:
         model = KMeans(4, init=seeds(X, labels), n_init=1, max_iter=5, algorithm=algorithm).fit(X)
         check(model, labels)
@@ -143,7 +143,7 @@ def test_the_limits_of_float64(unit, far):
 
 
 def test_threads_and_sources_do_not_change_results(tmp_path):
-    X, labels = blobs(1e30, columns=5)
+    X, labels = with_far_row(1e30, columns=5)
     init, X = seeds(X, labels), np.concatenate([X] * 40)
     np.save(tmp_path / "X.npy", X)
     one = KMeans(4, init=init, n_init=1, n_jobs=1).fit(X)
@@ -155,7 +155,7 @@ def test_threads_and_sources_do_not_change_results(tmp_path):
 
 @pytest.mark.parametrize("far", [1e20, 1e38])
 def test_neighbors(far):
-    X, _ = blobs(far, columns=3)
+    X, _ = with_far_row(far, columns=3)
     graph = shoal.knn_graph(X, 5, method="exact")
     wide = X.astype("float64")
     sq_dists = ((wide[:, None] - wide) ** 2).sum(axis=2)
@@ -165,16 +165,16 @@ def test_neighbors(far):
 
 
 def test_a_coreset():
-    X, _ = blobs(1e30)
+    X, _ = with_far_row(1e30)
     coreset = shoal.lightweight_coreset(X, 200, random_state=0)
     assert np.isfinite(coreset.weights).all()
     assert X.max() in coreset.points
 
 
 def test_a_mixture_raises_if_float32_cannot_separate_its_means():
-    X, labels = blobs(1e30)
+    X, labels = with_far_row(1e30)
     with pytest.raises(ValueError, match=r"X has outliers so far away .* float32: pass float64"):
         TruncatedGaussianMixture(4, init=seeds(X, labels), random_state=0).fit(X)
-    X, labels = blobs(1e6)
+    X, labels = with_far_row(1e6)
     model = TruncatedGaussianMixture(4, init=seeds(X, labels), random_state=0).fit(X)
     assert model.predict(X).tolist() == labels.tolist()

@@ -11,18 +11,13 @@ import reference
 import scipy.sparse
 import shoal
 import sklearn.cluster
+from generated import blobs, tight_blobs
 from scipy.sparse import csr_array
 from shoal import MiniBatchKMeans
 from shoal._rows.arrays import some_rows
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 PURE = {"reassignment_ratio": 0.0, "max_no_improvement": None}
-
-
-def blobs(n, d, k, seed=0, dtype=np.float64, spread=0.3):
-    rng = np.random.default_rng(seed)
-    centers = rng.normal(size=(k, d)) * 3
-    return (centers[rng.integers(k, size=n)] + spread * rng.normal(size=(n, d))).astype(dtype)
 
 
 def cut(X, lengths):
@@ -61,7 +56,7 @@ def same(one, other):
     ],
 )
 def test_partial_fit_is_sculley_s_algorithm(n, d, k, lengths, weighted, dtype):
-    X = blobs(n, d, k, dtype=dtype)
+    X = tight_blobs(n, d, k, dtype=dtype)
     weights = np.random.default_rng(1).integers(0, 4, size=n).astype(float) + 0.25 if weighted else None
     slow = minibatch_reference.Sculley(X[:k], dtype=dtype)
     fast = MiniBatchKMeans(k, init=X[:k], **PURE)
@@ -80,7 +75,7 @@ def test_partial_fit_is_sculley_s_algorithm(n, d, k, lengths, weighted, dtype):
 
 
 def test_batches_of_one_row_are_online_gradient_descent():
-    X = blobs(300, 3, 4)
+    X = tight_blobs(300, 3, 4)
     centers, counts = minibatch_reference.online(X, X[:4])
     model = MiniBatchKMeans(4, init=X[:4], **PURE)
     for row in X:
@@ -105,7 +100,7 @@ def test_ties_go_to_the_lower_index_and_centers_without_rows_stay():
 @pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])
 @pytest.mark.parametrize("offset", [0.0, 1e4])
 def test_scaled_and_shifted_rows_give_scaled_and_shifted_centers(scale, offset):
-    X = blobs(400, 3, 4)
+    X = tight_blobs(400, 3, 4)
     moved = (X + offset) * scale
     slow = minibatch_reference.Sculley(moved[:4])
     fast = MiniBatchKMeans(4, init=moved[:4], **PURE)
@@ -116,7 +111,7 @@ def test_scaled_and_shifted_rows_give_scaled_and_shifted_centers(scale, offset):
 
 
 def test_the_history_describes_the_batches():
-    X = blobs(1000, 3, 5)
+    X = tight_blobs(1000, 3, 5)
     model = MiniBatchKMeans(5, batch_size=100, max_iter=2, random_state=3, **PURE)
     steps = list(model.iter_fit(X))
     history = model.history_
@@ -139,7 +134,7 @@ def test_the_objective_of_a_step_uses_the_centers_before_it():
     ones = round(model.cluster_centers_[0, 0] * 51 - 0.25)
     assert 0 < ones < 50
     assert step.objective == pytest.approx(ones * 0.75**2 + (50 - ones) * 0.25**2, rel=1e-12)
-    X = blobs(200, 3, 4)
+    X = tight_blobs(200, 3, 4)
     slow = minibatch_reference.Sculley(X[:4])
     rows = np.repeat([[1.0, 2.0, 3.0]], 30, axis=0)
     one = MiniBatchKMeans(4, init=X[:4], batch_size=30, **PURE)
@@ -154,7 +149,7 @@ def test_the_objective_of_a_step_uses_the_centers_before_it():
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_labels_inertia_and_centers_are_consistent(dtype):
-    X = blobs(3000, 4, 6, dtype=dtype)
+    X = tight_blobs(3000, 4, 6, dtype=dtype)
     weights = np.random.default_rng(0).random(3000)
     model = MiniBatchKMeans(6, random_state=0, batch_size=200).fit(X, sample_weight=weights)
     labels, _, gap = reference.nearest(X, model.cluster_centers_)
@@ -167,7 +162,7 @@ def test_labels_inertia_and_centers_are_consistent(dtype):
 
 
 def test_it_finds_separate_clusters():
-    X = blobs(20_000, 4, 8, seed=1)
+    X = tight_blobs(20_000, 4, 8, 1)
     best = shoal.KMeans(8, random_state=0, n_init=5).fit(X).inertia_
     model = MiniBatchKMeans(8, random_state=0).fit(X)
     assert model.inertia_ < 1.05 * best
@@ -175,7 +170,7 @@ def test_it_finds_separate_clusters():
 
 
 def test_fit_is_iter_fit_and_starts_afresh():
-    X = blobs(2000, 3, 5)
+    X = tight_blobs(2000, 3, 5)
     one = MiniBatchKMeans(5, random_state=0, batch_size=100).fit(X)
     other = MiniBatchKMeans(5, random_state=0, batch_size=100).partial_fit(X[:50] + 9)
     for _ in other.iter_fit(X):
@@ -186,7 +181,7 @@ def test_fit_is_iter_fit_and_starts_afresh():
 
 
 def test_a_loop_left_early_leaves_a_usable_estimator():
-    X = blobs(2000, 3, 5)
+    X = tight_blobs(2000, 3, 5)
     model = MiniBatchKMeans(5, random_state=0, batch_size=100)
     for step in model.iter_fit(X):
         if step.iteration == 3:
@@ -201,7 +196,7 @@ def test_a_loop_left_early_leaves_a_usable_estimator():
 
 
 def test_partial_fit_within_the_loop_ends_it():
-    X = blobs(2000, 3, 5)
+    X = tight_blobs(2000, 3, 5)
     within, after = (MiniBatchKMeans(5, random_state=0, batch_size=100, **PURE) for _ in range(2))
     for step in within.iter_fit(X):
         if step.iteration == 3:
@@ -216,7 +211,7 @@ def test_partial_fit_within_the_loop_ends_it():
 
 
 def test_a_fit_within_the_loop_ends_it():
-    X = blobs(2000, 3, 5)
+    X = tight_blobs(2000, 3, 5)
     model = MiniBatchKMeans(5, random_state=0, batch_size=100)
     whole = MiniBatchKMeans(5, random_state=0, batch_size=100).fit(X[:1000])
     steps = []
@@ -233,7 +228,7 @@ def test_a_fit_within_the_loop_ends_it():
 
 
 def test_a_batch_has_at_most_all_rows():
-    X = blobs(300, 3, 5)
+    X = tight_blobs(300, 3, 5)
     model = MiniBatchKMeans(5, batch_size=10**9, max_iter=4, random_state=0, **PURE).fit(X)
     assert (model.history_["batch_size"] == 300).all()
     assert model.n_steps_ == 4
@@ -261,7 +256,7 @@ def test_rows_are_drawn_by_weight():
 
 
 def test_compute_labels():
-    X = blobs(500, 3, 4)
+    X = tight_blobs(500, 3, 4)
     with_labels = MiniBatchKMeans(4, random_state=0).fit(X)
     without = MiniBatchKMeans(4, random_state=0, compute_labels=False).fit(X)
     assert same(with_labels, without)
@@ -276,7 +271,7 @@ def test_compute_labels():
 
 
 def test_early_stopping():
-    X = blobs(5000, 3, 5)
+    X = tight_blobs(5000, 3, 5)
     given = {"random_state": 0, "batch_size": 100}
     patient = MiniBatchKMeans(5, max_no_improvement=20, **given).fit(X)
     hasty = MiniBatchKMeans(5, max_no_improvement=2, **given).fit(X)
@@ -290,7 +285,7 @@ def test_early_stopping():
 
 @pytest.mark.parametrize(("n", "batch_size"), [(100, 20), (30_000, 256)])
 def test_the_tolerance_stops_by_the_documented_rule(n, batch_size):
-    X = blobs(n, 2, 3)
+    X = tight_blobs(n, 2, 3)
     given = {"init": X[:3], "batch_size": batch_size, "max_iter": 20, "max_no_improvement": None}
     steps, theirs = [], []
     for seed in range(10):
@@ -310,7 +305,7 @@ def test_the_tolerance_stops_by_the_documented_rule(n, batch_size):
 
 
 def test_the_smoothed_inertia_stops_by_the_documented_rule():
-    X = blobs(3000, 3, 5)
+    X = tight_blobs(3000, 3, 5)
     model = MiniBatchKMeans(5, random_state=1, batch_size=200, max_no_improvement=4).fit(X)
     inertia = model.history_["objective"] / 200
     average = lowest = None
@@ -330,7 +325,7 @@ def test_the_smoothed_inertia_stops_by_the_documented_rule():
 
 
 def test_starving_centers_are_reassigned_to_rows_of_the_batch():
-    X = blobs(1000, 2, 3, spread=0.1)
+    X = blobs(1000, 2, 3, apart=3.0, width=0.1)
     init = np.vstack([X[:2], [[1e3, 1e3]]])
     pure = MiniBatchKMeans(3, init=init, reassignment_ratio=0.0).partial_fit(X)
     assert pure.cluster_centers_[2].tolist() == [1e3, 1e3]
@@ -341,7 +336,7 @@ def test_starving_centers_are_reassigned_to_rows_of_the_batch():
 
 
 def test_at_most_half_of_a_batch_is_reassigned():
-    X = blobs(100, 2, 3)
+    X = tight_blobs(100, 2, 3)
     init = np.vstack([X[:1], 1e3 + np.arange(18.0).reshape(9, 2)])
     model = MiniBatchKMeans(10, init=init, reassignment_ratio=1.0, random_state=0)
     # Too few rows for the first check.
@@ -355,7 +350,7 @@ def test_at_most_half_of_a_batch_is_reassigned():
 
 
 def test_rows_without_weight_do_not_become_centers():
-    X = blobs(200, 2, 3)
+    X = tight_blobs(200, 2, 3)
     weights = np.r_[np.ones(4), np.zeros(196)]
     init = np.vstack([X[:1], 1e3 + np.arange(18.0).reshape(9, 2)])
     for seed in range(20):
@@ -397,7 +392,7 @@ def test_half_life_fades_older_rows():
 
 
 def test_half_life_against_the_reference_with_clusters():
-    X = blobs(900, 3, 5)
+    X = tight_blobs(900, 3, 5)
     slow = minibatch_reference.Sculley(X[:5], half_life=130.0)
     fast = MiniBatchKMeans(5, init=X[:5], half_life=130, **PURE)
     for batch in cut(X, [40, 90]):
@@ -422,7 +417,7 @@ def test_a_drifting_stream_is_followed_without_underflow():
 
 
 def test_rows_of_a_short_first_batch_are_kept():
-    X = blobs(60, 3, 5)
+    X = tight_blobs(60, 3, 5)
     model = MiniBatchKMeans(20, random_state=0)
     for start in range(0, 18, 6):
         model.partial_fit(X[start : start + 6])
@@ -455,7 +450,7 @@ def test_kept_rows_keep_their_weights():
 )
 @pytest.mark.parametrize("before", [2, 40])
 def test_an_invalid_batch_leaves_the_state_unchanged(bad, before):
-    X = blobs(100, 3, 5)
+    X = tight_blobs(100, 3, 5)
     model = MiniBatchKMeans(5, random_state=0).partial_fit(X[:before])
     twin = copy.deepcopy(model)
     kept = pickle.dumps(model)
@@ -471,7 +466,7 @@ def test_an_invalid_batch_leaves_the_state_unchanged(bad, before):
 
 
 def test_partial_fit_continues_a_fit():
-    X = blobs(2000, 3, 5)
+    X = tight_blobs(2000, 3, 5)
     model = MiniBatchKMeans(5, random_state=0, **PURE, max_iter=1).fit(X)
     slow = minibatch_reference.Sculley(model.cluster_centers_)
     slow.counts, slow.sums = model.counts_.copy(), model.cluster_centers_ * model.counts_[:, None]
@@ -484,7 +479,7 @@ def test_partial_fit_continues_a_fit():
 
 
 def test_a_pickled_estimator_continues_with_identical_results():
-    X = blobs(4000, 3, 8, dtype=np.float32)
+    X = tight_blobs(4000, 3, 8, dtype=np.float32)
     plain, pickled = (MiniBatchKMeans(8, random_state=5, half_life=500) for _ in range(2))
     for batch in cut(X, [3, 200, 77]):
         plain.partial_fit(batch)
@@ -498,7 +493,7 @@ def test_a_pickled_estimator_continues_with_identical_results():
 
 @pytest.mark.parametrize("n_jobs", [2, 3, 5])
 def test_threads_do_not_change_results(n_jobs, tmp_path):
-    X = blobs(9000, 30, 40, dtype=np.float32)
+    X = tight_blobs(9000, 30, 40, dtype=np.float32)
     np.save(tmp_path / "rows.npy", X)
     given = {"random_state": 2, "batch_size": 3000, "max_iter": 3}
     alone = MiniBatchKMeans(40, n_jobs=1, **given).fit(X)
@@ -526,7 +521,7 @@ def test_small_types_are_computed_as_float32():
 
 
 def test_the_state_does_not_grow():
-    X = blobs(20_000, 3, 5)
+    X = tight_blobs(20_000, 3, 5)
     model = MiniBatchKMeans(5, random_state=0).partial_fit(X[:100])
     size = len(pickle.dumps(model))
     for batch in cut(X, [100]):
@@ -539,7 +534,7 @@ def test_the_state_does_not_grow():
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_merged_states_add_up(dtype):
-    X = blobs(1000, 3, 5, dtype=dtype)
+    X = tight_blobs(1000, 3, 5, dtype=dtype)
     parts = [MiniBatchKMeans(5, init=X[:5], **PURE).partial_fit(part) for part in (X[:400], X[400:])]
     one, other = parts
     sums = [part.cluster_centers_ * part.counts_[:, None] for part in parts]
@@ -563,7 +558,7 @@ def test_merged_states_add_up(dtype):
 
 
 def test_states_that_cannot_be_merged():
-    X = blobs(100, 3, 5)
+    X = tight_blobs(100, 3, 5)
     model = MiniBatchKMeans(5, random_state=0).partial_fit(X)
     kept = pickle.dumps(model)
     others = {
@@ -612,7 +607,7 @@ def test_states_that_cannot_be_merged():
     ],
 )
 def test_invalid_parameters(given, text):
-    X = blobs(50, 2, 2)
+    X = tight_blobs(50, 2, 2)
     model = MiniBatchKMeans(**{"n_clusters": 2, **given})
     for use in (model.fit, model.iter_fit, model.partial_fit):
         with pytest.raises(ValueError, match=text):
@@ -627,7 +622,7 @@ def test_all_problems_are_listed_at_once():
 
 
 def test_n_clusters_cannot_change_between_batches():
-    X = blobs(100, 3, 5)
+    X = tight_blobs(100, 3, 5)
     model = MiniBatchKMeans(5, random_state=0).partial_fit(X).set_params(n_clusters=4)
     with pytest.raises(ValueError, match="n_clusters=4 differs from the 5 centers"):
         model.partial_fit(X)
@@ -650,7 +645,7 @@ def test_parameters_changed_between_batches_apply_from_then_on(pickled):
 
 @pytest.mark.parametrize("pickled", [False, True])
 def test_n_clusters_can_change_before_the_first_centers(pickled):
-    X = blobs(30, 2, 3)
+    X = tight_blobs(30, 2, 3)
     model = MiniBatchKMeans(8, random_state=0).partial_fit(X[:5]).set_params(n_clusters=12)
     if pickled:
         model = pickle.loads(pickle.dumps(model))
@@ -662,21 +657,21 @@ def test_n_clusters_can_change_before_the_first_centers(pickled):
 
 
 def test_merging_checks_parameters_too():
-    X = blobs(50, 2, 2)
+    X = tight_blobs(50, 2, 2)
     model = MiniBatchKMeans(2, random_state=0).partial_fit(X).set_params(half_life="long")
     with pytest.raises(ValueError, match="half_life must be"):
         model.merge(MiniBatchKMeans(2, random_state=0).partial_fit(X))
 
 
 def test_non_finite_rows_are_named_by_position():
-    X = blobs(500, 3, 2)
+    X = tight_blobs(500, 3, 2)
     X[321, 1] = np.nan
     with pytest.raises(ValueError, match="row 321, column 1"):
         MiniBatchKMeans(2, init=X[:2], random_state=0, batch_size=500, max_no_improvement=None).fit(X)
 
 
 def test_saved_and_loaded(tmp_path):
-    X = blobs(500, 3, 4)
+    X = tight_blobs(500, 3, 4)
     model = MiniBatchKMeans(4, random_state=0, half_life=1000, init=X[:4]).fit(X)
     model.save(tmp_path / "model.safetensors")
     again = shoal.load(tmp_path / "model.safetensors")
@@ -706,7 +701,7 @@ def test_an_estimator_without_centers_cannot_be_saved(Estimator, tmp_path):
 
 
 def test_callbacks_see_every_batch():
-    X = blobs(1000, 3, 4)
+    X = tight_blobs(1000, 3, 4)
     seen = []
 
     def watch(estimator, step):
@@ -720,7 +715,7 @@ def test_callbacks_see_every_batch():
 
 
 def test_init_by_a_callable():
-    X = blobs(1000, 3, 4)
+    X = tight_blobs(1000, 3, 4)
     asked = []
 
     def first(rows, n_clusters, random_state):
@@ -737,7 +732,7 @@ def test_init_by_a_callable():
 
 
 def test_seeding_uses_a_sample():
-    X = blobs(100_000, 2, 4, dtype=np.float32)
+    X = tight_blobs(100_000, 2, 4, dtype=np.float32)
     model = MiniBatchKMeans(4, random_state=0).fit(X)
     assert model.init_ == "k-means++ on 3072 sampled rows"
 
@@ -745,7 +740,7 @@ def test_seeding_uses_a_sample():
 def test_usual_fits_do_not_warn():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        MiniBatchKMeans(4, random_state=0).fit(blobs(500, 3, 4))
+        MiniBatchKMeans(4, random_state=0).fit(tight_blobs(500, 3, 4))
 
 
 @pytest.mark.parametrize("kind", ["dense", "sparse"])

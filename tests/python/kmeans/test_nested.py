@@ -6,16 +6,11 @@ import warnings
 import numpy as np
 import pytest
 import shoal
+from generated import blobs
 from nested_reference import nested
 from reference import inertia, nearest
 from shoal import KMeans, NestedMiniBatchKMeans
 from sklearn.exceptions import ConvergenceWarning
-
-
-def blobs(n, d, seed, dtype=np.float64, k=12):
-    rng = np.random.default_rng(seed)
-    middles = rng.normal(size=(k, d)) * 4
-    return (middles[rng.integers(0, k, size=n)] + rng.normal(size=(n, d))).astype(dtype)
 
 
 @pytest.mark.parametrize("bounds", ["none", "elkan", "hamerly"])
@@ -33,7 +28,7 @@ def blobs(n, d, seed, dtype=np.float64, k=12):
     ],
 )
 def test_rounds_equal_the_reference(n, d, k, batch, rho, weighted, bounds):
-    X = blobs(n, d, n + d)
+    X = blobs(n, d, 12, n + d)
     weights = np.random.default_rng(3).choice([0.5, 1.0, 2.0, 0.0], size=n) if weighted else None
     init = X[np.random.default_rng(1).permutation(min(n, max(batch, k)))[:k]]
     expected = nested(X, init, batch if batch >= k else 10 * k, rho, weights)
@@ -53,7 +48,7 @@ def test_rounds_equal_the_reference(n, d, k, batch, rho, weighted, bounds):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.uint8])
 @pytest.mark.parametrize("shuffle", [True, False])
 def test_it_ends_at_a_fixed_point_of_lloyd(dtype, shuffle):
-    X = np.clip(blobs(6000, 6, 4) * 8 + 100, 0, 255).astype(dtype)
+    X = np.clip(blobs(6000, 6, 12, 4) * 8 + 100, 0, 255).astype(dtype)
     model = NestedMiniBatchKMeans(9, batch_size=200, shuffle=shuffle, random_state=5).fit(X)
     assert model.stop_reason_ == "labels-stable"
     labels, _, gap = nearest(X, model.cluster_centers_)
@@ -77,7 +72,7 @@ def test_it_ends_at_a_fixed_point_of_lloyd(dtype, shuffle):
 @pytest.mark.parametrize("dtype", ["uint8", "float32", "float64"])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_threads_sources_and_bounds_do_not_change_results(dtype, weighted, tmp_path):
-    X = np.clip(blobs(20_011, 17, 1) * 8 + 100, 0, 255).astype(dtype)
+    X = np.clip(blobs(20_011, 17, 12, 1) * 8 + 100, 0, 255).astype(dtype)
     weights = np.random.default_rng(1).uniform(0.0, 2.0, size=len(X)) if weighted else None
     path = tmp_path / "rows.npy"
     np.save(path, X)
@@ -102,7 +97,7 @@ def test_threads_sources_and_bounds_do_not_change_results(dtype, weighted, tmp_p
 
 def test_integer_weights_are_repeated_rows():
     rng = np.random.default_rng(3)
-    X = blobs(400, 5, 8)
+    X = blobs(400, 5, 12, 8)
     weights = rng.integers(0, 5, size=400)
     given = {"init": X[np.flatnonzero(weights)[:6]], "batch_size": 10**6}
     weighted = NestedMiniBatchKMeans(6, **given).fit(X, sample_weight=weights)
@@ -113,7 +108,7 @@ def test_integer_weights_are_repeated_rows():
 
 
 def test_energies_are_those_of_lloyd():
-    X = blobs(8000, 8, 2, k=20)
+    X = blobs(8000, 8, 20, 2)
     seeds = range(8)
     with warnings.catch_warnings():
         # A cluster that loses its rows keeps its center.
@@ -124,14 +119,14 @@ def test_energies_are_those_of_lloyd():
 
 
 def test_the_draws_depend_on_the_seed():
-    X = blobs(3000, 3, 2)
+    X = blobs(3000, 3, 12, 2)
     first = [NestedMiniBatchKMeans(5, batch_size=50, max_iter=1, random_state=s).fit(X) for s in (1, 1, 2)]
     assert (first[0].cluster_centers_ == first[1].cluster_centers_).all()
     assert (first[0].cluster_centers_ != first[2].cluster_centers_).any()
 
 
 def test_limits_end_a_run_and_labels_cover_all_rows():
-    X = blobs(3000, 3, 2)
+    X = blobs(3000, 3, 12, 2)
     model = NestedMiniBatchKMeans(5, batch_size=50, max_iter=3, random_state=0).fit(X)
     assert (model.n_iter_, model.stop_reason_, len(model.labels_)) == (3, "max-iter", 3000)
     assert (model.labels_ == model.predict(X)).all()
@@ -144,7 +139,7 @@ def test_limits_end_a_run_and_labels_cover_all_rows():
 
 
 def test_the_bounds_that_fit_into_memory_are_reported():
-    X = blobs(6000, 20, 2, np.float32)
+    X = blobs(6000, 20, 12, 2, dtype=np.float32)
     given = {"batch_size": 500, "bounds": "elkan", "random_state": 0}
     found = {}
     for memory in ("1GB", 4 * 3 * 6000, 4 * 2 * 6000, 0):
@@ -161,12 +156,12 @@ def test_the_bounds_that_fit_into_memory_are_reported():
 
 @pytest.mark.parametrize("bounds", ["elkan", "yinyang", "hamerly", "none"])
 def test_bounds_of_few_centers_keep_the_requested_name(bounds):
-    model = NestedMiniBatchKMeans(3, batch_size=100, bounds=bounds, random_state=0).fit(blobs(2000, 3, 2))
+    model = NestedMiniBatchKMeans(3, batch_size=100, bounds=bounds, random_state=0).fit(blobs(2000, 3, 12, 2))
     assert model.bounds_ == bounds
 
 
 def test_compute_labels():
-    X = blobs(3000, 3, 2)
+    X = blobs(3000, 3, 12, 2)
     model = NestedMiniBatchKMeans(5, batch_size=50, compute_labels=False, random_state=0).fit(X)
     with pytest.raises(AttributeError, match="Use predict"):
         _ = model.labels_
@@ -177,7 +172,7 @@ def test_compute_labels():
 
 
 def test_a_small_batch_size_is_raised_with_a_warning():
-    X = blobs(3000, 3, 2)
+    X = blobs(3000, 3, 12, 2)
     with pytest.warns(
         RuntimeWarning, match="batch_size=5 is below n_clusters=20: the first batch has 200 rows"
     ):
@@ -230,7 +225,7 @@ def test_fewer_distinct_rows_than_clusters():
 
 
 def test_saved_and_loaded(tmp_path):
-    X = blobs(2000, 3, 2, np.float32)
+    X = blobs(2000, 3, 12, 2, dtype=np.float32)
     model = NestedMiniBatchKMeans(5, batch_size=50, rho=float("inf"), random_state=0).fit(X)
     model.save(tmp_path / "model.safetensors")
     again = shoal.load(tmp_path / "model.safetensors")
@@ -247,7 +242,7 @@ def test_saved_and_loaded(tmp_path):
 
 class TestPartialFit:
     def test_streams_and_pickles(self):
-        X = blobs(5000, 4, 6)
+        X = blobs(5000, 4, 12, 6)
         through, kept = (
             NestedMiniBatchKMeans(8, init="k-means++", batch_size=100, random_state=1) for _ in range(2)
         )
@@ -262,7 +257,7 @@ class TestPartialFit:
         assert through.score(X) > 1.2 * KMeans(8, n_init=3, random_state=0).fit(X).score(X)
 
     def test_threads_do_not_change_results(self):
-        X = blobs(9000, 12, 6, np.float32)
+        X = blobs(9000, 12, 12, 6, dtype=np.float32)
         found = set()
         for n_jobs in (1, 2, 4):
             model = NestedMiniBatchKMeans(30, batch_size=500, random_state=1, n_jobs=n_jobs)
@@ -280,7 +275,7 @@ class TestPartialFit:
         assert len(model.cluster_centers_) == 5
 
     def test_rows_beyond_the_buffer_are_retired(self):
-        X = blobs(5000, 4, 6)
+        X = blobs(5000, 4, 12, 6)
         model = NestedMiniBatchKMeans(8, batch_size=100, buffer_memory=1000 * 32, random_state=1)
         for piece in np.array_split(X, 9):
             model.partial_fit(piece)
@@ -289,7 +284,7 @@ class TestPartialFit:
         assert model.counts_.sum() == model.rows_used_ + model.rows_retired_
 
     def test_partial_fit_continues_a_fit(self, tmp_path):
-        X = blobs(3000, 4, 6)
+        X = blobs(3000, 4, 12, 6)
         model = NestedMiniBatchKMeans(8, batch_size=100, random_state=1).fit(X[:2000])
         counts = model.counts_.sum()
         model.save(tmp_path / "model.safetensors")
@@ -301,7 +296,7 @@ class TestPartialFit:
             assert each.cluster_centers_.tobytes() == models[0].cluster_centers_.tobytes()
 
     def test_parameters_changed_between_batches_apply_from_then_on(self):
-        X = blobs(5000, 4, 6)
+        X = blobs(5000, 4, 12, 6)
         live, pickled, unchanged = (
             NestedMiniBatchKMeans(8, batch_size=100, buffer_memory=1000 * 32, random_state=1)
             for _ in range(3)
@@ -320,14 +315,14 @@ class TestPartialFit:
             live.partial_fit(X)
 
     def test_weights(self):
-        X = blobs(2000, 4, 6)
+        X = blobs(2000, 4, 12, 6)
         weights = np.random.default_rng(0).integers(1, 4, size=2000).astype(float)
         model = NestedMiniBatchKMeans(8, batch_size=10**6, random_state=1)
         model.partial_fit(X[:1000], sample_weight=weights[:1000]).partial_fit(X[1000:])
         assert model.counts_.sum() == weights[:1000].sum() + 1000
 
     def test_invalid_batches_leave_the_state_unchanged(self):
-        X = blobs(500, 4, 6)
+        X = blobs(500, 4, 12, 6)
         model = NestedMiniBatchKMeans(8, batch_size=100, random_state=1).partial_fit(X)
         before = pickle.dumps((model.cluster_centers_, model.counts_, model.n_iter_))
         refused = [(X[:, :3], "features"), (X[:0], "0 sample"), (np.full((3, 4), np.nan), "NaN")]

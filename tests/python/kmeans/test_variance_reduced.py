@@ -8,18 +8,13 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import shoal
+from generated import blobs
 from reference import Rng, inertia, nearest
 from shoal import KMeans, VarianceReducedKMeans
 from shoal.callbacks import Deadline
 from shoal.cli import main
 from sklearn.exceptions import ConvergenceWarning
 from vrkm_reference import EPOCH, gamma, vrkm
-
-
-def blobs(n, d, seed, dtype=np.float64, k=12, width=1.0):
-    rng = np.random.default_rng(seed)
-    middles = rng.normal(size=(k, d)) * 4
-    return (middles[rng.integers(0, k, size=n)] + width * rng.normal(size=(n, d))).astype(dtype)
 
 
 def searching(model):
@@ -58,7 +53,7 @@ def test_random_draws_equal_those_of_the_reference():
     ],
 )
 def test_epochs_equal_the_reference(n, d, k, rate, steps, weighted, variant):
-    X = blobs(n, d, n + d, width=2.0)
+    X = blobs(n, d, 12, n + d, width=2.0)
     weights = np.random.default_rng(3).choice([0.5, 1.0, 2.0, 0.0], size=n) if weighted else None
     init = X[np.random.default_rng(1).permutation(n)[:k]]
     expected = vrkm(X, init, rate, steps, 4, 11, weights, plain=variant == "vrkm")
@@ -91,7 +86,7 @@ def test_epochs_equal_the_reference(n, d, k, rate, steps, weighted, variant):
 
 
 def test_float32_is_close_to_the_reference():
-    X = blobs(800, 6, 3, np.float32, width=2.0)
+    X = blobs(800, 6, 12, 3, width=2.0, dtype=np.float32)
     expected = vrkm(X, X[:15], 0.05, 800, 3, 2, dtype=np.float32)
     model = VarianceReducedKMeans(15, init=X[:15], learning_rate=0.05, tol=0, max_iter=3, random_state=2)
     for step, truth in zip(model.iter_fit(X), expected, strict=True):
@@ -101,7 +96,7 @@ def test_float32_is_close_to_the_reference():
 
 def test_steps_are_unbiased():
     # The mean step over all rows is the gradient at the centers, which equal the means before the first step.
-    X = blobs(40, 3, 5, width=4.0)
+    X = blobs(40, 3, 12, 5, width=4.0)
     k, rate = 6, 0.25
     given = {"init": X[:k], "max_iter": 1, "tol": 0, "polish": False}
     means = VarianceReducedKMeans(k, epoch_size=0, **given).fit(X).cluster_centers_
@@ -131,18 +126,18 @@ def tied(n, d, seed, dtype):
 
 
 CASES = {
-    "blobs": lambda dtype: (blobs(3000, 20, 1, dtype, k=60, width=2.0), 150),
+    "blobs": lambda dtype: (blobs(3000, 20, 60, 1, width=2.0, dtype=dtype), 150),
     "ties": lambda dtype: (tied(2500, 3, 2, dtype), 14),
     "ties, many columns": lambda dtype: (tied(2500, 18, 2, dtype), 200),
-    "duplicates": lambda dtype: (np.repeat(blobs(300, 17, 3, dtype), 9, axis=0), 120),
-    "one column": lambda dtype: (blobs(3000, 1, 4, dtype), 30),
-    "few columns, many centers": lambda dtype: (blobs(6000, 2, 5, dtype, k=100), 400),
+    "duplicates": lambda dtype: (np.repeat(blobs(300, 17, 12, 3, dtype=dtype), 9, axis=0), 120),
+    "one column": lambda dtype: (blobs(3000, 1, 12, 4, dtype=dtype), 30),
+    "few columns, many centers": lambda dtype: (blobs(6000, 2, 100, 5, dtype=dtype), 400),
     "noise": lambda dtype: (np.random.default_rng(6).normal(size=(2500, 40)).astype(dtype), 130),
-    "far from the origin": lambda dtype: (blobs(2500, 19, 7, dtype, k=60) + dtype(1000), 140),
-    "huge": lambda dtype: (blobs(2000, 18, 8, dtype, k=60) * dtype(1e15), 130),
-    "tiny": lambda dtype: (blobs(2000, 18, 8, dtype, k=60) * dtype(1e-15), 130),
-    "many columns": lambda dtype: (blobs(1500, 300, 9, dtype, k=60, width=3.0), 140),
-    "one center": lambda dtype: (blobs(500, 5, 1, dtype), 1),
+    "far from the origin": lambda dtype: (blobs(2500, 19, 60, 7, dtype=dtype) + dtype(1000), 140),
+    "huge": lambda dtype: (blobs(2000, 18, 60, 8, dtype=dtype) * dtype(1e15), 130),
+    "tiny": lambda dtype: (blobs(2000, 18, 60, 8, dtype=dtype) * dtype(1e-15), 130),
+    "many columns": lambda dtype: (blobs(1500, 300, 60, 9, width=3.0, dtype=dtype), 140),
+    "one center": lambda dtype: (blobs(500, 5, 12, 1, dtype=dtype), 1),
 }
 
 
@@ -176,7 +171,7 @@ def test_bounds_do_not_change_labels_of_sparse_rows(dtype, density):
 
 
 def test_variants_agree():
-    X = blobs(2000, 8, 3, width=2.5)
+    X = blobs(2000, 8, 12, 3, width=2.5)
     given = {"n_clusters": 70, "init": X[:70], "max_iter": 3, "tol": 0, "random_state": 1}
     plus, plain = (VarianceReducedKMeans(variant=v, **given).fit(X) for v in ("vrkm++", "vrkm"))
     np.testing.assert_allclose(plus.cluster_centers_, plain.cluster_centers_, rtol=1e-11, atol=1e-11)
@@ -190,7 +185,7 @@ def test_variants_agree():
 @pytest.mark.parametrize("off", [{"learning_rate": 0}, {"epoch_size": 0}, {"epoch_size": 0.0}])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_without_steps_it_equals_lloyd(dtype, off):
-    X = blobs(5000, 17, 3, dtype, k=40, width=2.0)
+    X = blobs(5000, 17, 40, 3, width=2.0, dtype=dtype)
     init = X[:60]
     lloyd = KMeans(60, init=init, n_init=1, tol=0, max_iter=60)
     model = VarianceReducedKMeans(60, init=init, tol=0, max_iter=60, **off)
@@ -204,7 +199,7 @@ def test_without_steps_it_equals_lloyd(dtype, off):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_rows_that_keep_their_labels_do_not_move_the_means(weighted, dtype):
-    X = blobs(900, 4, 1, dtype, k=3, width=0.01)
+    X = blobs(900, 4, 3, 1, width=0.01, dtype=dtype)
     weights = np.random.default_rng(1).integers(0, 3, size=900).astype(float) if weighted else None
     init = X[[0, np.flatnonzero(((X - X[0]) ** 2).sum(axis=1) > 1)[0]]]
     assert vrkm(X, init, 0.3, 900, 1, 0, weights)[0].switched == 0
@@ -218,7 +213,7 @@ def test_rows_that_keep_their_labels_do_not_move_the_means(weighted, dtype):
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_the_polish_leaves_no_gradient_and_never_raises_the_inertia(weighted):
-    X = blobs(1500, 5, 3, width=2.0)
+    X = blobs(1500, 5, 12, 3, width=2.0)
     weights = np.random.default_rng(2).uniform(0, 2, size=1500) if weighted else None
     w = np.ones(1500) if weights is None else weights
     model = VarianceReducedKMeans(25, init=X[:25], learning_rate=0.05, tol=0, max_iter=5, random_state=3)
@@ -239,7 +234,7 @@ def test_the_polish_leaves_no_gradient_and_never_raises_the_inertia(weighted):
 
 
 def test_polished_centers_are_means_and_results_are_consistent():
-    X = blobs(3000, 6, 2, width=2.0)
+    X = blobs(3000, 6, 12, 2, width=2.0)
     given = {"init": X[:30], "tol": 0, "max_iter": 3, "random_state": 1}
     rough = VarianceReducedKMeans(30, polish=False, **given).fit(X)
     model = VarianceReducedKMeans(30, **given).fit(X)
@@ -256,7 +251,7 @@ def test_polished_centers_are_means_and_results_are_consistent():
 
 
 def test_an_epoch_lowers_the_inertia_more_than_two_sweeps():
-    X = blobs(20_000, 10, 4, width=3.0, k=60)
+    X = blobs(20_000, 10, 60, 4, width=3.0)
     ours, theirs = [], []
     for seed in range(4):
         init = X[np.random.default_rng(seed).permutation(len(X))[:60]]
@@ -267,7 +262,7 @@ def test_an_epoch_lowers_the_inertia_more_than_two_sweeps():
 
 
 def test_epochs_that_raise_the_inertia_are_undone():
-    X = blobs(2000, 12, 5, width=3.0)
+    X = blobs(2000, 12, 12, 5, width=3.0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         model = VarianceReducedKMeans(40, init=X[:40], learning_rate=1.0, tol=0, max_iter=25).fit(X)
@@ -278,19 +273,19 @@ def test_epochs_that_raise_the_inertia_are_undone():
 
 
 def test_stop_rules():
-    X = blobs(4000, 5, 6, width=2.0)
+    X = blobs(4000, 5, 12, 6, width=2.0)
     model = VarianceReducedKMeans(20, random_state=1, max_iter=300).fit(X)
     assert model.stop_reason_ == "tolerance"
     fall = -np.diff(model.history_["objective"]) / model.history_["objective"][:-1]
     assert (fall[-2:] < 1e-4).all()
     assert not ((fall[:-2] < 1e-4) & (fall[1:-1] < 1e-4)).any()
-    easy = VarianceReducedKMeans(3, init=blobs(3, 2, 1, k=3), tol=0).fit(blobs(500, 2, 1, k=3, width=0.01))
+    easy = VarianceReducedKMeans(3, init=blobs(3, 2, 3, 1), tol=0).fit(blobs(500, 2, 3, 1, width=0.01))
     assert easy.stop_reason_ == "labels-stable"
     assert easy.n_iter_ < 50
 
 
 def test_the_automatic_learning_rate():
-    X = blobs(4000, 3, 6, width=2.0)
+    X = blobs(4000, 3, 12, 6, width=2.0)
     assert VarianceReducedKMeans(8, max_iter=1).fit(X).learning_rate_ == 3 * 8 / 4000
     assert VarianceReducedKMeans(80, max_iter=1).fit(X).learning_rate_ == 0.05
 
@@ -301,7 +296,7 @@ def test_the_automatic_learning_rate():
 @pytest.mark.parametrize("dtype", ["uint8", "float32", "float64"])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_threads_and_sources_do_not_change_results(dtype, weighted, tmp_path):
-    X = np.clip(blobs(6_011, 17, 1, width=2.0) * 8 + 100, 0, 255).astype(dtype)
+    X = np.clip(blobs(6_011, 17, 12, 1, width=2.0) * 8 + 100, 0, 255).astype(dtype)
     weights = np.random.default_rng(1).uniform(0.0, 2.0, size=len(X)) if weighted else None
     path = tmp_path / "rows.npy"
     np.save(path, X)
@@ -326,7 +321,7 @@ def in_blocks(X, size):
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_streams_are_sampled_in_segments(weighted):
-    X = blobs(40_000, 2, 3, np.float32, width=2.0)
+    X = blobs(40_000, 2, 12, 3, width=2.0, dtype=np.float32)
     weights = np.random.default_rng(1).uniform(0.0, 2.0, size=len(X)) if weighted else None
     given = {"init": X[:40], "max_iter": 3, "tol": 0, "random_state": 1}
     results = {
@@ -383,7 +378,7 @@ def test_weighted_sparse_rows_are_drawn_like_dense_rows(weighted):
 
 
 def test_callbacks_see_every_epoch_and_can_stop_a_fit():
-    X = blobs(3000, 4, 6, width=2.0)
+    X = blobs(3000, 4, 12, 6, width=2.0)
     given = {"init": X[:20], "tol": 0, "random_state": 1}
     seen = []
 
@@ -407,7 +402,7 @@ def test_callbacks_see_every_epoch_and_can_stop_a_fit():
 
 
 def test_scaling_all_weights_does_not_matter():
-    X = blobs(2000, 5, 2, width=2.0)
+    X = blobs(2000, 5, 12, 2, width=2.0)
     w = np.random.default_rng(1).integers(0, 4, size=2000).astype(float)
     given = {"init": X[:20], "max_iter": 4, "tol": 0, "random_state": 1}
     a = VarianceReducedKMeans(20, **given).fit(X, sample_weight=w)
@@ -418,7 +413,7 @@ def test_scaling_all_weights_does_not_matter():
 
 
 def test_rows_without_weight_have_no_effect():
-    X = blobs(1500, 4, 3, width=2.0)
+    X = blobs(1500, 4, 12, 3, width=2.0)
     w = np.r_[np.ones(1000), np.zeros(500)]
     X[1000:] += 1000
     given = {"init": X[:12], "max_iter": 4, "tol": 0, "random_state": 1, "learning_rate": 0.1}
@@ -454,7 +449,7 @@ def test_epochs_double_from_two_steps_up_to_the_number_of_rows():
 
 
 def test_doubling_epochs_of_streams_and_weights():
-    X = blobs(600, 3, 4, width=2.0)
+    X = blobs(600, 3, 12, 4, width=2.0)
     weights = np.random.default_rng(0).random(600)
     given = {"epoch_size": "doubling", "random_state": 0}
     model = VarianceReducedKMeans(6, **given).fit(X, sample_weight=weights)
@@ -468,7 +463,7 @@ def test_doubling_epochs_of_streams_and_weights():
 
 
 def test_saved_and_pickled(tmp_path):
-    X = blobs(500, 3, 1)
+    X = blobs(500, 3, 12, 1)
     model = VarianceReducedKMeans(4, learning_rate=0.1, epoch_size=100, random_state=0).fit(X)
     model.save(tmp_path / "model.safetensors")
     for again in (shoal.load(tmp_path / "model.safetensors"), pickle.loads(pickle.dumps(model))):
@@ -482,7 +477,7 @@ def test_saved_and_pickled(tmp_path):
 @pytest.mark.parametrize("last", [False, True])
 @pytest.mark.parametrize("polish", [False, True])
 def test_leaving_the_loop_keeps_the_centers(polish, last):
-    X = blobs(3000, 5, 1, width=2.0)
+    X = blobs(3000, 5, 12, 1, width=2.0)
     model = VarianceReducedKMeans(15, random_state=0, tol=0, max_iter=4, polish=polish)
     for step in model.iter_fit(X):
         assert model.learning_rate_ > 0
@@ -503,7 +498,7 @@ def test_leaving_the_loop_keeps_the_centers(polish, last):
 
 
 def test_an_interrupt_keeps_the_centers():
-    X = blobs(3000, 5, 1, width=2.0)
+    X = blobs(3000, 5, 12, 1, width=2.0)
 
     def stop(_, step):
         if step.iteration == 2:
@@ -541,7 +536,7 @@ def test_an_interrupt_keeps_the_centers():
 
 
 def test_reading_results_between_steps_changes_nothing():
-    X = blobs(3000, 5, 1, width=2.0)
+    X = blobs(3000, 5, 12, 1, width=2.0)
     whole = VarianceReducedKMeans(15, random_state=0, tol=0, max_iter=4)
     for _ in whole.iter_fit(X):
         assert (whole.labels_ == whole.predict(X)).all()
@@ -589,7 +584,7 @@ def test_invalid_parameters(bad):
 
 @pytest.mark.parametrize("method", ["vrkm", "vrkm++"])
 def test_on_the_command_line(method, tmp_path, capsys):
-    X = blobs(900, 3, 4, width=2.0)
+    X = blobs(900, 3, 12, 4, width=2.0)
     np.save(tmp_path / "rows.npy", X)
 
     def run(*arguments):

@@ -24,7 +24,7 @@ from slk_reference import affinity, energy, inner, kernel, mean_shift, rises, sl
 DIGITS = load_digits()
 
 
-def blobs(n=160, d=6, k=3, seed=0, apart=3.0):
+def labeled_blobs(n=160, d=6, k=3, seed=0, apart=3.0):
     rng = np.random.default_rng(seed)
     truth = np.arange(n) % k
     centers = rng.normal(size=(k, d)) * apart
@@ -67,7 +67,7 @@ def test_digits_label_for_label(n, weight, variant, seed):
 
 
 def test_the_affinity_is_symmetric_and_the_bandwidth_follows_the_neighbors():
-    X, _ = blobs()
+    X, _ = labeled_blobs()
     model = LaplacianKModes(3, n_neighbors=4, normalize=False, random_state=0).fit(X)
     np.testing.assert_array_equal(model.affinity_.toarray(), affinity(X, 4))
     graph = shoal.knn_graph(X, 4)
@@ -83,7 +83,7 @@ def test_the_affinity_is_symmetric_and_the_bandwidth_follows_the_neighbors():
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("variant", ["byproduct", "mean-shift"])
 def test_without_weight_labels_depend_on_modes_only(variant, dtype):
-    X, _ = blobs(seed=3)
+    X, _ = labeled_blobs(seed=3)
     X = X.astype(dtype)
     model = LaplacianKModes(3, laplacian_weight=0.0, mode_update=variant, normalize=False, random_state=1)
     model.fit(X)
@@ -148,7 +148,7 @@ def test_the_shift_ends_endless_label_swaps():
 
 
 def test_the_energy_is_that_of_labels_and_modes():
-    X, _ = blobs(seed=5)
+    X, _ = labeled_blobs(seed=5)
     W = affinity(X, 5)
     for variant in ("byproduct", "mean-shift"):
         given = {"laplacian_weight": 1.0, "normalize": False, "random_state": 2}
@@ -170,7 +170,7 @@ def test_two_components_are_found():
 
 
 def test_the_order_of_rows_and_modes_does_not_matter():
-    X, _ = blobs(n=150, seed=7)
+    X, _ = labeled_blobs(n=150, seed=7)
     order = np.random.default_rng(0).permutation(150)
     seeds = X[[0, 1, 2]]
     one = LaplacianKModes(3, init=seeds, normalize=False).fit(X)
@@ -210,7 +210,7 @@ def test_sparse_rows_equal_dense_rows_up_to_rounding():
 
 
 def test_threads_do_not_change_results_on_many_tiles():
-    X, _ = blobs(n=5000, k=5, seed=11, apart=1.0)
+    X, _ = labeled_blobs(n=5000, k=5, seed=11, apart=1.0)
     for variant in ("byproduct", "mean-shift"):
         given = {"mode_update": variant, "laplacian_weight": 0.5, "normalize": False, "random_state": 0}
         one, three = (LaplacianKModes(5, n_jobs=jobs, **given).fit(X) for jobs in (1, 3))
@@ -222,7 +222,7 @@ def test_threads_do_not_change_results_on_many_tiles():
 
 def test_without_weight_labels_are_those_of_the_nearest_modes():
     # Neighbors of rows between two clusters would change the labels.
-    X, _ = blobs(n=400, seed=13, apart=1.0)
+    X, _ = labeled_blobs(n=400, seed=13, apart=1.0)
     model = LaplacianKModes(3, laplacian_weight=0.0, normalize=False, random_state=0).fit(X)
     assert (shoal.nearest(X, model.modes_)[0] == model.labels_).all()
 
@@ -271,7 +271,7 @@ def test_truncated_responsibilities_give_the_same_labels(weight, tmp_path):
 
 @pytest.mark.parametrize("variant", ["byproduct", "mean-shift"])
 def test_results_are_consistent_after_a_collapse_in_the_first_iteration(variant):
-    X, _ = blobs(n=120, k=2, seed=2, apart=0.3)
+    X, _ = labeled_blobs(n=120, k=2, seed=2, apart=0.3)
     model = LaplacianKModes(
         6,
         init="k-means++",
@@ -292,7 +292,7 @@ def test_results_are_consistent_after_a_collapse_in_the_first_iteration(variant)
 
 @pytest.mark.parametrize("init", STARTS)
 def test_every_initialization(init):
-    X, truth = blobs(n=300, seed=9, apart=6.0)
+    X, truth = labeled_blobs(n=300, seed=9, apart=6.0)
     model = LaplacianKModes(3, laplacian_weight=0.3, init=init, normalize=False, random_state=4).fit(X)
     assert len(np.unique(model.labels_)) == 3
     assert shoal.metrics.clustering_accuracy(truth, model.labels_) > 0.6
@@ -308,7 +308,7 @@ def test_random_modes_may_coincide():
 
 
 def test_a_collapse_is_reported_and_undone_or_avoided():
-    X, _ = blobs(n=120, k=2, seed=2, apart=0.3)
+    X, _ = labeled_blobs(n=120, k=2, seed=2, apart=0.3)
     given = {"init": "k-means++", "random_state": 0, "normalize": False, "diagonal_shift": 0}
     given["laplacian_weight"] = 40.0
     with pytest.warns(ConvergenceWarning, match="last row"):
@@ -325,7 +325,7 @@ def test_a_collapse_is_reported_and_undone_or_avoided():
 
 
 def test_labels_of_new_rows_depend_on_modes_and_neighbors():
-    X, truth = blobs(n=300, seed=4)
+    X, truth = labeled_blobs(n=300, seed=4)
     given = {"laplacian_weight": 1.0, "n_neighbors": 4, "normalize": False, "random_state": 0}
     model = LaplacianKModes(3, **given).fit(X[:200])
     new = X[200:]
@@ -341,7 +341,7 @@ def test_labels_of_new_rows_depend_on_modes_and_neighbors():
 
 
 def test_the_pull_on_new_rows_follows_the_affinity():
-    X, _ = blobs(n=300, seed=4, apart=1.0)
+    X, _ = labeled_blobs(n=300, seed=4, apart=1.0)
     new, old = X[200:], X[:200]
     d = ((new[:, None, :] - old[None, :, :]) ** 2).sum(axis=2)
     near = d.argsort(axis=1, kind="stable")[:, :4]
@@ -362,7 +362,7 @@ def test_the_pull_on_new_rows_follows_the_affinity():
 @pytest.mark.parametrize("variant", ["byproduct", "mean-shift"])
 @pytest.mark.parametrize("sparse", [False, True])
 def test_saved_models_are_loaded(tmp_path, variant, sparse):
-    X, _ = blobs()
+    X, _ = labeled_blobs()
     X = sp.csr_matrix(np.maximum(X, 0)) if sparse else X
     model = LaplacianKModes(3, mode_update=variant, random_state=0).fit(X)
     model.save(tmp_path / "model.safetensors")
@@ -421,7 +421,7 @@ def test_checkpoints_of_all_options_resume(tmp_path, kind, given):
     X, path, stopped = DIGITS.data[:500], tmp_path / "fit.safetensors", 1
     rows, more = X, {}
     if kind == "collapsed_":
-        rows = X = blobs(n=120, k=2, seed=2, apart=0.3)[0]
+        rows = X = labeled_blobs(n=120, k=2, seed=2, apart=0.3)[0]
         given = {"n_clusters": 6, "normalize": False, "random_state": 0, **given}
     if "affinity" in given:
         rows, more = kneighbors_graph(normalized(X), 5, mode="connectivity"), {"features": X}
@@ -490,7 +490,7 @@ def test_the_default_weight_grows_with_the_clusters(k):
 
 
 def test_the_default_weight_follows_the_affinity():
-    X, _ = blobs(n=200, seed=3, apart=1.0)
+    X, _ = labeled_blobs(n=200, seed=3, apart=1.0)
     graph = kneighbors_graph(X, 5, mode="connectivity")
     given = {"affinity": "precomputed", "normalize": False, "bandwidth": 1.5, "random_state": 0}
     one = LaplacianKModes(3, **given).fit(graph, features=X)
@@ -574,7 +574,7 @@ def test_spectral_labels_of_disconnected_graphs():
 
 
 def test_eigenvectors_equal_those_of_a_dense_solver():
-    X, _ = blobs(n=700, k=5, seed=4, apart=1.0)
+    X, _ = labeled_blobs(n=700, k=5, seed=4, apart=1.0)
     graph = kneighbors_graph(X, 5, mode="connectivity")
     W = sp.csr_matrix((graph + graph.T) / 2)
     found = embedding(W, 5)
@@ -599,7 +599,7 @@ def test_components_of_duplicates_start_from_seeds():
 @pytest.mark.parametrize(("n", "k"), [(3, 1), (3, 2), (3, 3), (12, 11), (12, 12), (30, 20), (60, 2)])
 @pytest.mark.parametrize("variant", ["byproduct", "mean-shift"])
 def test_a_spectral_start_with_few_rows(n, k, variant):
-    X, _ = blobs(n=n, seed=n)
+    X, _ = labeled_blobs(n=n, seed=n)
     given = {"n_neighbors": min(5, n - 1), "mode_update": variant, "normalize": False, "random_state": 0}
     model = LaplacianKModes(k, **given).fit(X)
     assert model.init_ == "spectral"
@@ -612,7 +612,7 @@ def test_a_spectral_start_with_few_rows(n, k, variant):
 
 @pytest.mark.parametrize("variant", ["byproduct", "mean-shift"])
 def test_a_collapse_restores_the_initial_labels(variant):
-    X, _ = blobs(n=120, k=2, seed=2, apart=0.3)
+    X, _ = labeled_blobs(n=120, k=2, seed=2, apart=0.3)
     given = {"mode_update": variant, "normalize": False, "random_state": 1}
     for weight in (0.05, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0, 1.3):
         with warnings.catch_warnings():
@@ -629,7 +629,7 @@ def test_a_collapse_restores_the_initial_labels(variant):
 
 
 def test_spectral_starts_on_a_path_and_the_command_line(tmp_path, capsys):
-    X, _ = blobs(n=200, k=4, seed=3, apart=1.0)
+    X, _ = labeled_blobs(n=200, k=4, seed=3, apart=1.0)
     table = shoal.laplacian_path(X, 4, n_resamples=1, random_state=0, normalize=False)
     model = LaplacianKModes(4, random_state=0, normalize=False).fit(X)
     weights = np.array([0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0]) * model.laplacian_weight_
@@ -654,7 +654,7 @@ def test_spectral_starts_on_a_path_and_the_command_line(tmp_path, capsys):
 
 
 def test_invalid_starts_and_weights():
-    X, _ = blobs(n=30)
+    X, _ = labeled_blobs(n=30)
     with pytest.raises(ValueError, match=r"laplacian_weight must be 'auto' or.*init must be one of spectral"):
         LaplacianKModes(3, laplacian_weight="much", init="spectrum").fit(X)
     with pytest.raises(ValueError, match="init must be one of auto"):
@@ -662,14 +662,14 @@ def test_invalid_starts_and_weights():
 
 
 def test_score_raises_with_an_explanation():
-    X, _ = blobs()
+    X, _ = labeled_blobs()
     for callback in (EarlyStopping(X), ValidationCurve(X)):
         with pytest.raises(TypeError, match="LaplacianKModes does not have"):
             LaplacianKModes(3, callbacks=[callback]).fit(X)
 
 
 def test_precomputed_graphs():
-    X, _ = blobs()
+    X, _ = labeled_blobs()
     graph = kneighbors_graph(X, 5, mode="connectivity")
     given = {"init": X[:3], "normalize": False, "bandwidth": 1.5}
     mine = LaplacianKModes(3, **given).fit(X)
@@ -683,7 +683,7 @@ def test_precomputed_graphs():
 
 
 def test_sorted_rows():
-    X, _ = blobs()
+    X, _ = labeled_blobs()
     model = LaplacianKModes(3, random_state=0).fit(X)
     streamed = LaplacianKModes(3, random_state=0).fit(lambda: iter([X[:17], X[17:]]))
     np.testing.assert_array_equal(streamed.labels_, model.labels_)
@@ -698,7 +698,7 @@ def test_sorted_rows():
 
 
 def test_a_fit_with_a_precomputed_graph_resumes(tmp_path):
-    X, _ = blobs()
+    X, _ = labeled_blobs()
     graph = kneighbors_graph(X, 5, mode="connectivity")
     keep = shoal.callbacks.Checkpoint(tmp_path / "fit.safetensors", every_steps=1)
     given = {"affinity": "precomputed", "normalize": False, "random_state": 0}
@@ -714,7 +714,7 @@ def test_a_fit_with_a_precomputed_graph_resumes(tmp_path):
 
 
 def test_labels_of_rows_without_neighbors_depend_on_modes():
-    X, _ = blobs(n=40)
+    X, _ = labeled_blobs(n=40)
     model = LaplacianKModes(2, affinity="precomputed", bandwidth=2.0, normalize=False, init=X[:2])
     model.fit(sp.csr_matrix((40, 40)), features=X)
     Z, _ = inner(kernel(X, X[model.mode_indices_], 4.0), np.zeros((40, 40)), 1.0, np.zeros(40))
@@ -722,7 +722,7 @@ def test_labels_of_rows_without_neighbors_depend_on_modes():
 
 
 def test_errors():
-    X, _ = blobs(n=30)
+    X, _ = labeled_blobs(n=30)
     with pytest.raises(ValueError, match=r"n_neighbors.*on_collapse.*laplacian_weight.*bandwidth"):
         LaplacianKModes(3, laplacian_weight=-1, n_neighbors=0, bandwidth=-2.0, on_collapse="weep").fit(X)
     with pytest.raises(ValueError, match="n_neighbors=30 must be less than n_samples=30"):
@@ -777,7 +777,7 @@ def test_errors():
 
 
 def test_a_failed_fit_keeps_the_previous_one():
-    X, _ = blobs(n=60)
+    X, _ = labeled_blobs(n=60)
     for model in (LaplacianKModes(3, normalize=False, random_state=0), shoal.KMeans(3, random_state=0)):
         labels = model.fit(X).predict(X)
         with pytest.raises(ValueError, match="n_samples=2"):
@@ -791,7 +791,7 @@ def test_a_failed_fit_keeps_the_previous_one():
 
 
 def test_command_line(tmp_path, capsys):
-    X, _ = blobs()
+    X, _ = labeled_blobs()
     np.save(tmp_path / "rows.npy", X)
     names = [str(tmp_path / name) for name in ("rows.npy", "model.safetensors", "labels.npy", "new.npy")]
     fit = ["fit", names[0], "-k", "3", "--method", "kmodes", "-o", names[1], "--labels", names[2], "--quiet"]
@@ -806,7 +806,7 @@ def test_command_line(tmp_path, capsys):
 
 
 def test_a_path_over_weights(tmp_path):
-    X, _ = blobs(n=120)
+    X, _ = labeled_blobs(n=120)
     np.save(tmp_path / "rows.npy", X)
     given = {"weights": [1.0, 0.0, 40.0], "n_resamples": 2, "random_state": 1, "normalize": False}
     table = shoal.laplacian_path(X, 3, **given)
@@ -849,7 +849,7 @@ def test_a_path_computes_spectral_labels_once_per_sample(monkeypatch):
 
     for module in (shoal.kmodes_path, shoal.kmodes):
         monkeypatch.setattr(module, "spectral_labels", counted)
-    X, _ = blobs(n=120)
+    X, _ = labeled_blobs(n=120)
     shoal.laplacian_path(X, 3, weights=[0.0, 1.0], n_resamples=2, random_state=1, normalize=False)
     assert calls == [120, 96, 96]
 

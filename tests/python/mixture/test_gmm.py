@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import shoal
+from generated import blobs
 from gmm_reference import Draws, free_energy, log_joint, truncated
 from reference import inertia, sq_dists
 from scipy.special import logsumexp
@@ -22,12 +23,6 @@ from sklearn.neighbors import kneighbors_graph
 pytestmark = pytest.mark.filterwarnings("ignore:the fit did not converge")
 
 KINDS = ("tied_spherical", "spherical", "diag", "factor")
-
-
-def blobs(n, d, seed, k=12, dtype=np.float64, spread=4.0):
-    rng = np.random.default_rng(seed)
-    middles = rng.normal(size=(k, d)) * spread
-    return (middles[rng.integers(0, k, size=n)] + rng.normal(size=(n, d))).astype(dtype)
 
 
 def near_of(model):
@@ -85,7 +80,7 @@ def test_random_draws_equal_those_of_the_reference():
 def test_iterations_equal_the_reference(n, d, k, active, size, exploring, initial, weighted, kind, start):
     if kind == "factor" and d == 1:
         pytest.skip("a single column has no factors")
-    X = blobs(n, d, n + d)
+    X = blobs(n, d, 12, n + d)
     rng = np.random.default_rng(n)
     weights = rng.choice([0.5, 1.0, 2.0], size=n) if weighted else None
     init = X[rng.permutation(n)[:k]]
@@ -140,7 +135,7 @@ def test_iterations_equal_the_reference(n, d, k, active, size, exploring, initia
 
 @pytest.mark.filterwarnings("ignore:Number of distinct components")
 def test_equal_pivots_count_as_one():
-    X = blobs(200, 3, 6)
+    X = blobs(200, 3, 12, 6)
     # Four of the first five means are equal.
     init = np.concatenate([np.repeat(X[:1], 4, axis=0), X[1:9]])
     expected = truncated(X, init, 2, 3, seed=0, start="cells", rounds=1)[0]
@@ -158,7 +153,7 @@ def test_no_half_step_lowers_the_bound(kind, seed):
     rng = np.random.default_rng(seed)
     n, d, k = int(rng.integers(40, 250)), int(rng.integers(1, 9)), int(rng.integers(2, 25))
     d = max(d, 2) if kind == "factor" else d
-    X = blobs(n, d, seed, k=k) * rng.choice([1e-3, 1.0, 1e3])
+    X = blobs(n, d, k, seed) * rng.choice([1e-3, 1.0, 1e3])
     w = rng.uniform(0.1, 3.0, size=n)
     model = TruncatedGaussianMixture(
         k,
@@ -196,7 +191,7 @@ def test_no_half_step_lowers_the_bound(kind, seed):
 
 @pytest.mark.parametrize("size", [3, 9])
 def test_one_active_component_has_a_closed_form_and_equals_k_means(size):
-    X = blobs(500, 4, 1, k=9)
+    X = blobs(500, 4, 9, 1)
     k, d = 9, 4
     init = X[:k]
     model = TruncatedGaussianMixture(
@@ -223,7 +218,7 @@ def test_one_active_component_has_a_closed_form_and_equals_k_means(size):
 
 
 def test_all_components_active_equals_textbook_em():
-    X = blobs(400, 3, 3, k=5, spread=1.5)
+    X = blobs(400, 3, 5, 3, apart=1.5)
     k, (n, d) = 5, X.shape
     means = X[:k].copy()
     d2 = sq_dists(X, means)
@@ -248,7 +243,7 @@ def test_all_components_active_equals_textbook_em():
 @pytest.mark.parametrize("kind", KINDS)
 def test_weights_are_repetitions_and_their_scale_does_not_matter(kind):
     rng = np.random.default_rng(2)
-    X = blobs(200, 3, 4, k=6)
+    X = blobs(200, 3, 6, 4)
     weights = rng.integers(0, 4, size=200)
     params = {
         "n_active": 3,
@@ -279,7 +274,7 @@ def test_weights_are_repetitions_and_their_scale_does_not_matter(kind):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_densities_responsibilities_and_labels(kind, dtype):
-    X = blobs(600, 6, 5, k=10, dtype=dtype)
+    X = blobs(600, 6, 10, 5, dtype=dtype)
     model = TruncatedGaussianMixture(10, n_active=3, covariance_type=kind, random_state=1).fit(X)
     close = 1e-4 if dtype == np.float32 else 1e-10
     assert model.means_.dtype == dtype
@@ -312,7 +307,7 @@ def test_densities_responsibilities_and_labels(kind, dtype):
 
 
 def test_a_walk_finds_nearly_all_labels_of_many_components():
-    X = blobs(6000, 8, 2, k=300, dtype=np.float32, spread=1.0)
+    X = blobs(6000, 8, 300, 2, apart=1.0, dtype=np.float32)
     model = TruncatedGaussianMixture(300, random_state=0).fit(X)
     assert (model.predict(X, search="neighbors") == model.predict(X)).mean() > 0.9
     walked = model.predict_proba(X, search="neighbors")
@@ -324,7 +319,7 @@ def test_a_walk_finds_nearly_all_labels_of_many_components():
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("size", [None, 3000])
 def test_threads_and_sources_do_not_change_results(kind, size, tmp_path):
-    X = np.clip(blobs(9001, 17, 1, k=40) * 8 + 100, 0, 255).astype(np.uint8)
+    X = np.clip(blobs(9001, 17, 40, 1) * 8 + 100, 0, 255).astype(np.uint8)
     weights = np.random.default_rng(1).uniform(0.0, 2.0, size=len(X))
     path = tmp_path / "rows.npy"
     np.save(path, X)
@@ -358,7 +353,7 @@ def test_threads_and_sources_do_not_change_results(kind, size, tmp_path):
 
 
 def test_float32_is_close_to_float64():
-    X = blobs(3000, 10, 7, k=30)
+    X = blobs(3000, 10, 30, 7)
     init = X[:30]
     narrow, wide = (
         TruncatedGaussianMixture(30, init=init, max_iter=10, tol=0.0, random_state=0).fit(X.astype(dtype))
@@ -396,7 +391,7 @@ def test_sparse_rows_equal_dense_rows(kind, size):
 
 @pytest.mark.parametrize("size", [700, 0.2])
 def test_a_fit_to_a_coreset_equals_a_fit_to_its_rows(size):
-    X = blobs(3500, 5, 8)
+    X = blobs(3500, 5, 12, 8)
     params = {"random_state": 3, "max_iter": 9, "tol": 0.0}
     model = TruncatedGaussianMixture(15, coreset_size=size, **params).fit(X)
     drawn = shoal.lightweight_coreset(X, 700, random_state=3)
@@ -415,7 +410,7 @@ def test_a_fit_to_a_coreset_equals_a_fit_to_its_rows(size):
 
 
 def test_a_coreset_reads_a_stream_twice():
-    X = blobs(5000, 4, 9)
+    X = blobs(5000, 4, 12, 9)
     passes = []
 
     def stream():
@@ -431,7 +426,7 @@ def test_a_coreset_reads_a_stream_twice():
 
 
 def test_distances_are_counted():
-    X = blobs(2000, 4, 10)
+    X = blobs(2000, 4, 12, 10)
     for start in ("cells", "random"):
         params = {"start": start, "explore": 0, "max_iter": 4, "tol": 0.0, "random_state": 0}
         given = TruncatedGaussianMixture(40, init=X[:40], **params).fit(X)
@@ -461,7 +456,7 @@ def test_distances_are_counted():
 
 
 def test_stopping_rules():
-    X = blobs(1000, 4, 11)
+    X = blobs(1000, 4, 12, 11)
     params = {"random_state": 0, "tol": 1e-3}
     absolute = TruncatedGaussianMixture(12, stopping="per-weight", **params).fit(X)
     relative = TruncatedGaussianMixture(12, stopping="relative", **params).fit(X)
@@ -483,7 +478,7 @@ def test_stopping_rules():
         assert scaled.n_iter_ == model.n_iter_
         np.testing.assert_allclose(scaled.means_, 1024 * model.means_, rtol=1e-9)
     # Repeated columns, which sharpen the per-row bounds, do not matter to the default rule either.
-    X = blobs(3000, 2, 11, spread=9.0)
+    X = blobs(3000, 2, 12, 11, apart=9.0)
     given = {"init": X[:12], "n_active": 1, "n_neighbors": 12, "explore": 0, "random_state": 0}
     one = TruncatedGaussianMixture(12, **given).fit(X)
     given["init"] = np.tile(X[:12], 8)
@@ -494,7 +489,7 @@ def test_stopping_rules():
 
 @pytest.mark.filterwarnings("default:the fit did not converge")
 def test_a_fit_that_does_not_converge_warns():
-    X = blobs(1000, 4, 11)
+    X = blobs(1000, 4, 12, 11)
     with pytest.warns(ConvergenceWarning, match=r"max_iter=2 .* tol=0.0001. Increase max_iter or tol"):
         model = TruncatedGaussianMixture(12, max_iter=2, random_state=0).fit(X)
     assert (model.converged_, model.stop_reason_, model.n_iter_) == (False, "max-iter", 2)
@@ -509,7 +504,7 @@ def test_a_fit_that_does_not_converge_warns():
 
 @pytest.mark.parametrize("size", [None, 500])
 def test_the_best_of_several_starts_wins(size):
-    X = blobs(1500, 3, 21, k=25)
+    X = blobs(1500, 3, 25, 21)
     params = {"coreset_size": size, "init": "random", "random_state": 0}
     seen = []
     one = TruncatedGaussianMixture(25, **params).fit(X)
@@ -543,7 +538,7 @@ def test_the_best_of_several_starts_wins(size):
 
 
 def test_initial_means_can_be_given_in_two_ways(tmp_path):
-    X = blobs(800, 3, 22, dtype=np.float32)
+    X = blobs(800, 3, 12, 22, dtype=np.float32)
     by_init = TruncatedGaussianMixture(12, init=X[:12], random_state=0).fit(X)
     model = TruncatedGaussianMixture(12, means_init=X[:12].tolist(), random_state=0).fit(X)
     assert model.means_.tobytes() == by_init.means_.tobytes()
@@ -566,7 +561,7 @@ def test_initial_means_can_be_given_in_two_ways(tmp_path):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_criteria_count_parameters(kind):
-    X = blobs(900, 3, 23)
+    X = blobs(900, 3, 12, 23)
     model = TruncatedGaussianMixture(5, covariance_type=kind, random_state=0).fit(X)
     free = {"tied_spherical": 15 + 1, "spherical": 15 + 5 + 4, "diag": 15 + 15 + 4}
     # Loadings have 3 x 2 values, one of which a rotation can remove.
@@ -579,7 +574,7 @@ def test_criteria_count_parameters(kind):
 
 
 def test_dense_and_sparse_responsibilities_are_equal():
-    X = blobs(400, 3, 24)
+    X = blobs(400, 3, 12, 24)
     model = TruncatedGaussianMixture(12, n_active=4, random_state=0).fit(X)
     dense = model.predict_proba(X, dense=True)
     assert type(dense) is np.ndarray
@@ -613,7 +608,7 @@ def test_rows_find_clusters_of_very_different_sizes():
 
 
 def test_few_active_components_explore():
-    X = blobs(800, 2, 12, k=40)
+    X = blobs(800, 2, 40, 12)
     assert "explore" in TruncatedGaussianMixture().get_params()
     looked = {}
     for active, explore in [(3, "auto"), (3, 1), (3, 0), (4, "auto"), (4, 0)]:
@@ -627,7 +622,7 @@ def test_few_active_components_explore():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_files_and_pickles(kind, tmp_path):
-    X = blobs(700, 4, 13, dtype=np.float32)
+    X = blobs(700, 4, 12, 13, dtype=np.float32)
     model = TruncatedGaussianMixture(12, covariance_type=kind, coreset_size=0.5, random_state=0).fit(X)
     path = tmp_path / "model.safetensors"
     model.save(path)
@@ -657,7 +652,7 @@ def test_files_and_pickles(kind, tmp_path):
 
 
 def test_samples_come_from_the_mixture():
-    X = blobs(4000, 2, 14, k=3, spread=9.0)
+    X = blobs(4000, 2, 3, 14, apart=9.0)
     for kind in KINDS:
         model = TruncatedGaussianMixture(3, covariance_type=kind, random_state=0).fit(X)
         rows, labels = model.sample(20_000)
@@ -709,7 +704,7 @@ def test_constant_rows_and_few_distinct_ones(kind, dtype):
 @pytest.mark.parametrize("scale", [1e-25, 1e-12, 1e12, 1e18])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_the_unit_of_the_rows_does_not_matter(scale, dtype):
-    X = blobs(500, 3, 15, k=4)
+    X = blobs(500, 3, 4, 15)
     base = TruncatedGaussianMixture(4, init=X[:4], random_state=0, max_iter=15).fit(X)
     scaled = TruncatedGaussianMixture(4, init=X[:4] * scale, random_state=0, max_iter=15).fit(
         (X * scale).astype(dtype)
@@ -757,7 +752,7 @@ def test_tight_clusters_far_apart_have_densities(kind, dtype, spread):
 
 @pytest.mark.parametrize("value", [0.0, 5.0, -40.0])
 def test_a_constant_feature_has_one_floor_for_both_types(value):
-    X = blobs(400, 3, 20, k=3, dtype=np.float32)
+    X = blobs(400, 3, 3, 20, dtype=np.float32)
     X[:, 1] = value
     fits = [
         TruncatedGaussianMixture(3, covariance_type="diag", random_state=0).fit(X.astype(dtype))
@@ -768,7 +763,7 @@ def test_a_constant_feature_has_one_floor_for_both_types(value):
 
 
 def test_log_densities_of_float32_lose_few_digits():
-    X = blobs(500, 64, 21, k=30, dtype=np.float32)
+    X = blobs(500, 64, 30, 21, dtype=np.float32)
     for kind in KINDS:
         model = TruncatedGaussianMixture(30, covariance_type=kind, random_state=0).fit(X)
         exact = logsumexp(joint_of(model, X), axis=1)
@@ -779,7 +774,7 @@ def test_log_densities_of_float32_lose_few_digits():
 
 @pytest.mark.parametrize("size", [None, 400])
 def test_an_interrupt_keeps_the_previous_step(size):
-    X = blobs(1500, 3, 22)
+    X = blobs(1500, 3, 12, 22)
     params = {"coreset_size": size, "random_state": 0, "max_iter": 6, "tol": 0.0}
     expected = TruncatedGaussianMixture(12, **params).fit(X)
     passes, fails = 0, None
@@ -822,7 +817,7 @@ def test_an_interrupt_keeps_the_previous_step(size):
 
 
 def test_a_fit_with_several_starts_resumes_from_any_step(tmp_path):
-    X, path = blobs(1500, 3, 22), tmp_path / "run.safetensors"
+    X, path = blobs(1500, 3, 12, 22), tmp_path / "run.safetensors"
     params = {"init": "random", "n_init": 3, "random_state": 0, "max_iter": 3, "tol": 0.0}
     passes, fails = 0, None
 
@@ -861,7 +856,7 @@ def test_a_fit_with_several_starts_resumes_from_any_step(tmp_path):
 
 
 def test_empty_components_have_no_effect():
-    X = blobs(300, 2, 16, k=3)
+    X = blobs(300, 2, 3, 16)
     far = np.full((1, 2), 1e6)
     model = TruncatedGaussianMixture(
         4, init=np.concatenate([X[:3], far]), covariance_type="spherical", n_active=2, random_state=0
@@ -875,7 +870,7 @@ def test_empty_components_have_no_effect():
 
 
 def test_leaving_the_loop_keeps_a_usable_estimator():
-    X = blobs(500, 3, 17)
+    X = blobs(500, 3, 12, 17)
     model = TruncatedGaussianMixture(6, random_state=0)
     with pytest.raises(AttributeError, match="not fitted"):
         _ = model.means_
@@ -943,14 +938,14 @@ def test_leaving_the_loop_keeps_a_usable_estimator():
     ],
 )
 def test_invalid_parameters(params, problem):
-    X = blobs(50, 2, 0)
+    X = blobs(50, 2, 12, 0)
     with pytest.raises(ValueError, match=r"n_|explore|coreset|cov|init|start|chain|stop|max|tol") as refused:
         TruncatedGaussianMixture(**params).fit(X)
     assert problem in str(refused.value)
 
 
 def test_invalid_rows_and_weights():
-    X = blobs(50, 2, 0)
+    X = blobs(50, 2, 12, 0)
     with pytest.raises(ValueError, match="above 0 for at least one row, got zero for every row"):
         TruncatedGaussianMixture(3).fit(X, sample_weight=np.zeros(50))
     with pytest.raises(ValueError, match=r"scale the weights|overflow"):
@@ -975,7 +970,7 @@ def test_invalid_rows_and_weights():
 
 
 def test_labels_into_files(tmp_path):
-    X = blobs(400, 3, 18)
+    X = blobs(400, 3, 12, 18)
     model = TruncatedGaussianMixture(5, random_state=0).fit(X)
     labels = model.predict(X, out=tmp_path / "labels.npy", distances=tmp_path / "distances.npy")
     assert (labels == model.labels_).all()
@@ -990,7 +985,7 @@ def test_labels_into_files(tmp_path):
 def test_the_command_line_fits_and_predicts(tmp_path, capsys):
     from shoal import cli
 
-    X = blobs(600, 3, 19, dtype=np.float32)
+    X = blobs(600, 3, 12, 19, dtype=np.float32)
     rows, path, labels = (tmp_path / name for name in ("rows.npy", "model.safetensors", "labels.npy"))
     np.save(rows, X)
     args = [

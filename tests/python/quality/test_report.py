@@ -12,17 +12,13 @@ import scipy.sparse
 import shoal
 import sklearn.datasets
 import sklearn.metrics
+from generated import blobs
 from shoal import metrics
 from shoal._report import measuring
 from shoal._report.extremes import Sample, Smallest
 from shoal._report.measuring import Measured
 from shoal._report.page import Markup, cells
 from shoal._report.pictures import histogram
-
-
-def blobs(n=400, d=4, k=5, seed=0, dtype=np.float64):
-    rng = np.random.default_rng(seed)
-    return (8 * rng.normal(size=(k, d))[rng.integers(k, size=n)] + rng.normal(size=(n, d))).astype(dtype)
 
 
 def by_definition(X, centers, labels, weights):

@@ -13,7 +13,7 @@ from shoal._quality.choosing import CRITERIA, choose
 from shoal._rows.source import DataSource
 
 
-def blobs(k=4, n=80, d=3, seed=0, apart=12.0, dtype=np.float64):
+def spaced_blobs(k=4, n=80, d=3, seed=0, apart=12.0, dtype=np.float64):
     rng = np.random.default_rng(seed)
     centers = apart * rng.permutation(np.eye(max(k, d), d + k))[:k, :d] + apart * np.arange(k)[:, None] % 7
     return np.concatenate([center + rng.normal(size=(n, d)) for center in centers]).astype(dtype)
@@ -50,7 +50,7 @@ def test_the_elbow_does_not_depend_on_the_scale():
 
 @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
 def test_the_table_holds_the_metrics(metric):
-    X = blobs()
+    X = spaced_blobs()
     weights = np.random.default_rng(1).integers(1, 4, size=len(X)).astype(float)
     model = shoal.KMeans(metric=metric, tol=0.0)
     found = shoal.select_n_clusters(
@@ -77,7 +77,7 @@ def test_the_table_holds_the_metrics(metric):
 @pytest.mark.parametrize("factor", [1e-6, 1e6])
 @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
 def test_only_shares_of_the_weight_matter(metric, factor):
-    X = blobs()
+    X = spaced_blobs()
     weights = np.random.default_rng(1).uniform(0.1, 2.0, size=len(X))
     weights[::9] = 0.0
 
@@ -99,7 +99,7 @@ def test_only_shares_of_the_weight_matter(metric, factor):
 
 
 def test_rows_without_weight_are_not_drawn():
-    X = blobs(apart=40.0)
+    X = spaced_blobs(apart=40.0)
     weights = np.where(np.arange(len(X)) % 8 == 0, 1.0, 0.0)
     weighty = shoal.select_n_clusters(X, [4], sample_weight=weights, random_state=0)
     assert weighty.table_["stability"][0] == 1.0
@@ -114,7 +114,7 @@ def test_rows_without_weight_are_not_drawn():
 
 
 def test_clear_clusters_are_found_by_all_criteria():
-    X = blobs(k=5, d=6, apart=40.0)
+    X = spaced_blobs(k=5, d=6, apart=40.0)
     found = shoal.select_n_clusters(X, range(2, 12), random_state=0)
     assert found.suggestions_ == dict.fromkeys(CRITERIA, 5)
     assert found.best_ == 5
@@ -138,12 +138,12 @@ def test_the_inertia_never_rises():
 
 
 def test_a_single_cluster_has_an_inertia_only():
-    found = shoal.select_n_clusters(blobs(), [1, 2], random_state=0)
+    found = shoal.select_n_clusters(spaced_blobs(), [1, 2], random_state=0)
     row = found.table_[0]
     assert np.isnan([row[name] for name in ("silhouette", "calinski_harabasz", "davies_bouldin")]).all()
     assert np.isnan([row["stability"], row["stability_std"]]).all()
     assert not np.isnan(found.table_["stability"][1])
-    alone = shoal.select_n_clusters(blobs(), [1], random_state=0)
+    alone = shoal.select_n_clusters(spaced_blobs(), [1], random_state=0)
     assert alone.suggestions_["silhouette"] is None
     assert alone.suggestions_["stability"] is None
     with pytest.raises(AttributeError, match=r"criterion='silhouette' chooses none of \[1\] clusters"):
@@ -191,7 +191,7 @@ def test_fewer_different_rows_than_clusters():
 
 
 def test_any_source_gives_the_same_table(tmp_path):
-    X = blobs(dtype=np.float32)
+    X = spaced_blobs(dtype=np.float32)
     np.save(tmp_path / "rows.npy", X)
     sources = [X, tmp_path / "rows.npy", lambda: (X[i : i + 33] for i in range(0, len(X), 33))]
     sources.append(shoal.Coreset(X, np.ones(len(X)), np.arange(len(X))))
@@ -205,7 +205,7 @@ def test_any_source_gives_the_same_table(tmp_path):
 
 
 def test_the_pool_is_a_sample_of_many_rows(monkeypatch):
-    X = blobs(n=400, dtype=np.float32)
+    X = spaced_blobs(n=400, dtype=np.float32)
     monkeypatch.setattr(growing, "POOL_ROWS", 100)
     assert growing.pool_size(len(X), 3, 4) == 100
     assert growing.pool_size(len(X), 3, 40) == 800
@@ -232,13 +232,15 @@ def test_gathered_rows():
 )
 def test_estimators_with_centers(estimator):
     before = estimator.get_params()
-    found = shoal.select_n_clusters(blobs(), range(2, 7), estimator=estimator, random_state=0, n_resamples=1)
+    found = shoal.select_n_clusters(
+        spaced_blobs(), range(2, 7), estimator=estimator, random_state=0, n_resamples=1
+    )
     assert found.best_ == 4
     assert estimator.get_params() == before
 
 
 def test_a_seed_repeats_the_selection():
-    X = blobs()
+    X = spaced_blobs()
     tables = [shoal.select_n_clusters(X, [2, 3, 4], random_state=7).table_ for _ in range(2)]
     assert tables[0].tobytes() == tables[1].tobytes()
 
@@ -252,7 +254,7 @@ def agreement(first, second):
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_stability_by_hand(weighted):
-    clear = shoal.select_n_clusters(blobs(apart=40.0), [4], random_state=0, n_resamples=3)
+    clear = shoal.select_n_clusters(spaced_blobs(apart=40.0), [4], random_state=0, n_resamples=3)
     assert (clear.table_["stability"][0], clear.table_["stability_std"][0]) == (1.0, 0.0)
     noise = np.random.default_rng(0).normal(size=(300, 8))
     weights = np.random.default_rng(1).uniform(0.1, 5.0, size=300) if weighted else None
@@ -282,7 +284,9 @@ def test_callbacks_and_progress(capfd):
         seen.append((selection.table_["n_clusters"][-1], step.iteration, step.batch_size))
         return len(seen) == 2
 
-    found = shoal.select_n_clusters(blobs(), range(2, 9), callbacks=[stop_at_3], random_state=0, verbose=1)
+    found = shoal.select_n_clusters(
+        spaced_blobs(), range(2, 9), callbacks=[stop_at_3], random_state=0, verbose=1
+    )
     assert seen == [(2, 1, 320), (3, 2, 320)]
     assert found.table_["n_clusters"].tolist() == [2, 3]
     shown = capfd.readouterr().err
@@ -290,7 +294,7 @@ def test_callbacks_and_progress(capfd):
     assert "2/7" in shown
     assert "nan" not in shown
     with pytest.raises(ValueError, match="does not go with a selection"):
-        shoal.select_n_clusters(blobs(), [2], callbacks=[shoal.callbacks.Checkpoint("x.safetensors")])
+        shoal.select_n_clusters(spaced_blobs(), [2], callbacks=[shoal.callbacks.Checkpoint("x.safetensors")])
 
 
 def test_an_interrupt_ends_the_selection():
@@ -298,12 +302,12 @@ def test_an_interrupt_ends_the_selection():
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        shoal.select_n_clusters(blobs(), [2, 3], callbacks=[interrupt])
+        shoal.select_n_clusters(spaced_blobs(), [2, 3], callbacks=[interrupt])
 
 
 def test_the_plot(tmp_path):
     pytest.importorskip("matplotlib")
-    found = shoal.select_n_clusters(blobs(), range(1, 7), random_state=0)
+    found = shoal.select_n_clusters(spaced_blobs(), range(1, 7), random_state=0)
     figure = found.plot(tmp_path / "k.png")
     assert len(figure.axes) == len(CRITERIA)
     assert (tmp_path / "k.png").read_bytes().startswith(b"\x89PNG")
@@ -335,9 +339,9 @@ def test_the_plot(tmp_path):
 def test_bad_input(options, error, message):
     ks = options.pop("ks", [2, 3])
     with pytest.raises(error, match=message):
-        shoal.select_n_clusters(blobs(), ks, **options)
+        shoal.select_n_clusters(spaced_blobs(), ks, **options)
 
 
 def test_an_iterator_is_too_short():
     with pytest.raises(ValueError, match="select_n_clusters reads its rows more than once"):
-        shoal.select_n_clusters(iter([blobs()]), [2])
+        shoal.select_n_clusters(iter([spaced_blobs()]), [2])
