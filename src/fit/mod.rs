@@ -26,7 +26,9 @@ pub(crate) use history::{step_of, stored_step};
 pub use method::{Element, Facts, FitSolver, MergeMethod, Method, Solver, StreamMethod, StreamSolver};
 pub use metric::Metric;
 pub use params::{Parameter, Params, Value};
-pub(crate) use params::{Problems, parsed, setters};
+pub(crate) use params::{
+    Problems, Range, Ranged, at_least_1, finite_at_least_0, from_0_to_1, parameters, parsed, ranged,
+};
 pub(crate) use restarts::RestartsState;
 pub use restarts::{Restartable, Restarts};
 pub use run::Run;

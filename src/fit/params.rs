@@ -245,20 +245,48 @@ pub trait Params: Clone + Send + Sync {
     fn get(&self, name: &str) -> Result<Value>;
 }
 
-/// Gives a struct of parameters a setter per field, and access to all fields by name.
+/// Declares the parameters of a method once: the struct, the constructor, a setter per parameter, access by
+/// name, and the ranges.
 ///
-/// `setters! { Params(fixed: usize) { /// Doc. name: Type, ... } }`: fixed parameters are arguments of the
-/// constructor. They have no setter, but can be set by name. A field of type `T as impl Into<T>` has a setter
-/// that converts its argument.
-macro_rules! setters {
-    ($params:ident($($fixed:ident),*) {
-        $($(#[$about:meta])* $name:ident: $t:ty $(as $given:ty)?),* $(,)?
-    }) => {
+/// ```ignore
+/// parameters! {
+///     /// The documentation of the struct.
+///     KMeansParams,
+///     /// The documentation of the constructor, whose argument has no setter but can be set by name.
+///     KMeans::params(n_clusters) {
+///         /// The documentation of the setter.
+///         name: Type = default => range,
+///         /// Without a range, and with a setter that takes `impl Into<Option<f64>>`.
+///         name: Option<f64> as impl Into<Option<f64>> = None,
+///     }
+/// }
+/// ```
+macro_rules! parameters {
+    (
+        $(#[$about_struct:meta])* $params:ident,
+        $(#[$about_new:meta])* $method:ident::params($fixed:ident) {
+            $($(#[$about:meta])* $name:ident: $t:ty $(as $given:ty)? = $default:expr $(=> $range:expr)?),* $(,)?
+        }
+    ) => {
+        $(#[$about_struct])*
+        #[derive(Clone, Debug)]
+        pub struct $params {
+            pub(super) $fixed: usize,
+            $(pub(super) $name: $t,)*
+        }
+
+        impl $method {
+            $(#[$about_new])*
+            pub fn params($fixed: usize) -> $params {
+                $params { $fixed, $($name: $default),* }
+            }
+        }
+
         impl $params {
             /// The names of all parameters.
-            pub const NAMES: &'static [&'static str] = &[$(stringify!($fixed),)* $(stringify!($name)),*];
+            pub const NAMES: &'static [&'static str] = &[stringify!($fixed), $(stringify!($name)),*];
 
-            $($crate::fit::setters!(@setter [$(#[$about])*] $name: $t $(as $given)?);)*
+            $($crate::fit::parameters!(@setter [$(#[$about])*] $name: $t $(as $given)?);)*
 
             /// Sets the parameter called `name`. [`NAMES`](Self::NAMES) lists the names: those of the setters
             /// and of the arguments of the constructor. See [`Value`](crate::fit::Value) for an example.
@@ -268,9 +296,9 @@ macro_rules! setters {
             /// another type. [`check`](Self::check) checks the ranges of all values.
             pub fn set(&mut self, name: &str, value: $crate::fit::Value) -> $crate::error::Result<()> {
                 match name {
-                    $(stringify!($fixed) => {
+                    stringify!($fixed) => {
                         self.$fixed = $crate::fit::Parameter::from_value(stringify!($fixed), value)?;
-                    })*
+                    }
                     $(stringify!($name) => {
                         self.$name = $crate::fit::Parameter::from_value(stringify!($name), value)?;
                     })*
@@ -285,15 +313,24 @@ macro_rules! setters {
             /// [`Error::InvalidParam`](crate::Error::InvalidParam) for an unknown name.
             pub fn get(&self, name: &str) -> $crate::error::Result<$crate::fit::Value> {
                 match name {
-                    $(stringify!($fixed) => Ok($crate::fit::Parameter::to_value(&self.$fixed)),)*
+                    stringify!($fixed) => Ok($crate::fit::Parameter::to_value(&self.$fixed)),
                     $(stringify!($name) => Ok($crate::fit::Parameter::to_value(&self.$name)),)*
                     _ => Err($crate::names::unknown_name("parameter", name, Self::NAMES).into()),
                 }
             }
+
+            /// The problems of single parameters, for `n` rows of `dim` columns.
+            fn problems(&self, n: Option<u64>, dim: usize) -> $crate::fit::Problems {
+                #[allow(unused_imports)]
+                use $crate::fit::{Range, at_least_1, finite_at_least_0, from_0_to_1};
+                let mut problems = $crate::fit::Problems::new();
+                problems.clusters(stringify!($fixed), self.$fixed, n);
+                $($(problems.range(stringify!($name), self.$name, $range);)?)*
+                problems.columns(dim);
+                problems
+            }
         }
-        $crate::fit::setters!(@trait $params);
-    };
-    (@trait $params:ident) => {
+
         impl $crate::fit::Params for $params {
             const NAMES: &'static [&'static str] = Self::NAMES;
 
@@ -323,7 +360,56 @@ macro_rules! setters {
         }
     };
 }
-pub(crate) use setters;
+pub(crate) use parameters;
+
+/// The range of a parameter: a test, and the text of its error.
+#[derive(Clone, Copy)]
+pub(crate) struct Range<T>(pub(crate) fn(T) -> bool, pub(crate) &'static str);
+
+pub(crate) fn at_least_1<T: PartialOrd + From<u8>>() -> Range<T> {
+    Range(|value| value >= T::from(1), "at least 1")
+}
+
+pub(crate) fn finite_at_least_0() -> Range<f64> {
+    Range(|value| value.is_finite() && value >= 0.0, "a finite number of at least 0")
+}
+
+pub(crate) fn from_0_to_1() -> Range<f64> {
+    Range(|value| (0.0..=1.0).contains(&value), "from 0 to 1")
+}
+
+/// A parameter that can have a range. `None` is always in range.
+pub(crate) trait Ranged {
+    /// What the range is of.
+    type Value: Copy + Display;
+
+    /// The value to test.
+    fn value(self) -> Option<Self::Value>;
+}
+
+impl<T: Ranged> Ranged for Option<T> {
+    type Value = T::Value;
+
+    fn value(self) -> Option<T::Value> {
+        self.and_then(T::value)
+    }
+}
+
+/// Lets parameters of these types have ranges.
+macro_rules! ranged {
+    ($($t:ty),+) => {$(
+        impl $crate::fit::Ranged for $t {
+            type Value = Self;
+
+            fn value(self) -> Option<Self> {
+                Some(self)
+            }
+        }
+    )+};
+}
+pub(crate) use ranged;
+
+ranged! { u64, usize, f64 }
 
 /// Collects all problems of a set of parameters, to report them at once.
 #[derive(Debug, Default)]
@@ -347,19 +433,21 @@ impl Problems {
         }
     }
 
+    /// Requires a value in this range.
+    pub(crate) fn range<P: Ranged>(&mut self, name: &'static str, value: P, range: Range<P::Value>) {
+        if let Some(value) = value.value() {
+            self.require(range.0(value), name, range.1, value);
+        }
+    }
+
     /// Requires a count of at least 1.
     pub(crate) fn at_least_1(&mut self, name: &'static str, value: u64) {
-        self.require(value >= 1, name, "at least 1", value);
+        self.range(name, value, at_least_1());
     }
 
     /// Requires a finite number of at least 0.
     pub(crate) fn finite_at_least_0(&mut self, name: &'static str, value: f64) {
-        self.require(value.is_finite() && value >= 0.0, name, "a finite number of at least 0", value);
-    }
-
-    /// Requires a share between 0 and 1.
-    pub(crate) fn share(&mut self, name: &'static str, value: f64) {
-        self.require((0.0..=1.0).contains(&value), name, "from 0 to 1", value);
+        self.range(name, value, finite_at_least_0());
     }
 
     /// Requires a number of clusters that is at most [`MAX_CENTERS`] and at most the number of rows, if known.

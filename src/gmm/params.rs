@@ -10,8 +10,7 @@ use crate::centers::{CenterMethod, Snapshot};
 use crate::data::Access;
 use crate::error::{Error, InvalidParam, Result};
 use crate::fit::{
-    Element, Method, Metric, Parameter, Problems, Run, Steps, Value, either, parsed, require, run_methods,
-    setters,
+    Element, Method, Metric, Parameter, Run, Steps, Value, either, parameters, parsed, require, run_methods,
 };
 use crate::names::names;
 use crate::persist::Contents;
@@ -151,69 +150,25 @@ impl CoresetSize {
 #[derive(Clone, Copy, Debug)]
 pub struct TruncatedGaussianMixture;
 
-impl TruncatedGaussianMixture {
+parameters! {
+    /// The parameters of a mixture of Gaussians. A fit checks all of them before it starts.
+    ///
+    /// See [`TruncatedGaussianMixture`] for an example.
+    MixtureParams,
     /// Parameters for `n_components` components, all others at their defaults.
-    pub fn params(n_components: usize) -> MixtureParams {
-        MixtureParams {
-            n_components,
-            n_active: 5,
-            n_neighbors: 5,
-            explore: None,
-            coreset_size: None,
-            covariance: Covariance::TiedSpherical,
-            n_factors: None,
-            metric: Metric::Euclidean,
-            seeding: Seeding::AfkMc2 { chain: 20 },
-            start_with: Start::Cells,
-            n_initial_e_steps: 0,
-            n_init: 1,
-            stopping: Stopping::Auto,
-            max_iter: 200,
-            tolerance: 1e-4,
-            rng_seed: 0,
-            threads: None,
-        }
-    }
-}
-
-/// The parameters of a mixture of Gaussians. A fit checks all of them before it starts.
-///
-/// See [`TruncatedGaussianMixture`] for an example.
-#[derive(Clone, Debug)]
-pub struct MixtureParams {
-    pub(super) n_components: usize,
-    pub(super) n_active: usize,
-    pub(super) n_neighbors: usize,
-    pub(super) explore: Option<usize>,
-    pub(super) coreset_size: Option<CoresetSize>,
-    pub(super) covariance: Covariance,
-    pub(super) n_factors: Option<usize>,
-    pub(super) metric: Metric,
-    pub(super) seeding: Seeding,
-    pub(super) start_with: Start,
-    pub(super) n_initial_e_steps: u64,
-    pub(super) n_init: u64,
-    pub(super) stopping: Stopping,
-    pub(super) max_iter: u64,
-    pub(super) tolerance: f64,
-    pub(super) rng_seed: u64,
-    pub(super) threads: Option<usize>,
-}
-
-setters! {
-    MixtureParams(n_components) {
+    TruncatedGaussianMixture::params(n_components) {
         /// Number of components that share a row (C', default 5), at most all. With 1 the method is k-means,
         /// with all components textbook EM.
-        n_active: usize,
+        n_active: usize = 5 => at_least_1(),
         /// Components in a neighborhood, itself included (G, default 5; all, if that is more than there are).
-        n_neighbors: usize,
+        n_neighbors: usize = 5 => at_least_1(),
         /// Random components that every row evaluates in every search (default `None`: 1 if
         /// [`MixtureParams::n_active`] is at most 3, else 0).
-        explore: Option<usize>,
+        explore: Option<usize> = None,
         /// Rows of a lightweight coreset that is fitted in place of all rows (default `None`: no coreset).
-        coreset_size: Option<CoresetSize>,
+        coreset_size: Option<CoresetSize> = None,
         /// The shape of the components (default [`Covariance::TiedSpherical`]).
-        covariance: Covariance,
+        covariance: Covariance = Covariance::TiedSpherical,
         /// Number of factors per component (H), only with [`Covariance::Factor`]: at least 1 and less than the
         /// number of columns (default `None`: 5, or all columns but one if there are fewer). Sums take
         /// `(H + 2) / 2` times the memory of those of [`Covariance::Diag`], and a distance about as many times the
@@ -229,7 +184,7 @@ setters! {
         /// assert!(model.score(&rows)? > diagonal.score(&rows)?);
         /// # Ok::<(), shoal::Error>(())
         /// ```
-        n_factors: Option<usize>,
+        n_factors: Option<usize> = None,
         /// With [`Metric::Cosine`] a mixture of the rows scaled to length 1; the means are not projected (default
         /// [`Metric::Euclidean`]).
         ///
@@ -241,13 +196,13 @@ setters! {
         /// assert_eq!(model.log_densities(&longer)?, model.log_densities(&rows)?);
         /// # Ok::<(), shoal::Error>(())
         /// ```
-        metric: Metric,
+        metric: Metric = Metric::Euclidean,
         /// How the first means are chosen (default [`Seeding::AfkMc2`] with 20 candidates).
-        seeding: Seeding,
+        seeding: Seeding = Seeding::AfkMc2 { chain: 20 },
         /// Where rows search for their first components (default [`Start::Cells`]).
-        start_with: Start,
+        start_with: Start = Start::Cells,
         /// Additional searches before the means first move (default 0; there is always one).
-        n_initial_e_steps: u64,
+        n_initial_e_steps: u64 = 0,
         /// Number of starts (default 1). The start with the highest bound wins, the earlier one among equals.
         /// All starts use the same coreset, if there is one. With [`Seeding::Given`] there is a single start.
         ///
@@ -258,18 +213,18 @@ setters! {
         /// let (one, best) = (params.fit(&rows).unwrap(), params.clone().n_init(5).fit(&rows).unwrap());
         /// assert!(best.lower_bound() >= one.lower_bound());
         /// ```
-        n_init: u64,
+        n_init: u64 = 1 => at_least_1(),
         /// When a fit has converged (default [`Stopping::Auto`]).
-        stopping: Stopping,
+        stopping: Stopping = Stopping::Auto,
         /// Maximum number of iterations per start (default 200).
-        max_iter: u64,
+        max_iter: u64 = 200 => at_least_1(),
         /// The tolerance of [`MixtureParams::stopping`] (default 1e-4).
-        tolerance: f64,
+        tolerance: f64 = 1e-4 => finite_at_least_0(),
         /// Seed of all random draws (default 0).
-        rng_seed: u64,
+        rng_seed: u64 = 0,
         /// Number of threads (default `None`: see [`Executor::new`](crate::Executor::new)). The result does
         /// not depend on it.
-        threads: Option<usize>,
+        threads: Option<usize> = None,
     }
 }
 
@@ -292,8 +247,7 @@ impl MixtureParams {
     /// # Errors
     /// [`Error::InvalidParam`] that lists every problem.
     pub fn check(&self, n: Option<u64>, dim: usize) -> Result<()> {
-        let (k, mut problems) = (self.n_components, Problems::new());
-        problems.clusters("n_components", k, n);
+        let (k, mut problems) = (self.n_components, self.problems(n, dim));
         match self.coreset_size {
             Some(CoresetSize::Share(share)) if !(share > 0.0 && share <= 1.0) => {
                 problems.require(false, "coreset_size", "a share above 0 and at most 1", share);
@@ -306,11 +260,6 @@ impl MixtureParams {
             }
             None => {}
         }
-        problems.at_least_1("n_active", self.n_active as u64);
-        problems.at_least_1("n_neighbors", self.n_neighbors as u64);
-        problems.at_least_1("n_init", self.n_init);
-        problems.at_least_1("max_iter", self.max_iter);
-        problems.finite_at_least_0("tolerance", self.tolerance);
         match (self.covariance, self.n_factors) {
             (Covariance::Factor, Some(h)) => {
                 let allowed = format!("at least 1 and less than the number of columns, {dim}");
@@ -325,7 +274,6 @@ impl MixtureParams {
             }
             (_, None) => {}
         }
-        problems.columns(dim);
         problems.into_result()
     }
 }

@@ -4,7 +4,7 @@ use super::HierarchicalSolver;
 use crate::centers::{CenterMethod, KMeansModel, Snapshot};
 use crate::data::Access;
 use crate::error::Result;
-use crate::fit::{Element, Method, Metric, Problems, Run, either, run_methods, setters};
+use crate::fit::{Element, Method, Metric, Run, either, parameters, run_methods};
 use crate::matrix::make_room;
 use crate::persist::Contents;
 use crate::tuning::DEFAULT_MEMORY;
@@ -26,60 +26,30 @@ use crate::tuning::DEFAULT_MEMORY;
 #[derive(Clone, Copy, Debug)]
 pub struct HierarchicalKMeans;
 
-impl HierarchicalKMeans {
+parameters! {
+    /// The parameters of hierarchical k-means. A fit checks all of them before it starts.
+    ///
+    /// See [`HierarchicalKMeans`] for an example.
+    HierarchicalParams,
     /// Parameters for `n_clusters` clusters, all others at their defaults.
-    pub fn params(n_clusters: usize) -> HierarchicalParams {
-        HierarchicalParams {
-            n_clusters,
-            branching_factor: None,
-            n_candidates: 128,
-            max_iter: 20,
-            tolerance: 1e-3,
-            metric: Metric::Euclidean,
-            rng_seed: 0,
-            memory_limit: DEFAULT_MEMORY,
-            compute_labels: true,
-            threads: None,
-        }
-    }
-}
-
-/// The parameters of hierarchical k-means. A fit checks all of them before it starts.
-///
-/// See [`HierarchicalKMeans`] for an example.
-#[derive(Clone, Debug)]
-pub struct HierarchicalParams {
-    pub(super) n_clusters: usize,
-    pub(super) branching_factor: Option<usize>,
-    pub(super) n_candidates: usize,
-    pub(super) max_iter: u64,
-    pub(super) tolerance: f64,
-    pub(super) metric: Metric,
-    pub(super) rng_seed: u64,
-    pub(super) memory_limit: u64,
-    pub(super) compute_labels: bool,
-    pub(super) threads: Option<usize>,
-}
-
-setters! {
-    HierarchicalParams(n_clusters) {
+    HierarchicalKMeans::params(n_clusters) {
         /// Largest number of children of a node of the tree, at least 2 (default `None`: for two levels).
-        branching_factor: Option<usize> as impl Into<Option<usize>>,
+        branching_factor: Option<usize> as impl Into<Option<usize>> = None => Range(|children| children >= 2, "at least 2, or none"),
         /// Number of centers around its own that a row is compared with, at least 1 (default 128). With at least
         /// `n_clusters - 1`, sweeps are those of exact k-means.
-        n_candidates: usize,
+        n_candidates: usize = 128 => at_least_1(),
         /// Maximum number of sweeps after the tree (default 20); 0 for the tree alone.
-        max_iter: u64,
+        max_iter: u64 = 20,
         /// A fit ends when at most this share of the labels changes in a sweep (default 0.001). With 0 it ends when
         /// no label changes.
-        tolerance: f64,
+        tolerance: f64 = 1e-3 => finite_at_least_0(),
         /// The distance (default [`Metric::Euclidean`]).
-        metric: Metric,
+        metric: Metric = Metric::Euclidean,
         /// Seed of all random draws (default 0).
-        rng_seed: u64,
+        rng_seed: u64 = 0,
         /// Upper limit for the bytes of the rows that a node of the tree is fitted to (default 1 GB). Larger nodes
         /// are fitted to a random sample; [`HierarchicalRun::sample_rows`] reports its size.
-        memory_limit: u64,
+        memory_limit: u64 = DEFAULT_MEMORY => at_least_1(),
         /// Whether a fit ends with exact labels (default true). If not, the model has no labels and inertia NaN, its
         /// weights are those of the last sweep or of the tree, and a center may be nearest to no row.
         ///
@@ -90,10 +60,10 @@ setters! {
         /// assert_eq!(model.predict(&rows)?.len(), 60);
         /// # Ok::<(), shoal::Error>(())
         /// ```
-        compute_labels: bool,
+        compute_labels: bool = true,
         /// Number of threads (default `None`: see [`Executor::new`](crate::Executor::new)). The result does
         /// not depend on it.
-        threads: Option<usize>,
+        threads: Option<usize> = None,
     }
 }
 
@@ -110,20 +80,12 @@ impl HierarchicalParams {
     /// # Errors
     /// [`Error::InvalidParam`](crate::Error::InvalidParam) that lists every problem.
     pub fn check(&self, n: Option<u64>, dim: usize) -> Result<()> {
-        let mut problems = Problems::new();
-        problems.clusters("n_clusters", self.n_clusters, n);
-        if let Some(children) = self.branching_factor {
-            problems.require(children >= 2, "branching_factor", "at least 2, or none", children);
-        }
-        problems.at_least_1("n_candidates", self.n_candidates as u64);
-        problems.finite_at_least_0("tolerance", self.tolerance);
-        problems.at_least_1("memory_limit", self.memory_limit);
+        let mut problems = self.problems(n, dim);
         if let Some(n) = n {
             // Row numbers and labels take 32 bits each.
             let most = u64::from(u32::MAX) - 1;
             problems.require(n <= most, "number of rows", format!("at most {most}"), n);
         }
-        problems.columns(dim);
         problems.into_result()
     }
 }

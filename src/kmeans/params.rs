@@ -4,7 +4,7 @@ use super::starts::LloydStarts;
 use crate::centers::{CenterMethod, KMeansModel, Snapshot};
 use crate::data::Access;
 use crate::error::Result;
-use crate::fit::{Element, Method, Metric, Problems, Run, Steps, run_methods, setters};
+use crate::fit::{Element, Method, Metric, Run, Steps, parameters, run_methods};
 use crate::matrix::make_room;
 use crate::names::names;
 use crate::persist::Contents;
@@ -22,24 +22,6 @@ use crate::tuning::DEFAULT_MEMORY;
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct KMeans;
-
-impl KMeans {
-    /// Parameters for `n_clusters` clusters, all others at their defaults.
-    pub fn params(n_clusters: usize) -> KMeansParams {
-        KMeansParams {
-            n_clusters,
-            seeding: Seeding::Auto,
-            rng_seed: 0,
-            n_init: 1,
-            max_iter: 300,
-            tolerance: 1e-4,
-            metric: Metric::Euclidean,
-            algorithm: Algorithm::Auto,
-            bounds_memory: DEFAULT_MEMORY,
-            threads: None,
-        }
-    }
-}
 
 /// How a sweep finds the nearest centers. All algorithms give the same labels in every sweep.
 ///
@@ -93,47 +75,35 @@ names! {
     }
 }
 
-/// The parameters of k-means. A fit checks all of them before it starts.
-///
-/// See [`KMeans`] for an example.
-#[derive(Clone, Debug)]
-pub struct KMeansParams {
-    pub(super) n_clusters: usize,
-    pub(super) seeding: Seeding,
-    pub(super) rng_seed: u64,
-    pub(super) n_init: u64,
-    pub(super) max_iter: u64,
-    pub(super) tolerance: f64,
-    pub(super) metric: Metric,
-    pub(super) algorithm: Algorithm,
-    pub(super) bounds_memory: u64,
-    pub(super) threads: Option<usize>,
-}
-
-setters! {
-    KMeansParams(n_clusters) {
+parameters! {
+    /// The parameters of k-means. A fit checks all of them before it starts.
+    ///
+    /// See [`KMeans`] for an example.
+    KMeansParams,
+    /// Parameters for `n_clusters` clusters, all others at their defaults.
+    KMeans::params(n_clusters) {
         /// How the first centers are chosen (default [`Seeding::Auto`]).
-        seeding: Seeding,
+        seeding: Seeding = Seeding::Auto,
         /// Seed of all random draws (default 0).
-        rng_seed: u64,
+        rng_seed: u64 = 0,
         /// Number of starts (default 1). The start with the lowest inertia wins.
-        n_init: u64,
+        n_init: u64 = 1 => at_least_1(),
         /// Maximum number of sweeps per start (default 300).
-        max_iter: u64,
+        max_iter: u64 = 300 => at_least_1(),
         /// A start ends when the sum of the squared center movements is at most this times the mean variance
         /// of the columns (default 1e-4, as in scikit-learn). With 0 a start ends when no label changes.
-        tolerance: f64,
+        tolerance: f64 = 1e-4 => finite_at_least_0(),
         /// The distance (default [`Metric::Euclidean`]).
-        metric: Metric,
+        metric: Metric = Metric::Euclidean,
         /// How a sweep finds the nearest centers (default [`Algorithm::Auto`]). The result does not depend on it.
-        algorithm: Algorithm,
+        algorithm: Algorithm = Algorithm::Auto,
         /// Upper limit for the bytes of the bounds (default 1 GB). If they do not fit, several panels of
         /// centers share a bound; at the least, sweeps use no bounds. The tree of
         /// [`Algorithm::Filtering`], with a copy of the rows, must fit too.
-        bounds_memory: u64,
+        bounds_memory: u64 = DEFAULT_MEMORY,
         /// Number of threads (default `None`: see [`Executor::new`](crate::Executor::new)). The result does
         /// not depend on it.
-        threads: Option<usize>,
+        threads: Option<usize> = None,
     }
 }
 
@@ -143,13 +113,7 @@ impl KMeansParams {
     /// # Errors
     /// [`Error::InvalidParam`](crate::Error::InvalidParam) that lists every problem.
     pub fn check(&self, n: Option<u64>, dim: usize) -> Result<()> {
-        let mut problems = Problems::new();
-        problems.clusters("n_clusters", self.n_clusters, n);
-        problems.at_least_1("n_init", self.n_init);
-        problems.at_least_1("max_iter", self.max_iter);
-        problems.finite_at_least_0("tolerance", self.tolerance);
-        problems.columns(dim);
-        problems.into_result()
+        self.problems(n, dim).into_result()
     }
 
     /// The number of starts that give different results.

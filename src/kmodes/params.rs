@@ -3,7 +3,7 @@
 use std::fmt::{self, Display};
 
 use crate::error::{InvalidParam, Result};
-use crate::fit::{Metric, Parameter, Problems, Value, parsed, run_methods, setters};
+use crate::fit::{Metric, Parameter, Value, parameters, parsed, run_methods};
 use crate::graph::GraphMethod;
 use crate::names::names;
 use crate::seeding::Seeding;
@@ -114,71 +114,29 @@ names! {
     }
 }
 
-/// The parameters of Laplacian K-modes. A fit checks all of them before it starts.
-///
-/// ```
-/// use shoal::kmodes::LaplacianKModes;
-/// use shoal::Seeding;
-/// let rows = [[0.0f64, 1.0], [0.1, 1.0], [0.2, 1.0], [1.0, 0.0], [1.0, 0.1], [1.0, 0.2]];
-/// let params = LaplacianKModes::params(2).n_neighbors(2).seeding(Seeding::Given(vec![0.0, 1.0, 1.0, 0.0]));
-/// let mut run = params.start(&rows).unwrap();
-/// while run.advance(&rows).unwrap().is_some() {}
-/// assert_eq!(run.labels(), [0, 0, 0, 1, 1, 1]);
-/// ```
-#[derive(Clone, Debug)]
-pub struct KModesParams {
-    pub(super) n_clusters: usize,
-    pub(super) laplacian_weight: Option<f64>,
-    pub(super) mode_update: ModeUpdate,
-    pub(super) n_neighbors: usize,
-    pub(super) bandwidth: Option<f64>,
-    pub(super) gaussian: bool,
-    pub(super) shift: Shift,
-    pub(super) on_collapse: Collapse,
-    pub(super) normalize: bool,
-    pub(super) metric: Metric,
-    pub(super) seeding: Seeding,
-    pub(super) max_iter: u64,
-    pub(super) rng_seed: u64,
-    pub(super) graph_method: GraphMethod,
-    pub(super) responsibilities_memory: Option<u64>,
-    pub(super) threads: Option<usize>,
-}
-
 /// Copies of the responsibilities of all rows that a fit holds: the result, and two that are replaced.
 const COPIES: u64 = 3;
 /// Minimum number of responsibilities kept per row: a row may lie between two clusters.
 const LEAST_KEPT: usize = 2;
 
-impl LaplacianKModes {
+parameters! {
+    /// The parameters of Laplacian K-modes. A fit checks all of them before it starts.
+    ///
+    /// ```
+    /// use shoal::kmodes::LaplacianKModes;
+    /// use shoal::Seeding;
+    /// let rows = [[0.0f64, 1.0], [0.1, 1.0], [0.2, 1.0], [1.0, 0.0], [1.0, 0.1], [1.0, 0.2]];
+    /// let params = LaplacianKModes::params(2).n_neighbors(2).seeding(Seeding::Given(vec![0.0, 1.0, 1.0, 0.0]));
+    /// let mut run = params.start(&rows).unwrap();
+    /// while run.advance(&rows).unwrap().is_some() {}
+    /// assert_eq!(run.labels(), [0, 0, 0, 1, 1, 1]);
+    /// ```
+    KModesParams,
     /// Parameters with the defaults of the Python class, except that a fit starts from k-means++ seeds.
     /// [`KModesRun::begin_with`](super::KModesRun::begin_with) takes labels.
     ///
     /// See [`KModesParams`] for an example.
-    pub fn params(n_clusters: usize) -> KModesParams {
-        KModesParams {
-            n_clusters,
-            laplacian_weight: None,
-            mode_update: ModeUpdate::ByProduct,
-            n_neighbors: 5,
-            bandwidth: None,
-            gaussian: false,
-            shift: Shift::Auto,
-            on_collapse: Collapse::Restore,
-            normalize: true,
-            metric: Metric::Euclidean,
-            seeding: Seeding::PlusPlus { greedy: true },
-            max_iter: 100,
-            rng_seed: 0,
-            graph_method: GraphMethod::Auto,
-            responsibilities_memory: Some(DEFAULT_MEMORY),
-            threads: None,
-        }
-    }
-}
-
-setters! {
-    KModesParams(n_clusters) {
+    LaplacianKModes::params(n_clusters) {
         /// Weight `lambda` of the Laplacian term; 0 is K-modes. Default `None`: the smallest weight at which
         /// neighbors determine the labels, computed from the number of clusters and the mean row sum of the
         /// affinity.
@@ -188,21 +146,21 @@ setters! {
         /// let fixed = LaplacianKModes::params(2).laplacian_weight(1.5);
         /// let found_by_the_fit = fixed.laplacian_weight(None);
         /// ```
-        laplacian_weight: Option<f64> as impl Into<Option<f64>>,
+        laplacian_weight: Option<f64> as impl Into<Option<f64>> = None => finite_at_least_0(),
         /// What the modes are (default [`ModeUpdate::ByProduct`]).
-        mode_update: ModeUpdate,
+        mode_update: ModeUpdate = ModeUpdate::ByProduct,
         /// Neighbors of a row in the graph (default 5).
-        n_neighbors: usize,
+        n_neighbors: usize = 5,
         /// Width `sigma` of the kernel (default `None`: the root of the mean squared distance of neighbors).
-        bandwidth: Option<f64>,
+        bandwidth: Option<f64> = None,
         /// Whether the weight of a neighbor is its kernel value (default false: it is 1).
-        gaussian: bool,
+        gaussian: bool = false,
         /// The shift of the diagonal of the affinity (default [`Shift::Auto`]).
-        shift: Shift,
+        shift: Shift = Shift::Auto,
         /// What happens when a cluster loses its last row (default [`Collapse::Restore`]).
-        on_collapse: Collapse,
+        on_collapse: Collapse = Collapse::Restore,
         /// Whether rows are scaled to length 1 as they are read (default true).
-        normalize: bool,
+        normalize: bool = true,
         /// The distance (default [`Metric::Euclidean`]). [`Metric::Cosine`] requires `normalize`. Rows are then compared
         /// by angle, as they are with the default of `normalize` anyway.
         ///
@@ -212,22 +170,22 @@ setters! {
         /// let refused = params.normalize(false).check(Some(10), 2).unwrap_err().to_string();
         /// assert_eq!(refused, "normalize must be true with the metric \"cosine\", got false");
         /// ```
-        metric: Metric,
+        metric: Metric = Metric::Euclidean,
         /// How the first modes are chosen (default [`Seeding::PlusPlus`] with `greedy`).
-        seeding: Seeding,
+        seeding: Seeding = Seeding::PlusPlus { greedy: true },
         /// Maximum number of iterations (default 100).
-        max_iter: u64,
+        max_iter: u64 = 100 => at_least_1(),
         /// Seed of all random draws (default 0).
-        rng_seed: u64,
+        rng_seed: u64 = 0,
         /// How neighbors are found (default [`GraphMethod::Auto`]).
-        graph_method: GraphMethod,
+        graph_method: GraphMethod = GraphMethod::Auto,
         /// Upper limit for the bytes of the responsibilities (default 1 GB). If all of them
         /// take more, only the largest ones per row are kept: as many as fit, at least two. The other clusters
         /// share the rest equally. `None`: all are kept.
-        responsibilities_memory: Option<u64>,
+        responsibilities_memory: Option<u64> = Some(DEFAULT_MEMORY),
         /// Number of threads (default `None`: see [`Executor::new`](crate::Executor::new)). The result does
         /// not depend on it.
-        threads: Option<usize>,
+        threads: Option<usize> = None,
     }
 }
 
@@ -256,12 +214,8 @@ impl KModesParams {
     /// # Errors
     /// [`Error::InvalidParam`](crate::Error::InvalidParam) that lists every problem.
     pub fn check(&self, n: Option<u64>, dim: usize) -> Result<()> {
-        let mut problems = Problems::new();
-        problems.clusters("n_clusters", self.n_clusters, n);
+        let mut problems = self.problems(n, dim);
         problems.neighbors(self.n_neighbors, n);
-        if let Some(weight) = self.laplacian_weight {
-            problems.finite_at_least_0("laplacian_weight", weight);
-        }
         if let Shift::By(shift) = self.shift {
             problems.finite_at_least_0("shift", shift);
         }
@@ -272,8 +226,6 @@ impl KModesParams {
         }
         let fits = self.normalize || self.metric == Metric::Euclidean;
         problems.require(fits, "normalize", "true with the metric \"cosine\"", self.normalize);
-        problems.at_least_1("max_iter", self.max_iter);
-        problems.columns(dim);
         problems.into_result()
     }
 }

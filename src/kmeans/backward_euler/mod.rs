@@ -12,8 +12,7 @@ use crate::centers::{CenterMethod, KMeansModel, Snapshot};
 use crate::data::Access;
 use crate::error::Result;
 use crate::fit::{
-    Element, Method, Metric, Problems, Run, StreamMethod, StreamSolver, either, run_methods, setters,
-    stream_methods,
+    Element, Method, Metric, Run, StreamMethod, StreamSolver, either, parameters, run_methods, stream_methods,
 };
 use crate::persist::Contents;
 use crate::seeding::Seeding;
@@ -41,67 +40,27 @@ pub use solver::BackwardEulerSolver;
 #[derive(Clone, Copy, Debug)]
 pub struct BackwardEuler;
 
-impl BackwardEuler {
+parameters! {
+    /// The parameters of stochastic backward Euler. A fit checks all of them before it starts.
+    ///
+    /// See [`BackwardEuler`] for an example.
+    BackwardEulerParams,
     /// Parameters for `n_clusters` clusters, all others at their defaults.
-    pub fn params(n_clusters: usize) -> BackwardEulerParams {
-        BackwardEulerParams {
-            n_clusters,
-            seeding: Seeding::Random,
-            rng_seed: 0,
-            batch_size: 1000,
-            step_size: None,
-            step_decay: None,
-            averaging: 0.75,
-            n_inner: 5,
-            metric: Metric::Euclidean,
-            max_iter: 150,
-            step_cap: None,
-            polish: None,
-            bounds_memory: DEFAULT_MEMORY,
-            compute_labels: true,
-            threads: None,
-        }
-    }
-}
-
-/// The parameters of stochastic backward Euler. A fit checks all of them before it starts.
-///
-/// See [`BackwardEuler`] for an example.
-#[derive(Clone, Debug)]
-pub struct BackwardEulerParams {
-    n_clusters: usize,
-    seeding: Seeding,
-    rng_seed: u64,
-    batch_size: u64,
-    step_size: Option<f64>,
-    step_decay: Option<f64>,
-    averaging: f64,
-    n_inner: u64,
-    metric: Metric,
-    max_iter: u64,
-    step_cap: Option<f64>,
-    polish: Option<bool>,
-    bounds_memory: u64,
-    compute_labels: bool,
-    threads: Option<usize>,
-}
-
-setters! {
-    BackwardEulerParams(n_clusters) {
+    BackwardEuler::params(n_clusters) {
         /// How the first centers are chosen (default [`Seeding::Random`]).
-        seeding: Seeding,
+        seeding: Seeding = Seeding::Random,
         /// Seed of all random draws (default 0).
-        rng_seed: u64,
+        rng_seed: u64 = 0,
         /// Rows per batch of a fit (default 1000). If there are no more rows than this, every batch holds
         /// each row once.
-        batch_size: u64,
+        batch_size: u64 = 1000 => at_least_1(),
         /// The first step size, gamma (default `None`: three times the number of clusters). A cluster with
         /// the share `p` of a batch moves toward the mean of its rows by `p` times the step size, up to the
         /// [cap](BackwardEulerParams::step_cap).
         ///
         /// The schedule of the paper is the number of clusters here, a
         /// [decay](BackwardEulerParams::step_decay) of 1 / 1.01, and no cap.
-        step_size: Option<f64>,
+        step_size: Option<f64> = None => Range(|size| size.is_finite() && size >= 0.0, "a finite number of at least 0, or none"),
         /// The factor of the step size after each outer step, beta (default `None`: the step size falls to a
         /// twentieth of the first in [`max_iter`](BackwardEulerParams::max_iter) outer steps).
         ///
@@ -115,12 +74,12 @@ setters! {
         /// let sizes = run.step_sizes();
         /// assert!(sizes.iter().zip(&expected).all(|(size, expected)| (size / expected - 1.0).abs() < 1e-12));
         /// ```
-        step_decay: Option<f64> as impl Into<Option<f64>>,
+        step_decay: Option<f64> as impl Into<Option<f64>> = None => Range(|factor| factor > 0.0 && factor <= 1.0, "above 0 and at most 1, or none"),
         /// The share of the average that each inner iteration keeps, alpha (default 0.75). With 0 the result
         /// is the last iterate.
-        averaging: f64,
+        averaging: f64 = 0.75 => from_0_to_1(),
         /// Inner iterations per outer step, each with its own batch (default 5).
-        n_inner: u64,
+        n_inner: u64 = 5 => at_least_1(),
         /// The distance (default [`Metric::Euclidean`]). With [`Metric::Cosine`] rows are scaled to length 1 as they are
         /// read, a center moves toward the direction of the sum of its rows, and iterates and their average are
         /// projected to the unit sphere.
@@ -132,23 +91,23 @@ setters! {
         /// assert!(model.centers::<f64>().chunks(2).all(|center| (center[0].hypot(center[1]) - 1.0).abs() < 1e-12));
         /// # Ok::<(), shoal::Error>(())
         /// ```
-        metric: Metric,
+        metric: Metric = Metric::Euclidean,
         /// Outer steps of a fit (default 150).
-        max_iter: u64,
+        max_iter: u64 = 150 => at_least_1(),
         /// Upper limit for the product of step size and share of the batch of a center (default `None`: 1.8,
         /// or 1.5 with more than 5 inner iterations; infinity: no limit).
-        step_cap: Option<f64>,
+        step_cap: Option<f64> = None => Range(|most| most > 0.0, "above 0, infinity, or none"),
         /// Whether a fit ends with sweeps of exact k-means until they converge (default `None`: if the rows
         /// can be read again). `true` requires rows that can be read again.
-        polish: Option<bool> as impl Into<Option<bool>>,
+        polish: Option<bool> as impl Into<Option<bool>> = None,
         /// Upper limit for the bytes of the bounds of the [polish](BackwardEulerParams::polish) (default 1 GB). See
         /// [`KMeansParams::bounds_memory`](crate::kmeans::KMeansParams::bounds_memory).
-        bounds_memory: u64,
+        bounds_memory: u64 = DEFAULT_MEMORY,
         /// Whether [`BackwardEulerParams::fit`] ends with a pass for labels and inertia (default true).
-        compute_labels: bool,
+        compute_labels: bool = true,
         /// Number of threads (default `None`: see [`Executor::new`](crate::Executor::new)). The result does
         /// not depend on it.
-        threads: Option<usize>,
+        threads: Option<usize> = None,
     }
 }
 
@@ -186,25 +145,7 @@ impl BackwardEulerParams {
     /// # Errors
     /// [`Error::InvalidParam`](crate::Error::InvalidParam) that lists every problem.
     pub fn check(&self, n: Option<u64>, dim: usize) -> Result<()> {
-        let mut problems = Problems::new();
-        problems.clusters("n_clusters", self.n_clusters, n);
-        problems.at_least_1("batch_size", self.batch_size);
-        problems.at_least_1("n_inner", self.n_inner);
-        problems.at_least_1("max_iter", self.max_iter);
-        if let Some(size) = self.step_size {
-            let fits = size.is_finite() && size >= 0.0;
-            problems.require(fits, "step_size", "a finite number of at least 0, or none", size);
-        }
-        if let Some(factor) = self.step_decay {
-            let fits = factor > 0.0 && factor <= 1.0;
-            problems.require(fits, "step_decay", "above 0 and at most 1, or none", factor);
-        }
-        problems.share("averaging", self.averaging);
-        if let Some(most) = self.step_cap {
-            problems.require(most > 0.0, "step_cap", "above 0, infinity, or none", most);
-        }
-        problems.columns(dim);
-        problems.into_result()
+        self.problems(n, dim).into_result()
     }
 }
 

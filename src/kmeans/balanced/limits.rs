@@ -24,6 +24,8 @@ pub enum Size {
     TimesMean(f64),
 }
 
+crate::fit::ranged! { Size }
+
 impl Size {
     /// The limit as a size, where `mean` is the mean size. `up` rounds up if rows have no weights, else down.
     fn of_mean(self, mean: f64, unit: bool, up: bool) -> f64 {

@@ -15,7 +15,7 @@ use super::params::{Algorithm, KMeansParams};
 use crate::centers::{CenterMethod, KMeansModel, Snapshot};
 use crate::data::Access;
 use crate::error::{Error, Result};
-use crate::fit::{Element, Method, Metric, Problems, Run, either, run_methods, setters};
+use crate::fit::{Element, Method, Metric, Run, either, parameters, run_methods};
 use crate::matrix::make_room;
 use crate::persist::Contents;
 use crate::seeding::Seeding;
@@ -48,76 +48,42 @@ pub use solver::BalancedSolver;
 #[derive(Clone, Copy, Debug)]
 pub struct Balanced;
 
-impl Balanced {
+parameters! {
+    /// The parameters of balanced k-means. A fit checks all of them before it starts.
+    ///
+    /// See [`Balanced`] for an example.
+    BalancedParams,
     /// Parameters for `n_clusters` clusters, all others at their defaults.
-    pub fn params(n_clusters: usize) -> BalancedParams {
-        BalancedParams {
-            n_clusters,
-            size_min: None,
-            size_max: None,
-            seeding: Seeding::Auto,
-            rng_seed: 0,
-            n_init: 1,
-            max_iter: 300,
-            tolerance: 1e-4,
-            metric: Metric::Euclidean,
-            algorithm: Algorithm::Auto,
-            bounds_memory: DEFAULT_MEMORY,
-            threads: None,
-        }
-    }
-}
-
-/// The parameters of balanced k-means. A fit checks all of them before it starts.
-///
-/// See [`Balanced`] for an example.
-#[derive(Clone, Debug)]
-pub struct BalancedParams {
-    n_clusters: usize,
-    size_min: Option<Size>,
-    size_max: Option<Size>,
-    seeding: Seeding,
-    rng_seed: u64,
-    n_init: u64,
-    max_iter: u64,
-    tolerance: f64,
-    metric: Metric,
-    algorithm: Algorithm,
-    bounds_memory: u64,
-    threads: Option<usize>,
-}
-
-setters! {
-    BalancedParams(n_clusters) {
+    Balanced::params(n_clusters) {
         /// The smallest size of a cluster (default `None`: no limit). With weights, a size is a sum of weights, and a
         /// cluster may miss a limit by at most the weight of one row.
-        size_min: Option<Size> as impl Into<Option<Size>>,
+        size_min: Option<Size> as impl Into<Option<Size>> = None => Range(Size::is_valid, "a finite number of at least 0"),
         /// The largest size of a cluster (default `None`: no limit), as [`BalancedParams::size_min`]. Without any limit,
         /// a fit is one of [`KMeans`](super::KMeans), bit for bit.
-        size_max: Option<Size> as impl Into<Option<Size>>,
+        size_max: Option<Size> as impl Into<Option<Size>> = None => Range(Size::is_valid, "a finite number of at least 0"),
         /// How the first centers are chosen (default [`Seeding::Auto`]).
-        seeding: Seeding,
+        seeding: Seeding = Seeding::Auto,
         /// Seed of all random draws (default 0).
-        rng_seed: u64,
+        rng_seed: u64 = 0,
         /// Number of starts of exact k-means (default 1). The one with the lowest inertia is balanced.
-        n_init: u64,
+        n_init: u64 = 1 => at_least_1(),
         /// Maximum number of sweeps per start of exact k-means, and of sweeps with limits (default 300).
-        max_iter: u64,
+        max_iter: u64 = 300 => at_least_1(),
         /// As in [`KMeansParams::tolerance`] (default 1e-4). A fit also ends when a sweep with limits lowers the
         /// inertia by at most this share.
-        tolerance: f64,
+        tolerance: f64 = 1e-4 => finite_at_least_0(),
         /// The distance (default [`Metric::Euclidean`]).
-        metric: Metric,
+        metric: Metric = Metric::Euclidean,
         /// How sweeps of exact k-means find the nearest centers (default [`Algorithm::Auto`]). The result does not
         /// depend on it.
-        algorithm: Algorithm,
+        algorithm: Algorithm = Algorithm::Auto,
         /// Upper limit for the bytes of the bounds (default 1 GB), as [`KMeansParams::bounds_memory`], and of the
         /// centers that rows may choose from in sweeps with limits: 52 bytes each. Every row has two of them in any case.
         /// With fewer than eight, the gap may be larger.
-        bounds_memory: u64,
+        bounds_memory: u64 = DEFAULT_MEMORY,
         /// Number of threads (default `None`: see [`Executor::new`](crate::Executor::new)). The result does
         /// not depend on it.
-        threads: Option<usize>,
+        threads: Option<usize> = None,
     }
 }
 
@@ -150,22 +116,12 @@ impl BalancedParams {
 
     /// Like [`BalancedParams::check`], but does not compare the limits with the number of rows.
     fn check_alone(&self, n: Option<u64>, dim: usize) -> Result<()> {
-        let mut problems = Problems::new();
-        problems.clusters("n_clusters", self.n_clusters, n);
-        for (name, size) in [("size_min", self.size_min), ("size_max", self.size_max)] {
-            if let Some(size) = size {
-                problems.require(size.is_valid(), name, "a finite number of at least 0", size);
-            }
-        }
-        problems.at_least_1("n_init", self.n_init);
-        problems.at_least_1("max_iter", self.max_iter);
-        problems.finite_at_least_0("tolerance", self.tolerance);
+        let mut problems = self.problems(n, dim);
         if let (Some(n), true) = (n, self.has_limits()) {
             // Row numbers take 32 bits.
             let most = u64::from(u32::MAX) - 1;
             problems.require(n <= most, "number of rows", format!("at most {most}"), n);
         }
-        problems.columns(dim);
         problems.into_result()
     }
 

@@ -11,7 +11,7 @@ use super::params::{Algorithm, KMeansParams};
 use crate::centers::{CenterMethod, KMeansModel, Snapshot};
 use crate::data::Access;
 use crate::error::Result;
-use crate::fit::{Element, Method, Metric, Problems, Run, either, run_methods, setters};
+use crate::fit::{Element, Method, Metric, Run, either, parameters, run_methods};
 use crate::matrix::make_room;
 use crate::persist::Contents;
 use crate::seeding::Seeding;
@@ -39,56 +39,26 @@ pub use solver::BreathingSolver;
 #[derive(Clone, Copy, Debug)]
 pub struct Breathing;
 
-impl Breathing {
+parameters! {
+    /// The parameters of breathing k-means. A fit checks all of them before it starts.
+    ///
+    /// See [`Breathing`] for an example.
+    BreathingParams,
     /// Parameters for `n_clusters` clusters, all others at their defaults.
-    pub fn params(n_clusters: usize) -> BreathingParams {
-        BreathingParams {
-            n_clusters,
-            m: 5,
-            seeding: Seeding::Auto,
-            rng_seed: 0,
-            max_iter: 3000,
-            tolerance: 1e-4,
-            metric: Metric::Euclidean,
-            algorithm: Algorithm::Auto,
-            bounds_memory: DEFAULT_MEMORY,
-            threads: None,
-        }
-    }
-}
-
-/// The parameters of breathing k-means. A fit checks all of them before it starts.
-///
-/// See [`Breathing`] for an example.
-#[derive(Clone, Debug)]
-pub struct BreathingParams {
-    n_clusters: usize,
-    m: usize,
-    seeding: Seeding,
-    rng_seed: u64,
-    max_iter: u64,
-    tolerance: f64,
-    metric: Metric,
-    algorithm: Algorithm,
-    bounds_memory: u64,
-    threads: Option<usize>,
-}
-
-setters! {
-    BreathingParams(n_clusters) {
+    Breathing::params(n_clusters) {
         /// Centers that the first breath adds and removes (default 5), at most as many as there are clusters. More
         /// of them find lower minima and take longer. With 0, a fit is one start of [`KMeans`](super::KMeans).
-        m: usize,
+        m: usize = 5,
         /// How the first centers are chosen (default [`Seeding::Auto`]).
-        seeding: Seeding,
+        seeding: Seeding = Seeding::Auto,
         /// Seed of all random draws (default 0).
-        rng_seed: u64,
+        rng_seed: u64 = 0,
         /// Maximum number of sweeps, over all breaths (default 3000).
-        max_iter: u64,
+        max_iter: u64 = 3000 => at_least_1(),
         /// As in [`KMeansParams::tolerance`], for all runs of exact k-means but the last, which goes on to a hundredth
         /// of it (default 1e-4). A
         /// breath that lowers the inertia by at most this share counts as one that fails.
-        tolerance: f64,
+        tolerance: f64 = 1e-4 => finite_at_least_0(),
         /// The distance (default [`Metric::Euclidean`]).
         ///
         /// ```
@@ -98,14 +68,14 @@ setters! {
         /// assert_eq!(model.inertia(), 0.0);
         /// # Ok::<(), shoal::Error>(())
         /// ```
-        metric: Metric,
+        metric: Metric = Metric::Euclidean,
         /// How a sweep finds the nearest centers (default [`Algorithm::Auto`]). The result does not depend on it.
-        algorithm: Algorithm,
+        algorithm: Algorithm = Algorithm::Auto,
         /// Upper limit for the bytes of the bounds (default 1 GB). See [`KMeansParams::bounds_memory`].
-        bounds_memory: u64,
+        bounds_memory: u64 = DEFAULT_MEMORY,
         /// Number of threads (default `None`: see [`Executor::new`](crate::Executor::new)). The result does
         /// not depend on it.
-        threads: Option<usize>,
+        threads: Option<usize> = None,
     }
 }
 
@@ -121,12 +91,7 @@ impl BreathingParams {
     /// # Errors
     /// [`Error::InvalidParam`](crate::Error::InvalidParam) that lists every problem.
     pub fn check(&self, n: Option<u64>, dim: usize) -> Result<()> {
-        let mut problems = Problems::new();
-        problems.clusters("n_clusters", self.n_clusters, n);
-        problems.at_least_1("max_iter", self.max_iter);
-        problems.finite_at_least_0("tolerance", self.tolerance);
-        problems.columns(dim);
-        problems.into_result()
+        self.problems(n, dim).into_result()
     }
 
     /// The parameters of a run of exact k-means with `k` centers.

@@ -11,7 +11,7 @@ use crate::centers::{CenterMethod, KMeansModel, Snapshot};
 use crate::data::Access;
 use crate::error::Result;
 use crate::fit::{
-    Element, MergeMethod, Method, Metric, Problems, Run, StreamMethod, StreamSolver, run_methods, setters,
+    Element, MergeMethod, Method, Metric, Run, StreamMethod, StreamSolver, parameters, run_methods,
     stream_methods,
 };
 use crate::persist::Contents;
@@ -39,57 +39,19 @@ pub use solver::MiniBatchSolver;
 #[derive(Clone, Copy, Debug)]
 pub struct MiniBatch;
 
-impl MiniBatch {
+parameters! {
+    /// The parameters of mini-batch k-means. A fit checks all of them before it starts.
+    ///
+    /// See [`MiniBatch`] for an example.
+    MiniBatchParams,
     /// Parameters for `n_clusters` clusters, all others at their defaults.
-    pub fn params(n_clusters: usize) -> MiniBatchParams {
-        MiniBatchParams {
-            n_clusters,
-            seeding: Seeding::Auto,
-            rng_seed: 0,
-            batch_size: 1024,
-            metric: Metric::Euclidean,
-            max_iter: 100,
-            tolerance: 0.0,
-            max_no_improvement: Some(10),
-            reassignment_ratio: 0.01,
-            half_life: None,
-            n_init: 1,
-            init_size: None,
-            compute_labels: true,
-            threads: None,
-        }
-    }
-}
-
-/// The parameters of mini-batch k-means. A fit checks all of them before it starts.
-///
-/// See [`MiniBatch`] for an example.
-#[derive(Clone, Debug)]
-pub struct MiniBatchParams {
-    n_clusters: usize,
-    seeding: Seeding,
-    rng_seed: u64,
-    batch_size: u64,
-    metric: Metric,
-    max_iter: u64,
-    tolerance: f64,
-    max_no_improvement: Option<u64>,
-    reassignment_ratio: f64,
-    half_life: Option<f64>,
-    n_init: usize,
-    init_size: Option<u64>,
-    compute_labels: bool,
-    threads: Option<usize>,
-}
-
-setters! {
-    MiniBatchParams(n_clusters) {
+    MiniBatch::params(n_clusters) {
         /// How the first centers are chosen (default [`Seeding::Auto`]: greedy k-means++ on a sample of a few batches).
-        seeding: Seeding,
+        seeding: Seeding = Seeding::Auto,
         /// Seed of all random draws (default 0).
-        rng_seed: u64,
+        rng_seed: u64 = 0,
         /// Rows per batch of a fit (default 1024), at most the number of rows.
-        batch_size: u64,
+        batch_size: u64 = 1024 => at_least_1(),
         /// The distance (default [`Metric::Euclidean`]). With [`Metric::Cosine`] a center is the direction of the
         /// sum of all rows that were ever assigned to it, each scaled to length 1.
         ///
@@ -102,22 +64,22 @@ setters! {
         /// assert_eq!(centers, [0.0, 0.0, 1.0, 1.0]);
         /// # Ok::<(), shoal::Error>(())
         /// ```
-        metric: Metric,
+        metric: Metric = Metric::Euclidean,
         /// Maximum number of epochs: a fit draws at most this many times the number of rows (default 100).
-        max_iter: u64,
+        max_iter: u64 = 100 => at_least_1(),
         /// A fit ends after a batch whose squared center movements sum up to at most this times the mean
         /// variance of the columns in the first batch (default 0: the rule is off). Every movement is short
         /// after a batch of few rows: use `max_no_improvement` for such batches.
-        tolerance: f64,
+        tolerance: f64 = 0.0 => finite_at_least_0(),
         /// A fit ends after this many consecutive batches without a new lowest inertia per row, smoothed over
         /// an epoch (default 10; `None`: the rule is off).
-        max_no_improvement: Option<u64>,
+        max_no_improvement: Option<u64> = Some(10),
         /// About every `10 n_clusters` rows, centers whose weight is below this share of the largest weight
         /// restart at random rows of the batch (default 0.01). With 0 no center restarts, as in Sculley's
         /// algorithm.
-        reassignment_ratio: f64,
+        reassignment_ratio: f64 = 0.01 => from_0_to_1(),
         /// Number of rows after which the weight of earlier rows has halved (default `None`: weights do not decay).
-        half_life: Option<f64>,
+        half_life: Option<f64> = None => Range(|rows| rows.is_finite() && rows > 0.0, "a finite number of rows above 0, or none"),
         /// Number of seedings (default 1). The seeding with the lowest inertia on a random sample wins. Given
         /// centers are used once.
         ///
@@ -127,7 +89,7 @@ setters! {
         /// let params = MiniBatch::params(3).seeding(Seeding::Random).n_init(30).reassignment_ratio(0.0);
         /// assert!(params.fit(&rows).unwrap().inertia() < 100.0);
         /// ```
-        n_init: usize,
+        n_init: u64 = 1 => at_least_1(),
         /// Number of rows of the random samples for seeding and for comparing seedings, at least
         /// `n_clusters`. Default `None`: 3 batches, or 16 rows per cluster if that is more, for
         /// [`Seeding::Auto`] and for the comparison; all rows for other seedings.
@@ -137,12 +99,12 @@ setters! {
         /// let refused = params.check(None, 1).unwrap_err().to_string();
         /// assert_eq!(refused, "init_size must be at least n_clusters, 3, or none, got 2");
         /// ```
-        init_size: Option<u64>,
+        init_size: Option<u64> = None,
         /// Whether [`MiniBatchParams::fit`] ends with a pass for labels and inertia (default true).
-        compute_labels: bool,
+        compute_labels: bool = true,
         /// Number of threads (default `None`: see [`Executor::new`](crate::Executor::new)). The result does
         /// not depend on it.
-        threads: Option<usize>,
+        threads: Option<usize> = None,
     }
 }
 
@@ -157,21 +119,10 @@ impl MiniBatchParams {
     /// # Errors
     /// [`Error::InvalidParam`](crate::Error::InvalidParam) that lists every problem.
     pub fn check(&self, n: Option<u64>, dim: usize) -> Result<()> {
-        let (k, mut problems) = (self.n_clusters as u64, Problems::new());
-        problems.clusters("n_clusters", self.n_clusters, n);
-        problems.at_least_1("batch_size", self.batch_size);
-        problems.at_least_1("max_iter", self.max_iter);
-        problems.at_least_1("n_init", self.n_init as u64);
+        let (k, mut problems) = (self.n_clusters as u64, self.problems(n, dim));
         if let Some(rows) = self.init_size {
             problems.require(rows >= k, "init_size", format!("at least n_clusters, {k}, or none"), rows);
         }
-        problems.finite_at_least_0("tolerance", self.tolerance);
-        problems.share("reassignment_ratio", self.reassignment_ratio);
-        if let Some(rows) = self.half_life {
-            let fits = rows.is_finite() && rows > 0.0;
-            problems.require(fits, "half_life", "a finite number of rows above 0, or none", rows);
-        }
-        problems.columns(dim);
         problems.into_result()
     }
 }

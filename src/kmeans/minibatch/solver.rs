@@ -111,7 +111,7 @@ impl<T: Compute> MiniBatchSolver<T> {
             }
         };
         let mut least = energy(&best)?;
-        for start in 1..*n_init as u64 {
+        for start in 1..*n_init {
             let seeds = choose(start)?;
             let found = energy(&seeds)?;
             if found < least {

@@ -4,8 +4,8 @@ use crate::centers::{CenterMethod, KMeansModel, Snapshot};
 use crate::data::{Access, DataSource, count_rows, weights_of};
 use crate::error::{Error, Result};
 use crate::fit::{
-    Element, Method, Metric, Problems, Run, Steps, StreamMethod, StreamSolver, either, require, run_methods,
-    setters, stream_methods,
+    Element, Method, Metric, Run, Steps, StreamMethod, StreamSolver, either, parameters, require,
+    run_methods, stream_methods,
 };
 use crate::kernel::Compute;
 use crate::names::names;
@@ -30,28 +30,6 @@ use crate::tuning::{DEFAULT_MEMORY, NESTED_BOUNDS_CHANGES, NESTED_BOUNDS_DIM};
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct NestedMiniBatch;
-
-impl NestedMiniBatch {
-    /// Parameters for `n_clusters` clusters, all others at their defaults.
-    pub fn params(n_clusters: usize) -> NestedParams {
-        NestedParams {
-            n_clusters,
-            seeding: Seeding::Auto,
-            rng_seed: 0,
-            batch_size: 5000,
-            rho: 100.0,
-            metric: Metric::Euclidean,
-            bounds: Bounds::Auto,
-            bounds_memory: DEFAULT_MEMORY,
-            buffer_memory: DEFAULT_MEMORY,
-            max_iter: None,
-            tolerance: 0.0,
-            shuffle: true,
-            compute_labels: true,
-            threads: None,
-        }
-    }
-}
 
 /// How many bounds are kept per row. Distances are computed for panels of a few dozen centers at a time, and
 /// a bound covers at least one panel. The result does not depend on it.
@@ -106,42 +84,26 @@ impl Bounds {
     }
 }
 
-/// The parameters of nested mini-batch k-means. A fit checks all of them before it starts.
-///
-/// See [`NestedMiniBatch`] for an example.
-#[derive(Clone, Debug)]
-pub struct NestedParams {
-    pub(super) n_clusters: usize,
-    pub(super) seeding: Seeding,
-    pub(super) rng_seed: u64,
-    pub(super) batch_size: u64,
-    pub(super) rho: f64,
-    pub(super) metric: Metric,
-    pub(super) bounds: Bounds,
-    pub(super) bounds_memory: u64,
-    pub(super) buffer_memory: u64,
-    pub(super) max_iter: Option<u64>,
-    pub(super) tolerance: f64,
-    pub(super) shuffle: bool,
-    pub(super) compute_labels: bool,
-    pub(super) threads: Option<usize>,
-}
-
-setters! {
-    NestedParams(n_clusters) {
+parameters! {
+    /// The parameters of nested mini-batch k-means. A fit checks all of them before it starts.
+    ///
+    /// See [`NestedMiniBatch`] for an example.
+    NestedParams,
+    /// Parameters for `n_clusters` clusters, all others at their defaults.
+    NestedMiniBatch::params(n_clusters) {
         /// How the first centers are chosen among the rows of the first batch (default [`Seeding::Auto`]:
         /// greedy k-means++). They are distinct if enough rows differ. [`Seeding::Random`] starts sooner and
         /// is as good for clusters of similar size.
-        seeding: Seeding,
+        seeding: Seeding = Seeding::Auto,
         /// Seed of all random draws (default 0).
-        rng_seed: u64,
+        rng_seed: u64 = 0,
         /// Rows of the first batch (default 5000). A value above the number of rows takes all rows; a value
         /// below `n_clusters` takes `10 n_clusters` rows.
-        batch_size: u64,
+        batch_size: u64 = 5000 => at_least_1(),
         /// The batch doubles once the statistical error of every center exceeds this times its last movement
         /// (default 100). With 0 it doubles in every sweep; with infinity only when no label changes, or when
         /// 30 sweeps have brought no lower energy.
-        rho: f64,
+        rho: f64 = 100.0 => Range(|rho| rho >= 0.0, "a number of at least 0, or infinity"),
         /// The distance (default [`Metric::Euclidean`]). With [`Metric::Cosine`] rows are scaled to length 1 as they are
         /// read, and centers lie on the unit sphere.
         ///
@@ -152,30 +114,30 @@ setters! {
         /// assert_eq!(model.inertia(), 0.0);
         /// # Ok::<(), shoal::Error>(())
         /// ```
-        metric: Metric,
+        metric: Metric = Metric::Euclidean,
         /// Bounds that skip distances (default [`Bounds::Auto`]). The result does not depend on them.
-        bounds: Bounds,
+        bounds: Bounds = Bounds::Auto,
         /// Upper limit for the bytes of the bounds (default 1 GB). As the batch grows, more centers share a
         /// bound, down to none.
-        bounds_memory: u64,
+        bounds_memory: u64 = DEFAULT_MEMORY,
         /// Upper limit for the bytes of streamed rows kept in memory, with 8 bytes per row for its weight
         /// (default 1 GB). The oldest rows retire first.
-        buffer_memory: u64,
+        buffer_memory: u64 = DEFAULT_MEMORY,
         /// Maximum number of sweeps (default `None`: until convergence; 30 sweeps without a lower energy
         /// count as convergence).
-        max_iter: Option<u64>,
+        max_iter: Option<u64> = None => at_least_1(),
         /// Once the batch holds all rows, the run ends when the sum of the squared center movements is at
         /// most this times the mean variance of the columns in the first batch (default 0: the run ends when
         /// no label changes).
-        tolerance: f64,
+        tolerance: f64 = 0.0 => finite_at_least_0(),
         /// Whether batches are drawn from all rows (default true). With `false` they are the first rows of
         /// the source, which must come in random order.
-        shuffle: bool,
+        shuffle: bool = true,
         /// Whether a fit ends with the labels of all rows, which may take a pass over them (default true).
-        compute_labels: bool,
+        compute_labels: bool = true,
         /// Number of threads (default `None`: see [`Executor::new`](crate::Executor::new)). The result does
         /// not depend on it.
-        threads: Option<usize>,
+        threads: Option<usize> = None,
     }
 }
 
@@ -185,16 +147,7 @@ impl NestedParams {
     /// # Errors
     /// [`Error::InvalidParam`] that lists every problem.
     pub fn check(&self, n: Option<u64>, dim: usize) -> Result<()> {
-        let mut problems = Problems::new();
-        problems.clusters("n_clusters", self.n_clusters, n);
-        problems.at_least_1("batch_size", self.batch_size);
-        problems.require(self.rho >= 0.0, "rho", "a number of at least 0, or infinity", self.rho);
-        if let Some(sweeps) = self.max_iter {
-            problems.at_least_1("max_iter", sweeps);
-        }
-        problems.finite_at_least_0("tolerance", self.tolerance);
-        problems.columns(dim);
-        problems.into_result()
+        self.problems(n, dim).into_result()
     }
 
     /// Rows of the first batch, of `n`.

@@ -16,9 +16,7 @@ use std::fmt::{self, Display};
 use crate::centers::{CenterMethod, KMeansModel, Snapshot};
 use crate::data::Access;
 use crate::error::{InvalidParam, Result};
-use crate::fit::{
-    Element, Method, Metric, Parameter, Problems, Run, Value, either, parsed, run_methods, setters,
-};
+use crate::fit::{Element, Method, Metric, Parameter, Run, Value, either, parameters, parsed, run_methods};
 use crate::matrix::make_room;
 use crate::names::names;
 use crate::persist::Contents;
@@ -47,27 +45,6 @@ pub use solver::VarianceReducedSolver;
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct VarianceReduced;
-
-impl VarianceReduced {
-    /// Parameters for `n_clusters` clusters, all others at their defaults.
-    pub fn params(n_clusters: usize) -> VarianceReducedParams {
-        VarianceReducedParams {
-            n_clusters,
-            seeding: Seeding::Auto,
-            rng_seed: 0,
-            variant: Variant::PlusPlus,
-            learning_rate: None,
-            epoch_size: EpochSize::Share(1.0),
-            metric: Metric::Euclidean,
-            max_iter: 50,
-            tolerance: 1e-4,
-            polish: true,
-            search_always: false,
-            bounds_memory: DEFAULT_MEMORY,
-            threads: None,
-        }
-    }
-}
 
 /// The default learning rate in units of `n_clusters / n`, and its maximum. With 3, the remaining noise of
 /// the centers is smaller than the gain of an epoch. With 10, a fit does not converge (`papers/vrkm.py`,
@@ -178,41 +155,26 @@ impl EpochSize {
     }
 }
 
-/// The parameters of variance-reduced k-means. A fit checks all of them before it starts.
-///
-/// See [`VarianceReduced`] for an example.
-#[derive(Clone, Debug)]
-pub struct VarianceReducedParams {
-    n_clusters: usize,
-    seeding: Seeding,
-    rng_seed: u64,
-    variant: Variant,
-    learning_rate: Option<f64>,
-    epoch_size: EpochSize,
-    metric: Metric,
-    max_iter: u64,
-    tolerance: f64,
-    polish: bool,
-    search_always: bool,
-    bounds_memory: u64,
-    threads: Option<usize>,
-}
-
-setters! {
-    VarianceReducedParams(n_clusters) {
+parameters! {
+    /// The parameters of variance-reduced k-means. A fit checks all of them before it starts.
+    ///
+    /// See [`VarianceReduced`] for an example.
+    VarianceReducedParams,
+    /// Parameters for `n_clusters` clusters, all others at their defaults.
+    VarianceReduced::params(n_clusters) {
         /// How the first centers are chosen (default [`Seeding::Auto`]).
-        seeding: Seeding,
+        seeding: Seeding = Seeding::Auto,
         /// Seed of all random draws (default 0).
-        rng_seed: u64,
+        rng_seed: u64 = 0,
         /// What a step does with the gradient of the sweep (default [`Variant::PlusPlus`]).
-        variant: Variant,
+        variant: Variant = Variant::PlusPlus,
         /// The length of a step, from 0 to 1 (default `None`: the smaller of `3 n_clusters / n` and 0.05).
         /// With 0 every epoch is one iteration of Lloyd's algorithm.
-        learning_rate: Option<f64>,
+        learning_rate: Option<f64> = None => Range(|rate| (0.0..=1.0).contains(&rate), "from 0 to 1, or none"),
         /// Steps per epoch (default: the number of rows). With 0 every epoch is one iteration of Lloyd's
         /// algorithm. With [`EpochSize::Doubling`] the [tolerance](VarianceReducedParams::tolerance) applies
         /// once epochs have as many steps as there are rows.
-        epoch_size: EpochSize,
+        epoch_size: EpochSize = EpochSize::Share(1.0),
         /// The distance (default [`Metric::Euclidean`]). With [`Metric::Cosine`] rows are scaled to length 1 as they are
         /// read, and centers are projected to the unit sphere at the end of each epoch.
         ///
@@ -223,24 +185,24 @@ setters! {
         /// assert_eq!(model.inertia(), 0.0);
         /// # Ok::<(), shoal::Error>(())
         /// ```
-        metric: Metric,
+        metric: Metric = Metric::Euclidean,
         /// Maximum number of epochs (default 50).
-        max_iter: u64,
+        max_iter: u64 = 50 => at_least_1(),
         /// A fit ends when the inertia has fallen by less than this share in each of two epochs (default
         /// 1e-4; 0: the rule is off).
-        tolerance: f64,
+        tolerance: f64 = 1e-4 => finite_at_least_0(),
         /// Whether a fit whose last epoch made steps ends with another sweep, so that the centers are means
         /// (default true). A run that is stopped before its end keeps its centers.
-        polish: bool,
+        polish: bool = true,
         /// Whether every step computes all distances (default false: only where bounds do not determine the
         /// label). The result does not depend on it. Use it to measure the benefit of the bounds.
-        search_always: bool,
+        search_always: bool = false,
         /// Upper limit for the bytes of the bounds (default 1 GB). See
         /// [`KMeansParams::bounds_memory`](crate::kmeans::KMeansParams::bounds_memory).
-        bounds_memory: u64,
+        bounds_memory: u64 = DEFAULT_MEMORY,
         /// Number of threads (default `None`: see [`Executor::new`](crate::Executor::new)). The result does
         /// not depend on it.
-        threads: Option<usize>,
+        threads: Option<usize> = None,
     }
 }
 
@@ -257,11 +219,7 @@ impl VarianceReducedParams {
     /// # Errors
     /// [`Error::InvalidParam`](crate::Error::InvalidParam) that lists every problem.
     pub fn check(&self, n: Option<u64>, dim: usize) -> Result<()> {
-        let mut problems = Problems::new();
-        problems.clusters("n_clusters", self.n_clusters, n);
-        if let Some(rate) = self.learning_rate {
-            problems.require((0.0..=1.0).contains(&rate), "learning_rate", "from 0 to 1, or none", rate);
-        }
+        let mut problems = self.problems(n, dim);
         let rows = n.unwrap_or(1) as f64;
         let (shown, steps) = match self.epoch_size {
             EpochSize::Share(share) => (share.to_string(), share * rows),
@@ -270,9 +228,6 @@ impl VarianceReducedParams {
         };
         let allowed = format!("at least 0, and at most {MOST_STEPS:e} steps");
         problems.require((0.0..=MOST_STEPS).contains(&steps), "epoch_size", allowed, shown);
-        problems.at_least_1("max_iter", self.max_iter);
-        problems.finite_at_least_0("tolerance", self.tolerance);
-        problems.columns(dim);
         problems.into_result()
     }
 
