@@ -66,7 +66,7 @@ struct Files {
 
 #[derive(Debug)]
 struct Shard {
-    place: Arc<Place>,
+    place: Place,
     mapped: OnceLock<Mapped>,
 }
 
@@ -106,7 +106,7 @@ impl Gathered {
             .checked_add(layout.rows as u64)
             .filter(|&rows| isize::try_from(rows).is_ok())
             .ok_or_else(|| Error::format(place.path(), "has more rows than this machine can count"))?;
-        self.shards.push(Shard { place: Arc::new(place), mapped: OnceLock::new() });
+        self.shards.push(Shard { place, mapped: OnceLock::new() });
         Ok(())
     }
 

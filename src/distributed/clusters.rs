@@ -1,12 +1,13 @@
 //! The sums of a sweep: rows, weights and squared errors per cluster, and the farthest rows.
 
+use super::errors::of_others;
+use super::numbers::as_size;
 use super::picked::Picked;
-use super::sums::of_others;
 use crate::error::Result;
 use crate::kmeans::{keep_sums, sums_of};
 use crate::persist::Array;
 use crate::persist::Contents;
-use crate::persist::kept::{count, keep, list};
+use crate::persist::kept::{keep, list};
 use crate::stats::ClusterSums;
 use crate::tuning::FARTHEST_ROWS;
 
@@ -75,20 +76,4 @@ impl ClusterTotals {
         }
         Ok(Self { k, dim, clusters, far, all })
     }
-}
-
-/// A size in a file. The sizes of the arrays limit what is allocated for it.
-pub(super) fn as_size(size: u64) -> Result<usize, String> {
-    usize::try_from(size)
-        .ok()
-        .filter(|&size| size > 0 && size <= 1 << 40)
-        .ok_or("its shape is damaged".into())
-}
-
-/// The number `name` of a JSON object, as a size.
-pub(super) fn size_of_object(
-    object: &serde_json::Map<String, serde_json::Value>,
-    name: &str,
-) -> Result<usize, String> {
-    as_size(count(object, name)?)
 }

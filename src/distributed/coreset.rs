@@ -2,15 +2,15 @@
 
 use serde_json::json;
 
-use super::clusters::size_of_object;
+use super::errors::of_others;
 use super::events::{AnyCoreset, Events, Measured, coreset_of, moments_of, put_coreset, put_moments};
 use super::extent::Extent;
 use super::kmeans::{digest, fits, seen_by};
 use super::kmeans_file::read_pass;
+use super::numbers::{exact, exact_of, size_of_object};
 use super::partial::{About, Partial};
-use super::partial_file::{exact, exact_of};
 use super::place::Place;
-use super::sums::{Sums, of_others};
+use super::sums::Sums;
 use crate::data::{AnySource, DataSource, Source};
 use crate::error::{Error, Result};
 use crate::fit::{Element, Metric, Step, Typed};

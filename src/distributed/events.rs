@@ -1,6 +1,6 @@
 //! The sums of the two passes of a coreset: the moments of the rows, then the rows on which events fall.
 
-use super::sums::{of_others, of_too_many};
+use super::errors::{of_others, of_too_many};
 use crate::error::Result;
 use crate::fit::{Typed, either};
 use crate::kernel::Compute;

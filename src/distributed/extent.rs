@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::partial_file::{exact, exact_of};
+use super::numbers::{exact, exact_of};
 
 /// The names of the columns; `None` if they have none.
 pub(crate) type Names = Option<Arc<[String]>>;

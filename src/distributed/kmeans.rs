@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::clusters::ClusterTotals;
+use super::errors::of_others;
 use super::extent::Extent;
 use super::partial::{About, Partial, Seen};
 use super::picked::{Entry, Picked};
@@ -328,10 +329,10 @@ impl KMeansPass {
         let (extent, sums) = total.whole(self.digest(), self.state.extent.as_ref())?;
         let rows = extent.rows;
         let Sums::Clusters(ClusterTotals { k, dim, mut clusters, far, .. }) = sums else {
-            return Err(super::sums::of_others());
+            return Err(of_others());
         };
         if (k, dim) != (self.n_clusters(), self.dim) {
-            return Err(super::sums::of_others());
+            return Err(of_others());
         }
         check_rows(rows, k, &clusters)?;
         clusters.check_means::<T>()?;

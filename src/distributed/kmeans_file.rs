@@ -2,10 +2,9 @@
 
 use serde_json::json;
 
-use super::clusters::size_of_object;
 use super::extent::Extent;
 use super::kmeans::{KMeansPass, State, checked};
-use super::partial_file::{exact, exact_of};
+use super::numbers::{exact, exact_of, size_of_object};
 use crate::error::{Error, Result};
 use crate::fit::Metric;
 use crate::kernel::Compute;

@@ -3,13 +3,14 @@
 use std::ops::ControlFlow;
 
 use super::clusters::ClusterTotals;
+use super::errors::of_others;
 #[cfg(feature = "python")]
 use super::extent::Extent;
 use super::kmeans::{KMeansPass, State, check_rows, checked, digest, far_rows, fits, seen_by, step_of};
 use super::kmeans_file::read_pass;
 use super::partial::{About, Partial};
 use super::place::Place;
-use super::sums::{Sums, of_others};
+use super::sums::Sums;
 use crate::data::{self, AnySource, Block, Converted, DataSource, Source};
 use crate::error::{Error, Result};
 use crate::fit::{Element, Metric, Step, StopReason};

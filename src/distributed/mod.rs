@@ -61,12 +61,14 @@
 
 mod clusters;
 mod coreset;
+mod errors;
 mod events;
 mod extent;
 mod kmeans;
 mod kmeans_file;
 mod labels;
 mod minibatch;
+mod numbers;
 mod partial;
 mod partial_file;
 mod picked;

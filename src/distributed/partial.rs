@@ -1,8 +1,9 @@
 //! Partial results: what workers send back, with the partitions that they cover.
 
+use super::errors::of_too_many;
 use super::extent::{Extent, Names, difference};
 use super::place::{MOST, Place};
-use super::sums::{Sums, of_too_many};
+use super::sums::Sums;
 use super::tree::{Piece, Pieces};
 use crate::error::{Error, Result};
 use crate::kernel::Compute;

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::clusters::size_of_object;
 use super::extent::names_of;
+use super::numbers::{exact, exact_of, size_of_object};
 use super::partial::{About, Partial};
 use super::place::Place;
 use super::sums::Sums;
@@ -15,19 +15,6 @@ use crate::persist::{Array, Contents, from_bytes, to_bytes};
 
 /// What messages call bytes that are read.
 const NAME: &str = "the partial result";
-
-/// A number of 64 bits as text, because JSON readers round such numbers.
-pub(super) fn exact(number: u64) -> Value {
-    Value::from(number.to_string())
-}
-
-/// Reads what [`exact`] wrote.
-pub(super) fn exact_of(
-    object: &serde_json::Map<String, Value>,
-    name: &str,
-) -> std::result::Result<u64, String> {
-    text(object, name)?.parse().map_err(|_| format!("{name:?} must be a whole number"))
-}
 
 impl Partial {
     /// The partial result as bytes, in the safetensors format. Equal results have equal bytes.

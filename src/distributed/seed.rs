@@ -6,13 +6,14 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::errors::of_others;
 use super::extent::Extent;
 use super::kmeans::{KMeansPass, digest, seen_by};
 use super::partial::{About, Partial};
 use super::picked::{Entry, Picked};
 use super::place::Place;
 use super::seed_sums::{Draws, Votes};
-use super::sums::{Sums, of_others};
+use super::sums::Sums;
 use crate::data::{AnySource, DataSource, Source, Weighted, no_weight, too_heavy};
 use crate::error::{Error, Result};
 use crate::fit::{Element, Metric, Step};

@@ -1,7 +1,8 @@
 //! The sums of the passes of k-means||: the rows drawn in a round, and the weight that each candidate attracts.
 
+use super::errors::of_others;
+use super::numbers::as_size;
 use super::picked::Picked;
-use super::sums::of_others;
 use crate::error::Result;
 use crate::persist::kept::{keep, list};
 use crate::persist::{Array, Contents};
@@ -42,7 +43,7 @@ impl Draws {
         if !totals.iter().all(|x| x.is_finite() && *x >= 0.0) {
             return Err("its totals are damaged".into());
         }
-        let most = super::clusters::as_size(most)?;
+        let most = as_size(most)?;
         // A partition without rows does not know their width.
         let empty = contents.array("keys")?.shape() == [0];
         let picked = Picked::of_file(contents, if empty { 0 } else { dim }, most)?;

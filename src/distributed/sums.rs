@@ -1,9 +1,10 @@
 //! What passes sum, for all kinds of passes.
 
 use super::clusters::ClusterTotals;
+use super::errors::of_others;
 use super::events::{Events, Measured};
 use super::seed_sums::{Draws, Votes};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::persist::Contents;
 
 /// The sums of a partition, or of several. The variants belong to different passes.
@@ -86,16 +87,4 @@ impl Sums {
         };
         if fits { Ok(sums) } else { Err("its sums do not belong to its rows".into()) }
     }
-}
-
-/// The error for numbers of rows or partitions that are too large.
-pub(super) fn of_too_many() -> Error {
-    Error::Source("the partial results must hold at most 2^62 rows and partitions in all, got more".into())
-}
-
-/// The error for sums of different passes or shapes.
-pub(super) fn of_others() -> Error {
-    Error::Source(
-        "the partial results must belong to the same pass: they hold sums of different shapes".into(),
-    )
 }

@@ -10,8 +10,9 @@
 
 use std::sync::Arc;
 
+use super::errors::of_too_many;
 use super::place::{MOST, Place};
-use super::sums::{Sums, of_too_many};
+use super::sums::Sums;
 use crate::error::{Error, Result};
 use crate::rng::mix;
 

@@ -4,6 +4,7 @@ mod cells;
 mod estep;
 mod factors;
 mod file;
+mod method;
 mod mixture;
 mod model;
 mod model_file;
@@ -14,9 +15,8 @@ mod space;
 mod starts;
 mod truncated;
 
+pub use method::{MixtureRun, MixtureSteps};
 pub use mixture::Covariance;
 pub use model::GaussianMixture;
-pub use params::{
-    CoresetSize, MixtureParams, MixtureRun, MixtureSteps, Start, Stopping, TruncatedGaussianMixture,
-};
+pub use params::{CoresetSize, MixtureParams, Start, Stopping, TruncatedGaussianMixture};
 pub use starts::MixtureStarts;

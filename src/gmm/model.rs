@@ -3,7 +3,6 @@
 use super::mixture::{Covariance, Mixture};
 use super::neighborhoods::Neighborhoods;
 use super::scores::Scores;
-use super::truncated::Truncated;
 use crate::data::{AnySource, DataSource, Normalized, Source};
 use crate::error::{Error, Result};
 use crate::fit::{Metric, Timings};
@@ -38,38 +37,6 @@ pub struct GaussianMixture {
 }
 
 impl GaussianMixture {
-    pub(super) fn new<T: Compute>(solver: &Truncated<T>) -> Self {
-        let none = Mixture::<T> {
-            dim: 0,
-            means: Vec::new(),
-            variances: Vec::new(),
-            weights: Vec::new(),
-            shape: solver.params.covariance,
-            floors: Vec::new(),
-            n_factors: 0,
-            loadings: Vec::new(),
-        };
-        let mixture = solver.mixture.as_ref().unwrap_or(&none);
-        Self {
-            means: Values::of(&mixture.means),
-            dim: mixture.dim,
-            covariance: solver.params.covariance,
-            metric: solver.params.metric,
-            variances: mixture.variances_as(solver.params.covariance),
-            loadings: mixture.loadings(),
-            weights: mixture.weights.clone(),
-            active: solver.sizes().0,
-            neighbors: solver.neighbors.clone(),
-            counts: solver.counts.clone(),
-            bounds: solver.bounds.clone(),
-            converged: solver.converged,
-            inertia: solver.finished.as_ref().map_or(f64::NAN, |(_, inertia)| *inertia),
-            seeded_by: solver.seeded_by.clone(),
-            timings: solver.timings,
-            threads: None,
-        }
-    }
-
     /// Creates a model from known parameters. The error names what does not match.
     pub(crate) fn of_parts(
         (means, dim): (Values, usize),

@@ -21,6 +21,7 @@ use crate::fit::{Restartable, Solver, Step, StopReason, Timings};
 use crate::kernel::Compute;
 use crate::matrix::make_room;
 use crate::parallel::Executor;
+use crate::persist::kept::Values;
 use crate::rng::{Purpose, Rng};
 
 /// Iterations with a shared variance and equal weights, before components get their own. Variances of
@@ -298,7 +299,35 @@ impl<T: Compute> Solver<T> for Truncated<T> {
     }
 
     fn model(&self) -> GaussianMixture {
-        GaussianMixture::new(self)
+        let none = Mixture::<T> {
+            dim: 0,
+            means: Vec::new(),
+            variances: Vec::new(),
+            weights: Vec::new(),
+            shape: self.params.covariance,
+            floors: Vec::new(),
+            n_factors: 0,
+            loadings: Vec::new(),
+        };
+        let mixture = self.mixture.as_ref().unwrap_or(&none);
+        GaussianMixture {
+            means: Values::of(&mixture.means),
+            dim: mixture.dim,
+            covariance: self.params.covariance,
+            metric: self.params.metric,
+            variances: mixture.variances_as(self.params.covariance),
+            loadings: mixture.loadings(),
+            weights: mixture.weights.clone(),
+            active: self.sizes().0,
+            neighbors: self.neighbors.clone(),
+            counts: self.counts.clone(),
+            bounds: self.bounds.clone(),
+            converged: self.converged,
+            inertia: self.finished.as_ref().map_or(f64::NAN, |(_, inertia)| *inertia),
+            seeded_by: self.seeded_by.clone(),
+            timings: self.timings,
+            threads: None,
+        }
     }
 }
 

@@ -17,8 +17,8 @@ use memmap2::MmapMut as Mmap;
 #[cfg(all(unix, not(miri)))]
 use super::ahead::READ_AHEAD_PART;
 use super::ahead::{Leave, due};
+use super::descriptor::Descriptor;
 use super::layout::Layout;
-use super::reopened::Descriptor;
 use super::rows::{RawRows, one_block};
 use crate::data::{Access, DataSource, Dtype, TileReader, Visit};
 use crate::error::{Error, Result};

@@ -4,6 +4,7 @@
 //! input never exists twice.
 
 mod ahead;
+mod descriptor;
 mod layout;
 mod mapped;
 mod reopened;
@@ -13,10 +14,11 @@ mod stored;
 mod tests;
 
 pub(super) use ahead::{Leave, due};
+pub(super) use descriptor::OpenFiles;
 pub use layout::Layout;
 pub use mapped::{Mapped, open};
 pub(super) use mapped::{Pattern, file_length, reads_ahead};
-pub(super) use reopened::{OpenFiles, Place};
+pub(super) use reopened::Place;
 pub use rows::RawRows;
 pub(super) use rows::one_block;
 pub use stored::Element;

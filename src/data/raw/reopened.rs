@@ -1,211 +1,56 @@
-//! Files that are mapped later, and whose descriptors are open only some at a time.
+//! Files that are mapped again, without reading their headers.
 
-use std::collections::VecDeque;
-use std::fs::{self, File, Metadata};
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
+use std::path::Path;
+use std::sync::Arc;
 
+use super::descriptor::{Descriptor, KnownFile, OpenFiles};
 use super::layout::Layout;
 use super::mapped::{Handle, Mapped, map};
-use crate::error::{Error, Result};
-
-/// The largest and the smallest number of descriptors that the files of one source keep open, and the number where
-/// the limit of the process is not known. A check of an open file costs a tenth of opening it again.
-const MOST_FILES: usize = 256;
-const LEAST_FILES: usize = 16;
-const SOME_FILES: usize = 64;
-
-/// The number of descriptors that the files of one source keep open: at most a quarter of the limit of the process.
-fn kept_files() -> usize {
-    let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
-    let soft = limits.lines().find_map(|line| line.strip_prefix("Max open files")?.split_whitespace().next());
-    match soft {
-        Some("unlimited") => MOST_FILES,
-        Some(limit) => limit.parse().map_or(SOME_FILES, |n: usize| (n / 4).clamp(LEAST_FILES, MOST_FILES)),
-        None => SOME_FILES,
-    }
-}
-
-/// What tells whether a file is still the one that was opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stamp {
-    length: u64,
-    /// `None` where the file system has no such time.
-    modified: Option<SystemTime>,
-    /// Device and number of the file, where the system has them.
-    id: (u64, u64),
-}
-
-impl Stamp {
-    fn of(found: &Metadata) -> Self {
-        #[cfg(unix)]
-        let id = {
-            use std::os::unix::fs::MetadataExt;
-            (found.dev(), found.ino())
-        };
-        #[cfg(not(unix))]
-        let id = (0, 0);
-        Self { length: found.len(), modified: found.modified().ok(), id }
-    }
-}
+use crate::error::Result;
 
 /// Where rows lie in a file that was opened before: enough to map it without reading its header again.
 #[derive(Debug)]
 pub(in crate::data) struct Place {
-    /// The path in messages.
-    path: PathBuf,
-    /// The same path from any working folder.
-    absolute: PathBuf,
-    stamp: Stamp,
+    file: Arc<KnownFile>,
     layout: Layout,
     offset: u64,
     led: bool,
-    needed: u64,
 }
 
 impl Place {
     /// The place of the rows of an open file.
     ///
     /// # Errors
-    /// [`Error::Io`] when the metadata or the working folder cannot be looked up.
+    /// [`Error::Io`](crate::Error::Io) when the metadata or the working folder cannot be looked up.
     pub(in crate::data) fn of(rows: &Mapped) -> Result<Self> {
-        let path = rows.path().to_owned();
-        let absolute = std::path::absolute(&path).map_err(|e| Error::io(&path, e))?;
+        let file = Arc::new(KnownFile::new(rows.path(), &rows.metadata()?, rows.needed())?);
         let (offset, led) = rows.start();
-        let stamp = Stamp::of(&rows.metadata()?);
-        Ok(Self { path, absolute, stamp, layout: rows.layout(), offset, led, needed: rows.needed() })
+        Ok(Self { file, layout: rows.layout(), offset, led })
     }
 
     pub(in crate::data) fn path(&self) -> &Path {
-        &self.path
+        &self.file.path
     }
 
     pub(in crate::data) fn layout(&self) -> Layout {
         self.layout
     }
 
-    /// Returns an error if the file is no longer the one that was opened.
-    ///
-    /// # Errors
-    /// [`Error::Format`]; [`Error::Io`] when the file is gone.
+    /// As [`KnownFile::check`].
     pub(in crate::data) fn check(&self) -> Result<()> {
-        self.compare(&fs::metadata(&self.absolute).map_err(|e| Error::io(&self.path, e))?)
-    }
-
-    fn compare(&self, found: &Metadata) -> Result<()> {
-        if Stamp::of(found) == self.stamp {
-            return Ok(());
-        }
-        let problem = if found.len() < self.needed {
-            format!(
-                "was cut while it was open: its rows need {} bytes, {} are left",
-                self.needed,
-                found.len()
-            )
-        } else {
-            "was changed or replaced while it was open: open it again".into()
-        };
-        Err(Error::format(&self.path, problem))
-    }
-
-    fn open(&self) -> Result<File> {
-        let file = File::open(&self.absolute).map_err(|e| Error::io(&self.path, e))?;
-        self.compare(&file.metadata().map_err(|e| Error::io(&self.path, e))?)?;
-        Ok(file)
+        self.file.check()
     }
 
     /// Maps the file. `files` checks its length from then on, and knows it by `number`.
     ///
     /// # Errors
-    /// As [`Place::check`], and [`Error::Io`] when the file cannot be opened.
-    pub(in crate::data) fn map(self: &Arc<Self>, files: &Arc<OpenFiles>, number: usize) -> Result<Mapped> {
-        let file = self.open()?;
-        let map = map(&file, &self.path, self.needed)?;
+    /// As [`Place::check`], and [`Error::Io`](crate::Error::Io) when the file cannot be opened.
+    pub(in crate::data) fn map(&self, files: &Arc<OpenFiles>, number: usize) -> Result<Mapped> {
+        let known = &self.file;
+        let file = known.open()?;
+        let map = map(&file, &known.path, known.needed)?;
         files.keep(number, Arc::new(file));
-        let handle = Handle::Shared(Descriptor { files: files.clone(), place: self.clone(), number });
-        Ok(Mapped::of_map(map, handle, &self.path, self.needed, (self.layout, self.offset, self.led)))
-    }
-}
-
-/// The descriptors of several files, of which those opened last are open.
-#[derive(Debug)]
-pub(in crate::data) struct OpenFiles {
-    /// One for each file.
-    slots: Vec<Mutex<Option<Arc<File>>>>,
-    /// The open files, in the order in which they were opened.
-    order: Mutex<VecDeque<usize>>,
-    most: usize,
-}
-
-impl OpenFiles {
-    /// Descriptors of `files` files, none of which is open.
-    pub(in crate::data) fn new(files: usize) -> Self {
-        let slots = std::iter::repeat_with(Mutex::default).take(files).collect();
-        Self { slots, order: Mutex::default(), most: kept_files() }
-    }
-
-    fn slot(&self, number: usize) -> MutexGuard<'_, Option<Arc<File>>> {
-        self.slots[number].lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The file `number`, if it is open.
-    fn find(&self, number: usize) -> Option<Arc<File>> {
-        self.slot(number).clone()
-    }
-
-    fn keep(&self, number: usize, file: Arc<File>) {
-        if self.slot(number).replace(file).is_some() {
-            // Another thread has opened it in the meantime: it is in the order.
-            return;
-        }
-        let mut order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
-        order.push_back(number);
-        if order.len() > self.most
-            && let Some(oldest) = order.pop_front()
-        {
-            *self.slot(oldest) = None;
-        }
-    }
-
-    /// Number of open files.
-    #[cfg(test)]
-    pub(in crate::data) fn count(&self) -> usize {
-        (0..self.slots.len()).filter(|&number| self.find(number).is_some()).count()
-    }
-}
-
-/// The descriptor of one of several files, which is opened when it is needed.
-#[derive(Debug)]
-pub(super) struct Descriptor {
-    files: Arc<OpenFiles>,
-    place: Arc<Place>,
-    number: usize,
-}
-
-impl Descriptor {
-    /// The open file.
-    pub(super) fn file(&self) -> Result<Arc<File>> {
-        if let Some(file) = self.files.find(self.number) {
-            return Ok(file);
-        }
-        // Opened without the lock: other threads go on.
-        let file = Arc::new(self.place.open()?);
-        self.files.keep(self.number, file.clone());
-        Ok(file)
-    }
-
-    /// The file, if it is open.
-    pub(super) fn open_file(&self) -> Option<Arc<File>> {
-        self.files.find(self.number)
-    }
-
-    /// Returns an error if the file is no longer the one that was opened.
-    pub(super) fn check(&self) -> Result<()> {
-        self.place.check()
-    }
-
-    pub(super) fn metadata(&self) -> Result<Metadata> {
-        self.file()?.metadata().map_err(|e| Error::io(&self.place.path, e))
+        let handle = Handle::Shared(Descriptor { files: files.clone(), known: known.clone(), number });
+        Ok(Mapped::of_map(map, handle, &known.path, known.needed, (self.layout, self.offset, self.led)))
     }
 }
