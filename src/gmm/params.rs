@@ -238,7 +238,7 @@ impl MixtureParams {
     /// Checks the parameters against data of `n` rows, if their number is known, and `dim` columns.
     ///
     /// # Errors
-    /// [`Error::InvalidParam`] that lists every problem.
+    /// [`Error::InvalidParam`](crate::Error::InvalidParam) that lists every problem.
     pub fn check(&self, n: Option<u64>, dim: usize) -> Result<()> {
         let (k, mut problems) = (self.n_components, self.problems(n, dim));
         match self.coreset_size {
