@@ -5,14 +5,8 @@ use serde_json::{Value, json};
 use super::{Step, StopReason};
 use crate::error::Error;
 use crate::persist::kept::{keep, matrix};
+use crate::persist::state::{Field, StateReader, StateWriter};
 use crate::persist::{Array, Contents};
-
-/// A step as JSON, with its real numbers as bits.
-pub(crate) fn stored_step(step: &Step) -> Value {
-    let counts = [step.iteration, step.rows_seen, step.batch_size, step.n_changed, step.n_distances];
-    let figures = [step.objective, step.center_shift, step.elapsed].map(f64::to_bits);
-    json!({ "counts": counts, "figures": figures, "stop_reason": step.stop_reason.map(StopReason::name) })
-}
 
 /// Reads a stop reason from its name; `None` if there is no text.
 pub(super) fn stop_reason_of(stored: Option<&Value>) -> Result<Option<StopReason>, String> {
@@ -20,25 +14,37 @@ pub(super) fn stop_reason_of(stored: Option<&Value>) -> Result<Option<StopReason
     name.map(str::parse).transpose().map_err(|e: Error| e.to_string())
 }
 
-/// Reads what [`stored_step`] wrote.
-pub(crate) fn step_of(value: &Value) -> Result<Step, String> {
-    let number = |name: &str, at: usize| {
-        let found = value.get(name).and_then(|all| all.get(at)).and_then(Value::as_u64);
-        found.ok_or_else(|| format!("a step has no {name}"))
-    };
-    let counts = |at| number("counts", at);
-    let figures = |at| number("figures", at).map(f64::from_bits);
-    Ok(Step {
-        iteration: counts(0)?,
-        rows_seen: counts(1)?,
-        batch_size: counts(2)?,
-        n_changed: counts(3)?,
-        n_distances: counts(4)?,
-        objective: figures(0)?,
-        center_shift: figures(1)?,
-        elapsed: figures(2)?,
-        stop_reason: stop_reason_of(value.get("stop_reason"))?,
-    })
+/// A step as JSON, with its real numbers as bits; `None` as `null`.
+impl Field for Option<Step> {
+    fn put(&self, name: &str, to: &mut StateWriter) {
+        let stored = self.as_ref().map(|step| {
+            let counts = [step.iteration, step.rows_seen, step.batch_size, step.n_changed, step.n_distances];
+            let figures = [step.objective, step.center_shift, step.elapsed].map(f64::to_bits);
+            json!({ "counts": counts, "figures": figures, "stop_reason": step.stop_reason.map(StopReason::name) })
+        });
+        to.put_value(name, stored);
+    }
+
+    fn get(name: &str, from: &StateReader<'_>) -> Result<Self, String> {
+        let Some(stored) = from.value(name) else { return Ok(None) };
+        let number = |list: &str, at: usize| {
+            let found = stored.get(list).and_then(|all| all.get(at)).and_then(Value::as_u64);
+            found.ok_or_else(|| format!("a step has no {list}"))
+        };
+        let counts = |at| number("counts", at);
+        let figures = |at| number("figures", at).map(f64::from_bits);
+        Ok(Some(Step {
+            iteration: counts(0)?,
+            rows_seen: counts(1)?,
+            batch_size: counts(2)?,
+            n_changed: counts(3)?,
+            n_distances: counts(4)?,
+            objective: figures(0)?,
+            center_shift: figures(1)?,
+            elapsed: figures(2)?,
+            stop_reason: stop_reason_of(stored.get("stop_reason"))?,
+        }))
+    }
 }
 
 /// Writes steps as two arrays: whole numbers and real numbers.

@@ -1,6 +1,8 @@
 //! Seconds per phase of a fit.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
+
+use crate::persist::state::{Field, StateReader, StateWriter};
 
 /// Seconds spent in each phase of a fit.
 ///
@@ -48,16 +50,12 @@ impl std::ops::Add for Timings {
     }
 }
 
-/// Timings as a checkpoint stores them.
-pub(crate) fn stored_timings(timings: Timings) -> Value {
-    json!([timings.seeding, timings.sweeps, timings.finish])
-}
+impl Field for Timings {
+    fn put(&self, name: &str, to: &mut StateWriter) {
+        to.put(name, &[self.seeding, self.sweeps, self.finish]);
+    }
 
-/// Reads what [`stored_timings`] wrote.
-pub(crate) fn timings_of(object: &Map<String, Value>) -> Result<Timings, String> {
-    let seconds = |at: usize| {
-        let found = object.get("timings").and_then(|all| all.get(at)).and_then(Value::as_f64);
-        found.filter(|&s| s >= 0.0).ok_or_else(|| "its \"timings\" are missing".to_owned())
-    };
-    Ok(Timings { seeding: seconds(0)?, sweeps: seconds(1)?, finish: seconds(2)? })
+    fn get(name: &str, from: &StateReader<'_>) -> Result<Self, String> {
+        from.get(name).map(Self::of)
+    }
 }

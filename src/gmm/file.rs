@@ -1,150 +1,110 @@
 //! Saves one start of a mixture fit to a checkpoint, and restores it.
 
-use serde_json::{Map, Value, json};
-
 use super::estep::NO_COMPONENT;
 use super::mixture::{Covariance, Mixture};
 use super::neighborhoods::Neighborhoods;
 use super::params::MixtureParams;
 use super::space::Space;
 use super::truncated::Truncated;
-use crate::fit::{stored_timings, timings_of};
 use crate::kernel::Compute;
-use crate::persist::kept::{bits, count, flag, keep, list, rows, stored_rows, text};
-use crate::persist::schema::MIXTURE_CHECKPOINT;
-use crate::persist::{Array, Contents};
+use crate::persist::Contents;
+use crate::persist::state::{StateReader, StateWriter, are_weights, stored_fields};
 
 impl<T: Compute> Truncated<T> {
+    stored_fields! {
+        counts, bounds, near, start, converged, searches, seeding_distances, rows_seen, seeded_by, timings,
+    }
+
     /// Everything that the next iteration depends on, except the rows.
     pub(super) fn to_file(&self) -> Contents {
-        let mut contents = Contents::new(MIXTURE_CHECKPOINT);
-        let mut put = |name: &str, values: &[f64]| {
-            keep(&mut contents, name, Array::new(&[values.len()], values));
-        };
-        put("counts", &self.counts);
-        put("bounds", &self.bounds);
+        let mut to = StateWriter::new("");
+        self.put_fields(&mut to);
+        to.put_value("seed", self.params.rng_seed);
+        to.put("dim", &self.dim());
+        to.put_list("neighbors", self.neighbors.ids());
         if let Some(mixture) = &self.mixture {
-            put("variances", &mixture.variances);
-            put("weights", &mixture.weights);
-            put("floors", &mixture.floors);
-            if mixture.shape == Covariance::Factor {
-                put("loadings", &mixture.loadings);
-            }
-            keep(&mut contents, "centers", stored_rows(&mixture.means, mixture.dim));
+            mixture.put_fields(&mut to);
+            to.put_matrix("centers", &mixture.means, mixture.dim);
         }
-        let ids = self.neighbors.ids();
-        keep(&mut contents, "neighbors", Array::new(&[ids.len()], ids));
-        keep(&mut contents, "near", Array::new(&[self.near.len()], &self.near));
-        // Numbers that must be restored exactly are stored as bits.
-        let numbers = json!({
-            "dim": self.dim(),
-            "shape": self.mixture.as_ref().map_or("", |mixture| mixture.shape.name()),
-            "seed": self.params.rng_seed,
-            "start": self.start,
-            "converged": self.converged,
-            "searches": self.searches,
-            "seeding_distances": self.seeding_distances,
-            "rows_seen": self.rows_seen,
-            "seeded_by": self.seeded_by,
-            "timings": stored_timings(self.timings),
-        });
-        contents.meta.insert("state".into(), numbers.to_string());
-        contents
+        to.finish()
     }
 
     /// Restores the state that [`Truncated::to_file`] saved, with parameters `params`. The error describes
     /// the problem.
     pub(super) fn of_file(params: &MixtureParams, contents: &Contents) -> Result<Self, String> {
-        contents.must_be(MIXTURE_CHECKPOINT)?;
-        let numbers = contents.object("state")?;
+        let from = StateReader::new(contents)?;
         let mut state = Self::plan(params.clone());
-        state.params.rng_seed = bits(&numbers, "seed")?;
-        state.start = count(&numbers, "start")?;
-        let dim = usize::try_from(count(&numbers, "dim")?).map_err(|_| "\"dim\" is too large")?;
-        let (k, (active, size)) = (params.n_components, state.sizes());
-        let means: Vec<T> = rows(contents, "centers", dim)?;
-        if dim == 0 || means.len() != k * dim || !means.iter().all(|x| x.finite()) {
+        state.get_fields(&from)?;
+        state.params.rng_seed = from.seed()?;
+        let (k, dim) = (params.n_components, from.get("dim")?);
+        let means: Vec<T> = from.finite_matrix("centers", dim)?;
+        if dim == 0 || means.len() != k * dim {
             return Err(format!("\"centers\" must hold {k} means"));
         }
-        let bounds: Vec<f64> = list(contents, "bounds")?;
-        if bounds.is_empty() {
-            return state.before_first_iteration(means, dim, contents, &numbers);
+        if state.bounds.is_empty() {
+            // No iteration has moved the means.
+            if !state.near.iter().all(|&j| j == NO_COMPONENT) {
+                return Err("\"near\" must be unset before the first iteration".into());
+            }
+            let near = std::mem::take(&mut state.near);
+            state.begin_from(means, dim, near);
+            return Ok(state);
         }
-        let shape = text(&numbers, "shape")?.parse::<Covariance>();
-        let shape = shape.map_err(|_| "\"shape\" is unknown")?;
-        let list_of = |name: &str| -> Result<Vec<f64>, String> {
-            let values: Vec<f64> = list(contents, name)?;
-            let sound = values.iter().all(|x| x.is_finite() && *x >= 0.0);
-            if sound { Ok(values) } else { Err(format!("{name:?} must be finite and at least 0")) }
-        };
-        let n_factors = state.params.factors(dim);
-        let loadings: Vec<f64> =
-            if shape == Covariance::Factor { list(contents, "loadings")? } else { Vec::new() };
-        if shape == Covariance::Factor
-            && !(n_factors > 0
-                && loadings.len() == n_factors * k * dim
-                && loadings.iter().all(|x| x.is_finite()))
-        {
-            return Err(format!("\"loadings\" must hold {n_factors} finite rows per component"));
-        }
-        let mixture = Mixture {
-            dim,
-            means,
-            variances: list_of("variances")?,
-            weights: list_of("weights")?,
-            shape,
-            floors: list_of("floors")?,
-            n_factors,
-            loadings,
-        };
-        let floors = if shape.is_by_column() { dim } else { 1 };
-        if mixture.variances.len() != shape.variances(k, dim)
-            || mixture.weights.len() != k
-            || mixture.floors.len() != floors
-            || mixture.variances.contains(&0.0)
-        {
-            return Err(format!("the parameters do not match {k} components"));
-        }
+        let mut mixture = Mixture::new(means, dim, state.params.factors(dim));
+        mixture.get_fields(&from)?;
+        mixture.validate()?;
         state.mixture = Some(mixture);
-        state.counts = list_of("counts")?;
-        state.neighbors = Neighborhoods::of(list(contents, "neighbors")?, k, size)
+        state.neighbors = Neighborhoods::of(from.get("neighbors")?, k, state.sizes().1)
             .ok_or("\"neighbors\" must hold valid neighborhoods")?;
-        state.near = list(contents, "near")?;
-        let mut space = Space::default();
-        let whole = state.near.chunks(active).all(|near| {
-            near.len() == active && (near.iter().all(|&j| j == NO_COMPONENT) || space.holds_distinct(k, near))
-        });
-        if !whole || state.counts.len() != k {
-            return Err("per-row arrays do not match each other".into());
-        }
-        if !bounds.iter().all(|bound| bound.is_finite()) {
-            return Err("\"bounds\" must be finite".into());
-        }
-        state.bounds = bounds;
-        state.converged = flag(&numbers, "converged")?;
-        state.searches = count(&numbers, "searches")?;
-        state.rows_seen = count(&numbers, "rows_seen")?;
-        state.seeded_by = text(&numbers, "seeded_by")?;
-        state.timings = timings_of(&numbers)?;
+        state.validate()?;
         Ok(state)
     }
 
-    /// The state with means that no iteration has moved.
-    fn before_first_iteration(
-        mut self,
-        means: Vec<T>,
-        dim: usize,
-        contents: &Contents,
-        numbers: &Map<String, Value>,
-    ) -> Result<Self, String> {
-        let near: Vec<u32> = list(contents, "near")?;
-        if !near.iter().all(|&j| j == NO_COMPONENT) {
-            return Err("\"near\" must be unset before the first iteration".into());
+    /// Returns an error for lists that do not match each other.
+    fn validate(&self) -> Result<(), String> {
+        let (k, active) = (self.params.n_components, self.sizes().0);
+        let mut space = Space::default();
+        let whole = self.near.chunks(active).all(|near| {
+            near.len() == active && (near.iter().all(|&j| j == NO_COMPONENT) || space.holds_distinct(k, near))
+        });
+        if !whole || self.counts.len() != k || !are_weights(&self.counts) {
+            return Err("per-row arrays do not match each other".into());
         }
-        self.begin_from(means, dim, near);
-        self.seeded_by = text(numbers, "seeded_by")?;
-        self.seeding_distances = count(numbers, "seeding_distances")?;
-        self.timings = timings_of(numbers)?;
-        Ok(self)
+        if !self.bounds.iter().all(|bound| bound.is_finite()) {
+            return Err("\"bounds\" must be finite".into());
+        }
+        Ok(())
+    }
+}
+
+impl<T: Compute> Mixture<T> {
+    stored_fields! { shape, variances, weights, floors, loadings }
+
+    /// Returns an error for parameters that do not match the means.
+    fn validate(&self) -> Result<(), String> {
+        let (k, dim) = (self.means.len() / self.dim, self.dim);
+        for (name, values) in
+            [("variances", &self.variances), ("weights", &self.weights), ("floors", &self.floors)]
+        {
+            if !are_weights(values) {
+                return Err(format!("{name:?} must be finite and at least 0"));
+            }
+        }
+        let by_factors = self.shape == Covariance::Factor;
+        let n_factors = if by_factors { self.n_factors } else { 0 };
+        if by_factors && n_factors == 0
+            || self.loadings.len() != n_factors * k * dim
+            || !self.loadings.iter().all(|x| x.is_finite())
+        {
+            return Err(format!("\"loadings\" must hold {n_factors} finite rows per component"));
+        }
+        if self.variances.len() != self.shape.variances(k, dim)
+            || self.weights.len() != k
+            || self.floors.len() != if self.shape.is_by_column() { dim } else { 1 }
+            || self.variances.contains(&0.0)
+        {
+            return Err(format!("the parameters do not match {k} components"));
+        }
+        Ok(())
     }
 }

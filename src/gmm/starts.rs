@@ -2,8 +2,6 @@
 
 use std::time::Instant;
 
-use serde_json::json;
-
 use super::mixture::Mixture;
 use super::model::GaussianMixture;
 use super::params::MixtureParams;
@@ -11,13 +9,14 @@ use super::truncated::Truncated;
 use crate::centers::Snapshot;
 use crate::data::{Access, DataSource, count_rows};
 use crate::error::Result;
-use crate::fit::{Facts, FitSolver, Timings, stored_timings, timings_of};
+use crate::fit::{Facts, FitSolver, Timings};
 use crate::fit::{Restarts, RestartsState, Solver, Step};
 use crate::kernel::Compute;
 use crate::parallel::Executor;
-use crate::persist::kept::{bits, count, flag, keep, keep_rows, kept_rows, list};
+use crate::persist::Contents;
 use crate::persist::schema::MIXTURE_CHECKPOINT;
-use crate::persist::{Array, Contents};
+use crate::persist::state::{StateReader, StateWriter};
+use crate::rows::RowBuf;
 use crate::seeding::{Seeding, enough_rows};
 use crate::stats::{Coreset, lightweight_coreset};
 
@@ -87,53 +86,49 @@ impl<T: Compute> MixtureStarts<T> {
     /// the problem.
     pub(super) fn of_checkpoint(params: &MixtureParams, contents: &Contents) -> Result<Self, String> {
         contents.must_be(MIXTURE_CHECKPOINT)?;
-        let numbers = contents.object("starts")?;
+        let from = StateReader::new(contents)?;
         let mut params = params.clone();
-        params.rng_seed = bits(&numbers, "seed")?;
-        let first = Truncated::of_file(&params, contents)?;
-        let challenger = contents.part("challenger").map(|part| Truncated::of_file(&params, &part));
-        let (current, best) = if flag(&numbers, "over")? {
-            if first.bounds.is_empty() {
-                return Err("a start that is over must have made an iteration".into());
-            }
-            (challenger.transpose()?, Some((-first.bound(), first)))
-        } else {
-            (Some(first), None)
-        };
+        params.rng_seed = from.seed()?;
+        let start =
+            |name: &str| contents.part(name).map(|part| Truncated::<T>::of_file(&params, &part)).transpose();
+        let best = start("best")?.map(|best| (-best.bound(), best));
+        if best.as_ref().is_some_and(|(_, best)| best.bounds.is_empty()) {
+            return Err("a start that is over must have made an iteration".into());
+        }
         let state = RestartsState {
-            started: count(&numbers, "started")?,
-            current,
+            started: from.get("started")?,
+            current: start("current")?,
             best,
             // Those of the coreset below include them.
             lost_timings: Timings::default(),
-            steps: count(&numbers, "steps")?,
+            steps: from.get("steps")?,
             // Finishing a start reads no rows and cannot fail.
             ended: None,
-            iteration: count(&numbers, "iteration")?,
+            iteration: from.get("iteration")?,
             rows_seen: 0,
         };
+        if state.current.is_none() && state.best.is_none() {
+            return Err("it holds no components".into());
+        }
         let plan = Truncated::plan(params.clone());
         let starts = Restarts::resumed(plan, (Self::count(&params), params.max_iter), state);
-        let coreset = coreset_of(contents, starts.best().dim())?;
+        let coreset = coreset_of(&from, starts.best().dim())?;
         if coreset.is_some() != params.coreset_size.is_some() {
             return Err("a coreset must be present if and only if \"coreset_size\" is set".into());
         }
-        let (rows_seen, timings) = (count(&numbers, "rows_seen")?, timings_of(&numbers)?);
-        Ok(Self { params, starts, coreset, rows_seen, timings })
+        Ok(Self { params, starts, coreset, rows_seen: from.get("rows_seen")?, timings: from.get("timings")? })
     }
 }
 
 /// The coreset in a checkpoint, with rows of `dim` columns, if there is one.
-fn coreset_of<T: Compute>(contents: &Contents, dim: usize) -> Result<Option<Coreset<T>>, String> {
-    if !contents.arrays.contains_key("coreset_weights") {
+fn coreset_of<T: Compute>(from: &StateReader<'_>, dim: usize) -> Result<Option<Coreset<T>>, String> {
+    if !from.contents.arrays.contains_key("coreset_weights") {
         return Ok(None);
     }
-    let points = kept_rows(contents, "coreset", dim)?;
-    let weights: Vec<f64> = list(contents, "coreset_weights")?;
-    let rows = list(contents, "coreset_rows")?;
-    let sound = points.values.iter().all(|x: &T| x.finite())
-        && weights.iter().all(|weight| weight.is_finite() && *weight >= 0.0);
-    if points.len() == weights.len() && rows.len() == weights.len() && sound {
+    let points: RowBuf<T> = from.rows("coreset", dim)?;
+    let (weights, rows): (_, Vec<u64>) = (from.weights("coreset_weights")?, from.get("coreset_rows")?);
+    let finite = points.values.iter().all(|x| x.finite());
+    if points.len() == weights.len() && rows.len() == weights.len() && finite {
         Ok(Some(Coreset { points, weights, rows }))
     } else {
         Err("the arrays of the coreset do not match each other".into())
@@ -229,30 +224,29 @@ impl<T: Compute> FitSolver<T> for MixtureStarts<T> {
     }
 
     fn checkpoint(&self) -> Contents {
-        let mut contents = self.starts.best().to_file();
+        let mut to = StateWriter::new(MIXTURE_CHECKPOINT);
         let state = self.starts.state();
-        let challenger = self.starts.challenger().filter(|start| start.n_iter() > 0);
         // A start interrupted in its first iteration starts again: it has means but no variance.
-        let unmoved = self.starts.challenger().is_some() && challenger.is_none();
-        let numbers = json!({
-            "seed": self.params.rng_seed,
-            "over": state.best.is_some(),
-            "started": state.started - u64::from(unmoved),
-            "steps": state.steps,
-            "iteration": state.iteration,
-            "rows_seen": self.rows_seen,
-            "timings": stored_timings(self.timings + state.lost_timings),
-        });
-        contents.meta.insert("starts".into(), numbers.to_string());
-        if let Some(challenger) = challenger {
-            contents.put("challenger", challenger.to_file());
+        let current = state.current.filter(|start| state.best.is_none() || start.n_iter() > 0);
+        let unmoved = state.current.is_some() && current.is_none();
+        to.put_value("seed", self.params.rng_seed);
+        to.put("started", &(state.started - u64::from(unmoved)));
+        to.put("steps", &state.steps);
+        to.put("iteration", &state.iteration);
+        to.put("rows_seen", &self.rows_seen);
+        to.put("timings", &(self.timings + state.lost_timings));
+        let best = state.best.map(|(_, best)| best);
+        for (name, start) in [("current", current), ("best", best)] {
+            if let Some(start) = start {
+                to.contents.put(name, start.to_file());
+            }
         }
         if let Some(coreset) = &self.coreset {
-            keep_rows(&mut contents, "coreset", &coreset.points);
-            keep(&mut contents, "coreset_weights", Array::new(&[coreset.weights.len()], &coreset.weights));
-            keep(&mut contents, "coreset_rows", Array::new(&[coreset.rows.len()], &coreset.rows));
+            to.put_rows("coreset", &coreset.points);
+            to.put("coreset_weights", &coreset.weights);
+            to.put("coreset_rows", &coreset.rows);
         }
-        contents
+        to.finish()
     }
 
     fn fits(&self, n: Option<u64>) -> bool {

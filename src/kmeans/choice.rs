@@ -8,6 +8,7 @@ use super::params::Algorithm;
 use crate::centers::LabelsRef;
 use crate::kernel::{Compute, PackedCenters};
 use crate::matrix::MatRef;
+use crate::persist::state::{StateReader, stored_fields};
 use crate::tuning::{
     BALL_RUN, BLOCK_CENTERS, BLOCK_ROWS, BLOCK_SHARE, BLOCK_SWEEPS, BOUNDED_AGAIN, BOUNDED_LOSS,
     BOUNDED_PAUSE, balls_pay,
@@ -40,6 +41,17 @@ pub(super) struct Choice {
 }
 
 impl Choice {
+    stored_fields! { algorithm, changed, unbounded_until, cost_factor, blurred }
+
+    pub(super) fn restore(&mut self, from: &StateReader<'_>) -> Result<(), String> {
+        self.get_fields(from)?;
+        if self.cost_factor >= 1.0 && self.cost_factor.is_finite() {
+            Ok(())
+        } else {
+            Err("its \"cost_factor\" must be finite and at least 1".into())
+        }
+    }
+
     pub(super) fn new(asked: Algorithm, memory: u64) -> Self {
         Self {
             asked,

@@ -1,21 +1,16 @@
 //! Solver of exact k-means with several starts, and its checkpoint.
 
-use serde_json::json;
-
 use super::lloyd::Lloyd;
 use super::params::KMeansParams;
 use crate::centers::{KMeansModel, Snapshot};
 use crate::data::{Access, DataSource};
 use crate::error::Result;
-use crate::fit::{
-    Facts, FitSolver, Restartable, Restarts, RestartsState, Solver, Step, step_of, stored_step,
-    stored_timings, timings_of,
-};
+use crate::fit::{Facts, FitSolver, Restartable, Restarts, RestartsState, Solver, Step};
 use crate::kernel::Compute;
 use crate::parallel::Executor;
 use crate::persist::Contents;
-use crate::persist::kept::{bits, count, number};
 use crate::persist::schema::KMEANS_CHECKPOINT;
+use crate::persist::state::{StateReader, StateWriter};
 
 /// A fit of [`Lloyd`] from several starts. The start with the lowest inertia wins.
 ///
@@ -44,23 +39,22 @@ impl<T: Compute> LloydStarts<T> {
 
     /// As [`LloydStarts::of_checkpoint`], from contents of any kind.
     pub(super) fn of_file(params: &KMeansParams, contents: &Contents) -> Result<Self, String> {
-        let numbers = contents.object("state")?;
+        let from = StateReader::new(contents)?;
         let mut params = params.clone();
-        params.rng_seed = bits(&numbers, "seed")?;
+        params.rng_seed = from.seed()?;
         let lloyd =
             |name: &str| contents.part(name).map(|part| Lloyd::of_file(params.clone(), &part)).transpose();
-        let best = lloyd("best")?
-            .map(|best| Ok::<_, String>((number(&numbers, "best_objective")?, best)))
-            .transpose()?;
+        let best =
+            lloyd("best")?.map(|best| Ok::<_, String>((from.get("best_objective")?, best))).transpose()?;
         let state = RestartsState {
-            started: count(&numbers, "started")?,
+            started: from.get("started")?,
             current: lloyd("current")?,
             best,
-            lost_timings: timings_of(&numbers)?,
-            steps: count(&numbers, "steps")?,
-            ended: numbers.get("ended").filter(|ended| !ended.is_null()).map(step_of).transpose()?,
-            iteration: count(&numbers, "iteration")?,
-            rows_seen: count(&numbers, "rows_seen")?,
+            lost_timings: from.get("timings")?,
+            steps: from.get("steps")?,
+            ended: from.get("ended")?,
+            iteration: from.get("iteration")?,
+            rows_seen: from.get("rows_seen")?,
         };
         if state.current.is_none() && state.best.is_none() {
             return Err("it holds no centers".into());
@@ -110,26 +104,23 @@ impl<T: Compute> FitSolver<T> for LloydStarts<T> {
     }
 
     fn checkpoint(&self) -> Contents {
-        let mut contents = Contents::new(KMEANS_CHECKPOINT);
+        let mut to = StateWriter::new(KMEANS_CHECKPOINT);
         let state = self.starts.state();
-        let numbers = json!({
-            "seed": self.starts.best().seed(),
-            "started": state.started,
-            "steps": state.steps,
-            "ended": state.ended.as_ref().map(stored_step),
-            "iteration": state.iteration,
-            "rows_seen": state.rows_seen,
-            "best_objective": state.best.map(|(objective, _)| objective.to_bits()),
-            "timings": stored_timings(state.lost_timings),
-        });
-        contents.meta.insert("state".into(), numbers.to_string());
+        to.put_value("seed", self.starts.best().seed());
+        to.put("started", &state.started);
+        to.put("steps", &state.steps);
+        to.put("ended", &state.ended);
+        to.put("iteration", &state.iteration);
+        to.put("rows_seen", &state.rows_seen);
+        to.put("timings", &state.lost_timings);
         if let Some(current) = state.current {
-            contents.put("current", current.to_file());
+            to.contents.put("current", current.to_file());
         }
-        if let Some((_, best)) = state.best {
-            contents.put("best", best.to_file());
+        if let Some((objective, best)) = state.best {
+            to.put("best_objective", &objective);
+            to.contents.put("best", best.to_file());
         }
-        contents
+        to.finish()
     }
 
     fn fits(&self, n: Option<u64>) -> bool {

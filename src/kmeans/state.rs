@@ -1,13 +1,12 @@
 //! Writes sums and carried sums to checkpoints, reads them back, and validates them.
 
-use serde_json::json;
-
 use super::labels::Carried;
 use crate::data::Dtype;
 use crate::fit::Metric;
 use crate::kernel::Compute;
 use crate::matrix::MatRef;
-pub(super) use crate::persist::kept::{count, keep, list, number};
+use crate::persist::kept::{keep, list};
+use crate::persist::state::{StateReader, StateWriter};
 use crate::persist::{Array, Contents};
 use crate::stats::ClusterSums;
 
@@ -50,24 +49,23 @@ pub(crate) fn sums_of(
 }
 
 /// Writes carried sums with their age and energy.
-pub(super) fn keep_carried(contents: &mut Contents, prefix: &str, carried: &Carried) {
-    keep_sums(contents, prefix, carried.clusters());
+pub(super) fn keep_carried(to: &mut StateWriter, prefix: &str, carried: &Carried) {
+    keep_sums(&mut to.contents, prefix, carried.clusters());
     let (age, energy_afresh) = carried.age();
-    let numbers = json!({ "age": age, "energy_afresh": energy_afresh.to_bits() });
-    contents.meta.insert(prefix.into(), numbers.to_string());
+    to.put(&format!("{prefix}_age"), &age);
+    to.put(&format!("{prefix}_energy"), &energy_afresh);
 }
 
 /// Reads what [`keep_carried`] wrote; `None` if nothing was written.
 pub(super) fn carried_of(
-    contents: &Contents,
+    from: &StateReader<'_>,
     prefix: &str,
     k: usize,
     dim: usize,
 ) -> Result<Option<Carried>, String> {
-    let Some(sums) = sums_of(contents, prefix, k, dim)? else { return Ok(None) };
-    let numbers = contents.object(prefix)?;
-    let age = u32::try_from(count(&numbers, "age")?).map_err(|_| "its \"age\" is too large")?;
-    Ok(Some(Carried::of(sums, age, number(&numbers, "energy_afresh")?)))
+    let Some(sums) = sums_of(from.contents, prefix, k, dim)? else { return Ok(None) };
+    let (age, energy) = (from.get(&format!("{prefix}_age"))?, from.get(&format!("{prefix}_energy"))?);
+    Ok(Some(Carried::of(sums, age, energy)))
 }
 
 /// Returns an error for carried sums that contradict the labels (every row has weight 1) or the means.

@@ -27,6 +27,7 @@ mod file;
 pub(crate) mod kept;
 pub(crate) mod model;
 pub mod schema;
+pub(crate) mod state;
 
 pub use array::{Array, Number};
 #[cfg(feature = "python")]

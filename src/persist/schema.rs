@@ -18,214 +18,44 @@ use super::file::{self, Opened};
 use crate::error::{Error, Result};
 
 /// The format version that is written, and the highest that can be read.
-///
-/// ```
-/// assert_eq!(shoal::persist::schema::FORMAT, 1);
-/// ```
-pub const FORMAT: u32 = 1;
+pub(crate) const FORMAT: u32 = 1;
 
-/// The kind of a file with a fitted k-means model.
-///
-/// ```
-/// assert_eq!(shoal::persist::schema::KMEANS_MODEL, "kmeans-model");
-/// ```
-pub const KMEANS_MODEL: &str = "kmeans-model";
+// Kinds of files with a fitted model.
+pub(crate) const KMEANS_MODEL: &str = "kmeans-model";
+pub(crate) const MINIBATCH_MODEL: &str = "minibatch-kmeans-model";
+pub(crate) const NESTED_MODEL: &str = "nested-kmeans-model";
+pub(crate) const HIERARCHICAL_MODEL: &str = "hierarchical-kmeans-model";
+pub(crate) const MIXTURE_MODEL: &str = "gaussian-mixture-model";
+pub(crate) const BACKWARD_EULER_MODEL: &str = "backward-euler-kmeans-model";
+pub(crate) const VARIANCE_REDUCED_MODEL: &str = "variance-reduced-kmeans-model";
+pub(crate) const BALANCED_MODEL: &str = "balanced-kmeans-model";
+pub(crate) const BREATHING_MODEL: &str = "breathing-kmeans-model";
+pub(crate) const KMODES_MODEL: &str = "laplacian-kmodes-model";
 
-/// The kind of a file with a fitted mini-batch k-means model.
-///
-/// ```
-/// assert_eq!(shoal::persist::schema::MINIBATCH_MODEL, "minibatch-kmeans-model");
-/// ```
-pub const MINIBATCH_MODEL: &str = "minibatch-kmeans-model";
+// Kinds of files with a checkpoint of a fit.
+pub(crate) const KMEANS_CHECKPOINT: &str = "kmeans-checkpoint";
+pub(crate) const HIERARCHICAL_CHECKPOINT: &str = "hierarchical-kmeans-checkpoint";
+pub(crate) const MINIBATCH_CHECKPOINT: &str = "minibatch-kmeans-checkpoint";
+pub(crate) const NESTED_CHECKPOINT: &str = "nested-kmeans-checkpoint";
+pub(crate) const MIXTURE_CHECKPOINT: &str = "gaussian-mixture-checkpoint";
+pub(crate) const BACKWARD_EULER_CHECKPOINT: &str = "backward-euler-kmeans-checkpoint";
+pub(crate) const VARIANCE_REDUCED_CHECKPOINT: &str = "variance-reduced-kmeans-checkpoint";
+pub(crate) const BALANCED_CHECKPOINT: &str = "balanced-kmeans-checkpoint";
+pub(crate) const BREATHING_CHECKPOINT: &str = "breathing-kmeans-checkpoint";
+pub(crate) const KMODES_CHECKPOINT: &str = "laplacian-kmodes-checkpoint";
 
-/// The kind of contents with the state of mini-batch k-means between two batches.
-///
-/// ```
-/// assert_eq!(shoal::persist::schema::MINIBATCH_STATE, "minibatch-kmeans-state");
-/// ```
-pub const MINIBATCH_STATE: &str = "minibatch-kmeans-state";
+// Kinds of contents with a state between two batches.
+pub(crate) const MINIBATCH_STATE: &str = "minibatch-kmeans-state";
+pub(crate) const NESTED_STATE: &str = "nested-kmeans-state";
+pub(crate) const STREAMING_CORESET: &str = "streaming-coreset";
+pub(crate) const BACKWARD_EULER_STATE: &str = "backward-euler-kmeans-state";
 
-/// The kind of a file with a fitted nested mini-batch k-means model.
-///
-/// ```
-/// assert_eq!(shoal::persist::schema::NESTED_MODEL, "nested-kmeans-model");
-/// ```
-pub const NESTED_MODEL: &str = "nested-kmeans-model";
-
-/// The kind of contents with the state of nested mini-batch k-means between two calls.
-///
-/// ```
-/// assert_eq!(shoal::persist::schema::NESTED_STATE, "nested-kmeans-state");
-/// ```
-pub const NESTED_STATE: &str = "nested-kmeans-state";
-
-/// The kind of a file with a checkpoint of a k-means fit.
-///
-/// ```
-/// assert_eq!(shoal::persist::schema::KMEANS_CHECKPOINT, "kmeans-checkpoint");
-/// ```
-pub const KMEANS_CHECKPOINT: &str = "kmeans-checkpoint";
-
-/// The kind of a file with a fitted hierarchical k-means model.
-///
-/// ```
-/// assert_eq!(shoal::persist::schema::HIERARCHICAL_MODEL, "hierarchical-kmeans-model");
-/// ```
-pub const HIERARCHICAL_MODEL: &str = "hierarchical-kmeans-model";
-
-/// The kind of a file with a checkpoint of a hierarchical k-means fit.
-///
-/// ```
-/// assert_eq!(shoal::persist::schema::HIERARCHICAL_CHECKPOINT, "hierarchical-kmeans-checkpoint");
-/// ```
-pub const HIERARCHICAL_CHECKPOINT: &str = "hierarchical-kmeans-checkpoint";
-
-/// The kind of a file with a checkpoint of a mini-batch k-means fit.
-///
-/// ```
-/// assert_eq!(shoal::persist::schema::MINIBATCH_CHECKPOINT, "minibatch-kmeans-checkpoint");
-/// ```
-pub const MINIBATCH_CHECKPOINT: &str = "minibatch-kmeans-checkpoint";
-
-/// The kind of a file with a checkpoint of a nested mini-batch k-means fit.
-///
-/// ```
-/// assert_eq!(shoal::persist::schema::NESTED_CHECKPOINT, "nested-kmeans-checkpoint");
-/// ```
-pub const NESTED_CHECKPOINT: &str = "nested-kmeans-checkpoint";
-
-/// The kind of a file with a fitted Gaussian mixture.
-///
-/// ```
-/// assert_eq!(shoal::persist::schema::MIXTURE_MODEL, "gaussian-mixture-model");
-/// ```
-pub const MIXTURE_MODEL: &str = "gaussian-mixture-model";
-
-/// The kind of a file with a checkpoint of a Gaussian mixture fit.
-///
-/// ```
-/// assert_eq!(shoal::persist::schema::MIXTURE_CHECKPOINT, "gaussian-mixture-checkpoint");
-/// ```
-pub const MIXTURE_CHECKPOINT: &str = "gaussian-mixture-checkpoint";
-
-/// The kind of contents with the state of a streaming coreset.
-///
-/// ```
-/// assert_eq!(shoal::persist::schema::STREAMING_CORESET, "streaming-coreset");
-/// ```
-pub const STREAMING_CORESET: &str = "streaming-coreset";
-
-/// The kind of a file with a model fitted by stochastic backward Euler.
-///
-/// ```
-/// assert_eq!(shoal::persist::schema::BACKWARD_EULER_MODEL, "backward-euler-kmeans-model");
-/// ```
-pub const BACKWARD_EULER_MODEL: &str = "backward-euler-kmeans-model";
-
-/// The kind of contents with the state of stochastic backward Euler between two batches.
-///
-/// ```
-/// assert_eq!(shoal::persist::schema::BACKWARD_EULER_STATE, "backward-euler-kmeans-state");
-/// ```
-pub const BACKWARD_EULER_STATE: &str = "backward-euler-kmeans-state";
-
-/// The kind of a file with a checkpoint of a fit by stochastic backward Euler.
-///
-/// ```
-/// assert_eq!(shoal::persist::schema::BACKWARD_EULER_CHECKPOINT, "backward-euler-kmeans-checkpoint");
-/// ```
-pub const BACKWARD_EULER_CHECKPOINT: &str = "backward-euler-kmeans-checkpoint";
-
-/// The kind of a file with a fitted variance-reduced k-means model.
-///
-/// ```
-/// assert_eq!(shoal::persist::schema::VARIANCE_REDUCED_MODEL, "variance-reduced-kmeans-model");
-/// ```
-pub const VARIANCE_REDUCED_MODEL: &str = "variance-reduced-kmeans-model";
-
-/// The kind of a file with a checkpoint of a variance-reduced k-means fit.
-///
-/// ```
-/// assert_eq!(shoal::persist::schema::VARIANCE_REDUCED_CHECKPOINT, "variance-reduced-kmeans-checkpoint");
-/// ```
-pub const VARIANCE_REDUCED_CHECKPOINT: &str = "variance-reduced-kmeans-checkpoint";
-
-/// The kind of a file with a fitted balanced k-means model.
-///
-/// ```
-/// assert_eq!(shoal::persist::schema::BALANCED_MODEL, "balanced-kmeans-model");
-/// ```
-pub const BALANCED_MODEL: &str = "balanced-kmeans-model";
-
-/// The kind of a file with a checkpoint of a balanced k-means fit.
-///
-/// ```
-/// assert_eq!(shoal::persist::schema::BALANCED_CHECKPOINT, "balanced-kmeans-checkpoint");
-/// ```
-pub const BALANCED_CHECKPOINT: &str = "balanced-kmeans-checkpoint";
-
-/// The kind of a file with a fitted breathing k-means model.
-///
-/// ```
-/// assert_eq!(shoal::persist::schema::BREATHING_MODEL, "breathing-kmeans-model");
-/// ```
-pub const BREATHING_MODEL: &str = "breathing-kmeans-model";
-
-/// The kind of a file with a checkpoint of a breathing k-means fit.
-///
-/// ```
-/// assert_eq!(shoal::persist::schema::BREATHING_CHECKPOINT, "breathing-kmeans-checkpoint");
-/// ```
-pub const BREATHING_CHECKPOINT: &str = "breathing-kmeans-checkpoint";
-
-/// The kind of a file with a fitted Laplacian K-modes model.
-///
-/// ```
-/// assert_eq!(shoal::persist::schema::KMODES_MODEL, "laplacian-kmodes-model");
-/// ```
-pub const KMODES_MODEL: &str = "laplacian-kmodes-model";
-
-/// The kind of a file with a checkpoint of a Laplacian K-modes fit.
-///
-/// ```
-/// assert_eq!(shoal::persist::schema::KMODES_CHECKPOINT, "laplacian-kmodes-checkpoint");
-/// ```
-pub const KMODES_CHECKPOINT: &str = "laplacian-kmodes-checkpoint";
-
-/// The kind of bytes with a partial result of a pass over partitions.
-///
-/// ```
-/// assert_eq!(shoal::persist::schema::PARTIAL, "distributed-partial");
-/// ```
-pub const PARTIAL: &str = "distributed-partial";
-
-/// The kind of bytes with a sweep of k-means over partitions.
-///
-/// ```
-/// assert_eq!(shoal::persist::schema::KMEANS_PASS, "distributed-kmeans-pass");
-/// ```
-pub const KMEANS_PASS: &str = "distributed-kmeans-pass";
-
-/// The kind of bytes with an epoch of mini-batch k-means over partitions.
-///
-/// ```
-/// assert_eq!(shoal::persist::schema::MINIBATCH_PASS, "distributed-minibatch-pass");
-/// ```
-pub const MINIBATCH_PASS: &str = "distributed-minibatch-pass";
-
-/// The kind of bytes with a pass of k-means|| over partitions.
-///
-/// ```
-/// assert_eq!(shoal::persist::schema::SEED_PASS, "distributed-seed-pass");
-/// ```
-pub const SEED_PASS: &str = "distributed-seed-pass";
-
-/// The kind of bytes with a pass of a lightweight coreset over partitions.
-///
-/// ```
-/// assert_eq!(shoal::persist::schema::CORESET_PASS, "distributed-coreset-pass");
-/// ```
-pub const CORESET_PASS: &str = "distributed-coreset-pass";
+// Kinds of bytes for passes over partitions, and of their results.
+pub(crate) const PARTIAL: &str = "distributed-partial";
+pub(crate) const KMEANS_PASS: &str = "distributed-kmeans-pass";
+pub(crate) const MINIBATCH_PASS: &str = "distributed-minibatch-pass";
+pub(crate) const SEED_PASS: &str = "distributed-seed-pass";
+pub(crate) const CORESET_PASS: &str = "distributed-coreset-pass";
 
 const PREFIX: &str = "shoal.";
 /// Texts that every file has.

@@ -10,8 +10,6 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use serde_json::json;
-
 use super::coreset::{Coreset, SamplingLaw, add_moments, cut};
 use super::moments::Moments;
 use crate::data::{self, Converted, DataSource, Weighted, too_heavy};
@@ -19,9 +17,9 @@ use crate::error::{Error, Result};
 use crate::kernel::Compute;
 use crate::parallel::Executor;
 use crate::pass::{Chunk, sweep};
-use crate::persist::kept::{bits, count, keep, keep_rows, kept_rows, list};
+use crate::persist::Contents;
 use crate::persist::schema::STREAMING_CORESET;
-use crate::persist::{Array, Contents};
+use crate::persist::state::{StateReader, StateWriter};
 use crate::rng::{Purpose, Rng};
 use crate::rows::{RowBuf, Rows};
 use crate::tuning::STRIP_ROWS;
@@ -286,20 +284,22 @@ impl<T: Compute> MergeReduce<T> {
     /// # Ok::<(), shoal::Error>(())
     /// ```
     pub fn state(&self) -> Contents {
-        let mut contents = Contents::new(STREAMING_CORESET);
+        let mut to = StateWriter::new(STREAMING_CORESET);
         let ranks: Vec<usize> = (0..self.ranks.len()).filter(|&rank| self.ranks[rank].is_some()).collect();
-        let numbers = json!({
-            "n_samples": self.m, "seed": self.seed, "dim": self.dim, "n": self.n, "reduced": self.reduced, "ranks": ranks,
-        });
-        contents.meta.insert("state".into(), numbers.to_string());
+        to.put("n_samples", &self.m);
+        to.put("dim", &self.dim);
+        to.put("n", &self.n);
+        to.put("reduced", &self.reduced);
+        to.put_value("seed", self.seed);
+        to.put_value("ranks", &ranks[..]);
         let parts =
             ranks.iter().filter_map(|&rank| Some((format!("rank{rank}"), self.ranks[rank].as_deref()?)));
         for (name, part) in parts.chain([("waiting".to_owned(), &self.waiting)]) {
-            keep_rows(&mut contents, &format!("{name}_points"), &part.points);
-            keep(&mut contents, &format!("{name}_weights"), Array::new(&[part.weights.len()], &part.weights));
-            keep(&mut contents, &format!("{name}_rows"), Array::new(&[part.rows.len()], &part.rows));
+            to.put_rows(&format!("{name}_points"), &part.points);
+            to.put(&format!("{name}_weights"), &part.weights);
+            to.put(&format!("{name}_rows"), &part.rows);
         }
-        contents
+        to.finish()
     }
 
     /// Restores the state that [`MergeReduce::state`] returned.
@@ -308,20 +308,16 @@ impl<T: Compute> MergeReduce<T> {
     /// A text that describes the problem.
     pub fn of_state(contents: &Contents) -> Result<Self, String> {
         contents.must_be(STREAMING_CORESET)?;
-        let numbers = contents.object("state")?;
-        let whole = |name: &str| {
-            usize::try_from(count(&numbers, name)?).map_err(|_| format!("{name:?} is too large"))
-        };
-        let (m, dim, n) = (whole("n_samples")?, whole("dim")?, count(&numbers, "n")?);
+        let from = StateReader::new(contents)?;
+        let (m, dim, n): (usize, usize, u64) = (from.get("n_samples")?, from.get("dim")?, from.get("n")?);
         if m == 0 || (n > 0 && dim == 0) {
             return Err("\"n_samples\" and \"dim\" must be at least 1".into());
         }
         let part = |name: &str| -> Result<Coreset<T>, String> {
-            let points: RowBuf<T> = kept_rows(contents, &format!("{name}_points"), dim)?;
-            let weights: Vec<f64> = list(contents, &format!("{name}_weights"))?;
-            let rows: Vec<u64> = list(contents, &format!("{name}_rows"))?;
-            let sound = |weight: &f64| weight.is_finite() && *weight >= 0.0;
-            if points.len() != weights.len() || rows.len() != weights.len() || !weights.iter().all(sound) {
+            let points: RowBuf<T> = from.rows(&format!("{name}_points"), dim)?;
+            let weights = from.weights(&format!("{name}_weights"))?;
+            let rows: Vec<u64> = from.get(&format!("{name}_rows"))?;
+            if points.len() != weights.len() || rows.len() != weights.len() {
                 return Err(format!("rows {name:?} and their weights do not match"));
             }
             if !points.values.iter().all(|x| x.finite()) {
@@ -334,8 +330,7 @@ impl<T: Compute> MergeReduce<T> {
             return Err("too many rows wait for a reduction".into());
         }
         let mut ranks = Vec::new();
-        let listed =
-            numbers.get("ranks").and_then(|ranks| ranks.as_array()).ok_or("\"ranks\" are missing")?;
+        let listed = from.value("ranks").and_then(|ranks| ranks.as_array()).ok_or("\"ranks\" are missing")?;
         for rank in listed {
             // A stream has fewer than 2^64 rows.
             let rank =
@@ -344,8 +339,7 @@ impl<T: Compute> MergeReduce<T> {
             ranks.resize(ranks.len().max(rank + 1), None);
             ranks[rank] = Some(Arc::new(part(&format!("rank{rank}"))?));
         }
-        let (seed, reduced) = (bits(&numbers, "seed")?, count(&numbers, "reduced")?);
-        Ok(Self { m, seed, dim, n, reduced, waiting, ranks })
+        Ok(Self { m, seed: from.seed()?, dim, n, reduced: from.get("reduced")?, waiting, ranks })
     }
 }
 

@@ -2,15 +2,13 @@
 
 use std::time::Instant;
 
-use serde_json::json;
-
 use super::progress::State;
 use super::trajectory::Pull;
 use super::{BackwardEuler, BackwardEulerParams};
 use crate::centers::{KMeansModel, LabelList, LabelsRef, Snapshot, project};
 use crate::data::{Access, DataSource, row_bytes};
 use crate::error::{Error, Result};
-use crate::fit::{Facts, FitSolver, Method, StreamSolver, Timings, stored_timings, timings_of};
+use crate::fit::{Facts, FitSolver, Method, StreamSolver, Timings};
 use crate::fit::{Solver, Step, StopReason};
 use crate::kernel::{Compute, PackedCenters};
 use crate::kmeans::batches::{BatchSolver, Draws, Moved, Spare, Waiting};
@@ -19,9 +17,9 @@ use crate::kmeans::params::{KMeans, KMeansParams};
 use crate::kmeans::starts::LloydStarts;
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
-use crate::persist::kept::{keep, list};
+use crate::persist::Contents;
 use crate::persist::schema::{BACKWARD_EULER_CHECKPOINT, BACKWARD_EULER_STATE, KMEANS_CHECKPOINT};
-use crate::persist::{Array, Contents};
+use crate::persist::state::StateReader;
 use crate::seeding::Seeding;
 use crate::stats::ClusterSums;
 use crate::tuning::batch_seeding_sample;
@@ -79,20 +77,17 @@ impl<T: Compute> BackwardEulerSolver<T> {
     /// Restores a solver with these parameters from [`StreamSolver::state`].
     pub(super) fn restored(params: BackwardEulerParams, state: &Contents) -> Result<Self, String> {
         state.must_be(BACKWARD_EULER_STATE)?;
-        Self::of_file(params, state)
+        Self::of_file(params, &StateReader::new(state)?)
     }
 
     /// Restores a solver with these parameters from [`FitSolver::checkpoint`].
     pub(super) fn of_checkpoint(params: BackwardEulerParams, checkpoint: &Contents) -> Result<Self, String> {
         checkpoint.must_be(BACKWARD_EULER_CHECKPOINT)?;
-        let timings = timings_of(&checkpoint.object("timings")?)?;
-        let step_sizes: Vec<f64> = list(checkpoint, "step_sizes")?;
-        if !step_sizes.iter().all(|size| size.is_finite() && *size >= 0.0) {
-            return Err("its \"step_sizes\" are negative or not finite".into());
-        }
+        let from = StateReader::new(checkpoint)?;
+        let (timings, step_sizes) = (from.get("timings")?, from.weights("step_sizes")?);
         let polish =
             checkpoint.part("polish").map(|part| Contents { kind: KMEANS_CHECKPOINT.into(), ..part });
-        let mut new = Self { step_sizes, timings, ..Self::of_file(params, checkpoint)? };
+        let mut new = Self { step_sizes, timings, ..Self::of_file(params, &from)? };
         // `partial_fit` after a fit makes outer steps that are not listed, so fewer entries are allowed.
         if new.step_sizes.len() as u64 > new.state.n_iter {
             return Err("its \"step_sizes\" are more than its outer steps".into());
@@ -108,8 +103,8 @@ impl<T: Compute> BackwardEulerSolver<T> {
         Ok(new)
     }
 
-    fn of_file(params: BackwardEulerParams, state: &Contents) -> Result<Self, String> {
-        let state = State::of_file(state)?;
+    fn of_file(params: BackwardEulerParams, from: &StateReader<'_>) -> Result<Self, String> {
+        let state = State::of_file(from)?;
         let k = state.given.len();
         if !state.centers.is_empty() && k != params.n_clusters {
             return Err(format!(
@@ -296,14 +291,13 @@ impl<T: Compute> FitSolver<T> for BackwardEulerSolver<T> {
     }
 
     fn checkpoint(&self) -> Contents {
-        let mut contents = Contents { kind: BACKWARD_EULER_CHECKPOINT.into(), ..self.state.to_file() };
-        let timings = json!({ "timings": stored_timings(self.timings) });
-        contents.meta.insert("timings".into(), timings.to_string());
-        keep(&mut contents, "step_sizes", Array::new(&[self.step_sizes.len()], &self.step_sizes));
+        let mut to = self.state.to_file(BACKWARD_EULER_CHECKPOINT);
+        to.put("timings", &self.timings);
+        to.put("step_sizes", &self.step_sizes);
         if let Some(polish) = &self.polish {
-            contents.put("polish", polish.checkpoint());
+            to.contents.put("polish", polish.checkpoint());
         }
-        contents
+        to.finish()
     }
 
     fn has_begun(&self) -> bool {
@@ -347,6 +341,6 @@ impl<T: Compute> StreamSolver<T> for BackwardEulerSolver<T> {
     }
 
     fn state(&self) -> Contents {
-        self.state.to_file()
+        self.state.to_file(BACKWARD_EULER_STATE).finish()
     }
 }

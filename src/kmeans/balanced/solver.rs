@@ -36,6 +36,21 @@ pub(super) struct Balance<T> {
 }
 
 impl<T> Balance<T> {
+    /// `k` clusters before the first sweep.
+    pub(super) fn new(centers: Vec<T>, labels: LabelList, k: usize) -> Self {
+        Self {
+            centers,
+            prices: vec![0.0; k],
+            labels,
+            settled: vec![0.0; k],
+            sizes: Vec::new(),
+            energy: f64::NAN,
+            bound: f64::NAN,
+            current: false,
+            sweeps: 0,
+        }
+    }
+
     /// The labels with the lower energy, and the higher bound, of two searches for the same centers.
     pub(super) fn or_better(self, other: Self) -> Self {
         let (bound, prices) = if self.bound >= other.bound {
@@ -131,17 +146,7 @@ impl<T: Compute> BalancedSolver<T> {
     /// Follows exact k-means by clusters with limits.
     fn begin(&self) -> Balance<T> {
         let k = self.params.n_clusters;
-        Balance {
-            centers: self.start.snapshot().centers.to_vec(),
-            prices: vec![0.0; k],
-            labels: LabelList::new(0, k),
-            settled: vec![0.0; k],
-            sizes: Vec::new(),
-            energy: f64::NAN,
-            bound: f64::NAN,
-            current: false,
-            sweeps: 0,
-        }
+        Balance::new(self.start.snapshot().centers.to_vec(), LabelList::new(0, k), k)
     }
 
     /// The same clusters with labels for their centers, found in `rounds` rounds, and the sums of the rows.

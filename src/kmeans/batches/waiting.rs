@@ -4,8 +4,7 @@ use crate::data::{DataSource, Weighted, check_finite, copy, count_rows};
 use crate::error::{Error, Result};
 use crate::kernel::Compute;
 use crate::parallel::Executor;
-use crate::persist::kept::{keep, keep_rows, kept_rows};
-use crate::persist::{Array, Contents};
+use crate::persist::state::{StateReader, StateWriter};
 use crate::rows::RowBuf;
 
 /// Totals of one or more batches.
@@ -79,24 +78,19 @@ impl<T: Compute> Waiting<T> {
         }
     }
 
-    pub(in crate::kmeans) fn to_file(&self, contents: &mut Contents) {
-        keep(contents, "waiting_weights", Array::new(&[self.weights.len()], &self.weights));
-        keep_rows(contents, "waiting", &self.rows);
+    pub(in crate::kmeans) fn put(&self, to: &mut StateWriter) {
+        to.put("waiting_weights", &self.weights);
+        to.put_rows("waiting", &self.rows);
     }
 
-    /// Reads what [`Waiting::to_file`] wrote, with rows of `dim` columns. The error says what is wrong.
-    pub(in crate::kmeans) fn of_file(contents: &Contents, dim: usize) -> Result<Self, String> {
-        let rows: RowBuf<T> = kept_rows(contents, "waiting", dim)?;
-        let kept = contents.array("waiting_weights")?.shape().iter().product();
-        let weights: Vec<f64> = contents.values("waiting_weights", &[kept])?;
-        if kept != 0 && kept != rows.len() {
+    /// Reads what [`Waiting::put`] wrote, with rows of `dim` columns. The error says what is wrong.
+    pub(in crate::kmeans) fn get(from: &StateReader<'_>, dim: usize) -> Result<Self, String> {
+        let (rows, weights): (RowBuf<T>, _) = (from.rows("waiting", dim)?, from.weights("waiting_weights")?);
+        if !weights.is_empty() && weights.len() != rows.len() {
             return Err("its \"waiting_weights\" do not belong to its \"waiting\" rows".into());
         }
         if !rows.values.iter().all(|x| x.finite()) {
             return Err("it holds values that are not finite".into());
-        }
-        if !weights.iter().all(|x| x.is_finite() && *x >= 0.0) {
-            return Err("it holds a weight that is negative or not finite".into());
         }
         Ok(Self { rows, weights })
     }

@@ -2,15 +2,13 @@
 
 use std::time::Instant;
 
-use serde_json::json;
-
 use super::MiniBatchParams;
 use super::progress::Patience;
 use super::state::State;
 use crate::centers::{KMeansModel, Snapshot, inertia, label, project};
 use crate::data::{Access, DataSource, Weighted, count_rows, row_bytes};
 use crate::error::{Error, Result};
-use crate::fit::{Facts, FitSolver, Metric, StreamSolver, Timings, stored_timings, timings_of};
+use crate::fit::{Facts, FitSolver, Metric, StreamSolver, Timings};
 use crate::fit::{Solver, Step, StopReason};
 use crate::kernel::{Compute, PackedCenters};
 use crate::kmeans::batches::{BatchSolver, Draws, Moved, Spare, Waiting, as_of_source};
@@ -20,6 +18,7 @@ use crate::parallel::Executor;
 use crate::pass::{Left, go_on};
 use crate::persist::Contents;
 use crate::persist::schema::{MINIBATCH_CHECKPOINT, MINIBATCH_STATE};
+use crate::persist::state::StateReader;
 use crate::rng::{Purpose, Rng};
 use crate::seeding::{Sample, Seeding, Seeds, draw_sample, enough_rows};
 use crate::tuning::batch_seeding_sample;
@@ -66,18 +65,18 @@ impl<T: Compute> MiniBatchSolver<T> {
     /// Restores a solver with these parameters from [`StreamSolver::state`].
     pub(super) fn restored(params: MiniBatchParams, state: &Contents) -> Result<Self, String> {
         state.must_be(MINIBATCH_STATE)?;
-        Self::of_file(params, state)
+        Self::of_file(params, &StateReader::new(state)?)
     }
 
     /// Restores a solver with these parameters from [`FitSolver::checkpoint`].
     pub(super) fn of_checkpoint(params: MiniBatchParams, checkpoint: &Contents) -> Result<Self, String> {
         checkpoint.must_be(MINIBATCH_CHECKPOINT)?;
-        let timings = timings_of(&checkpoint.object("timings")?)?;
-        Ok(Self { timings, ..Self::of_file(params, checkpoint)? })
+        let from = StateReader::new(checkpoint)?;
+        Ok(Self { timings: from.get("timings")?, ..Self::of_file(params, &from)? })
     }
 
-    fn of_file(params: MiniBatchParams, state: &Contents) -> Result<Self, String> {
-        let state = State::of_file(state, params.metric)?;
+    fn of_file(params: MiniBatchParams, from: &StateReader<'_>) -> Result<Self, String> {
+        let state = State::of_file(from, params.metric)?;
         let k = state.clusters.weights().len();
         if !state.centers.is_empty() && k != params.n_clusters {
             return Err(format!(
@@ -127,7 +126,8 @@ impl<T: Compute> MiniBatchSolver<T> {
             return Err(Error::Shape("the states to merge must have the same compute type".into()));
         }
         other.must_be(MINIBATCH_STATE).map_err(Error::Shape)?;
-        self.state.merge(&State::of_file(other, self.params.metric).map_err(Error::Shape)?)?;
+        let other = StateReader::new(other).and_then(|from| State::of_file(&from, self.params.metric));
+        self.state.merge(&other.map_err(Error::Shape)?)?;
         self.finished = None;
         Ok(())
     }
@@ -361,11 +361,9 @@ impl<T: Compute> FitSolver<T> for MiniBatchSolver<T> {
     }
 
     fn checkpoint(&self) -> Contents {
-        let mut contents = Contents { kind: MINIBATCH_CHECKPOINT.into(), ..self.state.to_file() };
-        contents
-            .meta
-            .insert("timings".into(), json!({ "timings": stored_timings(self.timings) }).to_string());
-        contents
+        let mut to = self.state.to_file(MINIBATCH_CHECKPOINT);
+        to.put("timings", &self.timings);
+        to.finish()
     }
 
     fn has_begun(&self) -> bool {
@@ -401,6 +399,6 @@ impl<T: Compute> StreamSolver<T> for MiniBatchSolver<T> {
     }
 
     fn state(&self) -> Contents {
-        self.state.to_file()
+        self.state.to_file(MINIBATCH_STATE).finish()
     }
 }

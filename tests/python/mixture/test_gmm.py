@@ -27,7 +27,8 @@ KINDS = ("tied_spherical", "spherical", "diag", "factor")
 
 def near_of(model):
     """The active components per row of a fit in progress."""
-    near = model._run.checkpoint()[1]["near"]
+    arrays = model._run.checkpoint()[1]
+    near = arrays.get("best.near", arrays.get("current.near"))
     return near.reshape(-1, min(model.n_active, model.n_components)).astype(int)
 
 
