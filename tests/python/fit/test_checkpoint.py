@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
 import os
 import random
 import signal
@@ -11,6 +12,7 @@ import sys
 import time
 from pathlib import Path
 
+import killable
 import numpy as np
 import pytest
 import shoal
@@ -500,57 +502,32 @@ except OSError as error:
 
 # ---------------------------------------------------------------- killed
 
-KILLED = """
-import sys, time, numpy as np, shoal
-from shoal.callbacks import Checkpoint
-sys.path.insert(0, {here!r})
-from test_checkpoint import KILLABLE
-print("ready", flush=True)
-KILLABLE[{name!r}](callbacks=[Checkpoint({path!r}, every=0), lambda *_: time.sleep(0.002)]).fit({rows!r})
-print("over", flush=True)
-"""
-KILLABLE = {
-    "kmeans": lambda **more: shoal.KMeans(64, tol=0, random_state=3, n_jobs=1, **more),
-    "minibatch": lambda **more: shoal.MiniBatchKMeans(
-        64, batch_size=100, max_iter=4, max_no_improvement=None, random_state=3, n_jobs=1, **more
-    ),
-    "nested": lambda **more: shoal.NestedMiniBatchKMeans(
-        64, batch_size=100, random_state=3, n_jobs=1, **more
-    ),
-    "variance-reduced": lambda **more: shoal.VarianceReducedKMeans(
-        64, tol=0, max_iter=30, random_state=3, n_jobs=1, **more
-    ),
-    "breathing": lambda **more: shoal.BreathingKMeans(64, random_state=3, n_jobs=1, **more),
-    "balanced": lambda **more: shoal.BalancedKMeans(64, size_max=1.1, random_state=3, n_jobs=1, **more),
-    "backward Euler": lambda **more: shoal.BackwardEulerKMeans(
-        64, batch_size=100, polish=True, random_state=3, n_jobs=1, **more
-    ),
-}
-#: Kills per method: 30 for the exact and streaming fits that the others build on, and fewer for the others.
+#: Kills per method: most for the exact and streaming fits that the others build on.
 KILLS = {"kmeans": 10, "minibatch": 10, "nested": 10}
 FEW_KILLS = 4
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")
-@pytest.mark.parametrize("name", KILLABLE)
+@pytest.mark.parametrize("name", killable.FITS)
 def test_a_kill_at_any_time_loses_no_complete_checkpoint(name, tmp_path):
     rows, path = tmp_path / "rows.npy", tmp_path / "run.safetensors"
     np.save(rows, X)
-    expected = KILLABLE[name]().fit(rows)
-    code = KILLED.format(here=str(Path(__file__).parent), name=name, path=str(path), rows=str(rows))
+    expected = killable.FITS[name]().fit(rows)
+    # Each process is forked from one that has imported the packages, which would take most of the time.
+    processes = multiprocessing.get_context("forkserver")
+    processes.set_forkserver_preload(["shoal.callbacks"])
     chance, kills, found = random.Random(name), 0, 0
     wanted = KILLS.get(name, FEW_KILLS)
     while kills < wanted:
-        process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-        assert process.stdout.readline() == "ready\n"
+        process = processes.Process(target=killable.fit, args=(name, str(rows), str(path)))
+        process.start()
         begun = time.monotonic()
-        while not path.exists() and process.poll() is None:
+        while not path.exists() and process.is_alive():
             time.sleep(0.001)
         # Kill while files are being written.
         time.sleep(chance.uniform(0, min(0.3, 5 * (time.monotonic() - begun) + 0.05)))
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        process.stdout.close()
+        process.kill()
+        process.join()
         kills += 1
         if path.exists():
             found += 1
