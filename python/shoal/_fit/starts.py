@@ -54,7 +54,12 @@ class Starts:
                     f"{self._left} of its starts are left: pass it again as init="
                 )
             self._before = self._random_state.get_state(legacy=True)
-            self._current = self._make(self._random_state)
+            try:
+                self._current = self._make(self._random_state)
+            except BaseException:
+                # The start is made again, with the same draws.
+                self._random_state.set_state(self._before)
+                raise
             self._left -= 1
         # None: the run ended before, but an interrupt came before its last step was reported.
         step = self._current.step() or self._current.history()[-1]
