@@ -14,6 +14,7 @@
 
 mod apart;
 mod grow;
+mod neighbors;
 mod rules;
 mod similar;
 mod single;

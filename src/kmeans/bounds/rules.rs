@@ -1,6 +1,6 @@
 //! The bounds as one sweep sees them: margins for rounding, and the drift to add and remove.
 
-use super::single::Neighbors;
+use super::neighbors::Neighbors;
 use super::{BASE_SWEEPS, PanelBounds, up};
 use crate::kernel::bounded::Margins;
 use crate::kernel::{Compute, PackedCenters};

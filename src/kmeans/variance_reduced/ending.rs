@@ -1,25 +1,13 @@
 //! Final centers of a variance-reduced fit, with labels, weights and inertia.
 
 use super::VarianceReducedSolver;
-use super::solver::SweptMeans;
-use crate::centers::LabelList;
+use super::solver::{Finished, SweptMeans};
 use crate::data::DataSource;
 use crate::error::Result;
 use crate::kernel::Compute;
 use crate::kmeans::labels::Labels;
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
-
-/// Centers, and the labels, weights and inertia about them.
-#[derive(Clone, Debug)]
-pub(super) struct Finished<T> {
-    pub(super) centers: Vec<T>,
-    pub(super) labels: LabelList,
-    pub(super) weights: Vec<f64>,
-    pub(super) inertia: f64,
-    /// Whether these are the final centers of the fit, and not those of an unfinished run.
-    pub(super) closed: bool,
-}
 
 impl<T: Compute> VarianceReducedSolver<T> {
     /// Labels, weights and inertia of the current centers. With `close`, first computes the final centers:

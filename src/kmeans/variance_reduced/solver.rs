@@ -4,8 +4,7 @@
 use std::time::Instant;
 
 use super::VarianceReducedParams;
-use super::ending::Finished;
-use crate::centers::{KMeansModel, Snapshot, project};
+use crate::centers::{KMeansModel, LabelList, Snapshot, project};
 use crate::data::{Access, DataSource, count_rows};
 use crate::error::Result;
 use crate::fit::{Facts, FitSolver, Metric, Solver, Step, StopReason, Timings};
@@ -59,6 +58,17 @@ pub struct VarianceReducedSolver<T> {
     pub(super) seeded_by: String,
     pub(super) timings: Timings,
     pub(super) finished: Option<Finished<T>>,
+}
+
+/// Centers, and the labels, weights and inertia about them.
+#[derive(Clone, Debug)]
+pub(super) struct Finished<T> {
+    pub(super) centers: Vec<T>,
+    pub(super) labels: LabelList,
+    pub(super) weights: Vec<f64>,
+    pub(super) inertia: f64,
+    /// Whether these are the final centers of the fit, and not those of an unfinished run.
+    pub(super) closed: bool,
 }
 
 /// A sweep, and the means of its clusters.
