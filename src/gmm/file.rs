@@ -46,9 +46,11 @@ impl<T: Compute> Truncated<T> {
             if !state.near.iter().all(|&j| j == NO_COMPONENT) {
                 return Err("\"near\" must be unset before the first iteration".into());
             }
-            let near = std::mem::take(&mut state.near);
-            state.begin_from(means, dim, near);
-            return Ok(state);
+            let Self { start, near, seeding_distances, seeded_by, timings, .. } = state;
+            let plan = Self::plan(state.params);
+            let mut begun = Self { start, seeding_distances, seeded_by, timings, ..plan };
+            begun.begin_from(means, dim, near);
+            return Ok(begun);
         }
         let mut mixture = Mixture::new(means, dim, state.params.factors(dim));
         mixture.get_fields(&from)?;
