@@ -524,12 +524,9 @@ pub(crate) const AUTO_END: f64 = 1.0 / 20.0;
 /// bytes at least 20 µs.
 pub(crate) const LENGTH_STEP: usize = 256 << 10;
 
-/// Number of centers of which all pairs are compared to find centers that tile values cannot tell apart: 120
-/// pairs take less time than one row against a thousand centers.
+/// Number of centers of which all pairs are compared to find centers that squared differences cannot tell apart:
+/// 120 pairs take less time than one row against a thousand centers.
 pub(crate) const COMPARED_CENTERS: usize = 16;
-
-/// Columns of such a pair that are compared first: nearly always enough to see that the centers are far apart.
-pub(crate) const COMPARED_COLUMNS: usize = 16;
 
 /// The ratio of the mean to the smallest row sum of a neighbor graph: a row that is no neighbor of another
 /// row has half the weights.

@@ -134,17 +134,9 @@ class KMeans(CenterClusterer):
     some clusters stay empty, with weight 0, and the fit raises a
     :class:`~sklearn.exceptions.ConvergenceWarning`.
 
-    Labels compare ``|c|^2 - 2 x.c``, rounded to the compute type. Where this type cannot tell the centers
-    apart, shoal computes distances by differences in float64, which takes many times as long. There are two
-    such cases:
-
-    - Underflow. Two different centers are shorter than 1e-17 times the longest center (float64: 3e-145), for
-      example because one damaged row holds 1e30. If the longest center has a length from 1e-9 to 1e9
-      (float64: 1e-75 to 1e75), values are not rescaled.
-    - Rounding. 16 centers, evenly spaced by index (all centers, if there are at most 16), are compared.
-      Differences are used if two of them are closer to each other than 7e-4 times their distance from the
-      origin (float64: 3e-8). Where most centers lie close together, their median replaces
-      the origin. A row far away from all others therefore does not merge other clusters.
+    The label of a row is the center with the smallest sum of squared differences in float64, and the lowest index
+    among equals. It is the same on every instruction set. Rows that faster arithmetic leaves in doubt are compared
+    in float64. There are more of them if the values are large compared with the distances between centers.
 
     No other thread may write to ``X`` during a call.
 

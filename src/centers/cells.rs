@@ -162,7 +162,7 @@ impl<T: Compute> Desk<T> {
         labels.resize(rows.rows() * m, 0);
         sq_dists.clear();
         sq_dists.resize(rows.rows() * m, 0.0);
-        chosen.choose(members, all, m > 1);
+        chosen.choose(members, all);
         if m == 1 {
             kernel::nearest(rows, chosen, labels, scratch);
         } else {

@@ -168,6 +168,16 @@ pub(crate) fn narrow<T: Compute>(
     operations::narrow(packed.tier, packed.frame(), faces, skin, from, to, work)
 }
 
+/// The largest `|x'|^2` of a row within a box.
+pub(crate) fn longest<T: Compute>(packed: &PackedCenters<T>, faces: &[T]) -> T {
+    let (lower, upper) = faces.split_at(packed.dim());
+    let (shift, scale) = packed.frame();
+    lower.iter().zip(upper).zip(shift).fold(T::ZERO, |sum, ((&lo, &hi), &s)| {
+        let [lo, hi] = [lo, hi].map(|x| moved(x, s, scale)).map(|x| x * x);
+        sum + if lo > hi { lo } else { hi }
+    })
+}
+
 /// Moves the columns of a block of rows into the frame of the packed centers. Borrows the block if the frame is
 /// that of the data.
 pub(crate) fn in_frame<'a, T: Compute>(

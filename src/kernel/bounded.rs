@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::aligned::Aligned;
-use super::difference;
+pub(crate) use super::arbiter::{Doubt, Doubts, is_in_doubt};
 use super::operations;
 use super::pack::{Form, PackedCenters, Scratch, moved};
 use super::tier::{Compute, active};
@@ -19,6 +19,13 @@ pub(crate) struct Gathered<T> {
     pub(super) sq_norm: Vec<T>,
     /// Tile values of some rows.
     pub(super) tile: Aligned<T>,
+}
+
+impl<T: Float> Gathered<T> {
+    /// `|x'|^2` of a gathered row.
+    pub(crate) fn sq_norm(&self, row: usize) -> T {
+        self.sq_norm[row]
+    }
 }
 
 impl<T: Float> Default for Gathered<T> {
@@ -41,7 +48,9 @@ pub(crate) struct Meeting<'a, T> {
     pub(crate) begin: bool,
     /// Output: the smallest tile value per row in `picked`.
     pub(crate) low: &'a mut [T],
-    /// Output, appended: the rows for which `low` is at most `best`.
+    /// By how much tile values must differ to exclude a center.
+    pub(crate) doubt: Doubt<T>,
+    /// Output, appended: the rows for which `best` does not exclude the center of `low`.
     pub(crate) better: &'a mut Vec<Better<T>>,
     /// Bounds for each center of the panel, if the sweep keeps per-center bounds.
     pub(crate) fine: Option<Fine<'a, T>>,
@@ -59,7 +68,7 @@ pub(crate) struct Fine<'a, T> {
     pub(crate) unit: T,
 }
 
-/// A row with a center in the panel that is at least as near as the best so far.
+/// A row with a center in the panel that may be nearer than the best so far.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Better<T> {
     /// Index into the picked rows.
@@ -228,8 +237,8 @@ pub(crate) fn put_in_columns<T: Compute>(packed: &PackedCenters<T>, row: &[T], c
     }
 }
 
-/// Compares some rows, stored as columns, with the listed centers only. `list` must be in ascending order.
-/// Columns and `nearest` need room for [`BEHIND`] more rows.
+/// The smallest tile value, its center, and the second smallest value of some rows, stored as columns, among the
+/// listed centers. Columns and `nearest` need room for [`BEHIND`] more rows.
 pub(crate) fn nearest_listed<T: Compute>(
     packed: &PackedCenters<T>,
     columns: &[T],
@@ -249,7 +258,8 @@ pub(crate) fn nearest_others<T: Compute>(packed: &PackedCenters<T>, nearest: &mu
     (0..packed.n_centers()).map(|j| packed.sq_norm(centers, j)).collect()
 }
 
-/// Like [`nearest`](super::nearest), with the smallest and second smallest tile value per row.
+/// Like [`nearest`](super::nearest), with the smallest and second smallest tile value per row. Where these do not
+/// tell the nearest center, the second is the smallest as well.
 pub(crate) fn nearest_pair<T: Compute>(
     rows: Rows<'_, T>,
     packed: &PackedCenters<T>,
@@ -257,15 +267,15 @@ pub(crate) fn nearest_pair<T: Compute>(
     scratch: &mut Scratch<T>,
 ) {
     let Nearest { ids, best, next } = nearest;
-    if packed.by_difference() {
-        return difference::nearest_two(rows, packed, scratch, |r, label, nearest, second| {
-            (ids[r], best[r], next[r]) = (label, T::from_f64(nearest), T::from_f64(second));
+    super::with_doubts(scratch, |doubts, scratch| {
+        super::for_each_strip(rows, packed, scratch, |range, strip, scratch| {
+            strip.two(packed, scratch, &mut ids[range.clone()]);
+            best[range.clone()].copy_from_slice(&scratch.best[..range.len()]);
+            next[range.clone()].copy_from_slice(&scratch.second[..range.len()]);
+            doubts.note_strip(rows, range, packed, scratch);
         });
-    }
-    super::for_each_strip(rows, packed, scratch, |range, strip, scratch| {
-        strip.two(packed, scratch, &mut ids[range.clone()]);
-        best[range.clone()].copy_from_slice(&scratch.best[..range.len()]);
-        next[range.clone()].copy_from_slice(&scratch.second[..range.len()]);
+        doubts.settle(rows, packed, ids, scratch);
+        doubts.rows().iter().for_each(|&r| next[r as usize] = best[r as usize]);
     });
 }
 
@@ -277,7 +287,7 @@ pub(crate) fn nearest_single<T: Compute>(
     (gathered, scratch): (&mut Gathered<T>, &mut Scratch<T>),
 ) {
     nearest.resize(1);
-    let (Rows::Dense(dense), Form::CentersInLanes, false) = (row, packed.form, packed.by_difference) else {
+    let (Rows::Dense(dense), Form::CentersInLanes) = (row, packed.form) else {
         return nearest_pair(row, packed, nearest, scratch);
     };
     super::fits(row, packed);
@@ -285,8 +295,10 @@ pub(crate) fn nearest_single<T: Compute>(
     gathered.tile.grow(packed.tier.height * packed.width, T::ZERO);
     gathered.x.grow(packed.gathered_stride(), T::ZERO);
     gathered.sq_norm.resize(gathered.sq_norm.len().max(1), T::ZERO);
+    let mut sq_norm = T::ZERO;
     for ((to, &x), &s) in gathered.x.iter_mut().zip(dense.row(0)).zip(&packed.shift) {
         *to = moved(x, s, packed.scale);
+        sq_norm = sq_norm + *to * *to;
     }
     let (mut low, mut better) = ([T::INFINITY], Vec::with_capacity(1));
     (nearest.ids[0], nearest.best[0], nearest.next[0]) = (0, T::INFINITY, T::INFINITY);
@@ -300,6 +312,7 @@ pub(crate) fn nearest_single<T: Compute>(
             best: &mut best,
             begin: false,
             low: &mut low,
+            doubt: Doubt::NONE,
             better: &mut better,
             fine: None,
         };
@@ -313,6 +326,10 @@ pub(crate) fn nearest_single<T: Compute>(
         } else {
             nearest.next[0] = low[0];
         }
+    }
+    let (best, next) = (nearest.best[0], nearest.next[0]);
+    if is_in_doubt(best, next, packed.doubt(packed.dim).of(sq_norm)) {
+        (nearest.ids[0], nearest.next[0]) = (packed.nearest_of_all(row, 0), best);
     }
 }
 

@@ -8,7 +8,7 @@ use super::tier::Compute;
 impl<T: Compute> PackedCenters<T> {
     /// Also keeps the centers as rows, from which [`PackedCenters::choose`] packs.
     pub(crate) fn with_rows(mut self) -> Self {
-        if self.form == Form::Sparse || self.by_difference {
+        if self.form == Form::Sparse {
             return self;
         }
         let stride = self.gathered_stride();
@@ -24,12 +24,11 @@ impl<T: Compute> PackedCenters<T> {
     }
 
     /// Replaces the centers of this set, whose places were made by [`PackedCenters::places`] of `all`, by the
-    /// centers `list` of `all`. `all` must be [with rows](PackedCenters::with_rows). Only a `measured` set gives
-    /// distances; any set gives labels.
+    /// centers `list` of `all`. `all` must be [with rows](PackedCenters::with_rows).
     ///
     /// # Panics
     /// If the list is empty, longer than the number of places, or names a center that does not exist.
-    pub(crate) fn choose(&mut self, list: &[u32], all: &Self, measured: bool) {
+    pub(crate) fn choose(&mut self, list: &[u32], all: &Self) {
         let (k, dim) = (list.len(), self.dim);
         assert!(k > 0 && dim == all.dim, "a list of centers of {dim} columns");
         self.k = k;
@@ -38,17 +37,15 @@ impl<T: Compute> PackedCenters<T> {
         if !self.sq_norms.is_empty() {
             self.sq_norms.resize(k, 0.0);
         }
-        if self.form == Form::Sparse || self.by_difference {
+        if self.form == Form::Sparse {
             self.norms[k..].fill(T::INFINITY);
             for (slot, &j) in list.iter().enumerate() {
                 self.place(slot, slot, all.centers().row(j as usize));
             }
             return;
         }
-        if measured {
-            for (center, &j) in self.centers.chunks_exact_mut(dim).zip(list) {
-                center.copy_from_slice(all.centers().row(j as usize));
-            }
+        for (center, &j) in self.centers.chunks_exact_mut(dim).zip(list) {
+            center.copy_from_slice(all.centers().row(j as usize));
         }
         let stride = all.gathered_stride();
         let row = |slot: usize| &all.plain[list[slot] as usize * stride..][..dim];
@@ -108,7 +105,7 @@ mod tests {
                 if of.is_empty() || list.is_empty() {
                     continue;
                 }
-                some.choose(&list, &all, true);
+                some.choose(&list, &all);
                 let taken: Vec<T> = of.iter().flat_map(|&r| rows.row(r).to_vec()).collect();
                 let mut found = vec![0; of.len()];
                 nearest(MatRef::new(&taken, dim), &some, &mut found, &mut scratch);

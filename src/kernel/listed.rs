@@ -2,7 +2,7 @@
 //! a few centers.
 
 use super::aligned::{Aligned, LINE};
-use super::difference::squares_tell_apart;
+use super::arbiter::vanishing;
 use super::generic::listed::Padded;
 use super::generic::sparse;
 use super::isa::Isa;
@@ -12,6 +12,7 @@ use super::tier::{Compute, Tier, tier_of};
 use crate::float::Float;
 use crate::matrix::MatRef;
 use crate::rows::Rows;
+use crate::tuning::COMPARED_CENTERS;
 
 /// Centers stored as rows, for methods that compare each row with only a few centers. Squared distances are
 /// those of the data times [`RowCenters::unit`], or weighted per column.
@@ -257,6 +258,26 @@ impl<T: Compute> RowCenters<T> {
     pub(crate) fn add_products(&self, row: &[T], list: &[u32], parts: &[f64], products: &mut [f64]) {
         operations::add_products(self.tier, row, self.padded(), list, parts, products);
     }
+}
+
+/// Whether squared differences, times the square of `scale`, tell these centers apart in `T`. Checks all centers
+/// near the origin, and all pairs of a few evenly spaced centers.
+fn squares_tell_apart<T: Compute>(centers: MatRef<'_, T>, scale: T) -> bool {
+    let (k, some) = (centers.rows(), centers.rows().min(COMPARED_CENTERS));
+    let least = vanishing::<T>().to_f64();
+    let origin = vec![T::ZERO; centers.cols()];
+    let mut near = centers.iter().filter(|c| scaled_sq_dist(c, &origin, scale) < least);
+    let near_are_equal = near.next().is_none_or(|first| near.all(|c| c == first));
+    let picked: Vec<&[T]> = (0..some).map(|i| centers.row(i * k / some)).collect();
+    let vanishes = |a: &[T], b: &[T]| scaled_sq_dist(a, b, scale) < least && a != b;
+    near_are_equal && picked.iter().enumerate().all(|(i, a)| picked[..i].iter().all(|b| !vanishes(a, b)))
+}
+
+/// The squared distance of two centers, times the square of `scale`.
+fn scaled_sq_dist<T: Float>(a: &[T], b: &[T], scale: T) -> f64 {
+    let factor = scale.to_f64();
+    let apart = a.iter().zip(b).map(|(a, b)| (a.to_f64() - b.to_f64()) * factor);
+    apart.map(|apart| apart * apart).sum()
 }
 
 /// Rows at a distance of `stride` values, padded with zeros.

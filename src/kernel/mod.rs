@@ -3,9 +3,9 @@
 //! All functions are safe and start no threads. The functions of a sweep do not allocate once their
 //! [`Scratch`] has grown. They process strips of rows and write a row by center matrix only if asked to.
 //!
-//! All functions use the same *canonical label*: the center with the smallest tile value (see
-//! [`PackedCenters`]), and the lowest index among equals. Reported distances are recomputed by difference in
-//! `f64`, so they are exact up to rounding.
+//! All functions use the same label: the center with the smallest sum of squared differences in `f64`, and the
+//! lowest index among equals. Faster comparisons only exclude centers, by error bounds. Labels and reported
+//! distances are the same on every instruction set.
 //!
 //! ```
 //! use shoal::MatRef;
@@ -18,6 +18,7 @@
 //! ```
 
 mod aligned;
+mod arbiter;
 mod arch;
 pub(crate) mod blocks;
 pub(crate) mod bounded;
@@ -28,7 +29,6 @@ mod bytes;
 )]
 mod certified;
 mod chosen;
-mod difference;
 mod generic;
 mod isa;
 pub(crate) mod listed;
@@ -39,6 +39,7 @@ mod pack;
 mod tests;
 mod tier;
 
+pub(crate) use arbiter::Doubts;
 pub(crate) use bytes::{add_bytes, byte_sq_dists};
 pub use isa::Isa;
 pub(crate) use pack::Frame;
@@ -108,15 +109,7 @@ struct Strip<'a, T> {
 }
 
 impl<T: Compute> Strip<'_, T> {
-    /// The smallest tile value per row, and its center.
-    fn argmin(self, packed: &PackedCenters<T>, scratch: &mut Scratch<T>, labels: &mut [u32]) {
-        match self.sparse {
-            None => operations::argmin(packed.tier, packed, scratch, labels),
-            Some(rows) => operations::sparse_argmin(packed.tier, packed, rows, scratch, labels),
-        }
-    }
-
-    /// Like `argmin`, with the second smallest value too.
+    /// The two smallest tile values per row, and the center of the smallest.
     fn two(self, packed: &PackedCenters<T>, scratch: &mut Scratch<T>, labels: &mut [u32]) {
         match self.sparse {
             None => operations::two(packed.tier, packed, scratch, labels),
@@ -135,10 +128,8 @@ impl<T: Compute> Strip<'_, T> {
 
 /// Labels every row with its nearest center. Costs `2 n k d` operations.
 ///
-/// A row with a non-finite value gets an arbitrary valid label, and its distance from [`accumulate`] and
-/// [`sq_dists`] is not finite. The same holds for a row so far away that its tile values overflow `T`. Such a
-/// row is farther away than 1e16 times the spread of the centers, where all centers are equally far even in
-/// `f64`.
+/// A row with a value that is not finite gets the label 0, and its distance from [`accumulate`] and [`sq_dists`]
+/// is not finite.
 ///
 /// See the [module](self) for an example.
 ///
@@ -152,18 +143,27 @@ pub fn nearest<'a, T: Compute>(
 ) {
     let rows = rows.into();
     assert_eq!(rows.rows(), labels.len(), "one label per row");
-    if packed.by_difference {
-        return difference::nearest_two(rows, packed, scratch, |r, label, _, _| labels[r] = label);
-    }
     fits(rows, packed);
     if let Rows::Dense(dense) = rows
         && T::certified(dense, packed, labels, scratch)
     {
         return;
     }
-    for_each_strip(rows, packed, scratch, |range, strip, scratch| {
-        strip.argmin(packed, scratch, &mut labels[range]);
+    with_doubts(scratch, |doubts, scratch| {
+        for_each_strip(rows, packed, scratch, |range, strip, scratch| {
+            strip.two(packed, scratch, &mut labels[range.clone()]);
+            doubts.note_strip(rows, range, packed, scratch);
+        });
+        doubts.settle(rows, packed, labels, scratch);
     });
+}
+
+/// Calls `f` with an empty list of doubts, whose memory stays in the scratch.
+fn with_doubts<T: Compute>(scratch: &mut Scratch<T>, f: impl FnOnce(&mut Doubts<T>, &mut Scratch<T>)) {
+    let mut doubts = std::mem::take(&mut scratch.doubts);
+    doubts.clear();
+    f(&mut doubts, scratch);
+    scratch.doubts = doubts;
 }
 
 /// Like [`nearest`], with the squared distances to the nearest and second nearest center.
@@ -193,24 +193,29 @@ pub fn nearest_two<'a, T: Compute>(
     let rows = rows.into();
     let n = rows.rows();
     assert!(labels.len() == n && best.len() == n && second.len() == n, "one label and two distances per row");
-    if packed.by_difference {
-        return difference::nearest_two(rows, packed, scratch, |r, label, nearest, next| {
-            (labels[r], best[r], second[r]) = (label, nearest, next);
+    with_doubts(scratch, |doubts, scratch| {
+        for_each_strip(rows, packed, scratch, |range, strip, scratch| {
+            strip.two(packed, scratch, &mut labels[range.clone()]);
+            for (r, &value) in range.clone().zip(&scratch.second) {
+                second[r] = packed.unscaled(value.to_f64() + packed.sq_norm(rows, r));
+            }
+            doubts.note_strip(rows, range, packed, scratch);
         });
-    }
-    for_each_strip(rows, packed, scratch, |range, strip, scratch| {
-        strip.two(packed, scratch, &mut labels[range.clone()]);
-        for (i, r) in range.enumerate() {
-            best[r] = packed.sq_dist(rows, r, labels[r] as usize);
-            second[r] = packed.unscaled(scratch.second[i].to_f64() + packed.sq_norm(rows, r));
+        doubts.settle(rows, packed, labels, scratch);
+        // Tile values do not tell the second from the nearest.
+        for &r in doubts.rows() {
+            let mut listed = packed.all_listed();
+            packed.rank(rows, r as usize, &mut listed);
+            second[r as usize] = listed.get(1).map_or(f64::INFINITY, |&(sq_dist, _)| sq_dist);
         }
     });
+    sq_dists(rows, labels, packed, best);
 }
 
 /// The `m` nearest centers of every row, nearest first, with squared distances by difference.
 ///
-/// The first is the canonical label. The others are ordered by distance, then index. `labels` and `sq_dists`
-/// hold `m` values per row. Costs `2 n k d` operations and up to `n k m` comparisons.
+/// They are ordered by distance, then index, so the first is the label. `labels` and `sq_dists` hold `m` values
+/// per row. Costs `2 n k d` operations and up to `n k m` comparisons.
 ///
 /// # Panics
 /// If `m` is 0 or above the number of centers, or an output does not have `m` values per row.
@@ -235,61 +240,36 @@ pub fn nearest_m<'a, T: Compute>(
     let n = rows.rows();
     assert!((1..=packed.k).contains(&m), "m must be in 1..={}, got {m}", packed.k);
     assert!(labels.len() == n * m && sq_dists.len() == n * m, "m labels and distances per row");
-    if packed.by_difference {
-        let mut found = Vec::new();
-        difference::for_each_center(rows, packed, scratch, |range, j, values| {
-            if j == 0 {
-                found.clear();
-                found.resize(range.len() * m, (f64::INFINITY, 0));
-            }
-            for (row, &value) in found.chunks_exact_mut(m).zip(values) {
-                take_in(row, value, j);
-            }
-            if j + 1 == packed.k {
-                for (r, row) in range.zip(found.chunks_exact(m)) {
-                    let known = row.partition_point(|(value, _)| value.is_finite());
-                    // Centers without a finite distance come last.
-                    let rest =
-                        (0..packed.k as u32).filter(|&j| row[..known].iter().all(|&(_, near)| near != j));
-                    let rest = rest.map(|j| (f64::INFINITY, j)).take(m - known);
-                    for (q, (value, j)) in row[..known].iter().copied().chain(rest).enumerate() {
-                        (labels[r * m + q], sq_dists[r * m + q]) = (j, difference::squared::<T>(value));
-                    }
-                }
-            }
-        });
-        return;
-    }
-    let mut found: Vec<(T, u32)> = vec![(T::INFINITY, 0); packed.strip_rows() * m];
+    // One more, to see whether the last one is in doubt.
+    let (kept, largest) = (packed.k.min(m + 1), packed.largest_norm());
+    let mut found: Vec<(T, u32)> = vec![(T::INFINITY, 0); packed.strip_rows() * kept];
+    let mut listed = Vec::new();
     for_each_strip(rows, packed, scratch, |range, strip, scratch| {
         found.fill((T::INFINITY, u32::MAX));
-        for_each_panel(packed, scratch, strip, |i, j, value| {
-            take_in(&mut found[i * m..(i + 1) * m], value, j);
+        for_each_panel(packed, scratch, strip, |i, first, values| {
+            let found = &mut found[i * kept..(i + 1) * kept];
+            values.iter().enumerate().for_each(|(c, &value)| take_in(found, value, first + c));
         });
         for (i, r) in range.enumerate() {
-            let mut exact: Vec<(f64, u32)> = if found[i * m + m - 1].1 == u32::MAX {
-                // Some tile values overflowed `T`: compute all distances by difference.
-                let mut all = all_sorted(packed, rows, r);
-                all.truncate(m);
-                all
+            let near = &found[i * kept..(i + 1) * kept];
+            let values = rows.stored(r).len();
+            let doubt = || packed.doubt_about(values, largest).of(T::from_f64(packed.sq_norm(rows, r)));
+            // Values that overflowed are not among the found.
+            let decided = near[kept - 1].1 != u32::MAX && (kept == m || near[m].0 > near[m - 1].0 + doubt());
+            listed.clear();
+            if decided {
+                listed.extend(near[..m].iter().map(|&(_, j)| (0.0, j)));
             } else {
-                let near = found[i * m..(i + 1) * m].iter();
-                near.map(|&(_, j)| (packed.sq_dist(rows, r, j as usize), j)).collect()
-            };
-            exact[1..].sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-            for (q, (sq_dist, j)) in exact.into_iter().enumerate() {
-                (labels[r * m + q], sq_dists[r * m + q]) = (j, sq_dist);
+                listed.extend((0..packed.k as u32).map(|j| (0.0, j)));
+            }
+            packed.rank(rows, r, &mut listed);
+            for (q, &(cost, j)) in listed[..m].iter().enumerate() {
+                let priced = !packed.prices.is_empty();
+                labels[r * m + q] = j;
+                sq_dists[r * m + q] = if priced { packed.sq_dist(rows, r, j as usize) } else { cost };
             }
         }
     });
-}
-
-/// All centers, sorted by their squared distances to a row.
-#[cold]
-fn all_sorted<T: Compute>(packed: &PackedCenters<T>, rows: Rows<'_, T>, r: usize) -> Vec<(f64, u32)> {
-    let mut all: Vec<_> = (0..packed.k).map(|j| (packed.sq_dist(rows, r, j), j as u32)).collect();
-    all.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-    all
 }
 
 /// Inserts a center into the sorted list of the nearest centers of a row, if it belongs there.
@@ -302,13 +282,13 @@ fn take_in<V: PartialOrd>(nearest: &mut [(V, u32)], value: V, center: usize) {
     }
 }
 
-/// Calls `f(row of the strip, center, tile value)` for every pair of the strip, with ascending centers for
-/// each row.
+/// Calls `f(row of the strip, first slot, tile values)` for every row and panel of the strip, with ascending
+/// panels for each row.
 fn for_each_panel<T: Compute>(
     packed: &PackedCenters<T>,
     scratch: &mut Scratch<T>,
     strip: Strip<'_, T>,
-    mut f: impl FnMut(usize, usize, T),
+    mut f: impl FnMut(usize, usize, &[T]),
 ) {
     let width = packed.width;
     for panel in 0..packed.k.div_ceil(width) {
@@ -318,9 +298,7 @@ fn for_each_panel<T: Compute>(
         let stride = packed.panel_width(first);
         let centers = stride.min(packed.k - first);
         for i in 0..strip.rows {
-            for (c, &value) in scratch.tile[i * stride..][..centers].iter().enumerate() {
-                f(i, first + c, value);
-            }
+            f(i, first, &scratch.tile[i * stride..][..centers]);
         }
     }
 }
@@ -381,26 +359,22 @@ fn measure_all<T: Compute>(
 ) {
     let k = packed.k;
     assert_eq!(out.len(), rows.rows() * k, "one value per row and center");
-    if packed.by_difference {
-        for (i, out) in out.iter_mut().enumerate() {
-            *out = by_difference(i / k, i % k);
-        }
-        return;
-    }
-    let (doubtful, vanishing) = (T::EPSILON.sqrt(), difference::vanishing::<T>().to_f64());
+    let (doubtful, vanishing) = (T::EPSILON.sqrt(), arbiter::vanishing::<T>().to_f64());
     let mut norms = vec![0.0; packed.strip_rows()];
     for_each_strip(rows, packed, scratch, |range, strip, scratch| {
         for (norm, r) in norms.iter_mut().zip(range.clone()) {
             *norm = packed.sq_norm(rows, r);
         }
-        for_each_panel(packed, scratch, strip, |i, j, value| {
+        for_each_panel(packed, scratch, strip, |i, first, values| {
             let r = range.start + i;
-            let sq_dist = value.to_f64() + norms[i];
-            out[r * k + j] = if sq_dist.is_finite() && sq_dist > vanishing.max(doubtful * norms[i]) {
-                of_tile(sq_dist)
-            } else {
-                by_difference(r, j)
-            };
+            for (j, value) in (first..).zip(values) {
+                let sq_dist = value.to_f64() + norms[i];
+                out[r * k + j] = if sq_dist.is_finite() && sq_dist > vanishing.max(doubtful * norms[i]) {
+                    of_tile(sq_dist)
+                } else {
+                    by_difference(r, j)
+                };
+            }
         });
     });
 }
@@ -649,25 +623,26 @@ impl<T: Compute> PackedCenters<T> {
     /// The squared distance of row `i` to center `j`, by difference.
     #[inline]
     fn sq_dist(&self, rows: Rows<'_, T>, i: usize, j: usize) -> f64 {
-        let scale = self.scale.to_f64();
-        sq_dist_of(self.tier, rows, i, self.centers().row(j), || self.sq_norms[j] / scale / scale)
+        sq_dist_of(self.tier, rows, i, self.centers().row(j), || self.sq_norms[j])
     }
 
     /// The distance of row `i` to center `j`, by difference.
     fn length(&self, rows: Rows<'_, T>, i: usize, j: usize) -> f64 {
         let sq_dist = self.sq_dist(rows, i, j);
-        if sq_dist.is_finite() && sq_dist >= difference::vanishing::<f64>() {
+        if sq_dist.is_finite() && sq_dist >= arbiter::vanishing::<f64>() {
             sq_dist.sqrt()
         } else {
-            difference::length(rows, i, self.centers().row(j))
+            arbiter::length(rows, i, self.centers().row(j))
         }
     }
 
     /// The squared distance of a sparse row to the center in a slot, and the row's squared length, both in
     /// the packed scale.
     fn sq_dist_to_slot(&self, rows: SparseRef<'_, T>, i: usize, slot: usize) -> (T, T) {
-        let (row, j) = (rows.row(i), self.order.get(slot).map_or(slot, |&j| j as usize));
-        let sq_dist = sparse::sq_dist(row, self.centers().row(j), self.sq_norms[j], self.scale);
+        let (row, j) = (rows.row(i), self.center_in(slot) as usize);
+        let scale = self.scale.to_f64();
+        let sq_norm = self.sq_norms[j] * scale * scale;
+        let sq_dist = sparse::sq_dist(row, self.centers().row(j), sq_norm, self.scale);
         (T::from_f64(sq_dist), T::from_f64(sparse::sq_norm(row.1, self.scale)))
     }
 

@@ -5,9 +5,8 @@ use std::ops::Range;
 
 use super::blocks::{Candidates, Narrowing, Skin};
 use super::bounded::{Gathered, Margins, Meeting, Nearest, Radii};
-use super::generic::differences::{self, ROWS};
 use super::generic::listed::{self, Padded};
-use super::generic::simd::{Argmin, Two, Widen};
+use super::generic::simd::{Two, Widen};
 use super::generic::{
     accumulate as sums_of, blocks, bounds, bytes, lanes, pair, picked, projected, sparse, strip, tile,
 };
@@ -53,22 +52,14 @@ operations! {
         strip::load(packed, rows, scratch);
     }
 
-    /// The smallest tile value per row of the loaded strip (into `scratch.best`) and its center.
-    FindNearest = argmin(packed: &'a PackedCenters<T>, scratch: &'a mut Scratch<T>, labels: &'a mut [u32]) {
-        if packed.form == Form::RowsInLanes {
-            return lanes::sweep::<S, false>(packed, scratch, labels);
-        }
-        tile::sweep::<S, Argmin, MR, NV>(packed, scratch, labels.len());
-        strip::reduce::<S, false>(scratch, labels, packed.k);
-    }
-
-    /// Like [`argmin`], with the second smallest value too (into `scratch.second`).
+    /// The two smallest tile values per row of the loaded strip (into `scratch.best` and `scratch.second`), and the
+    /// center of the smallest.
     FindTwo = two(packed: &'a PackedCenters<T>, scratch: &'a mut Scratch<T>, labels: &'a mut [u32]) {
         if packed.form == Form::RowsInLanes {
-            return lanes::sweep::<S, true>(packed, scratch, labels);
+            return lanes::sweep::<S>(packed, scratch, labels);
         }
         tile::sweep::<S, Two, MR, NV>(packed, scratch, labels.len());
-        strip::reduce::<S, true>(scratch, labels, packed.k);
+        strip::reduce::<S>(scratch, labels, packed.k);
     }
 
     /// The tile values of the first `rows` rows of the loaded strip against one panel, into `scratch.tile`,
@@ -80,18 +71,7 @@ operations! {
         tile::values::<S, MR, NV>(packed, scratch, rows, panel);
     }
 
-    /// [`argmin`] for sparse rows, which are not loaded.
-    SparseNearest = sparse_argmin(
-        packed: &'a PackedCenters<T>,
-        rows: SparseRef<'a, T>,
-        scratch: &'a mut Scratch<T>,
-        labels: &'a mut [u32],
-    ) {
-        sparse::sweep::<S, Argmin>(packed, rows, scratch);
-        strip::reduce::<S, false>(scratch, labels, packed.k);
-    }
-
-    /// [`two`] for sparse rows.
+    /// [`two`] for sparse rows, which are not loaded.
     SparseTwo = sparse_two(
         packed: &'a PackedCenters<T>,
         rows: SparseRef<'a, T>,
@@ -99,7 +79,7 @@ operations! {
         labels: &'a mut [u32],
     ) {
         sparse::sweep::<S, Two>(packed, rows, scratch);
-        strip::reduce::<S, true>(scratch, labels, packed.k);
+        strip::reduce::<S>(scratch, labels, packed.k);
     }
 
     /// [`values`] for sparse rows.
@@ -279,11 +259,6 @@ operations! {
     /// See [`bytes::sq_dists`].
     ByteSqDists = byte_sq_dists(rows: MatRef<'a, u8>, point: &'a [f64], out: &'a mut [f64]) {
         bytes::sq_dists::<S>(rows, point, out);
-    }
-
-    /// See [`differences::differences`].
-    Differences = differences(columns: &'a [f64], center: &'a [T], out: &'a mut [f64; ROWS]) {
-        differences::differences(columns, center, out);
     }
 }
 

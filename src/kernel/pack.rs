@@ -10,13 +10,14 @@
 //! does not depend on where the (row, center) pair is in a tile.
 
 use super::aligned::{Aligned, LINE};
+use super::arbiter::Doubts;
 use super::certified::{Buffers, Certified};
-use super::difference::are_told_apart;
 use super::generic::sparse;
 use super::isa::Isa;
 use super::tier::{Compute, Tier, active, tier_of};
 use crate::float::Float;
 use crate::matrix::MatRef;
+use crate::rows::RowBuf;
 use crate::tuning::{CLUMPED, SHIFT_SAMPLE, SPARSE_VECTORS, STRIP_ROWS, rows_in_lanes, strip_rows};
 
 /// The largest number of centers. Indices pass through the kernels as `f32` lanes, which limits them.
@@ -45,18 +46,8 @@ pub(super) enum Form {
 
 /// Centers in the memory layout of the kernels: packed once, used for every row.
 ///
-/// # Limits
-/// A tile value is rounded to `T`, relative to `|c'|^2`. If `T` cannot represent the tile values of these
-/// centers, all kernels compute squared differences in `f64` instead (lengths, for `f64` values). These tell
-/// any two centers apart and take many times as long. Sparse rows then cost as much as dense rows. This
-/// fallback depends on the centers alone. It applies in two cases:
-///
-/// - Two different centers have lengths `|c'|` below `2^-56` (`2^-480` for `f64`), so that their squares
-///   underflow. Example: `0` and `10` beside `1e20`.
-/// - Two of 16 evenly spaced centers (of all centers, up to 16) are different, but nearer to each other than
-///   `2 sqrt(EPSILON) |c'|`: 7e-4 of their distance from the shift in `f32`, 3e-8 in `f64`. With more than 16
-///   centers, near-duplicates among the other centers are not found. Rows near two such centers may get the
-///   label of either.
+/// Rows whose nearest center `T` cannot tell, because centers coincide or are far from the origin, take longer:
+/// they are compared in `f64`.
 ///
 /// ```
 /// use shoal::kernel::PackedCenters;
@@ -83,12 +74,12 @@ pub struct PackedCenters<T: Compute> {
     pub(super) centers: Vec<T>,
     /// `c'` of each slot, one row each, where rows are gathered; `-2 c'` per center, where some are chosen.
     pub(super) plain: Aligned<T>,
-    /// `|c'|^2` per center, in the original order. Only for sparse rows.
+    /// `|c|^2` per center, in the original order. Only for sparse rows.
     pub(super) sq_norms: Vec<f64>,
-    /// The center in each slot, if the slots are reordered. Only for sparse rows.
+    /// The center in each slot, if the slots are reordered.
     pub(super) order: Vec<u32>,
-    /// `T` cannot represent the tile values, so distances are computed by difference.
-    pub(super) by_difference: bool,
+    /// What is added to the squared distances of each center where centers are compared; empty for nothing.
+    pub(super) prices: Vec<f64>,
     /// How much tile values are reduced, relative to squared lengths, so that rounding never lifts one above
     /// the true value. Nonzero only for [`PackedCenters::framed`].
     pub(super) slack: f64,
@@ -166,9 +157,8 @@ impl<T: Compute> PackedCenters<T> {
     pub(crate) fn in_order(centers: MatRef<'_, T>, order: &[u32], sparse: bool) -> Self {
         let form = if sparse { Form::Sparse } else { Form::CentersInLanes };
         let mut packed = Self::pack(centers, Some(order), active::<T>(), form, None, None);
+        packed.order = order.to_vec();
         if sparse {
-            // Sparse rows are read in place and measured against centers in their original order.
-            packed.order = order.to_vec();
             return packed;
         }
         let stride = packed.gathered_stride();
@@ -192,7 +182,7 @@ impl<T: Compute> PackedCenters<T> {
         let (k, dim) = (centers.rows(), centers.cols());
         assert!((1..=MAX_CENTERS).contains(&k), "the number of centers must be 1 to {MAX_CENTERS}, got {k}");
         let sparse = form == Form::Sparse;
-        let Frame { mut shift, mut scale } = match frame {
+        let Frame { shift, scale } = match frame {
             Some(frame) => frame.clone(),
             None if sparse => Frame { shift: vec![T::ZERO; dim], scale: scale_of(centers, None) },
             None => reference(centers),
@@ -245,18 +235,13 @@ impl<T: Compute> PackedCenters<T> {
                     for (j, sq_norm) in members.zip(sq_norms) {
                         norms[j] = T::from_f64(sq_norm);
                         if sparse {
+                            let sq_norm = sq_norm_in_data(sq_norm, center(j), scale);
                             sq_norms_of[order.map_or(j, |order| order[j] as usize)] = sq_norm;
                         }
                     }
                     first += width;
                 }
             }
-        }
-        let by_difference = frame.is_none() && !are_told_apart(centers, &norms, &shift, scale);
-        if by_difference {
-            shift.fill(T::ZERO);
-            scale = T::from_f32(1.0);
-            sq_norms_of.iter_mut().zip(centers.iter()).for_each(|(out, c)| *out = sparse::sq_norm(c, scale));
         }
         let most = if dim * size_of::<T>() <= SHALLOW_DEPTH { dim } else { DEEP_DEPTH / size_of::<T>() };
         // Blocks of equal depth: a short last block would cost as much accumulator traffic as a full block.
@@ -276,7 +261,7 @@ impl<T: Compute> PackedCenters<T> {
             plain: Aligned::default(),
             sq_norms: sq_norms_of,
             order: Vec::new(),
-            by_difference,
+            prices: Vec::new(),
             slack: 0.0,
             certified: Certified::default(),
         }
@@ -296,6 +281,7 @@ impl<T: Compute> PackedCenters<T> {
             plain: Aligned::default(),
             sq_norms: vec![0.0; if self.form == Form::Sparse { k } else { 0 }],
             order: Vec::new(),
+            prices: Vec::new(),
             certified: Certified::default(),
             ..*self
         }
@@ -327,7 +313,7 @@ impl<T: Compute> PackedCenters<T> {
         };
         self.norms[slot] = T::from_f64(norm);
         if let Some(sq_norm) = self.sq_norms.get_mut(j) {
-            *sq_norm = norm;
+            *sq_norm = sq_norm_in_data(norm, center, self.scale);
         }
         if !self.plain.is_empty() {
             let stride = self.gathered_stride();
@@ -339,8 +325,7 @@ impl<T: Compute> PackedCenters<T> {
     }
 
     /// The same centers, with a price each that adds to squared distances wherever centers are compared: labels are
-    /// those of the smallest sum. Distances that are reported stay those to the centers. Not for centers that are
-    /// compared [by difference](PackedCenters::by_difference).
+    /// those of the smallest sum. Distances that are reported stay those to the centers.
     pub(crate) fn priced(mut self, prices: &[f64]) -> Self {
         assert!(prices.len() == self.k && self.order.is_empty(), "one price per center, in their order");
         // A constant changes no label, and no squared length becomes negative.
@@ -349,6 +334,7 @@ impl<T: Compute> PackedCenters<T> {
         for (norm, price) in self.norms.iter_mut().zip(prices) {
             *norm = T::from_f64(norm.to_f64() + (price - least) * square);
         }
+        self.prices = prices.to_vec();
         self
     }
 
@@ -372,10 +358,10 @@ impl<T: Compute> PackedCenters<T> {
         packed
     }
 
-    /// Whether distances are computed by difference, because `T` cannot represent the tile values. Then there
-    /// are no bounds.
-    pub(crate) fn by_difference(&self) -> bool {
-        self.by_difference
+    /// The center in a slot.
+    #[inline(always)]
+    pub(super) fn center_in(&self, slot: usize) -> u32 {
+        self.order.get(slot).copied().unwrap_or(slot as u32)
     }
 
     /// Whether the centers are packed for sparse rows.
@@ -474,6 +460,12 @@ fn fill<'a, T: Float>(
         *out = T::from_f64(-2.0 * moved.to_f64());
     }
     norm
+}
+
+/// `|c|^2` of a center for sparse rows, from its `|c'|^2`: squares of scaled values may have underflowed.
+fn sq_norm_in_data<T: Float>(sq_norm: f64, center: &[T], scale: T) -> f64 {
+    let one = T::from_f32(1.0);
+    if scale == one { sq_norm } else { sparse::sq_norm(center, one) }
 }
 
 /// `g (x - s)`: rows and centers are rounded in the same way, so a row that equals a center stays equal to
@@ -605,8 +597,11 @@ pub struct Scratch<T> {
     pub(super) second: Vec<T>,
     /// Nearest center per row of the strip.
     pub(super) ids: Vec<u32>,
-    /// Columns of a few rows in `f64`, for distances by difference.
-    pub(super) columns_f64: Vec<f64>,
+    /// `|x'|^2` per row of a dense strip.
+    pub(super) sq_norms: Vec<T>,
+    /// Rows in doubt, and copies of them.
+    pub(super) doubts: Doubts<T>,
+    pub(super) copies: RowBuf<T>,
     pub(super) certified: Buffers,
 }
 
@@ -624,7 +619,9 @@ impl<T: Float> Default for Scratch<T> {
             best: Vec::new(),
             second: Vec::new(),
             ids: Vec::new(),
-            columns_f64: Vec::new(),
+            sq_norms: Vec::new(),
+            doubts: Doubts::default(),
+            copies: RowBuf::default(),
             certified: Buffers::default(),
         }
     }
@@ -645,6 +642,7 @@ impl<T: Compute> Scratch<T> {
         if self.best.len() < rows {
             self.best.resize(rows, T::ZERO);
             self.second.resize(rows, T::ZERO);
+            self.sq_norms.resize(rows, T::ZERO);
             self.ids.resize(rows, 0);
         }
     }

@@ -34,8 +34,6 @@ pub(super) struct Choice {
     pub(super) cost_factor: f64,
     /// The spread of most clusters is lost in rounding, so that bounds cannot help.
     pub(super) blurred: bool,
-    /// The last sweep computed distances from differences, without tile values, and could not use bounds.
-    by_difference: bool,
     /// No new bounds before this sweep, because the last ones saved too little.
     pub(super) unbounded_until: u64,
 }
@@ -62,7 +60,6 @@ impl Choice {
             lost: 0.0,
             cost_factor: 1.0,
             blurred: false,
-            by_difference: false,
             unbounded_until: 0,
         }
     }
@@ -80,9 +77,7 @@ impl Choice {
             Algorithm::Filtering => true,
             // A resumed fit goes on as it was.
             Algorithm::Auto if sweeps > 0 => self.algorithm == Algorithm::Filtering,
-            Algorithm::Auto => {
-                n >= BLOCK_ROWS && k >= BLOCK_CENTERS && most >= BLOCK_SWEEPS && !packed.by_difference()
-            }
+            Algorithm::Auto => n >= BLOCK_ROWS && k >= BLOCK_CENTERS && most >= BLOCK_SWEEPS,
             _ => false,
         };
         if !wanted {
@@ -93,7 +88,7 @@ impl Choice {
             return false;
         }
         self.algorithm = Algorithm::Filtering;
-        !packed.by_difference()
+        true
     }
 
     /// Starts bounded sweeps if they are due. `sweeps` sweeps are done, and `centers` are those of the next
@@ -107,14 +102,6 @@ impl Choice {
     ) {
         // The first sweep creates the labels, and centers worth grouping.
         if labels.bounds.is_some() || sweeps == 0 || self.algorithm == Algorithm::Filtering {
-            return;
-        }
-        if self.by_difference {
-            // Every distance is computed, for any algorithm. The requested algorithm is still reported, because
-            // memory does not exclude it.
-            if self.asked != Algorithm::Auto {
-                self.algorithm = self.asked;
-            }
             return;
         }
         let n = labels.of_rows.len();
@@ -192,12 +179,10 @@ impl Choice {
         sweeps: u64,
     ) {
         let before = std::mem::replace(&mut self.changed, swept.changed);
-        self.by_difference = packed.by_difference();
         if self.asked != Algorithm::Auto {
             return;
         }
-        // Packed norms are in another frame when distances come from differences.
-        self.blurred = self.by_difference || is_blurred(packed, swept);
+        self.blurred = is_blurred(packed, swept);
         if labels.bounds.is_none() {
             return;
         }

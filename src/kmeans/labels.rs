@@ -298,14 +298,11 @@ impl Labels {
         let mut total = Part { clusters, ..Part::new(k, dim, moments.is_some()) };
         let empty = || Part::new(k, dim, moments.is_some());
         if let Some(blocks) = blocks {
-            if !packed.by_difference() {
-                let search = (blocks, journals);
-                self.label_by_blocks(search, packed, moments, (&mut total, afresh), data, cx)?;
-                return Ok(total);
-            }
-            blocks.forget();
+            let search = (blocks, journals);
+            self.label_by_blocks(search, packed, moments, (&mut total, afresh), data, cx)?;
+            return Ok(total);
         }
-        let Some(bounds) = self.bounds.as_mut().filter(|_| !packed.by_difference()) else {
+        let Some(bounds) = self.bounds.as_mut() else {
             let absorb =
                 |mut chunk: Unread<'_, T>,
                  labels: LabelsMut<'_>,

@@ -134,7 +134,7 @@ impl<T: Compute> Compared<'_, T> {
         desk: &mut Desk<T>,
     ) -> Result<()> {
         let Desk { chosen, list, copies, scratch, .. } = desk;
-        chosen.choose(list, self.all, false);
+        chosen.choose(list, self.all);
         copies.read(data, rows)?;
         let rows = copies.rows.rows();
         kernel::nearest(rows, chosen, labels, scratch);
@@ -142,11 +142,6 @@ impl<T: Compute> Compared<'_, T> {
             *label = list[(*label as usize).min(list.len() - 1)];
         }
         let Some(reach) = self.reach else { return Ok(()) };
-        if self.all.by_difference() {
-            // Its rounding is not that of tile values.
-            slacks.fill(f32::NEG_INFINITY);
-            return Ok(());
-        }
         let reach = reach(j);
         desk.sq_dists.resize(labels.len(), 0.0);
         kernel::sq_dists(rows, labels, self.all, &mut desk.sq_dists);
@@ -158,7 +153,7 @@ impl<T: Compute> Compared<'_, T> {
         let norm = desk.norm;
         let gamma = (self.all.dim() as f64 + 16.0) * T::EPSILON;
         for ((slack, &best), own) in slacks.iter_mut().zip(&desk.sq_dists).zip(own) {
-            // Tile values decide in the same way if they differ by more than their rounding.
+            // Other centers must be farther by more than the rounding of tile values.
             let off = 4.0 * gamma * ((norm + best.sqrt()).powi(2) + norm * norm);
             let (own, needed) = (own.sqrt(), (best + off).sqrt());
             let exact = reach - own - needed;

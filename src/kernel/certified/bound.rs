@@ -1,14 +1,18 @@
-//! How far a value in low precision may be from the canonical one.
+//! How far a value in low precision may be from the true one.
 //!
 //! # What is compared
-//! The canonical value of a row `x` and a center is a chain of `d` fused steps in `f32` (see
-//! [`pack`](crate::kernel::pack)): `V ~ N - 2 x'.c'` with `N = |c'|^2` rounded, `x' = g (x - s)` and `c' = g (c -
-//! s)` as rounded by the library. Let `u = 2^-24` and `gamma = (d + 2) u / (1 - (d + 2) u)`. For any order of
-//! the terms
+//! Let `x' = g (x - s)` and `c' = g (c - s)` be a row and a center as rounded by the library (see
+//! [`pack`](crate::kernel::pack)), `N = |c'|^2` rounded, and `V` either of two values: the tile value, a chain of
+//! `d` fused steps in `f32`, or the squared distance of the arbiter, times `g^2`, less `|x'|^2`. Let `u = 2^-24` and
+//! `gamma = (d + 4) u / (1 - (d + 4) u)`. Then
 //!
-//! `|V - (N - 2 x'.c')| <= gamma (N + 2 |x'| |c'|) + tiny`,
+//! `|V - (N - 2 x'.c')| <= gamma (N + 2 |x'| |c'|) + far + tiny`,
 //!
-//! where `tiny` covers products that underflow. Let `m` be the mean of the centers `c'`, rounded. Both products
+//! up to a number that is the same for all centers: the chain has `d + 2` roundings, and rounding `x'` and `c'` moves
+//! the distance of the arbiter by two. `tiny` covers products that underflow, and `far` the roundings of the arbiter,
+//! at most `(d / 16 + 8) 2^-53` of `(|x'| + |c'|)^2 <= 4 Y^2 + 4 a^2 + 2 |c'|^2`, where `|x'| <= Y + a` as below. Only
+//! rows with `Y <= F`, the [`farthest`], are compared in low precision, so that `Y^2 <= F Y` (with `T` of bf16 below,
+//! `(Y + T)^2 <= 2 F (Y + T)`). Let `m` be the mean of the centers `c'`, rounded. Both products
 //! compute `W`, an approximation of `V + 2 x.m` or `V + 2 x'.m`. The second term is the same for all centers of
 //! a row, so it does not matter which center is the nearest.
 //!
@@ -44,6 +48,7 @@
 //! in `f64` and rounded up by 1e-6, which covers the roundings of `f64` and the evaluation in `f32`.
 //!
 //! [`middle`]: super::pack::LowCenters::middle
+//! [`farthest`]: super::pack::LowCenters::farthest
 
 use super::engine::{Line, Product};
 
@@ -92,12 +97,15 @@ impl Lengths {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Frame {
     product: Product,
-    /// Relative error of the canonical chain, of the product's sums, and of sums in `f64`.
+    /// Relative error of a tile value, of the arbiter, of the product's sums, and of sums in `f64`.
     gamma: f64,
+    far: f64,
     gamma_product: f64,
     gamma_f64: f64,
     /// Error of products that underflow or are flushed to zero.
     tiny: f64,
+    /// The largest `Y`.
+    farthest: f64,
     /// `|m|`, `|p|`, `|p - s|` and `|s|`.
     mean: f64,
     middle: f64,
@@ -106,13 +114,20 @@ pub(super) struct Frame {
 }
 
 impl Frame {
-    pub(super) fn new(product: Product, dim: usize, mean: &[f32], middle: &[f32], shift: &[f32]) -> Self {
+    pub(super) fn new(
+        product: Product,
+        farthest: f32,
+        (mean, middle, shift): (&[f32], &[f32], &[f32]),
+    ) -> Self {
+        let dim = mean.len();
         let gamma = |steps: usize| steps as f64 * UNIT / (1.0 - steps as f64 * UNIT);
         let length = |v: &mut dyn Iterator<Item = f64>| v.map(|v| v * v).sum::<f64>().sqrt();
         let apart = middle.iter().zip(shift).map(|(&p, &s)| f64::from(p) - f64::from(s));
         Self {
             product,
-            gamma: gamma(dim + 2),
+            gamma: gamma(dim + 4),
+            far: (dim as f64 / 16.0 + 8.0) * f64::EPSILON / 2.0,
+            farthest: f64::from(farthest),
             // Up to a tile of padding, and a sum per tile.
             gamma_product: gamma(2 * dim + 64),
             gamma_f64: (dim + 8) as f64 * f64::EPSILON,
@@ -173,17 +188,24 @@ impl Center {
         let terms =
             self.norm + 2.0 * (frame.shift * center + frame.middle * error + frame.mean * moved) + constant;
         let rounding = 8.0 * UNIT;
-        let fixed = frame.gamma * self.norm + rounding * constant + frame.gamma_f64 * terms + frame.tiny;
+        let origin = match frame.product {
+            Product::Bytes => frame.apart,
+            Product::Bf16 => frame.mean,
+        };
+        let far = frame.far * (4.0 * origin * origin + 2.0 * self.whole);
+        let fixed =
+            frame.gamma * self.norm + rounding * constant + frame.gamma_f64 * terms + far + frame.tiny;
+        let far = 8.0 * frame.far * frame.farthest;
         let (rows, rests, fixed) = match frame.product {
             Product::Bytes => {
                 let chain = 2.0 * (UNIT + frame.gamma) * (1.0 + UNIT) * center;
-                let rows = 2.0 * error + chain + 2.0 * rounding * near;
+                let rows = 2.0 * error + chain + far + 2.0 * rounding * near;
                 (rows, 0.0, fixed + chain * frame.apart + 2.0 * rounding * frame.middle * near)
             }
             Product::Bf16 => {
                 let chain = 2.0 * frame.gamma * center;
-                let rows = 2.0 * error + chain + 2.0 * (frame.gamma_product + rounding) * near;
-                (rows, 2.0 * moved + chain, fixed + chain * frame.mean)
+                let rows = 2.0 * error + chain + far + 2.0 * (frame.gamma_product + rounding) * near;
+                (rows, 2.0 * moved + chain + far, fixed + chain * frame.mean)
             }
         };
         let up = |v: f64| (v * (1.0 + 1e-6)) as f32;
@@ -216,21 +238,23 @@ mod tests {
                 let (s, m, p) = (shift[t].into(), mean[t].into(), middle[t].into());
                 center.add(whole[t], moved[t], near[t], s, m, p);
             }
-            let gamma = (d + 2) as f64 * UNIT;
+            let gamma = (d + 4) as f64 * UNIT;
             let (e, c, q) = (length(&error), length(&whole), length(&near));
             let wide = |v: &[f32]| length(&v.iter().map(|&v| f64::from(v)).collect::<Vec<f64>>());
             let apart =
                 length(&middle.iter().zip(&shift).map(|(p, s)| f64::from(p - s)).collect::<Vec<f64>>());
+            // With rows this far, what the arbiter rounds is much.
+            let far = 8.0 * (d as f64 / 16.0 + 8.0) * 2f64.powi(-53) * 1e9;
             for product in [Product::Bytes, Product::Bf16] {
-                let bound = center.bound(&Frame::new(product, d, &mean, &middle, &shift));
+                let bound = center.bound(&Frame::new(product, 1e9, (&mean, &middle, &shift)));
                 let (rows, rests, fixed) = match product {
                     Product::Bytes => {
                         let chain = 2.0 * (UNIT + gamma) * c;
-                        (2.0 * e + chain, 0.0, gamma * norm + chain * apart)
+                        (2.0 * e + chain + far, 0.0, gamma * norm + chain * apart)
                     }
                     Product::Bf16 => {
                         let chain = 2.0 * gamma * c;
-                        let rows = 2.0 * e + chain + 4.0 * gamma * q;
+                        let rows = 2.0 * e + chain + far + 4.0 * gamma * q;
                         (rows, 2.0 * length(&moved) + chain, gamma * norm + chain * wide(&mean))
                     }
                 };

@@ -98,7 +98,7 @@ impl Line {
 
 /// Multiplies blocks of tiles.
 pub(in crate::kernel) trait Engine {
-    /// The vectors of the canonical chain. A value of the engine shows that the processor has them.
+    /// The vectors of tile values. A value of the engine shows that the processor has them.
     type Vectors: Simd<T = f32>;
 
     /// Groups of 16 rows, of `steps` tiles each, that are compared with all centers at a time. Even.

@@ -15,7 +15,7 @@ pub(super) struct Done {
 /// Parts in which a block is folded: half of the rows, half of the centers of both panels.
 pub(super) const PARTS: usize = 4;
 
-/// Running minima of a strip of `groups` times 16 rows. All of them are lower bounds of the canonical values.
+/// Running minima of a strip of `groups` times 16 rows. All of them are lower bounds of the true values.
 #[derive(Debug, Default)]
 pub(super) struct Minima {
     pub(super) groups: usize,

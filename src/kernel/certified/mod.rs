@@ -1,15 +1,16 @@
-//! Certified low precision: labels by products of low precision, proven to be the canonical ones.
+//! Certified low precision: labels by products of low precision, proven to be those of the arbiter.
 //!
 //! 1. Centers are rounded to low precision once ([`pack`]), rows strip by strip ([`rows`]). An [`Engine`]
 //!    multiplies tiles of both ([`strip`]).
-//! 2. Every value has a rigorous error bound ([`bound`]), so it is an interval that holds the canonical value.
+//! 2. Every value has a rigorous error bound ([`bound`]), so it is an interval that holds the true value.
 //!    Minima of both ends are kept per panel of 16 centers and per place in a panel ([`fold`]).
 //! 3. Centers whose interval begins above the smallest upper end of their row are not the nearest. If one panel
 //!    and one place are left, the label is proven ([`decide`]).
-//! 4. The other rows are measured by the canonical chain, against the panels that are left ([`remeasure`]).
+//! 4. The other rows are measured by `f32` tile values, against the panels that are left ([`remeasure`]). The
+//!    arbiter decides what these leave in doubt.
 //!
-//! Labels are therefore bit-identical to those of the `f32` kernel, whatever the engine. The products only
-//! decide how many rows are measured again.
+//! Labels are therefore the same as without low precision, whatever the engine. The products only decide how many
+//! rows are measured again.
 //!
 //! Bytes suit rows of whole numbers from 0 to 255, however they are stored. bf16 suits all finite rows. Strips of
 //! other rows go to the `f32` kernel.
@@ -25,6 +26,7 @@ mod strip;
 #[cfg(test)]
 mod tests;
 
+use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
@@ -138,8 +140,10 @@ pub(super) fn label<E: Engine>(
     scratch: &mut Scratch<f32>,
 ) {
     let mut buffers = std::mem::take(&mut scratch.certified);
+    let mut open = std::mem::take(&mut scratch.doubts);
     let Buffers { strip, doubts, remeasured } = &mut buffers;
     doubts.clear();
+    open.clear();
     let (mut start, mut kept, mut candidates) = (0, 0, 0);
     while start < rows.rows() {
         let end = rows.rows().min(start + strip_rows(engine, low));
@@ -148,7 +152,7 @@ pub(super) fn label<E: Engine>(
             strip.sweep(engine, low);
             doubts.decide(engine, low, &strip.minima, start, &mut labels[start..end]);
         } else {
-            plain(here, packed, &mut labels[start..end], scratch);
+            plain(rows, start..end, packed, labels, &mut open, scratch);
         }
         start = end;
         // Rows in doubt are measured while they are in the cache.
@@ -156,22 +160,35 @@ pub(super) fn label<E: Engine>(
             (start - kept) * low.dim >= CERTIFIED_VALUES || doubts.candidates.len() >= CERTIFIED_CANDIDATES;
         if full || start == rows.rows() {
             candidates += doubts.candidates.len() + doubts.open.len() * GROUP * low.panels;
-            remeasured.label(engine, low, packed, rows, doubts, labels);
+            remeasured.label(engine, low, packed, rows, doubts, labels, &mut open);
             for &first in &doubts.open {
                 let range = first as usize..rows.rows().min(first as usize + GROUP);
-                plain(rows.slice(range.start, range.end), packed, &mut labels[range], scratch);
+                plain(rows, range, packed, labels, &mut open, scratch);
             }
             doubts.clear();
             kept = start;
         }
     }
     packed.certified.count(low, rows.rows(), candidates);
+    open.settle(Rows::Dense(rows), packed, labels, scratch);
+    scratch.doubts = open;
     scratch.certified = buffers;
 }
 
-/// Labels rows with the `f32` kernel.
-fn plain(rows: MatRef<'_, f32>, packed: &PackedCenters<f32>, labels: &mut [u32], scratch: &mut Scratch<f32>) {
-    for_each_strip(Rows::Dense(rows), packed, scratch, |range, strip, scratch| {
-        strip.argmin(packed, scratch, &mut labels[range]);
+/// Labels a range of the rows by `f32` tile values.
+fn plain(
+    rows: MatRef<'_, f32>,
+    range: Range<usize>,
+    packed: &PackedCenters<f32>,
+    labels: &mut [u32],
+    open: &mut super::Doubts<f32>,
+    scratch: &mut Scratch<f32>,
+) {
+    let first = range.start;
+    let some = Rows::Dense(rows.slice(range.start, range.end));
+    for_each_strip(some, packed, scratch, |range, strip, scratch| {
+        let range = first + range.start..first + range.end;
+        strip.two(packed, scratch, &mut labels[range.clone()]);
+        open.note_strip(Rows::Dense(rows), range, packed, scratch);
     });
 }

@@ -35,8 +35,10 @@ pub(in crate::kernel) struct LowCenters {
     pub(super) bounds: Vec<Bound>,
     /// Subtracted from a row before its length is taken, and before it is rounded to bf16.
     pub(super) middle: Vec<f32>,
-    /// `m`: values are those of the canonical chain plus `2 x.m`, with `x` as the product reads it.
+    /// `m`: values are tile values plus `2 x.m`, with `x` as the product reads it.
     pub(super) mean: Vec<f32>,
+    /// Rows farther than this from `middle` or `mean` are not compared in low precision.
+    pub(super) farthest: f32,
     /// The center in each slot; `u32::MAX` for padding.
     pub(super) order: Vec<u32>,
     /// `-2 c'` panel by panel, column by column.
@@ -86,11 +88,12 @@ impl LowCenters {
             bounds: vec![Bound::default(); panels],
             middle,
             mean,
+            farthest: (FARTHEST * packed.largest_norm()) as f32,
             order,
             columns: vec![Line::ZERO; panels * dim],
             norms: vec![Line::INFINITY; panels],
         };
-        let frame = Frame::new(product, dim, &low.mean, &low.middle, &packed.shift);
+        let frame = Frame::new(product, low.farthest, (&low.mean, &low.middle, &packed.shift));
         for slot in 0..k {
             let j = low.order[slot] as usize;
             low.place(slot, &centers[j * dim..][..dim], packed.norms[j], &packed.shift, &frame);
@@ -140,6 +143,9 @@ impl LowCenters {
         self.bounds[panel].widen(&found.bound(frame));
     }
 }
+
+/// The largest distance of a row, in lengths of the largest center.
+const FARTHEST: f64 = 1e4;
 
 /// Largest number of columns whose sums of bytes fit into 32 bits.
 const MOST_BYTES_DIM: usize = (i32::MAX / (255 * 127)) as usize;

@@ -1,9 +1,10 @@
-//! Rows in doubt, by the canonical chain.
+//! Rows in doubt, by `f32` tile values.
 #![allow(unsafe_code)]
 
 use super::decide::{Candidate, Doubts};
 use super::engine::{Engine, Line, Product};
 use super::pack::{LowCenters, PANEL};
+use crate::kernel::arbiter::Doubts as ArbiterDoubts;
 use crate::kernel::generic::simd::Simd;
 use crate::kernel::pack::{PackedCenters, moved};
 use crate::matrix::MatRef;
@@ -16,16 +17,19 @@ const TOGETHER: usize = 8;
 pub(super) struct Remeasured {
     /// The rows in doubt as `x'`.
     rows: Vec<f32>,
-    /// By how much low-precision values exceed canonical ones, and the error of this number, per row in doubt.
+    /// By how much low-precision values exceed tile values, and the error of this number, per row in doubt.
     excess: Vec<(f64, f64)>,
-    /// The smallest canonical value per row in doubt, and its center.
-    best: Vec<(f32, u32)>,
+    /// The two smallest tile values per row in doubt, and the center of the smallest.
+    best: Vec<(f32, f32, u32)>,
+    /// By how much tile values must differ to exclude a center, per row in doubt.
+    doubt: Vec<f32>,
     /// Pairs of a panel and a row in doubt.
     pairs: Vec<(u32, u32)>,
 }
 
 impl Remeasured {
-    /// Labels the rows in doubt: first by the most likely panel, then by the panels that its value leaves.
+    /// Labels the rows in doubt: first by the most likely panel, then by the panels that its value leaves. Notes in
+    /// `open` the rows whose tile values do not tell the nearest center.
     #[inline(always)]
     pub(super) fn label<E: Engine>(
         &mut self,
@@ -35,6 +39,7 @@ impl Remeasured {
         rows: MatRef<'_, f32>,
         doubts: &Doubts,
         labels: &mut [u32],
+        open: &mut ArbiterDoubts<f32>,
     ) {
         self.load(low, packed, rows, doubts);
         self.pairs.clear();
@@ -52,19 +57,21 @@ impl Remeasured {
                 candidates
                     .iter()
                     .any(|c| { c.panel == measured && f64::from(c.lower) <= best + excess + error }),
-                "a canonical value is below its lower bound"
+                "a tile value is below its lower bound"
             );
-            let left = |c: &&Candidate| c.panel != measured && f64::from(c.lower) <= best + excess + error;
+            let most = best + f64::from(self.doubt[i]) + excess + error;
+            let left = |c: &&Candidate| c.panel != measured && f64::from(c.lower) <= most;
             self.pairs.extend(candidates.iter().filter(left).map(|c| (c.panel, i as u32)));
         }
         self.measure(engine, low);
-        for (i, (&(row, top), &(best, center))) in doubts.rows.iter().zip(&self.best).enumerate() {
+        for (i, (&(row, top), &(best, second, center))) in doubts.rows.iter().zip(&self.best).enumerate() {
             let (excess, error) = self.excess[i];
             debug_assert!(
                 f64::from(best) + excess - error <= f64::from(top),
-                "a canonical value is above its bound"
+                "a tile value is above its bound"
             );
             labels[row as usize] = center.min(packed.k as u32 - 1);
+            open.note(row as usize, best, second, self.doubt[i]);
         }
     }
 
@@ -81,13 +88,16 @@ impl Remeasured {
         self.rows.resize(self.rows.len().max(n * dim), 0.0);
         self.excess.clear();
         self.best.clear();
-        self.best.resize(n, (f32::INFINITY, u32::MAX));
+        self.best.resize(n, (f32::INFINITY, f32::INFINITY, u32::MAX));
+        self.doubt.clear();
+        let doubt = packed.doubt(dim);
         for (&(row, _), out) in doubts.rows.iter().zip(self.rows.chunks_exact_mut(dim)) {
             let x = rows.row(row as usize);
             for ((out, &x), &s) in out.iter_mut().zip(x).zip(&packed.shift) {
                 *out = moved(x, s, packed.scale);
             }
-            // The values in low precision exceed the canonical ones by twice the product with the mean.
+            self.doubt.push(doubt.of(sq_norm(out)));
+            // The values in low precision exceed tile values by twice the product with the mean.
             let read = if low.product == Product::Bytes { x } else { &*out };
             self.excess.push(excess(read, &low.mean));
         }
@@ -159,7 +169,7 @@ fn per_row(doubts: &Doubts) -> impl Iterator<Item = &[Candidate]> {
     })
 }
 
-/// The canonical values of pairs of a panel and a row. `SAME` tells that all pairs have one panel.
+/// The tile values of pairs of a panel and a row. `SAME` tells that all pairs have one panel.
 #[inline(always)]
 fn chains<E: Engine, const N: usize, const SAME: bool>(
     _engine: &E,
@@ -197,23 +207,38 @@ fn chains<E: Engine, const N: usize, const SAME: bool>(
     out
 }
 
-/// Takes the values of pairs into the smallest of their rows; the lowest index wins among equals.
+/// `|x'|^2` of a row.
+#[inline(always)]
+fn sq_norm(x: &[f32]) -> f32 {
+    let (parts, rest) = x.as_chunks::<16>();
+    let mut squares = Line::ZERO;
+    for x in parts {
+        for l in 0..16 {
+            squares.0[l] += x[l] * x[l];
+        }
+    }
+    rest.iter().fold(squares.sum(), |sum, &x| sum + x * x)
+}
+
+/// Takes the values of pairs into the two smallest of their rows.
 #[inline(always)]
 fn absorb<const N: usize>(
     low: &LowCenters,
     pairs: &[(u32, u32); N],
     values: [Line; N],
-    best: &mut [(f32, u32)],
+    best: &mut [(f32, f32, u32)],
 ) {
-    for (&(panel, i), values) in pairs.iter().zip(values) {
+    for (&(panel, i), mut values) in pairs.iter().zip(values) {
         let least = values.smallest();
-        let best = &mut best[i as usize];
-        if least <= best.0 {
+        let (best, second, center) = &mut best[i as usize];
+        if least < *best {
             let lane = values.0.iter().position(|&v| v == least).unwrap_or(0);
-            let center = low.order[panel as usize * PANEL + lane];
-            if least < best.0 || center < best.1 {
-                *best = (least, center);
-            }
+            values.0[lane] = f32::INFINITY;
+            let next = values.smallest();
+            *second = if next < *best { next } else { *best };
+            (*best, *center) = (least, low.order[panel as usize * PANEL + lane]);
+        } else if least < *second {
+            *second = least;
         }
     }
 }

@@ -12,7 +12,8 @@ pub(super) const GROUP: usize = 16;
 /// Largest magnitude of a row that is rounded to bf16: its values cannot overflow.
 const MOST_BF16: f32 = 1e15;
 
-/// Loads up to 16 rows into the tiles of a group. Returns false if their values do not suit the product.
+/// Loads up to 16 rows into the tiles of a group. Returns false if their values do not suit the product, or a row
+/// is too far away.
 #[inline(always)]
 pub(super) fn load<E: Engine>(
     engine: &E,
@@ -51,6 +52,9 @@ pub(super) fn load<E: Engine>(
     let tiny = 1e-17 * (low.dim as f32).sqrt();
     for r in 0..GROUP {
         let (length, rest) = (squares[r].sum().sqrt() * up + tiny, rests[r].sum().sqrt() * up + tiny);
+        if length > low.farthest {
+            return false;
+        }
         lengths.length.0[r] = length;
         // `x' - m` was rounded.
         lengths.rest.0[r] = if low.product == Product::Bytes { 0.0 } else { rest + (length + rest) * 1.3e-7 };

@@ -1,4 +1,4 @@
-//! Labels by low precision are those of the `f32` kernel, with any engine and any error within the bounds.
+//! Labels by low precision are those of the arbiter, with any engine and any error within the bounds.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -7,7 +7,7 @@ use super::label;
 use super::pack::{LowCenters, PANEL};
 use crate::kernel::arch::scalar::ScalarF32;
 use crate::kernel::pack::moved;
-use crate::kernel::{Isa, PackedCenters, Scratch, nearest};
+use crate::kernel::{Isa, PackedCenters, Scratch, nearest, sq_dist};
 use crate::matrix::MatRef;
 use crate::rng::{Purpose, Rng};
 
@@ -33,8 +33,7 @@ impl Problem {
         let (d, n, k) = (self.d, self.x.len() / self.d, self.c.len() / self.d);
         for j in (3..k).step_by(4) {
             self.c.copy_within((j - 1) * d..j * d, j * d);
-            // Among the centers that are compared when they are packed, such a pair would exclude tile values.
-            if j % 8 == 7 && (0..16).all(|i| i * k / 16 != j) {
+            if j % 8 == 7 {
                 let value = &mut self.c[j * d + d / 2];
                 *value = f32::from_bits(value.to_bits() ^ 1);
             }
@@ -81,9 +80,6 @@ impl Problem {
 /// product.
 fn both<E: Engine>(problem: &Problem, product: Product, engine: &E) -> Option<[Vec<u32>; 2]> {
     let packed = problem.packed(Isa::Scalar);
-    if packed.by_difference {
-        return None;
-    }
     let low = LowCenters::new(&packed, product)?;
     let n = problem.rows().rows();
     let mut labels = [vec![u32::MAX; n], vec![u32::MAX; n]];
@@ -100,9 +96,6 @@ fn check(problem: &Problem, product: Product, what: &str) {
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     if product == Product::Bytes && Isa::Avx512Vnni.is_available() {
         let packed = problem.packed(Isa::Avx512);
-        if packed.by_difference {
-            return;
-        }
         let low = LowCenters::new(&packed, product).expect("bytes suit unscaled centers");
         let n = problem.rows().rows();
         let (mut found, mut wanted) = (vec![u32::MAX; n], vec![u32::MAX; n]);
@@ -130,9 +123,6 @@ fn by_tiles(problem: &Problem, product: Product, what: &str) {
         return;
     }
     let packed = problem.packed(Isa::Avx512);
-    if packed.by_difference {
-        return;
-    }
     let Some(low) = LowCenters::new(&packed, product) else { return };
     let mut wanted = vec![u32::MAX; problem.rows().rows()];
     nearest(problem.rows(), &packed, &mut wanted, &mut Scratch::default());
@@ -224,12 +214,13 @@ impl Faulty {
             let read = if product == Product::Bytes { x } else { &moved };
             let excess: f64 =
                 read.iter().zip(&low.mean).map(|(&x, &m)| 2.0 * f64::from(x) * f64::from(m)).sum();
-            let canonical = |slot: usize| {
-                let columns = &low.columns[slot / PANEL * low.dim..][..low.dim];
-                let norm = low.norms[slot / PANEL].0[slot % PANEL];
-                moved.iter().zip(columns).fold(norm, |sum, (&x, c)| sum + x * c.0[slot % PANEL])
+            let sq_norm: f64 = moved.iter().map(|&x| f64::from(x).powi(2)).sum();
+            let scale = f64::from(packed.scale);
+            let value = |slot: usize| match low.order[slot] {
+                u32::MAX => f64::INFINITY,
+                j => sq_dist(x, packed.centers().row(j as usize)) * scale * scale - sq_norm + excess,
             };
-            (0..low.panels * PANEL).map(|slot| f64::from(canonical(slot)) + excess).collect()
+            (0..low.panels * PANEL).map(value).collect()
         });
         Self { values: values.collect(), share }
     }

@@ -20,16 +20,15 @@ const fn vectors_of(dim: usize, registers: usize) -> usize {
 /// Number of centers that a group of rows is compared with at a time.
 const CENTERS: usize = 4;
 
-/// Finds the smallest value, its center and, if `TWO`, the second smallest value, for `RV` vectors of rows
-/// with `D` columns. Compares with the first `k` centers, or with `k` listed centers if `LISTED`.
+/// Finds the smallest value, its center and the second smallest value, for `RV` vectors of rows with `D` columns. Compares with the first `k` centers, or with `k` listed centers if `LISTED`.
 ///
 /// # Safety
 /// `x` points to `D` columns of `stride` values, of which `RV` vectors are read. `c` and `norms` point to `D`
-/// values and one value per center. `list` points to `k` centers if `LISTED`. `best`, `ids` and (if `TWO`)
-/// `second` point to `RV` vectors. The processor must support the instruction set.
+/// values and one value per center. `list` points to `k` centers if `LISTED`. `best`, `ids` and `second` point to
+/// `RV` vectors. The processor must support the instruction set.
 #[inline(always)]
 #[allow(clippy::too_many_arguments, reason = "registers, not a data structure")]
-unsafe fn group<S: Simd, const D: usize, const RV: usize, const TWO: bool, const LISTED: bool>(
+unsafe fn group<S: Simd, const D: usize, const RV: usize, const LISTED: bool>(
     x: *const S::T,
     stride: usize,
     c: *const S::T,
@@ -69,9 +68,7 @@ unsafe fn group<S: Simd, const D: usize, const RV: usize, const TWO: bool, const
                 for (acc, which) in acc.iter().zip(which) {
                     let id = S::splat(S::T::from_f32(which as f32));
                     for v in 0..RV {
-                        if TWO {
-                            next[v] = S::min(next[v], S::max(low[v], acc[v]));
-                        }
+                        next[v] = S::min(next[v], S::max(low[v], acc[v]));
                         (low[v], at[v]) = S::keep_less(low[v], at[v], acc[v], id);
                     }
                 }
@@ -88,16 +85,14 @@ unsafe fn group<S: Simd, const D: usize, const RV: usize, const TWO: bool, const
         for v in 0..RV {
             S::store(best.add(v * S::LANES), low[v]);
             S::store_ids(ids.add(v * S::LANES), at[v]);
-            if TWO {
-                S::store(second.add(v * S::LANES), next[v]);
-            }
+            S::store(second.add(v * S::LANES), next[v]);
         }
     }
 }
 
 /// Compares the strip, loaded by column, with all centers.
 #[inline(always)]
-pub(in crate::kernel) unsafe fn sweep<S: Simd, const TWO: bool>(
+pub(in crate::kernel) unsafe fn sweep<S: Simd>(
     packed: &PackedCenters<S::T>,
     scratch: &mut Scratch<S::T>,
     labels: &mut [u32],
@@ -122,9 +117,9 @@ pub(in crate::kernel) unsafe fn sweep<S: Simd, const TWO: bool>(
                     match dim {
                         // The compiler removes the other branch.
                         $($d => if vectors_of($d, S::REGISTERS) == 2 {
-                            group::<S, $d, 2, TWO, false>(x, stride, c, norms, k, list, best, ids, second);
+                            group::<S, $d, 2, false>(x, stride, c, norms, k, list, best, ids, second);
                         } else {
-                            group::<S, $d, 1, TWO, false>(x, stride, c, norms, k, list, best, ids, second);
+                            group::<S, $d, 1, false>(x, stride, c, norms, k, list, best, ids, second);
                         },)*
                         _ => unreachable!("rows in lanes have at most {ROWS_IN_LANES_DIM} columns"),
                     }
@@ -170,7 +165,7 @@ pub(in crate::kernel) unsafe fn listed<S: Simd>(
             macro_rules! dims {
                 ($($d:literal)*) => {
                     match dim {
-                        $($d => group::<S, $d, 1, true, true>(x, stride, c, norms, k, list, best, ids, next),)*
+                        $($d => group::<S, $d, 1, true>(x, stride, c, norms, k, list, best, ids, next),)*
                         _ => unreachable!("rows in lanes have at most {ROWS_IN_LANES_DIM} columns"),
                     }
                 };

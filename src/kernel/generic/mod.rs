@@ -8,7 +8,6 @@ pub(super) mod accumulate;
 pub(super) mod blocks;
 pub(super) mod bounds;
 pub(super) mod bytes;
-pub(super) mod differences;
 pub(super) mod lanes;
 pub(super) mod listed;
 pub(super) mod pair;

@@ -278,7 +278,7 @@ pub(super) unsafe fn weigh<S: Simd, const NV: usize>(
     sq_norm: &[S::T],
     meeting: &mut Meeting<'_, S::T>,
 ) {
-    let Meeting { picked, slot, best, begin, low, better, fine, .. } = meeting;
+    let Meeting { picked, slot, best, begin, low, doubt, better, fine, .. } = meeting;
     let (r, width) = (picked[i] as usize, NV * S::LANES);
     if let Some(own) = row.get_mut((slot[r] as usize).wrapping_sub(first)) {
         if *begin {
@@ -298,7 +298,7 @@ pub(super) unsafe fn weigh<S: Simd, const NV: usize>(
     }
     // SAFETY: guaranteed by the caller.
     low[i] = unsafe { smallest::<S, NV>(row) };
-    if low[i] <= best[r] {
+    if low[i] <= best[r] + doubt.of(sq_norm[r]) {
         // SAFETY: as above.
         better.push(unsafe { second::<S, NV>(row, low[i], i as u32) });
     }

@@ -136,27 +136,6 @@ pub(in crate::kernel) trait Epilogue<S: Simd> {
     unsafe fn absorb<const NV: usize>(state: *mut S::T, acc: &[S::V; NV], ids: &[S::V; NV]);
 }
 
-/// Tracks the smallest value and its id.
-#[derive(Clone, Copy)]
-pub(in crate::kernel) struct Argmin;
-
-impl<S: Simd> Epilogue<S> for Argmin {
-    const VECTORS: usize = 2;
-
-    #[inline(always)]
-    unsafe fn absorb<const NV: usize>(state: *mut S::T, acc: &[S::V; NV], ids: &[S::V; NV]) {
-        // SAFETY: guaranteed by the caller.
-        unsafe {
-            let (mut best, mut at) = (S::load(state), S::load(state.add(S::LANES)));
-            for (v, &value) in acc.iter().enumerate() {
-                (best, at) = S::keep_less(best, at, value, ids[v]);
-            }
-            S::store(state, best);
-            S::store(state.add(S::LANES), at);
-        }
-    }
-}
-
 /// Tracks the smallest value, its id, and the second smallest value.
 #[derive(Clone, Copy)]
 pub(in crate::kernel) struct Two;

@@ -5,7 +5,7 @@
 //! would not change the value.
 
 use super::picked::weigh;
-use super::simd::{Argmin, Epilogue, Simd};
+use super::simd::{Epilogue, Simd, Two};
 use crate::float::Float;
 use crate::kernel::bounded::{Gathered, Meeting};
 use crate::kernel::pack::{PackedCenters, Scratch};
@@ -160,7 +160,7 @@ pub(in crate::kernel) unsafe fn values<S: Simd>(
 {
     scratch.fit(packed);
     // SAFETY: guaranteed by the caller.
-    unsafe { any_panel::<S, Argmin>(packed, rows, scratch, at * packed.width, &Sink::Tile) };
+    unsafe { any_panel::<S, Two>(packed, rows, scratch, at * packed.width, &Sink::Tile) };
 }
 
 /// Implements [`lowest`](crate::kernel::bounded::lowest).

@@ -1,6 +1,6 @@
 //! Copies rows into a strip, and reduces lanes of running minima to one label per row.
 
-use super::simd::Simd;
+use super::simd::{Epilogue, Simd, Two};
 use super::zeros;
 use crate::float::Float;
 use crate::kernel::pack::{Form, PackedCenters, Scratch, moved};
@@ -29,6 +29,11 @@ pub(in crate::kernel) fn load<T: Compute>(
                 column[..n].iter_mut().for_each(|x| *x = moved(*x, s, packed.scale));
             }
         }
+        let sq_norms = &mut scratch.sq_norms[..n];
+        sq_norms.fill(T::ZERO);
+        for column in scratch.x.chunks_exact(stride).take(dim) {
+            sq_norms.iter_mut().zip(column).for_each(|(sum, &x)| *sum = *sum + x * x);
+        }
         return;
     }
     if plain {
@@ -40,6 +45,7 @@ pub(in crate::kernel) fn load<T: Compute>(
     let (block, blocks) = (packed.strip_rows() * stride, packed.depth_blocks());
     for r in 0..n {
         let row = rows.row(r);
+        let mut squares = [T::ZERO; STEP];
         for b in 0..blocks {
             let from = b * packed.depth;
             let columns = packed.depth.min(dim - from);
@@ -53,14 +59,43 @@ pub(in crate::kernel) fn load<T: Compute>(
                     *to = moved(x, s, packed.scale);
                 }
             }
+            add_squares(to, &mut squares);
+        }
+        scratch.sq_norms[r] = sum(squares);
+    }
+}
+
+/// Values that are processed together.
+const STEP: usize = 16;
+
+/// Adds the squares of the values, in [`STEP`] sums.
+#[inline(always)]
+fn add_squares<T: Float>(values: &[T], sums: &mut [T; STEP]) {
+    let (steps, rest) = values.as_chunks::<STEP>();
+    for values in steps {
+        for (sum, &x) in sums.iter_mut().zip(values) {
+            *sum = *sum + x * x;
         }
     }
+    for (sum, &x) in sums.iter_mut().zip(rest) {
+        *sum = *sum + x * x;
+    }
+}
+
+/// The sum of the values, by halving.
+#[inline(always)]
+fn sum<T: Float>(mut values: [T; STEP]) -> T {
+    for width in [8, 4, 2, 1] {
+        for l in 0..width {
+            values[l] = values[l] + values[l + width];
+        }
+    }
+    values[0]
 }
 
 /// Copies values. A call of the standard library's copy costs more than the few vectors of a row.
 #[inline(always)]
 fn copy<T: Float>(from: &[T], to: &mut [T]) {
-    const STEP: usize = 16;
     let (from_steps, from_rest) = from.as_chunks::<STEP>();
     let (to_steps, to_rest) = to.as_chunks_mut::<STEP>();
     for (from, to) in from_steps.iter().zip(to_steps) {
@@ -103,20 +138,17 @@ fn transpose<T: Float>(rows: MatRef<'_, T>, columns: &mut [T]) {
 }
 
 /// Reduces the lanes in `scratch.state` to one label per row: the center with the smallest value, the lowest
-/// index among equals. With `TWO`, also the second smallest value.
+/// index among equals; and the second smallest value.
 ///
 /// # Safety
 /// The processor must support the instruction set, and `scratch.state` must hold `labels.len()` rows of the
-/// epilogue's vectors.
+/// vectors of [`Two`].
 #[inline(always)]
-pub(in crate::kernel) unsafe fn reduce<S: Simd, const TWO: bool>(
-    scratch: &mut Scratch<S::T>,
-    labels: &mut [u32],
-    k: usize,
-) where
+pub(in crate::kernel) unsafe fn reduce<S: Simd>(scratch: &mut Scratch<S::T>, labels: &mut [u32], k: usize)
+where
     S::T: Compute,
 {
-    let vectors = if TWO { 3 } else { 2 };
+    let vectors = <Two as Epilogue<S>>::VECTORS;
     assert!(scratch.state.len() >= labels.len() * vectors * S::LANES);
     assert!(scratch.best.len() >= labels.len() && scratch.second.len() >= labels.len());
     for (r, label) in labels.iter_mut().enumerate() {
@@ -129,12 +161,10 @@ pub(in crate::kernel) unsafe fn reduce<S: Simd, const TWO: bool>(
             let never = S::splat(S::T::INFINITY);
             let center = S::min_lane(S::where_equal(values, S::splat(best), centers, never));
             scratch.best[r] = best;
-            // A row with NaN has no valid id; it gets the last center.
+            // A row with NaN has no valid id.
             *label = (center.to_f64() as u32).min(k as u32 - 1);
-            if TWO {
-                let others = S::where_equal(centers, S::splat(center), never, values);
-                scratch.second[r] = S::min_lane(S::min(others, S::load(state.add(2 * S::LANES))));
-            }
+            let others = S::where_equal(centers, S::splat(center), never, values);
+            scratch.second[r] = S::min_lane(S::min(others, S::load(state.add(2 * S::LANES))));
         }
     }
 }

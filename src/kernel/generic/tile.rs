@@ -214,5 +214,5 @@ pub(in crate::kernel) unsafe fn values<S: Simd, const MR: usize, const NV: usize
 {
     let rows = rows.next_multiple_of(MR);
     // SAFETY: guaranteed by the caller.
-    unsafe { any_panel::<S, super::simd::Argmin, MR, NV>(packed, scratch, rows, at * NV * S::LANES, true) };
+    unsafe { any_panel::<S, super::simd::Two, MR, NV>(packed, scratch, rows, at * NV * S::LANES, true) };
 }

@@ -2,10 +2,10 @@
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 pub(in crate::kernel) mod amx;
+mod arbiter;
 mod battery;
 mod blocks;
 mod bytes;
-mod difference;
 mod left_over;
 mod margins;
 mod naive;

@@ -3,14 +3,12 @@
 use super::limits::Limits;
 use crate::data::{DataSource, count_rows, row_values};
 use crate::error::Result;
-use crate::float::Float;
 use crate::kernel::{self, Compute, PackedCenters, Scratch};
 use crate::kmeans::bounds::rounding_of;
 use crate::matrix::{MatRef, make_room};
 use crate::parallel::Executor;
 use crate::pass::{Chunk, Wide, sweep};
-use crate::rows::Rows;
-use crate::tuning::{STRIP_ROWS, tile_rows};
+use crate::tuning::tile_rows;
 
 /// Bytes per candidate of a row, with those of the search for paths.
 pub(super) const CANDIDATE_BYTES: usize = 52;
@@ -25,14 +23,6 @@ pub(super) struct CandidateLists {
     /// Per row: a lower bound of squared distance plus price of all other centers, for the prices that chose the lists.
     beyond: Vec<f64>,
     prices: Vec<f64>,
-}
-
-/// Buffers of a worker.
-#[derive(Default)]
-struct Buffers<T: Float> {
-    scratch: Scratch<T>,
-    all: Vec<f64>,
-    order: Vec<u32>,
 }
 
 /// Where the candidates of a chunk go.
@@ -62,13 +52,9 @@ impl CandidateLists {
         let absorb = |chunk: Chunk<'_, T>,
                       ((ids, sq_dists), beyond): Out<'_>,
                       (): &mut (),
-                      buffers: &mut Buffers<T>| {
+                      scratch: &mut Scratch<T>| {
             let (ids, sq_dists) = (ids.values, sq_dists.values);
-            if packed.by_difference() {
-                select(chunk.rows, &packed, prices, (ids, sq_dists), buffers);
-            } else {
-                kernel::nearest_m(chunk.rows, &packed, width, ids, sq_dists, &mut buffers.scratch);
-            }
+            kernel::nearest_m(chunk.rows, &packed, width, ids, sq_dists, scratch);
             for ((ids, sq_dists), beyond) in
                 ids.chunks_exact(width).zip(sq_dists.chunks_exact(width)).zip(beyond)
             {
@@ -87,7 +73,7 @@ impl CandidateLists {
             Ok(())
         };
         let wide = (Wide { values: &mut ids[..], width }, Wide { values: &mut sq_dists[..], width });
-        let make = (|| (), Buffers::default);
+        let make = (|| (), Scratch::default);
         sweep(data, cx, tile_rows(k), (wide, &mut beyond[..]), &mut (), make, absorb, |(), ()| ())?;
         Ok(Self { width, ids, sq_dists, beyond, prices: prices.to_vec() })
     }
@@ -139,31 +125,5 @@ impl CandidateLists {
         }
         let paid = |&price: &f64| price * if price > 0.0 { limits.most } else { limits.least };
         (energy - prices.iter().map(paid).sum::<f64>(), sizes)
-    }
-}
-
-/// Like [`kernel::nearest_m`], for centers that tile values cannot tell apart.
-fn select<T: Compute>(
-    rows: Rows<'_, T>,
-    packed: &PackedCenters<T>,
-    prices: &[f64],
-    (ids, out): (&mut [u32], &mut [f64]),
-    Buffers { scratch, all, order }: &mut Buffers<T>,
-) {
-    let (k, width) = (prices.len(), ids.len() / rows.rows().max(1));
-    for start in (0..rows.rows()).step_by(STRIP_ROWS) {
-        let strip = rows.slice(start, rows.rows().min(start + STRIP_ROWS));
-        all.resize(strip.rows() * k, 0.0);
-        kernel::distances(strip, packed, all, scratch);
-        for (i, sq_dists) in all.chunks_exact(k).enumerate() {
-            let value = |j: u32| sq_dists[j as usize] + prices[j as usize];
-            order.clear();
-            order.extend(0..k as u32);
-            order.sort_unstable_by(|&a, &b| value(a).total_cmp(&value(b)).then(a.cmp(&b)));
-            let first = (start + i) * width;
-            for (q, &j) in order[..width].iter().enumerate() {
-                (ids[first + q], out[first + q]) = (j, sq_dists[j as usize]);
-            }
-        }
     }
 }

@@ -2,11 +2,12 @@
 
 use super::Work;
 use super::carried::Carried;
-use super::tree::{Branch, Leaf, NO_ROW};
+use super::tree::{Branch, NO_ROW};
 use crate::centers::{LabelsRef, NO_LABEL};
-use crate::kernel::blocks::{Candidates, Narrowing, Skin, in_frame, narrow};
-use crate::kernel::bounded::{Nearest, nearest_listed};
+use crate::kernel::blocks::{Candidates, Narrowing, Skin, in_frame, longest, narrow};
+use crate::kernel::bounded::{Doubt, Nearest, is_in_doubt, nearest_listed};
 use crate::kernel::{Compute, PackedCenters};
+use crate::matrix::MatRef;
 
 /// Candidates are carried if a branch has this many times as many rows, so that they take less memory.
 const FEW: usize = 4;
@@ -65,6 +66,7 @@ pub(super) struct Visit<T> {
 struct Meeting<T> {
     nearest: Nearest<T>,
     moved: Vec<T>,
+    row: Vec<T>,
 }
 
 impl<T: Compute> Default for Visit<T> {
@@ -96,6 +98,7 @@ struct Fixed<'a, T: Compute> {
     branch: &'a Branch<T>,
     packed: &'a PackedCenters<T>,
     all: &'a Candidates<T>,
+    doubt: Doubt<T>,
     skin: Skin<T>,
 }
 
@@ -116,14 +119,14 @@ impl<T: Compute> Visit<T> {
         if self.lists.len() < levels {
             self.lists.resize_with(levels, Candidates::default);
         }
-        let mut fixed = Fixed { branch, packed, all, skin: Skin::default() };
+        let doubt = packed.doubt(packed.dim());
+        let mut fixed = Fixed { branch, packed, all, doubt, skin: Skin::default() };
         let mut at = self.narrow(&fixed, 0, 0, work);
         let carried = state.carried.take();
         if self.list(&fixed, at).ids().len() > 1 {
             if let Some(carried) = carried.filter(|c| c.holds(packed, self.list(&fixed, at))) {
                 for (leaf, list) in carried.open() {
-                    let meeting = (list, branch.leaves[leaf]);
-                    self.meeting.meet(&fixed, state, meeting, &mut changed, work);
+                    self.meeting.meet(&fixed, state, (list, leaf), &mut changed, work);
                 }
                 state.carried = Some(carried);
                 return;
@@ -184,7 +187,7 @@ impl<T: Compute> Visit<T> {
         if node.leaves == 1 {
             let most = fixed.branch.rows.len();
             state.carried.take_if(|carried| !carried.push(node.first_leaf, list.ids(), most));
-            self.meeting.meet(fixed, state, (list.ids(), leaves[0]), changed, work);
+            self.meeting.meet(fixed, state, (list.ids(), node.first_leaf), changed, work);
             return;
         }
         for child in node.children() {
@@ -204,10 +207,11 @@ impl<T: Compute> Meeting<T> {
         &mut self,
         fixed: &Fixed<'_, T>,
         state: &mut State<T>,
-        (list, leaf): (&[u32], Leaf),
+        (list, at): (&[u32], usize),
         changed: &mut impl FnMut(u32, u32),
         work: &mut Work,
     ) {
+        let leaf = fixed.branch.leaves[at];
         work.distances += (list.len() * leaf.rows) as u64;
         let columns = in_frame(fixed.packed, fixed.branch.columns(leaf), &mut self.moved);
         let places = leaf.end - leaf.start;
@@ -215,6 +219,16 @@ impl<T: Compute> Meeting<T> {
             self.nearest.resize(places);
         }
         nearest_listed(fixed.packed, columns, 0..leaf.rows, list, &mut self.nearest);
+        let Nearest { ids, best, next } = &mut self.nearest;
+        let doubt =
+            fixed.doubt.of(longest(fixed.packed, fixed.branch.faces(fixed.branch.leaves.len() - 1 + at)));
+        for (i, ((id, &best), &next)) in ids.iter_mut().zip(&*best).zip(&*next).enumerate().take(leaf.rows) {
+            if is_in_doubt(best, next, doubt) {
+                self.row.clear();
+                self.row.extend(fixed.branch.columns(leaf).iter().skip(i).step_by(places));
+                *id = fixed.packed.nearest_of(MatRef::new(&self.row, self.row.len()).into(), 0, list);
+            }
+        }
         let rows = leaf.start..leaf.start + leaf.rows;
         if state.labels[rows.clone()] != self.nearest.ids[..leaf.rows] {
             for (at, &label) in rows.zip(&self.nearest.ids) {

@@ -27,8 +27,7 @@ impl PanelBounds {
         sparse: bool,
     ) -> Option<PackedCenters<T>> {
         let packed = self.laid_out(centers, sparse);
-        let same =
-            !packed.by_difference() && packed.scale() == self.scale && self.can_tell(packed.largest_norm());
+        let same = packed.scale() == self.scale && self.can_tell(packed.largest_norm());
         // Rows are indexed by `u32`.
         (same && u32::try_from(self.rows.upper.len()).is_ok()).then_some(packed)
     }

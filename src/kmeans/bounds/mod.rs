@@ -6,8 +6,8 @@
 //! single bound (`single`), it also keeps a lower bound per group of panels. A lower bound is stored with the
 //! drift of its centers at that time added, so that a sweep writes only the bounds that it renews.
 //!
-//! Labels are canonical and bit-identical to those of a plain sweep: tile values decide between centers, and
-//! a group is skipped only if its bound exceeds the upper bound by more than the rounding of tile values.
+//! Labels are those of a plain sweep: a group is skipped only if its bound exceeds the upper bound by more than the
+//! rounding of tile values, and the arbiter decides what tile values leave in doubt.
 //!
 //! Bounds are lengths in units of about the norm of the largest center, so that their squares neither
 //! overflow nor underflow in `f32`.
@@ -240,11 +240,6 @@ impl PanelBounds {
     /// Packs the centers for a sweep over sparse or dense rows.
     pub(super) fn pack<T: Compute>(&mut self, centers: MatRef<'_, T>, sparse: bool) -> PackedCenters<T> {
         let packed = self.laid_out(centers, sparse);
-        if packed.by_difference() {
-            // A plain sweep follows.
-            self.forget();
-            return packed;
-        }
         let largest = packed.largest_norm();
         let fits = self.can_tell(largest);
         if packed.scale() != self.scale || !fits {

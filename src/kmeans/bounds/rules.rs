@@ -2,7 +2,7 @@
 
 use super::neighbors::Neighbors;
 use super::{BASE_SWEEPS, PanelBounds, up};
-use crate::kernel::bounded::Margins;
+use crate::kernel::bounded::{Doubt, Margins};
 use crate::kernel::{Compute, PackedCenters};
 
 /// The bounds as one sweep sees them.
@@ -12,6 +12,7 @@ pub(in crate::kmeans) struct Rules<'a, T: Compute> {
     /// Centers in a panel.
     pub(super) width: usize,
     pub(super) margins: Margins<T>,
+    pub(super) doubt: Doubt<T>,
     /// Rounding margins in units of bounds.
     pub(super) outer: Margins<f32>,
     /// Whether the sweep writes all lower bounds with the drift removed.
@@ -52,6 +53,7 @@ impl PanelBounds {
             packed,
             width: PackedCenters::<T>::panel_centers(),
             margins,
+            doubt: packed.doubt(values),
             outer,
             rebase,
             neighbors: if self.is_single() {

@@ -10,8 +10,8 @@ use super::rules::Rules;
 use super::work::{Part, RowBoundsMut, Work};
 use crate::kernel::Compute;
 use crate::kernel::bounded::{
-    BEHIND, ROUNDING, Radii, measure, nearest_listed, nearest_pair, put_in_columns, radii, reach, renew,
-    upper, within,
+    BEHIND, Nearest, ROUNDING, Radii, is_in_doubt, measure, nearest_listed, nearest_pair, put_in_columns,
+    radii, reach, renew, upper, within,
 };
 
 impl<T: Compute> Rules<'_, T> {
@@ -130,13 +130,16 @@ impl<T: Compute> Rules<'_, T> {
             work.near_enough.resize(k, radius);
             let near = within(&self.neighbors.apart[j * k..][..k], 0.0, &work.near_enough, &mut work.list);
             met += near * rows.len();
-            nearest_listed(
-                self.packed,
-                &work.compact[..dim * stride],
-                rows,
-                &work.list[..near],
-                &mut work.nearest,
-            );
+            let list = &work.list[..near];
+            nearest_listed(self.packed, &work.compact[..dim * stride], rows.clone(), list, &mut work.nearest);
+            let Nearest { ids, best, next } = &mut work.nearest;
+            for at in rows {
+                let r = work.lists.rows[at] as usize;
+                let doubt = self.doubt.of(work.gathered.sq_norm(r));
+                if is_in_doubt(best[at], next[at], doubt) {
+                    (ids[at], next[at]) = (self.packed.nearest_of(chunk.values, r, list), best[at]);
+                }
+            }
         }
         met
     }

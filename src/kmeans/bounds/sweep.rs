@@ -112,6 +112,7 @@ impl<T: Compute> Rules<'_, T> {
         work.error.resize(m, T::ZERO);
         work.best.resize(m, T::INFINITY);
         work.next.resize(m, T::INFINITY);
+        work.rival.resize(m, T::INFINITY);
         work.new.resize(m, 0);
         let measured = work.open.len();
         for &r in &work.open[..measured] {
@@ -127,7 +128,7 @@ impl<T: Compute> Rules<'_, T> {
             chunk.bounds.upper[r] = work.radii.upper[i];
             (work.own[r], work.error[r]) = (work.radii.own[i], work.radii.error[i]);
             work.reach[r] = work.radii.reach[i] + self.beyond;
-            work.new[r] = chunk.old[r];
+            (work.new[r], work.rival[r]) = (chunk.old[r], T::INFINITY);
             // A row that contains NaN stays open.
             kept += usize::from(work.least[i] < work.reach[r] || work.reach[r].is_nan());
         }
@@ -149,10 +150,10 @@ impl<T: Compute> Rules<'_, T> {
             self.meet(panel, picked, true, chunk, work);
             std::mem::swap(&mut work.low, &mut work.panel_low);
             for i in 0..work.better.len() {
-                let Better { at, lane, next } = work.better[i];
-                let (r, low) = (picked[at as usize], work.low[at as usize]);
-                if self.take(r as usize, panel, lane, low, work) {
-                    work.next[r as usize] = next;
+                let found = work.better[i];
+                let (r, low) = (picked[found.at as usize] as usize, work.low[found.at as usize]);
+                if self.take(r, panel, found, low, work) {
+                    work.next[r] = found.next;
                 }
             }
             if self.bounds.group_panels == 1 && !self.bounds.fine {
@@ -210,10 +211,10 @@ impl<T: Compute> Rules<'_, T> {
             self.meet(first, picked, false, chunk, work);
             std::mem::swap(&mut work.low, &mut work.panel_low);
             for i in 0..work.better.len() {
-                let Better { at, lane, next } = work.better[i];
-                let (r, low) = (picked[at as usize] as usize, work.low[at as usize]);
-                if self.take(r, first, lane, low, work) {
-                    work.next[r] = next;
+                let found = work.better[i];
+                let (r, low) = (picked[found.at as usize] as usize, work.low[found.at as usize]);
+                if self.take(r, first, found, low, work) {
+                    work.next[r] = found.next;
                 }
             }
             if !self.bounds.fine {
@@ -231,7 +232,7 @@ impl<T: Compute> Rules<'_, T> {
                 let (r, low) = (r as usize, work.panel_low[i]);
                 let mut next = low;
                 if let Some(found) = found.next_if(|found| found.at == i as u32) {
-                    if self.take(r, panel, found.lane, low, work) {
+                    if self.take(r, panel, *found, low, work) {
                         work.next[r] = lesser(work.low[i], found.next);
                         work.low_next[i] = work.next[r];
                     }
@@ -257,7 +258,7 @@ impl<T: Compute> Rules<'_, T> {
     }
 
     /// Compares the rows `picked` with one panel. Writes their lowest values to `panel_low`, and to `better`
-    /// the ones that improve on the row's best.
+    /// the ones that may improve on the row's best.
     fn meet(&self, panel: usize, picked: &[u32], begin: bool, chunk: &mut Part<'_, T>, work: &mut Work<T>) {
         work.panel_low.resize(picked.len(), T::INFINITY);
         work.better.clear();
@@ -268,6 +269,7 @@ impl<T: Compute> Rules<'_, T> {
             best: &mut work.best,
             begin,
             low: &mut work.panel_low,
+            doubt: self.doubt,
             better: &mut work.better,
             fine: self.bounds.fine.then_some(Fine {
                 lower: &mut *chunk.bounds.lower,
@@ -280,13 +282,14 @@ impl<T: Compute> Rules<'_, T> {
         lowest(self.packed, chunk.values, &mut work.gathered, meeting);
     }
 
-    /// Takes the center in `lane` as the row's label if it is nearer, or equally near with a lower index.
-    /// Returns whether it did.
-    fn take(&self, r: usize, panel: usize, lane: u32, low: T, work: &mut Work<T>) -> bool {
-        let center = self.center(panel, lane);
-        let nearer = low < work.best[r] || low == work.best[r] && center < work.new[r];
+    /// Takes the center that was found in a panel as the row's label if its tile value is lower. Returns whether
+    /// it did.
+    fn take(&self, r: usize, panel: usize, found: Better<T>, low: T, work: &mut Work<T>) -> bool {
+        let nearer = low < work.best[r];
+        let other = if nearer { lesser(work.best[r], found.next) } else { low };
+        work.rival[r] = lesser(work.rival[r], other);
         if nearer {
-            (work.best[r], work.new[r]) = (low, center);
+            (work.best[r], work.new[r]) = (low, self.center(panel, found.lane));
             let upper = [upper(&work.gathered, r, low, work.error[r], self.margins)];
             let mut within = [0.0];
             reach(self.outer, &upper, &mut within);
@@ -319,6 +322,7 @@ impl<T: Compute> Rules<'_, T> {
     /// Updates the bounds that a new label affects, and lists the change.
     fn close(&self, chunk: &mut Part<'_, T>, work: &mut Work<T>) {
         let groups = self.bounds.n_groups;
+        self.settle(chunk, work);
         let open = std::mem::take(&mut work.open);
         for &row in &open {
             let r = row as usize;
@@ -342,6 +346,20 @@ impl<T: Compute> Rules<'_, T> {
             *all = all.min((own + self.new_far_drift) * (1.0 - ROUNDING));
         }
         work.open = open;
+    }
+
+    /// Decides the labels of open rows that tile values leave in doubt.
+    fn settle(&self, chunk: &Part<'_, T>, work: &mut Work<T>) {
+        work.doubts.clear();
+        for &r in &work.open {
+            let r = r as usize;
+            let doubt = self.doubt.of(work.gathered.sq_norm(r));
+            if work.doubts.note(r, work.best[r], work.rival[r], doubt) {
+                // The label may be another one, so that the best value is that of another center.
+                work.next[r] = work.best[r];
+            }
+        }
+        work.doubts.settle(chunk.values, self.packed, &mut work.new, &mut work.scratch);
     }
 
     /// A lower bound on a distance, from the squared distance that [`gather`] computed.

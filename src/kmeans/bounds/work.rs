@@ -1,6 +1,6 @@
 //! Buffers of a worker that labels chunks of rows by bounds.
 
-use crate::kernel::bounded::{Better, Gathered, Nearest, Radii};
+use crate::kernel::bounded::{Better, Doubts, Gathered, Nearest, Radii};
 use crate::kernel::{Compute, Scratch};
 use crate::rows::{RowBuf, Rows};
 
@@ -35,6 +35,9 @@ pub(in crate::kmeans) struct Work<T: Compute> {
     /// center in `new`.
     pub(super) best: Vec<T>,
     pub(super) next: Vec<T>,
+    /// The lowest tile value of all other centers, if it may be that of a nearer center.
+    pub(super) rival: Vec<T>,
+    pub(super) doubts: Doubts<T>,
     /// The best label so far of each open row.
     pub(super) new: Vec<u32>,
     /// Rows whose label changed, with the new labels.

@@ -1,7 +1,7 @@
 //! The steps of an epoch. Finds the same labels as a full search at every step, with few distance
 //! computations.
 //!
-//! A row's label is the canonical one among the current centers, rounded to the compute type of the rows.
+//! A row's label is the nearest of the current centers, rounded to the compute type of the rows.
 //! Most rows keep the label of the sweep, and their bounds prove it. Steps are drawn one block ahead. The
 //! rows whose label the bounds of the sweep do not settle are labeled together, on all threads, with the
 //! centers at the start of the block. Then the steps are made one by one. A label holds while the centers
@@ -138,9 +138,6 @@ impl<'a, T: Compute> Inner<'a, T> {
     pub(super) fn new(mut start: EpochStart<'a, T>, cx: &'a Executor) -> Self {
         let (k, dim) = (start.rounded.rows(), start.rounded.cols());
         let all = PackedCenters::for_rows(start.rounded, start.values.is_some());
-        // Bounds need tile values. The centers at the start of the epoch decide: steps move them little, and
-        // the next sweep decides again.
-        start.search_always |= all.by_difference();
         let panels = start.bounds.and_then(|bounds| bounds.pack_apart(start.rounded, all.is_sparse()));
         if panels.is_none() || start.search_always {
             start.bounds = None;

@@ -1,0 +1,278 @@
+//! The arbiter: the nearest center of a row has the smallest sum of squared differences in `f64`, and the lowest
+//! index among equals.
+//!
+//! The sum is taken in one order (see [`pair`](super::generic::pair)), so the nearest center is the same on
+//! every instruction set, and does not depend on how other centers were excluded. Faster comparisons only exclude
+//! centers, by an error bound. Where they leave several, the arbiter decides.
+//!
+//! # Which centers tile values exclude
+//! Let `u` be half of `EPSILON`, `x'` and `c'` a row and a center as they are packed (see [`pack`](super::pack)),
+//! and `C` the largest `|c'|`. The tile value `v` of a center differs from `|x' - c'|^2 - |x'|^2` by
+//!
+//! - at most `(d + 2) u (|c'|^2 + 2 |x'| |c'|)` for a chain of `d + 1` sums of products over `d` stored values,
+//!   whose first term is rounded to `T`. Instruction sets without fused steps round each product once more, which
+//!   is included;
+//! - at most `2 u (|c'|^2 + 2 |x'| |c'|)` because subtracting the shift rounds rows and centers. What it changes
+//!   for all centers alike is left out;
+//! - for `f64` rows, at most `d u |c'|^2` for the sum of the squares of the center. For `f32` rows, this sum has
+//!   more digits than needed.
+//!
+//! The sum of the arbiter has at most `d / 16 + 7` roundings of `f64`. Together, with `2 |x'| |c'| <= |x'|^2 +
+//! |c'|^2`, twice the difference is at most `2 g (|x'|^2 + 2 C^2)` with `g = (17 d / 16 + 16) u` for `f32` rows and
+//! `g = (2 d + 32) u` for `f64` rows. The rest of `16 u` or more covers the roundings of the bound itself and of
+//! `|x'|^2`, which has at most `d / 16 + 5` of them.
+//!
+//! Hence a center whose tile value exceeds the smallest one by more than `2 g (|x'|^2 + 2 C^2)` is not the
+//! nearest. Prices are part of `|c'|^2` and of what the arbiter compares.
+
+use std::ops::Range;
+
+use super::operations;
+use super::pack::{PackedCenters, Scratch};
+use super::tier::Compute;
+use super::{for_each_panel, for_each_strip};
+use crate::float::Float;
+use crate::rows::{Rows, spread};
+
+/// By how much tile values must differ to exclude a center: `share |x'|^2 + fixed`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Doubt<T> {
+    share: T,
+    fixed: T,
+}
+
+impl<T: Float> Doubt<T> {
+    /// No doubt: every difference counts.
+    pub(super) const NONE: Self = Self { share: T::ZERO, fixed: T::ZERO };
+
+    /// The difference for a row with this `|x'|^2`.
+    #[inline(always)]
+    pub(crate) fn of(self, sq_norm: T) -> T {
+        self.share * sq_norm + self.fixed
+    }
+}
+
+/// Whether the two smallest tile values of a row differ by at most `doubt`, so that they do not tell the nearest
+/// center. Values that are not numbers tell nothing.
+#[inline(always)]
+pub(crate) fn is_in_doubt<T: Float>(best: T, second: T, doubt: T) -> bool {
+    // Not `second <= ...`, because of NaN.
+    let decided = second > best + doubt;
+    !decided
+}
+
+/// Rows whose two smallest tile values differ too little to tell the nearest center.
+#[derive(Debug)]
+pub(crate) struct Doubts<T> {
+    rows: Vec<u32>,
+    /// Per row: centers with larger tile values are not the nearest.
+    limits: Vec<T>,
+}
+
+impl<T> Default for Doubts<T> {
+    fn default() -> Self {
+        Self { rows: Vec::new(), limits: Vec::new() }
+    }
+}
+
+impl<T: Compute> Doubts<T> {
+    pub(crate) fn clear(&mut self) {
+        self.rows.clear();
+        self.limits.clear();
+    }
+
+    /// Notes a row if it [is in doubt](is_in_doubt). Returns whether it is.
+    #[inline(always)]
+    pub(crate) fn note(&mut self, row: usize, best: T, second: T, doubt: T) -> bool {
+        let noted = is_in_doubt(best, second, doubt);
+        if noted {
+            self.rows.push(row as u32);
+            self.limits.push(best + doubt);
+        }
+        noted
+    }
+
+    /// Notes the rows of a strip that [`two`](super::operations::two) left in doubt.
+    pub(super) fn note_strip(
+        &mut self,
+        rows: Rows<'_, T>,
+        range: Range<usize>,
+        packed: &PackedCenters<T>,
+        scratch: &Scratch<T>,
+    ) {
+        let (best, second) = (&scratch.best[..range.len()], &scratch.second[..range.len()]);
+        let values = range.clone().zip(best.iter().zip(second));
+        match rows {
+            Rows::Dense(_) => {
+                let doubt = packed.doubt(packed.dim);
+                for ((row, (&best, &second)), &sq_norm) in values.zip(&scratch.sq_norms) {
+                    self.note(row, best, second, doubt.of(sq_norm));
+                }
+            }
+            Rows::Sparse(sparse) => {
+                let largest = packed.largest_norm();
+                for (row, (&best, &second)) in values {
+                    let doubt = packed.doubt_about(sparse.row(row).1.len(), largest);
+                    self.note(row, best, second, doubt.of(T::from_f64(packed.sq_norm(rows, row))));
+                }
+            }
+        }
+    }
+
+    /// The rows in doubt.
+    pub(crate) fn rows(&self) -> &[u32] {
+        &self.rows
+    }
+
+    /// Writes the labels of the rows in doubt. Computes all tile values of these rows again, and the squared
+    /// distances to the centers that they do not exclude.
+    pub(crate) fn settle(
+        &self,
+        rows: Rows<'_, T>,
+        packed: &PackedCenters<T>,
+        labels: &mut [u32],
+        scratch: &mut Scratch<T>,
+    ) {
+        if self.rows.is_empty() {
+            return;
+        }
+        let mut copies = std::mem::take(&mut scratch.copies);
+        copies.clear(rows.cols());
+        self.rows.iter().for_each(|&row| copies.push(rows, row as usize));
+        let (mut full, mut found) = (Vec::new(), vec![(f64::INFINITY, 0); packed.strip_rows()]);
+        for_each_strip(copies.rows(), packed, scratch, |range, strip, scratch| {
+            found.fill((f64::INFINITY, 0));
+            for_each_panel(packed, scratch, strip, |i, first, values| {
+                let limit = self.limits[range.start + i];
+                // Most panels hold no candidate.
+                if values.iter().fold(true, |none, &value| none & (value > limit)) {
+                    return;
+                }
+                for slot in
+                    (first..).zip(values).filter(|(_, value)| !(**value > limit)).map(|(slot, _)| slot)
+                {
+                    // A place without a center.
+                    if !packed.norms[slot].finite() {
+                        continue;
+                    }
+                    let (row, j) = (self.rows[range.start + i] as usize, packed.center_in(slot));
+                    let cost = packed.cost(rows, row, j as usize, &mut full);
+                    let best = &mut found[i];
+                    if cost < best.0 || cost == best.0 && j < best.1 {
+                        *best = (cost, j);
+                    }
+                }
+            });
+            for (i, &(cost, j)) in range.clone().zip(&found) {
+                let row = self.rows[i] as usize;
+                labels[row] = if is_exact::<T>(cost) { j } else { packed.nearest_of_all(rows, row) };
+            }
+        });
+        scratch.copies = copies;
+    }
+}
+
+/// Whether a squared distance has neither overflowed nor lost digits to underflow. Differences of `f32` values do
+/// neither in `f64`.
+fn is_exact<T: Float>(sq_dist: f64) -> bool {
+    size_of::<T>() == size_of::<f32>() || sq_dist.is_finite() && sq_dist >= vanishing::<f64>()
+}
+
+/// Squared lengths below this value may have lost digits to underflow.
+pub(super) fn vanishing<T: Float>() -> T {
+    T::from_f64(2f64.powi(if size_of::<T>() == 4 { -112 } else { -960 }))
+}
+
+impl<T: Compute> PackedCenters<T> {
+    /// The doubt about rows with `values` values.
+    pub(crate) fn doubt(&self, values: usize) -> Doubt<T> {
+        self.doubt_about(values, self.largest_norm())
+    }
+
+    pub(super) fn doubt_about(&self, values: usize, largest: f64) -> Doubt<T> {
+        let roundings = if size_of::<T>() == size_of::<f32>() {
+            values as f64 * (17.0 / 16.0) + 16.0
+        } else {
+            // The lengths of centers are sums over all columns.
+            2.0 * values.max(self.dim) as f64 + 32.0
+        };
+        let gamma = roundings * T::EPSILON / 2.0;
+        Doubt { share: T::from_f64(2.0 * gamma), fixed: T::from_f64(4.0 * gamma * largest * largest) }
+    }
+
+    /// What the arbiter compares: the squared distance, plus the price if centers have prices. `full` is a
+    /// buffer for sparse rows, which give the sum of the equal dense row.
+    fn cost(&self, rows: Rows<'_, T>, row: usize, j: usize, full: &mut Vec<T>) -> f64 {
+        let center = self.centers().row(j);
+        let sq_dist = match rows {
+            Rows::Dense(rows) => operations::sq_dist(self.tier, rows.row(row), center),
+            Rows::Sparse(rows) => {
+                full.clear();
+                full.resize(self.dim, T::ZERO);
+                spread(rows.row(row), full);
+                operations::sq_dist(self.tier, full, center)
+            }
+        };
+        sq_dist + self.prices.get(j).copied().unwrap_or(0.0)
+    }
+
+    /// Sorts listed centers by distance, then index, and writes their squared distances (with prices, if centers
+    /// have prices). Those at no finite distance come last.
+    pub(super) fn rank(&self, rows: Rows<'_, T>, row: usize, listed: &mut [(f64, u32)]) {
+        let mut full = Vec::new();
+        let mut sort = |listed: &mut [(f64, u32)], value: &mut dyn FnMut(usize) -> f64| {
+            for (cost, j) in &mut *listed {
+                let value = value(*j as usize);
+                *cost = if value.is_nan() { f64::INFINITY } else { value };
+            }
+            listed.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        };
+        sort(listed, &mut |j| self.cost(rows, row, j, &mut full));
+        // Where squares have overflowed or underflowed, lengths are compared.
+        let parts = listed.chunk_by_mut(|a, b| is_exact::<T>(a.0) == is_exact::<T>(b.0));
+        for part in parts.filter(|part| !is_exact::<T>(part[0].0) && self.prices.is_empty()) {
+            sort(part, &mut |j| length(rows, row, self.centers().row(j)));
+            part.iter_mut().for_each(|(length, _)| *length *= *length);
+        }
+    }
+
+    /// All centers, to be [ranked](PackedCenters::rank).
+    pub(super) fn all_listed(&self) -> Vec<(f64, u32)> {
+        (0..self.k)
+            .filter(|&slot| self.norms[slot].finite())
+            .map(|slot| (0.0, self.center_in(slot)))
+            .collect()
+    }
+
+    /// The nearest of the listed centers.
+    pub(crate) fn nearest_of(&self, rows: Rows<'_, T>, row: usize, list: &[u32]) -> u32 {
+        let mut listed: Vec<_> = list.iter().map(|&j| (0.0, j)).collect();
+        self.rank(rows, row, &mut listed);
+        listed.first().map_or(0, |&(_, j)| j)
+    }
+
+    /// The nearest of all centers, by the arbiter alone.
+    pub(super) fn nearest_of_all(&self, rows: Rows<'_, T>, row: usize) -> u32 {
+        let mut listed = self.all_listed();
+        self.rank(rows, row, &mut listed);
+        listed.first().map_or(0, |&(_, j)| j)
+    }
+}
+
+/// The distance of a row to a center, also if its square overflows or underflows `f64`.
+#[cold]
+pub(super) fn length<T: Float>(rows: Rows<'_, T>, i: usize, center: &[T]) -> f64 {
+    let mut apart: Vec<f64> = center.iter().map(|c| c.to_f64()).collect();
+    match rows {
+        Rows::Dense(rows) => apart.iter_mut().zip(rows.row(i)).for_each(|(apart, x)| *apart -= x.to_f64()),
+        Rows::Sparse(rows) => {
+            let (columns, values) = rows.row(i);
+            columns.iter().zip(values).for_each(|(&t, x)| apart[t as usize] -= x.to_f64());
+        }
+    }
+    let largest = apart.iter().fold(0.0, |most: f64, apart| most.max(apart.abs()));
+    if largest == 0.0 || largest.is_infinite() {
+        return largest;
+    }
+    largest * apart.iter().map(|apart| (apart / largest).powi(2)).sum::<f64>().sqrt()
+}
