@@ -61,24 +61,36 @@ pub(crate) fn is_in_doubt<T: Float>(best: T, second: T, doubt: T) -> bool {
     !decided
 }
 
+/// Rows that are tested for doubt at a time.
+const FEW: usize = 32;
+
 /// Rows whose two smallest tile values differ too little to tell the nearest center.
 #[derive(Debug)]
 pub(crate) struct Doubts<T> {
     rows: Vec<u32>,
     /// Per row: centers with larger tile values are not the nearest.
     limits: Vec<T>,
+    /// The largest `|c'|`.
+    largest: f64,
 }
 
 impl<T> Default for Doubts<T> {
     fn default() -> Self {
-        Self { rows: Vec::new(), limits: Vec::new() }
+        Self { rows: Vec::new(), limits: Vec::new(), largest: 0.0 }
     }
 }
 
 impl<T: Compute> Doubts<T> {
+    /// Forgets all rows.
     pub(crate) fn clear(&mut self) {
         self.rows.clear();
         self.limits.clear();
+    }
+
+    /// Forgets all rows, and prepares for strips of rows against `packed`.
+    pub(super) fn begin(&mut self, packed: &PackedCenters<T>) {
+        self.clear();
+        self.largest = packed.largest_norm();
     }
 
     /// Notes a row if it [is in doubt](is_in_doubt). Returns whether it is.
@@ -92,7 +104,7 @@ impl<T: Compute> Doubts<T> {
         noted
     }
 
-    /// Notes the rows of a strip that [`two`](super::operations::two) left in doubt.
+    /// Notes the rows of a strip that [`two`](super::operations::two) left in doubt, after [`Doubts::begin`].
     pub(super) fn note_strip(
         &mut self,
         rows: Rows<'_, T>,
@@ -100,20 +112,28 @@ impl<T: Compute> Doubts<T> {
         packed: &PackedCenters<T>,
         scratch: &Scratch<T>,
     ) {
-        let (best, second) = (&scratch.best[..range.len()], &scratch.second[..range.len()]);
-        let values = range.clone().zip(best.iter().zip(second));
+        let n = range.len();
+        let (best, second) = (&scratch.best[..n], &scratch.second[..n]);
         match rows {
             Rows::Dense(_) => {
-                let doubt = packed.doubt(packed.dim);
-                for ((row, (&best, &second)), &sq_norm) in values.zip(&scratch.sq_norms) {
-                    self.note(row, best, second, doubt.of(sq_norm));
+                let doubt = packed.doubt_about(packed.dim, self.largest);
+                let sq_norms = &scratch.sq_norms[..n];
+                for first in (0..n).step_by(FEW) {
+                    let few = first..n.min(first + FEW);
+                    let in_doubt = |i: usize| is_in_doubt(best[i], second[i], doubt.of(sq_norms[i]));
+                    // Most rows are decided. Without a branch per row, the compiler uses vectors.
+                    if few.clone().fold(false, |any, i| any | in_doubt(i)) {
+                        few.for_each(|i| {
+                            _ = self.note(range.start + i, best[i], second[i], doubt.of(sq_norms[i]))
+                        });
+                    }
                 }
             }
             Rows::Sparse(sparse) => {
-                let largest = packed.largest_norm();
-                for (row, (&best, &second)) in values {
-                    let doubt = packed.doubt_about(sparse.row(row).1.len(), largest);
-                    self.note(row, best, second, doubt.of(T::from_f64(packed.sq_norm(rows, row))));
+                for (i, row) in range.enumerate() {
+                    let doubt = packed.doubt_about(sparse.row(row).1.len(), self.largest);
+                    let sq_norm = T::from_f64(packed.sq_norm(rows, row));
+                    self.note(row, best[i], second[i], doubt.of(sq_norm));
                 }
             }
         }
@@ -220,7 +240,7 @@ impl<T: Compute> PackedCenters<T> {
     /// have prices). Those at no finite distance come last.
     pub(super) fn rank(&self, rows: Rows<'_, T>, row: usize, listed: &mut [(f64, u32)]) {
         let mut full = Vec::new();
-        let mut sort = |listed: &mut [(f64, u32)], value: &mut dyn FnMut(usize) -> f64| {
+        let sort = |listed: &mut [(f64, u32)], value: &mut dyn FnMut(usize) -> f64| {
             for (cost, j) in &mut *listed {
                 let value = value(*j as usize);
                 *cost = if value.is_nan() { f64::INFINITY } else { value };

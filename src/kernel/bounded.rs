@@ -267,7 +267,7 @@ pub(crate) fn nearest_pair<T: Compute>(
     scratch: &mut Scratch<T>,
 ) {
     let Nearest { ids, best, next } = nearest;
-    super::with_doubts(scratch, |doubts, scratch| {
+    super::with_doubts(packed, scratch, |doubts, scratch| {
         super::for_each_strip(rows, packed, scratch, |range, strip, scratch| {
             strip.two(packed, scratch, &mut ids[range.clone()]);
             best[range.clone()].copy_from_slice(&scratch.best[..range.len()]);

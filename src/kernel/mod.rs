@@ -149,7 +149,7 @@ pub fn nearest<'a, T: Compute>(
     {
         return;
     }
-    with_doubts(scratch, |doubts, scratch| {
+    with_doubts(packed, scratch, |doubts, scratch| {
         for_each_strip(rows, packed, scratch, |range, strip, scratch| {
             strip.two(packed, scratch, &mut labels[range.clone()]);
             doubts.note_strip(rows, range, packed, scratch);
@@ -159,9 +159,13 @@ pub fn nearest<'a, T: Compute>(
 }
 
 /// Calls `f` with an empty list of doubts, whose memory stays in the scratch.
-fn with_doubts<T: Compute>(scratch: &mut Scratch<T>, f: impl FnOnce(&mut Doubts<T>, &mut Scratch<T>)) {
+fn with_doubts<T: Compute>(
+    packed: &PackedCenters<T>,
+    scratch: &mut Scratch<T>,
+    f: impl FnOnce(&mut Doubts<T>, &mut Scratch<T>),
+) {
     let mut doubts = std::mem::take(&mut scratch.doubts);
-    doubts.clear();
+    doubts.begin(packed);
     f(&mut doubts, scratch);
     scratch.doubts = doubts;
 }
@@ -193,7 +197,7 @@ pub fn nearest_two<'a, T: Compute>(
     let rows = rows.into();
     let n = rows.rows();
     assert!(labels.len() == n && best.len() == n && second.len() == n, "one label and two distances per row");
-    with_doubts(scratch, |doubts, scratch| {
+    with_doubts(packed, scratch, |doubts, scratch| {
         for_each_strip(rows, packed, scratch, |range, strip, scratch| {
             strip.two(packed, scratch, &mut labels[range.clone()]);
             for (r, &value) in range.clone().zip(&scratch.second) {

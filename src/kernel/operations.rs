@@ -49,7 +49,7 @@ macro_rules! operations {
 operations! {
     /// Copies the rows of a strip as `x' = g (x - s)` into `scratch.x`, in the layout of the packed form.
     Load = load(packed: &'a PackedCenters<T>, rows: MatRef<'a, T>, scratch: &'a mut Scratch<T>) {
-        strip::load(packed, rows, scratch);
+        strip::load::<S>(packed, rows, scratch);
     }
 
     /// The two smallest tile values per row of the loaded strip (into `scratch.best` and `scratch.second`), and the

@@ -143,7 +143,7 @@ pub(super) fn label<E: Engine>(
     let mut open = std::mem::take(&mut scratch.doubts);
     let Buffers { strip, doubts, remeasured } = &mut buffers;
     doubts.clear();
-    open.clear();
+    open.begin(packed);
     let (mut start, mut kept, mut candidates) = (0, 0, 0);
     while start < rows.rows() {
         let end = rows.rows().min(start + strip_rows(engine, low));

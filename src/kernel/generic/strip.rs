@@ -8,14 +8,19 @@ use crate::kernel::tier::Compute;
 use crate::matrix::MatRef;
 use crate::tuning::{ROWS_IN_LANES_DIM, STRIP_ROWS};
 
-/// Copies `rows` as `x' = g (x - s)`. Rows of an earlier strip may remain after them; their results are not
-/// read.
+/// Copies `rows` as `x' = g (x - s)`, and computes `|x'|^2` of each. Rows of an earlier strip may remain after them;
+/// their results are not read.
+///
+/// # Safety
+/// The processor must support the instruction set.
 #[inline(always)]
-pub(in crate::kernel) fn load<T: Compute>(
-    packed: &PackedCenters<T>,
-    rows: MatRef<'_, T>,
-    scratch: &mut Scratch<T>,
-) {
+pub(in crate::kernel) unsafe fn load<S: Simd>(
+    packed: &PackedCenters<S::T>,
+    rows: MatRef<'_, S::T>,
+    scratch: &mut Scratch<S::T>,
+) where
+    S::T: Compute,
+{
     scratch.fit(packed);
     let (dim, n) = (packed.dim, rows.rows());
     assert!(n <= packed.strip_rows() && rows.cols() == dim);
@@ -24,15 +29,13 @@ pub(in crate::kernel) fn load<T: Compute>(
     if packed.form == Form::RowsInLanes {
         let stride = packed.strip_rows();
         transpose(rows, &mut scratch.x[..dim * stride]);
-        if !plain {
-            for (column, &s) in scratch.x.chunks_exact_mut(stride).zip(&packed.shift) {
+        let sq_norms = &mut scratch.sq_norms[..n];
+        sq_norms.fill(S::T::ZERO);
+        for (column, &s) in scratch.x.chunks_exact_mut(stride).zip(&packed.shift) {
+            if !plain {
                 column[..n].iter_mut().for_each(|x| *x = moved(*x, s, packed.scale));
             }
-        }
-        let sq_norms = &mut scratch.sq_norms[..n];
-        sq_norms.fill(T::ZERO);
-        for column in scratch.x.chunks_exact(stride).take(dim) {
-            sq_norms.iter_mut().zip(column).for_each(|(sum, &x)| *sum = *sum + x * x);
+            sq_norms.iter_mut().zip(column).for_each(|(sum, x)| *sum = *sum + *x * *x);
         }
         return;
     }
@@ -44,66 +47,72 @@ pub(in crate::kernel) fn load<T: Compute>(
     let stride = packed.strip_stride();
     let (block, blocks) = (packed.strip_rows() * stride, packed.depth_blocks());
     for r in 0..n {
-        let row = rows.row(r);
-        let mut squares = [T::ZERO; STEP];
+        let (row, mut squares) = (rows.row(r), [S::T::ZERO; MOST_LANES]);
         for b in 0..blocks {
             let from = b * packed.depth;
             let columns = packed.depth.min(dim - from);
             let to = &mut scratch.x[b * block + r * stride..][..columns];
-            let x = &row[from..][..columns];
-            if plain {
-                copy(x, to);
-            } else {
-                let s = &packed.shift[from..][..columns];
-                for ((to, &x), &s) in to.iter_mut().zip(x).zip(s) {
-                    *to = moved(x, s, packed.scale);
+            let (x, shift) = (&row[from..][..columns], &packed.shift[from..][..columns]);
+            // SAFETY: guaranteed by the caller.
+            unsafe {
+                if plain {
+                    copy::<S, true>(x, shift, packed.scale, to, &mut squares);
+                } else {
+                    copy::<S, false>(x, shift, packed.scale, to, &mut squares);
                 }
             }
-            add_squares(to, &mut squares);
         }
         scratch.sq_norms[r] = sum(squares);
     }
 }
 
-/// Values that are processed together.
-const STEP: usize = 16;
+/// The largest number of lanes in a vector.
+const MOST_LANES: usize = 16;
 
-/// Adds the squares of the values, in [`STEP`] sums.
+/// Writes `g (x - s)`, or `x` if `PLAIN`, to `to`, and adds the squares to `squares`.
+///
+/// # Safety
+/// The processor must support the instruction set.
 #[inline(always)]
-fn add_squares<T: Float>(values: &[T], sums: &mut [T; STEP]) {
-    let (steps, rest) = values.as_chunks::<STEP>();
-    for values in steps {
-        for (sum, &x) in sums.iter_mut().zip(values) {
-            *sum = *sum + x * x;
+unsafe fn copy<S: Simd, const PLAIN: bool>(
+    x: &[S::T],
+    shift: &[S::T],
+    scale: S::T,
+    to: &mut [S::T],
+    squares: &mut [S::T; MOST_LANES],
+) {
+    let whole = x.len() / S::LANES * S::LANES;
+    assert!(to.len() == x.len() && shift.len() == x.len());
+    // SAFETY: vectors end before `whole`, and `squares` has room for one.
+    unsafe {
+        let (mut sum, factor) = (S::load(squares.as_ptr()), S::splat(scale));
+        for at in (0..whole).step_by(S::LANES) {
+            let mut x = S::load(x.as_ptr().add(at));
+            if !PLAIN {
+                x = S::mul(S::sub(x, S::load(shift.as_ptr().add(at))), factor);
+            }
+            S::store(to.as_mut_ptr().add(at), x);
+            sum = S::fmadd(x, x, sum);
         }
+        S::store(squares.as_mut_ptr(), sum);
     }
-    for (sum, &x) in sums.iter_mut().zip(rest) {
-        *sum = *sum + x * x;
+    for t in whole..x.len() {
+        let x = if PLAIN { x[t] } else { moved(x[t], shift[t], scale) };
+        to[t] = x;
+        let square = &mut squares[t - whole];
+        *square = *square + x * x;
     }
 }
 
 /// The sum of the values, by halving.
 #[inline(always)]
-fn sum<T: Float>(mut values: [T; STEP]) -> T {
+fn sum<T: Float>(mut values: [T; MOST_LANES]) -> T {
     for width in [8, 4, 2, 1] {
         for l in 0..width {
             values[l] = values[l] + values[l + width];
         }
     }
     values[0]
-}
-
-/// Copies values. A call of the standard library's copy costs more than the few vectors of a row.
-#[inline(always)]
-fn copy<T: Float>(from: &[T], to: &mut [T]) {
-    let (from_steps, from_rest) = from.as_chunks::<STEP>();
-    let (to_steps, to_rest) = to.as_chunks_mut::<STEP>();
-    for (from, to) in from_steps.iter().zip(to_steps) {
-        *to = *from;
-    }
-    for (from, to) in from_rest.iter().zip(to_rest) {
-        *to = *from;
-    }
 }
 
 /// Transposes rows into columns of [`STRIP_ROWS`] values.

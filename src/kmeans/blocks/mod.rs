@@ -108,6 +108,7 @@ impl<T: Compute> Blocks<T> {
         let packed = PackedCenters::for_listed(packed.centers());
         let last = self.last.take();
         let all = Candidates::all(&packed, last.as_ref().map(|(centers, _)| &centers[..]));
+        let doubt = packed.doubt(packed.dim());
         let (shift, scale) = packed.frame();
         let shift_move = last.map_or(T::INFINITY, |(_, last)| apart(shift, &last, scale));
         self.last = Some((packed.centers().iter().flatten().copied().collect(), shift.to_vec()));
@@ -128,7 +129,7 @@ impl<T: Compute> Blocks<T> {
                         latest[row].store(label, Relaxed);
                         marks[row / WORD].fetch_or(1 << (row % WORD), Relaxed);
                     };
-                    visit.branch(branch, state, (&packed, &all, shift_move), changed, work);
+                    visit.branch(branch, state, (&packed, &all, doubt, shift_move), changed, work);
                 }
                 Ok(())
             },

@@ -108,7 +108,7 @@ impl<T: Compute> Visit<T> {
         &mut self,
         branch: &Branch<T>,
         state: &mut State<T>,
-        (packed, all, shift_move): (&PackedCenters<T>, &Candidates<T>, T),
+        (packed, all, doubt, shift_move): (&PackedCenters<T>, &Candidates<T>, Doubt<T>, T),
         mut changed: impl FnMut(u32, u32),
         work: &mut Work,
     ) {
@@ -119,7 +119,6 @@ impl<T: Compute> Visit<T> {
         if self.lists.len() < levels {
             self.lists.resize_with(levels, Candidates::default);
         }
-        let doubt = packed.doubt(packed.dim());
         let mut fixed = Fixed { branch, packed, all, doubt, skin: Skin::default() };
         let mut at = self.narrow(&fixed, 0, 0, work);
         let carried = state.carried.take();
@@ -220,13 +219,15 @@ impl<T: Compute> Meeting<T> {
         }
         nearest_listed(fixed.packed, columns, 0..leaf.rows, list, &mut self.nearest);
         let Nearest { ids, best, next } = &mut self.nearest;
+        let (best, next) = (&best[..leaf.rows], &next[..leaf.rows]);
         let doubt =
             fixed.doubt.of(longest(fixed.packed, fixed.branch.faces(fixed.branch.leaves.len() - 1 + at)));
-        for (i, ((id, &best), &next)) in ids.iter_mut().zip(&*best).zip(&*next).enumerate().take(leaf.rows) {
-            if is_in_doubt(best, next, doubt) {
+        let in_doubt = |i: usize| is_in_doubt(best[i], next[i], doubt);
+        if (0..leaf.rows).fold(false, |any, i| any | in_doubt(i)) {
+            for i in (0..leaf.rows).filter(|&i| in_doubt(i)) {
                 self.row.clear();
                 self.row.extend(fixed.branch.columns(leaf).iter().skip(i).step_by(places));
-                *id = fixed.packed.nearest_of(MatRef::new(&self.row, self.row.len()).into(), 0, list);
+                ids[i] = fixed.packed.nearest_of(MatRef::new(&self.row, self.row.len()).into(), 0, list);
             }
         }
         let rows = leaf.start..leaf.start + leaf.rows;
