@@ -5,7 +5,6 @@ use super::near::{Near, Potential};
 use super::{Seeds, known};
 use crate::data::{DataSource, take, weights_of};
 use crate::error::Result;
-use crate::kernel::listed::RowCenters;
 use crate::kernel::{Compute, Point};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
@@ -41,9 +40,6 @@ pub(super) fn plus_plus<T: Compute>(
     Ok(state.seeds(if greedy { "k-means++" } else { "plain-k-means++" }))
 }
 
-/// The candidates that a row may be nearer to, and its distances to them.
-type Buffers<T> = (Vec<u32>, Vec<T>);
-
 /// The reduction of the sum by each candidate, and the number of computed distances.
 type Gains = (Vec<f64>, u64);
 
@@ -63,34 +59,17 @@ impl<T: Compute> Potential<T> {
         let between: Vec<f64> =
             (0..between[0].len()).flat_map(|j| between.iter().map(move |b| b[j])).collect();
         let m = candidates.len();
-        let centers = RowCenters::new(candidate, data.most_values().is_some());
-        let unit = 1.0 / centers.unit();
         let mut gains = (vec![0.0; m], 0);
-        let absorb = |chunk: Chunk<'_, T>,
-                      near: &[Near],
-                      (gains, measured): &mut Gains,
-                      (within, sq_dists): &mut Buffers<T>| {
+        let absorb = |chunk: Chunk<'_, T>, near: &[Near], (gains, measured): &mut Gains, (): &mut ()| {
             for (i, &(sq_dist, center)) in near.iter().enumerate() {
-                let between = &between[center as usize * m..][..m];
-                within.clear();
-                within.extend((0..).zip(between).filter(|&(_, &b)| b < 4.0 * sq_dist).map(|(c, _)| c));
-                if within.is_empty() {
-                    continue;
-                }
-                *measured += within.len() as u64;
-                sq_dists.resize(within.len(), T::ZERO);
                 let weight = chunk.weights.map_or(1.0, |w| w[i]);
-                if !centers.are_told_apart() {
-                    for &c in &*within {
-                        let found = centers.sq_dist(chunk.rows, i, c as usize);
-                        gains[c as usize] += weight * (sq_dist - found).max(0.0);
+                let between = &between[center as usize * m..][..m];
+                for ((point, &between), gain) in points.iter().zip(between).zip(&mut *gains) {
+                    // Another candidate is not nearer than the center.
+                    if between < 4.0 * sq_dist {
+                        *measured += 1;
+                        *gain += weight * (sq_dist - point.sq_dist(chunk.rows, i)).max(0.0);
                     }
-                    continue;
-                }
-                // Rounding errors affect only the comparison of candidates.
-                centers.sq_dists(chunk.rows, i, within, sq_dists);
-                for (&c, found) in within.iter().zip(&*sq_dists) {
-                    gains[c as usize] += weight * (sq_dist - unit * found.to_f64()).max(0.0);
                 }
             }
             Ok(())
@@ -99,7 +78,7 @@ impl<T: Compute> Potential<T> {
             total.iter_mut().zip(part).for_each(|(t, p)| *t += std::mem::take(p));
             *measured += std::mem::take(more);
         };
-        let make = (|| (vec![0.0; m], 0), Buffers::default);
+        let make = (|| (vec![0.0; m], 0), || ());
         sweep(data, cx, SEEDING_TILE_ROWS, &self.near[..], &mut gains, make, absorb, merge)?;
         let (gains, measured) = gains;
         self.n_distances += measured + between.len() as u64;
