@@ -167,22 +167,7 @@ def load_digits() -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
 
 
 def compare(images: npt.NDArray[np.uint8], clusters: int, n_jobs: int | None = None) -> Comparison:
-    """Fit shoal and scikit-learn to the same rows from the same first centers.
-
-    Parameters
-    ----------
-    images : ndarray of shape (n_images, n_pixels), uint8
-        Both compute in float64.
-    clusters : int
-        Number of clusters.
-    n_jobs : int, optional
-        Number of threads of shoal.
-
-    Returns
-    -------
-    Comparison
-        The figures of both fits.
-    """
+    """Fit shoal and scikit-learn to the same rows, in float64, from the same first centers."""
     from sklearn.cluster import KMeans as Reference
 
     from . import KMeans, kmeans_plusplus

@@ -183,18 +183,7 @@ def labeled_by(model: Any, X: Rows, takers: Sequence[Taker]) -> Counted:
 
 
 class Counted(Taker):
-    """Counts the rows of every cluster.
-
-    Parameters
-    ----------
-    clusters : int
-        Number of clusters.
-
-    Attributes
-    ----------
-    counts : ndarray of shape (n_clusters,), int64
-        Number of rows of every cluster.
-    """
+    """Counts the rows of every cluster: `counts`."""
 
     def __init__(self, clusters: int) -> None:
         self.counts = np.zeros(clusters, dtype=np.int64)

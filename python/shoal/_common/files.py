@@ -28,24 +28,9 @@ def is_name(obj: Any) -> TypeGuard[Name]:
 
 
 def open_regular(name: str) -> IO[bytes]:
-    """Open a regular file for reading; refuse pipes, devices and folders.
+    """Open a regular file for reading; raise `ValueError` for others.
 
-    Parameters
-    ----------
-    name : str
-        The file.
-
-    Returns
-    -------
-    file object
-        Binary, at its beginning.
-
-    Raises
-    ------
-    OSError
-        If the file cannot be opened.
-    ValueError
-        If it is not a regular file: a pipe would block, and a device may have no end.
+    A pipe would block, and a device may have no end.
     """
     path = Path(name)
     kind = path.stat().st_mode
@@ -62,19 +47,9 @@ def is_special(path: Path) -> bool:
 
 
 def check_place(path: Name) -> None:
-    """Raise if a file cannot be written, before any work is done for it.
+    """Raise `OSError` if a file cannot be written, before any work is done for it.
 
     Permissions do not tell everything, so a temporary file is created in the folder and removed again.
-
-    Parameters
-    ----------
-    path : str, bytes or os.PathLike
-        The file that will be written.
-
-    Raises
-    ------
-    OSError
-        If its folder does not exist or is not writable, or if the path exists and is not a regular file.
     """
     name = Path(os.fsdecode(path))
     if name.is_dir():
@@ -135,13 +110,7 @@ class Staged:
 
 
 class SyncedFile(Staged):
-    """A file that is flushed to disk before it, or its folder, is renamed.
-
-    Attributes
-    ----------
-    file : file object
-        Binary, open for writing.
-    """
+    """A file that is flushed to disk before it, or its folder, is renamed."""
 
     _name: Path
     file: IO[bytes]
@@ -165,21 +134,6 @@ class WholeFile(SyncedFile):
 
     An older file of that name stays unchanged until :meth:`finish`, also if the process is killed. A killed
     process leaves the temporary file behind until another file of that name is written.
-
-    Parameters
-    ----------
-    path : str, bytes or os.PathLike
-        The file. An existing file is replaced at the end, atomically.
-
-    Attributes
-    ----------
-    file : file object
-        Binary, open for writing.
-
-    Raises
-    ------
-    OSError
-        If the file cannot be written.
     """
 
     def __init__(self, path: Name) -> None:
@@ -209,12 +163,7 @@ class WholeFile(SyncedFile):
 class PlainFile(SyncedFile):
     """A file in a temporary folder, with the methods of :class:`WholeFile`; the folder is renamed later.
 
-    Parameters
-    ----------
-    path : Path
-        The file.
-    name : Path
-        What errors name: the final folder.
+    Errors name `name`, the final folder.
     """
 
     def __init__(self, path: Path, name: Path) -> None:
@@ -230,23 +179,7 @@ class PlainFile(SyncedFile):
 
 @contextlib.contextmanager
 def whole(path: Name) -> Generator[IO[bytes]]:
-    """Open a :class:`WholeFile` for writing, and rename it at the end of the block.
-
-    Parameters
-    ----------
-    path : str, bytes or os.PathLike
-        The file. An existing file is replaced at the end, atomically.
-
-    Yields
-    ------
-    file object
-        Binary, open for writing, at its beginning.
-
-    Raises
-    ------
-    OSError
-        If the file cannot be written.
-    """
+    """Open a :class:`WholeFile` for writing, and rename it at the end of the block."""
     with WholeFile(path) as writer:
         with writer.named_errors():
             yield writer.file
@@ -254,20 +187,7 @@ def whole(path: Name) -> Generator[IO[bytes]]:
 
 
 def write_npy(path: Name, values: npt.NDArray[Any]) -> None:
-    """Write an array to an ``.npy`` file, by way of a temporary file.
-
-    Parameters
-    ----------
-    path : str, bytes or os.PathLike
-        The file. An existing file is replaced.
-    values : ndarray
-        An array of any shape, without Python objects.
-
-    Raises
-    ------
-    OSError
-        If the file cannot be written.
-    """
+    """Write an array to an ``.npy`` file, by way of a temporary file."""
     with whole(path) as file:
         # NumPy writes to real files by a call whose errors give no reason.
         to: Any = SimpleNamespace(write=file.write)

@@ -38,21 +38,9 @@ OTHERS = (
 
 
 def check_suffix(argument: str, path: Name, allowed: tuple[str, ...]) -> None:
-    """Raise `ValueError` if the suffix of an output belongs to another format.
+    """Raise `ValueError` if the suffix of an output is not among the `allowed` ones.
 
-    Parameters
-    ----------
-    argument : str
-        Name of the parameter or option, for messages.
-    path : str, bytes or os.PathLike
-        The file that will be written.
-    allowed : tuple of str
-        The allowed suffixes.
-
-    Raises
-    ------
-    ValueError
-        If the suffix is not allowed. Models may also have an unknown suffix.
+    Models may also have an unknown suffix. Messages name the parameter `argument`.
     """
     name = os.fsdecode(path)
     suffix = Path(name).suffix.lower()
@@ -161,33 +149,9 @@ WRITERS: dict[str, Any] = {
 
 
 def output(argument: str, path: Name, column: str, dtype: npt.DTypeLike, cols: int | None = None) -> Output:
-    """Open an output file, whose suffix gives the format.
+    """Open an output file for values of `dtype`, or for vectors of `cols` values each.
 
-    Parameters
-    ----------
-    argument : str
-        Name of the parameter, for messages.
-    path : str, bytes or os.PathLike
-        The file. An existing file is replaced at the end.
-    column : str
-        Name of the column, in formats that have column names.
-    dtype : dtype
-        Type of all values.
-    cols : int, optional
-        Length of the vectors, for one vector per row. Default: one number per row.
-
-    Returns
-    -------
-    Output
-
-    Raises
-    ------
-    ValueError
-        If the suffix is not one of `VALUES`, or of `VECTORS` for vectors.
-    OSError
-        If the file cannot be written.
-    ImportError
-        If a package that the format needs is missing.
+    The suffix gives the format. `column` is the name of the column in formats that have names.
     """
     check_suffix(argument, path, VALUES if cols is None else VECTORS)
     check_place(path)
@@ -210,14 +174,7 @@ def write_values(argument: str, path: Name, column: str, values: npt.NDArray[Any
 class Mapped:
     """A memory map of values in an anonymous temporary file, for results larger than memory.
 
-    Parameters
-    ----------
-    path : Path
-        The output file. The temporary file is in the same folder; errors name the output file.
-    dtype : dtype
-        Type of all values.
-    cols : int, optional
-        Length of the vectors, for one vector per row. Default: one number per row.
+    The temporary file is in the folder of `path`, the output file, which errors name.
     """
 
     def __init__(self, path: Path, dtype: npt.DTypeLike, cols: int | None = None) -> None:

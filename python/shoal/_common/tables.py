@@ -16,25 +16,9 @@ TABLES = (".parquet", ".arrow", ".feather", ".csv")
 
 
 class TableFile(Staged):
-    """A table in a file that is written to a temporary name and renamed; its suffix gives the format.
+    """A table in a file that is written to a temporary name and renamed; the suffix gives the format.
 
-    Parameters
-    ----------
-    path : str, bytes or os.PathLike
-        The file, whose suffix is one of `TABLES`.
-    schema : pyarrow.Schema
-        Names and types of the columns.
-    whole : WholeFile or PlainFile, optional
-        The open file. Default: a :class:`WholeFile`.
-
-    Raises
-    ------
-    ValueError
-        If the format cannot hold a column.
-    OSError
-        If the file cannot be written.
-    ImportError
-        If pyarrow is missing.
+    `whole` is the open file, by default a :class:`WholeFile`.
     """
 
     def __init__(self, path: Name, schema: Any, whole: WholeFile | PlainFile | None = None) -> None:

@@ -37,14 +37,8 @@ class Deferred(np.lib.mixins.NDArrayOperatorsMixin):
     Expressions such as ``model.labels_`` get the array or the number itself: extension modules, pandas and
     ``isinstance`` tell an array from an object that behaves like one.
 
-    Parameters
-    ----------
-    compute : callable
-        Returns the value; called once.
-    kind : type
-        The type of the value: `numpy.ndarray` or `float`.
-    known : dict
-        Attributes of the value that inspections read. Those that are None are missing until it is computed.
+    `compute` returns the value, of type `kind`, and is called once. `known` holds attributes of the value
+    that inspections read. Those that are None are missing until it is computed.
     """
 
     def __init__(self, compute: Callable[[], Any], kind: type, known: dict[str, Any]) -> None:

@@ -202,18 +202,9 @@ def refuse_mixed(X: Any, out: Any, distances: Any) -> None:
 
 @dataclass(frozen=True)
 class Part:
-    """Consecutive rows that were labeled.
+    """Consecutive rows that were labeled; `first` is the number of the first row.
 
-    Parameters
-    ----------
-    first : int
-        Number of the first row.
-    labels : ndarray of shape (n,), int32
-        Their labels.
-    distances : ndarray of shape (n,), float64, or None
-        Distances to their centers, if a taker needs them.
-    rows : ndarray or csr_array of shape (n, n_features), or None
-        The rows, if a taker needs them.
+    `distances` are those of the rows to their centers. They and `rows` are None unless a taker needs them.
     """
 
     first: int
@@ -225,12 +216,8 @@ class Part:
 class Taker(Staged, ABC):
     """What takes the labeled parts of one pass, and makes a result of them.
 
-    Attributes
-    ----------
-    distances, rows : bool
-        Whether parts must have them.
-    most_rows : int
-        Maximum number of rows per part.
+    `distances` and `rows` say whether parts must have them; `most_rows` is the largest number of rows per
+    part.
     """
 
     distances = rows = False

@@ -57,16 +57,7 @@ def refuse_reserved(argument: str, names: Sequence[str], reserved: Sequence[str]
 class Table(Taker):
     """Writes a table of kept columns, labels and distances.
 
-    Parameters
-    ----------
-    path : str, bytes or os.PathLike
-        The file.
-    keep : sequence of str
-        Names of the columns to keep.
-    distances : bool
-        Whether to write the distances.
-    argument, keep_argument : str
-        Names of the parameters for the file and for `keep` in error messages.
+    Messages call the parameter for the file `argument`, and the one for the kept columns `keep_argument`.
     """
 
     def __init__(
@@ -121,21 +112,6 @@ class Partitions(Taker):
     Rows are collected up to half of the memory limit, sorted by cluster, and appended as one run to a file.
     At the end the file is memory-mapped, and every cluster is gathered from all runs. At most two files are
     open at a time. Everything is written to a temporary folder, which is renamed at the end.
-
-    Parameters
-    ----------
-    folder : str, bytes or os.PathLike
-        The folder, which must be empty or not exist.
-    clusters : int
-        Number of clusters.
-    keep : sequence of str
-        Names of the columns to keep.
-    distances : bool
-        Whether to write the distances.
-    memory : int
-        Memory limit in bytes.
-    argument, keep_argument : str
-        Names of the parameters for the folder and for `keep` in error messages.
     """
 
     rows = True

@@ -18,10 +18,7 @@ from shoal.callbacks import Callback, Checkpoint, ProgressBar, ValidationCurve
 def leave(estimator: Any, watchers: list[Any], error: BaseException | None) -> None:
     """Call `leave` of the callbacks after the steps of a fit, which `error` ended, if any.
 
-    Raises
-    ------
-    Exception
-        That of a callback, if there is no `error`. Otherwise it becomes a warning.
+    An exception of a callback is raised, or becomes a warning if there is an `error`.
     """
     estimator._failed = isinstance(error, Exception)
     problems: list[Exception] = []

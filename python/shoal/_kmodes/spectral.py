@@ -36,25 +36,12 @@ def spectral_labels(
 
     The eigenvectors of ``D**-1/2 W D**-1/2``, each row scaled to length 1, are clustered by
     :class:`~shoal.KMeans` (Ng, Jordan and Weiss, 2001). The eigenvalue 1 has one eigenvector per connected
-    component. These eigenvectors are known, so the solver only looks for the others.
+    component. These eigenvectors are known, so the solver only looks for the others. It uses one thread, so
+    that the labels do not depend on `n_jobs`.
 
-    Parameters
-    ----------
-    affinity : csr_matrix of shape (n_samples, n_samples)
-        Symmetric, at least 0.
-    n_clusters : int
-        At most `n_samples`.
-    seed : int
-        Seed of k-means.
-    n_jobs : int or None
-        Threads of k-means. One thread computes the eigenvectors, so that they do not depend on `n_jobs`.
-
-    Returns
-    -------
-    labels : ndarray of shape (n_samples,), int32, or None
-        -1 marks rows of components that are too small to be a cluster, and, with more large components
-        than clusters, rows of all but the largest ones. None if most rows lie in components that are too
-        small: the graph does not tell which of these components belong together.
+    Label -1 marks rows of components that are too small to be a cluster, and, with more large components than
+    clusters, rows of all but the largest ones. Returns None if most rows lie in components that are too
+    small: the graph does not tell which of these components belong together.
     """
     n, k = affinity.shape[0], n_clusters
     labels = np.full(n, -1, dtype=np.int32)

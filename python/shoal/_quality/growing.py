@@ -36,19 +36,7 @@ def gathered(rows: DataSource, picked: npt.NDArray[np.int64]) -> Any:
 
 
 class Pool:
-    """Rows in memory, with weights, that further centers are chosen from.
-
-    Parameters
-    ----------
-    values : ndarray or csr_array of shape (n, n_features)
-        The rows.
-    weights : ndarray of shape (n,) or None
-        Their weights.
-    metric : str
-        Metric of the centers.
-    threads : int or None
-        Number of threads.
-    """
+    """Rows in memory, with weights, that further centers are chosen from."""
 
     def __init__(
         self, values: Any, weights: npt.NDArray[np.float64] | None, metric: str, threads: int | None

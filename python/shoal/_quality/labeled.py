@@ -48,31 +48,11 @@ def codes_of(labels: Any, rows: int | None) -> npt.NDArray[Any]:
 
 
 class Labeled:
-    """Rows with checked labels, as the metric sees them.
+    """Rows with checked labels, as the metric sees them, for `passes` passes over the rows.
 
-    Parameters
-    ----------
-    who : str
-        Name of the function for messages.
-    X, labels, sample_weight, metric, n_jobs
-        As for :func:`shoal.metrics.silhouette_score`.
-    passes : int
-        Number of passes over the rows.
-
-    Attributes
-    ----------
-    rows : DataSource
-        The rows.
-    labels : ndarray of shape (n,), int32
-        Numbers of the clusters that have weight, from 0. Rows of other clusters have label 0 and weight 0.
-    used : ndarray of shape (n_clusters,)
-        The given labels of these clusters, in ascending order.
-    totals : ndarray of shape (n_clusters,)
-        Their weights, above 0.
-    sizes : ndarray of shape (n_clusters,)
-        Their numbers of rows with weight.
-    weights : ndarray of shape (n,) or None
-        Weights of the rows.
+    Only clusters that have weight count. `used` holds their given labels in ascending order, `labels` the
+    numbers of these clusters from 0, `totals` their weights, and `sizes` their numbers of rows with weight.
+    Rows of other clusters have label 0 and weight 0. Messages name the function `who`.
     """
 
     def __init__(

@@ -41,10 +41,7 @@ def as_weighted(X: Any, sample_weight: Any) -> tuple[Source, npt.NDArray[np.floa
 def weighted(rows: Any, sample_weight: Any) -> tuple[Source, npt.NDArray[np.float64] | None]:
     """Return the compiled source of checked rows and their weights: those of the source, or `sample_weight`.
 
-    Raises
-    ------
-    ValueError
-        If there are both, or `sample_weight` is invalid.
+    Raises `ValueError` if there are both.
     """
     source, own = source_of(rows), weights_of(rows)
     if own is None:

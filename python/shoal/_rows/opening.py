@@ -394,33 +394,11 @@ def stream_source(
 ) -> DataSource:
     """Make a source from blocks, with one block prefetched in a thread.
 
-    Parameters
-    ----------
-    make : callable
-        Returns the blocks of one pass: 2-D arrays in native byte order, which must not change later. Called
-        for each pass; a generator is closed at the end of its pass. If there is one pass only, a `Single`.
-    cols, dtype
-        Columns and type of every block.
-    name : str
-        Name of the source in messages.
-    once : bool
-        Whether the blocks can be read only once.
-    rows : int, optional
-        Number of rows, if known. Every pass must yield as many.
-    path : str, optional
-        File or folder that the blocks are read from.
-    shards : list of str, optional
-        The files, if they are many.
-    header : frame, optional
-        An empty frame with the columns of the features, if they have names.
-    table : Table, optional
-        The table that the rows are read from, if other columns can be read beside them.
-    first : ndarray, optional
-        The first rows. If given, every pass is checked to have the same rows in the same order.
-
-    Returns
-    -------
-    DataSource
+    `make` is called for each pass and returns its blocks: 2-D arrays in native byte order, which must not
+    change later. A generator is closed at the end of its pass. For blocks that can be read only once, `make`
+    is a `Single`. Every pass must yield `rows` rows, if they are given. With `first`, the first rows, every
+    pass is checked to have the same rows in the same order. `path`, `header`, `table` and `shards` are those
+    of :class:`DataSource`.
     """
     passes = Passes(
         make,

@@ -35,24 +35,10 @@ def is_paths(X: Any) -> TypeGuard[Sequence[Name]]:
 def files_of(given: Name | Sequence[Name], is_rows: Callable[[str], bool]) -> list[str] | None:
     """List the files of a list of paths, a glob or a folder; None for the path of one file.
 
-    Parameters
-    ----------
-    given : path or sequence of paths
-        The items of a sequence may be globs and folders too.
-    is_rows : callable
-        Whether a file in a folder holds rows, by its name. Other files in folders are ignored.
-
-    Returns
-    -------
-    list of str or None
-        The files of a list in its order; those of a glob or a folder in the order of their names as text.
-
-    Raises
-    ------
-    OSError
-        If a glob matches no file, or a folder holds no file of rows.
-    ValueError
-        If an item is not a path, or a folder holds files of several kinds, a pipe or a device.
+    Items of a list may be globs and folders too. `is_rows` tells by the name of a file in a folder whether it
+    holds rows. Files of a list keep its order; those of a glob or a folder are sorted by name as text. Raises
+    `OSError` if a glob or a folder holds no file of rows, and `ValueError` if an item is not a path, or a
+    folder holds files of several kinds, a pipe or a device.
     """
     if is_name(given):
         return expanded(os.fsdecode(given), is_rows)

@@ -14,13 +14,8 @@ import numpy.typing as npt
 class Prefetch:
     """An iterator over blocks that prefetches one block in a thread.
 
-    The thread is a daemon: if it hangs in an iterator of the user, neither Ctrl-C nor the end of the program
-    waits for it.
-
-    Parameters
-    ----------
-    blocks : iterator of ndarray
-        Only the thread uses it from now on. The thread closes a generator at the end.
+    Only the thread uses `blocks` from now on, and closes a generator at the end. The thread is a daemon: if
+    it hangs in an iterator of the user, neither Ctrl-C nor the end of the program waits for it.
     """
 
     def __init__(self, blocks: Iterator[npt.NDArray[Any]]) -> None:
@@ -48,14 +43,7 @@ class Prefetch:
     def poll(self, seconds: float) -> npt.NDArray[Any] | None:
         """Return the next block, or None if it does not arrive within `seconds`.
 
-        Raises
-        ------
-        StopIteration
-            After the last block.
-        RuntimeError
-            In a process that was forked during the pass.
-        BaseException
-            The exception that the iterator raised.
+        Raises the exception that ended the iterator, `StopIteration` after the last block.
         """
         if os.getpid() != self._process:
             raise RuntimeError(

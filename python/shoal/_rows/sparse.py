@@ -24,19 +24,9 @@ def is_sparse(rows: Any) -> bool:
 
 
 def csr_of(matrix: Any, what: str = "X") -> Any:
-    """Check a sparse matrix of any format and convert it to CSR.
+    """Check a sparse matrix of any format and convert it to CSR; CSR is returned unchanged.
 
-    Parameters
-    ----------
-    matrix : scipy.sparse matrix or array
-        In any format. CSR is returned unchanged.
-    what : str
-        Name of the matrix in messages.
-
-    Raises
-    ------
-    ValueError
-        If its arrays contradict each other or its shape.
+    Raises `ValueError` if its arrays contradict each other or its shape. Messages name the matrix `what`.
     """
     kind = shown(getattr(matrix, "format", None))
     try:

@@ -38,12 +38,8 @@ def naming_folder(place: str, who: str) -> Generator[None]:
 def at_any_place(X: Any, who: str) -> Any:
     """Return X, or a mapped copy if X is a re-readable stream.
 
-    The copy is a temporary file, which is removed once nothing reads it. Messages name `who`.
-
-    Raises
-    ------
-    OSError
-        If the copy cannot be written. Its space is checked first, if the number of rows is known.
+    The copy is a temporary file, which is removed once nothing reads it. If the number of rows is known, its
+    space is checked first. Messages name `who`.
     """
     refuse_once(X, who)
     rows = open_rows(X)

@@ -81,10 +81,7 @@ def n_axes(part: Any) -> int:
 def features_of(item: Any) -> Any:
     """Return the rows of one item of a stream: the item, or the only array of a tuple or list.
 
-    Raises
-    ------
-    TypeError
-        If the item is a dictionary, or holds several arrays, such as features and targets.
+    Raises `TypeError` if the item is a dictionary, or holds several arrays, such as features and targets.
     """
     if isinstance(item, Mapping):
         keys = ", ".join(shown(key) for key in itertools.islice(item, 5))
@@ -222,21 +219,10 @@ class Print:
 class Passes:
     """The passes of a stream. Checks width, type and number of rows of each.
 
-    For rows that a program of the user makes, also checks that they come in the same order: of every pass,
-    the first row and a sample of the others.
+    For rows that a program of the user makes, `first` holds the first rows. Of every pass, the first row and
+    a sample of the others must then come in the same order.
 
     All code that reads a stream, in Python or Rust, reads it through this class.
-
-    Parameters
-    ----------
-    make : callable
-        Returns the blocks of one pass.
-    cols, dtype
-        Number of columns and type of every block that has rows.
-    rows : int or None
-        Number of rows of every pass, if known.
-    name : str
-        Name of the rows in messages.
     """
 
     def __init__(

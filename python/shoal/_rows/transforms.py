@@ -151,14 +151,7 @@ class Project(Compiled):
 class Map:
     """Calls a function of the user with every block.
 
-    Parameters
-    ----------
-    fn : callable
-        Returns the new rows of a block.
-    dim, dtype
-        Columns and type of the new rows.
-    casts : bool
-        Whether results are converted to `dtype`. Otherwise they must have this type.
+    With `casts`, results are converted to `dtype`; otherwise they must have this type.
     """
 
     fn: Callable[[Any], Any]

@@ -12,19 +12,7 @@ from shoal.callbacks import Callback
 
 @dataclass(frozen=True)
 class Point:
-    """One point of the curve.
-
-    Parameters
-    ----------
-    iteration : int
-        The step after which the model was scored.
-    seconds : float
-        Time spent in steps so far.
-    rows : int
-        Rows read so far.
-    energy : float
-        Mean squared distance of the held-out rows to their nearest centers.
-    """
+    """The scores of held-out rows after one step."""
 
     iteration: int
     seconds: float

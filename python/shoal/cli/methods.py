@@ -21,14 +21,8 @@ NOT_SET = ("callbacks", "verbose", "means_init")
 class Method:
     """An estimator of shoal with its name on the command line.
 
-    Parameters
-    ----------
-    estimator : str
-        Name of the class in `shoal`.
-    fixed : mapping
-        Parameters that the method name implies.
-    called : mapping
-        Names of the estimator's parameters where they differ from those of the options.
+    `fixed` are parameters that the method name implies, `called` the names of parameters that differ from
+    those of the options.
     """
 
     estimator: str
@@ -132,25 +126,10 @@ def settable(method: str) -> list[str]:
 def parameters(
     method: str, options: Mapping[str, Any], settings: Iterable[tuple[str, Any]]
 ) -> dict[str, Any]:
-    """Combine options and settings to the parameters of an estimator.
+    """Combine options, by parameter name, and the settings of ``--set`` to the parameters of an estimator.
 
-    Parameters
-    ----------
-    method : str
-        Name of the method.
-    options : mapping
-        Values of the options by parameter name; None if not given.
-    settings : iterable of (str, value)
-        The settings of ``--set``.
-
-    Returns
-    -------
-    dict
-
-    Raises
-    ------
-    UsageError
-        If the method has no such parameter, or a parameter is given twice.
+    An option that was not given is None. Raises `UsageError` if the method has no such parameter, or if a
+    parameter is given twice.
     """
     allowed = settable(method)
     called = METHODS[method].called

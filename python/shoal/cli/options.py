@@ -68,13 +68,7 @@ LITERALS = {"True": "true", "False": "false", "None": "none", "[...]": "A,B,..."
 
 
 class Options:
-    """The options of one command, by parameter.
-
-    Parameters
-    ----------
-    args : argparse.Namespace
-        The parsed arguments, as far as they are known.
-    """
+    """The options of one command, by parameter; `args` are the arguments as far as they are known."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         given = vars(args)

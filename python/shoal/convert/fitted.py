@@ -18,14 +18,9 @@ OFF_SPHERE = 1e-3
 
 
 def fitted(model: Any) -> CenterFitter:
-    """Return `model` if it is a fitted estimator with centers or means.
+    """Return `model` if it is an estimator with centers or means, else raise `TypeError`.
 
-    Raises
-    ------
-    TypeError
-        If it is anything else.
-    sklearn.exceptions.NotFittedError
-        If it is not fitted.
+    Raises `NotFittedError` if it is not fitted.
     """
     if not isinstance(model, (CenterClusterer, MixtureOfGaussians)):
         if is_name(model):

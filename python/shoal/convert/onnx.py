@@ -105,16 +105,9 @@ def to_onnx(model: Any, *, dtype: Number | None = None) -> Any:
 
 
 class Network:
-    """A network under construction. Values are float64 until they are outputs.
+    """A network under construction; values are float64 until they are outputs.
 
-    Parameters
-    ----------
-    onnx : module
-        The library.
-    number : str
-        Type of the input and the outputs.
-    dim : int
-        Number of features.
+    `number` is the type of the input and the outputs, `dim` the number of features.
     """
 
     def __init__(self, onnx: Any, number: str, dim: int) -> None:

@@ -33,23 +33,9 @@ class Columns:
     """The columns of a schema that make up the rows.
 
     Rows are one column of vectors, which is read without a copy, or several columns of numbers. Vectors are
-    fixed-size lists, one-dimensional tensors, or lists of one length, which the first row tells.
-
-    Parameters
-    ----------
-    name : str
-        Name of the data in error messages.
-    schema : pyarrow.Schema
-        Schema of the data.
-    columns : sequence of str or None
-        Names of the columns to read; None for all.
-    parameter : str, default="columns"
-        What the caller names the columns with, for error messages.
-
-    Raises
-    ------
-    ValueError
-        If a column is missing, is given twice, or does not hold numbers or vectors.
+    fixed-size lists, one-dimensional tensors, or lists of one length, which the first row tells. Raises
+    `ValueError` if a column is missing, is given twice, or does not hold numbers or vectors. Messages name
+    the data `name`, and the option for the columns `parameter`.
     """
 
     def __init__(
@@ -104,13 +90,7 @@ class Columns:
             )
 
     def measure(self, batches: Iterable[Any]) -> list[Any]:
-        """Set the length of lists to the length of the first row; return the batches that were read.
-
-        Raises
-        ------
-        ValueError
-            If there are no rows.
-        """
+        """Set the length of lists to that of the first row; return the batches that were read."""
         read: list[Any] = []
         if self.cols:
             return read

@@ -41,24 +41,10 @@ BAD_LINE = re.compile(r"CSV parse error: Row #(\d+): (.*)", re.DOTALL)
 
 
 def open_csv(name: str, columns: Sequence[Any] | None, dtype: npt.DTypeLike | None = None) -> Stream:
-    """Open a ``.csv`` or ``.tsv`` file, or one that gzip compressed.
+    """Open a ``.csv`` or ``.tsv`` file, or one that gzip compressed, with rows of `dtype` (default: float64).
 
-    Parameters
-    ----------
-    name : str
-        The file. Its first line holds the names of the columns. Numbers, ``true``, ``false`` and missing
-        values are no names.
-    columns : sequence of str or None
-        Names of the columns to read; None for all. For a file without a line of names: a name for every
-        column.
-    dtype : dtype, optional
-        Type of the rows, float32 or float64. Default: float64.
-
-    Raises
-    ------
-    ValueError
-        If the first line holds no names and `columns` does not tell them, if a column is not numeric, or if
-        the text is compressed or not UTF-8.
+    The first line holds the names of the columns. Numbers, ``true``, ``false`` and missing values are no
+    names. `columns` are the names to read; for a file without a line of names, a name for every column.
     """
     return Text(name, columns, row_type(dtype)).stream()
 
@@ -77,19 +63,7 @@ def row_type(dtype: npt.DTypeLike | None) -> np.dtype[Any]:
 
 
 class Text:
-    """The parser of one CSV file.
-
-    Parameters
-    ----------
-    name : str
-        The file.
-    columns : sequence of str or None
-        Names of the columns to read, or of all columns of a file without names.
-    dtype : numpy.dtype
-        Type of the rows.
-    pipe : shoal.formats.pipe.Begun, optional
-        Where to read the text from, in place of the file.
-    """
+    """The parser of one CSV file, or of the text of `pipe`."""
 
     def __init__(
         self, name: str, columns: Sequence[Any] | None, dtype: np.dtype[Any], pipe: Any = None

@@ -16,24 +16,14 @@ FRAME_ROWS = 1 << 16
 
 @dataclass(frozen=True)
 class Table:
-    """The table that rows are read from; its columns can be read again by name.
-
-    Parameters
-    ----------
-    name : str
-        Name of the table in error messages.
-    schema : pyarrow.Schema
-        All columns of the table.
-    batches : callable
-        Takes names of columns. Returns an iterator of record batches with these columns, in the order of the
-        rows. It is called for every pass.
-    features : list of str
-        Names of the columns that hold the features.
-    """
+    """The table that rows are read from; its columns can be read again by name."""
 
     name: str
+    #: All columns of the table.
     schema: Any
+    #: Begins a pass over columns, given by name: record batches in the order of the rows.
     batches: Callable[[list[str]], Iterable[Any]]
+    #: Names of the columns that hold the features.
     features: list[str]
 
     def check(self, columns: Sequence[Any], parameter: str) -> list[str]:
@@ -119,22 +109,7 @@ def of_pandas(frame: Any, columns: Sequence[Any] | None) -> Table | None:
 
 
 class Kept:
-    """The kept columns of a table, given out in parts of any length.
-
-    Parameters
-    ----------
-    table : Table
-        The table.
-    names : list of str
-        Names of the columns.
-    first : int
-        Number of the first row.
-
-    Attributes
-    ----------
-    schema : pyarrow.Schema
-        The columns as they are given out: dictionaries are decoded.
-    """
+    """The columns `names` of a table, given out in parts of any length from the row `first` on."""
 
     def __init__(self, table: Table, names: list[str], first: int) -> None:
         self._pa = pyarrow(table.name)

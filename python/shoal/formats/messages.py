@@ -18,29 +18,10 @@ LENGTH = struct.Struct("<q")
 
 
 def checked_batches(pa: Any, buffer: Any, options: Any, name: str, limit: int) -> Iterator[Any]:
-    """Yield the batches of a stream, after a check of their unpacked sizes.
+    """Yield the batches of a stream.
 
-    Parameters
-    ----------
-    pa : module
-        pyarrow.
-    buffer : pyarrow.Buffer
-        The stream.
-    options : pyarrow.ipc.IpcReadOptions
-        Options of the reader.
-    name : str
-        Name of the file in error messages.
-    limit : int
-        Maximum size in bytes of all unpacked buffers of a compressed batch.
-
-    Yields
-    ------
-    pyarrow.RecordBatch
-
-    Raises
-    ------
-    ValueError
-        Before a batch is unpacked, if it would take more than `limit` bytes.
+    A compressed batch whose buffers would take more than `limit` bytes raises `ValueError` before it is
+    unpacked.
     """
     reader = pa.ipc.open_stream(buffer, options=options)
     for message in pa.ipc.MessageReader.open_stream(buffer):
@@ -67,15 +48,7 @@ def unpacked(message: Any) -> int:
 
 
 class Table:
-    """A table of a FlatBuffer.
-
-    Parameters
-    ----------
-    data : memoryview
-        The whole buffer.
-    at : int
-        Position of the table.
-    """
+    """The table at position `at` of a FlatBuffer."""
 
     def __init__(self, data: memoryview, at: int) -> None:
         self._data, self._at = data, at

@@ -45,25 +45,8 @@ def most_unpacked(name: str, limit: int) -> int:
 def checked_npz(name: str, limit: int) -> Generator[IO[bytes]]:
     """Open an ``.npz`` file after a check that its arrays match their headers and are not too large.
 
-    Parameters
-    ----------
-    name : str
-        The file.
-    limit : int
-        Size in bytes that the unpacked arrays may always have. Large files may take more, see
-        :func:`most_unpacked`.
-
-    Yields
-    ------
-    file object
-        At its beginning, for ``numpy.load`` and ``scipy.sparse.load_npz``.
-
-    Raises
-    ------
-    OSError
-        If the file cannot be opened.
-    Exception
-        Of many types, if the file is damaged; see :func:`shoal.formats.stream.told_of`.
+    The unpacked arrays may take `limit` bytes, those of a large file more: see :func:`most_unpacked`. A
+    damaged file raises exceptions of many types: see :func:`shoal.formats.stream.told_of`.
     """
     with open_regular(name) as file:
         with zipfile.ZipFile(file) as bundle:
@@ -100,19 +83,8 @@ def members_of(name: str) -> dict[str, zipfile.ZipInfo]:
 def stored_rows(name: str, key: str | None, limit: int) -> Source | npt.NDArray[Any]:
     """Open a 2-D array of an ``.npz`` file: in place if it is not compressed, else loaded.
 
-    Parameters
-    ----------
-    name : str
-        The file.
-    key : str or None
-        The array; None for ``X``, else the only 2-D array.
-    limit : int
-        As for :func:`checked_npz`; other arrays of the file are not unpacked and have no limit.
-
-    Raises
-    ------
-    ValueError
-        If there is no such array, or the file is damaged.
+    `key` is None for ``X``, else for the only 2-D array. Only the array that is read has a limit, as for
+    :func:`checked_npz`.
     """
     with told_of(name, DAMAGED), open_regular(name) as file, zipfile.ZipFile(file) as bundle:
         members = bundle.infolist()

@@ -34,21 +34,7 @@ def is_file(obj: Any) -> bool:
 def of_pipe(file: Any, columns: Sequence[Any] | None, limit: int) -> Stream:
     """Open the rows of a binary file object: an NPY file from its current position on, or CSV.
 
-    Parameters
-    ----------
-    file : file object
-        It is read to its end, and not closed.
-    columns : sequence or None
-        Columns of CSV to read.
-    limit : int
-        Maximum size of a row in bytes.
-
-    Raises
-    ------
-    TypeError
-        If it is a text file.
-    ValueError
-        If it holds other bytes.
+    The file is read to its end, and not closed. `limit` is the maximum size of a row in bytes.
     """
     name = STDIN if file is getattr(sys.stdin, "buffer", None) else f"the file object {shown(file)}"
     # Temporary files have the open file as `file`.

@@ -25,23 +25,8 @@ def open_shards(
 ) -> Stream:
     """Open files of one kind as one stream, in the order given; one file at a time is open.
 
-    Parameters
-    ----------
-    name : str
-        Name of all files in messages.
-    names : sequence of str
-        The files.
-    columns, key, limit, dtype
-        As for `formats.of_file`, for every file.
-
-    Returns
-    -------
-    Stream
-
-    Raises
-    ------
-    ValueError
-        If a file has other columns or another type than the first one, or changes later.
+    The other parameters are those of `formats.of_file`. Raises `ValueError` if a file has other columns or
+    another type than the first one.
     """
     shards = Shards(names, (columns, key, limit, dtype))
     usual = shards.usual
@@ -59,21 +44,10 @@ def open_shards(
 
 
 class Shards:
-    """Files of one kind, one after the other.
+    """Files of one kind, one after the other; `options` are those of `formats.of_file`, in its order.
 
-    Parameters
-    ----------
-    names : sequence of str
-        The files.
-    options : tuple
-        Columns, key, limit and type, as for `formats.of_file`.
-
-    Attributes
-    ----------
-    usual : Stream
-        The first file, or the first one that tells the length of its lists.
-    starts : list of int or None
-        The first row of every file, as far as it is known, and the number of all rows.
+    `usual` is the first file, or the first one that tells the length of its lists. `starts` holds the first
+    row of every file, as far as it is known, then the number of all rows.
     """
 
     def __init__(self, names: Sequence[str], options: tuple[Any, ...]) -> None:

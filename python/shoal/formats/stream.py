@@ -29,38 +29,22 @@ Block = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Stream:
-    """Rows of a file or an object that are read block by block.
-
-    Parameters
-    ----------
-    name : str
-        Name of the rows in error messages.
-    rows : int or None
-        Number of rows; None if it is unknown.
-    cols : int
-        Number of columns.
-    dtype : numpy.dtype
-        Type of every block.
-    blocks : callable
-        Starts a pass: returns a generator of blocks, which closes everything at its end.
-    once : bool
-        Whether only one pass is possible.
-    header : pyarrow.Table or None
-        An empty table with the names of the features; None if the features have no names.
-    table : Table or None
-        The table that the rows are read from, if other columns can be read beside them.
-    columns : Columns or None
-        The columns of a table that hold the features, for a file.
-    """
+    """Rows of a file or an object that are read block by block."""
 
     name: str
+    #: None if it is unknown.
     rows: int | None
     cols: int
     dtype: np.dtype[Any]
+    #: Begins a pass; the generator closes everything at its end.
     blocks: Callable[[], Iterator[Block]]
+    #: Whether only one pass is possible.
     once: bool = False
+    #: An empty table of pyarrow with the names of the features, if they have names.
     header: Any = None
+    #: The `Table` that the rows are read from, if other columns can be read beside them.
     table: Any = None
+    #: The `Columns` of a file that hold the features.
     columns: Any = None
 
     def __post_init__(self) -> None:
