@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY
 from functools import partial
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,6 @@ from ._core import Run, Source, Step
 from ._fit.centers import State
 from ._fit.clusterer import CenterClusterer
 from ._fit.declared import estimator
-from ._fit.saved import Claims
 from ._fit.starts import STARTS, Maker, Starts
 from .typing import Algorithm, Callbacks, Init, Memory, Metric, RandomState
 
@@ -187,6 +186,7 @@ class KMeans(CenterClusterer):
     _kind = "kmeans"
     _method = "kmeans"
     _iterations = "sweeps"
+    _saved_attributes: ClassVar = {"algorithm_": "text"}
 
     def _make_run(self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None) -> Run | Starts:
         """Return the run of a fit; callables of the user get `rows`."""
@@ -246,9 +246,3 @@ class KMeans(CenterClusterer):
             )
         elif named and self.algorithm_ == "lloyd" and self.n_iter_ > 1:
             self._warn_if_boundless(f"`algorithm`={self.algorithm!r}")
-
-    def _about(self) -> dict[str, Any]:
-        return {"algorithm": self.algorithm_}
-
-    def _recall(self, about: Claims) -> None:
-        self.algorithm_ = str(about.text("algorithm"))

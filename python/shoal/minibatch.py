@@ -14,7 +14,7 @@ from . import _core
 from ._common import params as _params
 from ._common.warn import warn
 from ._core import Source
-from ._fit.declared import AtLeast, estimator
+from ._fit.declared import FRACTION, AtLeast, Number, estimator
 from ._fit.partial import StreamClusterer
 from ._rows.arrays import some_rows
 from .typing import Callbacks, Init, Metric, RandomState
@@ -144,8 +144,8 @@ class MiniBatchKMeans(StreamClusterer):
     max_iter: int = 100
     tol: float = 0.0
     max_no_improvement: Annotated[int | None, AtLeast(0)] = 10
-    reassignment_ratio: float = 0.01
-    half_life: float | None = None
+    reassignment_ratio: Annotated[float, FRACTION] = 0.01
+    half_life: Annotated[float | None, Number("a finite number of rows above 0", above=True)] = None
     n_init: int | Literal["auto"] = "auto"
     init_size: int | None = None
     compute_labels: bool = True
@@ -214,19 +214,6 @@ class MiniBatchKMeans(StreamClusterer):
         stream.merge(*state)
         self._go_on_with(stream, begun=True)
         return self
-
-    def _rules(self, problems: _params.Problems) -> None:
-        p = _params
-        super()._rules(problems)
-        if not (p.is_number(self.reassignment_ratio) and 0 <= self.reassignment_ratio <= 1):
-            problems.add(
-                f"`reassignment_ratio` must be a number from 0 to 1, got {p.shown(self.reassignment_ratio)}"
-            )
-        if self.half_life is not None and not (p.is_number(self.half_life) and self.half_life > 0):
-            problems.add(
-                "`half_life` must be `None` or a finite number of rows above 0, got "
-                f"{p.shown(self.half_life)}"
-            )
 
     def _seeding_rows(self) -> int | None:
         """Return the number of rows in the seeding sample, if the user sets it."""

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from . import tables
 from .files import Name, Staged, WholeFile, check_place, named_errors, write_npy
+from .text import alternatives
 
 #: Rows that are converted to text at a time.
 TEXT_ROWS = 1 << 16
@@ -46,9 +47,7 @@ def check_suffix(argument: str, path: Name, allowed: tuple[str, ...]) -> None:
     suffix = Path(name).suffix.lower()
     if suffix in allowed or (allowed is MODELS and suffix not in OTHERS):
         return
-    *most, last = allowed
-    wanted = f"{', '.join(most)} or {last}" if most else last
-    raise ValueError(f"{argument} must be a file that ends in {wanted}, got {name!r}")
+    raise ValueError(f"{argument} must be a file that ends in {alternatives(allowed)}, got {name!r}")
 
 
 class Output(Staged, ABC):

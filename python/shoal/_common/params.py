@@ -114,13 +114,6 @@ def whole(name: str, value: Any, least: int, *, most: int = MOST, other: str = "
     return int(value)
 
 
-def flag(name: str, value: Any) -> bool:
-    """Check that `value` is True or False."""
-    if not isinstance(value, (bool, np.bool_)):
-        raise ParameterError(f"{mark(name)} must be `True` or `False`, got {shown(value)}")
-    return bool(value)
-
-
 def at_least_0(name: str, value: Any) -> float:
     """Check that `value` is a finite number of at least 0."""
     if not is_number(value) or value < 0:
@@ -336,7 +329,7 @@ def for_run(name: str, value: Any, *, auto: bool = False) -> Any:
     """
     if auto and isinstance(value, str) and value == "auto":
         return None
-    if name.endswith("_memory") and value is not None:
+    if (name.endswith("_memory") or name == "memory_limit") and value is not None:
         return memory(name, value)
     if isinstance(value, (bool, np.bool_)):
         return bool(value)

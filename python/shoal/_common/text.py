@@ -1,8 +1,14 @@
-"""Aligned tables of text."""
+"""Text for messages and terminals: alternatives, printable characters, aligned tables."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+
+
+def alternatives(words: Sequence[str]) -> str:
+    """Join words as in ``a, b or c``."""
+    *most, last = words
+    return f"{', '.join(most)} or {last}" if most else last
 
 
 def printable(text: str) -> str:

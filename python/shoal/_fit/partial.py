@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ from shoal.typing import Rows, Weights
 
 from .centers import State
 from .clusterer import CenterClusterer
-from .saved import Claims, need, part, put
+from .saved import need, part, put
 
 #: Prefix of the names of a state in a file.
 PREFIX = "state."
@@ -38,6 +38,7 @@ class StreamClusterer(CenterClusterer):
     _state: State | None
     #: The last batch, its weights, and a fingerprint of its rows.
     _batch: tuple[Source, npt.NDArray[np.float64] | None, int] | None
+    _saved_attributes: ClassVar = {"n_steps_": "count"}
 
     def partial_fit(self, X: Rows, y: Any = None, sample_weight: Weights = None) -> Self:
         """Learn from one batch of rows, of any size.
@@ -257,9 +258,3 @@ class StreamClusterer(CenterClusterer):
             "its state has other centers",
         )
         return model
-
-    def _about(self) -> dict[str, Any]:
-        return {"n_steps": self.n_steps_}
-
-    def _recall(self, about: Claims) -> None:
-        self.n_steps_ = about.count("n_steps")

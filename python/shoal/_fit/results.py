@@ -19,6 +19,7 @@ from shoal import _core
 from shoal._common import params as _params
 from shoal._common.files import Name, Staged, is_name
 from shoal._common.outputs import VALUES, VECTORS, Mapped, output
+from shoal._common.text import alternatives
 from shoal._common.zeros import warn_of_zeros
 from shoal._core import Source
 from shoal._rows.arrays import source_of_values
@@ -175,7 +176,7 @@ def results(
     formats = VALUES if cols is None else VECTORS
     raise TypeError(
         f"{name} must be an array, the path of a .npy file or None, got {_params.shown(given)}; a path may "
-        f"end in {', '.join(formats[1:-1])} or {formats[-1]} too"
+        f"end in {alternatives(formats[1:])} too"
     )
 
 
