@@ -6,7 +6,7 @@ import contextlib
 import errno
 import os
 import shutil
-import sys
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from ._common.files import check_place
 from ._common.marked import MarkedError
 from ._common.outputs import ARRAYS, check_suffix
 from ._common.params import ParameterError
+from ._common.progress import Bar
 from ._rows.opening import open_path
 from ._rows.overwriting import refuse_over
 from ._rows.source import BLOCK_BYTES, DataSource
@@ -169,7 +170,7 @@ def shuffle(
     # A stream sets its own block size.
     block = None if rows.access != "random" else max(1, min(BLOCK_BYTES, limit // 16) // width)
     writer = _core.ShuffledWriter(name, rows.dtype.name, d, n, seed, limit)
-    with contextlib.closing(writer), _ProgressLine(n if progress else None, on=progress) as show:
+    with contextlib.closing(writer), _shown(n, on=progress) as show:
         with rows._batches(block) as ahead:
             for each in ahead:
                 writer.append(each)
@@ -223,37 +224,18 @@ def check_space(need: int, name: str) -> None:
         )
 
 
-class _ProgressLine:
-    """A progress line on stderr, by tqdm if installed; every row counts twice."""
+@contextlib.contextmanager
+def _shown(rows: int | None, *, on: bool) -> Generator[Callable[[int], None]]:
+    """Yield a function that shows that more rows were read or written; each row is both."""
+    if not on:
+        yield lambda _: None
+        return
+    total, done = None if rows is None else 2 * rows, 0
 
-    def __init__(self, rows: int | None, *, on: bool) -> None:
-        self._total = None if rows is None else 2 * rows
-        self._on = on
-        self._done = 0
-        self._bar: Any = None
+    def show(more: int) -> None:
+        nonlocal done
+        done += more
+        bar.show(f"{done}{'' if total is None else f' of {total}'} rows read or written", done=more)
 
-    def __enter__(self) -> _ProgressLine:
-        if self._on:
-            with contextlib.suppress(ImportError):
-                from tqdm.auto import tqdm
-
-                self._bar = tqdm(
-                    total=self._total, desc="shuffle", unit="row", unit_scale=True, file=sys.stderr
-                )
-        return self
-
-    def __call__(self, rows: int) -> None:
-        """Count `rows` more rows."""
-        self._done += rows
-        if self._bar is not None:
-            self._bar.update(rows)
-        elif self._on:
-            share = "" if self._total is None else f" of {self._total}"
-            sys.stderr.write(f"\rshuffle: {self._done}{share} rows read or written")
-            sys.stderr.flush()
-
-    def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.close()
-        elif self._on:
-            sys.stderr.write("\n")
+    with contextlib.closing(Bar("shuffle", "row", total)) as bar:
+        yield show

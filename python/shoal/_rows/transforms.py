@@ -24,78 +24,56 @@ from .streams import Blocks, Passes, Single, begun
 FIRST_ROWS = 32
 
 
-class Base(Protocol):
+class _Source(Protocol):
     """What transforms use of a `DataSource`, whose module imports this one."""
 
     _make: Callable[[], Blocks] | None
 
     @property
     def _source(self) -> Source: ...
-
     @property
-    def shape(self) -> tuple[int | None, int]:
-        """Number of rows, if known, and columns."""
-        ...
-
+    def shape(self) -> tuple[int | None, int]: ...
     @property
-    def access(self) -> str:
-        """How rows can be read."""
-        ...
-
+    def access(self) -> str: ...
     @property
-    def sparse(self) -> bool:
-        """Whether only nonzero values are stored."""
-        ...
-
+    def sparse(self) -> bool: ...
     @property
-    def sample_weight(self) -> npt.NDArray[np.float64] | None:
-        """Weights of the rows, if they have any."""
-        ...
-
-    def blocks(self, rows: int | None = None) -> Iterator[Any]:
-        """Iterate over all rows in order, one block at a time."""
-        ...
-
+    def sample_weight(self) -> npt.NDArray[np.float64] | None: ...
+    def blocks(self, rows: int | None = None) -> Iterator[Any]: ...
     def _by(self, transform: Transform) -> Self: ...
-
     def _in_any_order(self) -> AbstractContextManager[None]: ...
-
-    def __copy__(self) -> Self:
-        """Return a source of the same rows."""
-        ...
+    def __copy__(self) -> Self: ...
 
 
 #: The source that a transform is applied to.
-S = TypeVar("S", bound=Base)
+S = TypeVar("S", bound=_Source)
 
 
-class Transform(Protocol):
+class Transform(ABC):
     """What a transform does. It can be pickled and applied to other sources."""
 
+    #: Whether columns keep their names.
+    keeps_names = False
+
     @property
+    @abstractmethod
     def name(self) -> str:
         """What happened to the rows, for messages."""
-        ...
 
-    @property
-    def keeps_names(self) -> bool:
-        """Whether columns keep their names."""
-        ...
-
-    def over(self, base: Base) -> tuple[Source, Callable[[], Blocks] | None]:
+    @abstractmethod
+    def over(self, base: _Source) -> tuple[Source, Callable[[], Blocks] | None]:
         """Return the transformed rows of `base`, and the function that makes the blocks of a stream."""
-        ...
 
 
-class Compiled(ABC):
+class Compiled(Transform):
     """A transform that the compiled code computes, one tile at a time."""
 
     @abstractmethod
     def of(self, rows: Source) -> Source:
         """Return the transformed rows."""
 
-    def over(self, base: Base) -> tuple[Source, Callable[[], Blocks] | None]:
-        """Return the transformed rows of `base`, and the function that makes the blocks of a stream."""
+    def over(self, base: _Source) -> tuple[Source, Callable[[], Blocks] | None]:
+        """Transform a source in place, and the blocks of a stream one by one."""
 
         def make() -> Blocks:
             return transform_blocks(self, base.blocks())
@@ -135,7 +113,6 @@ class Project(Compiled):
 
     components: npt.NDArray[np.float64]
     mean: npt.NDArray[np.float64] | None
-    keeps_names = False
 
     @property
     def name(self) -> str:
@@ -148,7 +125,7 @@ class Project(Compiled):
 
 
 @dataclass(frozen=True)
-class Map:
+class Map(Transform):
     """Calls a function of the user with every block.
 
     With `casts`, results are converted to `dtype`; otherwise they must have this type.
@@ -158,14 +135,13 @@ class Map:
     dim: int
     dtype: np.dtype[Any]
     casts: bool
-    keeps_names = False
 
     @property
     def name(self) -> str:
         """What happened to the rows, for messages."""
         return f"mapped by {getattr(self.fn, '__name__', type(self.fn).__name__)}"
 
-    def over(self, base: Base) -> tuple[Source, Callable[[], Blocks] | None]:
+    def over(self, base: _Source) -> tuple[Source, Callable[[], Blocks] | None]:
         """Return the transformed rows of `base`, and the function that makes the blocks of a stream."""
         once, rows = base.access == "once", base.shape[0]
 
@@ -284,7 +260,7 @@ def per_column(name: str, value: Any, columns: int) -> npt.NDArray[np.float64]:
     return np.array(np.broadcast_to(given, columns), dtype=np.float64)
 
 
-def standardizing(source: Base, mean: Any, scale: Any) -> Standardize:
+def standardizing(source: _Source, mean: Any, scale: Any) -> Standardize:
     """Measure what is not given, in one pass."""
     columns = source.shape[1]
     means = None if mean is None else per_column("mean", mean, columns)
@@ -312,7 +288,7 @@ def standardizing(source: Base, mean: Any, scale: Any) -> Standardize:
     return Standardize(measured if means is None else means, scales)
 
 
-def projecting(source: Base, components: Any, mean: Any) -> Project:
+def projecting(source: _Source, components: Any, mean: Any) -> Project:
     """Check components for the columns of `source`."""
     columns = source.shape[1]
     given = np.asarray(components)
