@@ -192,7 +192,6 @@ class Counted(Taker):
         """Any number of rows will do."""
 
     def take(self, part: Part) -> None:
-        """Count the next rows."""
         self.counts += np.bincount(part.labels, minlength=len(self.counts))
 
     @property

@@ -101,11 +101,9 @@ class Staged:
             self._target.close()
 
     def __enter__(self) -> Self:
-        """Return the result that is written."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close it."""
         self.close()
 
 
@@ -120,7 +118,6 @@ class SyncedFile(Staged):
         return named_errors(self._name)
 
     def prepare(self) -> None:
-        """Flush to disk and close; only the rename is left."""
         if self.file.closed:
             return
         with self.named_errors():
@@ -144,7 +141,6 @@ class WholeFile(SyncedFile):
             self.file = Path(self._temporary.name).open("r+b")  # noqa: SIM115 - closed by close
 
     def finish(self) -> None:
-        """Rename the temporary file."""
         try:
             self.prepare()
             self._temporary.finish()
@@ -153,7 +149,6 @@ class WholeFile(SyncedFile):
             raise
 
     def close(self) -> None:
-        """Remove the temporary file, unless it was renamed."""
         # Flushing may fail again.
         with contextlib.suppress(OSError):
             self.file.close()
@@ -172,7 +167,6 @@ class PlainFile(SyncedFile):
             self.file = path.open("wb")
 
     def close(self) -> None:
-        """Close the file."""
         with contextlib.suppress(OSError):
             self.file.close()
 

@@ -82,13 +82,11 @@ class NpyOutput(Output):
             self._whole.file.write(header.getvalue())
 
     def append(self, values: npt.NDArray[Any]) -> None:
-        """Write the next values."""
         with self._whole.named_errors():
             self._whole.file.write(np.ascontiguousarray(values, dtype=self._dtype).data)
         self._rows += len(values)
 
     def prepare(self) -> None:
-        """Flush to disk; only the rename is left."""
         if not self._whole.file.closed:
             self._write_header()
         super().prepare()
@@ -101,7 +99,6 @@ class TextOutput(Output):
         self._target = self._whole = WholeFile(path)
 
     def append(self, values: npt.NDArray[Any]) -> None:
-        """Write the next values."""
         for first in range(0, len(values), TEXT_ROWS):
             # `repr` is the shortest text that reads back as the same number.
             lines = map(repr, values[first : first + TEXT_ROWS].tolist())
@@ -130,7 +127,6 @@ class TableOutput(Output):
         self._target = self._file = tables.TableFile(path, self._schema)
 
     def append(self, values: npt.NDArray[Any]) -> None:
-        """Write the next values."""
         # Copied: the caller may reuse the block.
         column = tables.column_of(self._pa, np.array(values))
         self._file.append(self._pa.record_batch([column], schema=self._schema))

@@ -80,7 +80,6 @@ class TableFile(Staged):
             self._waiting, self._rows, self._bytes = [], 0, 0
 
     def prepare(self) -> None:
-        """Flush to disk; only the rename is left."""
         if not self._whole.file.closed:
             self._write()
             with self._whole.named_errors():
@@ -88,7 +87,6 @@ class TableFile(Staged):
         super().prepare()
 
     def close(self) -> None:
-        """Remove the temporary file, unless it was renamed."""
         if hasattr(self._writer, "is_open"):
             # Otherwise the writer writes its footer to a closed file when it is garbage-collected.
             self._writer.is_open = False

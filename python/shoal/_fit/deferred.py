@@ -53,11 +53,9 @@ class Deferred(np.lib.mixins.NDArrayOperatorsMixin):
         return self._found
 
     def __repr__(self) -> str:
-        """Show the value if it is computed."""
         return "<not computed yet>" if self._compute is not None else repr(self._found)
 
     def __getattr__(self, name: str) -> Any:
-        """Return a public attribute of the value."""
         known = self.__dict__.get("_known", {})
         if known.get(name) is not None:
             return known[name]
@@ -68,55 +66,43 @@ class Deferred(np.lib.mixins.NDArrayOperatorsMixin):
         return getattr(self._value(), name)
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
-        """Return the value as an array."""
         found = np.asarray(self._value(), dtype=dtype)
         return found.copy() if copy else found
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **given: Any) -> Any:
-        """Apply a function of NumPy to the value."""
         if "out" in given:
             given["out"] = tuple(map(_value_of, given["out"]))
         return getattr(ufunc, method)(*map(_value_of, inputs), **given)
 
     def __len__(self) -> int:
-        """Return the number of labels."""
         shape = self._known.get("shape")
         return len(self._value()) if shape is None else int(shape[0])
 
     def __getitem__(self, index: Any) -> Any:
-        """Return some of the labels."""
         return self._value()[index]
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        """Replace some of the labels."""
         self._value()[index] = value
 
     def __iter__(self) -> Iterator[Any]:
-        """Iterate over the labels."""
         return iter(self._value())
 
     def __bool__(self) -> bool:
-        """Return the truth of the value; raise `ValueError` for several labels, as an array does."""
         return bool(self._value())
 
     def __float__(self) -> float:
-        """Return the value as a float."""
         return float(self._value())
 
     def __int__(self) -> int:
-        """Return the value as an int."""
         return int(self._value())
 
     def __round__(self, digits: int | None = None) -> Any:
-        """Return the rounded value."""
         return round(self._value(), digits)
 
     def __format__(self, text: str) -> str:
-        """Format the value."""
         return format(self._value(), text)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copy and pickle the value itself."""
         return _value_of, (self._value(),)
 
 

@@ -59,11 +59,9 @@ class InMemory(Results):
         """Any number will do."""
 
     def put(self, values: npt.NDArray[Any]) -> None:
-        """Store the next values."""
         self._parts.append(values)
 
     def finish(self) -> npt.NDArray[Any]:
-        """Return all values as one array."""
         return np.concatenate(self._parts)
 
 
@@ -89,12 +87,10 @@ class InArray(Results):
         return f"{len(self._array)} {'values' if self._array.ndim == 1 else 'rows'}"
 
     def expect(self, rows: int) -> None:
-        """Raise unless the array has as many values."""
         if rows != len(self._array):
             raise ValueError(f"{self._name} has {self._size()}, X has {rows} rows")
 
     def put(self, values: npt.NDArray[Any]) -> None:
-        """Copy the next values."""
         end = self._filled + len(values)
         if end > len(self._array):
             raise ValueError(f"{self._name} has {self._size()}, X has more rows")
@@ -102,11 +98,9 @@ class InArray(Results):
         self._filled = end
 
     def prepare(self) -> None:
-        """Raise unless the array is full."""
         self.expect(self._filled)
 
     def finish(self) -> npt.NDArray[Any]:
-        """Return the array."""
         return self._array
 
 
@@ -138,24 +132,20 @@ class InFile(Results):
         """Any number will do."""
 
     def put(self, values: npt.NDArray[Any]) -> None:
-        """Write the next values."""
         self._output.append(values)
         if self._copy is not None:
             self._copy.append(values)
 
     def prepare(self) -> None:
-        """Flush the values to disk; only the rename is left."""
         self._output.prepare()
         if self._copy is not None:
             self._values = self._copy.finish()
 
     def finish(self) -> npt.NDArray[Any]:
-        """Rename the file and return the memory map."""
         self._output.finish()
         return np.load(self._path, mmap_mode="r") if self._map_itself else self._values
 
     def close(self) -> None:
-        """Remove an unfinished file."""
         self._opened.close()
 
 
@@ -242,19 +232,16 @@ class Values(Taker):
         self.found: Any = None
 
     def begin(self, source: DataSource) -> None:
-        """Raise if the destination has another number of values."""
         n = source.shape[0]
         if n is not None:
             self._to.expect(n)
 
     def take(self, part: Part) -> None:
-        """Store the values of the next rows."""
         values = part.distances if self.distances else part.labels
         assert values is not None
         self._to.put(values)
 
     def finish(self) -> None:
-        """Return all values as `found`."""
         self.found = self._to.finish()
 
 

@@ -80,7 +80,6 @@ class Table(Taker):
         self._names = ["label", "distance"] if distances else ["label"]
 
     def begin(self, source: DataSource) -> None:
-        """Open the kept columns and the file."""
         fields = []
         if self._keep:
             table, names = kept_of(source, self._keep, self._argument)
@@ -95,14 +94,12 @@ class Table(Taker):
         self._target = self._file = self._opened.enter_context(tables.TableFile(self._path, self._schema))
 
     def take(self, part: Part) -> None:
-        """Write the next rows."""
         columns = [] if self._kept is None else self._kept.take(len(part.labels)).columns
         added = [part.labels, part.distances] if self.distances else [part.labels]
         arrays = [*columns, *(self._pa.array(values) for values in added)]
         self._file.append(self._pa.record_batch(arrays, schema=self._schema))
 
     def close(self) -> None:
-        """Remove an unfinished file."""
         self._opened.close()
 
 
@@ -148,7 +145,6 @@ class Partitions(Taker):
             self._made.mkdir()
 
     def begin(self, source: DataSource) -> None:
-        """Open the kept columns, and name the columns of the files."""
         if source.sparse:
             raise TypeError(
                 f"rows must be dense for {self._argument}, got sparse rows, whose zeros would be written. "
@@ -184,7 +180,6 @@ class Partitions(Taker):
         return [*added, "distance"] if self.distances else added
 
     def take(self, part: Part) -> None:
-        """Collect the next rows."""
         pa, n = self._pa, len(part.labels)
         if not n:
             return
@@ -239,7 +234,6 @@ class Partitions(Taker):
             return [reader.get_batch(i) for i in range(reader.num_record_batches)]
 
     def prepare(self) -> None:
-        """Write the files of all clusters; only the rename of the folder is left."""
         with ExitStack() as opened:
             runs = [SortedRows(batch) for batch in self._runs(opened)]
             for cluster in np.flatnonzero(self._counts).tolist():
@@ -267,7 +261,6 @@ class Partitions(Taker):
             )
 
     def finish(self) -> None:
-        """Rename the folder."""
         with named_errors(self._folder):
             if self._folder.is_dir():
                 # Not all systems replace an empty folder.
@@ -276,7 +269,6 @@ class Partitions(Taker):
             sync_folder(self._folder.parent)
 
     def close(self) -> None:
-        """Remove the temporary folder."""
         self._waiting = []
         self._opened.close()
 

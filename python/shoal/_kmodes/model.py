@@ -157,7 +157,6 @@ class FittedKModes(ClusterMixin, Clusterer):
         )
 
     def __sklearn_tags__(self) -> Any:
-        """Return the tags that scikit-learn reads."""
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.input_tags.pairwise = self.affinity == "precomputed"

@@ -46,7 +46,6 @@ class Pool:
         self._seen = source_of_values(values).seen_by(metric)
 
     def __len__(self) -> int:
-        """Return the number of rows."""
         return int(self.values.shape[0])
 
     def part(self, picked: npt.NDArray[np.int64]) -> Pool:

@@ -63,19 +63,15 @@ class Prefetch:
         return pulled
 
     def __enter__(self) -> Self:
-        """Return the iterator."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop prefetching."""
         self.close()
 
     def __iter__(self) -> Self:
-        """Return the iterator."""
         return self
 
     def __next__(self) -> npt.NDArray[Any]:
-        """Wait for the next block and return it."""
         # Short waits, so that Ctrl-C is handled between them.
         while (block := self.poll(0.05)) is None:
             pass

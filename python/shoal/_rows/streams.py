@@ -122,7 +122,6 @@ class Single:
         self._blocks: Blocks | None = blocks
 
     def __call__(self) -> Blocks:
-        """Return the blocks; a second call raises `ValueError`."""
         blocks, self._blocks = self._blocks, None
         if blocks is None:
             raise ValueError(READ_ONCE)
@@ -248,7 +247,6 @@ class Passes:
             self._first = begin.first
 
     def __call__(self) -> Generator[npt.NDArray[Any]]:
-        """Begin a pass."""
         return self._pass(self._make(), self._in_order)
 
     @contextmanager

@@ -73,8 +73,6 @@ class Compiled(Transform):
         """Return the transformed rows."""
 
     def over(self, base: _Source) -> tuple[Source, Callable[[], Blocks] | None]:
-        """Transform a source in place, and the blocks of a stream one by one."""
-
         def make() -> Blocks:
             return transform_blocks(self, base.blocks())
 
@@ -89,7 +87,6 @@ class Normalize(Compiled):
     keeps_names = True
 
     def of(self, rows: Source) -> Source:
-        """Return the transformed rows."""
         return rows.normalized()
 
 
@@ -103,7 +100,6 @@ class Standardize(Compiled):
     keeps_names = True
 
     def of(self, rows: Source) -> Source:
-        """Return the transformed rows."""
         return rows.standardized(self.mean, self.scale)
 
 
@@ -116,11 +112,9 @@ class Project(Compiled):
 
     @property
     def name(self) -> str:
-        """What happened to the rows, for messages."""
         return f"projected to {len(self.components)} columns"
 
     def of(self, rows: Source) -> Source:
-        """Return the transformed rows."""
         return rows.projected(self.components, self.mean)
 
 
@@ -138,11 +132,9 @@ class Map(Transform):
 
     @property
     def name(self) -> str:
-        """What happened to the rows, for messages."""
         return f"mapped by {getattr(self.fn, '__name__', type(self.fn).__name__)}"
 
     def over(self, base: _Source) -> tuple[Source, Callable[[], Blocks] | None]:
-        """Return the transformed rows of `base`, and the function that makes the blocks of a stream."""
         once, rows = base.access == "once", base.shape[0]
 
         def make() -> Blocks:

@@ -84,7 +84,6 @@ class OneOrMore(argparse.Action):
     """Stores a single file name as it is, and several as a list."""
 
     def __call__(self, _: Any, namespace: argparse.Namespace, values: Any, option: str | None = None) -> None:
-        """Store the values."""
         setattr(namespace, self.dest, values[0] if len(values) == 1 else values)
 
 

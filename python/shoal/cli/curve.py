@@ -36,7 +36,6 @@ class EnergyCurve(Callback):
         self.spent = 0.0
 
     def __call__(self, estimator: Any, step: Step) -> bool | None:
-        """Score the current model if a point is due."""
         if not self.points or 10 * step.rows_seen >= self.GROWTH * self.points[-1].rows:
             self._add(step.iteration, step.elapsed, step.rows_seen, estimator)
         return None

@@ -67,7 +67,6 @@ class Begun(io.RawIOBase):
         self._start = b""
 
     def readable(self) -> bool:
-        """Return True."""
         return True
 
     def peek(self, size: int) -> bytes:

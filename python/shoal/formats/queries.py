@@ -74,7 +74,6 @@ class Runs:
         self._reader: Any = None
 
     def __call__(self) -> Generator[Any]:
-        """Run the query."""
         with told_of(self._name), self._lock:
             self._close()
             reader = self._reader = reader_of(self._relation, self._size)
@@ -126,7 +125,6 @@ class SameRows:
         self._first: int | None = None
 
     def __call__(self) -> Iterator[Block]:
-        """Run the query."""
         checksum = 0
         with closing(self._batches()) as batches:
             for block in self._found.blocks(batches):
