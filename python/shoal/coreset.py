@@ -21,11 +21,11 @@ from ._common.zeros import SeenBy, warn_of_zeros
 from ._docs import documented
 from ._fit.bases import BaseEstimator
 from ._fit.centers import METRICS
-from ._fit.cloning import cloned
+from ._fit.cloning import clone_estimator
 from ._fit.declared import estimator
 from ._fit.saved import Claims, need
 from ._fit.watch import watched
-from ._rows.checked import as_weighted, checked_rows, weighted, weights_of
+from ._rows.checked import as_weighted, checked_rows, own_weights, weighted
 from ._rows.coreset import Coreset, csr
 from ._rows.source import DataSource
 from ._rows.streams import refuse_once
@@ -258,7 +258,7 @@ class StreamingCoreset(BaseEstimator):
         rows = given if isinstance(given, DataSource) else None
         with watched("StreamingCoreset", self, self.progress, self.callbacks) as tell:
             lies = rows is None or rows.access == "random"
-            has_weights = sample_weight is not None or weights_of(rows) is not None
+            has_weights = sample_weight is not None or own_weights(rows) is not None
             if rows is None or (lies and has_weights):
                 self._take(given, sample_weight, size, threads, tell)
                 return
@@ -439,7 +439,7 @@ class StreamingCoreset(BaseEstimator):
 
     def __sklearn_clone__(self) -> Self:
         """Return one without rows and with the same parameters; callbacks are copied."""
-        return cloned(self)
+        return clone_estimator(self)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the picklable state."""

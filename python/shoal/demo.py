@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ._common.text import table
+from ._common.text import format_table
 
 __all__ = ["ATTRIBUTION", "Comparison", "Report", "Row", "load_digits", "run"]
 
@@ -103,7 +103,7 @@ class Report:
             The text.
         """
         parts = [
-            table(
+            format_table(
                 ("clusters", "seconds", "iterations", "inertia", "NMI", "purity"),
                 [
                     (
@@ -133,7 +133,7 @@ class Report:
             ]
             parts += [
                 "\ncompared with scikit-learn, both from the same first centers and in float64:",
-                table(head, body),
+                format_table(head, body),
             ]
         parts += [
             f"\npicture of the {CLUSTERS[-1]} centers: {self.picture}",

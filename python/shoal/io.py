@@ -170,25 +170,25 @@ def resume(
             f"{', '.join(changed)} cannot be changed in a resumed fit. Only n_jobs, verbose, callbacks and a "
             "callable init can."
         )
-    estimator, state = begun(name)
+    estimator, state = read_checkpoint(name)
     if features is not None and getattr(estimator, "affinity", None) != "precomputed":
         raise TypeError('features must be None except for LaplacianKModes(affinity="precomputed")')
     estimator.set_params(**run)
-    for _ in remaining(estimator, name, state, X if features is None else features, sample_weight):
+    for _ in remaining_steps(estimator, name, state, X if features is None else features, sample_weight):
         pass
     return estimator
 
 
-def go_on(estimator: Any, path: PathName, X: Rows) -> None:
+def finish_from(estimator: Any, path: PathName, X: Rows) -> None:
     """Resume a checkpoint in an estimator that must have the same parameters, and finish the fit."""
-    for _ in continued(estimator, path, X):
+    for _ in continue_steps(estimator, path, X):
         pass
 
 
-def continued(estimator: Any, path: PathName, X: Rows) -> Iterator[Step]:
+def continue_steps(estimator: Any, path: PathName, X: Rows) -> Iterator[Step]:
     """Check that a checkpoint is of these parameters and rows; return the remaining steps."""
     name = os.fsdecode(path)
-    kept, state = begun(name)
+    kept, state = read_checkpoint(name)
     if type(kept) is not type(estimator):
         raise MarkedError(
             f"{name}: must hold a fit of `{type(estimator).__name__}`, got one of `{type(kept).__name__}`"
@@ -203,10 +203,10 @@ def continued(estimator: Any, path: PathName, X: Rows) -> Iterator[Step]:
             raise ParameterError(
                 f"{name}: `{parameter}` must be {shown(was)}, as in the checkpoint, got {shown(given)}"
             )
-    return remaining(estimator, name, state, X, None)
+    return remaining_steps(estimator, name, state, X, None)
 
 
-def remaining(estimator: Any, name: str, state: Any, X: Rows, sample_weight: Weights) -> Iterator[Step]:
+def remaining_steps(estimator: Any, name: str, state: Any, X: Rows, sample_weight: Weights) -> Iterator[Step]:
     """Return the remaining steps; errors about the file name it."""
     with estimator._set_aside():
         taken = estimator._taken(X, sample_weight)
@@ -221,7 +221,7 @@ def remaining(estimator: Any, name: str, state: Any, X: Rows, sample_weight: Wei
 MOST_COUNT = 2**62
 
 
-def begun(name: str) -> tuple[Any, Any]:
+def read_checkpoint(name: str) -> tuple[Any, Any]:
     """Read a checkpoint; return the unfitted estimator and the state of the fit."""
     kind, arrays, meta = _core.load_model(name)
     if kind not in CHECKPOINTS:

@@ -197,7 +197,7 @@ def plot_path(path: str | os.PathLike[str], table: npt.NDArray[np.void]) -> None
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     plot_path(f"{folder}/path.png", table)
     """
-    from ._common.files import whole
+    from ._common.files import replace_file
     from .plot import require_matplotlib
 
     require_matplotlib()
@@ -223,7 +223,7 @@ def plot_path(path: str | os.PathLike[str], table: npt.NDArray[np.void]) -> None
         stability.legend()
     for axes in (energies, sizes, stability):
         axes.set_xlabel("weight")
-    with whole(path) as file:
+    with replace_file(path) as file:
         figure.savefig(file, format="png", dpi=110)
 
 

@@ -185,7 +185,7 @@ def silhouette_score(
         draws = _params.random_state_of(_params.seed(random_state))
         picked = np.sort(draws.choice(rows, size, replace=False))
     if simplified:
-        own, other = data.own_and_other(_centers_of(data, centers), picked)
+        own, other = data.own_and_other(_used_centers(data, centers), picked)
         labels = data.labels if picked is None else data.labels[picked]
         found = widths(own, other, data.sizes[labels] == 1)
     else:
@@ -198,7 +198,7 @@ def silhouette_score(
     return mean(found, weights if weights is None or picked is None else weights[picked])
 
 
-def _centers_of(data: Labeled, centers: npt.ArrayLike | None) -> npt.NDArray[Any]:
+def _used_centers(data: Labeled, centers: npt.ArrayLike | None) -> npt.NDArray[Any]:
     """Return the centers of the clusters that have weight."""
     compute = data.source.compute
     if centers is None:

@@ -75,10 +75,10 @@ def write(blocks: Rows, out: PathName) -> DataSource:
     ...     source.shape, source.dtype.name
     ((8, 3), 'uint8')
     """
-    return written(blocks, out, in_order=False)
+    return write_blocks(blocks, out, in_order=False)
 
 
-def written(blocks: Rows, out: PathName, *, in_order: bool) -> DataSource:
+def write_blocks(blocks: Rows, out: PathName, *, in_order: bool) -> DataSource:
     """Write blocks as `write` does; `in_order`: in the order of the other passes, which is checked."""
     name = _output_of(out)
     rows = _rows_of(blocks, name)
@@ -155,7 +155,7 @@ def shuffle(
     [0, 2, 4, 6, 8]
     """
     problems, found = _params.Problems(), list[int]()
-    problems.check(lambda: found.append(_memory(memory_limit)))
+    problems.check(lambda: found.append(_check_memory(memory_limit)))
     problems.check(lambda: found.append(_params.seed(random_state)))
     problems.refuse()
     limit, seed = found
@@ -181,7 +181,7 @@ def shuffle(
     return open_path(name, None, None)
 
 
-def _memory(memory_limit: Any) -> int:
+def _check_memory(memory_limit: Any) -> int:
     limit = _params.memory("memory_limit", memory_limit)
     if limit < LEAST_MEMORY:
         raise ParameterError(f"`memory_limit` must be at least 1 MB, got {_params.shown(memory_limit)}")

@@ -172,7 +172,7 @@ class PlainFile(SyncedFile):
 
 
 @contextlib.contextmanager
-def whole(path: Name) -> Generator[IO[bytes]]:
+def replace_file(path: Name) -> Generator[IO[bytes]]:
     """Open a :class:`WholeFile` for writing, and rename it at the end of the block."""
     with WholeFile(path) as writer:
         with writer.named_errors():
@@ -182,7 +182,7 @@ def whole(path: Name) -> Generator[IO[bytes]]:
 
 def write_npy(path: Name, values: npt.NDArray[Any]) -> None:
     """Write an array to an ``.npy`` file, by way of a temporary file."""
-    with whole(path) as file:
+    with replace_file(path) as file:
         # NumPy writes to real files by a call whose errors give no reason.
         to: Any = SimpleNamespace(write=file.write)
         np.lib.format.write_array(to, np.ascontiguousarray(values), allow_pickle=False)

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def suggest(name: str, known: Iterable[str]) -> str:
     """Suggest the known name that is most similar to a misspelt one; an empty string if there is none."""
     known = list(known)
     begun = [other for other in known if len(name) > 2 and (other.startswith(name) or name.startswith(other))]

@@ -58,7 +58,7 @@ class Output(Staged, ABC):
         """Write the next values."""
 
 
-def shape_of(rows: int, cols: int | None) -> tuple[int, ...]:
+def result_shape(rows: int, cols: int | None) -> tuple[int, ...]:
     """Return the shape of an array of `rows` numbers, or of as many vectors of `cols` numbers."""
     return (rows,) if cols is None else (rows, cols)
 
@@ -74,7 +74,7 @@ class NpyOutput(Output):
     def _write_header(self) -> None:
         """Write the header, whose length does not depend on the number of rows."""
         header = io.BytesIO()
-        shape = shape_of(self._rows, self._cols)
+        shape = result_shape(self._rows, self._cols)
         of_array = {"descr": self._dtype.str, "fortran_order": False, "shape": shape}
         np.lib.format.write_array_header_1_0(header, of_array)
         with self._whole.named_errors():
@@ -121,7 +121,7 @@ class TableOutput(Output):
     """A Parquet or Arrow file of one column: numbers or vectors."""
 
     def __init__(self, path: str, column: str, dtype: np.dtype[Any], cols: int | None = None) -> None:
-        self._pa = tables.pyarrow(path)
+        self._pa = tables.require_pyarrow(path)
         kind = tables.column_type(self._pa, dtype, cols)
         self._schema = self._pa.schema([self._pa.field(column, kind, False)])
         self._target = self._file = tables.TableFile(path, self._schema)
@@ -188,7 +188,7 @@ class Mapped:
         """Return the memory map; the file disappears with the array."""
         with named_errors(self._path):
             self._file.flush()
-            shape = shape_of(self._rows, self._cols)
+            shape = result_shape(self._rows, self._cols)
             if not self._rows:
                 return np.empty(shape, dtype=self._dtype)
             return np.memmap(self._file, dtype=self._dtype, mode="r", shape=shape)

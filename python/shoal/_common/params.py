@@ -16,7 +16,7 @@ from shoal import _core
 
 from .marked import ParameterError as ParameterError  # noqa: PLC0414 - other modules import it from here
 from .marked import mark, marked_text
-from .nearest import nearest
+from .nearest import suggest
 
 UNITS = {
     "": 1,
@@ -128,14 +128,14 @@ def one_of(name: str, value: Any, allowed: tuple[str, ...], later: tuple[str, ..
     known = ", ".join(allowed)
     if isinstance(value, str) and value in later:
         raise ParameterError(f"{mark(name)}={value!r} is not implemented in this version, use one of {known}")
-    meant = nearest(value, allowed) if isinstance(value, str) else ""
+    meant = suggest(value, allowed) if isinstance(value, str) else ""
     raise ParameterError(f"{mark(name)} must be one of {known}, got {shown(value)}{meant}")
 
 
 def seeding(init: str, allowed: tuple[str, ...]) -> None:
     """Check that `init` is the name of a seeding."""
     if init not in allowed:
-        known, got = ", ".join(allowed), f"got {shown(init)}{nearest(init, allowed)}"
+        known, got = ", ".join(allowed), f"got {shown(init)}{suggest(init, allowed)}"
         raise ParameterError(
             f"`init` must be one of {known}, or `centers`, {got}",
             f"init must be one of {known}, an array or a callable, {got}",

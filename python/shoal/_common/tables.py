@@ -23,7 +23,7 @@ class TableFile(Staged):
 
     def __init__(self, path: Name, schema: Any, whole: WholeFile | PlainFile | None = None) -> None:
         name = os.fsdecode(path)
-        self._pa = pyarrow(name)
+        self._pa = require_pyarrow(name)
         suffix = Path(name).suffix.lower()
         if suffix == ".csv":
             refuse_nested(self._pa, name, schema)
@@ -45,7 +45,7 @@ class TableFile(Staged):
         if suffix == ".parquet":
             from pyarrow import parquet
 
-            return parquet.ParquetWriter(file, schema, use_dictionary=repeated(self._pa, schema))
+            return parquet.ParquetWriter(file, schema, use_dictionary=dictionary_columns(self._pa, schema))
         if suffix == ".csv":
             from pyarrow import csv
 
@@ -93,7 +93,7 @@ class TableFile(Staged):
         super().close()
 
 
-def pyarrow(what: str) -> Any:
+def require_pyarrow(what: str) -> Any:
     """Import pyarrow to write `what`."""
     from shoal.formats.stream import required
 
@@ -101,7 +101,7 @@ def pyarrow(what: str) -> Any:
     return required("pyarrow", "arrow", what)
 
 
-def repeated(pa: Any, schema: Any) -> list[str]:
+def dictionary_columns(pa: Any, schema: Any) -> list[str]:
     """Return the columns whose values may repeat, for dictionary encoding: it costs memory for all others."""
     t = pa.types
     return [field.name for field in schema if not (t.is_floating(field.type) or t.is_nested(field.type))]

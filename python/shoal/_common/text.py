@@ -18,7 +18,7 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else " " if c.isspace() else "\ufffd" for c in text)
 
 
-def table(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
+def format_table(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
     """Format a table: columns of equal width, aligned to the right."""
     lines = [head, *body]
     widths = [max(len(line[i]) for line in lines) for i in range(len(head))]

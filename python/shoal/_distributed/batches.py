@@ -15,7 +15,7 @@ from shoal._rows.arrays import source_of_values
 from shoal._rows.opening import stream_source
 from shoal._rows.source import DataSource
 from shoal._rows.streams import Print, Single
-from shoal.formats.arrow import MOST_LISTS, Columns, find_columns, is_number, pyarrow, spans
+from shoal.formats.arrow import MOST_LISTS, Columns, find_columns, import_pyarrow, is_number_type, spans
 from shoal.formats.stream import Block, block_rows
 
 from .partial import Partial
@@ -98,13 +98,13 @@ class Layout:
     """
 
     def __init__(self, name: str, schema: Any, of: Wanted) -> None:
-        pa = self._pa = pyarrow(name)
+        pa = self._pa = import_pyarrow(name)
         self._name, self._of = name, of
         plain = pa.schema([(field.name, self._plain_type(field)) for field in schema])
         self._columns = Columns(name, plain, of.features, "features")
         if of.weights is not None:
             kind = schema.field(of.weights).type
-            if not is_number(pa, kind):
+            if not is_number_type(pa, kind):
                 raise ValueError(f"{name}: column {of.weights!r} must hold numbers as weights, got {kind}")
 
     @property

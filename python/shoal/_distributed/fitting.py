@@ -18,7 +18,7 @@ from shoal._common.warn import warn
 from shoal._common.zeros import warn_of_zeros
 from shoal._core import Step
 from shoal._fit.bases import BaseEstimator
-from shoal._fit.cloning import cloned
+from shoal._fit.cloning import clone_estimator
 from shoal._fit.declared import Checked, estimator
 from shoal._fit.history import STEP_DTYPE, record
 from shoal._fit.watch import asked_to_stop, leave, watching
@@ -314,7 +314,7 @@ class KMeansOnEngine(Checked, BaseEstimator):
 
     def __sklearn_clone__(self) -> Self:
         """Return an unfitted estimator with the same parameters and copies of the callbacks."""
-        return cloned(self)
+        return clone_estimator(self)
 
     # ---------------------------------------------------------------- parameters
 

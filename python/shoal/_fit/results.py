@@ -23,7 +23,7 @@ from shoal._common.text import alternatives
 from shoal._common.zeros import warn_of_zeros
 from shoal._core import Source
 from shoal._rows.arrays import source_of_values
-from shoal._rows.overwriting import file_of, is_same_file, refuse_over
+from shoal._rows.overwriting import file_read_by, is_same_file, refuse_over
 from shoal._rows.source import DataSource
 from shoal.formats import table_of
 
@@ -186,13 +186,13 @@ def refuse_mixed(X: Any, out: Any, distances: Any) -> None:
                 f"{second} shares memory with {first}: what is written would change what is read"
             )
     # One of them may be an array that maps the file.
-    one, other = file_of(out), file_of(distances)
+    one, other = file_read_by(out), file_read_by(distances)
     if names and one is not None and other is not None and is_same_file(one, other):
         raise ValueError(f"out and distances are the same file, {next(iter(names.values()))!r}")
 
 
 @dataclass(frozen=True)
-class Part:
+class LabeledPart:
     """Consecutive rows that were labeled; `first` is the number of the first row.
 
     `distances` are those of the rows to their centers. They and `rows` are None unless a taker needs them.
@@ -219,7 +219,7 @@ class Taker(Staged, ABC):
         """Prepare for the rows of a source; raise if they do not fit."""
 
     @abstractmethod
-    def take(self, part: Part) -> None:
+    def take(self, part: LabeledPart) -> None:
         """Take the next rows."""
 
 
@@ -236,7 +236,7 @@ class Values(Taker):
         if n is not None:
             self._to.expect(n)
 
-    def take(self, part: Part) -> None:
+    def take(self, part: LabeledPart) -> None:
         values = part.distances if self.distances else part.labels
         assert values is not None
         self._to.put(values)
@@ -288,7 +288,7 @@ def label_rows(model: Any, X: Any, takers: Sequence[Taker]) -> None:
         labels, distances = model._labeled(seen, first, wanted)
         if model._metric_of_rows == "cosine":
             n_zeros += seen.zero_rows
-        part = Part(first=first, labels=labels, distances=distances, rows=values)
+        part = LabeledPart(first=first, labels=labels, distances=distances, rows=values)
         for taker in takers:
             taker.take(part)
     # All results are complete on disk before any of them replaces an existing file.

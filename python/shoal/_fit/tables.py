@@ -20,7 +20,7 @@ from shoal._common.outputs import check_suffix
 from shoal._rows.source import DataSource
 from shoal.formats.kept import Kept
 
-from .results import PART_ROWS, Part, Taker
+from .results import PART_ROWS, LabeledPart, Taker
 
 #: Maximum number of rows per part with kept columns, whose values may be long.
 KEPT_ROWS = 1 << 16
@@ -54,7 +54,7 @@ def refuse_reserved(argument: str, names: Sequence[str], reserved: Sequence[str]
             )
 
 
-class Table(Taker):
+class TableWriter(Taker):
     """Writes a table of kept columns, labels and distances.
 
     Messages call the parameter for the file `argument`, and the one for the kept columns `keep_argument`.
@@ -73,7 +73,7 @@ class Table(Taker):
         check_place(path)
         self._path, self._keep, self._argument = path, list(keep), keep_argument
         self.distances, self.most_rows = distances, KEPT_ROWS if keep else PART_ROWS
-        self._pa = tables.pyarrow(os.fsdecode(path))
+        self._pa = tables.require_pyarrow(os.fsdecode(path))
         self._opened = ExitStack()
         self._kept: Kept | None = None
         self._file: Any = None
@@ -93,7 +93,7 @@ class Table(Taker):
         self._schema = self._pa.schema(fields)
         self._target = self._file = self._opened.enter_context(tables.TableFile(self._path, self._schema))
 
-    def take(self, part: Part) -> None:
+    def take(self, part: LabeledPart) -> None:
         columns = [] if self._kept is None else self._kept.take(len(part.labels)).columns
         added = [part.labels, part.distances] if self.distances else [part.labels]
         arrays = [*columns, *(self._pa.array(values) for values in added)]
@@ -103,7 +103,7 @@ class Table(Taker):
         self._opened.close()
 
 
-class Partitions(Taker):
+class PartitionWriter(Taker):
     """Writes the rows of every cluster to a Parquet file ``cluster=<label>/part-0.parquet`` of a folder.
 
     Rows are collected up to half of the memory limit, sorted by cluster, and appended as one run to a file.
@@ -127,7 +127,7 @@ class Partitions(Taker):
         # The folder that a link points to.
         self._folder = Path(os.fsdecode(folder)).resolve()
         check_folder(argument, self._folder)
-        self._pa = tables.pyarrow(str(self._folder))
+        self._pa = tables.require_pyarrow(str(self._folder))
         self._keep, self._argument, self._keep_argument = list(keep), argument, keep_argument
         self.distances, self.most_rows = distances, KEPT_ROWS if keep else PART_ROWS
         self._run_bytes = max(1, memory // 2)
@@ -179,7 +179,7 @@ class Partitions(Taker):
         added = ["row"] if self._kept is None else []
         return [*added, "distance"] if self.distances else added
 
-    def take(self, part: Part) -> None:
+    def take(self, part: LabeledPart) -> None:
         pa, n = self._pa, len(part.labels)
         if not n:
             return

@@ -35,7 +35,7 @@ def leave(estimator: Any, watchers: list[Any], error: BaseException | None) -> N
 
 
 @contextmanager
-def begun(watchers: list[Any], who: Any) -> Generator[None]:
+def begin_and_end(watchers: list[Any], who: Any) -> Generator[None]:
     """Call `begin` of the callbacks, and `end` however the block ends."""
     callbacks = [watcher for watcher in watchers if isinstance(watcher, Callback)]
     try:
@@ -73,7 +73,7 @@ def watching(estimator: Any) -> Generator[list[Any]]:
     watchers = [] if estimator.callbacks is None else list(estimator.callbacks)
     if _params.verbosity(estimator.verbose):
         watchers.insert(0, ProgressBar())
-    with begun(watchers, estimator):
+    with begin_and_end(watchers, estimator):
         yield watchers
 
 
@@ -137,7 +137,7 @@ def watched(
     try:
         for bar in bars:
             bar._counted = counted
-        with begun(watchers, who):
+        with begin_and_end(watchers, who):
             yield tell
     finally:
         for bar in bars:

@@ -61,12 +61,12 @@ def spectral_labels(
         return labels
     rows = np.flatnonzero(np.isin(parts, large))
     W = affinity if len(rows) == n else affinity[rows][:, rows]
-    embedded = embedding(csr_matrix(W, dtype=np.float64), k)
-    labels[rows] = grouped(embedded, k, seed, n_jobs)
+    embedded = embed(csr_matrix(W, dtype=np.float64), k)
+    labels[rows] = cluster_rows(embedded, k, seed, n_jobs)
     return labels
 
 
-def embedding(W: csr_matrix, k: int) -> npt.NDArray[np.float64]:
+def embed(W: csr_matrix, k: int) -> npt.NDArray[np.float64]:
     """Return the `k` leading eigenvectors of the normalized affinity, each row scaled to length 1."""
     from threadpoolctl import threadpool_limits
 
@@ -121,7 +121,9 @@ def leading(A: csr_matrix, U: csr_matrix, count: int) -> npt.NDArray[np.float64]
     return found
 
 
-def grouped(rows: npt.NDArray[np.float64], k: int, seed: int, n_jobs: int | None) -> npt.NDArray[np.int32]:
+def cluster_rows(
+    rows: npt.NDArray[np.float64], k: int, seed: int, n_jobs: int | None
+) -> npt.NDArray[np.int32]:
     """Label rows by k-means, so that every cluster has at least one row."""
     model = KMeans(k, n_init=STARTS, random_state=seed, n_jobs=n_jobs)
     with warnings.catch_warnings():

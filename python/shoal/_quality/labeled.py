@@ -27,7 +27,7 @@ from .indices import Floats, rows_with_weight
 TAKEN_VALUES = 1 << 22
 
 
-def opened_rows(X: Any) -> DataSource:
+def open_all(X: Any) -> DataSource:
     """Open the rows that a function takes."""
     source = open_rows(X)
     if source is not None:
@@ -70,7 +70,7 @@ class Labeled:
         self.threads = _params.threads(n_jobs)
         if passes > 1:
             refuse_once(X, who)
-        self.rows = opened_rows(X)
+        self.rows = open_all(X)
         if passes > 1:
             refuse_once(self.rows, who)
         self.source, self.weights = weighted(self.rows, sample_weight)

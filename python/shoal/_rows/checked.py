@@ -43,7 +43,7 @@ def weighted(rows: Any, sample_weight: Any) -> tuple[Source, npt.NDArray[np.floa
 
     Raises `ValueError` if there are both.
     """
-    source, own = source_of(rows), weights_of(rows)
+    source, own = source_of(rows), own_weights(rows)
     if own is None:
         return source, weights(sample_weight, source.shape[0])
     if sample_weight is not None:
@@ -54,7 +54,7 @@ def weighted(rows: Any, sample_weight: Any) -> tuple[Source, npt.NDArray[np.floa
     return source, weights(own, source.shape[0])
 
 
-def weights_of(rows: Any) -> npt.NDArray[np.float64] | None:
+def own_weights(rows: Any) -> npt.NDArray[np.float64] | None:
     """Return the weights that rows carry, or None."""
     return rows.sample_weight if isinstance(rows, DataSource) else None
 
@@ -63,7 +63,7 @@ def carries_weights(X: Any) -> bool:
     """Whether X has weights of its own: a coreset, its file, or a source of one."""
     if is_name(X):
         X = open_rows(X)
-    return isinstance(X, Coreset) or weights_of(X) is not None
+    return isinstance(X, Coreset) or own_weights(X) is not None
 
 
 def refuse_weights(X: Any, who: str) -> None:

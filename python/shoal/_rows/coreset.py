@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from shoal._common.files import check_place, whole
+from shoal._common.files import check_place, replace_file
 from shoal._common.outputs import BUNDLES, check_suffix
 from shoal.formats.npz import checked_npz
 from shoal.formats.stream import chunk_limit, told_of
@@ -88,7 +88,7 @@ class Coreset(NamedTuple):
             arrays["points_shape"] = np.array(self.points.shape, dtype=np.int64)
         else:
             arrays["points"] = self.points
-        with whole(path) as file:
+        with replace_file(path) as file:
             np.savez(file, allow_pickle=False, **arrays)
 
     @classmethod

@@ -17,7 +17,7 @@ from shoal._common.files import Name, is_name
 from shoal._common.marked import ParameterError
 from shoal._common.params import shown, weights, whole
 from shoal._core import Source
-from shoal.formats.pipe import is_file, of_pipe
+from shoal.formats.pipe import is_file, read_pipe
 from shoal.formats.shards import open_shards
 from shoal.formats.stream import Stream
 from shoal.formats.stream import chunk_limit as limit_of
@@ -30,7 +30,7 @@ from .paths import files_of, is_paths, join_names
 from .prefetch import Prefetch
 from .source import DataSource
 from .sparse import csr_of
-from .streams import Blocks, Fresh, Passes, Single, begun, converted, is_once, is_stream
+from .streams import Blocks, Fresh, Passes, Single, convert_blocks, is_once, is_stream, split_first
 
 #: What can be opened, for messages.
 SUPPORTED = (
@@ -94,7 +94,7 @@ def open_path(
         folder = name if name and Path(name).is_dir() else None
         source = open_files(files, folder, shape, dtype, columns, key, limit)
     options = {"shape": shape, "dtype": dtype, "columns": columns, "key": key, "limit": limit}
-    source._reopen = partial(reopened, options=options)
+    source._reopen = partial(reopen, options=options)
     return source
 
 
@@ -131,7 +131,7 @@ def open_files(
         rows = Source.of_files(Source.open_shard(file) for file in files)
     else:
         stream = open_shards(name, files, columns, key, limit, dtype)
-        return found_source(stream, name, path=folder, shards=files)
+        return source_of_stream(stream, name, path=folder, shards=files)
     return DataSource(rows, name, path=folder, shards=files)
 
 
@@ -179,7 +179,7 @@ def _open_path(
     if known and (shape is not None or (dtype is not None and suffix not in formats.TEXT)):
         raise ParameterError(f"{name}: an {suffix} file has its own `shape` and `dtype`, leave them out")
     if suffix in formats.SUFFIXES:
-        return found_source(formats.of_file(name, suffix, columns, key, limit, dtype), name, path=name)
+        return source_of_stream(formats.of_file(name, suffix, columns, key, limit, dtype), name, path=name)
     for option, given in (("columns", columns), ("key", key), ("chunk_limit", limit)):
         if option != "columns" and suffix == ".npz":
             continue
@@ -207,7 +207,7 @@ def _open_path(
     return DataSource(Source.open_raw(name, stored, rows, cols), name, path=name)
 
 
-def reopened(
+def reopen(
     path: str | list[str],
     slices: tuple[tuple[int, int], ...],
     shape: tuple[tuple[int | None, int], str],
@@ -263,7 +263,7 @@ def _open_object(obj: Any, columns: list[Any] | None, limit: int | str | None) -
     if limit is not None and not formats.is_chunked(obj):
         raise ValueError(f"chunk_limit={limit!r} does not belong to {type(obj).__name__} objects")
     if found is not None:
-        source = found_source(found, type(obj).__name__)
+        source = source_of_stream(found, type(obj).__name__)
         if source._table is None:
             source._table = partial(formats.table_of, obj, columns)
         return source
@@ -276,8 +276,8 @@ def _open_object(obj: Any, columns: list[Any] | None, limit: int | str | None) -
 
 def open_pipe(file: Any, columns: list[Any] | None = None, limit: int | str | None = None) -> DataSource:
     """Open a binary file object, such as standard input."""
-    found = of_pipe(file, columns, limit_of(limit))
-    return found_source(found, found.name)
+    found = read_pipe(file, columns, limit_of(limit))
+    return source_of_stream(found, found.name)
 
 
 def open_coreset(obj: Any, columns: list[Any] | None) -> DataSource | None:
@@ -300,7 +300,7 @@ def weighted_source(coreset: Coreset) -> DataSource:
     return DataSource(source_of_values(points), "coreset", weights=values)
 
 
-def found_source(
+def source_of_stream(
     found: Stream | Source, name: str, path: str | None = None, shards: list[str] | None = None
 ) -> DataSource:
     """Make a source from the result of a module of `formats`."""
@@ -344,7 +344,7 @@ def open_stream(obj: Any) -> DataSource:
         return rows
 
     if is_once(obj):
-        first, blocks = begun(converted(obj, rows_of))
+        first, blocks = split_first(convert_blocks(obj, rows_of))
         make: Callable[[], Blocks] = Single(blocks)
         name, once = "iterator", True
     else:
@@ -352,12 +352,12 @@ def open_stream(obj: Any) -> DataSource:
             name, fresh = "callable", Fresh(obj)
         else:
             name, fresh = type(obj).__name__, Fresh(lambda: iter(obj), "iter(X)")
-        first, blocks = begun(converted(fresh(), rows_of))
+        first, blocks = split_first(convert_blocks(fresh(), rows_of))
         blocks.close()
         once = False
 
         def make() -> Blocks:
-            return converted(fresh(), rows_of)
+            return convert_blocks(fresh(), rows_of)
 
     return stream_source(
         make,
@@ -375,7 +375,7 @@ def vectors_of(block: Any) -> npt.NDArray[Any] | None:
     if formats.libraries_of(block).isdisjoint(formats.TABLES) or not len(block):
         return None
     found = formats.of_object(block, None, None)
-    return None if found is None else np.asarray(found_source(found, "X"))
+    return None if found is None else np.asarray(source_of_stream(found, "X"))
 
 
 def stream_source(
@@ -414,7 +414,7 @@ def stream_source(
 
 def open_npz(name: str, key: str | None, limit: int) -> DataSource:
     """Open an .npz file: a coreset, a sparse matrix, or one of its arrays."""
-    from shoal.formats.npz import members_of, stored_rows
+    from shoal.formats.npz import members_of, open_member
 
     members = members_of(name)
     if key is None and is_coreset(members):
@@ -423,7 +423,7 @@ def open_npz(name: str, key: str | None, limit: int) -> DataSource:
         return coreset
     if key is None and {"format", "shape", "data"} <= members.keys():
         return DataSource(sparse_source(load_npz(name, limit)), name, path=name)
-    rows = stored_rows(name, key, limit)
+    rows = open_member(name, key, limit)
     source = rows if isinstance(rows, Source) else array_source(rows)
     return DataSource(source, name, path=name)
 

@@ -15,7 +15,7 @@ from .paths import files_of, is_paths
 from .source import DataSource
 
 
-def file_of(X: Any) -> str | None:
+def file_read_by(X: Any) -> str | None:
     """Return the file or folder that rows are read from; None for rows in memory."""
     if is_name(X):
         return os.fsdecode(X)
@@ -60,7 +60,7 @@ def is_same_file(one: str, other: str) -> bool:
 
 def refuse_over(X: Any, argument: str, name: str) -> None:
     """Raise `ValueError` if the output `name`, given as `argument`, is the file that X is read from."""
-    read, shards = file_of(X), shards_of(X)
+    read, shards = file_read_by(X), shards_of(X)
     if read is not None and is_same_file(read, name):
         raise ValueError(f"{argument}={name!r} is the file that is read: choose another name")
     folder_is_read = read is not None and Path(read).resolve() in Path(name).resolve().parents

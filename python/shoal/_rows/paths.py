@@ -92,7 +92,7 @@ def of_folder(folder: Path, is_rows: Callable[[str], bool]) -> list[str]:
         raise IsADirectoryError(errno.EISDIR, "is a folder without files of rows", str(folder))
     if len({formats.suffix_of(name) for name in found}) > 1:
         # Labels and distances may lie beside the rows.
-        found = [name for name in found if not is_vector(name)]
+        found = [name for name in found if not is_vector_file(name)]
     suffixes = sorted({formats.suffix_of(name) for name in found})
     if len(suffixes) > 1:
         raise ValueError(
@@ -102,7 +102,7 @@ def of_folder(folder: Path, is_rows: Callable[[str], bool]) -> list[str]:
     return found
 
 
-def is_vector(name: str) -> bool:
+def is_vector_file(name: str) -> bool:
     """Whether a file is an intact ``.npy`` file of a one-dimensional array."""
     if not name.lower().endswith(".npy"):
         return False

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from shoal import _core
-from shoal.writing import check_space, written
+from shoal.writing import check_space, write_blocks
 
 from .opening import open_rows
 from .streams import refuse_once
@@ -58,7 +58,7 @@ def at_any_place(X: Any, who: str) -> Any:
             n, d = rows.shape
             if n is not None:
                 check_space(n * d * rows.dtype.itemsize, str(out))
-            copy = written(rows, out, in_order=True)
+            copy = write_blocks(rows, out, in_order=True)
         copy._header = rows._header
         return copy
     finally:

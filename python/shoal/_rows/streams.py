@@ -78,7 +78,7 @@ def n_axes(part: Any) -> int:
     return len(shape) if isinstance(shape, tuple) else 0
 
 
-def features_of(item: Any) -> Any:
+def select_features(item: Any) -> Any:
     """Return the rows of one item of a stream: the item, or the only array of a tuple or list.
 
     Raises `TypeError` if the item is a dictionary, or holds several arrays, such as features and targets.
@@ -156,12 +156,12 @@ class Fresh:
         return blocks
 
 
-def converted(given: Iterator[Any], as_rows: AsRows) -> Generator[npt.NDArray[Any]]:
+def convert_blocks(given: Iterator[Any], as_rows: AsRows) -> Generator[npt.NDArray[Any]]:
     """Convert blocks to arrays that the caller owns; close a generator at the end."""
     try:
         for i, block in enumerate(given):
             try:
-                rows = as_rows(features_of(block))
+                rows = as_rows(select_features(block))
             except TypeError as error:
                 raise TypeError(f"block {i} of X: {error}") from error
             except ValueError as error:
@@ -173,7 +173,7 @@ def converted(given: Iterator[Any], as_rows: AsRows) -> Generator[npt.NDArray[An
             given.close()
 
 
-def begun(blocks: Generator[npt.NDArray[Any]]) -> tuple[npt.NDArray[Any], Generator[npt.NDArray[Any]]]:
+def split_first(blocks: Generator[npt.NDArray[Any]]) -> tuple[npt.NDArray[Any], Generator[npt.NDArray[Any]]]:
     """Return the first block with rows, and an iterator over all blocks including those read so far."""
     read: list[npt.NDArray[Any]] = []
     for block in blocks:
@@ -297,7 +297,7 @@ class Passes:
                 raise ValueError(OTHER_ROWS)
 
 
-def recut(blocks: Blocks, rows: int) -> Generator[npt.NDArray[Any]]:
+def cut_blocks(blocks: Blocks, rows: int) -> Generator[npt.NDArray[Any]]:
     """Yield the same rows in blocks of `rows` each; the last block may have fewer."""
     waiting: list[npt.NDArray[Any]] = []
     found = 0

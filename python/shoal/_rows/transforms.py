@@ -18,7 +18,7 @@ from .arrays import array_source, native
 from .bfloat16 import widened
 from .prefetch import Prefetch
 from .sparse import is_sparse
-from .streams import Blocks, Passes, Single, begun
+from .streams import Blocks, Passes, Single, split_first
 
 #: Rows that `fn` is called with to find the shape and type of its result.
 FIRST_ROWS = 32
@@ -205,7 +205,7 @@ def result_of(
     return np.array(rows, dtype=cast)
 
 
-def mapped(source: S, fn: Any, dim: Any, dtype: Any) -> S:
+def map_rows(source: S, fn: Any, dim: Any, dtype: Any) -> S:
     """Apply `fn` to every block of `source`."""
     if not callable(fn):
         raise TypeError(f"fn must be a function of a block of rows, got {shown(fn)}")
@@ -216,12 +216,12 @@ def mapped(source: S, fn: Any, dim: Any, dtype: Any) -> S:
     cast = None if cast is None else cast.newbyteorder("=")
     if columns is not None and cast is not None:
         return source._by(Map(fn, columns, cast, casts=True))
-    base, block = begin(source)
+    base, block = read_first(source)
     first = result_of(fn, block, "the first rows", columns, cast)
     return base._by(Map(fn, first.shape[1], first.dtype, casts=cast is not None))
 
 
-def begin(source: S) -> tuple[S, Any]:
+def read_first(source: S) -> tuple[S, Any]:
     """Return some rows of a source, and the source with all its rows."""
     rows = source.shape[0]
     if rows == 0:
@@ -231,7 +231,7 @@ def begin(source: S) -> tuple[S, Any]:
     with source._in_any_order():
         made = source._make()
     assert isinstance(made, Generator), "of `Passes`, or of a transform"
-    first, blocks = begun(made)
+    first, blocks = split_first(made)
     if source.access == "once":
         source = source.__copy__()
         source._make = Single(blocks)
@@ -252,7 +252,7 @@ def per_column(name: str, value: Any, columns: int) -> npt.NDArray[np.float64]:
     return np.array(np.broadcast_to(given, columns), dtype=np.float64)
 
 
-def standardizing(source: _Source, mean: Any, scale: Any) -> Standardize:
+def make_standardization(source: _Source, mean: Any, scale: Any) -> Standardize:
     """Measure what is not given, in one pass."""
     columns = source.shape[1]
     means = None if mean is None else per_column("mean", mean, columns)
@@ -280,7 +280,7 @@ def standardizing(source: _Source, mean: Any, scale: Any) -> Standardize:
     return Standardize(measured if means is None else means, scales)
 
 
-def projecting(source: _Source, components: Any, mean: Any) -> Project:
+def make_projection(source: _Source, components: Any, mean: Any) -> Project:
     """Check components for the columns of `source`."""
     columns = source.shape[1]
     given = np.asarray(components)

@@ -80,7 +80,7 @@ def shown_shape(rows: int | None, cols: int) -> str:
     return f"{'unknown' if rows is None else rows} x {cols}"
 
 
-def rows_of(args: argparse.Namespace, name: str | list[str]) -> Any:
+def open_data(args: argparse.Namespace, name: str | list[str]) -> Any:
     """Open files of rows with the layout options of the command line."""
     import shoal
 
@@ -90,10 +90,12 @@ def rows_of(args: argparse.Namespace, name: str | list[str]) -> Any:
         if any(option is not None for option in (args.shape, args.key)):
             raise UsageError("--shape, --dtype and --key do not belong to standard input (-)")
         return shoal.open(sys.stdin.buffer, columns=args.columns)
-    return shoal.open(name, shape=args.shape, dtype=dtype_of(args.dtype), columns=args.columns, key=args.key)
+    return shoal.open(
+        name, shape=args.shape, dtype=check_dtype(args.dtype), columns=args.columns, key=args.key
+    )
 
 
-def refuse_other_columns(model: Any, source: Any, data: str | list[str]) -> None:
+def refuse_other_width(model: Any, source: Any, data: str | list[str]) -> None:
     """Raise an error if rows do not have the columns of the model."""
     if source.shape[1] != model.n_features_in_:
         raise FailedError(
@@ -111,7 +113,7 @@ def is_text(data: str | list[str]) -> bool:
     return all(suffix_of(file) in TEXT for file in files)
 
 
-def dtype_of(name: str | None) -> str | None:
+def check_dtype(name: str | None) -> str | None:
     """Check that a type name is known to NumPy or shoal, and return it."""
     import numpy as np
 

@@ -7,14 +7,14 @@ import re
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from shoal._common.nearest import nearest
+from shoal._common.nearest import suggest
 
 #: What a type function of argparse accepts.
 KINDS = {
     "int": "an integer",
     "float": "a number",
-    "shape_of": "N,D, two numbers of at least 1",
-    "image_of": "HxW or HxWx3",
+    "parse_shape": "N,D, two numbers of at least 1",
+    "parse_image": "HxW or HxWx3",
 }
 NUMBER = re.compile(r"-\d|-\.\d")
 
@@ -45,7 +45,7 @@ class Parser(argparse.ArgumentParser):
                 if verbs is None:
                     continue
                 if arg not in verbs:
-                    self.error(f"COMMAND must be one of {', '.join(verbs)}, got {arg!r}{nearest(arg, verbs)}")
+                    self.error(f"COMMAND must be one of {', '.join(verbs)}, got {arg!r}{suggest(arg, verbs)}")
                 return
             self._check_option(arg.partition("=")[0])
 
@@ -57,7 +57,7 @@ class Parser(argparse.ArgumentParser):
             # A short option with its value, as in -k5.
             return
         self.error(
-            f"{self.prog} has no option {name}{nearest(name, [o for o in known if o.startswith('--')])}"
+            f"{self.prog} has no option {name}{suggest(name, [o for o in known if o.startswith('--')])}"
         )
 
     def _verbs(self) -> list[str] | None:
@@ -84,7 +84,7 @@ def spoken(message: str, prog: str) -> str:
         choice = re.fullmatch(r"invalid choice: (.*) \(choose from (.*)\)", problem, re.DOTALL)
         if choice:
             known = [name.strip("'") for name in choice[2].split(", ")]
-            meant = nearest(choice[1].strip("'"), known)
+            meant = suggest(choice[1].strip("'"), known)
             return f"{option} must be one of {', '.join(known)}, got {choice[1]}{meant}"
         return f"{option} {problem}" if problem.startswith(("must ", "is ")) else f"{option}: {problem}"
     missing = re.fullmatch(r"the following arguments are required: (.*)", message)

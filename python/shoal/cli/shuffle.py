@@ -6,7 +6,7 @@ import argparse
 import time
 
 from .arguments import Verbs, add_json, add_output, add_quiet, add_rows, add_seed, add_verb
-from .files import check_outputs, rows_of
+from .files import check_outputs, open_data
 from .results import show
 
 
@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
     from shoal._common.outputs import ARRAYS
 
     check_outputs([args.data], [("--output", args.output, ARRAYS)])
-    with rows_of(args, args.data) as source:
+    with open_data(args, args.data) as source:
         begun = time.perf_counter()
         written = shoal.shuffle(
             source,

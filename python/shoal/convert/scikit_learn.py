@@ -22,7 +22,7 @@ from shoal.kmeans import KMeans
 from shoal.minibatch import MiniBatchKMeans
 
 from .fitted import feature_names, fitted, is_cosine, is_mixture
-from .mixtures import mixture_of_sklearn, mixture_to_sklearn, random_state_of
+from .mixtures import mixture_of_sklearn, mixture_to_sklearn, shared_random_state
 
 #: Parameters that have the same name and meaning in both libraries.
 SHARED = ("n_clusters", "max_iter", "tol", "n_init", "copy_x")
@@ -124,7 +124,7 @@ def _sklearn_params(source: CenterFitter) -> dict[str, Any]:
     init = source.init
     if not isinstance(init, str) or init in SEEDINGS:
         params["init"] = init
-    params["random_state"] = random_state_of(source)
+    params["random_state"] = shared_random_state(source)
     if getattr(source, "algorithm_", None) == "elkan":
         params["algorithm"] = "elkan"
     return params

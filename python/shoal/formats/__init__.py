@@ -139,6 +139,6 @@ def table_of(obj: Any, columns: Sequence[Any] | None) -> Any:
     libraries = libraries_of(obj)
     if libraries.isdisjoint({"pandas", "polars", "pyarrow"}):
         return None
-    from .kept import of_object
+    from .kept import find_table
 
-    return of_object(obj, columns, libraries)
+    return find_table(obj, columns, libraries)

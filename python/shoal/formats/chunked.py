@@ -49,7 +49,7 @@ def stream_of(array: Any, name: str, limit: int, opened: Callable[[], AbstractCo
     return Stream(name, rows, cols, dtype, blocks)
 
 
-def one_of(name: str, key: str | None, arrays: list[str]) -> str:
+def choose_key(name: str, key: str | None, arrays: list[str]) -> str:
     """Return the key of the array to read: `key`, or the only array."""
     if key is None:
         if len(arrays) == 1:

@@ -16,7 +16,7 @@ from shoal._common.files import open_regular
 from shoal._common.marked import MarkedError, ParameterError
 from shoal._common.params import shown
 
-from .arrow import Columns, pyarrow
+from .arrow import Columns, import_pyarrow
 from .stream import Block, Stream, listed, required, told_of
 
 #: Bytes of text per parsed block; the longest line that can be read.
@@ -49,7 +49,7 @@ def open_csv(name: str, columns: Sequence[Any] | None, dtype: npt.DTypeLike | No
     return Text(name, columns, row_type(dtype)).stream()
 
 
-def of_pipe(file: Any, name: str, columns: Sequence[Any] | None) -> Stream:
+def open_piped_csv(file: Any, name: str, columns: Sequence[Any] | None) -> Stream:
     """Open the CSV text of a pipe, which can be read once; the other parameters are those of `open_csv`."""
     return replace(Text(name, columns, row_type(None), file).stream(), once=True)
 
@@ -69,7 +69,7 @@ class Text:
         self, name: str, columns: Sequence[Any] | None, dtype: np.dtype[Any], pipe: Any = None
     ) -> None:
         self._pipe = pipe
-        self._pa = pyarrow(name)
+        self._pa = import_pyarrow(name)
         self._csv = required("pyarrow.csv", "arrow", name)
         self._name, self._dtype = name, dtype
         # Cells that are missing values.

@@ -58,9 +58,9 @@ def holds_vectors(series: Any) -> bool:
     if kind is not None:
         import pyarrow as pa
 
-        from .arrow import is_vector
+        from .arrow import is_vector_type
 
-        return is_vector(pa, kind)
+        return is_vector_type(pa, kind)
     first = next((value for value in series if not is_missing(value)), None)
     return isinstance(first, (list, tuple)) or (isinstance(first, np.ndarray) and first.ndim > 0)
 

@@ -19,7 +19,7 @@ def open_hdf5(name: str, key: str | None, limit: int) -> Stream:
     open_regular(name).close()
     with told_of(name), h5py.File(name, "r") as file:
         if key is None or not isinstance(file.get(key), h5py.Dataset):
-            key = chunked.one_of(name, key, data_sets(h5py, file))
+            key = chunked.choose_key(name, key, data_sets(h5py, file))
         array = file[key]
         found: str = array.name
 

@@ -26,14 +26,14 @@ def checked_batches(pa: Any, buffer: Any, options: Any, name: str, limit: int) -
     reader = pa.ipc.open_stream(buffer, options=options)
     for message in pa.ipc.MessageReader.open_stream(buffer):
         if message.type in (BATCH, DICTIONARY):
-            refuse_large(name, "a batch", unpacked(message), limit)
+            refuse_large(name, "a batch", measure_unpacked(message), limit)
         if message.type == BATCH:
             yield reader.read_next_batch()
 
 
-def unpacked(message: Any) -> int:
+def measure_unpacked(message: Any) -> int:
     """Return the unpacked size in bytes of the compressed buffers of a message."""
-    metadata = Table.root(memoryview(message.metadata))
+    metadata = FlatTable.root(memoryview(message.metadata))
     header = metadata.table(HEADER)
     if header is not None and message.type == DICTIONARY:
         header = header.table(DATA)
@@ -47,7 +47,7 @@ def unpacked(message: Any) -> int:
     return size
 
 
-class Table:
+class FlatTable:
     """The table at position `at` of a FlatBuffer."""
 
     def __init__(self, data: memoryview, at: int) -> None:
@@ -55,7 +55,7 @@ class Table:
         self._fields = checked_position(at - self._number("<i", at))
 
     @classmethod
-    def root(cls, data: memoryview) -> Table:
+    def root(cls, data: memoryview) -> FlatTable:
         """Return the outermost table."""
         return cls(data, struct.unpack_from("<I", data, 0)[0])
 
@@ -70,10 +70,10 @@ class Table:
         offset = self._number("<H", self._fields + entry)
         return self._at + offset + self._number("<I", self._at + offset) if offset else None
 
-    def table(self, field: int) -> Table | None:
+    def table(self, field: int) -> FlatTable | None:
         """Return the table that a field refers to; None if the field is missing."""
         place = self._place(field)
-        return None if place is None else Table(self._data, place)
+        return None if place is None else FlatTable(self._data, place)
 
     def structs(self, field: int, kind: struct.Struct) -> Iterator[tuple[Any, ...]]:
         """Yield the structs of the vector that a field refers to."""

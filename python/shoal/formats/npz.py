@@ -80,7 +80,7 @@ def members_of(name: str) -> dict[str, zipfile.ZipInfo]:
         return {member.filename.removesuffix(".npy"): member for member in members}
 
 
-def stored_rows(name: str, key: str | None, limit: int) -> Source | npt.NDArray[Any]:
+def open_member(name: str, key: str | None, limit: int) -> Source | npt.NDArray[Any]:
     """Open a 2-D array of an ``.npz`` file: in place if it is not compressed, else loaded.
 
     `key` is None for ``X``, else for the only 2-D array. Only the array that is read has a limit, as for

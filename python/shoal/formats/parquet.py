@@ -10,7 +10,7 @@ from typing import IO, Any
 
 from shoal._common.files import open_regular
 
-from .arrow import Columns, pyarrow
+from .arrow import Columns, import_pyarrow
 from .kept import Table
 from .pages import check_pages
 from .stream import BLOCK_BYTES, Block, Stream, refuse_large, told_of
@@ -26,8 +26,8 @@ KEPT_ROWS = 1 << 16
 
 def open_parquet(name: str, columns: Sequence[Any] | None, limit: int) -> Stream:
     """Open a ``.parquet`` file."""
-    pyarrow(name)
-    part = Part(name, limit)
+    import_pyarrow(name)
+    part = ParquetRows(name, limit)
     found = Columns(name, part.schema, columns)
     if part.rows:
         found.measure(part.first_row(found))
@@ -43,7 +43,7 @@ def open_parquet(name: str, columns: Sequence[Any] | None, limit: int) -> Stream
     )
 
 
-class Part:
+class ParquetRows:
     """One Parquet file and its metadata."""
 
     def __init__(self, name: str, limit: int) -> None:
@@ -69,7 +69,7 @@ class Part:
     def kept(self, names: list[str]) -> Iterator[Any]:
         """Yield batches of the columns `names` of any type."""
         # Another object, because the pages of other columns are checked.
-        part = Part(self.name, self._limit)
+        part = ParquetRows(self.name, self._limit)
         if part.rows != self.rows or not part.schema.equals(self.schema):
             raise ValueError(f"{self.name}: changed while it was open")
         unpacked = sum(

@@ -31,7 +31,7 @@ def is_file(obj: Any) -> bool:
     return isinstance(obj, io.IOBase) or all(map(callable, methods))
 
 
-def of_pipe(file: Any, columns: Sequence[Any] | None, limit: int) -> Stream:
+def read_pipe(file: Any, columns: Sequence[Any] | None, limit: int) -> Stream:
     """Open the rows of a binary file object: an NPY file from its current position on, or CSV.
 
     The file is read to its end, and not closed. `limit` is the maximum size of a row in bytes.
@@ -51,7 +51,7 @@ def of_pipe(file: Any, columns: Sequence[Any] | None, limit: int) -> Stream:
         return npy(begun, name, limit)
     if b"\0" in begun.peek(BYTES):
         raise ValueError(f"{name}: must hold an NPY file or CSV text, got bytes that begin {start!r}")
-    from .csv import of_pipe as of_text
+    from .csv import open_piped_csv as of_text
 
     return of_text(begun, name, columns)
 

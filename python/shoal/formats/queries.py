@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .arrow import MOST_LISTS, Columns, pyarrow
+from .arrow import MOST_LISTS, Columns, import_pyarrow
 from .parquet import NUMBERS
 from .stream import Block, Stream, told_of
 from .tables import of_reader
@@ -21,7 +21,7 @@ def of_lazy(frame: Any, columns: Sequence[Any] | None) -> Stream:
     import polars as pl
 
     name = "polars LazyFrame"
-    pa = pyarrow(name)
+    pa = import_pyarrow(name)
     if not hasattr(frame, "collect_batches"):
         raise ImportError(f"{name} needs polars 1.34 or later, got {pl.__version__}")
     with told_of(name):
@@ -37,7 +37,7 @@ def of_lazy(frame: Any, columns: Sequence[Any] | None) -> Stream:
             for part in wanted.collect_batches(chunk_size=size, maintain_order=True, engine="streaming"):
                 yield from pa.table(part).to_batches()
 
-    return repeated(name, found, batches)
+    return stream_query(name, found, batches)
 
 
 def of_duckdb(obj: Any, columns: Sequence[Any] | None) -> Stream | None:
@@ -58,7 +58,7 @@ def of_duckdb(obj: Any, columns: Sequence[Any] | None) -> Stream | None:
         found.measure(first)
     size = found.batch_rows(NUMBERS)
 
-    return repeated(name, found, Runs(name, obj, size))
+    return stream_query(name, found, Runs(name, obj, size))
 
 
 class Runs:
@@ -107,7 +107,7 @@ def reader_of(result: Any, rows: int) -> Any:
     return result.to_arrow_reader(rows)
 
 
-def repeated(name: str, found: Columns, batches: Callable[[], Generator[Any]]) -> Stream:
+def stream_query(name: str, found: Columns, batches: Callable[[], Generator[Any]]) -> Stream:
     """Make a stream of a query, whose rows must be the same in every pass."""
     return Stream(name, None, found.cols, found.dtype, SameRows(name, found, batches), header=found.header())
 

@@ -67,7 +67,8 @@ class Shards:
             same_width = found.cols == other.cols or not (found.cols and other.cols)
             if not same_width or (found.dtype, columns_of(found)) != (other.dtype, columns_of(other)):
                 raise ValueError(
-                    f"{names[i]}: has {described(found)}, unlike {other.name}, which has {described(other)}"
+                    f"{names[i]}: has {describe_rows(found)}, unlike {other.name}, which has "
+                    f"{describe_rows(other)}"
                 )
             start = self.starts[-1]
             self.starts.append(None if start is None or found.rows is None else start + found.rows)
@@ -129,7 +130,7 @@ def stamp(name: str) -> tuple[int, ...]:
     return found.st_size, found.st_mtime_ns, found.st_ino, found.st_dev
 
 
-def described(stream: Stream) -> str:
+def describe_rows(stream: Stream) -> str:
     """Describe the rows of a file for error messages."""
     text = f"{stream.cols} columns of {stream.dtype}"
     names = columns_of(stream)

@@ -23,20 +23,20 @@ def open_zarr(name: str, key: str | None, limit: int) -> Stream:
         if isinstance(stored, zarr.Array):
             if key is not None:
                 raise ValueError(f"{name}: is a single array, so key must be None, got {key!r}")
-            return stream_of(stored, name, limit)
+            return stream_array(stored, name, limit)
         if key is None or not isinstance(stored.get(key), zarr.Array):
             arrays = [path for path, item in stored.members(max_depth=None) if isinstance(item, zarr.Array)]
-            key = chunked.one_of(name, key, arrays)
+            key = chunked.choose_key(name, key, arrays)
         array = stored[key]
-        return stream_of(array, f"{name}[{array.path!r}]", limit)
+        return stream_array(array, f"{name}[{array.path!r}]", limit)
 
 
 def of_array(array: Any, limit: int) -> Stream:
     """Open an array of zarr."""
-    return stream_of(array, f"zarr array {array.store_path}", limit)
+    return stream_array(array, f"zarr array {array.store_path}", limit)
 
 
-def stream_of(array: Any, name: str, limit: int) -> Stream:
+def stream_array(array: Any, name: str, limit: int) -> Stream:
     """Make a stream of rows from an array, which holds no file open between passes."""
 
     @contextmanager

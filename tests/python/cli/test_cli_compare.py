@@ -201,7 +201,7 @@ def test_shuffled_rows_are_all_the_rows(dtype):
 
 def test_settings_reach_the_addressed_methods(two):
     def chosen(*settings, init=None, known=("kmeans", "vrkm")):
-        read = [methods.addressed_setting_of(text) for text in settings]
+        read = [methods.parse_addressed_setting(text) for text in settings]
         args = argparse.Namespace(clusters=4, init=init, seed=2, threads=1, metric=None, settings=read)
         return [compare.chosen_for(method, known, args) for method in known]
 
