@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.exceptions import ConvergenceWarning
 
-from ._common import params as _params
-from ._common.warn import warn
+from ._checks import params as _params
+from ._checks.warn import warn
 from ._core import Source, Step
 from ._fit.declared import FRACTION, NOT_NEGATIVE, POSITIVE, POSITIVE_FRACTION, estimator
 from ._fit.partial import StreamClusterer

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from ._common import params as _params
+from ._checks import params as _params
 from ._core import Source
 from ._fit.clusterer import CenterClusterer
 from ._fit.declared import estimator

@@ -22,13 +22,13 @@ import warnings
 from abc import ABC, abstractmethod
 from typing import Any
 
-from ._common.files import check_place, is_name
-from ._common.outputs import MODELS, check_suffix
-from ._common.params import ParameterError, is_real, shown, whole
-from ._common.progress import Bar, said
-from ._common.zeros import ignore_zeros
+from ._checks.params import ParameterError, is_real, shown, whole
 from ._core import Step
+from ._files.outputs import MODELS, check_suffix
+from ._files.staged import check_place, is_name
 from ._rows.streams import refuse_once
+from ._rows.zeros import ignore_zeros
+from ._terminal.progress import Bar, said
 from .typing import PathName, Rows
 
 __all__ = [

@@ -14,11 +14,10 @@ import numpy.typing as npt
 from sklearn.exceptions import NotFittedError
 
 from . import _core
-from ._common import params as _params
-from ._common.outputs import MODELS, check_suffix
-from ._common.warn import warn
-from ._common.zeros import SeenBy, warn_of_zeros
+from ._checks import params as _params
+from ._checks.warn import warn
 from ._docs import documented
+from ._files.outputs import MODELS, check_suffix
 from ._fit.bases import BaseEstimator
 from ._fit.centers import METRICS
 from ._fit.cloning import clone_estimator
@@ -29,6 +28,7 @@ from ._rows.checked import as_weighted, checked_rows, own_weights, weighted
 from ._rows.coreset import Coreset, csr
 from ._rows.source import DataSource
 from ._rows.streams import refuse_once
+from ._rows.zeros import SeenBy, warn_of_zeros
 from .typing import Callbacks, Metric, PathName, RandomState, Rows, Weights
 
 __all__ = ["Coreset", "StreamingCoreset", "lightweight_coreset"]

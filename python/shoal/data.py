@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from ._common.files import is_name
+from ._files.staged import is_name
 from ._rows.arrays import as_rows, source_of_values
 from ._rows.features import header_of
 from ._rows.opening import list_names, open_object, open_path

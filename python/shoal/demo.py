@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ._common.text import format_table
+from ._terminal.text import format_table
 
 __all__ = ["ATTRIBUTION", "Comparison", "Report", "Row", "load_digits", "run"]
 
@@ -216,7 +216,7 @@ def run(
     >>> print(demo.run().as_text())  # doctest: +SKIP
     """
     from . import KMeans, metrics
-    from ._common.files import write_npy
+    from ._files.staged import write_npy
     from .plot import centers_picture, write_png
 
     if out is None:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from . import _core
-from ._common.marked import MarkedError, ParameterError, marked_text
-from ._common.params import shown
-from ._common.warn import warn
+from ._checks.marked import MarkedError, ParameterError, marked_text
+from ._checks.params import shown
+from ._checks.warn import warn
 from ._core import Step
 from ._fit.estimator import Clusterer
 from ._fit.models import save

@@ -12,8 +12,8 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from . import _core
-from ._common import params as _params
-from ._common.warn import warn
+from ._checks import params as _params
+from ._checks.warn import warn
 from ._core import ModesRun, Source, Step
 from ._fit.centers import INITS, State
 from ._fit.declared import NOT_NEGATIVE, POSITIVE, estimator

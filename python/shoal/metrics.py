@@ -14,14 +14,14 @@ import numpy.typing as npt
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
 from . import _core
-from ._common import params as _params
-from ._common.zeros import SeenBy
+from ._checks import params as _params
 from ._docs import documented
 from ._fit.centers import METRICS
 from ._quality.exact import MOST_ROWS, exact_widths
 from ._quality.indices import calinski_harabasz, davies_bouldin, mean, widths
 from ._quality.labeled import Labeled
 from ._rows.checked import as_weighted
+from ._rows.zeros import SeenBy
 from .typing import Metric, RandomState, Rows, Weights
 
 __all__ = [

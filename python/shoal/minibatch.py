@@ -11,8 +11,8 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.random import sample_without_replacement
 
 from . import _core
-from ._common import params as _params
-from ._common.warn import warn
+from ._checks import params as _params
+from ._checks.warn import warn
 from ._core import Source
 from ._fit.declared import FRACTION, AtLeast, Number, estimator
 from ._fit.partial import StreamClusterer

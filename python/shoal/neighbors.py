@@ -9,12 +9,12 @@ import numpy.typing as npt
 from scipy.sparse import csr_matrix
 
 from . import _core
-from ._common import params as _params
-from ._common.zeros import SeenBy
+from ._checks import params as _params
 from ._docs import documented
 from ._fit.centers import METRICS
 from ._rows.checked import as_source, warn_of_weights
 from ._rows.spool import at_any_place
+from ._rows.zeros import SeenBy
 from .typing import GraphMethod, Metric, NearestMethod, Rows
 
 __all__ = ["knn_graph", "nearest"]

@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from ._common import params as _params
-from ._common.warn import warn
+from ._checks import params as _params
+from ._checks.warn import warn
 from ._core import Run, Source, Step
 from ._fit.centers import State
 from ._fit.declared import estimator

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ._common.files import replace_file
+from ._files.staged import replace_file
 from .typing import PathName
 
 __all__ = ["Curve", "centers_picture", "curves", "png", "require_matplotlib", "write_png"]

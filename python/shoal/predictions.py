@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ._common import params as _params
+from ._checks import params as _params
 from ._fit.estimator import Clusterer
 from ._fit.results import LabeledPart, Taker, label_rows, refuse_mixed
 from ._fit.tables import PartitionWriter, TableWriter

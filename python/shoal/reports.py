@@ -10,9 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
 
-from ._common import params as _params
-from ._common.text import format_table as text_table
-from ._common.text import printable
+from ._checks import params as _params
 from ._fit.centers import CenterFitter
 from ._fit.results import open_checked
 from ._fit.watch import watched
@@ -22,6 +20,8 @@ from ._report.describing import PAIRS, describe_features, distances_of, find_pai
 from ._report.measuring import Measured
 from ._rows.checked import weighted
 from ._rows.source import DataSource
+from ._terminal.text import format_table as text_table
+from ._terminal.text import printable
 from .predictions import check_model
 from .typing import PathName, Rows, Weights
 
@@ -166,7 +166,7 @@ class ClusterReport:
         OSError
             If the file cannot be written.
         """
-        from ._common.files import replace_file
+        from ._files.staged import replace_file
         from ._report.page import page
 
         text = page(self)

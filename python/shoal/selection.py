@@ -14,9 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score
 
 from . import _core
-from ._common import params as _params
-from ._common.text import format_table as text_table
-from ._common.zeros import ignore_zeros
+from ._checks import params as _params
 from ._core import Source
 from ._docs import documented
 from ._fit.clusterer import CenterClusterer
@@ -28,6 +26,8 @@ from ._quality.labeled import open_all
 from ._rows.checked import weighted
 from ._rows.source import DataSource
 from ._rows.streams import refuse_once
+from ._rows.zeros import ignore_zeros
+from ._terminal.text import format_table as text_table
 from .kmeans import KMeans
 from .typing import Callbacks, Criterion, PathName, RandomState, Rows, Weights
 
@@ -134,7 +134,7 @@ class KSelection:
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     figure = found.plot(f"{folder}/k.png")
         """
-        from ._common.files import replace_file
+        from ._files.staged import replace_file
         from .plot import require_matplotlib
 
         require_matplotlib()

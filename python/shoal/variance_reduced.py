@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import KW_ONLY
 from typing import Annotated, Any, ClassVar, Literal
 
-from ._common import params as _params
+from ._checks import params as _params
 from ._core import Source, Step
 from ._fit.clusterer import CenterClusterer
 from ._fit.declared import FRACTION, estimator

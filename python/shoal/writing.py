@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from . import _core
-from ._common import params as _params
-from ._common.files import check_place
-from ._common.marked import MarkedError
-from ._common.outputs import ARRAYS, check_suffix
-from ._common.params import ParameterError
-from ._common.progress import Bar
+from ._checks import params as _params
+from ._checks.marked import MarkedError
+from ._checks.params import ParameterError
+from ._files.outputs import ARRAYS, check_suffix
+from ._files.staged import check_place
 from ._rows.opening import open_path
 from ._rows.overwriting import refuse_over
 from ._rows.source import BLOCK_BYTES, DataSource
+from ._terminal.progress import Bar
 from .data import open
 from .typing import Memory, PathName, RandomState, Rows
 

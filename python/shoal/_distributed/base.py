@@ -15,7 +15,7 @@ import numpy.typing as npt
 from sklearn.utils.validation import check_array
 
 from shoal import _core
-from shoal._common import params as _params
+from shoal._checks import params as _params
 from shoal._core import Source, Step
 from shoal._rows.arrays import as_rows
 from shoal._rows.checked import own_weights, source_of

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from shoal._common.params import shown
+from shoal._checks.params import shown
 from shoal._rows.arrays import source_of_values
 from shoal._rows.opening import stream_source
 from shoal._rows.source import DataSource

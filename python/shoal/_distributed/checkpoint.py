@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shoal import _core
-from shoal._common.params import shown
+from shoal._checks.params import shown
 from shoal._fit.history import STEP_DTYPE, STEP_FIELDS
 from shoal._fit.saved import Arrays, Claims, floats, need
 from shoal.formats.stream import told_of

@@ -12,8 +12,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from shoal import _core
-from shoal._common import params as _params
-from shoal._common.warn import warn
+from shoal._checks import params as _params
+from shoal._checks.warn import warn
 from shoal._core import Run, Source, Step
 from shoal._rows.checked import weighted
 from shoal._rows.source import DataSource

@@ -22,10 +22,10 @@ from typing import (
 
 import numpy as np
 
-from shoal._common import params
-from shoal._common.marked import mark
-from shoal._common.params import Problems
-from shoal._common.text import alternatives
+from shoal._checks import params
+from shoal._checks.marked import mark
+from shoal._checks.params import Problems
+from shoal._checks.words import alternatives
 from shoal._docs import documented
 from shoal.typing import Memory
 

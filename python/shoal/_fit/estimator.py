@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from shoal import _core
-from shoal._common import params as _params
-from shoal._common.zeros import warn_of_zeros
+from shoal._checks import params as _params
 from shoal._core import Source, Step
 from shoal._rows.checked import checked_rows, source_of
+from shoal._rows.zeros import warn_of_zeros
 from shoal.typing import Metric, PathName, Rows
 
 from .bases import BaseEstimator

@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from shoal import _core
-from shoal._common import params as _params
-from shoal._common.zeros import warn_of_zeros
+from shoal._checks import params as _params
 from shoal._core import Run, Source, Step
 from shoal._rows.checked import weighted
 from shoal._rows.source import DataSource
+from shoal._rows.zeros import warn_of_zeros
 from shoal.typing import Rows, Weights
 
 from .centers import State

@@ -16,15 +16,15 @@ import numpy as np
 import numpy.typing as npt
 
 from shoal import _core
-from shoal._common import params as _params
-from shoal._common.files import Name, Staged, is_name
-from shoal._common.outputs import VALUES, VECTORS, Mapped, output
-from shoal._common.text import alternatives
-from shoal._common.zeros import warn_of_zeros
+from shoal._checks import params as _params
+from shoal._checks.words import alternatives
 from shoal._core import Source
+from shoal._files.outputs import VALUES, VECTORS, Mapped, output
+from shoal._files.staged import Name, Staged, is_name
 from shoal._rows.arrays import source_of_values
 from shoal._rows.overwriting import file_read_by, is_same_file, refuse_over
 from shoal._rows.source import DataSource
+from shoal._rows.zeros import warn_of_zeros
 from shoal.formats import table_of
 
 #: Rows per part of a source with random access.

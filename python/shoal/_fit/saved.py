@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from shoal._common.params import MOST, is_number, is_whole, shown
+from shoal._checks.params import MOST, is_number, is_whole, shown
 
 #: The arrays and the texts of a file, by name.
 Arrays = dict[str, npt.NDArray[Any]]

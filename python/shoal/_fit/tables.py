@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from shoal import _core
-from shoal._common import tables
-from shoal._common.files import Name, PlainFile, check_place, named_errors
-from shoal._common.outputs import check_suffix
+from shoal._files import tables
+from shoal._files.outputs import check_suffix
+from shoal._files.staged import Name, PlainFile, check_place, named_errors
 from shoal._rows.source import DataSource
 from shoal.formats.kept import Kept
 

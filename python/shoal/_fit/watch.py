@@ -8,10 +8,10 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
 
-from shoal._common import params as _params
-from shoal._common.progress import reporting
-from shoal._common.warn import warn
+from shoal._checks import params as _params
+from shoal._checks.warn import warn
 from shoal._core import Step
+from shoal._terminal.progress import reporting
 from shoal.callbacks import Callback, Checkpoint, ProgressBar, ValidationCurve
 
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from shoal._common import params as _params
+from shoal._checks import params as _params
 from shoal._fit.saved import Arrays, Texts, floats, need
 from shoal.coreset import Coreset
 

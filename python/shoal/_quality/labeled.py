@@ -10,8 +10,7 @@ import numpy.typing as npt
 from sklearn.utils.validation import check_array
 
 from shoal import _core
-from shoal._common import params as _params
-from shoal._common.zeros import warn_of_zeros
+from shoal._checks import params as _params
 from shoal._core import Source
 from shoal._fit.centers import METRICS
 from shoal._fit.results import PART_ROWS, pieces
@@ -20,6 +19,7 @@ from shoal._rows.checked import weighted
 from shoal._rows.opening import open_rows
 from shoal._rows.source import DataSource
 from shoal._rows.streams import refuse_once
+from shoal._rows.zeros import warn_of_zeros
 
 from .indices import Floats, rows_with_weight
 

@@ -10,13 +10,13 @@ import numpy.typing as npt
 from sklearn.utils.extmath import randomized_svd
 
 from shoal import _core
-from shoal._common.zeros import warn_of_zeros
 from shoal._core import Source
 from shoal._fit.results import pieces
 from shoal._quality.indices import Floats, rows_with_weight, widths
 from shoal._quality.labeled import split
 from shoal._rows.arrays import source_of_values
 from shoal._rows.source import DataSource
+from shoal._rows.zeros import warn_of_zeros
 
 from .extremes import Sample, Smallest
 

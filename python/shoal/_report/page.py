@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from shoal._common.text import printable
+from shoal._terminal.text import printable
 
 from . import pictures
 from .describing import format_measure

@@ -85,7 +85,7 @@ def warn_of_format(matrix: Any) -> None:
     if matrix.format != "csr":
         from sklearn.exceptions import DataConversionWarning
 
-        from shoal._common.warn import warn
+        from shoal._checks.warn import warn
 
         warn(
             f"sparse X of format {matrix.format!r} is converted to CSR, which is a copy of it: "

@@ -10,11 +10,11 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_array, validate_data
 
-from shoal._common.files import is_name
-from shoal._common.marked import MarkedError, mark
-from shoal._common.params import shown, weights
-from shoal._common.warn import warn
+from shoal._checks.marked import MarkedError, mark
+from shoal._checks.params import shown, weights
+from shoal._checks.warn import warn
 from shoal._core import Source
+from shoal._files.staged import is_name
 
 from .arrays import array_source, as_rows, source_of_values
 from .bfloat16 import is_bf16

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from shoal._common.files import check_place, replace_file
-from shoal._common.outputs import BUNDLES, check_suffix
+from shoal._files.outputs import BUNDLES, check_suffix
+from shoal._files.staged import check_place, replace_file
 from shoal.formats.npz import checked_npz
 from shoal.formats.stream import chunk_limit, told_of
 from shoal.typing import PathName

@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from shoal import formats
-from shoal._common.files import Name, is_name
-from shoal._common.marked import ParameterError
-from shoal._common.params import shown, weights, whole
+from shoal._checks.marked import ParameterError
+from shoal._checks.params import shown, weights, whole
 from shoal._core import Source
+from shoal._files.staged import Name, is_name
 from shoal.formats.pipe import is_file, read_pipe
 from shoal.formats.shards import open_shards
 from shoal.formats.stream import Stream

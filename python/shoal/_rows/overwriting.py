@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from shoal._common.files import is_name
+from shoal._files.staged import is_name
 
 from .opening import files_behind, says_itself
 from .paths import files_of, is_paths

@@ -12,8 +12,8 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from shoal import formats
-from shoal._common.files import Name, is_name, is_special
-from shoal._common.params import shown
+from shoal._checks.params import shown
+from shoal._files.staged import Name, is_name, is_special
 
 #: Number of names in an error message.
 MOST_NAMES = 3

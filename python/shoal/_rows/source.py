@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from shoal._common.params import whole
+from shoal._checks.params import whole
 from shoal._core import Source
 
 from .arrays import read_csr

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from shoal._common.params import shown
+from shoal._checks.params import shown
 
 
 def is_sparse(rows: Any) -> bool:

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shoal._common.marked import MarkedError, mark
-from shoal._common.params import shown
+from shoal._checks.marked import MarkedError, mark
+from shoal._checks.params import shown
 from shoal.formats.pipe import STDIN, is_file
 
 #: Blocks of rows, in order.

@@ -11,7 +11,7 @@ from typing import Any, Protocol, Self, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from shoal._common.params import shown, whole
+from shoal._checks.params import shown, whole
 from shoal._core import Source
 
 from .arrays import array_source, native

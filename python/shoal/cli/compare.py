@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from shoal._common.marked import marked_text
+from shoal._checks.marked import marked_text
 
 from .arguments import Verbs, add_common, add_metric, add_rows, add_start, add_verb, parse_file
 from .errors import FailedError, UsageError
@@ -120,7 +120,7 @@ class Outcome:
 def run(args: argparse.Namespace) -> int:
     """Fit and score the methods, one after the other."""
     import shoal
-    from shoal._common.outputs import PICTURES
+    from shoal._files.outputs import PICTURES
 
     methods = args.methods or available(CENTERS)
     chosen = {method: chosen_for(method, methods, args) for method in methods}
@@ -295,7 +295,7 @@ def as_dict(outcome: Outcome, best: float) -> dict[str, Any]:
 
 def as_table(outcomes: Sequence[Outcome], best: float) -> str:
     """Format the outcomes as a table."""
-    from shoal._common.text import format_table
+    from shoal._terminal.text import format_table
 
     head = ("method", "seconds", "to 1%", "steps", "rows read", "inertia", "validation energy", "above best")
     body = []

@@ -50,7 +50,7 @@ def add(verbs: Verbs) -> None:
 def run(args: argparse.Namespace) -> int:
     """Convert the model."""
     import shoal
-    from shoal._common.files import replace_file
+    from shoal._files.staged import replace_file
 
     if args.index is not None and args.to != "faiss":
         raise UsageError(f"--index belongs to --to faiss, got --to {args.to}")

@@ -32,7 +32,7 @@ def add(verbs: Verbs) -> None:
 def run(args: argparse.Namespace) -> int:
     """Draw a coreset."""
     import shoal
-    from shoal._common.outputs import BUNDLES
+    from shoal._files.outputs import BUNDLES
 
     check_outputs([args.data], [("--output", args.output, BUNDLES)])
     with open_data(args, args.data) as source:

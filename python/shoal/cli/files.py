@@ -19,8 +19,8 @@ STDIN = "-"
 
 def check_outputs(inputs: Sequence[str | list[str]], outputs: Sequence[Output]) -> None:
     """Check, before any work, that every output can be written and overwrites no input or other output."""
-    from shoal._common.files import SPECIAL, check_place, is_special
-    from shoal._common.outputs import PICTURES, VALUES, check_suffix
+    from shoal._files.outputs import PICTURES, VALUES, check_suffix
+    from shoal._files.staged import SPECIAL, check_place, is_special
     from shoal._rows.opening import says_itself
     from shoal._rows.paths import files_of
     from shoal.formats import suffix_of

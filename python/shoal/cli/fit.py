@@ -148,7 +148,7 @@ class Outcome:
 
 def run(args: argparse.Namespace) -> int:
     """Cluster the rows."""
-    from shoal._common.outputs import write_values
+    from shoal._files.outputs import write_values
 
     params = params_of(args)
     check(args, params)
@@ -182,7 +182,7 @@ def params_of(args: argparse.Namespace) -> dict[str, Any]:
 
 def check(args: argparse.Namespace, params: dict[str, Any]) -> None:
     """Check the options and the outputs before any work."""
-    from shoal._common.outputs import MODELS, PICTURES, VALUES
+    from shoal._files.outputs import MODELS, PICTURES, VALUES
 
     if args.validation and args.method not in CENTERS:
         raise UsageError(f"--validation: {args.method} has no energy of held-out rows")

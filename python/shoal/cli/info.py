@@ -106,7 +106,7 @@ def clean(args: argparse.Namespace) -> int:
 
 def may_be_a_model(name: str) -> bool:
     """Whether a file may hold a model; raises an error if it can hold neither a model nor rows."""
-    from shoal._common.files import open_regular
+    from shoal._files.staged import open_regular
     from shoal._rows.opening import says_itself
     from shoal._rows.paths import files_of
 

@@ -47,8 +47,8 @@ def run(args: argparse.Namespace) -> int:
     from scipy.sparse import save_npz
 
     import shoal
-    from shoal._common.files import replace_file
-    from shoal._common.outputs import BUNDLES
+    from shoal._files.outputs import BUNDLES
+    from shoal._files.staged import replace_file
 
     check_outputs([args.data], [("--output", args.output, BUNDLES)])
     with open_data(args, args.data) as source, progress_line("shoal knn", quiet=args.quiet):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from shoal._common.nearest import suggest
+from shoal._checks.words import suggest
 
 from .arguments import parse_setting
 from .errors import UsageError

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from shoal._common.nearest import suggest
+from shoal._checks.words import suggest
 
 #: What a type function of argparse accepts.
 KINDS = {

@@ -99,8 +99,8 @@ def run(args: argparse.Namespace) -> int:
 
 def check(args: argparse.Namespace) -> None:
     """Check the outputs before any work."""
-    from shoal._common.outputs import VALUES
-    from shoal._common.tables import TABLES
+    from shoal._files.outputs import VALUES
+    from shoal._files.tables import TABLES
     from shoal._fit.tables import check_folder
 
     if not args.output and not args.partitions:
@@ -125,7 +125,7 @@ def check(args: argparse.Namespace) -> None:
 
 def is_one_table(args: argparse.Namespace) -> bool:
     """Whether labels and distances go to one file."""
-    from shoal._common.tables import TABLES
+    from shoal._files.tables import TABLES
 
     if not args.output or not args.distances:
         return False
@@ -137,7 +137,7 @@ def takers_of(args: argparse.Namespace, clusters: int) -> Iterator[Any]:
     """Open the outputs, one after the other."""
     import numpy as np
 
-    from shoal._common.params import DEFAULT_MEMORY, memory
+    from shoal._checks.params import DEFAULT_MEMORY, memory
     from shoal._fit.results import InFile, Values
     from shoal._fit.tables import PartitionWriter, TableWriter
 

@@ -12,7 +12,7 @@ def progress_line(label: str, *, quiet: bool) -> Generator[None]:
     if quiet:
         yield
         return
-    from shoal._common.progress import Line, reporting, said
+    from shoal._terminal.progress import Line, reporting, said
 
     line = Line(label)
     try:

@@ -74,8 +74,8 @@ def add(verbs: Verbs) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Choose the centers."""
-    from shoal._common.files import write_npy
-    from shoal._common.outputs import ARRAYS, VALUES, write_values
+    from shoal._files.outputs import ARRAYS, VALUES, write_values
+    from shoal._files.staged import write_npy
     from shoal.seeding import How, choose_centers
 
     given: dict[str, Any] = {

@@ -93,7 +93,7 @@ def add(verbs: Verbs) -> None:
 def run(args: argparse.Namespace) -> int:
     """Fit all numbers of clusters and print the table."""
     import shoal
-    from shoal._common.outputs import PICTURES
+    from shoal._files.outputs import PICTURES
 
     options = {"metric": args.metric, "n_jobs": args.threads}
     model = METHODS[args.method].kind()(**parameters(args.method, options, args.settings))

@@ -29,7 +29,7 @@ def add(verbs: Verbs) -> None:
 def run(args: argparse.Namespace) -> int:
     """Shuffle the rows."""
     import shoal
-    from shoal._common.outputs import ARRAYS
+    from shoal._files.outputs import ARRAYS
 
     check_outputs([args.data], [("--output", args.output, ARRAYS)])
     with open_data(args, args.data) as source:

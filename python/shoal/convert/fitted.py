@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from shoal._common.files import is_name
-from shoal._common.params import shown
+from shoal._checks.params import shown
+from shoal._files.staged import is_name
 from shoal._fit.centers import CenterFitter
 from shoal._fit.clusterer import CenterClusterer
 from shoal._mixture.model import MixtureOfGaussians

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.mixture import GaussianMixture
 
-from shoal._common import params as _params
+from shoal._checks import params as _params
 from shoal._fit.centers import PHASES
 from shoal._fit.history import STEP_DTYPE
 from shoal.mixture import TruncatedGaussianMixture

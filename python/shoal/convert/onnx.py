@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shoal import _core
-from shoal._common import params as _params
+from shoal._checks import params as _params
 from shoal._fit.centers import CenterFitter
 from shoal._rows.arrays import source_of_values
 from shoal.formats.stream import required

@@ -13,8 +13,8 @@ from sklearn.cluster import MiniBatchKMeans as SklearnMiniBatchKMeans
 from sklearn.mixture import GaussianMixture
 from sklearn.utils.validation import check_is_fitted
 
-from shoal._common import params as _params
-from shoal._common.warn import warn
+from shoal._checks import params as _params
+from shoal._checks.warn import warn
 from shoal._fit.centers import PHASES, CenterFitter
 from shoal._fit.history import STEP_DTYPE
 from shoal._rows.checked import source_of

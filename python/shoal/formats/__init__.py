@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from shoal._common.marked import ParameterError
+from shoal._checks.marked import ParameterError
 from shoal._core import Source
 
 from .stream import Stream, chunk_limit

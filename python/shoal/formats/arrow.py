@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shoal._common.marked import MarkedError, ParameterError, mark
-from shoal._common.params import shown
+from shoal._checks.marked import MarkedError, ParameterError, mark
+from shoal._checks.params import shown
 
 from .stream import Block, block_rows, listed, required
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from shoal._common.marked import MarkedError, ParameterError
-from shoal._common.params import shown
+from shoal._checks.marked import MarkedError, ParameterError
+from shoal._checks.params import shown
 
 from .stream import Block, Stream, block_rows, listed, numbers, refuse_large
 

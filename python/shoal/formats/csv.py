@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shoal._common.files import open_regular
-from shoal._common.marked import MarkedError, ParameterError
-from shoal._common.params import shown
+from shoal._checks.marked import MarkedError, ParameterError
+from shoal._checks.params import shown
+from shoal._files.staged import open_regular
 
 from .arrow import Columns, import_pyarrow
 from .stream import Block, Stream, listed, required, told_of

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shoal._common.params import shown
+from shoal._checks.params import shown
 from shoal._core import Source
 
 from .stream import Stream, numbers

@@ -6,7 +6,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
-from shoal._common.files import open_regular
+from shoal._files.staged import open_regular
 
 from . import chunked
 from .stream import Stream, required, told_of

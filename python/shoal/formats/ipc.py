@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from shoal._common.files import open_regular
+from shoal._files.staged import open_regular
 
 from .arrow import Columns, import_pyarrow
 from .kept import Table

@@ -13,10 +13,10 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from shoal._common.files import open_regular
-from shoal._common.marked import MarkedError, ParameterError
-from shoal._common.params import shown
+from shoal._checks.marked import MarkedError, ParameterError
+from shoal._checks.params import shown
 from shoal._core import Source
+from shoal._files.staged import open_regular
 
 from .stream import MOST_NAMES, refuse_large, told_of
 

@@ -8,7 +8,7 @@ from functools import partial
 from itertools import islice
 from typing import IO, Any
 
-from shoal._common.files import open_regular
+from shoal._files.staged import open_regular
 
 from .arrow import Columns, import_pyarrow
 from .kept import Table

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from shoal._common.marked import ParameterError
-from shoal._common.params import shown
+from shoal._checks.marked import ParameterError
+from shoal._checks.params import shown
 
 from .npz import HEADERS
 from .stream import Block, Stream, block_rows, numbers, refuse_large, told_of

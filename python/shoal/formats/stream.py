@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shoal._common.marked import MarkedError, marked_text
-from shoal._common.params import n_bytes, shown
+from shoal._checks.marked import MarkedError, marked_text
+from shoal._checks.params import n_bytes, shown
 
 #: Approximate size of a block: enough work for many threads, and small beside the centers and sums. Two
 #: blocks are in memory at a time, because the next block is prefetched.

@@ -13,7 +13,7 @@ import pytest
 import shoal
 from command_line import failure, program, run
 from shoal import cli
-from shoal._common import files as _files
+from shoal._files import staged as _files
 from shoal.cli import arguments
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import shoal
 from command_line import program, run
-from shoal._common.progress import reporting, said
+from shoal._terminal.progress import reporting, said
 
 
 @pytest.fixture(autouse=True)

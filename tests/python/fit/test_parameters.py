@@ -5,7 +5,7 @@ import inspect
 import pytest
 import shoal
 from shoal import _core
-from shoal._common.params import for_run
+from shoal._checks.params import for_run
 
 ESTIMATORS = (
     shoal.KMeans,

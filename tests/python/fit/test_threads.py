@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import shoal
 from shoal import KMeans, _core
-from shoal._common import params as _params
+from shoal._checks import params as _params
 from shoal.formats.stream import chunk_limit
 
 ROWS = np.random.default_rng(0).normal(size=(20_000, 8)).astype(np.float32)
@@ -134,7 +134,7 @@ def test_too_many_threads_warn():
 
 THREADS_OF_NONE = """
     import sys
-    from shoal._common import params as _params
+    from shoal._checks import params as _params
     print(_params.threads(None), _params.threads(-1) == _params.threads(-2) + 1 or _params.threads(-1) == 1)
 """
 

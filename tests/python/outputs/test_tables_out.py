@@ -15,7 +15,7 @@ import shoal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from shoal import cli
-from shoal._common import tables as _tables
+from shoal._files import tables as _tables
 from shoal.formats import kept as _kept
 
 pa = pytest.importorskip("pyarrow")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import warnings
 
+from shoal._checks.warn import warn
 from shoal._core import Source
-
-from .warn import warn
 
 
 class SeenBy:

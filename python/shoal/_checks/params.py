@@ -16,7 +16,7 @@ from shoal import _core
 
 from .marked import ParameterError as ParameterError  # noqa: PLC0414 - other modules import it from here
 from .marked import mark, marked_text
-from .nearest import suggest
+from .words import suggest
 
 UNITS = {
     "": 1,

@@ -1,9 +1,15 @@
-"""The known name that a misspelt one was meant to be."""
+"""Words of messages: alternatives, and the name that a misspelt one was meant to be."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+
+
+def alternatives(words: Sequence[str]) -> str:
+    """Join words as in ``a, b or c``."""
+    *most, last = words
+    return f"{', '.join(most)} or {last}" if most else last
 
 
 def suggest(name: str, known: Iterable[str]) -> str:

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from shoal._checks.words import alternatives
+
 from . import tables
-from .files import Name, Staged, WholeFile, check_place, named_errors, write_npy
-from .text import alternatives
+from .staged import Name, Staged, WholeFile, check_place, named_errors, write_npy
 
 #: Rows that are converted to text at a time.
 TEXT_ROWS = 1 << 16

@@ -1,14 +1,8 @@
-"""Text for messages and terminals: alternatives, printable characters, aligned tables."""
+"""Aligned tables of text."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-
-def alternatives(words: Sequence[str]) -> str:
-    """Join words as in ``a, b or c``."""
-    *most, last = words
-    return f"{', '.join(most)} or {last}" if most else last
 
 
 def printable(text: str) -> str:

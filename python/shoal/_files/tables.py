@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from .files import Name, PlainFile, Staged, WholeFile
+from .staged import Name, PlainFile, Staged, WholeFile
 
 #: Limits of a row group of a Parquet file, and of a record batch of an Arrow file.
 GROUP_ROWS, GROUP_BYTES = 1 << 20, 64 << 20
