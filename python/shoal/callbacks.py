@@ -28,7 +28,7 @@ from ._files.outputs import MODELS, check_suffix
 from ._files.staged import check_place, is_name
 from ._rows.streams import refuse_once
 from ._rows.zeros import ignore_zeros
-from ._terminal.progress import Bar, said
+from ._terminal.progress import Bar, format_progress
 from .typing import PathName, Rows
 
 __all__ = [
@@ -64,7 +64,7 @@ class Callback(ABC):
     def working(self, estimator: Any, phase: str, share: float | None, seconds: float) -> None:  # noqa: B027
         """Show that a step is in progress.
 
-        Called some times a second during steps that take long. `phase` is ``"seeding"``, ``"neighbors"``,
+        Called a few times per second during long steps. `phase` is ``"seeding"``, ``"neighbors"``,
         ``"coreset"``, ``"labels"``, or empty for a pass over the rows; `share` is the part that is done, None
         if unknown; `seconds` is the time since the step began. Not for results: how often it is called
         depends on the clock.
@@ -89,7 +89,7 @@ class ProgressBar(Callback):
     def __init__(self, label: str | None = None) -> None:
         self.label = label
         self._bar: Bar | None = None
-        #: What work without an objective counts: its name, and how many there are, if known.
+        #: Unit of work that has no objective, ``"row"`` for rows, and the total if it is known.
         self._counted: tuple[str, int | None] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -120,7 +120,7 @@ class ProgressBar(Callback):
     def working(self, estimator: Any, phase: str, share: float | None, seconds: float) -> None:
         """Show how far a long step has come."""
         if self._bar is not None:
-            text = said(phase, share, seconds)
+            text = format_progress(phase, share, seconds)
             self._bar.show(text, note=text)
 
     def end(self, estimator: Any) -> None:

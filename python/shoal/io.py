@@ -21,7 +21,7 @@ from .balanced import BalancedKMeans
 from .breathing import BreathingKMeans
 from .coreset import KIND as STREAMING_CORESET
 from .coreset import StreamingCoreset
-from .formats.stream import told_of
+from .formats.stream import name_errors
 from .hierarchical import HierarchicalKMeans
 from .kmeans import KMeans
 from .kmodes import LaplacianKModes
@@ -46,11 +46,11 @@ ESTIMATORS: tuple[type[Clusterer], ...] = (
     BreathingKMeans,
     LaplacianKModes,
 )
-#: What reads a saved model, by the kind that the file names.
+#: Classes that restore a saved model, by the kind in the file.
 KINDS: dict[str, Any] = {f"{cls._kind}-model": cls for cls in ESTIMATORS} | {
     STREAMING_CORESET: StreamingCoreset
 }
-#: What resumes a checkpoint, by the kind that the file names.
+#: Classes that resume a checkpoint, by the kind in the file.
 CHECKPOINTS: dict[str, Any] = {f"{cls._kind}-checkpoint": cls for cls in ESTIMATORS}
 #: Parameters that may change in a resumed fit.
 OF_A_RUN = ("n_jobs", "verbose", "callbacks", "init")
@@ -99,7 +99,7 @@ def load(path: PathName) -> Any:
         raise MarkedError(f"{problem} Finish it with `resume`.", f"{problem} Use shoal.resume instead.")
     if kind not in KINDS:
         raise ValueError(f"{name}: must hold a model of this version ({', '.join(KINDS)}), got {kind!r}")
-    with told_of(name, "is damaged"):
+    with name_errors(name, "is damaged"):
         model = KINDS[kind]._restored(arrays, meta)
         lost = Claims.read(meta, "fitted").texts("lost", optional=True) if "fitted" in meta else None
         need(lost is None or set(lost) <= model.get_params().keys(), "it names parameters that do not exist")
@@ -228,7 +228,7 @@ def read_checkpoint(name: str) -> tuple[Any, Any]:
         raise ValueError(
             f"{name}: must hold a checkpoint of this version ({', '.join(CHECKPOINTS)}), got {kind!r}"
         )
-    with told_of(name, "is damaged"):
+    with name_errors(name, "is damaged"):
         estimator = CHECKPOINTS[kind]._of_params(arrays, meta)
         estimator._check()
         for counts in (array for key, array in arrays.items() if key.endswith("history_counts")):

@@ -22,7 +22,7 @@ from ._kmodes.file import StoredKModes
 from ._kmodes.matrices import affinity_matrix, checked_affinity, responsibilities_matrix
 from ._kmodes.spectral import Spectral, spectral_labels
 from ._rows.checked import refuse_weights, source_of
-from ._rows.spool import at_any_place
+from ._rows.spool import with_random_access
 from .typing import (
     Affinity,
     Callbacks,
@@ -382,7 +382,7 @@ class LaplacianKModes(StoredKModes):
         if sample_weight is not None:
             raise ValueError("sample_weight must be None for LaplacianKModes")
         refuse_weights(X, type(self).__name__)
-        rows = self._checked(at_any_place(X, type(self).__name__), reset=True)
+        rows = self._checked(with_random_access(X, type(self).__name__), reset=True)
         source = source_of(rows)
         n = source.shape[0]
         if self.normalize and source.shape[1] == 1:

@@ -20,7 +20,7 @@ from ._rows.arrays import as_rows
 from ._rows.checked import refuse_weights
 from ._rows.opening import open_rows
 from ._rows.source import DataSource
-from ._rows.spool import at_any_place
+from ._rows.spool import with_random_access
 from ._rows.zeros import ignore_zeros, warn_of_zeros
 from .kmodes import LaplacianKModes
 from .typing import RandomState, Rows
@@ -129,7 +129,7 @@ def laplacian_path(
     model = LaplacianKModes(n_clusters, laplacian_weight=most, random_state=seed, **params)
     model._check()
     refuse_weights(X, "laplacian_path")
-    X = at_any_place(X, "laplacian_path")
+    X = with_random_access(X, "laplacian_path")
     source = open_rows(X)
     rows = as_rows(X, partial(check_array, accept_sparse="csr")) if source is None else source
     spectral = _computed_once()

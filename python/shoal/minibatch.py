@@ -208,11 +208,11 @@ class MiniBatchKMeans(StreamClusterer):
                 raise NotFittedError(
                     f"{name} MiniBatchKMeans has no centers to merge. Call fit or partial_fit."
                 )
-        stream, state = self._stream_at_hand(), other._state_at_hand()
+        stream, state = self._current_stream(), other._current_state()
         assert stream is not None
         assert state is not None
         stream.merge(*state)
-        self._go_on_with(stream, begun=True)
+        self._use_stream(stream, begun=True)
         return self
 
     def _seeding_rows(self) -> int | None:

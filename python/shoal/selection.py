@@ -19,8 +19,8 @@ from ._core import Source
 from ._docs import documented
 from ._fit.clusterer import CenterClusterer
 from ._fit.watch import watched
-from ._quality.choosing import CRITERIA, FIELDS, suggested
-from ._quality.growing import Pool, gathered, pool_size
+from ._quality.choosing import CRITERIA, FIELDS, suggest_all
+from ._quality.growing import Pool, gather, pool_size
 from ._quality.indices import calinski_harabasz, davies_bouldin, mean, rows_with_weight, total, widths
 from ._quality.labeled import open_all
 from ._rows.checked import weighted
@@ -75,7 +75,7 @@ class KSelection:
     @property
     def suggestions_(self) -> dict[str, int | None]:
         """The number of clusters that each criterion chooses."""
-        return suggested(self.table_)
+        return suggest_all(self.table_)
 
     @property
     def best_(self) -> int:
@@ -357,7 +357,7 @@ class Selecting:
         size = pool_size(len(counted), source.shape[1], most)
         self._picked = np.sort(draws.choice(counted, size, replace=False)).astype(np.int64)
         some = None if weights is None else weights[self._picked]
-        self._pool = Pool(gathered(rows, self._picked), some, self._metric, threads)
+        self._pool = Pool(gather(rows, self._picked), some, self._metric, threads)
         self._chain = Chain(model, self._pool, seed)
         # A fit needs at least as many rows as clusters.
         part = min(size, max(most, int(RESAMPLED * size)))

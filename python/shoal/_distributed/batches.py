@@ -12,11 +12,11 @@ import numpy.typing as npt
 
 from shoal._checks.params import shown
 from shoal._rows.arrays import source_of_values
-from shoal._rows.opening import stream_source
+from shoal._rows.opening import source_of_stream
 from shoal._rows.source import DataSource
-from shoal._rows.streams import Print, Single
+from shoal._rows.streams import Print
 from shoal.formats.arrow import MOST_LISTS, Columns, find_columns, import_pyarrow, is_number_type, spans
-from shoal.formats.stream import Block, block_rows
+from shoal.formats.stream import Block, Stream, block_rows
 
 from .partial import Partial
 from .passes import Pass
@@ -244,8 +244,8 @@ def rows_of(
     if len(read) == 1:
         return DataSource(source_of_values(rows), "X", header=header), weights
     blocks = (block for block, _ in chain(read, pieces))
-    source = stream_source(Single(blocks), rows.shape[1], rows.dtype, name="X", once=True, header=header)
-    return source, weights
+    stream = Stream("X", None, rows.shape[1], rows.dtype, lambda: blocks, once=True, header=header)
+    return source_of_stream(stream), weights
 
 
 class Seen(Print):

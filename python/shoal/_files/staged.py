@@ -82,7 +82,7 @@ class Staged:
     finished; it is called at the end of a ``with`` block.
     """
 
-    #: What takes the stages too, such as the file that is written.
+    #: Another result that goes through the same stages, such as the file that is written.
     _target: Staged | None = None
 
     def prepare(self) -> None:

@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-#: What the interpreter executes for ``model.labels_``, and the code of the caches that follow it.
+#: The instruction for ``model.labels_``, and the instruction of the caches that follow it.
 BY_NAME, CACHE = opmap["LOAD_ATTR"], opmap["CACHE"]
 
 
 def is_by_name(frame: FrameType | None) -> bool:
     """Whether a frame evaluates an expression such as ``model.labels_``.
 
-    `hasattr`, `getattr` and the inspection of objects, which use them, call a function instead. A property
-    sees the two only in the bytecode of its caller. The answer decides when a pass is made, never what it
-    computes: a `Deferred` value has the same numbers.
+    `hasattr` and `getattr`, which tools that inspect objects use, are function calls instead. A property can
+    tell an expression from such a call only by the bytecode of its caller. The answer decides when a pass is
+    made, never what it computes: a `Deferred` value has the same numbers.
     """
     if frame is None:
         return False

@@ -205,7 +205,7 @@ class LabeledPart:
 
 
 class Taker(Staged, ABC):
-    """What takes the labeled parts of one pass, and makes a result of them.
+    """A result of a labeling pass, which takes the labeled rows part by part.
 
     `distances` and `rows` say whether parts must have them; `most_rows` is the largest number of rows per
     part.

@@ -11,12 +11,12 @@ from typing import Any
 from shoal._checks import params as _params
 from shoal._checks.warn import warn
 from shoal._core import Step
-from shoal._terminal.progress import reporting
+from shoal._terminal.progress import report_progress
 from shoal.callbacks import Callback, Checkpoint, ProgressBar, ValidationCurve
 
 
 def leave(estimator: Any, watchers: list[Any], error: BaseException | None) -> None:
-    """Call `leave` of the callbacks after the steps of a fit, which `error` ended, if any.
+    """Call `leave` of the callbacks after the last step of a fit; `error` is what ended the fit, if any.
 
     An exception of a callback is raised, or becomes a warning if there is an `error`.
     """
@@ -63,7 +63,7 @@ def reporting_to(watchers: list[Any], estimator: Any) -> Generator[None]:
         for watcher in shown:
             watcher.working(estimator, phase, share, seconds)
 
-    with reporting(report):
+    with report_progress(report):
         yield
 
 

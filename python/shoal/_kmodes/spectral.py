@@ -21,7 +21,7 @@ Spectral = Callable[..., npt.NDArray[np.int32] | None]
 
 #: Residual of an eigenvector relative to its eigenvalue, far below the differences between clusters.
 TOLERANCE = 1e-4
-#: Up to so many rows a dense solver is faster; up to the second number if a fourth of all vectors is wanted.
+#: Up to how many rows a dense solver is faster: in general, and if a fourth of all vectors is computed.
 DENSE_ROWS, DENSE_ROWS_OF_MANY = 400, 4000
 #: A component with fewer rows than this share of the mean cluster size gets no eigenvector.
 TOO_SMALL = 0.1
@@ -84,14 +84,14 @@ def embed(W: csr_matrix, k: int) -> npt.NDArray[np.float64]:
             vectors = np.linalg.eigh(A.toarray())[1][:, : -k - 1 : -1]
         else:
             U = csr_matrix((known, (np.arange(n), parts)), shape=(n, n_parts))
-            others = leading(A, U, k - min(k, n_parts))
+            others = leading_vectors(A, U, k - min(k, n_parts))
             vectors = np.hstack([U[:, :k].toarray(), others])
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     scaled: npt.NDArray[np.float64] = vectors / np.maximum(lengths, np.finfo(np.float64).tiny)
     return scaled
 
 
-def leading(A: csr_matrix, U: csr_matrix, count: int) -> npt.NDArray[np.float64]:
+def leading_vectors(A: csr_matrix, U: csr_matrix, count: int) -> npt.NDArray[np.float64]:
     """Return `count` eigenvectors of the largest eigenvalues of `A`, orthogonal to the known ones in `U`."""
     n = A.shape[0]
     if count == 0:

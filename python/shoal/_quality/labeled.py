@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -125,42 +126,36 @@ class Labeled:
         `picked` are the numbers of the rows, in ascending order; None for all rows. Of sources with random
         access, only these are read.
         """
-        if picked is not None:
-            return self._of_picked(centers, picked)
         owns, others, end, n_zeros = [], [], 0, 0
         for piece, first, _ in pieces(self.rows, PART_ROWS):
-            seen = piece.seen_by(self.metric)
-            near, sq_dists = _core.nearest(seen, centers, 2, self.metric, self.threads, first)
-            end = first + len(near)
-            labels = self.labels[first:end]
-            self._expect(end, at_least=True)
-            own, other = split(seen, centers, labels, near, sq_dists, self.metric, self.threads, first)
-            owns.append(own)
-            others.append(other)
-            n_zeros += seen.zero_rows if self.metric == "cosine" else 0
-        self._expect(end)
-        warn_of_zeros(n_zeros)
-        return np.concatenate(owns), np.concatenate(others)
-
-    def _of_picked(self, centers: npt.NDArray[Any], picked: npt.NDArray[np.int64]) -> tuple[Floats, Floats]:
-        """Compute the distances of :meth:`own_and_other` for some rows."""
-        owns, others, end, n_zeros = [], [], 0, 0
-        most = max(1, TAKEN_VALUES // self.source.shape[1])
-        for piece, first, _ in pieces(self.rows, PART_ROWS):
-            assert piece.shape[0] is not None
-            end = first + piece.shape[0]
-            start, stop = np.searchsorted(picked, (first, end)).tolist()
-            for at in range(start, stop, most):
-                some = picked[at : min(stop, at + most)]
-                seen = source_of_values(piece.take(some - first)).seen_by(self.metric)
-                near, sq_dists = _core.nearest(seen, centers, 2, self.metric, self.threads)
-                parts = split(seen, centers, self.labels[some], near, sq_dists, self.metric, self.threads)
-                owns.append(parts[0])
-                others.append(parts[1])
+            end = first + (piece.shape[0] or 0)
+            if picked is None:
+                self._expect(end, at_least=True)
+            for part, labels, first_row in self._parts(piece, first, end, picked):
+                seen = part.seen_by(self.metric)
+                near, sq_dists = _core.nearest(seen, centers, 2, self.metric, self.threads, first_row)
+                own, other = split(
+                    seen, centers, labels, near, sq_dists, self.metric, self.threads, first_row
+                )
+                owns.append(own)
+                others.append(other)
                 n_zeros += seen.zero_rows if self.metric == "cosine" else 0
         self._expect(end)
         warn_of_zeros(n_zeros)
         return np.concatenate(owns), np.concatenate(others)
+
+    def _parts(
+        self, piece: Source, first: int, end: int, picked: npt.NDArray[np.int64] | None
+    ) -> Iterator[tuple[Source, npt.NDArray[np.int32], int]]:
+        """Yield the picked rows of a piece in parts, with their labels and the number of the first row."""
+        if picked is None:
+            yield piece, self.labels[first:end], first
+            return
+        most = max(1, TAKEN_VALUES // self.source.shape[1])
+        start, stop = np.searchsorted(picked, (first, end)).tolist()
+        for at in range(start, stop, most):
+            some = picked[at : min(stop, at + most)]
+            yield source_of_values(piece.take(some - first)), self.labels[some], 0
 
     def _expect(self, rows: int, *, at_least: bool = False) -> None:
         """Raise unless there are as many labels as rows; with `at_least`, there may be more."""

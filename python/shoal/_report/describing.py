@@ -1,4 +1,4 @@
-"""What a report says about clusters that were measured: images, close pairs and features."""
+"""Descriptions of measured clusters for a report: images, close pairs and features."""
 
 from __future__ import annotations
 

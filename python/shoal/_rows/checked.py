@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -52,6 +53,28 @@ def weighted(rows: Any, sample_weight: Any) -> tuple[Source, npt.NDArray[np.floa
             f"{shown(sample_weight)}. For other weights, pass coreset.points and sample_weight."
         )
     return source, weights(own, source.shape[0])
+
+
+def refuse_weights_of_stream(sample_weight: Any) -> None:
+    """Raise `ValueError` if weights are given for a stream, whose blocks are batches."""
+    if sample_weight is not None:
+        raise ValueError(
+            "sample_weight must be None for a stream. Use partial_fit with each block and the weights of the "
+            "block instead."
+        )
+
+
+def learn_blocks(rows: DataSource, blocks: Iterable[Any], learn: Callable[[Any, Any], object]) -> None:
+    """Call `learn` with each block of `rows` and its weights, until it returns a true value."""
+    first, own = 0, rows.sample_weight
+    for block in blocks:
+        try:
+            if learn(block, None if own is None else own[first : first + len(block)]):
+                return
+        except ValueError as error:
+            # The message counts rows from the beginning of the block.
+            raise ValueError(f"block of X from row {first} on: {error}") from error
+        first += len(block)
 
 
 def own_weights(rows: Any) -> npt.NDArray[np.float64] | None:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from shoal._files.outputs import BUNDLES, check_suffix
 from shoal._files.staged import check_place, replace_file
 from shoal.formats.npz import checked_npz
-from shoal.formats.stream import chunk_limit, told_of
+from shoal.formats.stream import chunk_limit, name_errors
 from shoal.typing import PathName
 
 from .sparse import csr_of
@@ -137,7 +137,7 @@ def is_coreset(arrays: Container[str]) -> bool:
 def read_coreset(name: str, limit: int) -> Coreset:
     """Read a coreset from a file; `limit` is the ``chunk_limit`` of :func:`shoal.open`."""
     with (
-        told_of(name, "holds no coreset as shoal writes it"),
+        name_errors(name, "holds no coreset as shoal writes it"),
         checked_npz(name, limit) as opened,
         np.load(opened, allow_pickle=False) as file,
     ):

@@ -13,7 +13,7 @@ FRAMES = {"cudf", "modin", "pandas", "polars", "pyarrow"}
 
 
 def header_of(obj: Any) -> Any:
-    """Return an empty frame with the columns of `obj`; None if `obj` is no frame."""
+    """Return an empty frame with the columns of `obj`; None if `obj` is not a frame."""
     libraries = {cls.__module__.partition(".")[0] for cls in type(obj).__mro__}
     if not libraries & FRAMES or not hasattr(obj, "columns") or not hasattr(obj, "shape"):
         return None

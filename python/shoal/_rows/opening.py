@@ -26,13 +26,13 @@ from .arrays import array_source, as_rows, native, source_of_values, sparse_sour
 from .bfloat16 import name_of
 from .coreset import Coreset, is_coreset, read_coreset
 from .features import SameNames
-from .paths import files_of, is_paths, join_names
+from .paths import is_paths, join_names, list_files
 from .prefetch import Prefetch
 from .source import DataSource
 from .sparse import csr_of
 from .streams import Blocks, Fresh, Passes, Single, convert_blocks, is_once, is_stream, split_first
 
-#: What can be opened, for messages.
+#: Supported inputs, for messages.
 SUPPORTED = (
     "arrays, SciPy's sparse matrices, coresets, streams of blocks, .npy, .npz, .fvecs, .bvecs, "
     f".ivecs, .fbin, .u8bin, .i8bin, .ibin, {', '.join(formats.SUFFIXES)} files, and raw files of any other "
@@ -54,7 +54,7 @@ def open_rows(X: Any) -> DataSource | None:
     return open_path(X) if is_name(X) or is_paths(X) else open_object(X)
 
 
-def says_itself(name: str) -> bool:
+def describes_itself(name: str) -> bool:
     """Whether files of that suffix describe their own rows, so that `shape` and `dtype` are not needed."""
     suffix = formats.suffix_of(name)
     return suffix in MAPPED or suffix in formats.SUFFIXES or suffix == ".npz"
@@ -84,7 +84,7 @@ def open_path(
 
     Messages call the path `argument`. `limit` is the `chunk_limit` of :func:`shoal.open`.
     """
-    files = files_of(path, says_itself)
+    files = list_files(path, describes_itself)
     name = os.fsdecode(path) if is_name(path) else ""
     if files is not None and len(files) == 1 and formats.suffix_of(files[0]) == ".npz":
         name, files = files[0], None
@@ -175,7 +175,7 @@ def _open_path(
     if "\0" in name:
         raise ValueError(f"{argument} must be the path of a file, got one with a null character: {path!r}")
     suffix = formats.suffix_of(name)
-    known = says_itself(name)
+    known = describes_itself(name)
     if known and (shape is not None or (dtype is not None and suffix not in formats.TEXT)):
         raise ParameterError(f"{name}: an {suffix} file has its own `shape` and `dtype`, leave them out")
     if suffix in formats.SUFFIXES:
@@ -244,7 +244,7 @@ def open_object(
 
 
 def files_behind(obj: Any) -> list[str]:
-    """Return the files that an open file or a dataset of pyarrow reads, as far as they have names."""
+    """Return the files that an open file or a dataset of pyarrow reads, if they have names."""
     if is_file(obj):
         name = getattr(obj, "name", None)
         return [str(Path(os.fsdecode(name)).absolute())] if isinstance(name, (str, bytes)) else []
@@ -301,27 +301,29 @@ def weighted_source(coreset: Coreset) -> DataSource:
 
 
 def source_of_stream(
-    found: Stream | Source, name: str, path: str | None = None, shards: list[str] | None = None
+    found: Stream | Source,
+    name: str = "",
+    path: str | None = None,
+    shards: list[str] | None = None,
+    first: npt.NDArray[Any] | None = None,
 ) -> DataSource:
-    """Make a source from the result of a module of `formats`."""
+    """Make a source from the result of a module of `formats`; one block of a stream is prefetched.
+
+    The blocks of a stream are 2-D arrays in native byte order, which must not change later. Every pass must
+    yield `found.rows` rows, if this number is known. With `first`, the first rows, every pass is checked to
+    have the same rows in the same order.
+    """
     if isinstance(found, Source):
         return DataSource(found, name, path=path, shards=shards)
     if not found.cols:
         # Lists of an unknown length, in a file without rows.
         found.columns.measure(())
     make = Single(found.blocks()) if found.once else found.blocks
-    return stream_source(
-        make,
-        found.cols,
-        found.dtype,
-        name=found.name,
-        once=found.once,
-        rows=found.rows,
-        path=path,
-        shards=shards,
-        header=found.header,
-        table=found.table,
-    )
+    named = "X" if path is None and shards is None else f"{found.name}: X"
+    passes = Passes(make, found.cols, found.dtype, found.rows, name=named, first=first)
+    stored = name_of(found.dtype)
+    source = Source.from_stream(lambda: Prefetch(passes()), found.once, found.cols, stored, found.rows)
+    return DataSource(source, found.name, passes, path, found.header, found.table, shards=shards)
 
 
 def open_stream(obj: Any) -> DataSource:
@@ -345,29 +347,21 @@ def open_stream(obj: Any) -> DataSource:
 
     if is_once(obj):
         first, blocks = split_first(convert_blocks(obj, rows_of))
-        make: Callable[[], Blocks] = Single(blocks)
-        name, once = "iterator", True
+        return source_of_stream(
+            Stream("iterator", None, first.shape[1], first.dtype, lambda: blocks, True, names.header)
+        )
+    if callable(obj):
+        name, fresh = "callable", Fresh(obj)
     else:
-        if callable(obj):
-            name, fresh = "callable", Fresh(obj)
-        else:
-            name, fresh = type(obj).__name__, Fresh(lambda: iter(obj), "iter(X)")
-        first, blocks = split_first(convert_blocks(fresh(), rows_of))
-        blocks.close()
-        once = False
+        name, fresh = type(obj).__name__, Fresh(lambda: iter(obj), "iter(X)")
+    first, blocks = split_first(convert_blocks(fresh(), rows_of))
+    blocks.close()
 
-        def make() -> Blocks:
-            return convert_blocks(fresh(), rows_of)
+    def again() -> Blocks:
+        return convert_blocks(fresh(), rows_of)
 
-    return stream_source(
-        make,
-        first.shape[1],
-        first.dtype,
-        name=name,
-        once=once,
-        header=names.header,
-        first=None if once else first,
-    )
+    stream = Stream(name, None, first.shape[1], first.dtype, again, header=names.header)
+    return source_of_stream(stream, first=first)
 
 
 def vectors_of(block: Any) -> npt.NDArray[Any] | None:
@@ -376,40 +370,6 @@ def vectors_of(block: Any) -> npt.NDArray[Any] | None:
         return None
     found = formats.of_object(block, None, None)
     return None if found is None else np.asarray(source_of_stream(found, "X"))
-
-
-def stream_source(
-    make: Callable[[], Blocks],
-    cols: int,
-    dtype: npt.DTypeLike,
-    *,
-    name: str,
-    once: bool = False,
-    rows: int | None = None,
-    path: str | None = None,
-    shards: list[str] | None = None,
-    header: Any = None,
-    table: Any = None,
-    first: npt.NDArray[Any] | None = None,
-) -> DataSource:
-    """Make a source from blocks, with one block prefetched in a thread.
-
-    `make` is called for each pass and returns its blocks: 2-D arrays in native byte order, which must not
-    change later. A generator is closed at the end of its pass. For blocks that can be read only once, `make`
-    is a `Single`. Every pass must yield `rows` rows, if they are given. With `first`, the first rows, every
-    pass is checked to have the same rows in the same order. `path`, `header`, `table` and `shards` are those
-    of :class:`DataSource`.
-    """
-    passes = Passes(
-        make,
-        cols,
-        np.dtype(dtype),
-        rows,
-        name="X" if path is None and shards is None else f"{name}: X",
-        first=first,
-    )
-    source = Source.from_stream(lambda: Prefetch(passes()), once, cols, name_of(np.dtype(dtype)), rows)
-    return DataSource(source, name, passes, path, header, table, shards=shards)
 
 
 def open_npz(name: str, key: str | None, limit: int) -> DataSource:
@@ -433,9 +393,9 @@ def load_npz(name: str, limit: int) -> Any:
     from scipy.sparse import load_npz as load
 
     from shoal.formats.npz import checked_npz, most_unpacked
-    from shoal.formats.stream import refuse_large, told_of
+    from shoal.formats.stream import name_errors, refuse_large
 
-    with told_of(name, "holds no sparse matrix as scipy.sparse.save_npz writes it"):
+    with name_errors(name, "holds no sparse matrix as scipy.sparse.save_npz writes it"):
         with checked_npz(name, limit) as file:
             matrix = load(file)
             if matrix.ndim != 2:

@@ -10,8 +10,8 @@ import numpy as np
 
 from shoal._files.staged import is_name
 
-from .opening import files_behind, says_itself
-from .paths import files_of, is_paths
+from .opening import describes_itself, files_behind
+from .paths import is_paths, list_files
 from .source import DataSource
 
 
@@ -35,7 +35,7 @@ def shards_of(X: Any) -> list[str]:
     if isinstance(X, DataSource):
         return X._shards or []
     if is_name(X) or is_paths(X):
-        return files_of(X, says_itself) or []
+        return list_files(X, describes_itself) or []
     return files_behind(X)
 
 

@@ -32,7 +32,7 @@ def is_paths(X: Any) -> TypeGuard[Sequence[Name]]:
     return is_name(X[0])
 
 
-def files_of(given: Name | Sequence[Name], is_rows: Callable[[str], bool]) -> list[str] | None:
+def list_files(given: Name | Sequence[Name], is_rows: Callable[[str], bool]) -> list[str] | None:
     """List the files of a list of paths, a glob or a folder; None for the path of one file.
 
     Items of a list may be globs and folders too. `is_rows` tells by the name of a file in a folder whether it
@@ -41,25 +41,25 @@ def files_of(given: Name | Sequence[Name], is_rows: Callable[[str], bool]) -> li
     folder holds files of several kinds, a pipe or a device.
     """
     if is_name(given):
-        return expanded(os.fsdecode(given), is_rows)
+        return expand(os.fsdecode(given), is_rows)
     files: list[str] = []
     items: Any = given
     for i, item in enumerate(items):
         if not is_name(item):
             raise ValueError(f"X[{i}] must be a path like X[0], got {shown(item)}")
         name = os.fsdecode(item)
-        found = expanded(name, is_rows)
+        found = expand(name, is_rows)
         files += [name] if found is None else found
     return files
 
 
-def expanded(name: str, is_rows: Callable[[str], bool]) -> list[str] | None:
+def expand(name: str, is_rows: Callable[[str], bool]) -> list[str] | None:
     """List the files of a glob or a folder; None for any other path."""
     if "\0" in name or not name:
         return None
     path = Path(name)
     if path.is_dir():
-        return None if formats.suffix_of(name) == ".zarr" else of_folder(path, is_rows)
+        return None if formats.suffix_of(name) == ".zarr" else list_folder(path, is_rows)
     if not glob.has_magic(name) or path.exists():
         return None
     # `**` matches folders too. A zarr store is a folder.
@@ -74,7 +74,7 @@ def expanded(name: str, is_rows: Callable[[str], bool]) -> list[str] | None:
     return sorted(set(found))
 
 
-def of_folder(folder: Path, is_rows: Callable[[str], bool]) -> list[str]:
+def list_folder(folder: Path, is_rows: Callable[[str], bool]) -> list[str]:
     """List the files of rows of a folder, without its subfolders."""
     # Names that start with "." or "_" are metadata of the program that wrote the folder.
     found = sorted(

@@ -48,7 +48,7 @@ class Prefetch:
         if os.getpid() != self._process:
             raise RuntimeError(
                 "this process was forked in the middle of a pass over a stream, whose blocks only the parent "
-                "pulls: begin a fit of its own in the child, or fork before the pass"
+                "pulls: start another fit in the child, or fork before the pass"
             )
         if self._end is not None:
             raise self._end

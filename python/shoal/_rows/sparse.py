@@ -79,7 +79,7 @@ def of_lil(matrix: Any, rows: int, cols: int) -> Any:
 
 
 def of_dok(matrix: Any, rows: int, cols: int) -> Any:
-    for key in matrix.keys():  # noqa: SIM118 - a matrix is no dictionary
+    for key in matrix.keys():  # noqa: SIM118 - a matrix is not a dictionary
         if not (
             isinstance(key, tuple)
             and len(key) == 2

@@ -16,7 +16,7 @@ from shoal.writing import check_space, write_blocks
 from .opening import open_rows
 from .streams import refuse_once
 
-__all__ = ["at_any_place"]
+__all__ = ["with_random_access"]
 
 
 @contextmanager
@@ -35,7 +35,7 @@ def naming_folder(place: str, who: str) -> Generator[None]:
         raise OSError(error.errno, why, place) from error
 
 
-def at_any_place(X: Any, who: str) -> Any:
+def with_random_access(X: Any, who: str) -> Any:
     """Return X, or a mapped copy if X is a re-readable stream.
 
     The copy is a temporary file, which is removed once nothing reads it. If the number of rows is known, its

@@ -20,7 +20,7 @@ from shoal.formats.pipe import STDIN, is_file
 Blocks = Iterator[npt.NDArray[Any]]
 #: Parts of a tuple or list that are checked for arrays.
 MOST_PARTS = 16
-#: Of so many rows, one enters the fingerprint of a pass.
+#: One row in this many enters the fingerprint of a pass.
 EVERY = 64
 #: Converts a block of any kind to an array of numbers.
 AsRows = Callable[[Any], npt.NDArray[Any]]

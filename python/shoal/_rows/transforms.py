@@ -25,7 +25,7 @@ FIRST_ROWS = 32
 
 
 class _Source(Protocol):
-    """What transforms use of a `DataSource`, whose module imports this one."""
+    """The part of `DataSource` that transforms use; its module imports this one."""
 
     _make: Callable[[], Blocks] | None
 
@@ -50,7 +50,7 @@ S = TypeVar("S", bound=_Source)
 
 
 class Transform(ABC):
-    """What a transform does. It can be pickled and applied to other sources."""
+    """A transform of rows, which can be pickled and applied to other sources."""
 
     #: Whether columns keep their names.
     keeps_names = False
@@ -58,7 +58,7 @@ class Transform(ABC):
     @property
     @abstractmethod
     def name(self) -> str:
-        """What happened to the rows, for messages."""
+        """A participle for messages, such as ``"normalized"``."""
 
     @abstractmethod
     def over(self, base: _Source) -> tuple[Source, Callable[[], Blocks] | None]:
@@ -177,7 +177,7 @@ def result_of(
     cast: np.dtype[Any] | None = None,
     dtype: np.dtype[Any] | None = None,
 ) -> npt.NDArray[Any]:
-    """Call `fn` with a block, and return its result as an array of its own.
+    """Call `fn` with a block, and return its result as a new array.
 
     The result has `dim` columns. It is converted to `cast`, if given, and must then have the type `dtype`.
     """

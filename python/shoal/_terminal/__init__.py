@@ -1,1 +1,1 @@
-"""What is shown on a terminal: tables of text, and progress."""
+"""Output on a terminal: tables of text, and progress."""

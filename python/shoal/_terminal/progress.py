@@ -16,7 +16,7 @@ SHORT = 0.3
 PAUSE = 0.2
 
 
-def said(phase: str, share: float | None, seconds: float) -> str:
+def format_progress(phase: str, share: float | None, seconds: float) -> str:
     """Format progress, for example as ``seeding: 43% 12 s``."""
     done = "" if share is None else f" {share:.0%}"
     return f"{phase or 'pass'}:{done} {seconds:.0f} s"
@@ -67,8 +67,8 @@ class Bar:
 
 
 @contextmanager
-def reporting(tell: Callable[[str, float | None, float], object]) -> Generator[None]:
-    """Call `tell(phase, share, seconds)` some times a second while compiled work of this thread is long."""
+def report_progress(tell: Callable[[str, float | None, float], object]) -> Generator[None]:
+    """Call `tell(phase, share, seconds)` a few times per second during long compiled work of this thread."""
     begun = time.monotonic()
     due = SHORT
 

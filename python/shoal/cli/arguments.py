@@ -16,7 +16,7 @@ DATA_HELP = (
 #: Formats of one value per row.
 VALUES_HELP = ".npy, .csv, .txt, .parquet, .arrow or .feather"
 
-#: What `add_subparsers` returns; argparse has no public name for its type.
+#: The result of `add_subparsers`; argparse has no public name for its type.
 Verbs = Any
 Run = Callable[[argparse.Namespace], int]
 

@@ -1,4 +1,4 @@
-"""What ``shoal fit`` says about the file of ``--checkpoint``."""
+"""Messages of ``shoal fit`` about the file of ``--checkpoint``."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ def run(args: argparse.Namespace) -> int:
     from shoal._files.outputs import PICTURES
 
     methods = args.methods or available(CENTERS)
-    chosen = {method: chosen_for(method, methods, args) for method in methods}
+    chosen = {method: parameters_of(method, methods, args) for method in methods}
     starts = {file for params in chosen.values() if (file := centers_file(params))}
     check_outputs(
         [args.data, *filter(None, [args.validation]), *sorted(starts)], [("--plot", args.plot, PICTURES)]
@@ -137,7 +137,7 @@ def run(args: argparse.Namespace) -> int:
             )
         (rows, cols), dtype = source.shape, source.dtype.name
         if args.shuffle:
-            source = shuffled(source, args.seed or 0)
+            source = shuffle_rows(source, args.seed or 0)
         if args.validation:
             fitted, scored = source, opened.enter_context(shoal.open(args.validation))
         else:
@@ -176,7 +176,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def chosen_for(method: str, methods: Sequence[str], args: argparse.Namespace) -> dict[str, Any]:
+def parameters_of(method: str, methods: Sequence[str], args: argparse.Namespace) -> dict[str, Any]:
     """Collect the parameters of one method from the options and ``--set``."""
     options = {
         "n_clusters": args.clusters,
@@ -210,7 +210,7 @@ def held_out(rows: int, wanted: int | None) -> int:
     return wanted
 
 
-def shuffled(source: Any, seed: int) -> Any:
+def shuffle_rows(source: Any, seed: int) -> Any:
     """Load all rows into memory in random order, without conversion."""
     import numpy as np
 

@@ -21,15 +21,15 @@ def check_outputs(inputs: Sequence[str | list[str]], outputs: Sequence[Output]) 
     """Check, before any work, that every output can be written and overwrites no input or other output."""
     from shoal._files.outputs import PICTURES, VALUES, check_suffix
     from shoal._files.staged import SPECIAL, check_place, is_special
-    from shoal._rows.opening import says_itself
-    from shoal._rows.paths import files_of
+    from shoal._rows.opening import describes_itself
+    from shoal._rows.paths import list_files
     from shoal.formats import suffix_of
 
     taken = {}
     # Folders that are read, with the kind of their files.
     folders: dict[Path, str] = {}
     for given in inputs:
-        files = files_of(given, says_itself)
+        files = list_files(given, describes_itself)
         if files is not None:
             items = [given] if isinstance(given, str) else given
             folders |= {Path(item).resolve(): suffix_of(files[0]) for item in items if Path(item).is_dir()}
@@ -53,7 +53,7 @@ def check_outputs(inputs: Sequence[str | list[str]], outputs: Sequence[Output]) 
             raise FailedError(f"{name}: {taken[real]}: choose another name")
         # One-dimensional .npy files may lie beside rows of another kind.
         beside = real.suffix == ".npy" and allowed is VALUES and folders.get(real.parent) != ".npy"
-        if real.parent in folders and says_itself(real.name) and not beside:
+        if real.parent in folders and describes_itself(real.name) and not beside:
             raise FailedError(f"{name}: lies in the folder that is read: choose another name")
         taken[real] = "is written twice"
         try:
@@ -105,11 +105,11 @@ def refuse_other_width(model: Any, source: Any, data: str | list[str]) -> None:
 
 def is_text(data: str | list[str]) -> bool:
     """Whether the rows are files of text, for which --dtype alone is enough."""
-    from shoal._rows.opening import says_itself
-    from shoal._rows.paths import files_of
+    from shoal._rows.opening import describes_itself
+    from shoal._rows.paths import list_files
     from shoal.formats import TEXT, suffix_of
 
-    files = [STDIN] if data == STDIN else files_of(data, says_itself) or [str(data)]
+    files = [STDIN] if data == STDIN else list_files(data, describes_itself) or [str(data)]
     return all(suffix_of(file) in TEXT for file in files)
 
 

@@ -26,7 +26,7 @@ from .checkpoints import kept_note, refuse_to_overwrite
 from .errors import LeftError, UsageError
 from .files import check_outputs, label_of, open_data, shown_shape
 from .methods import CENTERS, available, centers_file, make_estimator, parameters, parse_method
-from .results import show, spent
+from .results import format_timings, show
 
 
 def add(verbs: Verbs) -> None:
@@ -129,7 +129,7 @@ class Outcome:
     inertia: float | None
     #: The lower bound of a mixture.
     bound: float | None
-    #: What makes a mean per row one per unit of weight.
+    #: Factor that turns a mean per row into a mean per unit of weight.
     per_weight: float
     #: Labels of the rows for ``--labels``.
     labels: Any
@@ -317,7 +317,7 @@ def as_lines(args: argparse.Namespace, done: Outcome, seed: int) -> dict[str, An
         "bound": figure(done.bound, " nats per row"),
         "energy": figure(done.found("energy_")),
         "validation": figure(done.energy, f" per row ({args.validation})"),
-        "seconds": f"{done.seconds:.3f} ({spent(timings)})" if timings else f"{done.seconds:.3f}",
+        "seconds": f"{done.seconds:.3f} ({format_timings(timings)})" if timings else f"{done.seconds:.3f}",
         "model": args.output,
         "labels": args.labels,
         "plot": args.plot,

@@ -38,7 +38,7 @@ def add(verbs: Verbs) -> None:
 def run(args: argparse.Namespace) -> int:
     """Describe the file."""
     from shoal import _core
-    from shoal._rows.opening import says_itself
+    from shoal._rows.opening import describes_itself
 
     described = not (args.shape is args.dtype is args.key is None)
     if args.clean:
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
             kind, arrays, meta = _core.load_model(args.file)
         except ValueError:
             # A .safetensors file of another program can hold rows.
-            if not says_itself(args.file) or not has_rows(args.file):
+            if not describes_itself(args.file) or not has_rows(args.file):
                 raise
         else:
             from shoal.io import CHECKPOINTS
@@ -107,10 +107,10 @@ def clean(args: argparse.Namespace) -> int:
 def may_be_a_model(name: str) -> bool:
     """Whether a file may hold a model; raises an error if it can hold neither a model nor rows."""
     from shoal._files.staged import open_regular
-    from shoal._rows.opening import says_itself
-    from shoal._rows.paths import files_of
+    from shoal._rows.opening import describes_itself
+    from shoal._rows.paths import list_files
 
-    if says_itself(name) or files_of(name, says_itself) is not None:
+    if describes_itself(name) or list_files(name, describes_itself) is not None:
         return name.lower().endswith(".safetensors")
     with open_regular(name) as file:
         start = file.read(9)

@@ -68,7 +68,7 @@ LITERALS = {"True": "true", "False": "false", "None": "none", "[...]": "A,B,..."
 
 
 class Options:
-    """The options of one command, by parameter; `args` are the arguments as far as they are known."""
+    """The options of one command, by parameter; `args` holds what is parsed so far."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         given = vars(args)

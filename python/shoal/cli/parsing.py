@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from shoal._checks.words import suggest
 
-#: What a type function of argparse accepts.
+#: Values that a type function of argparse accepts, in words.
 KINDS = {
     "int": "an integer",
     "float": "a number",
@@ -24,7 +24,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print one line and exit."""
-        line = " ".join(spoken(message, self.prog).split())
+        line = " ".join(reword(message, self.prog).split())
         self.exit(2, f"shoal: error: {line}\n")
 
     def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride] - of overloads
@@ -68,7 +68,7 @@ class Parser(argparse.ArgumentParser):
         return None
 
 
-def spoken(message: str, prog: str) -> str:
+def reword(message: str, prog: str) -> str:
     """Reword a message of argparse."""
     found = re.fullmatch(r"argument ([^:]+): (.*)", message, re.DOTALL)
     if found:

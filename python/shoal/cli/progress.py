@@ -12,11 +12,11 @@ def progress_line(label: str, *, quiet: bool) -> Generator[None]:
     if quiet:
         yield
         return
-    from shoal._terminal.progress import Line, reporting, said
+    from shoal._terminal.progress import Line, format_progress, report_progress
 
     line = Line(label)
     try:
-        with reporting(lambda *progress: line.show(said(*progress))):
+        with report_progress(lambda *progress: line.show(format_progress(*progress))):
             yield
     finally:
         line.close()

@@ -34,6 +34,6 @@ def plain_values(value: Any) -> Any:
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def spent(timings: dict[str, float]) -> str:
+def format_timings(timings: dict[str, float]) -> str:
     """Format the seconds per phase."""
     return ", ".join(f"{phase} {seconds:.3f}" for phase, seconds in timings.items())

@@ -232,7 +232,7 @@ def _of_minibatch(given: SklearnMiniBatchKMeans) -> MiniBatchKMeans:
     }
     texts["state"] = json.dumps(json.loads(texts["state"]) | figures)
     made._forget()
-    made._go_on_with(made._make_stream(None, None, (kind, arrays, texts)), begun=True)
+    made._use_stream(made._make_stream(None, None, (kind, arrays, texts)), begun=True)
     _finish(made, given)
     return made
 

@@ -17,13 +17,13 @@ from shoal._checks.params import shown
 from shoal._files.staged import open_regular
 
 from .arrow import Columns, import_pyarrow
-from .stream import Block, Stream, listed, required, told_of
+from .stream import Block, Stream, listed, name_errors, required
 
 #: Bytes of text per parsed block; the longest line that can be read.
 TEXT_BYTES = 4 << 20
 #: Types of the rows.
 TYPES = ("float32", "float64")
-#: First bytes of files that are no plain text, with what they are.
+#: First bytes of files that are not plain text, and what such a file is.
 NOT_TEXT = {
     b"\x1f\x8b": "compressed with gzip: decompress it, or let its name end in .gz",
     b"\x28\xb5\x2f\xfd": "compressed with zstd: decompress it",
@@ -74,7 +74,7 @@ class Text:
         self._name, self._dtype = name, dtype
         # Cells that are missing values.
         self._missing: list[str] = self._csv.ConvertOptions().null_values
-        # The names of the columns, if the file has no line of them.
+        # The names of the columns, if the first line does not hold them.
         self._names: list[str] | None = None
         stem = name.lower().removesuffix(".gz")
         self._packed, self._delimiter = stem != name.lower(), "\t" if stem.endswith(".tsv") else ","
@@ -115,7 +115,7 @@ class Text:
                 raise ValueError(f"{self._name}: is {problem}")
 
     def _check_types(self, schema: Any, columns: Sequence[Any] | None) -> None:
-        """Raise `ValueError` for columns of text, as far as `Columns` does not know the remedy."""
+        """Raise `ValueError` for columns of text whose remedy `Columns` does not know."""
         types = self._pa.types
         for field in schema:
             if columns is None or field.name in columns:
@@ -167,7 +167,7 @@ class Text:
     @contextmanager
     def _reader(self, types: dict[str, Any], columns: list[str], *, begin: bool = False) -> Generator[Any]:
         csv = self._csv
-        with told_of(self._name), self._explained(), self._text(begin=begin) as raw:
+        with name_errors(self._name), self._explained(), self._text(begin=begin) as raw:
             file = self._pa.CompressedInputStream(raw, "gzip") if self._packed else raw
             # Without threads the errors of pyarrow tell the line. The cores are busy with the blocks.
             reading = csv.ReadOptions(use_threads=False, block_size=TEXT_BYTES, column_names=self._names)

@@ -93,7 +93,7 @@ def stacked(what: str, values: Iterable[Any]) -> npt.NDArray[Any]:
 
 
 def vector_of(what: str, row: int, value: Any) -> npt.NDArray[Any]:
-    """Return a value of a column as an array; raise `ValueError` if it is no vector of real numbers."""
+    """Return a value of a column as an array; raise `ValueError` if it is not a vector of real numbers."""
     items = value.tolist() if isinstance(value, np.ndarray) and value.dtype == object else value
     if is_missing(value) or (isinstance(items, (list, tuple)) and any(item is None for item in items)):
         raise ValueError(f"{what} must not hold missing values, got a null at row {row}")

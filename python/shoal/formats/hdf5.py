@@ -9,7 +9,7 @@ from typing import Any
 from shoal._files.staged import open_regular
 
 from . import chunked
-from .stream import Stream, required, told_of
+from .stream import Stream, name_errors, required
 
 
 def open_hdf5(name: str, key: str | None, limit: int) -> Stream:
@@ -17,7 +17,7 @@ def open_hdf5(name: str, key: str | None, limit: int) -> Stream:
     h5py = required("h5py", "hdf5", name)
     # The errors of h5py do not name a missing file.
     open_regular(name).close()
-    with told_of(name), h5py.File(name, "r") as file:
+    with name_errors(name), h5py.File(name, "r") as file:
         if key is None or not isinstance(file.get(key), h5py.Dataset):
             key = chunked.choose_key(name, key, data_sets(h5py, file))
         array = file[key]
@@ -25,7 +25,7 @@ def open_hdf5(name: str, key: str | None, limit: int) -> Stream:
 
         @contextmanager
         def opened() -> Generator[Any]:
-            with told_of(name), h5py.File(name, "r") as again:
+            with name_errors(name), h5py.File(name, "r") as again:
                 yield again[found]
 
         return chunked.stream_of(array, f"{name}[{found!r}]", limit, opened)
@@ -39,7 +39,7 @@ def of_dataset(array: Any, limit: int) -> Stream:
 
     @contextmanager
     def opened() -> Generator[Any]:
-        with told_of(name):
+        with name_errors(name):
             yield array
 
     return chunked.stream_of(array, name, limit, opened)

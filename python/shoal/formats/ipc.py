@@ -13,7 +13,7 @@ from shoal._files.staged import open_regular
 from .arrow import Columns, import_pyarrow
 from .kept import Table
 from .messages import checked_batches
-from .stream import Block, Stream, told_of
+from .stream import Block, Stream, name_errors
 
 #: The file format, which has an index of its batches, starts with this. Other files are read as streams.
 MAGIC = b"ARROW1"
@@ -27,7 +27,7 @@ PAGE = 4096
 def open_ipc(name: str, columns: Sequence[Any] | None, limit: int) -> Stream:
     """Open an ``.arrow`` or ``.feather`` file."""
     pa = import_pyarrow(name)
-    with told_of(name):
+    with name_errors(name):
         buffer = pa.py_buffer(map_file(name))
         indexed = is_indexed(name, buffer)
         reader = pa.ipc.open_file(buffer) if indexed else pa.ipc.open_stream(buffer)
@@ -44,7 +44,7 @@ def open_ipc(name: str, columns: Sequence[Any] | None, limit: int) -> Stream:
             rows = sum(batch.num_rows for batch in first)
 
     def blocks() -> Iterator[Block]:
-        with told_of(name):
+        with name_errors(name):
             contents = map_file(name)
             buffer = pa.py_buffer(contents)
             indexed = is_indexed(name, buffer)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .arrow import find_columns, import_pyarrow
-from .stream import told_of
+from .stream import name_errors
 
 #: Rows of a data frame that are converted at a time.
 FRAME_ROWS = 1 << 16
@@ -100,7 +100,7 @@ def table_of_pandas(frame: Any, columns: Sequence[Any] | None) -> Table | None:
 
     def batches(names: list[str]) -> Iterator[Any]:
         kept = frame[names]
-        with told_of("pandas frame"):
+        with name_errors("pandas frame"):
             schema = pa.Schema.from_pandas(kept, preserve_index=False)
             # The first batch tells the schema, also of no rows.
             for start in range(0, max(1, len(kept)), FRAME_ROWS):
@@ -126,7 +126,7 @@ class Kept:
         self.take(first)
 
     def _read(self) -> Iterator[Any]:
-        with told_of(self._table.name):
+        with name_errors(self._table.name):
             for batch in self._table.batches(self._names):
                 # In a damaged file the lengths can contradict the buffers.
                 batch.validate()

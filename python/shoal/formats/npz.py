@@ -18,9 +18,9 @@ from shoal._checks.params import shown
 from shoal._core import Source
 from shoal._files.staged import open_regular
 
-from .stream import MOST_NAMES, refuse_large, told_of
+from .stream import MOST_NAMES, name_errors, refuse_large
 
-#: What is wrong with a file that cannot be read.
+#: The error for a file that cannot be read.
 DAMAGED = "holds no arrays as numpy.savez writes them"
 #: Of the header before an entry of a zip file: its mark, and the lengths of the name and the extra field.
 LOCAL = struct.Struct("<4s22xHH")
@@ -46,7 +46,7 @@ def checked_npz(name: str, limit: int) -> Generator[IO[bytes]]:
     """Open an ``.npz`` file after a check that its arrays match their headers and are not too large.
 
     The unpacked arrays may take `limit` bytes, those of a large file more: see :func:`most_unpacked`. A
-    damaged file raises exceptions of many types: see :func:`shoal.formats.stream.told_of`.
+    damaged file raises exceptions of many types: see :func:`shoal.formats.stream.name_errors`.
     """
     with open_regular(name) as file:
         with zipfile.ZipFile(file) as bundle:
@@ -74,7 +74,7 @@ def check_names(members: list[zipfile.ZipInfo]) -> None:
 
 def members_of(name: str) -> dict[str, zipfile.ZipInfo]:
     """Return the entries of an ``.npz`` file by the names of their arrays."""
-    with told_of(name, DAMAGED), open_regular(name) as file, zipfile.ZipFile(file) as bundle:
+    with name_errors(name, DAMAGED), open_regular(name) as file, zipfile.ZipFile(file) as bundle:
         members = bundle.infolist()
         check_names(members)
         return {member.filename.removesuffix(".npy"): member for member in members}
@@ -86,7 +86,7 @@ def open_member(name: str, key: str | None, limit: int) -> Source | npt.NDArray[
     `key` is None for ``X``, else for the only 2-D array. Only the array that is read has a limit, as for
     :func:`checked_npz`.
     """
-    with told_of(name, DAMAGED), open_regular(name) as file, zipfile.ZipFile(file) as bundle:
+    with name_errors(name, DAMAGED), open_regular(name) as file, zipfile.ZipFile(file) as bundle:
         members = bundle.infolist()
         check_names(members)
         headers = {

@@ -13,7 +13,7 @@ from shoal._files.staged import open_regular
 from .arrow import Columns, import_pyarrow
 from .kept import Table
 from .pages import check_pages
-from .stream import BLOCK_BYTES, Block, Stream, refuse_large, told_of
+from .stream import BLOCK_BYTES, Block, Stream, name_errors, refuse_large
 
 #: Buffer size for reading a column of a row group.
 BUFFER_BYTES = 1 << 20
@@ -52,18 +52,18 @@ class ParquetRows:
         self.name, self._limit, self._open = name, limit, parquet.ParquetFile
         # The number of row groups whose pages were checked, and the first row of the next group.
         self._checked, self._first_unchecked = 0, 0
-        with told_of(name), open_regular(name) as raw, self._open(self._readable(raw)) as file:
+        with name_errors(name), open_regular(name) as raw, self._open(self._readable(raw)) as file:
             self._metadata, self.schema, self.rows = file.metadata, file.schema_arrow, file.metadata.num_rows
 
     def blocks(self, columns: Columns) -> Iterator[Block]:
         """Decode the file in the calling thread, which is the prefetching thread."""
-        with told_of(self.name):
+        with name_errors(self.name):
             refuse_large(self.name, "a row", columns.cols * columns.dtype.itemsize, self._limit)
             yield from columns.blocks(self._batches(columns.names, columns.batch_rows(NUMBERS)))
 
     def first_row(self, columns: Columns) -> Iterator[Any]:
         """Decode a batch of the first row; none if the file has no rows."""
-        with told_of(self.name), closing(self._batches(columns.names, 1)) as batches:
+        with name_errors(self.name), closing(self._batches(columns.names, 1)) as batches:
             yield from islice(batches, 1)
 
     def kept(self, names: list[str]) -> Iterator[Any]:
@@ -79,7 +79,7 @@ class ParquetRows:
             if group.column(i).path_in_schema.partition(".")[0] in names
         )
         size = max(1, min(KEPT_ROWS, BLOCK_BYTES * part.rows // max(1, unpacked)))
-        with told_of(self.name):
+        with name_errors(self.name):
             yield from part._batches(names, size)
 
     def _batches(self, names: list[str], size: int) -> Generator[Any]:

@@ -14,7 +14,7 @@ from shoal._checks.marked import ParameterError
 from shoal._checks.params import shown
 
 from .npz import HEADERS
-from .stream import Block, Stream, block_rows, numbers, refuse_large, told_of
+from .stream import Block, Stream, block_rows, name_errors, numbers, refuse_large
 
 #: Name of standard input in messages.
 STDIN = "standard input"
@@ -26,7 +26,7 @@ BYTES = 1 << 20
 
 def is_file(obj: Any) -> bool:
     """Whether an object is an open file, which would be an iterator of lines otherwise."""
-    # Temporary files of the standard library forward these methods, and are no `IOBase`.
+    # Temporary files of the standard library forward these methods, and do not derive from `IOBase`.
     methods = (getattr(obj, name, None) for name in ("read", "readline"))
     return isinstance(obj, io.IOBase) or all(map(callable, methods))
 
@@ -43,7 +43,7 @@ def read_pipe(file: Any, columns: Sequence[Any] | None, limit: int) -> Stream:
             f"X must be a binary file, got the text file {shown(file)}. Use its attribute buffer."
         )
     begun = Begun(file)
-    with told_of(name):
+    with name_errors(name):
         start = begun.peek(len(MAGIC))
     if start == MAGIC:
         if columns is not None:
@@ -100,7 +100,7 @@ class Begun(io.RawIOBase):
 
 def npy(file: Begun, name: str, limit: int) -> Stream:
     """Open the rows of an NPY file."""
-    with told_of(name, "is damaged"):
+    with name_errors(name, "is damaged"):
         version = np.lib.format.read_magic(file)
         if version not in HEADERS:
             raise ValueError(f"{name}: the version of its format must be (1, 0) or (2, 0), got {version}")

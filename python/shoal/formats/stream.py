@@ -86,7 +86,7 @@ def refuse_large(name: str, what: str, size: int, limit: int) -> None:
 
 
 @contextmanager
-def told_of(name: str, problem: str = "cannot be read") -> Generator[None]:
+def name_errors(name: str, problem: str = "cannot be read") -> Generator[None]:
     """Add the file name to errors of other libraries, which raise many types for a damaged file."""
     try:
         yield

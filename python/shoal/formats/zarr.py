@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from . import chunked
-from .stream import Stream, required, told_of
+from .stream import Stream, name_errors, required
 
 
 def open_zarr(name: str, key: str | None, limit: int) -> Stream:
@@ -18,7 +18,7 @@ def open_zarr(name: str, key: str | None, limit: int) -> Stream:
     # The error of zarr for a missing store says that it is not a group.
     if not stat.S_ISDIR(Path(name).stat().st_mode):
         raise ValueError(f"{name}: must be a folder with a zarr store, got a file")
-    with told_of(name):
+    with name_errors(name):
         stored = zarr.open(name, mode="r")
         if isinstance(stored, zarr.Array):
             if key is not None:
@@ -41,7 +41,7 @@ def stream_array(array: Any, name: str, limit: int) -> Stream:
 
     @contextmanager
     def opened() -> Generator[Any]:
-        with told_of(name):
+        with name_errors(name):
             yield array
 
     return chunked.stream_of(array, name, limit, opened)

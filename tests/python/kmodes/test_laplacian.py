@@ -836,6 +836,7 @@ def test_a_path_over_weights(tmp_path):
     [LaplacianKModes(n_clusters=3), LaplacianKModes(n_clusters=2, mode_update="mean-shift", n_neighbors=2)]
 )
 def test_estimator_checks(estimator, check):
+    """The checks of scikit-learn assert."""
     check(estimator)
 
 
