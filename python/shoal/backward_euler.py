@@ -106,11 +106,10 @@ class BackwardEulerKMeans(StreamClusterer):
         Number of outer steps.
     n_steps_ : int
         Number of batches, one per inner iteration.
-    history_ : structured ndarray of shape (n_steps,)
-        One row per outer step of :meth:`fit` and per sweep of the polish: ``iteration, rows_seen,
-        batch_size`` (rows of all its batches), ``objective`` (sum of the inertias of its batches, each about
-        the iterate that labeled it), ``center_shift, n_changed`` (0 for outer steps, because a batch has no
-        previous labels), ``n_distances, elapsed`` and ``stop_reason``.
+    {history_}
+        A step is an outer step of :meth:`fit` or a sweep of the polish. For an outer step, ``batch_size``
+        counts the rows of all its batches, the objective is the sum of the inertias of its batches, each
+        about the iterate that labeled it, and ``n_changed`` is 0, because a batch has no previous labels.
     stop_reason_ : str or None
         ``"max-iter"``, ``"diverged"``, ``"callback"``, ``"deadline"``, ``"patience"``, with `polish` also
         ``"labels-stable"`` and ``"tolerance"``; None during the fit.

@@ -64,10 +64,9 @@ class HierarchicalKMeans(CenterClusterer):
         first level of the tree used a sample.
     n_iter_ : int
         Number of sweeps after the tree.
-    history_ : structured ndarray of shape (n_steps,)
-        One row per level of the tree, then one per sweep: ``iteration, rows_seen, batch_size, objective,
-        center_shift, n_changed, n_distances, elapsed`` and ``stop_reason``. The objective is the inertia of
-        the labels of the step, measured to the centers at the end of the step.
+    {history_}
+        The steps are the levels of the tree, then the sweeps. The objective is the inertia of the labels of
+        the step, measured to the centers at the end of the step.
     stop_reason_ : str or None
         ``"tolerance"``, ``"labels-stable"``, ``"max-iter"``, ``"callback"`` or ``"deadline"``; None during
         the fit.

@@ -196,12 +196,7 @@ class KMeans(CenterClusterer):
             return self._start(source, weights, self.init, seed, n_init=n_init)
         if not callable(self.init):
             if n_init != 1:
-                warn(
-                    f"the initial centers are given, so `n_init`={n_init} is ignored",
-                    RuntimeWarning,
-                    "Explicit initial center position passed: performing only one init in KMeans instead of "
-                    f"n_init={n_init}.",
-                )
+                self._warn_of_one_start(n_init)
             return self._start(source, weights, self._given(self.init, source), seed, n_init=1)
         return Starts(self._maker(source, rows, weights, seed), n_init, _params.random_state_of(seed))
 

@@ -88,10 +88,9 @@ class MiniBatchKMeans(StreamClusterer):
         :meth:`partial_fit` alone.
     n_steps_ : int
         Number of batches so far.
-    history_ : structured ndarray of shape (n_batches,)
-        One row per batch of :meth:`fit`: ``iteration, rows_seen, batch_size, objective, center_shift,
-        n_changed`` (always 0, because a batch has no previous labels), ``n_distances, elapsed`` and
-        ``stop_reason``. The objective is the inertia of the batch.
+    {history_}
+        A step is a batch of :meth:`fit`. ``n_changed`` is 0, because a batch has no previous labels. The
+        objective is the inertia of the batch.
     stop_reason_ : str or None
         ``"tolerance"``, ``"patience"``, ``"max-iter"``, ``"callback"`` or ``"deadline"``; None during the
         fit.
@@ -233,12 +232,7 @@ class MiniBatchKMeans(StreamClusterer):
             )
         if not callable(self.init):
             if starts > 1 and not isinstance(self.init, str):
-                warn(
-                    f"the initial centers are given, so `n_init`={starts} is ignored",
-                    RuntimeWarning,
-                    "Explicit initial center position passed: performing only one init in MiniBatchKMeans "
-                    f"instead of n_init={starts}.",
-                )
+                self._warn_of_one_start(starts)
             return super()._seeding(source, rows, seed)
         if starts == 1 or source.access == "once":
             return super()._seeding(source, rows, seed)

@@ -330,6 +330,15 @@ class CenterFitter(Clusterer):
                 "due to duplicate points in X.",
             )
 
+    def _warn_of_one_start(self, n_init: int) -> None:
+        """Warn that given initial centers make a single start; Python shows the text of scikit-learn."""
+        warn(
+            f"the initial centers are given, so `n_init`={n_init} is ignored",
+            RuntimeWarning,
+            f"Explicit initial center position passed: performing only one init in {type(self).__name__} "
+            f"instead of n_init={n_init}.",
+        )
+
     def _warn_if_boundless(self, asked: str) -> None:
         """Warn that `bounds_memory` is too small for the bounds that `asked` needs."""
         warn(
