@@ -21,6 +21,9 @@ from .typing import Callbacks, Init, Metric, RandomState
 
 __all__ = ["MiniBatchKMeans"]
 
+#: Values of `half_life`.
+ROWS = Number("a finite number of rows above 0", above=True)
+
 
 @estimator
 class MiniBatchKMeans(StreamClusterer):
@@ -144,7 +147,7 @@ class MiniBatchKMeans(StreamClusterer):
     tol: float = 0.0
     max_no_improvement: Annotated[int | None, AtLeast(0)] = 10
     reassignment_ratio: Annotated[float, FRACTION] = 0.01
-    half_life: Annotated[float | None, Number("a finite number of rows above 0", above=True)] = None
+    half_life: Annotated[float | None, ROWS] = None
     n_init: int | Literal["auto"] = "auto"
     init_size: int | None = None
     compute_labels: bool = True

@@ -41,7 +41,13 @@ def estimator(cls: type[T]) -> type[T]:
     ``__init__`` only stores them, as scikit-learn asks for. Fitted attributes are no fields: they have no
     annotation in the body of the class.
     """
-    return documented(dataclass(eq=False, repr=False, match_args=False)(cls))
+    made = dataclass(eq=False, repr=False, match_args=False)(cls)
+    shown: dict[str, str] = vars(made)["__init__"].__annotations__
+    for name, hint in shown.items():
+        # Signatures show types, without the values that are allowed.
+        if hint is not None and hint.startswith("Annotated["):
+            shown[name] = hint.removeprefix("Annotated[").rpartition(", ")[0]
+    return documented(made)
 
 
 class AtLeast(NamedTuple):
