@@ -723,7 +723,7 @@ def test_labels_of_rows_without_neighbors_depend_on_modes():
 
 def test_errors():
     X, _ = labeled_blobs(n=30)
-    with pytest.raises(ValueError, match=r"n_neighbors.*on_collapse.*laplacian_weight.*bandwidth"):
+    with pytest.raises(ValueError, match=r"laplacian_weight.*n_neighbors.*bandwidth.*on_collapse"):
         LaplacianKModes(3, laplacian_weight=-1, n_neighbors=0, bandwidth=-2.0, on_collapse="weep").fit(X)
     with pytest.raises(ValueError, match="n_neighbors=30 must be less than n_samples=30"):
         LaplacianKModes(3, n_neighbors=30).fit(X)
