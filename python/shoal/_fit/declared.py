@@ -36,10 +36,10 @@ Rule = Callable[[str, Any], object]
 
 @dataclass_transform(eq_default=False)
 def estimator(cls: type[T]) -> type[T]:
-    """Make the parameters of ``__init__`` of the fields of a class, and fill in its docstring.
+    """Turn the fields of a class into parameters of ``__init__``, and fill in its docstring.
 
-    ``__init__`` only stores them, as scikit-learn asks for. Fitted attributes are no fields: they have no
-    annotation in the body of the class.
+    ``__init__`` only stores them, as scikit-learn requires. Fitted attributes do not become parameters,
+    because they have no annotation in the body of the class.
     """
     made = dataclass(eq=False, repr=False, match_args=False)(cls)
     shown: dict[str, str] = vars(made)["__init__"].__annotations__
