@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.exceptions import ConvergenceWarning
 
-from ._common import params as _params
-from ._common.warn import warn
+from ._checks import params as _params
+from ._checks.warn import warn
 from ._core import Source, Step
-from ._fit.declared import estimator
+from ._fit.declared import FRACTION, NOT_NEGATIVE, POSITIVE, POSITIVE_FRACTION, estimator
 from ._fit.partial import StreamClusterer
 from ._fit.saved import Arrays, Texts, floats
 from ._rows.source import DataSource
@@ -106,11 +106,10 @@ class BackwardEulerKMeans(StreamClusterer):
         Number of outer steps.
     n_steps_ : int
         Number of batches, one per inner iteration.
-    history_ : structured ndarray of shape (n_steps,)
-        One row per outer step of :meth:`fit` and per sweep of the polish: ``iteration, rows_seen,
-        batch_size`` (rows of all its batches), ``objective`` (sum of the inertias of its batches, each about
-        the iterate that labeled it), ``center_shift, n_changed`` (0 for outer steps, because a batch has no
-        previous labels), ``n_distances, elapsed`` and ``stop_reason``.
+    {history_}
+        A step is an outer step of :meth:`fit` or a sweep of the polish. For an outer step, ``batch_size``
+        counts the rows of all its batches, the objective is the sum of the inertias of its batches, each
+        about the iterate that labeled it, and ``n_changed`` is 0, because a batch has no previous labels.
     stop_reason_ : str or None
         ``"max-iter"``, ``"diverged"``, ``"callback"``, ``"deadline"``, ``"patience"``, with `polish` also
         ``"labels-stable"`` and ``"tolerance"``; None during the fit.
@@ -191,12 +190,12 @@ class BackwardEulerKMeans(StreamClusterer):
     _: KW_ONLY
     init: Init = "random"
     batch_size: int = 1000
-    step_size: float | Literal["auto"] = "auto"
-    step_decay: float | Literal["auto"] = "auto"
-    averaging: float = 0.75
+    step_size: Annotated[float | Literal["auto"], NOT_NEGATIVE] = "auto"
+    step_decay: Annotated[float | Literal["auto"], POSITIVE_FRACTION] = "auto"
+    averaging: Annotated[float, FRACTION] = 0.75
     n_inner: int = 5
     max_iter: int = 150
-    step_cap: float | Literal["auto"] | None = "auto"
+    step_cap: Annotated[float | Literal["auto"] | None, POSITIVE] = "auto"
     polish: bool | Literal["auto"] = "auto"
     compute_labels: bool = True
     metric: Metric = "euclidean"
@@ -213,26 +212,6 @@ class BackwardEulerKMeans(StreamClusterer):
     _one_pass = True
     #: The base class reads it; this method has no such stopping rule.
     tol = 0.0
-
-    def _rules(self, problems: _params.Problems) -> None:
-        p = _params
-        super()._rules(problems)
-        if not _is_auto(self.step_size) and not (p.is_number(self.step_size) and self.step_size >= 0):
-            problems.add(
-                f"`step_size` must be 'auto' or a finite number of at least 0, got {p.shown(self.step_size)}"
-            )
-        if not _is_auto(self.step_decay) and not (p.is_number(self.step_decay) and 0 < self.step_decay <= 1):
-            problems.add(
-                "`step_decay` must be 'auto' or a number above 0 and at most 1, got "
-                f"{p.shown(self.step_decay)}"
-            )
-        if not (p.is_number(self.averaging) and 0 <= self.averaging <= 1):
-            problems.add(f"`averaging` must be a number from 0 to 1, got {p.shown(self.averaging)}")
-        cap = self.step_cap
-        if cap is not None and not _is_auto(cap) and not (p.is_number(cap) and cap > 0):
-            problems.add(f"`step_cap` must be 'auto', `None` or a finite number above 0, got {p.shown(cap)}")
-        if not _is_auto(self.polish) and not isinstance(self.polish, (bool, np.bool_)):
-            problems.add(f"`polish` must be 'auto', `True` or `False`, got {p.shown(self.polish)}")
 
     def _options(self, source: Source | None) -> dict[str, Any]:
         return {"step_cap": _cap(self.step_cap)}

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from ._common import params as _params
+from ._checks import params as _params
 from ._core import Source
 from ._fit.clusterer import CenterClusterer
 from ._fit.declared import estimator
-from ._fit.saved import Arrays, Claims, Texts, floats, need
+from ._fit.saved import Arrays, Texts, floats, need
 from .typing import Algorithm, Callbacks, Init, Memory, Metric, RandomState
 
 __all__ = ["BalancedKMeans"]
@@ -159,6 +159,11 @@ class BalancedKMeans(CenterClusterer):
 
     _kind = "balanced-kmeans"
     _method = "balanced"
+    _saved_attributes: ClassVar = {
+        "algorithm_": "text",
+        "lower_bound_": "figure_or_nan",
+        "gap_": "figure_or_nan",
+    }
 
     def _rules(self, problems: _params.Problems) -> None:
         p = _params
@@ -203,20 +208,6 @@ class BalancedKMeans(CenterClusterer):
         # Finishing a run with limits does not change its next step.
         self._run.finish()
         return self._run.labels(), self._run.inertia()
-
-    def _about(self) -> dict[str, Any]:
-        known = not np.isnan(self.lower_bound_)
-        return {
-            "algorithm": self.algorithm_,
-            "lower_bound": self.lower_bound_ if known else None,
-            "gap": self.gap_ if known else None,
-        }
-
-    def _recall(self, about: Claims) -> None:
-        self.algorithm_ = str(about.text("algorithm"))
-        for name in ("lower_bound", "gap"):
-            figure = about.figure(name, optional=True)
-            setattr(self, name + "_", np.nan if figure is None else float(figure))
 
     def _kept(self) -> tuple[Arrays, Texts]:
         arrays, texts = super()._kept()

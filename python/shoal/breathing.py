@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY
-from typing import Annotated, Any
-
-import numpy as np
+from typing import Annotated, Any, ClassVar
 
 from ._fit.clusterer import CenterClusterer
 from ._fit.declared import AtLeast, estimator
-from ._fit.saved import Claims
 from .typing import Algorithm, Callbacks, Init, Memory, Metric, RandomState
 
 __all__ = ["BreathingKMeans"]
@@ -125,6 +122,11 @@ class BreathingKMeans(CenterClusterer):
     _kind = "breathing-kmeans"
     _method = "breathing"
     _iterations = "sweeps"
+    _saved_attributes: ClassVar = {
+        "algorithm_": "text",
+        "n_breaths_": "count",
+        "start_inertia_": "figure_or_nan",
+    }
 
     def _read(self, run: Any) -> None:
         super()._read(run)
@@ -132,17 +134,3 @@ class BreathingKMeans(CenterClusterer):
         self.algorithm_: str = run.algorithm
         self.n_breaths_: int = details["n_breaths"]
         self.start_inertia_: float = details["start_inertia"]
-
-    def _about(self) -> dict[str, Any]:
-        start = self.start_inertia_
-        return {
-            "algorithm": self.algorithm_,
-            "n_breaths": self.n_breaths_,
-            "start_inertia": None if np.isnan(start) else start,
-        }
-
-    def _recall(self, about: Claims) -> None:
-        self.algorithm_ = str(about.text("algorithm"))
-        self.n_breaths_ = about.count("n_breaths")
-        start = about.figure("start_inertia", optional=True)
-        self.start_inertia_ = np.nan if start is None else float(start)

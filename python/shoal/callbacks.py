@@ -17,18 +17,18 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
 import time
 import warnings
 from abc import ABC, abstractmethod
 from typing import Any
 
-from ._common.files import check_place, is_name
-from ._common.outputs import MODELS, check_suffix
-from ._common.params import ParameterError, is_real, shown, whole
-from ._common.zeros import ignore_zeros
+from ._checks.params import ParameterError, is_real, shown, whole
 from ._core import Step
+from ._files.outputs import MODELS, check_suffix
+from ._files.staged import check_place, is_name
 from ._rows.streams import refuse_once
+from ._rows.zeros import ignore_zeros
+from ._terminal.progress import Bar, format_progress
 from .typing import PathName, Rows
 
 __all__ = [
@@ -64,7 +64,7 @@ class Callback(ABC):
     def working(self, estimator: Any, phase: str, share: float | None, seconds: float) -> None:  # noqa: B027
         """Show that a step is in progress.
 
-        Called some times a second during steps that take long. `phase` is ``"seeding"``, ``"neighbors"``,
+        Called a few times per second during long steps. `phase` is ``"seeding"``, ``"neighbors"``,
         ``"coreset"``, ``"labels"``, or empty for a pass over the rows; `share` is the part that is done, None
         if unknown; `seconds` is the time since the step began. Not for results: how often it is called
         depends on the clock.
@@ -88,71 +88,44 @@ class ProgressBar(Callback):
 
     def __init__(self, label: str | None = None) -> None:
         self.label = label
-        self._bar: Any = None
-        self._width = 0
-        #: What work without an objective counts: its name, and how many there are, if known.
+        self._bar: Bar | None = None
+        #: Unit of work that has no objective, ``"row"`` for rows, and the total if it is known.
         self._counted: tuple[str, int | None] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the picklable state, without the bar on the screen."""
-        return {"label": self.label, "_bar": None, "_width": 0, "_counted": None}
+        return {"label": self.label, "_bar": None, "_counted": None}
 
     def begin(self, estimator: Any) -> None:
         """Open the bar."""
         label = self.label or ("shoal" if estimator is None else type(estimator).__name__)
-        self._width = 0
-        try:
-            from tqdm.auto import tqdm
-        except ImportError:
-            self._bar = label
-        else:
-            step_limit = getattr(estimator, "_step_limit", None)
-            limit = None if step_limit is None else step_limit()
-            unit, total = self._counted or ("step", limit)
-            self._bar = tqdm(
-                total=total, desc=label, unit=unit, unit_scale=unit == "row", leave=True, file=sys.stderr
-            )
+        step_limit = getattr(estimator, "_step_limit", None)
+        limit = None if step_limit is None else step_limit()
+        self._bar = Bar(label, *(self._counted or ("step", limit)))
 
     def __call__(self, estimator: Any, step: Step) -> bool | None:
         """Show a step."""
         if self._bar is None:
             self.begin(estimator)
-        done, text = 1, f"step {step.iteration}, objective {step.objective:.6g}"
+        assert self._bar is not None
+        text, done = f"step {step.iteration}, objective {step.objective:.6g}", 1
+        note = f"objective={step.objective:.6g}"
         if self._counted is not None:
             unit, total = self._counted
-            done = step.batch_size if unit == "row" else 1
-            seen = step.rows_seen if unit == "row" else step.iteration
-            text = f"{seen}{'' if total is None else f' of {total}'} {unit}s"
-        if isinstance(self._bar, str):
-            text = f"{self._bar}: {text}, {step.elapsed:.1f} s"
-            sys.stderr.write("\r" + text.ljust(self._width))
-            sys.stderr.flush()
-            self._width = len(text)
-        elif self._bar is not None:
-            if self._counted is None:
-                self._bar.set_postfix_str(f"objective={step.objective:.6g}", refresh=False)
-            self._bar.update(done)
+            seen, done = (step.rows_seen, step.batch_size) if unit == "row" else (step.iteration, 1)
+            text, note = f"{seen}{'' if total is None else f' of {total}'} {unit}s", ""
+        self._bar.show(f"{text}, {step.elapsed:.1f} s", done=done, note=note)
         return None
 
     def working(self, estimator: Any, phase: str, share: float | None, seconds: float) -> None:
         """Show how far a long step has come."""
-        from ._common.progress import said
-
-        text = said(phase, share, seconds)
-        if isinstance(self._bar, str):
-            text = f"{self._bar}: {text}"
-            sys.stderr.write("\r" + text.ljust(self._width))
-            sys.stderr.flush()
-            self._width = len(text)
-        elif self._bar is not None:
-            self._bar.set_postfix_str(text)
+        if self._bar is not None:
+            text = format_progress(phase, share, seconds)
+            self._bar.show(text, note=text)
 
     def end(self, estimator: Any) -> None:
         """Close the bar."""
-        if isinstance(self._bar, str):
-            if self._width:
-                sys.stderr.write("\n")
-        elif self._bar is not None:
+        if self._bar is not None:
             self._bar.close()
         self._bar = None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from ._common import params as _params
+from ._checks import params as _params
 from .typing import Memory
 
 __all__ = ["config_context"]

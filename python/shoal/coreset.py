@@ -14,21 +14,28 @@ import numpy.typing as npt
 from sklearn.exceptions import NotFittedError
 
 from . import _core
-from ._common import params as _params
-from ._common.outputs import MODELS, check_suffix
-from ._common.warn import warn
-from ._common.zeros import SeenBy, warn_of_zeros
+from ._checks import params as _params
+from ._checks.warn import warn
 from ._docs import documented
+from ._files.outputs import MODELS, check_suffix
 from ._fit.bases import BaseEstimator
 from ._fit.centers import METRICS
-from ._fit.cloning import cloned
+from ._fit.cloning import clone_estimator
 from ._fit.declared import estimator
 from ._fit.saved import Claims, need
 from ._fit.watch import watched
-from ._rows.checked import as_weighted, checked_rows, weighted, weights_of
+from ._rows.checked import (
+    as_weighted,
+    checked_rows,
+    learn_blocks,
+    own_weights,
+    refuse_weights_of_stream,
+    weighted,
+)
 from ._rows.coreset import Coreset, csr
 from ._rows.source import DataSource
 from ._rows.streams import refuse_once
+from ._rows.zeros import SeenBy, warn_of_zeros
 from .typing import Callbacks, Metric, PathName, RandomState, Rows, Weights
 
 __all__ = ["Coreset", "StreamingCoreset", "lightweight_coreset"]
@@ -258,27 +265,13 @@ class StreamingCoreset(BaseEstimator):
         rows = given if isinstance(given, DataSource) else None
         with watched("StreamingCoreset", self, self.progress, self.callbacks) as tell:
             lies = rows is None or rows.access == "random"
-            has_weights = sample_weight is not None or weights_of(rows) is not None
+            has_weights = sample_weight is not None or own_weights(rows) is not None
             if rows is None or (lies and has_weights):
                 self._take(given, sample_weight, size, threads, tell)
                 return
-            if sample_weight is not None:
-                raise ValueError(
-                    "sample_weight must be None for a stream. Use partial_fit with each block and the "
-                    "weights of the block instead."
-                )
-            first, own = 0, rows.sample_weight
+            refuse_weights_of_stream(sample_weight)
             with nullcontext(_parts(rows)) if lies else rows._batches() as blocks:
-                for block in blocks:
-                    try:
-                        weights = None if own is None else own[first : first + len(block)]
-                        ended = self._take(block, weights, size, threads, tell)
-                    except ValueError as error:
-                        # The message counts rows from the beginning of the block.
-                        raise ValueError(f"block of X from row {first} on: {error}") from error
-                    if ended:
-                        break
-                    first += len(block)
+                learn_blocks(rows, blocks, lambda block, own: self._take(block, own, size, threads, tell))
 
     def _take(
         self,
@@ -292,19 +285,19 @@ class StreamingCoreset(BaseEstimator):
         source, weights = weighted(rows, sample_weight)
         state = self.__dict__.get("_state")
         if state is None:
-            state = self._begun_with(size, source.compute)
+            state = self._new_state(size, source.compute)
         before = state.size[0]
         seen = source.seen_by(self.metric)
         state.partial_fit(seen, weights, threads)
-        self._know(state, size, seen.zero_rows)
+        self._set_state(state, size, seen.zero_rows)
         return tell(state.size[0] - before)
 
-    def _begun_with(self, size: int, compute: str) -> _core.StreamingCoreset:
+    def _new_state(self, size: int, compute: str) -> _core.StreamingCoreset:
         """Return a state without rows."""
         self._seed = _params.seed(self.random_state)
         return _core.StreamingCoreset(size, self._seed, compute)
 
-    def _know(self, state: Any, size: int, n_zero_rows: int) -> None:
+    def _set_state(self, state: Any, size: int, n_zero_rows: int) -> None:
         """Take over a state with `n_zero_rows` more rows of zeros."""
         self._state, self._size, self._metric = state, size, self.metric
         self.n_zero_rows_ = self.__dict__.get("n_zero_rows_", 0) + n_zero_rows
@@ -355,9 +348,9 @@ class StreamingCoreset(BaseEstimator):
             raise ValueError(f"other must have the feature names {own.tolist()}, got {names.tolist()}")
         begun = mine is not None
         if mine is None:
-            mine = self._begun_with(size, theirs.compute)
+            mine = self._new_state(size, theirs.compute)
         mine.merge(theirs, threads)
-        self._know(mine, size, other.n_zero_rows_)
+        self._set_state(mine, size, other.n_zero_rows_)
         if names is not None and not begun:
             self.feature_names_in_ = names
         if self._seed == other._seed:
@@ -381,10 +374,10 @@ class StreamingCoreset(BaseEstimator):
         sklearn.exceptions.NotFittedError
             Before the first row.
         """
-        self._begun()
+        self._require_rows()
         return coreset_of(self._state.result(_params.threads(self.n_jobs, tell=False)), self.n_features_in_)
 
-    def _begun(self) -> None:
+    def _require_rows(self) -> None:
         """Raise an error before the first row."""
         if "_state" not in self.__dict__:
             raise NotFittedError("this StreamingCoreset has no rows yet. Call partial_fit first.")
@@ -406,7 +399,7 @@ class StreamingCoreset(BaseEstimator):
         OSError
             If the file cannot be written.
         """
-        self._begun()
+        self._require_rows()
         check_suffix("path", path, MODELS)
         kind, arrays, meta = self._state.state()
         names = getattr(self, "feature_names_in_", None)
@@ -430,7 +423,7 @@ class StreamingCoreset(BaseEstimator):
         _params.one_of("metric", metric, METRICS)
         made = cls(size, metric=metric)
         made._seed = int(numbers["seed"])
-        made._know(state, size, about.count("n_zero_rows", optional=True))
+        made._set_state(state, size, about.count("n_zero_rows", optional=True))
         names = about.texts("feature_names", optional=True)
         if names is not None:
             need(len(names) == made.n_features_in_, f"it has names for {len(names)} columns")
@@ -439,7 +432,7 @@ class StreamingCoreset(BaseEstimator):
 
     def __sklearn_clone__(self) -> Self:
         """Return one without rows and with the same parameters; callbacks are copied."""
-        return cloned(self)
+        return clone_estimator(self)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the picklable state."""

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy.typing as npt
 
-from ._common.files import is_name
+from ._files.staged import is_name
 from ._rows.arrays import as_rows, source_of_values
 from ._rows.features import header_of
 from ._rows.opening import list_names, open_object, open_path
-from ._rows.overwriting import file_of
+from ._rows.overwriting import file_read_by
 from ._rows.paths import is_paths
 from ._rows.source import DataSource
 from ._rows.sparse import is_sparse
@@ -187,4 +187,4 @@ def open(
     rows = as_rows(obj, partial(check_array, accept_sparse="csr", ensure_min_samples=0))
     name = "sparse matrix" if is_sparse(rows) else "array"
     table = partial(table_of, given, columns)
-    return DataSource(source_of_values(rows), name, path=file_of(rows), header=header, table=table)
+    return DataSource(source_of_values(rows), name, path=file_read_by(rows), header=header, table=table)

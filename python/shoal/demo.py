@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ._common.text import table
+from ._terminal.text import format_table
 
 __all__ = ["ATTRIBUTION", "Comparison", "Report", "Row", "load_digits", "run"]
 
@@ -103,7 +103,7 @@ class Report:
             The text.
         """
         parts = [
-            table(
+            format_table(
                 ("clusters", "seconds", "iterations", "inertia", "NMI", "purity"),
                 [
                     (
@@ -133,7 +133,7 @@ class Report:
             ]
             parts += [
                 "\ncompared with scikit-learn, both from the same first centers and in float64:",
-                table(head, body),
+                format_table(head, body),
             ]
         parts += [
             f"\npicture of the {CLUSTERS[-1]} centers: {self.picture}",
@@ -167,22 +167,7 @@ def load_digits() -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
 
 
 def compare(images: npt.NDArray[np.uint8], clusters: int, n_jobs: int | None = None) -> Comparison:
-    """Fit shoal and scikit-learn to the same rows from the same first centers.
-
-    Parameters
-    ----------
-    images : ndarray of shape (n_images, n_pixels), uint8
-        Both compute in float64.
-    clusters : int
-        Number of clusters.
-    n_jobs : int, optional
-        Number of threads of shoal.
-
-    Returns
-    -------
-    Comparison
-        The figures of both fits.
-    """
+    """Fit shoal and scikit-learn to the same rows, in float64, from the same first centers."""
     from sklearn.cluster import KMeans as Reference
 
     from . import KMeans, kmeans_plusplus
@@ -231,7 +216,7 @@ def run(
     >>> print(demo.run().as_text())  # doctest: +SKIP
     """
     from . import KMeans, metrics
-    from ._common.files import write_npy
+    from ._files.staged import write_npy
     from .plot import centers_picture, write_png
 
     if out is None:

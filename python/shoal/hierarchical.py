@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-import numpy as np
-
-from ._common import params as _params
-from ._core import Source
 from ._fit.clusterer import CenterClusterer
 from ._fit.declared import AtLeast, estimator
-from ._fit.saved import Claims
 from .typing import Callbacks, Memory, Metric, RandomState
 
 __all__ = ["HierarchicalKMeans"]
@@ -69,10 +64,9 @@ class HierarchicalKMeans(CenterClusterer):
         first level of the tree used a sample.
     n_iter_ : int
         Number of sweeps after the tree.
-    history_ : structured ndarray of shape (n_steps,)
-        One row per level of the tree, then one per sweep: ``iteration, rows_seen, batch_size, objective,
-        center_shift, n_changed, n_distances, elapsed`` and ``stop_reason``. The objective is the inertia of
-        the labels of the step, measured to the centers at the end of the step.
+    {history_}
+        The steps are the levels of the tree, then the sweeps. The objective is the inertia of the labels of
+        the step, measured to the centers at the end of the step.
     stop_reason_ : str or None
         ``"tolerance"``, ``"labels-stable"``, ``"max-iter"``, ``"callback"`` or ``"deadline"``; None during
         the fit.
@@ -157,12 +151,10 @@ class HierarchicalKMeans(CenterClusterer):
     _kind = "hierarchical-kmeans"
     _method = "hierarchical"
     _iterations = "sweeps"
+    _saved_attributes: ClassVar = {"certified_": "figure_or_nan", "sample_rows_": "count"}
     _auto = ("branching_factor",)
     #: The tree takes the place of a seeding.
     init = "auto"
-
-    def _options(self, source: Source | None) -> dict[str, Any]:
-        return {"memory_limit": _params.memory("memory_limit", self.memory_limit)}
 
     def _run_params(self, init: Any, seed: int, **other: Any) -> dict[str, Any]:
         params = super()._run_params(init, seed, **other)
@@ -180,13 +172,3 @@ class HierarchicalKMeans(CenterClusterer):
         details = run.details()
         self.sample_rows_: int = details["sample_rows"]
         self.certified_: float = details["certified"]
-
-    def _about(self) -> dict[str, Any]:
-        certified = None if np.isnan(self.certified_) else self.certified_
-        return {**super()._about(), "certified": certified, "sample_rows": self.sample_rows_}
-
-    def _recall(self, about: Claims) -> None:
-        super()._recall(about)
-        certified = about.figure("certified", optional=True)
-        self.certified_ = np.nan if certified is None else float(certified)
-        self.sample_rows_ = about.count("sample_rows")

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from . import _core
-from ._common.marked import MarkedError, ParameterError, marked_text
-from ._common.params import shown
-from ._common.warn import warn
+from ._checks.marked import MarkedError, ParameterError, marked_text
+from ._checks.params import shown
+from ._checks.warn import warn
 from ._core import Step
 from ._fit.estimator import Clusterer
 from ._fit.models import save
@@ -21,7 +21,7 @@ from .balanced import BalancedKMeans
 from .breathing import BreathingKMeans
 from .coreset import KIND as STREAMING_CORESET
 from .coreset import StreamingCoreset
-from .formats.stream import told_of
+from .formats.stream import name_errors
 from .hierarchical import HierarchicalKMeans
 from .kmeans import KMeans
 from .kmodes import LaplacianKModes
@@ -46,11 +46,11 @@ ESTIMATORS: tuple[type[Clusterer], ...] = (
     BreathingKMeans,
     LaplacianKModes,
 )
-#: What reads a saved model, by the kind that the file names.
+#: Classes that restore a saved model, by the kind in the file.
 KINDS: dict[str, Any] = {f"{cls._kind}-model": cls for cls in ESTIMATORS} | {
     STREAMING_CORESET: StreamingCoreset
 }
-#: What resumes a checkpoint, by the kind that the file names.
+#: Classes that resume a checkpoint, by the kind in the file.
 CHECKPOINTS: dict[str, Any] = {f"{cls._kind}-checkpoint": cls for cls in ESTIMATORS}
 #: Parameters that may change in a resumed fit.
 OF_A_RUN = ("n_jobs", "verbose", "callbacks", "init")
@@ -99,7 +99,7 @@ def load(path: PathName) -> Any:
         raise MarkedError(f"{problem} Finish it with `resume`.", f"{problem} Use shoal.resume instead.")
     if kind not in KINDS:
         raise ValueError(f"{name}: must hold a model of this version ({', '.join(KINDS)}), got {kind!r}")
-    with told_of(name, "is damaged"):
+    with name_errors(name, "is damaged"):
         model = KINDS[kind]._restored(arrays, meta)
         lost = Claims.read(meta, "fitted").texts("lost", optional=True) if "fitted" in meta else None
         need(lost is None or set(lost) <= model.get_params().keys(), "it names parameters that do not exist")
@@ -170,25 +170,25 @@ def resume(
             f"{', '.join(changed)} cannot be changed in a resumed fit. Only n_jobs, verbose, callbacks and a "
             "callable init can."
         )
-    estimator, state = begun(name)
+    estimator, state = read_checkpoint(name)
     if features is not None and getattr(estimator, "affinity", None) != "precomputed":
         raise TypeError('features must be None except for LaplacianKModes(affinity="precomputed")')
     estimator.set_params(**run)
-    for _ in remaining(estimator, name, state, X if features is None else features, sample_weight):
+    for _ in remaining_steps(estimator, name, state, X if features is None else features, sample_weight):
         pass
     return estimator
 
 
-def go_on(estimator: Any, path: PathName, X: Rows) -> None:
+def finish_from(estimator: Any, path: PathName, X: Rows) -> None:
     """Resume a checkpoint in an estimator that must have the same parameters, and finish the fit."""
-    for _ in continued(estimator, path, X):
+    for _ in continue_steps(estimator, path, X):
         pass
 
 
-def continued(estimator: Any, path: PathName, X: Rows) -> Iterator[Step]:
+def continue_steps(estimator: Any, path: PathName, X: Rows) -> Iterator[Step]:
     """Check that a checkpoint is of these parameters and rows; return the remaining steps."""
     name = os.fsdecode(path)
-    kept, state = begun(name)
+    kept, state = read_checkpoint(name)
     if type(kept) is not type(estimator):
         raise MarkedError(
             f"{name}: must hold a fit of `{type(estimator).__name__}`, got one of `{type(kept).__name__}`"
@@ -203,10 +203,10 @@ def continued(estimator: Any, path: PathName, X: Rows) -> Iterator[Step]:
             raise ParameterError(
                 f"{name}: `{parameter}` must be {shown(was)}, as in the checkpoint, got {shown(given)}"
             )
-    return remaining(estimator, name, state, X, None)
+    return remaining_steps(estimator, name, state, X, None)
 
 
-def remaining(estimator: Any, name: str, state: Any, X: Rows, sample_weight: Weights) -> Iterator[Step]:
+def remaining_steps(estimator: Any, name: str, state: Any, X: Rows, sample_weight: Weights) -> Iterator[Step]:
     """Return the remaining steps; errors about the file name it."""
     with estimator._set_aside():
         taken = estimator._taken(X, sample_weight)
@@ -221,14 +221,14 @@ def remaining(estimator: Any, name: str, state: Any, X: Rows, sample_weight: Wei
 MOST_COUNT = 2**62
 
 
-def begun(name: str) -> tuple[Any, Any]:
+def read_checkpoint(name: str) -> tuple[Any, Any]:
     """Read a checkpoint; return the unfitted estimator and the state of the fit."""
     kind, arrays, meta = _core.load_model(name)
     if kind not in CHECKPOINTS:
         raise ValueError(
             f"{name}: must hold a checkpoint of this version ({', '.join(CHECKPOINTS)}), got {kind!r}"
         )
-    with told_of(name, "is damaged"):
+    with name_errors(name, "is damaged"):
         estimator = CHECKPOINTS[kind]._of_params(arrays, meta)
         estimator._check()
         for counts in (array for key, array in arrays.items() if key.endswith("history_counts")):

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY
 from functools import partial
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from ._common import params as _params
-from ._common.warn import warn
+from ._checks import params as _params
+from ._checks.warn import warn
 from ._core import Run, Source, Step
 from ._fit.centers import State
 from ._fit.clusterer import CenterClusterer
 from ._fit.declared import estimator
-from ._fit.saved import Claims
 from ._fit.starts import STARTS, Maker, Starts
 from .typing import Algorithm, Callbacks, Init, Memory, Metric, RandomState
 
@@ -179,6 +178,7 @@ class KMeans(CenterClusterer):
     _kind = "kmeans"
     _method = "kmeans"
     _iterations = "sweeps"
+    _saved_attributes: ClassVar = {"algorithm_": "text"}
 
     def _make_run(self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None) -> Run | Starts:
         """Return the run of a fit; callables of the user get `rows`."""
@@ -188,12 +188,7 @@ class KMeans(CenterClusterer):
             return self._start(source, weights, self.init, seed, n_init=n_init)
         if not callable(self.init):
             if n_init != 1:
-                warn(
-                    f"the initial centers are given, so `n_init`={n_init} is ignored",
-                    RuntimeWarning,
-                    "Explicit initial center position passed: performing only one init in KMeans instead of "
-                    f"n_init={n_init}.",
-                )
+                self._warn_of_one_start(n_init)
             return self._start(source, weights, self._given(self.init, source), seed, n_init=1)
         return Starts(self._maker(source, rows, weights, seed), n_init, _params.random_state_of(seed))
 
@@ -238,9 +233,3 @@ class KMeans(CenterClusterer):
             )
         elif named and self.algorithm_ == "lloyd" and self.n_iter_ > 1:
             self._warn_if_boundless(f"`algorithm`={self.algorithm!r}")
-
-    def _about(self) -> dict[str, Any]:
-        return {"algorithm": self.algorithm_}
-
-    def _recall(self, about: Claims) -> None:
-        self.algorithm_ = str(about.text("algorithm"))

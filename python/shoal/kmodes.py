@@ -6,23 +6,23 @@ import time
 from collections.abc import Iterator
 from dataclasses import KW_ONLY
 from functools import partial
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from . import _core
-from ._common import params as _params
-from ._common.warn import warn
+from ._checks import params as _params
+from ._checks.warn import warn
 from ._core import ModesRun, Source, Step
 from ._fit.centers import INITS, State
-from ._fit.declared import estimator
+from ._fit.declared import NOT_NEGATIVE, POSITIVE, estimator
 from ._fit.estimator import has_begun, seed_of
 from ._kmodes.file import StoredKModes
 from ._kmodes.matrices import affinity_matrix, checked_affinity, responsibilities_matrix
 from ._kmodes.spectral import Spectral, spectral_labels
 from ._rows.checked import refuse_weights, source_of
-from ._rows.spool import at_any_place
+from ._rows.spool import with_random_access
 from .typing import (
     Affinity,
     Callbacks,
@@ -222,12 +222,12 @@ class LaplacianKModes(StoredKModes):
 
     n_clusters: int = 8
     _: KW_ONLY
-    laplacian_weight: float | Literal["auto"] = "auto"
+    laplacian_weight: Annotated[float | Literal["auto"], NOT_NEGATIVE] = "auto"
     mode_update: ModeUpdate = "byproduct"
     n_neighbors: int = 5
-    bandwidth: float | Literal["auto"] = "auto"
+    bandwidth: Annotated[float | Literal["auto"], POSITIVE] = "auto"
     affinity: Affinity = "knn"
-    diagonal_shift: float | Literal["auto"] = "auto"
+    diagonal_shift: Annotated[float | Literal["auto"], NOT_NEGATIVE] = "auto"
     on_collapse: OnCollapse = "restore"
     normalize: bool = True
     metric: Metric = "euclidean"
@@ -382,7 +382,7 @@ class LaplacianKModes(StoredKModes):
         if sample_weight is not None:
             raise ValueError("sample_weight must be None for LaplacianKModes")
         refuse_weights(X, type(self).__name__)
-        rows = self._checked(at_any_place(X, type(self).__name__), reset=True)
+        rows = self._checked(with_random_access(X, type(self).__name__), reset=True)
         source = source_of(rows)
         n = source.shape[0]
         if self.normalize and source.shape[1] == 1:
@@ -442,28 +442,10 @@ class LaplacianKModes(StoredKModes):
     def _rules(self, problems: _params.Problems) -> None:
         p = _params
         super()._rules(problems)
-        weight = self.laplacian_weight
-        if not (isinstance(weight, str) and weight == "auto") and not (p.is_number(weight) and weight >= 0):
-            problems.add(
-                f"`laplacian_weight` must be 'auto' or a finite number of at least 0, got {p.shown(weight)}"
-            )
-        if not (isinstance(self.bandwidth, str) and self.bandwidth == "auto") and not (
-            p.is_number(self.bandwidth) and self.bandwidth > 0
-        ):
-            problems.add(f"`bandwidth` must be 'auto' or a number above 0, got {p.shown(self.bandwidth)}")
-        if not (isinstance(self.diagonal_shift, str) and self.diagonal_shift == "auto") and not (
-            p.is_number(self.diagonal_shift) and self.diagonal_shift >= 0
-        ):
-            problems.add(
-                "`diagonal_shift` must be 'auto' or a number of at least 0, got "
-                f"{p.shown(self.diagonal_shift)}"
-            )
         if self.metric == "cosine" and not self.normalize:
             problems.add(f"`normalize` must be `True` with `metric`='cosine', got {p.shown(self.normalize)}")
         if isinstance(self.init, str):
             problems.check(p.seeding, self.init, STARTS)
-        if self.responsibilities_memory is not None:
-            problems.check(p.memory, "responsibilities_memory", self.responsibilities_memory)
         self._rules_of_a_run(problems)
 
     def _update(self, run: Any, step: Step | None) -> None:

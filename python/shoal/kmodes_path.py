@@ -14,14 +14,14 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score
 from sklearn.utils.validation import check_array
 
-from ._common import params as _params
-from ._common.zeros import ignore_zeros, warn_of_zeros
+from ._checks import params as _params
 from ._kmodes.spectral import Spectral, spectral_labels
 from ._rows.arrays import as_rows
 from ._rows.checked import refuse_weights
 from ._rows.opening import open_rows
 from ._rows.source import DataSource
-from ._rows.spool import at_any_place
+from ._rows.spool import with_random_access
+from ._rows.zeros import ignore_zeros, warn_of_zeros
 from .kmodes import LaplacianKModes
 from .typing import RandomState, Rows
 
@@ -129,7 +129,7 @@ def laplacian_path(
     model = LaplacianKModes(n_clusters, laplacian_weight=most, random_state=seed, **params)
     model._check()
     refuse_weights(X, "laplacian_path")
-    X = at_any_place(X, "laplacian_path")
+    X = with_random_access(X, "laplacian_path")
     source = open_rows(X)
     rows = as_rows(X, partial(check_array, accept_sparse="csr")) if source is None else source
     spectral = _computed_once()
@@ -197,7 +197,7 @@ def plot_path(path: str | os.PathLike[str], table: npt.NDArray[np.void]) -> None
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     plot_path(f"{folder}/path.png", table)
     """
-    from ._common.files import whole
+    from ._files.staged import replace_file
     from .plot import require_matplotlib
 
     require_matplotlib()
@@ -223,7 +223,7 @@ def plot_path(path: str | os.PathLike[str], table: npt.NDArray[np.void]) -> None
         stability.legend()
     for axes in (energies, sizes, stability):
         axes.set_xlabel("weight")
-    with whole(path) as file:
+    with replace_file(path) as file:
         figure.savefig(file, format="png", dpi=110)
 
 

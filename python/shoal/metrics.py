@@ -14,14 +14,14 @@ import numpy.typing as npt
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
 from . import _core
-from ._common import params as _params
-from ._common.zeros import SeenBy
+from ._checks import params as _params
 from ._docs import documented
 from ._fit.centers import METRICS
 from ._quality.exact import MOST_ROWS, exact_widths
 from ._quality.indices import calinski_harabasz, davies_bouldin, mean, widths
 from ._quality.labeled import Labeled
 from ._rows.checked import as_weighted
+from ._rows.zeros import SeenBy
 from .typing import Metric, RandomState, Rows, Weights
 
 __all__ = [
@@ -185,7 +185,7 @@ def silhouette_score(
         draws = _params.random_state_of(_params.seed(random_state))
         picked = np.sort(draws.choice(rows, size, replace=False))
     if simplified:
-        own, other = data.own_and_other(_centers_of(data, centers), picked)
+        own, other = data.own_and_other(_used_centers(data, centers), picked)
         labels = data.labels if picked is None else data.labels[picked]
         found = widths(own, other, data.sizes[labels] == 1)
     else:
@@ -198,7 +198,7 @@ def silhouette_score(
     return mean(found, weights if weights is None or picked is None else weights[picked])
 
 
-def _centers_of(data: Labeled, centers: npt.ArrayLike | None) -> npt.NDArray[Any]:
+def _used_centers(data: Labeled, centers: npt.ArrayLike | None) -> npt.NDArray[Any]:
     """Return the centers of the clusters that have weight."""
     compute = data.source.compute
     if centers is None:

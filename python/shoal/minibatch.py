@@ -11,15 +11,18 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.random import sample_without_replacement
 
 from . import _core
-from ._common import params as _params
-from ._common.warn import warn
+from ._checks import params as _params
+from ._checks.warn import warn
 from ._core import Source
-from ._fit.declared import AtLeast, estimator
+from ._fit.declared import FRACTION, AtLeast, Number, estimator
 from ._fit.partial import StreamClusterer
 from ._rows.arrays import some_rows
 from .typing import Callbacks, Init, Metric, RandomState
 
 __all__ = ["MiniBatchKMeans"]
+
+#: Values of `half_life`.
+ROWS = Number("a finite number of rows above 0", above=True)
 
 
 @estimator
@@ -88,10 +91,9 @@ class MiniBatchKMeans(StreamClusterer):
         :meth:`partial_fit` alone.
     n_steps_ : int
         Number of batches so far.
-    history_ : structured ndarray of shape (n_batches,)
-        One row per batch of :meth:`fit`: ``iteration, rows_seen, batch_size, objective, center_shift,
-        n_changed`` (always 0, because a batch has no previous labels), ``n_distances, elapsed`` and
-        ``stop_reason``. The objective is the inertia of the batch.
+    {history_}
+        A step is a batch of :meth:`fit`. ``n_changed`` is 0, because a batch has no previous labels. The
+        objective is the inertia of the batch.
     stop_reason_ : str or None
         ``"tolerance"``, ``"patience"``, ``"max-iter"``, ``"callback"`` or ``"deadline"``; None during the
         fit.
@@ -144,8 +146,8 @@ class MiniBatchKMeans(StreamClusterer):
     max_iter: int = 100
     tol: float = 0.0
     max_no_improvement: Annotated[int | None, AtLeast(0)] = 10
-    reassignment_ratio: float = 0.01
-    half_life: float | None = None
+    reassignment_ratio: Annotated[float, FRACTION] = 0.01
+    half_life: Annotated[float | None, ROWS] = None
     n_init: int | Literal["auto"] = "auto"
     init_size: int | None = None
     compute_labels: bool = True
@@ -208,25 +210,12 @@ class MiniBatchKMeans(StreamClusterer):
                 raise NotFittedError(
                     f"{name} MiniBatchKMeans has no centers to merge. Call fit or partial_fit."
                 )
-        stream, state = self._stream_at_hand(), other._state_at_hand()
+        stream, state = self._current_stream(), other._current_state()
         assert stream is not None
         assert state is not None
         stream.merge(*state)
-        self._go_on_with(stream, begun=True)
+        self._use_stream(stream, begun=True)
         return self
-
-    def _rules(self, problems: _params.Problems) -> None:
-        p = _params
-        super()._rules(problems)
-        if not (p.is_number(self.reassignment_ratio) and 0 <= self.reassignment_ratio <= 1):
-            problems.add(
-                f"`reassignment_ratio` must be a number from 0 to 1, got {p.shown(self.reassignment_ratio)}"
-            )
-        if self.half_life is not None and not (p.is_number(self.half_life) and self.half_life > 0):
-            problems.add(
-                "`half_life` must be `None` or a finite number of rows above 0, got "
-                f"{p.shown(self.half_life)}"
-            )
 
     def _seeding_rows(self) -> int | None:
         """Return the number of rows in the seeding sample, if the user sets it."""
@@ -246,12 +235,7 @@ class MiniBatchKMeans(StreamClusterer):
             )
         if not callable(self.init):
             if starts > 1 and not isinstance(self.init, str):
-                warn(
-                    f"the initial centers are given, so `n_init`={starts} is ignored",
-                    RuntimeWarning,
-                    "Explicit initial center position passed: performing only one init in MiniBatchKMeans "
-                    f"instead of n_init={starts}.",
-                )
+                self._warn_of_one_start(starts)
             return super()._seeding(source, rows, seed)
         if starts == 1 or source.access == "once":
             return super()._seeding(source, rows, seed)

@@ -11,9 +11,9 @@ import numpy.typing as npt
 from sklearn.exceptions import ConvergenceWarning
 
 from . import _core
-from ._common import params as _params
-from ._common.marked import unmarked
-from ._common.warn import warn
+from ._checks import params as _params
+from ._checks.marked import unmarked
+from ._checks.warn import warn
 from ._core import Run, Source, Step
 from ._fit.centers import State
 from ._fit.declared import AtLeast, estimator

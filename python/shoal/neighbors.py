@@ -9,12 +9,12 @@ import numpy.typing as npt
 from scipy.sparse import csr_matrix
 
 from . import _core
-from ._common import params as _params
-from ._common.zeros import SeenBy
+from ._checks import params as _params
 from ._docs import documented
 from ._fit.centers import METRICS
 from ._rows.checked import as_source, warn_of_weights
-from ._rows.spool import at_any_place
+from ._rows.spool import with_random_access
+from ._rows.zeros import SeenBy
 from .typing import GraphMethod, Metric, NearestMethod, Rows
 
 __all__ = ["knn_graph", "nearest"]
@@ -123,7 +123,7 @@ def nearest(
     _params.one_of("method", method, NEAREST_METHODS)
     share = share_of("recall", recall)
     warn_of_weights(X, "nearest")
-    source = as_source(at_any_place(X, "nearest") if method == "approximate" else X)
+    source = as_source(with_random_access(X, "nearest") if method == "approximate" else X)
     values = _params.centers("centers", centers, source.compute, (None, source.shape[1]))
     m = _params.whole("n_nearest", n_nearest, 1)
     if m > len(values):
@@ -246,7 +246,7 @@ def knn_graph(
     _params.one_of("metric", metric, METRICS)
     threads = _params.threads(n_jobs)
     warn_of_weights(X, "knn_graph")
-    source = as_source(at_any_place(X, "knn_graph"))
+    source = as_source(with_random_access(X, "knn_graph"))
     with SeenBy(source, metric) as seen:
         neighbors, sq_dists, found_by, figures = _core.knn_graph(seen, m, method, share, threads)
     n = len(neighbors) // m

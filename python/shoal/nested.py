@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import KW_ONLY
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from ._common import params as _params
-from ._common.warn import warn
+from ._checks import params as _params
+from ._checks.warn import warn
 from ._core import Run, Source, Step
 from ._fit.centers import State
 from ._fit.declared import estimator
 from ._fit.partial import StreamClusterer
-from ._fit.saved import Claims
 from .typing import Bounds, Callbacks, Init, Memory, Metric, RandomState
 
 __all__ = ["NestedMiniBatchKMeans"]
@@ -158,6 +157,12 @@ class NestedMiniBatchKMeans(StreamClusterer):
     _kind = "nested-kmeans"
 
     _method = "nested"
+    _saved_attributes: ClassVar = {
+        **StreamClusterer._saved_attributes,
+        "rows_used_": "count",
+        "rows_retired_": "count",
+        "bounds_": "text",
+    }
 
     def _rules(self, problems: _params.Problems) -> None:
         p = _params
@@ -211,16 +216,6 @@ class NestedMiniBatchKMeans(StreamClusterer):
         if source is not None:
             self._warn_of_small_batches()
         return super()._make_stream(source, rows, state)
-
-    def _about(self) -> dict[str, Any]:
-        figures = {"rows_used": self.rows_used_, "rows_retired": self.rows_retired_}
-        return {**super()._about(), **figures, "bounds": self.bounds_}
-
-    def _recall(self, about: Claims) -> None:
-        super()._recall(about)
-        self.rows_used_ = about.count("rows_used")
-        self.rows_retired_ = about.count("rows_retired")
-        self.bounds_ = str(about.text("bounds"))
 
     @property
     def batch_sizes_(self) -> npt.NDArray[np.int64]:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ._common.files import whole
+from ._files.staged import replace_file
 from .typing import PathName
 
 __all__ = ["Curve", "centers_picture", "curves", "png", "require_matplotlib", "write_png"]
@@ -51,7 +51,7 @@ def write_png(path: PathName, gray: npt.NDArray[np.uint8]) -> None:
     """
     if gray.ndim != 2 or gray.dtype != np.uint8 or 0 in gray.shape:
         raise ValueError(f"gray must be a 2-D array of uint8, got shape {gray.shape} of {gray.dtype}")
-    with whole(path) as file:
+    with replace_file(path) as file:
         file.write(png(gray))
 
 
@@ -222,5 +222,5 @@ def curves(path: PathName, lines: Sequence[Curve], title: str, *, excess: bool =
     left.set_ylabel("validation energy above the lowest, relative" if excess_of_some else "energy per row")
     right.legend()
     figure.suptitle(title)
-    with whole(path) as file:
+    with replace_file(path) as file:
         figure.savefig(file, format="png", dpi=130)

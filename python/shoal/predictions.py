@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ._common import params as _params
+from ._checks import params as _params
 from ._fit.estimator import Clusterer
-from ._fit.results import Part, Taker, label_rows, refuse_mixed
-from ._fit.tables import Partitions, Table
+from ._fit.results import LabeledPart, Taker, label_rows, refuse_mixed
+from ._fit.tables import PartitionWriter, TableWriter
 from ._rows.opening import list_names
 from ._rows.source import DataSource
 from .typing import Memory, PathName, Rows
@@ -81,8 +81,8 @@ def write_predictions(
     """
     check_model(model, distances="distances" if distances else None)
     refuse_mixed(X, out, None)
-    with Table(out, kept_names(keep), distances=bool(distances)) as table:
-        return labeled_by(model, X, [table]).n_rows
+    with TableWriter(out, kept_names(keep), distances=bool(distances)) as table:
+        return label_all(model, X, [table]).n_rows
 
 
 def write_partitions(
@@ -152,8 +152,8 @@ def write_partitions(
     memory = _params.memory("memory_limit", memory_limit)
     check_model(model, distances="distances" if distances else None)
     names, clusters = kept_names(keep), clusters_of(model)
-    with Partitions(folder, clusters, names, distances=bool(distances), memory=memory) as partitions:
-        return labeled_by(model, X, [partitions]).n_rows
+    with PartitionWriter(folder, clusters, names, distances=bool(distances), memory=memory) as partitions:
+        return label_all(model, X, [partitions]).n_rows
 
 
 def kept_names(keep: Any) -> list[Any]:
@@ -175,7 +175,7 @@ def check_model(model: Any, *, distances: str | None = None) -> None:
         model._require_distances(distances)
 
 
-def labeled_by(model: Any, X: Rows, takers: Sequence[Taker]) -> Counted:
+def label_all(model: Any, X: Rows, takers: Sequence[Taker]) -> Counted:
     """Label rows in one pass for all takers, and count the rows of every cluster."""
     counted = Counted(clusters_of(model))
     label_rows(model, X, [*takers, counted])
@@ -183,18 +183,7 @@ def labeled_by(model: Any, X: Rows, takers: Sequence[Taker]) -> Counted:
 
 
 class Counted(Taker):
-    """Counts the rows of every cluster.
-
-    Parameters
-    ----------
-    clusters : int
-        Number of clusters.
-
-    Attributes
-    ----------
-    counts : ndarray of shape (n_clusters,), int64
-        Number of rows of every cluster.
-    """
+    """Counts the rows of every cluster: `counts`."""
 
     def __init__(self, clusters: int) -> None:
         self.counts = np.zeros(clusters, dtype=np.int64)
@@ -202,8 +191,7 @@ class Counted(Taker):
     def begin(self, source: DataSource) -> None:
         """Any number of rows will do."""
 
-    def take(self, part: Part) -> None:
-        """Count the next rows."""
+    def take(self, part: LabeledPart) -> None:
         self.counts += np.bincount(part.labels, minlength=len(self.counts))
 
     @property

@@ -10,18 +10,18 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
 
-from ._common import params as _params
-from ._common.text import printable
-from ._common.text import table as text_table
+from ._checks import params as _params
 from ._fit.centers import CenterFitter
 from ._fit.results import open_checked
 from ._fit.watch import watched
 from ._quality.indices import calinski_harabasz, overlaps
 from ._quality.labeled import codes_of
-from ._report.describing import PAIRS, distances_of, features_of, number, pairs_of, tiles_of
+from ._report.describing import PAIRS, describe_features, distances_of, find_pairs, format_measure, tiles_of
 from ._report.measuring import Measured
 from ._rows.checked import weighted
 from ._rows.source import DataSource
+from ._terminal.text import format_table as text_table
+from ._terminal.text import printable
 from .predictions import check_model
 from .typing import PathName, Rows, Weights
 
@@ -166,12 +166,12 @@ class ClusterReport:
         OSError
             If the file cannot be written.
         """
-        from ._common.files import whole
+        from ._files.staged import replace_file
         from ._report.page import page
 
         text = page(self)
         if path is not None:
-            with whole(path) as file:
+            with replace_file(path) as file:
                 file.write(text.encode())
         return text
 
@@ -191,7 +191,7 @@ class ClusterReport:
         parts = [
             f"{printable(self.model)}: {self.n_clusters} clusters of {self.n_rows} x {self.n_features} rows",
             f"inertia {self.inertia:.6g}",
-            ", ".join(f"{name.replace('_', '-')} {number(getattr(self, name))}" for name in names),
+            ", ".join(f"{name.replace('_', '-')} {format_measure(getattr(self, name))}" for name in names),
             "",
         ]
         order = np.argsort(-self.sizes, kind="stable")
@@ -205,11 +205,11 @@ class ClusterReport:
                     str(j),
                     str(row["size"]),
                     f"{row['share']:.2%}",
-                    *(number(row[name]) for name in numbers),
+                    *(format_measure(row[name]) for name in numbers),
                     str(row["exemplar"]) if row["exemplar"] >= 0 else "-",
                     str(row["outlier"]) if row["outlier"] >= 0 else "-",
                     closest,
-                    number(row["overlap"]),
+                    format_measure(row["overlap"]),
                     printable(self.features[j]),
                 )
             )
@@ -221,7 +221,9 @@ class ClusterReport:
             parts += [
                 "",
                 "closest pairs (overlap): "
-                + ", ".join(f"{p['first']} and {p['second']} ({number(p['overlap'])})" for p in self.pairs),
+                + ", ".join(
+                    f"{p['first']} and {p['second']} ({format_measure(p['overlap'])})" for p in self.pairs
+                ),
             ]
         return "\n".join(parts)
 
@@ -312,9 +314,9 @@ def report(
     top = _params.whole("n_features", n_features, 0)
     rows = open_checked(model, X)
     centers = model.modes_ if hasattr(model, "modes_") else model.cluster_centers_
-    shape = image_of(image_shape, rows.shape[1])
+    shape = check_image_shape(image_shape, rows.shape[1])
     source, weights = weighted(rows, sample_weight)
-    given = None if labels is None else labels_of(labels, source.shape[0], len(centers))
+    given = None if labels is None else check_labels(labels, source.shape[0], len(centers))
     metric = model._metric_of_rows
     measured = Measured(
         None if type(model)._labeled is CenterFitter._labeled else model,
@@ -328,12 +330,12 @@ def report(
     )
     with watched("report", model, progress, None, counted=("row", rows.shape[0])) as tell:
         measured.read(rows, tell)
-    names = names_of(model, rows)
+    names = name_features(model, rows)
     tiles = tiles_of(rows, measured, shape) if shape is not None else {}
-    return described(model, measured, names, (near, far, top), tiles, title)
+    return make_report(model, measured, names, (near, far, top), tiles, title)
 
 
-def labels_of(labels: Any, n: int | None, k: int) -> npt.NDArray[np.int32]:
+def check_labels(labels: Any, n: int | None, k: int) -> npt.NDArray[np.int32]:
     """Return given labels as int32; raise unless they are numbers of clusters."""
     given = codes_of(labels, n)
     if given.dtype.kind not in "iu" or not len(given) or given.min() < 0 or given.max() >= k:
@@ -342,7 +344,7 @@ def labels_of(labels: Any, n: int | None, k: int) -> npt.NDArray[np.int32]:
     return given.astype(np.int32)
 
 
-def image_of(shape: Any, d: int) -> tuple[int, ...] | None:
+def check_image_shape(shape: Any, d: int) -> tuple[int, ...] | None:
     """Check the shape of images."""
     if shape is None:
         return None
@@ -355,14 +357,14 @@ def image_of(shape: Any, d: int) -> tuple[int, ...] | None:
     return sides
 
 
-def names_of(model: Any, rows: DataSource) -> list[str]:
+def name_features(model: Any, rows: DataSource) -> list[str]:
     """Return the names of the features; ``x0`` and so on if they have none."""
     found = getattr(model, "feature_names_in_", None)
     names = rows.feature_names if found is None else list(found)
     return [f"x{j}" for j in range(rows.shape[1])] if names is None else names
 
 
-def described(
+def make_report(
     model: Any,
     measured: Measured,
     names: list[str],
@@ -391,7 +393,7 @@ def described(
         centers, own = measured.centers[used], scatter[used]
         ratios, others = overlaps(centers, own, measured.threads)
         table["closest"][used], table["overlap"][used] = used[others], ratios
-        pairs = pairs_of(measured.centers, used, used[others], ratios)
+        pairs = find_pairs(measured.centers, used, used[others], ratios)
         n = int(measured.weighty.sum())
         if len(used) < n:
             scores = [
@@ -414,7 +416,7 @@ def described(
         outliers=measured.farthest.rows[:, :far],
         outlier_distances=distances_of(-measured.farthest.keys[:, :far]),
         pairs=pairs,
-        features=features_of(measured, names, top),
+        features=describe_features(measured, names, top),
         title=title,
         points=measured.sample.points,
         point_labels=measured.sample.labels,

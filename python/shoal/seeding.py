@@ -8,12 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _core
-from ._common import params as _params
-from ._common.zeros import SeenBy
+from ._checks import params as _params
 from ._docs import documented
 from ._fit.centers import METRICS
 from ._rows.checked import as_weighted
 from ._rows.streams import refuse_once
+from ._rows.zeros import SeenBy
 from .typing import Metric, RandomState, Rows, Weights
 
 __all__ = ["afkmc2", "kmeans_parallel", "kmeans_plusplus"]

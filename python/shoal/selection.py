@@ -14,20 +14,20 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score
 
 from . import _core
-from ._common import params as _params
-from ._common.text import table as text_table
-from ._common.zeros import ignore_zeros
+from ._checks import params as _params
 from ._core import Source
 from ._docs import documented
 from ._fit.clusterer import CenterClusterer
 from ._fit.watch import watched
-from ._quality.choosing import CRITERIA, FIELDS, suggested
-from ._quality.growing import Pool, gathered, pool_size
+from ._quality.choosing import CRITERIA, FIELDS, suggest_all
+from ._quality.growing import Pool, gather, pool_size
 from ._quality.indices import calinski_harabasz, davies_bouldin, mean, rows_with_weight, total, widths
-from ._quality.labeled import opened_rows
+from ._quality.labeled import open_all
 from ._rows.checked import weighted
 from ._rows.source import DataSource
 from ._rows.streams import refuse_once
+from ._rows.zeros import ignore_zeros
+from ._terminal.text import format_table as text_table
 from .kmeans import KMeans
 from .typing import Callbacks, Criterion, PathName, RandomState, Rows, Weights
 
@@ -75,7 +75,7 @@ class KSelection:
     @property
     def suggestions_(self) -> dict[str, int | None]:
         """The number of clusters that each criterion chooses."""
-        return suggested(self.table_)
+        return suggest_all(self.table_)
 
     @property
     def best_(self) -> int:
@@ -134,7 +134,7 @@ class KSelection:
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     figure = found.plot(f"{folder}/k.png")
         """
-        from ._common.files import whole
+        from ._files.staged import replace_file
         from .plot import require_matplotlib
 
         require_matplotlib()
@@ -163,7 +163,7 @@ class KSelection:
                 axes.axvline(k, color=chosen, linestyle="--", label=f"{name.replace('_', '-')}: {k}")
                 axes.legend()
         if path is not None:
-            with whole(path) as file:
+            with replace_file(path) as file:
                 figure.savefig(file, format="png", dpi=110)
         return figure
 
@@ -256,13 +256,13 @@ def select_n_clusters(
     >>> found.best_, found.suggestions_["elbow"]
     (3, 3)
     """
-    counts = counts_of(ks)
+    counts = check_counts(ks)
     _params.one_of("criterion", criterion, CRITERIA)
     resamples = _params.whole("n_resamples", n_resamples, 0)
     model = estimator_of(estimator, n_jobs)
     seed = _params.seed(random_state)
     refuse_once(X, "select_n_clusters")
-    rows = opened_rows(X)
+    rows = open_all(X)
     refuse_once(rows, "select_n_clusters")
     source, weights = weighted(rows, sample_weight)
     found = KSelection(criterion)
@@ -278,7 +278,7 @@ def select_n_clusters(
     return found
 
 
-def counts_of(ks: Any) -> list[int]:
+def check_counts(ks: Any) -> list[int]:
     """Return the numbers of clusters, sorted, each once."""
     if isinstance(ks, (str, bytes)) or not hasattr(ks, "__iter__"):
         raise _params.ParameterError(f"`ks` must be an iterable of integers, got {_params.shown(ks)}")
@@ -357,7 +357,7 @@ class Selecting:
         size = pool_size(len(counted), source.shape[1], most)
         self._picked = np.sort(draws.choice(counted, size, replace=False)).astype(np.int64)
         some = None if weights is None else weights[self._picked]
-        self._pool = Pool(gathered(rows, self._picked), some, self._metric, threads)
+        self._pool = Pool(gather(rows, self._picked), some, self._metric, threads)
         self._chain = Chain(model, self._pool, seed)
         # A fit needs at least as many rows as clusters.
         part = min(size, max(most, int(RESAMPLED * size)))

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY
-from typing import Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from ._common import params as _params
+from ._checks import params as _params
 from ._core import Source, Step
 from ._fit.clusterer import CenterClusterer
-from ._fit.declared import estimator
-from ._fit.saved import Claims
+from ._fit.declared import FRACTION, estimator
 from .typing import Callbacks, Init, Metric, RandomState, Variant
 
 __all__ = ["VarianceReducedKMeans"]
@@ -142,7 +141,7 @@ class VarianceReducedKMeans(CenterClusterer):
     _: KW_ONLY
     init: Init = "auto"
     variant: Variant = "vrkm++"
-    learning_rate: float | Literal["auto"] = "auto"
+    learning_rate: Annotated[float | Literal["auto"], FRACTION] = "auto"
     epoch_size: float | Literal["doubling"] = 1.0
     max_iter: int = 50
     tol: float = 1e-4
@@ -160,14 +159,11 @@ class VarianceReducedKMeans(CenterClusterer):
     _hidden = ("search_always", "bounds_memory")
     _auto = ("learning_rate",)
     _search_always = False
+    _saved_attributes: ClassVar = {"learning_rate_": "figure"}
 
     def _rules(self, problems: _params.Problems) -> None:
         p = _params
         super()._rules(problems)
-        rate: Any = self.learning_rate
-        known = rate == "auto" if isinstance(rate, str) else p.is_number(rate) and 0 <= rate <= 1
-        if not known:
-            problems.add(f"`learning_rate` must be 'auto' or a number from 0 to 1, got {p.shown(rate)}")
         size: Any = self.epoch_size
         most = MOST_STEPS if p.is_whole(size) else MOST_PASSES
         doubling = isinstance(size, str) and size == DOUBLING
@@ -183,10 +179,3 @@ class VarianceReducedKMeans(CenterClusterer):
     def _update(self, run: Any, step: Step | None) -> None:
         super()._update(run, step)
         self.learning_rate_: float = run.details()["learning_rate"]
-
-    def _about(self) -> dict[str, Any]:
-        return {**super()._about(), "learning_rate": self.learning_rate_}
-
-    def _recall(self, about: Claims) -> None:
-        super()._recall(about)
-        self.learning_rate_ = float(about.figure("learning_rate") or 0.0)

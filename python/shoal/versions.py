@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from . import _core
-from ._common.params import threads
+from ._checks.params import threads
 
 __all__ = ["show_versions"]
 

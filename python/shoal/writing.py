@@ -6,19 +6,20 @@ import contextlib
 import errno
 import os
 import shutil
-import sys
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
 from . import _core
-from ._common import params as _params
-from ._common.files import check_place
-from ._common.marked import MarkedError
-from ._common.outputs import ARRAYS, check_suffix
-from ._common.params import ParameterError
+from ._checks import params as _params
+from ._checks.marked import MarkedError
+from ._checks.params import ParameterError
+from ._files.outputs import ARRAYS, check_suffix
+from ._files.staged import check_place
 from ._rows.opening import open_path
 from ._rows.overwriting import refuse_over
 from ._rows.source import BLOCK_BYTES, DataSource
+from ._terminal.progress import Bar
 from .data import open
 from .typing import Memory, PathName, RandomState, Rows
 
@@ -74,10 +75,10 @@ def write(blocks: Rows, out: PathName) -> DataSource:
     ...     source.shape, source.dtype.name
     ((8, 3), 'uint8')
     """
-    return written(blocks, out, in_order=False)
+    return write_blocks(blocks, out, in_order=False)
 
 
-def written(blocks: Rows, out: PathName, *, in_order: bool) -> DataSource:
+def write_blocks(blocks: Rows, out: PathName, *, in_order: bool) -> DataSource:
     """Write blocks as `write` does; `in_order`: in the order of the other passes, which is checked."""
     name = _output_of(out)
     rows = _rows_of(blocks, name)
@@ -154,7 +155,7 @@ def shuffle(
     [0, 2, 4, 6, 8]
     """
     problems, found = _params.Problems(), list[int]()
-    problems.check(lambda: found.append(_memory(memory_limit)))
+    problems.check(lambda: found.append(_check_memory(memory_limit)))
     problems.check(lambda: found.append(_params.seed(random_state)))
     problems.refuse()
     limit, seed = found
@@ -169,7 +170,7 @@ def shuffle(
     # A stream sets its own block size.
     block = None if rows.access != "random" else max(1, min(BLOCK_BYTES, limit // 16) // width)
     writer = _core.ShuffledWriter(name, rows.dtype.name, d, n, seed, limit)
-    with contextlib.closing(writer), _ProgressLine(n if progress else None, on=progress) as show:
+    with contextlib.closing(writer), _shown(n, on=progress) as show:
         with rows._batches(block) as ahead:
             for each in ahead:
                 writer.append(each)
@@ -180,7 +181,7 @@ def shuffle(
     return open_path(name, None, None)
 
 
-def _memory(memory_limit: Any) -> int:
+def _check_memory(memory_limit: Any) -> int:
     limit = _params.memory("memory_limit", memory_limit)
     if limit < LEAST_MEMORY:
         raise ParameterError(f"`memory_limit` must be at least 1 MB, got {_params.shown(memory_limit)}")
@@ -223,37 +224,18 @@ def check_space(need: int, name: str) -> None:
         )
 
 
-class _ProgressLine:
-    """A progress line on stderr, by tqdm if installed; every row counts twice."""
+@contextlib.contextmanager
+def _shown(rows: int | None, *, on: bool) -> Generator[Callable[[int], None]]:
+    """Yield a function that shows that more rows were read or written; each row is both."""
+    if not on:
+        yield lambda _: None
+        return
+    total, done = None if rows is None else 2 * rows, 0
 
-    def __init__(self, rows: int | None, *, on: bool) -> None:
-        self._total = None if rows is None else 2 * rows
-        self._on = on
-        self._done = 0
-        self._bar: Any = None
+    def show(more: int) -> None:
+        nonlocal done
+        done += more
+        bar.show(f"{done}{'' if total is None else f' of {total}'} rows read or written", done=more)
 
-    def __enter__(self) -> _ProgressLine:
-        if self._on:
-            with contextlib.suppress(ImportError):
-                from tqdm.auto import tqdm
-
-                self._bar = tqdm(
-                    total=self._total, desc="shuffle", unit="row", unit_scale=True, file=sys.stderr
-                )
-        return self
-
-    def __call__(self, rows: int) -> None:
-        """Count `rows` more rows."""
-        self._done += rows
-        if self._bar is not None:
-            self._bar.update(rows)
-        elif self._on:
-            share = "" if self._total is None else f" of {self._total}"
-            sys.stderr.write(f"\rshuffle: {self._done}{share} rows read or written")
-            sys.stderr.flush()
-
-    def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.close()
-        elif self._on:
-            sys.stderr.write("\n")
+    with contextlib.closing(Bar("shuffle", "row", total)) as bar:
+        yield show

@@ -12,8 +12,8 @@ use pyo3::types::PyString;
 use crate::error::{Error, InvalidParam};
 
 // Both take a message that marks the names of parameters with backticks.
-import_exception!(shoal._common.marked, MarkedError);
-import_exception!(shoal._common.marked, ParameterError);
+import_exception!(shoal._checks.marked, MarkedError);
+import_exception!(shoal._checks.marked, ParameterError);
 
 /// Parameters whose names differ, in Rust and in Python.
 const NAMES: [(&str, &str); 12] = [

@@ -15,11 +15,11 @@ import numpy.typing as npt
 from sklearn.utils.validation import check_array
 
 from shoal import _core
-from shoal._common import params as _params
+from shoal._checks import params as _params
 from shoal._core import Source, Step
 from shoal._rows.arrays import as_rows
-from shoal._rows.checked import source_of, weights_of
-from shoal._rows.features import header_of, names_of
+from shoal._rows.checked import own_weights, source_of
+from shoal._rows.features import find_names, header_of
 from shoal._rows.opening import open_rows
 from shoal._rows.source import DataSource
 from shoal.typing import Rows, Weights
@@ -70,7 +70,7 @@ def block_of(block: Rows, sample_weight: Weights = None) -> OpenBlock:
         rows = as_rows(block, bound(check_array, accept_sparse="csr", ensure_min_samples=0))
         if rows.shape[0] == 0:
             return OpenBlock(None, None, None)
-    own = weights_of(rows)
+    own = own_weights(rows)
     if own is not None and sample_weight is not None:
         raise ValueError(
             f"sample_weight must be None for rows that have weights, got {_params.shown(sample_weight)}"
@@ -178,7 +178,7 @@ class CompiledPass:
         with naming(number):
             source, weights, header = block_of(block, sample_weight)
             threads = p.threads(n_jobs, tell=False)
-            return Partial(self._state.absorb(source, weights, names_of(header), number, first, threads))
+            return Partial(self._state.absorb(source, weights, find_names(header), number, first, threads))
 
     def _committed(self, total: Partial, n_partitions: int | None) -> tuple[Self, Step]:
         if not isinstance(total, Partial):

@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from shoal._common.params import shown
+from shoal._checks.params import shown
 from shoal._rows.arrays import source_of_values
-from shoal._rows.opening import stream_source
+from shoal._rows.opening import source_of_stream
 from shoal._rows.source import DataSource
-from shoal._rows.streams import Print, Single
-from shoal.formats.arrow import MOST_LISTS, Columns, find_columns, is_number, pyarrow, spans
-from shoal.formats.stream import Block, block_rows
+from shoal._rows.streams import Print
+from shoal.formats.arrow import MOST_LISTS, Columns, find_columns, import_pyarrow, is_number_type, spans
+from shoal.formats.stream import Block, Stream, block_rows
 
 from .partial import Partial
 from .passes import Pass
@@ -98,13 +98,13 @@ class Layout:
     """
 
     def __init__(self, name: str, schema: Any, of: Wanted) -> None:
-        pa = self._pa = pyarrow(name)
+        pa = self._pa = import_pyarrow(name)
         self._name, self._of = name, of
         plain = pa.schema([(field.name, self._plain_type(field)) for field in schema])
         self._columns = Columns(name, plain, of.features, "features")
         if of.weights is not None:
             kind = schema.field(of.weights).type
-            if not is_number(pa, kind):
+            if not is_number_type(pa, kind):
                 raise ValueError(f"{name}: column {of.weights!r} must hold numbers as weights, got {kind}")
 
     @property
@@ -244,8 +244,8 @@ def rows_of(
     if len(read) == 1:
         return DataSource(source_of_values(rows), "X", header=header), weights
     blocks = (block for block, _ in chain(read, pieces))
-    source = stream_source(Single(blocks), rows.shape[1], rows.dtype, name="X", once=True, header=header)
-    return source, weights
+    stream = Stream("X", None, rows.shape[1], rows.dtype, lambda: blocks, once=True, header=header)
+    return source_of_stream(stream), weights
 
 
 class Seen(Print):

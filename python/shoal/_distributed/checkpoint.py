@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from shoal import _core
-from shoal._common.params import shown
+from shoal._checks.params import shown
 from shoal._fit.history import STEP_DTYPE, STEP_FIELDS
 from shoal._fit.saved import Arrays, Claims, floats, need
-from shoal.formats.stream import told_of
+from shoal.formats.stream import name_errors
 from shoal.typing import PathName
 
 #: The kind of file.
@@ -94,7 +94,7 @@ def read(path: PathName, who: str, params: dict[str, Any]) -> FitState:
     kind, arrays, texts = _core.load_model(name)
     if kind != KIND:
         raise ValueError(f"{name}: must hold a checkpoint of a distributed fit ({KIND}), got {kind!r}")
-    with told_of(name, "is damaged"):
+    with name_errors(name, "is damaged"):
         about, kept = Claims.read(texts, "run"), json.loads(texts.get("params", "null"))
         need(isinstance(kept, dict), "its parameters are no JSON object")
         reasons = about.texts("stop_reasons") or []

@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
-from shoal._common.params import ParameterError, shown
+from shoal._checks.params import ParameterError, shown
 
 from .dask_rows import Partitions, concatenated, library
 from .engine import MOST_GATHERED, at_once, merged, tree

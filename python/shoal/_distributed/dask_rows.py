@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from shoal._common.files import is_name
-from shoal._common.params import ParameterError, shown
+from shoal._checks.params import ParameterError, shown
+from shoal._files.staged import is_name
 from shoal._rows.opening import open_rows
 from shoal.formats.stream import listed, required
 

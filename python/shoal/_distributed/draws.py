@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy.typing as npt
 
 from shoal import _core
-from shoal._common import params as _params
+from shoal._checks import params as _params
 from shoal._core import Step
 from shoal._docs import documented
 from shoal._fit.centers import METRICS

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shoal._common.files import is_name
-from shoal._common.params import ParameterError, shown
+from shoal._checks.params import ParameterError, shown
+from shoal._files.staged import is_name
 from shoal._rows.streams import refuse_once
 from shoal.typing import Rows, Weights
 

@@ -13,15 +13,15 @@ import numpy.typing as npt
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from shoal._common import params as _params
-from shoal._common.warn import warn
-from shoal._common.zeros import warn_of_zeros
+from shoal._checks import params as _params
+from shoal._checks.warn import warn
 from shoal._core import Step
 from shoal._fit.bases import BaseEstimator
-from shoal._fit.cloning import cloned
+from shoal._fit.cloning import clone_estimator
 from shoal._fit.declared import Checked, estimator
 from shoal._fit.history import STEP_DTYPE, record
 from shoal._fit.watch import asked_to_stop, leave, watching
+from shoal._rows.zeros import warn_of_zeros
 from shoal.kmeans import KMeans as LocalKMeans
 from shoal.typing import Callbacks, Centers, Metric, PathName, RandomState
 
@@ -314,7 +314,7 @@ class KMeansOnEngine(Checked, BaseEstimator):
 
     def __sklearn_clone__(self) -> Self:
         """Return an unfitted estimator with the same parameters and copies of the callbacks."""
-        return cloned(self)
+        return clone_estimator(self)
 
     # ---------------------------------------------------------------- parameters
 

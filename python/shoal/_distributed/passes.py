@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shoal import _core
-from shoal._common import params as _params
+from shoal._checks import params as _params
 from shoal._core import Step
 from shoal._fit.centers import METRICS
 from shoal._rows.features import refuse_other_names

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from shoal._common.params import ParameterError, is_whole
+from shoal._checks.params import ParameterError, is_whole
 from shoal.formats.stream import required
 
 from .base import naming

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from shoal._common import params as _params
+from shoal._checks import params as _params
 from shoal._fit.centers import METRICS
 from shoal.coreset import Coreset
 from shoal.seeding import afkmc2, kmeans_plusplus

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any, Self, get_args
+from typing import Any, ClassVar, Self, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -12,8 +12,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from shoal import _core
-from shoal._common import params as _params
-from shoal._common.warn import warn
+from shoal._checks import params as _params
+from shoal._checks.warn import warn
 from shoal._core import Run, Source, Step
 from shoal._rows.checked import weighted
 from shoal._rows.source import DataSource
@@ -21,7 +21,7 @@ from shoal._rows.streams import refuse_once
 from shoal.typing import Metric, Rows, Seeding, Weights
 
 from .estimator import Clusterer, has_begun
-from .saved import Arrays, Claims, Texts, floats, need
+from .saved import Arrays, Claims, Texts, floats, need, not_nan
 
 INITS: tuple[str, ...] = get_args(Seeding)
 
@@ -38,7 +38,7 @@ class CenterFitter(Clusterer):
     """Base class of the estimators that fit centers of clusters or means of components.
 
     A subclass checks parameters in `_rules` and may replace some of those of its run in `_options`. It sets
-    attributes of its own in `_read`, and saves and restores them in `_about` and `_recall`.
+    attributes of its own in `_read`, and lists those that a file holds in `_saved_attributes`.
     """
 
     counts_: npt.NDArray[np.float64]
@@ -64,6 +64,8 @@ class CenterFitter(Clusterer):
     _one_pass = False
     #: Whether `counts_` are the weights of the rows of each label.
     _counts_labels = True
+    #: Further attributes in files, with the method of `Claims` that checks their type.
+    _saved_attributes: ClassVar[dict[str, str]] = {}
 
     @property
     def _metric_of_rows(self) -> Metric:
@@ -328,6 +330,15 @@ class CenterFitter(Clusterer):
                 "due to duplicate points in X.",
             )
 
+    def _warn_of_one_start(self, n_init: int) -> None:
+        """Warn that given initial centers make a single start; Python shows the text of scikit-learn."""
+        warn(
+            f"the initial centers are given, so `n_init`={n_init} is ignored",
+            RuntimeWarning,
+            f"Explicit initial center position passed: performing only one init in {type(self).__name__} "
+            f"instead of n_init={n_init}.",
+        )
+
     def _warn_if_boundless(self, asked: str) -> None:
         """Warn that `bounds_memory` is too small for the bounds that `asked` needs."""
         warn(
@@ -424,16 +435,9 @@ class CenterFitter(Clusterer):
             "init": self.init_,
             "feature_names": json.loads(texts["features"])["feature_names"],
             "lost": self._lost(),
-            **self._about(),
+            **{name.removesuffix("_"): not_nan(getattr(self, name)) for name in self._saved_attributes},
         }
         return arrays, {"params": texts["params"], "fitted": json.dumps(about)}
-
-    def _about(self) -> dict[str, Any]:
-        """Return attributes of this method for a file, as JSON values."""
-        return {}
-
-    def _recall(self, about: Claims) -> None:
-        """Restore what `_about` returned."""
 
     @classmethod
     def _restored(cls, arrays: Arrays, meta: Texts) -> Self:
@@ -453,7 +457,8 @@ class CenterFitter(Clusterer):
         model.n_zero_rows_ = about.count("n_zero_rows", optional=True)
         model.timings_ = about.figures("timings", PHASES)
         model.init_ = str(about.text("init"))
-        model._recall(about)
+        for name, kind in cls._saved_attributes.items():
+            setattr(model, name, getattr(about, kind)(name.removesuffix("_")))
         model._inertia = about.figure("inertia", optional=True)
         model._recall_history(arrays, about)
         return model

@@ -10,16 +10,16 @@ from .bases import BaseEstimator
 E = TypeVar("E", bound=BaseEstimator)
 
 
-def cloned(estimator: E) -> E:
+def clone_estimator(estimator: E) -> E:
     """Return an unfitted estimator with the same parameters, and copies of the callbacks."""
     bare = object.__new__(type(estimator))
     bare.__dict__.update(vars(estimator), callbacks=None)
     made: E = BaseEstimator.__sklearn_clone__(bare)
-    vars(made)["callbacks"] = copied_or_same(vars(estimator)["callbacks"])
+    vars(made)["callbacks"] = copy_callbacks(vars(estimator)["callbacks"])
     return made
 
 
-def copied_or_same(callbacks: Any) -> Any:
+def copy_callbacks(callbacks: Any) -> Any:
     """Copy callbacks; return those that cannot be copied unchanged."""
 
     def copied(thing: Any) -> Any:

@@ -9,9 +9,9 @@ import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
 from shoal import _core
-from shoal._common import params as _params
-from shoal._common.zeros import SeenBy
+from shoal._checks import params as _params
 from shoal._rows.streams import refuse_once
+from shoal._rows.zeros import SeenBy
 from shoal.typing import PathName, Rows, Weights
 
 from .bases import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cache, partial
@@ -19,8 +20,12 @@ from typing import (
     get_type_hints,
 )
 
-from shoal._common import params
-from shoal._common.params import Problems
+import numpy as np
+
+from shoal._checks import params
+from shoal._checks.marked import mark
+from shoal._checks.params import Problems
+from shoal._checks.words import alternatives
 from shoal._docs import documented
 from shoal.typing import Memory
 
@@ -31,18 +36,48 @@ Rule = Callable[[str, Any], object]
 
 @dataclass_transform(eq_default=False)
 def estimator(cls: type[T]) -> type[T]:
-    """Make the parameters of ``__init__`` of the fields of a class, and fill in its docstring.
+    """Turn the fields of a class into parameters of ``__init__``, and fill in its docstring.
 
-    ``__init__`` only stores them, as scikit-learn asks for. Fitted attributes are no fields: they have no
-    annotation in the body of the class.
+    ``__init__`` only stores them, as scikit-learn requires. Fitted attributes do not become parameters,
+    because they have no annotation in the body of the class.
     """
-    return documented(dataclass(eq=False, repr=False, match_args=False)(cls))
+    made = dataclass(eq=False, repr=False, match_args=False)(cls)
+    shown: dict[str, str] = vars(made)["__init__"].__annotations__
+    for name, hint in shown.items():
+        # Signatures show types, without the values that are allowed.
+        if hint is not None and hint.startswith("Annotated["):
+            shown[name] = hint.removeprefix("Annotated[").rpartition(", ")[0]
+    return documented(made)
 
 
 class AtLeast(NamedTuple):
     """The least value of an integer parameter, as an annotation; 1 without one."""
 
     value: int
+
+
+class Number(NamedTuple):
+    """The finite numbers that a parameter may have, as an annotation: in words, and their limits."""
+
+    allowed: str
+    least: float = 0.0
+    most: float = math.inf
+    #: Whether `least` itself is not allowed.
+    above: bool = False
+
+    def allows(self, value: Any) -> bool:
+        """Whether a value is one of the numbers."""
+        return (
+            params.is_number(value)
+            and self.least <= value <= self.most
+            and not (self.above and value == self.least)
+        )
+
+
+FRACTION = Number("a number from 0 to 1", most=1.0)
+POSITIVE_FRACTION = Number("a number above 0 and at most 1", most=1.0, above=True)
+NOT_NEGATIVE = Number("a finite number of at least 0")
+POSITIVE = Number("a finite number above 0", above=True)
 
 
 class Checked:
@@ -71,26 +106,46 @@ def _rules_of(cls: type[Any]) -> dict[str, Rule]:
 
 
 def _rule_of(hint: Any) -> Rule | None:
-    """Return the rule of a type: a flag, an amount of memory, one of some names, or an integer."""
-    if hint is bool:
-        return params.flag
-    if hint == Memory:
-        return params.memory
+    """Return the rule of a type, which may also allow None or ``"auto"``; None for other types."""
+    wanted: Any = AtLeast(1)
+    if get_origin(hint) is Annotated:
+        hint, wanted = hint.__origin__, hint.__metadata__[0]
     if get_origin(hint) is Literal:
         return partial(params.one_of, allowed=get_args(hint))
-    least = 1
-    if get_origin(hint) is Annotated:
-        hint, least = hint.__origin__, hint.__metadata__[0].value
     among = set(get_args(hint)) if get_origin(hint) in (Union, UnionType) else {hint}
-    others = {Literal["auto"]: "auto", NoneType: None}
-    if int not in among or among - {int, *others}:
-        return None
-    return partial(_whole_or, least=least, others=[value for kind, value in others.items() if kind in among])
+    words = {Literal["auto"]: "auto", NoneType: None}
+    others = [word for kind, word in words.items() if kind in among]
+    among -= words.keys()
+    if isinstance(wanted, Number):
+        return partial(_one_of_or, others, partial(_number, wanted))
+    if among == {bool}:
+        return partial(_one_of_or, others, _flag)
+    if among == {int}:
+        return partial(_one_of_or, others, partial(_whole, wanted.value))
+    return partial(_one_of_or, others, _memory) if among == set(get_args(Memory)) else None
 
 
-def _whole_or(name: str, value: Any, *, least: int, others: list[str | None]) -> None:
-    """Check that `value` is an integer of at least `least`, or one of the others."""
-    if any(value is other or (isinstance(value, str) and value == other) for other in others):
-        return
-    known = "".join(f"{'`None`' if other is None else repr(other)} or " for other in others)
-    params.whole(name, value, least, other=known)
+def _one_of_or(others: list[str | None], rule: Callable[..., object], name: str, value: Any) -> None:
+    """Check that `value` is one of the others, or follows the rule, whose message begins with them."""
+    if not any(value is other or (isinstance(value, str) and value == other) for other in others):
+        rule(name, value, ["`None`" if other is None else repr(other) for other in others])
+
+
+def _number(wanted: Number, name: str, value: Any, others: list[str]) -> None:
+    if not wanted.allows(value):
+        problem = f"{alternatives([*others, wanted.allowed])}, got {params.shown(value)}"
+        raise params.ParameterError(f"{mark(name)} must be {problem}")
+
+
+def _flag(name: str, value: Any, others: list[str]) -> None:
+    if not isinstance(value, (bool, np.bool_)):
+        problem = f"{alternatives([*others, '`True`', '`False`'])}, got {params.shown(value)}"
+        raise params.ParameterError(f"{mark(name)} must be {problem}")
+
+
+def _whole(least: int, name: str, value: Any, others: list[str]) -> None:
+    params.whole(name, value, least, other="".join(f"{other} or " for other in others))
+
+
+def _memory(name: str, value: Any, _others: list[str]) -> None:
+    params.memory(name, value)

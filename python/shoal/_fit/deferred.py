@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-#: What the interpreter executes for ``model.labels_``, and the code of the caches that follow it.
+#: The instruction for ``model.labels_``, and the instruction of the caches that follow it.
 BY_NAME, CACHE = opmap["LOAD_ATTR"], opmap["CACHE"]
 
 
 def is_by_name(frame: FrameType | None) -> bool:
     """Whether a frame evaluates an expression such as ``model.labels_``.
 
-    `hasattr`, `getattr` and the inspection of objects, which use them, call a function instead. A property
-    sees the two only in the bytecode of its caller. The answer decides when a pass is made, never what it
-    computes: a `Deferred` value has the same numbers.
+    `hasattr` and `getattr`, which tools that inspect objects use, are function calls instead. A property can
+    tell an expression from such a call only by the bytecode of its caller. The answer decides when a pass is
+    made, never what it computes: a `Deferred` value has the same numbers.
     """
     if frame is None:
         return False
@@ -37,14 +37,8 @@ class Deferred(np.lib.mixins.NDArrayOperatorsMixin):
     Expressions such as ``model.labels_`` get the array or the number itself: extension modules, pandas and
     ``isinstance`` tell an array from an object that behaves like one.
 
-    Parameters
-    ----------
-    compute : callable
-        Returns the value; called once.
-    kind : type
-        The type of the value: `numpy.ndarray` or `float`.
-    known : dict
-        Attributes of the value that inspections read. Those that are None are missing until it is computed.
+    `compute` returns the value, of type `kind`, and is called once. `known` holds attributes of the value
+    that inspections read. Those that are None are missing until it is computed.
     """
 
     def __init__(self, compute: Callable[[], Any], kind: type, known: dict[str, Any]) -> None:
@@ -59,11 +53,9 @@ class Deferred(np.lib.mixins.NDArrayOperatorsMixin):
         return self._found
 
     def __repr__(self) -> str:
-        """Show the value if it is computed."""
         return "<not computed yet>" if self._compute is not None else repr(self._found)
 
     def __getattr__(self, name: str) -> Any:
-        """Return a public attribute of the value."""
         known = self.__dict__.get("_known", {})
         if known.get(name) is not None:
             return known[name]
@@ -74,55 +66,43 @@ class Deferred(np.lib.mixins.NDArrayOperatorsMixin):
         return getattr(self._value(), name)
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
-        """Return the value as an array."""
         found = np.asarray(self._value(), dtype=dtype)
         return found.copy() if copy else found
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **given: Any) -> Any:
-        """Apply a function of NumPy to the value."""
         if "out" in given:
             given["out"] = tuple(map(_value_of, given["out"]))
         return getattr(ufunc, method)(*map(_value_of, inputs), **given)
 
     def __len__(self) -> int:
-        """Return the number of labels."""
         shape = self._known.get("shape")
         return len(self._value()) if shape is None else int(shape[0])
 
     def __getitem__(self, index: Any) -> Any:
-        """Return some of the labels."""
         return self._value()[index]
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        """Replace some of the labels."""
         self._value()[index] = value
 
     def __iter__(self) -> Iterator[Any]:
-        """Iterate over the labels."""
         return iter(self._value())
 
     def __bool__(self) -> bool:
-        """Return the truth of the value; raise `ValueError` for several labels, as an array does."""
         return bool(self._value())
 
     def __float__(self) -> float:
-        """Return the value as a float."""
         return float(self._value())
 
     def __int__(self) -> int:
-        """Return the value as an int."""
         return int(self._value())
 
     def __round__(self, digits: int | None = None) -> Any:
-        """Return the rounded value."""
         return round(self._value(), digits)
 
     def __format__(self, text: str) -> str:
-        """Format the value."""
         return format(self._value(), text)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copy and pickle the value itself."""
         return _value_of, (self._value(),)
 
 

@@ -14,14 +14,14 @@ import numpy as np
 import numpy.typing as npt
 
 from shoal import _core
-from shoal._common import params as _params
-from shoal._common.zeros import warn_of_zeros
+from shoal._checks import params as _params
 from shoal._core import Source, Step
 from shoal._rows.checked import checked_rows, source_of
+from shoal._rows.zeros import warn_of_zeros
 from shoal.typing import Metric, PathName, Rows
 
 from .bases import BaseEstimator
-from .cloning import cloned
+from .cloning import clone_estimator
 from .declared import Checked
 from .deferred import Deferred, is_by_name
 from .history import STEP_DTYPE, STEP_FIELDS, record
@@ -466,7 +466,7 @@ class Clusterer(Checked, BaseEstimator):
 
         Callbacks are copied. Those that cannot be copied, for example with an open file, are shared.
         """
-        return cloned(self)
+        return clone_estimator(self)
 
     #: Whether an error ended the steps of the last run.
     _failed = False

@@ -8,7 +8,7 @@ from typing import Any
 from sklearn.utils.validation import check_is_fitted
 
 from shoal import _core
-from shoal._common.outputs import MODELS, check_suffix
+from shoal._files.outputs import MODELS, check_suffix
 from shoal.typing import PathName
 
 

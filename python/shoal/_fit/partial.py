@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from shoal import _core
-from shoal._common import params as _params
-from shoal._common.zeros import warn_of_zeros
+from shoal._checks import params as _params
 from shoal._core import Run, Source, Step
-from shoal._rows.checked import weighted
+from shoal._rows.checked import learn_blocks, refuse_weights_of_stream, weighted
 from shoal._rows.source import DataSource
+from shoal._rows.zeros import warn_of_zeros
 from shoal.typing import Rows, Weights
 
 from .centers import State
 from .clusterer import CenterClusterer
-from .saved import Claims, need, part, put
+from .saved import need, part, put
 
 #: Prefix of the names of a state in a file.
 PREFIX = "state."
@@ -38,6 +38,7 @@ class StreamClusterer(CenterClusterer):
     _state: State | None
     #: The last batch, its weights, and a fingerprint of its rows.
     _batch: tuple[Source, npt.NDArray[np.float64] | None, int] | None
+    _saved_attributes: ClassVar = {"n_steps_": "count"}
 
     def partial_fit(self, X: Rows, y: Any = None, sample_weight: Weights = None) -> Self:
         """Learn from one batch of rows, of any size.
@@ -73,14 +74,18 @@ class StreamClusterer(CenterClusterer):
             As for :meth:`fit`. Also if the number of features differs from that of earlier batches.
         """
         self._check()
-        rows = self._checked(X, reset=self._stream_at_hand() is None)
-        if isinstance(rows, DataSource) and rows.access != "random":
-            return self._take_blocks(rows, sample_weight)
-        return self._learn(rows, sample_weight)
+        rows = self._checked(X, reset=self._current_stream() is None)
+        if not isinstance(rows, DataSource) or rows.access == "random":
+            self._learn(rows, sample_weight)
+            return self
+        refuse_weights_of_stream(sample_weight)
+        with rows._batches() as blocks:
+            learn_blocks(rows, blocks, self._learn)
+        return self
 
-    def _learn(self, rows: Any, sample_weight: Weights) -> Self:
+    def _learn(self, rows: Any, sample_weight: Weights) -> None:
         """Learn from one batch with checked features."""
-        stream = self._stream_at_hand()
+        stream = self._current_stream()
         source, weights = weighted(rows, sample_weight)
         if stream is None:
             stream, before = self._make_stream(source, rows, None), 0
@@ -89,34 +94,15 @@ class StreamClusterer(CenterClusterer):
         else:
             before = stream.zero_rows
             step = stream.partial_fit(source, weights)
-        self._go_on_with(stream, step is not None)
+        self._use_stream(stream, step is not None)
         warn_of_zeros(stream.zero_rows - before)
         if step is not None:
             if self.compute_labels:
                 self._batch = (source, weights, source.glance())
             self._warn_of(step)
-        return self
 
     def _warn_of(self, step: Step) -> None:
         """Warn about the result of a batch; for subclasses."""
-
-    def _take_blocks(self, rows: DataSource, sample_weight: Weights) -> Self:
-        """Learn from the blocks of a stream, one batch each."""
-        if sample_weight is not None:
-            raise ValueError(
-                "sample_weight must be None for a stream. Use partial_fit with each block and the weights of "
-                "the block instead."
-            )
-        first, own = 0, rows.sample_weight
-        with rows._batches() as blocks:
-            for block in blocks:
-                try:
-                    self._learn(block, None if own is None else own[first : first + len(block)])
-                except ValueError as error:
-                    # The message counts rows from the beginning of the block.
-                    raise ValueError(f"block of X from row {first} on: {error}") from error
-                first += len(block)
-        return self
 
     def _make_run(self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None) -> Run:
         return self._begun(source, rows, weights, stream=False)
@@ -149,7 +135,7 @@ class StreamClusterer(CenterClusterer):
         """Return all parameters of a run of batches, to detect changes."""
         return self._run_params(self._seeding_by_name(), 0, **self._options(None))
 
-    def _stream_at_hand(self) -> Run | None:
+    def _current_stream(self) -> Run | None:
         """Return the run that takes the next batch; None before the first one."""
         known = len(self.__dict__.get("counts_", ()))
         if known not in (0, self.n_clusters):
@@ -160,10 +146,10 @@ class StreamClusterer(CenterClusterer):
         stream: Run | None = self.__dict__.get("_stream")
         if stream is not None and self._made_with == self._settings():
             return stream
-        state = self._state_at_hand()
+        state = self._current_state()
         return None if state is None else self._make_stream(None, None, state)
 
-    def _state_at_hand(self) -> State | None:
+    def _current_state(self) -> State | None:
         """Return the state that the next batch starts from; None before the first one."""
         for run in (self.__dict__.get("_stream"), self.__dict__.get("_run")):
             if run is not None:
@@ -172,7 +158,7 @@ class StreamClusterer(CenterClusterer):
         kept: State | None = self.__dict__.get("_state")
         return kept
 
-    def _go_on_with(self, stream: Run, begun: bool) -> None:
+    def _use_stream(self, stream: Run, begun: bool) -> None:
         """Update the estimator after a batch; `begun` says that the run has centers."""
         self._stream, self._state, self._made_with = stream, None, self._settings()
         self._batch = None
@@ -233,13 +219,13 @@ class StreamClusterer(CenterClusterer):
                 self._make_pass()
         state = super().__getstate__()
         if "_history" in state:
-            state["_state"] = self._state_at_hand()
+            state["_state"] = self._current_state()
             state["_stream"] = state["_made_with"] = state["_batch"] = None
         return state
 
     def _kept(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, str]]:
         arrays, texts = super()._kept()
-        state = self._state_at_hand()
+        state = self._current_state()
         assert state is not None
         kind, more, meta = state
         more, meta = put(PREFIX, more, {"kind": kind, **meta})
@@ -257,9 +243,3 @@ class StreamClusterer(CenterClusterer):
             "its state has other centers",
         )
         return model
-
-    def _about(self) -> dict[str, Any]:
-        return {"n_steps": self.n_steps_}
-
-    def _recall(self, about: Claims) -> None:
-        self.n_steps_ = about.count("n_steps")

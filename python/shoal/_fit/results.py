@@ -16,14 +16,15 @@ import numpy as np
 import numpy.typing as npt
 
 from shoal import _core
-from shoal._common import params as _params
-from shoal._common.files import Name, Staged, is_name
-from shoal._common.outputs import VALUES, VECTORS, Mapped, output
-from shoal._common.zeros import warn_of_zeros
+from shoal._checks import params as _params
+from shoal._checks.words import alternatives
 from shoal._core import Source
+from shoal._files.outputs import VALUES, VECTORS, Mapped, output
+from shoal._files.staged import Name, Staged, is_name
 from shoal._rows.arrays import source_of_values
-from shoal._rows.overwriting import file_of, is_same_file, refuse_over
+from shoal._rows.overwriting import file_read_by, is_same_file, refuse_over
 from shoal._rows.source import DataSource
+from shoal._rows.zeros import warn_of_zeros
 from shoal.formats import table_of
 
 #: Rows per part of a source with random access.
@@ -58,11 +59,9 @@ class InMemory(Results):
         """Any number will do."""
 
     def put(self, values: npt.NDArray[Any]) -> None:
-        """Store the next values."""
         self._parts.append(values)
 
     def finish(self) -> npt.NDArray[Any]:
-        """Return all values as one array."""
         return np.concatenate(self._parts)
 
 
@@ -88,12 +87,10 @@ class InArray(Results):
         return f"{len(self._array)} {'values' if self._array.ndim == 1 else 'rows'}"
 
     def expect(self, rows: int) -> None:
-        """Raise unless the array has as many values."""
         if rows != len(self._array):
             raise ValueError(f"{self._name} has {self._size()}, X has {rows} rows")
 
     def put(self, values: npt.NDArray[Any]) -> None:
-        """Copy the next values."""
         end = self._filled + len(values)
         if end > len(self._array):
             raise ValueError(f"{self._name} has {self._size()}, X has more rows")
@@ -101,11 +98,9 @@ class InArray(Results):
         self._filled = end
 
     def prepare(self) -> None:
-        """Raise unless the array is full."""
         self.expect(self._filled)
 
     def finish(self) -> npt.NDArray[Any]:
-        """Return the array."""
         return self._array
 
 
@@ -137,24 +132,20 @@ class InFile(Results):
         """Any number will do."""
 
     def put(self, values: npt.NDArray[Any]) -> None:
-        """Write the next values."""
         self._output.append(values)
         if self._copy is not None:
             self._copy.append(values)
 
     def prepare(self) -> None:
-        """Flush the values to disk; only the rename is left."""
         self._output.prepare()
         if self._copy is not None:
             self._values = self._copy.finish()
 
     def finish(self) -> npt.NDArray[Any]:
-        """Rename the file and return the memory map."""
         self._output.finish()
         return np.load(self._path, mmap_mode="r") if self._map_itself else self._values
 
     def close(self) -> None:
-        """Remove an unfinished file."""
         self._opened.close()
 
 
@@ -175,7 +166,7 @@ def results(
     formats = VALUES if cols is None else VECTORS
     raise TypeError(
         f"{name} must be an array, the path of a .npy file or None, got {_params.shown(given)}; a path may "
-        f"end in {', '.join(formats[1:-1])} or {formats[-1]} too"
+        f"end in {alternatives(formats[1:])} too"
     )
 
 
@@ -195,25 +186,16 @@ def refuse_mixed(X: Any, out: Any, distances: Any) -> None:
                 f"{second} shares memory with {first}: what is written would change what is read"
             )
     # One of them may be an array that maps the file.
-    one, other = file_of(out), file_of(distances)
+    one, other = file_read_by(out), file_read_by(distances)
     if names and one is not None and other is not None and is_same_file(one, other):
         raise ValueError(f"out and distances are the same file, {next(iter(names.values()))!r}")
 
 
 @dataclass(frozen=True)
-class Part:
-    """Consecutive rows that were labeled.
+class LabeledPart:
+    """Consecutive rows that were labeled; `first` is the number of the first row.
 
-    Parameters
-    ----------
-    first : int
-        Number of the first row.
-    labels : ndarray of shape (n,), int32
-        Their labels.
-    distances : ndarray of shape (n,), float64, or None
-        Distances to their centers, if a taker needs them.
-    rows : ndarray or csr_array of shape (n, n_features), or None
-        The rows, if a taker needs them.
+    `distances` are those of the rows to their centers. They and `rows` are None unless a taker needs them.
     """
 
     first: int
@@ -223,14 +205,10 @@ class Part:
 
 
 class Taker(Staged, ABC):
-    """What takes the labeled parts of one pass, and makes a result of them.
+    """A result of a labeling pass, which takes the labeled rows part by part.
 
-    Attributes
-    ----------
-    distances, rows : bool
-        Whether parts must have them.
-    most_rows : int
-        Maximum number of rows per part.
+    `distances` and `rows` say whether parts must have them; `most_rows` is the largest number of rows per
+    part.
     """
 
     distances = rows = False
@@ -241,7 +219,7 @@ class Taker(Staged, ABC):
         """Prepare for the rows of a source; raise if they do not fit."""
 
     @abstractmethod
-    def take(self, part: Part) -> None:
+    def take(self, part: LabeledPart) -> None:
         """Take the next rows."""
 
 
@@ -254,19 +232,16 @@ class Values(Taker):
         self.found: Any = None
 
     def begin(self, source: DataSource) -> None:
-        """Raise if the destination has another number of values."""
         n = source.shape[0]
         if n is not None:
             self._to.expect(n)
 
-    def take(self, part: Part) -> None:
-        """Store the values of the next rows."""
+    def take(self, part: LabeledPart) -> None:
         values = part.distances if self.distances else part.labels
         assert values is not None
         self._to.put(values)
 
     def finish(self) -> None:
-        """Return all values as `found`."""
         self.found = self._to.finish()
 
 
@@ -313,7 +288,7 @@ def label_rows(model: Any, X: Any, takers: Sequence[Taker]) -> None:
         labels, distances = model._labeled(seen, first, wanted)
         if model._metric_of_rows == "cosine":
             n_zeros += seen.zero_rows
-        part = Part(first=first, labels=labels, distances=distances, rows=values)
+        part = LabeledPart(first=first, labels=labels, distances=distances, rows=values)
         for taker in takers:
             taker.take(part)
     # All results are complete on disk before any of them replaces an existing file.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Collection
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from shoal._common.params import MOST, is_number, is_whole, shown
+from shoal._checks.params import MOST, is_number, is_whole, shown
 
 #: The arrays and the texts of a file, by name.
 Arrays = dict[str, npt.NDArray[Any]]
@@ -22,6 +23,11 @@ def need(holds: bool, problem: str) -> None:
     """Raise `ValueError` with `problem` unless `holds`."""
     if not holds:
         raise ValueError(problem)
+
+
+def not_nan(value: Any) -> Any:
+    """Return None for NaN, which JSON lacks; any other value as it is."""
+    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 def floats(arrays: Arrays, name: str, shape: tuple[int | None, ...]) -> npt.NDArray[Any]:
@@ -121,6 +127,11 @@ class Claims:
         if is_number(value) and value >= 0:
             return float(value)
         raise self._refuse(name, value, "figure of at least 0")
+
+    def figure_or_nan(self, name: str) -> float:
+        """Return a finite number of at least 0; NaN if it is missing."""
+        figure = self.figure(name, optional=True)
+        return math.nan if figure is None else figure
 
     def figures(self, name: str, keys: Collection[str]) -> dict[str, float]:
         """Return a dict of finite numbers of at least 0 with exactly these keys."""

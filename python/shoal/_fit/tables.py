@@ -14,13 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from shoal import _core
-from shoal._common import tables
-from shoal._common.files import Name, PlainFile, check_place, named_errors
-from shoal._common.outputs import check_suffix
+from shoal._files import tables
+from shoal._files.outputs import check_suffix
+from shoal._files.staged import Name, PlainFile, check_place, named_errors
 from shoal._rows.source import DataSource
 from shoal.formats.kept import Kept
 
-from .results import PART_ROWS, Part, Taker
+from .results import PART_ROWS, LabeledPart, Taker
 
 #: Maximum number of rows per part with kept columns, whose values may be long.
 KEPT_ROWS = 1 << 16
@@ -54,19 +54,10 @@ def refuse_reserved(argument: str, names: Sequence[str], reserved: Sequence[str]
             )
 
 
-class Table(Taker):
+class TableWriter(Taker):
     """Writes a table of kept columns, labels and distances.
 
-    Parameters
-    ----------
-    path : str, bytes or os.PathLike
-        The file.
-    keep : sequence of str
-        Names of the columns to keep.
-    distances : bool
-        Whether to write the distances.
-    argument, keep_argument : str
-        Names of the parameters for the file and for `keep` in error messages.
+    Messages call the parameter for the file `argument`, and the one for the kept columns `keep_argument`.
     """
 
     def __init__(
@@ -82,14 +73,13 @@ class Table(Taker):
         check_place(path)
         self._path, self._keep, self._argument = path, list(keep), keep_argument
         self.distances, self.most_rows = distances, KEPT_ROWS if keep else PART_ROWS
-        self._pa = tables.pyarrow(os.fsdecode(path))
+        self._pa = tables.require_pyarrow(os.fsdecode(path))
         self._opened = ExitStack()
         self._kept: Kept | None = None
         self._file: Any = None
         self._names = ["label", "distance"] if distances else ["label"]
 
     def begin(self, source: DataSource) -> None:
-        """Open the kept columns and the file."""
         fields = []
         if self._keep:
             table, names = kept_of(source, self._keep, self._argument)
@@ -103,39 +93,22 @@ class Table(Taker):
         self._schema = self._pa.schema(fields)
         self._target = self._file = self._opened.enter_context(tables.TableFile(self._path, self._schema))
 
-    def take(self, part: Part) -> None:
-        """Write the next rows."""
+    def take(self, part: LabeledPart) -> None:
         columns = [] if self._kept is None else self._kept.take(len(part.labels)).columns
         added = [part.labels, part.distances] if self.distances else [part.labels]
         arrays = [*columns, *(self._pa.array(values) for values in added)]
         self._file.append(self._pa.record_batch(arrays, schema=self._schema))
 
     def close(self) -> None:
-        """Remove an unfinished file."""
         self._opened.close()
 
 
-class Partitions(Taker):
+class PartitionWriter(Taker):
     """Writes the rows of every cluster to a Parquet file ``cluster=<label>/part-0.parquet`` of a folder.
 
     Rows are collected up to half of the memory limit, sorted by cluster, and appended as one run to a file.
     At the end the file is memory-mapped, and every cluster is gathered from all runs. At most two files are
     open at a time. Everything is written to a temporary folder, which is renamed at the end.
-
-    Parameters
-    ----------
-    folder : str, bytes or os.PathLike
-        The folder, which must be empty or not exist.
-    clusters : int
-        Number of clusters.
-    keep : sequence of str
-        Names of the columns to keep.
-    distances : bool
-        Whether to write the distances.
-    memory : int
-        Memory limit in bytes.
-    argument, keep_argument : str
-        Names of the parameters for the folder and for `keep` in error messages.
     """
 
     rows = True
@@ -154,7 +127,7 @@ class Partitions(Taker):
         # The folder that a link points to.
         self._folder = Path(os.fsdecode(folder)).resolve()
         check_folder(argument, self._folder)
-        self._pa = tables.pyarrow(str(self._folder))
+        self._pa = tables.require_pyarrow(str(self._folder))
         self._keep, self._argument, self._keep_argument = list(keep), argument, keep_argument
         self.distances, self.most_rows = distances, KEPT_ROWS if keep else PART_ROWS
         self._run_bytes = max(1, memory // 2)
@@ -172,7 +145,6 @@ class Partitions(Taker):
             self._made.mkdir()
 
     def begin(self, source: DataSource) -> None:
-        """Open the kept columns, and name the columns of the files."""
         if source.sparse:
             raise TypeError(
                 f"rows must be dense for {self._argument}, got sparse rows, whose zeros would be written. "
@@ -207,8 +179,7 @@ class Partitions(Taker):
         added = ["row"] if self._kept is None else []
         return [*added, "distance"] if self.distances else added
 
-    def take(self, part: Part) -> None:
-        """Collect the next rows."""
+    def take(self, part: LabeledPart) -> None:
         pa, n = self._pa, len(part.labels)
         if not n:
             return
@@ -263,7 +234,6 @@ class Partitions(Taker):
             return [reader.get_batch(i) for i in range(reader.num_record_batches)]
 
     def prepare(self) -> None:
-        """Write the files of all clusters; only the rename of the folder is left."""
         with ExitStack() as opened:
             runs = [SortedRows(batch) for batch in self._runs(opened)]
             for cluster in np.flatnonzero(self._counts).tolist():
@@ -291,7 +261,6 @@ class Partitions(Taker):
             )
 
     def finish(self) -> None:
-        """Rename the folder."""
         with named_errors(self._folder):
             if self._folder.is_dir():
                 # Not all systems replace an empty folder.
@@ -300,7 +269,6 @@ class Partitions(Taker):
             sync_folder(self._folder.parent)
 
     def close(self) -> None:
-        """Remove the temporary folder."""
         self._waiting = []
         self._opened.close()
 

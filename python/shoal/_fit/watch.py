@@ -8,20 +8,17 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
 
-from shoal._common import params as _params
-from shoal._common.progress import reporting
-from shoal._common.warn import warn
+from shoal._checks import params as _params
+from shoal._checks.warn import warn
 from shoal._core import Step
+from shoal._terminal.progress import report_progress
 from shoal.callbacks import Callback, Checkpoint, ProgressBar, ValidationCurve
 
 
 def leave(estimator: Any, watchers: list[Any], error: BaseException | None) -> None:
-    """Call `leave` of the callbacks after the steps of a fit, which `error` ended, if any.
+    """Call `leave` of the callbacks after the last step of a fit; `error` is what ended the fit, if any.
 
-    Raises
-    ------
-    Exception
-        That of a callback, if there is no `error`. Otherwise it becomes a warning.
+    An exception of a callback is raised, or becomes a warning if there is an `error`.
     """
     estimator._failed = isinstance(error, Exception)
     problems: list[Exception] = []
@@ -38,7 +35,7 @@ def leave(estimator: Any, watchers: list[Any], error: BaseException | None) -> N
 
 
 @contextmanager
-def begun(watchers: list[Any], who: Any) -> Generator[None]:
+def begin_and_end(watchers: list[Any], who: Any) -> Generator[None]:
     """Call `begin` of the callbacks, and `end` however the block ends."""
     callbacks = [watcher for watcher in watchers if isinstance(watcher, Callback)]
     try:
@@ -66,7 +63,7 @@ def reporting_to(watchers: list[Any], estimator: Any) -> Generator[None]:
         for watcher in shown:
             watcher.working(estimator, phase, share, seconds)
 
-    with reporting(report):
+    with report_progress(report):
         yield
 
 
@@ -76,7 +73,7 @@ def watching(estimator: Any) -> Generator[list[Any]]:
     watchers = [] if estimator.callbacks is None else list(estimator.callbacks)
     if _params.verbosity(estimator.verbose):
         watchers.insert(0, ProgressBar())
-    with begun(watchers, estimator):
+    with begin_and_end(watchers, estimator):
         yield watchers
 
 
@@ -140,7 +137,7 @@ def watched(
     try:
         for bar in bars:
             bar._counted = counted
-        with begun(watchers, who):
+        with begin_and_end(watchers, who):
             yield tell
     finally:
         for bar in bars:

@@ -113,7 +113,7 @@ class StoredKModes(FittedKModes):
         loops = whole_numbers(arrays, "loops", None, None)
         need(int(loops.sum()) == len(watched), "its energies are inconsistent")
         model.relaxed_energies_ = np.split(watched, np.cumsum(loops)[:-1]) if len(loops) else []
-        model._fit_rows = stored_rows(arrays, n, d)
+        model._fit_rows = restore_rows(arrays, n, d)
         model.n_iter_ = about.count("n_iter")
         model.n_zero_rows_ = about.count("n_zero_rows", optional=True)
         model.bandwidth_ = about.figure("bandwidth") or 0.0
@@ -140,7 +140,7 @@ def whole_numbers(
     return array
 
 
-def stored_rows(arrays: Arrays, n: int, d: int) -> Any:
+def restore_rows(arrays: Arrays, n: int, d: int) -> Any:
     """Return the rows of the fit from a file, checked; None if the file has none."""
     if "rows" not in arrays:
         return None

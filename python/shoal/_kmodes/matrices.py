@@ -20,21 +20,10 @@ def affinity_matrix(run: ModesRun) -> csr_matrix:
 
 
 def responsibilities_matrix(kept: npt.NDArray[Any], clusters: npt.NDArray[np.int32], k: int) -> Any:
-    """Return responsibilities for `k` clusters, as an array or as a sparse matrix of the largest ones.
+    """Return the responsibilities of `k` clusters: the array `kept`, or a sparse matrix of the largest ones.
 
-    Parameters
-    ----------
-    kept : ndarray of shape (n_samples, n_kept)
-        The responsibilities that are kept for each row.
-    clusters : ndarray of shape (n_samples * n_kept,), int32
-        The cluster of each value; empty where all responsibilities are kept.
-    k : int
-        Number of clusters.
-
-    Returns
-    -------
-    ndarray or csr_matrix of shape (n_samples, k)
-        `kept` itself where `clusters` is empty, else a sparse matrix.
+    `kept` holds the same number of values for each row, and `clusters` the cluster of each value. `clusters`
+    is empty where all responsibilities are kept.
     """
     if len(clusters) == 0:
         return kept

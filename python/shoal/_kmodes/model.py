@@ -10,13 +10,13 @@ from scipy.sparse import issparse
 from sklearn.utils.validation import check_is_fitted
 
 from shoal import _core
-from shoal._common import params as _params
-from shoal._common.zeros import SeenBy
+from shoal._checks import params as _params
 from shoal._core import Source
 from shoal._fit.bases import ClusterMixin
 from shoal._fit.estimator import Clusterer
 from shoal._fit.results import label_into
 from shoal._rows.checked import source_of
+from shoal._rows.zeros import SeenBy
 from shoal.typing import Metric, PathName, Rows
 
 
@@ -157,7 +157,6 @@ class FittedKModes(ClusterMixin, Clusterer):
         )
 
     def __sklearn_tags__(self) -> Any:
-        """Return the tags that scikit-learn reads."""
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.input_tags.pairwise = self.affinity == "precomputed"

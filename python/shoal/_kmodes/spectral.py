@@ -21,7 +21,7 @@ Spectral = Callable[..., npt.NDArray[np.int32] | None]
 
 #: Residual of an eigenvector relative to its eigenvalue, far below the differences between clusters.
 TOLERANCE = 1e-4
-#: Up to so many rows a dense solver is faster; up to the second number if a fourth of all vectors is wanted.
+#: Up to how many rows a dense solver is faster: in general, and if a fourth of all vectors is computed.
 DENSE_ROWS, DENSE_ROWS_OF_MANY = 400, 4000
 #: A component with fewer rows than this share of the mean cluster size gets no eigenvector.
 TOO_SMALL = 0.1
@@ -36,25 +36,12 @@ def spectral_labels(
 
     The eigenvectors of ``D**-1/2 W D**-1/2``, each row scaled to length 1, are clustered by
     :class:`~shoal.KMeans` (Ng, Jordan and Weiss, 2001). The eigenvalue 1 has one eigenvector per connected
-    component. These eigenvectors are known, so the solver only looks for the others.
+    component. These eigenvectors are known, so the solver only looks for the others. It uses one thread, so
+    that the labels do not depend on `n_jobs`.
 
-    Parameters
-    ----------
-    affinity : csr_matrix of shape (n_samples, n_samples)
-        Symmetric, at least 0.
-    n_clusters : int
-        At most `n_samples`.
-    seed : int
-        Seed of k-means.
-    n_jobs : int or None
-        Threads of k-means. One thread computes the eigenvectors, so that they do not depend on `n_jobs`.
-
-    Returns
-    -------
-    labels : ndarray of shape (n_samples,), int32, or None
-        -1 marks rows of components that are too small to be a cluster, and, with more large components
-        than clusters, rows of all but the largest ones. None if most rows lie in components that are too
-        small: the graph does not tell which of these components belong together.
+    Label -1 marks rows of components that are too small to be a cluster, and, with more large components than
+    clusters, rows of all but the largest ones. Returns None if most rows lie in components that are too
+    small: the graph does not tell which of these components belong together.
     """
     n, k = affinity.shape[0], n_clusters
     labels = np.full(n, -1, dtype=np.int32)
@@ -74,12 +61,12 @@ def spectral_labels(
         return labels
     rows = np.flatnonzero(np.isin(parts, large))
     W = affinity if len(rows) == n else affinity[rows][:, rows]
-    embedded = embedding(csr_matrix(W, dtype=np.float64), k)
-    labels[rows] = grouped(embedded, k, seed, n_jobs)
+    embedded = embed(csr_matrix(W, dtype=np.float64), k)
+    labels[rows] = cluster_rows(embedded, k, seed, n_jobs)
     return labels
 
 
-def embedding(W: csr_matrix, k: int) -> npt.NDArray[np.float64]:
+def embed(W: csr_matrix, k: int) -> npt.NDArray[np.float64]:
     """Return the `k` leading eigenvectors of the normalized affinity, each row scaled to length 1."""
     from threadpoolctl import threadpool_limits
 
@@ -97,14 +84,14 @@ def embedding(W: csr_matrix, k: int) -> npt.NDArray[np.float64]:
             vectors = np.linalg.eigh(A.toarray())[1][:, : -k - 1 : -1]
         else:
             U = csr_matrix((known, (np.arange(n), parts)), shape=(n, n_parts))
-            others = leading(A, U, k - min(k, n_parts))
+            others = leading_vectors(A, U, k - min(k, n_parts))
             vectors = np.hstack([U[:, :k].toarray(), others])
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     scaled: npt.NDArray[np.float64] = vectors / np.maximum(lengths, np.finfo(np.float64).tiny)
     return scaled
 
 
-def leading(A: csr_matrix, U: csr_matrix, count: int) -> npt.NDArray[np.float64]:
+def leading_vectors(A: csr_matrix, U: csr_matrix, count: int) -> npt.NDArray[np.float64]:
     """Return `count` eigenvectors of the largest eigenvalues of `A`, orthogonal to the known ones in `U`."""
     n = A.shape[0]
     if count == 0:
@@ -134,7 +121,9 @@ def leading(A: csr_matrix, U: csr_matrix, count: int) -> npt.NDArray[np.float64]
     return found
 
 
-def grouped(rows: npt.NDArray[np.float64], k: int, seed: int, n_jobs: int | None) -> npt.NDArray[np.int32]:
+def cluster_rows(
+    rows: npt.NDArray[np.float64], k: int, seed: int, n_jobs: int | None
+) -> npt.NDArray[np.int32]:
     """Label rows by k-means, so that every cluster has at least one row."""
     model = KMeans(k, n_init=STARTS, random_state=seed, n_jobs=n_jobs)
     with warnings.catch_warnings():

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from shoal._common import params as _params
-from shoal._fit.saved import Arrays, Claims, Texts, floats, need
+from shoal._checks import params as _params
+from shoal._fit.saved import Arrays, Texts, floats, need
 from shoal.coreset import Coreset
 
 from .model import COVARIANCES, MixtureOfGaussians
@@ -21,6 +21,7 @@ class StoredMixture(MixtureOfGaussians):
     coreset_: Coreset | None
 
     n_components: Any
+    _saved_attributes: ClassVar = {"converged_": "flag"}
     #: The bound after every iteration of the best start.
     _bounds: npt.NDArray[np.float64] | None = None
 
@@ -46,12 +47,6 @@ class StoredMixture(MixtureOfGaussians):
         if self.loadings_ is not None:
             arrays["loadings"] = self.loadings_.ravel()
         return arrays, texts
-
-    def _about(self) -> dict[str, Any]:
-        return {"converged": self.converged_}
-
-    def _recall(self, about: Claims) -> None:
-        self.converged_ = about.flag("converged")
 
     @classmethod
     def _restored(cls, arrays: Arrays, meta: Texts) -> Self:

@@ -10,12 +10,12 @@ import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
 from shoal import _core
-from shoal._common import params as _params
-from shoal._common.zeros import SeenBy
+from shoal._checks import params as _params
 from shoal._core import Source
 from shoal._fit.bases import DensityMixin
 from shoal._fit.centers import CenterFitter
 from shoal._fit.results import label_into
+from shoal._rows.zeros import SeenBy
 from shoal.typing import Covariance, Metric, PathName, Rows, Search, Weights
 
 COVARIANCES: tuple[str, ...] = get_args(Covariance)

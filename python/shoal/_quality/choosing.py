@@ -27,7 +27,7 @@ FIELDS: tuple[tuple[str, str], ...] = (
 VANISHING = 1e-12
 
 
-def suggested(table: npt.NDArray[np.void]) -> dict[str, int | None]:
+def suggest_all(table: npt.NDArray[np.void]) -> dict[str, int | None]:
     """Return the number of clusters that each criterion chooses; None if it cannot choose."""
     return {name: choose(name, table) for name in CRITERIA}
 

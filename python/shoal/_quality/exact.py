@@ -9,8 +9,8 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from shoal import _core
-from shoal._common.zeros import warn_of_zeros
 from shoal._fit.results import pieces
+from shoal._rows.zeros import warn_of_zeros
 
 from .indices import Floats, widths
 from .labeled import Labeled

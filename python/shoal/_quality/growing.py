@@ -13,8 +13,8 @@ from shoal import _core
 from shoal._rows.arrays import source_of_values
 from shoal._rows.source import DataSource
 
-#: Rows that further centers are chosen from: at least so many per cluster and in all, and at most so many
-#: bytes beyond that.
+#: Rows from which further centers are chosen: the least number per cluster, the least number in all, and the
+#: largest number of bytes beyond these.
 POOL_PER_CLUSTER, POOL_ROWS, POOL_BYTES = 20, 20_000, 256 << 20
 
 
@@ -23,7 +23,7 @@ def pool_size(n: int, d: int, k: int) -> int:
     return min(n, max(POOL_PER_CLUSTER * k, min(POOL_ROWS, POOL_BYTES // (8 * d))))
 
 
-def gathered(rows: DataSource, picked: npt.NDArray[np.int64]) -> Any:
+def gather(rows: DataSource, picked: npt.NDArray[np.int64]) -> Any:
     """Return single rows as an array, or as a sparse matrix; `picked` is in ascending order."""
     if not rows.sparse:
         return rows.take(picked)
@@ -36,19 +36,7 @@ def gathered(rows: DataSource, picked: npt.NDArray[np.int64]) -> Any:
 
 
 class Pool:
-    """Rows in memory, with weights, that further centers are chosen from.
-
-    Parameters
-    ----------
-    values : ndarray or csr_array of shape (n, n_features)
-        The rows.
-    weights : ndarray of shape (n,) or None
-        Their weights.
-    metric : str
-        Metric of the centers.
-    threads : int or None
-        Number of threads.
-    """
+    """Rows in memory, with weights, that further centers are chosen from."""
 
     def __init__(
         self, values: Any, weights: npt.NDArray[np.float64] | None, metric: str, threads: int | None
@@ -58,7 +46,6 @@ class Pool:
         self._seen = source_of_values(values).seen_by(metric)
 
     def __len__(self) -> int:
-        """Return the number of rows."""
         return int(self.values.shape[0])
 
     def part(self, picked: npt.NDArray[np.int64]) -> Pool:

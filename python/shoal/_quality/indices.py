@@ -17,14 +17,10 @@ Floats = npt.NDArray[np.float64]
 
 
 def widths(own: Floats, other: Floats, alone: npt.NDArray[np.bool_]) -> Floats:
-    """Return silhouette widths of rows.
+    """Return silhouette widths of rows, from their distances to their cluster and to the nearest other one.
 
-    Parameters
-    ----------
-    own, other : ndarray of shape (n,)
-        Distance of every row to its cluster, and to the nearest other cluster.
-    alone : ndarray of shape (n,), bool
-        Rows that are the only one with weight of their cluster. Their width is 0, as in scikit-learn.
+    `alone` marks rows that are the only one with weight of their cluster. Their width is 0, as in
+    scikit-learn.
     """
     largest = np.maximum(own, other)
     found = np.zeros(len(own))
@@ -76,19 +72,10 @@ def davies_bouldin(centers: npt.NDArray[Any], scatter: Floats, threads: int | No
 
 
 def calinski_harabasz(centers: npt.NDArray[Any], totals: Floats, within: float, n_rows: int) -> float:
-    """Return the Calinski-Harabasz index.
+    """Return the Calinski-Harabasz index of clusters with the weights `totals` and the inertia `within`.
 
-    Parameters
-    ----------
-    centers : ndarray of shape (n_clusters, n_features)
-        Centers of the clusters.
-    totals : ndarray of shape (n_clusters,)
-        Weights of the clusters.
-    within : float
-        Inertia of the rows.
-    n_rows : int
-        Number of rows with weight. Only this number makes the index grow with the data: the ratio of the
-        scatters depends on the shares of the weight.
+    Only `n_rows`, the number of rows with weight, makes the index grow with the data: the ratio of the
+    scatters depends on the shares of the weight.
     """
     k = len(centers)
     points = np.asarray(centers, dtype=np.float64)

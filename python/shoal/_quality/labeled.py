@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -10,8 +11,7 @@ import numpy.typing as npt
 from sklearn.utils.validation import check_array
 
 from shoal import _core
-from shoal._common import params as _params
-from shoal._common.zeros import warn_of_zeros
+from shoal._checks import params as _params
 from shoal._core import Source
 from shoal._fit.centers import METRICS
 from shoal._fit.results import PART_ROWS, pieces
@@ -20,6 +20,7 @@ from shoal._rows.checked import weighted
 from shoal._rows.opening import open_rows
 from shoal._rows.source import DataSource
 from shoal._rows.streams import refuse_once
+from shoal._rows.zeros import warn_of_zeros
 
 from .indices import Floats, rows_with_weight
 
@@ -27,7 +28,7 @@ from .indices import Floats, rows_with_weight
 TAKEN_VALUES = 1 << 22
 
 
-def opened_rows(X: Any) -> DataSource:
+def open_all(X: Any) -> DataSource:
     """Open the rows that a function takes."""
     source = open_rows(X)
     if source is not None:
@@ -48,31 +49,11 @@ def codes_of(labels: Any, rows: int | None) -> npt.NDArray[Any]:
 
 
 class Labeled:
-    """Rows with checked labels, as the metric sees them.
+    """Rows with checked labels, as the metric sees them, for `passes` passes over the rows.
 
-    Parameters
-    ----------
-    who : str
-        Name of the function for messages.
-    X, labels, sample_weight, metric, n_jobs
-        As for :func:`shoal.metrics.silhouette_score`.
-    passes : int
-        Number of passes over the rows.
-
-    Attributes
-    ----------
-    rows : DataSource
-        The rows.
-    labels : ndarray of shape (n,), int32
-        Numbers of the clusters that have weight, from 0. Rows of other clusters have label 0 and weight 0.
-    used : ndarray of shape (n_clusters,)
-        The given labels of these clusters, in ascending order.
-    totals : ndarray of shape (n_clusters,)
-        Their weights, above 0.
-    sizes : ndarray of shape (n_clusters,)
-        Their numbers of rows with weight.
-    weights : ndarray of shape (n,) or None
-        Weights of the rows.
+    Only clusters that have weight count. `used` holds their given labels in ascending order, `labels` the
+    numbers of these clusters from 0, `totals` their weights, and `sizes` their numbers of rows with weight.
+    Rows of other clusters have label 0 and weight 0. Messages name the function `who`.
     """
 
     def __init__(
@@ -90,7 +71,7 @@ class Labeled:
         self.threads = _params.threads(n_jobs)
         if passes > 1:
             refuse_once(X, who)
-        self.rows = opened_rows(X)
+        self.rows = open_all(X)
         if passes > 1:
             refuse_once(self.rows, who)
         self.source, self.weights = weighted(self.rows, sample_weight)
@@ -145,42 +126,36 @@ class Labeled:
         `picked` are the numbers of the rows, in ascending order; None for all rows. Of sources with random
         access, only these are read.
         """
-        if picked is not None:
-            return self._of_picked(centers, picked)
         owns, others, end, n_zeros = [], [], 0, 0
         for piece, first, _ in pieces(self.rows, PART_ROWS):
-            seen = piece.seen_by(self.metric)
-            near, sq_dists = _core.nearest(seen, centers, 2, self.metric, self.threads, first)
-            end = first + len(near)
-            labels = self.labels[first:end]
-            self._expect(end, at_least=True)
-            own, other = split(seen, centers, labels, near, sq_dists, self.metric, self.threads, first)
-            owns.append(own)
-            others.append(other)
-            n_zeros += seen.zero_rows if self.metric == "cosine" else 0
-        self._expect(end)
-        warn_of_zeros(n_zeros)
-        return np.concatenate(owns), np.concatenate(others)
-
-    def _of_picked(self, centers: npt.NDArray[Any], picked: npt.NDArray[np.int64]) -> tuple[Floats, Floats]:
-        """Compute the distances of :meth:`own_and_other` for some rows."""
-        owns, others, end, n_zeros = [], [], 0, 0
-        most = max(1, TAKEN_VALUES // self.source.shape[1])
-        for piece, first, _ in pieces(self.rows, PART_ROWS):
-            assert piece.shape[0] is not None
-            end = first + piece.shape[0]
-            start, stop = np.searchsorted(picked, (first, end)).tolist()
-            for at in range(start, stop, most):
-                some = picked[at : min(stop, at + most)]
-                seen = source_of_values(piece.take(some - first)).seen_by(self.metric)
-                near, sq_dists = _core.nearest(seen, centers, 2, self.metric, self.threads)
-                parts = split(seen, centers, self.labels[some], near, sq_dists, self.metric, self.threads)
-                owns.append(parts[0])
-                others.append(parts[1])
+            end = first + (piece.shape[0] or 0)
+            if picked is None:
+                self._expect(end, at_least=True)
+            for part, labels, first_row in self._parts(piece, first, end, picked):
+                seen = part.seen_by(self.metric)
+                near, sq_dists = _core.nearest(seen, centers, 2, self.metric, self.threads, first_row)
+                own, other = split(
+                    seen, centers, labels, near, sq_dists, self.metric, self.threads, first_row
+                )
+                owns.append(own)
+                others.append(other)
                 n_zeros += seen.zero_rows if self.metric == "cosine" else 0
         self._expect(end)
         warn_of_zeros(n_zeros)
         return np.concatenate(owns), np.concatenate(others)
+
+    def _parts(
+        self, piece: Source, first: int, end: int, picked: npt.NDArray[np.int64] | None
+    ) -> Iterator[tuple[Source, npt.NDArray[np.int32], int]]:
+        """Yield the picked rows of a piece in parts, with their labels and the number of the first row."""
+        if picked is None:
+            yield piece, self.labels[first:end], first
+            return
+        most = max(1, TAKEN_VALUES // self.source.shape[1])
+        start, stop = np.searchsorted(picked, (first, end)).tolist()
+        for at in range(start, stop, most):
+            some = picked[at : min(stop, at + most)]
+            yield source_of_values(piece.take(some - first)), self.labels[some], 0
 
     def _expect(self, rows: int, *, at_least: bool = False) -> None:
         """Raise unless there are as many labels as rows; with `at_least`, there may be more."""

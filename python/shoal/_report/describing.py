@@ -1,4 +1,4 @@
-"""What a report says about clusters that were measured: images, close pairs and features."""
+"""Descriptions of measured clusters for a report: images, close pairs and features."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_PAIRS = 10
 MOST_TILES, NEAR_TILES, FAR_TILES = 200, 5, 2
 
 
-def number(value: Any) -> str:
+def format_measure(value: Any) -> str:
     """Format a measure; a dash for NaN."""
     return "-" if np.isnan(value) else f"{value:.4g}"
 
@@ -54,7 +54,7 @@ def distances_of(keys: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return np.where(np.isfinite(keys), keys, np.nan)
 
 
-def pairs_of(
+def find_pairs(
     centers: npt.NDArray[Any],
     used: npt.NDArray[np.int64],
     others: npt.NDArray[np.int64],
@@ -73,7 +73,7 @@ def pairs_of(
     return pairs
 
 
-def features_of(measured: Measured, names: list[str], most: int) -> list[str]:
+def describe_features(measured: Measured, names: list[str], most: int) -> list[str]:
     """Return, per cluster, the features whose means differ most from those of all rows."""
     weight, mean, spread = measured.columns
     scale = np.sqrt(spread / weight)

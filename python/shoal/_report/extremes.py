@@ -9,19 +9,9 @@ Rows = npt.NDArray[np.int64]
 
 
 class Smallest:
-    """The rows of every cluster with the smallest keys, smallest first; the lower row wins a tie.
+    """The `most` rows of every cluster with the smallest keys, smallest first; the lower row wins a tie.
 
-    Parameters
-    ----------
-    clusters, most : int
-        Number of clusters, and of rows per cluster.
-
-    Attributes
-    ----------
-    rows : ndarray of shape (clusters, most), int64
-        Row numbers; -1 where a cluster has fewer rows.
-    keys : ndarray of shape (clusters, most), float64
-        Their keys; infinity where there is no row.
+    Where a cluster has fewer rows, `rows` is -1 and `keys` is infinity.
     """
 
     def __init__(self, clusters: int, most: int) -> None:
@@ -52,19 +42,8 @@ class Smallest:
 class Sample:
     """A sample of rows that does not depend on how the rows are cut into parts.
 
-    The rows with the smallest hashes of their numbers are kept.
-
-    Parameters
-    ----------
-    most : int
-        Number of rows.
-
-    Attributes
-    ----------
-    labels : ndarray of shape (n,), int32
-        Their labels.
-    points : ndarray of shape (n, 2)
-        Their positions on the picture.
+    The `most` rows with the smallest hashes of their numbers are kept, with their labels and their positions
+    on the picture.
     """
 
     def __init__(self, most: int) -> None:

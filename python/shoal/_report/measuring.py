@@ -10,13 +10,13 @@ import numpy.typing as npt
 from sklearn.utils.extmath import randomized_svd
 
 from shoal import _core
-from shoal._common.zeros import warn_of_zeros
 from shoal._core import Source
 from shoal._fit.results import pieces
 from shoal._quality.indices import Floats, rows_with_weight, widths
 from shoal._quality.labeled import split
 from shoal._rows.arrays import source_of_values
 from shoal._rows.source import DataSource
+from shoal._rows.zeros import warn_of_zeros
 
 from .extremes import Sample, Smallest
 
@@ -55,22 +55,8 @@ def equal_pieces(rows: DataSource) -> Iterator[tuple[Source, int]]:
 class Measured:
     """Measures of clusters, from one pass over labeled rows.
 
-    Parameters
-    ----------
-    model : estimator
-        The model, which labels rows unless `labels` are given.
-    centers : ndarray of shape (n_clusters, n_features)
-        The centers of the clusters.
-    labels : ndarray of shape (n,), int32, or None
-        Given labels.
-    weights : ndarray of shape (n,) or None
-        Weights of the rows.
-    metric : tuple of (str, str)
-        Metrics of the rows and of the centers.
-    threads : int or None
-        Number of threads.
-    extremes : tuple of (int, int)
-        Number of nearest and of farthest rows per cluster.
+    `model` labels the rows unless `labels` are given. `metric` holds the metrics of the rows and of the
+    centers, `extremes` the numbers of nearest and of farthest rows per cluster.
     """
 
     def __init__(

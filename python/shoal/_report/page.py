@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from shoal._common.text import printable
+from shoal._terminal.text import printable
 
 from . import pictures
-from .describing import number
+from .describing import format_measure
 
 #: Clusters that have a line on the page, the largest first.
 MOST_LINES = 200
@@ -75,9 +75,9 @@ def fragment(report: Any) -> str:
         (f"{report.n_features:,}", "features"),
         (f"{k:,}", "clusters"),
         (f"{report.inertia:.6g}", "inertia"),
-        (number(report.silhouette), "silhouette (simplified)"),
-        (number(report.calinski_harabasz), "Calinski-Harabasz"),
-        (number(report.davies_bouldin), "Davies-Bouldin"),
+        (format_measure(report.silhouette), "silhouette (simplified)"),
+        (format_measure(report.calinski_harabasz), "Calinski-Harabasz"),
+        (format_measure(report.davies_bouldin), "Davies-Bouldin"),
     ]
     parts = [
         f"<h1>{safe(report.title)}</h1>",
@@ -89,13 +89,13 @@ def fragment(report: Any) -> str:
         pictures.projection(report.points, report.point_labels, report.center_points, report.sizes),
         pictures.histogram(report.sizes),
         "</div>",
-        *lines_of(report),
-        *pairs_of(report),
+        *clusters_table(report),
+        *pairs_table(report),
     ]
     return f'<style>{STYLE}</style><div class="shoal-report">{"".join(parts)}</div>'
 
 
-def lines_of(report: Any) -> list[str]:
+def clusters_table(report: Any) -> list[str]:
     """Return the table with a line per cluster."""
     shown = np.argsort(-report.sizes, kind="stable")[:MOST_LINES].tolist()
     # Columns that only some reports have.
@@ -119,8 +119,8 @@ def lines_of(report: Any) -> list[str]:
         row = report.table[j]
         key = Markup(f'<span class="key" style="background:{pictures.color(j)}"></span>{j}')
         values: list[str] = [key, f"{row['size']:,}", f"{row['share']:.2%}"]
-        values += [number(row[name]) for name in ("mean_distance", "radius", "cohesion")]
-        values += [str(row["closest"]) if row["closest"] >= 0 else "-", number(row["overlap"])]
+        values += [format_measure(row[name]) for name in ("mean_distance", "radius", "cohesion")]
+        values += [str(row["closest"]) if row["closest"] >= 0 else "-", format_measure(row["overlap"])]
         body.append(cells([*values, *(column.get(j, left("")) for column in kept.values())]))
     note = f" The {MOST_LINES} largest of {report.n_clusters} are shown."
     images = " Images show the center, then (of files and arrays) the nearest and the farthest rows."
@@ -131,12 +131,14 @@ def lines_of(report: Any) -> list[str]:
     ]
 
 
-def pairs_of(report: Any) -> list[str]:
+def pairs_table(report: Any) -> list[str]:
     """Return the table of close pairs."""
     if not len(report.pairs):
         return []
     body = [
-        cells([str(p["first"]), str(p["second"]), number(p["distance"]), number(p["overlap"])])
+        cells(
+            [str(p["first"]), str(p["second"]), format_measure(p["distance"]), format_measure(p["overlap"])]
+        )
         for p in report.pairs
     ]
     head = cells(["cluster", "cluster", "distance of centers", "overlap"], "th")

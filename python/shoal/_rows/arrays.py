@@ -11,7 +11,7 @@ import numpy.typing as npt
 from shoal._core import Source
 
 from .bfloat16 import NAME, is_bf16, marked
-from .features import refuse_other_columns, table_of
+from .features import refuse_other_columns, wrap_batch
 from .sparse import csr_of, is_sparse
 from .tensors import array_of
 
@@ -85,7 +85,7 @@ def warn_of_format(matrix: Any) -> None:
     if matrix.format != "csr":
         from sklearn.exceptions import DataConversionWarning
 
-        from shoal._common.warn import warn
+        from shoal._checks.warn import warn
 
         warn(
             f"sparse X of format {matrix.format!r} is converted to CSR, which is a copy of it: "
@@ -100,7 +100,7 @@ def as_rows(obj: Any, check: Callable[..., Any]) -> Any:
     `check` is a function of scikit-learn: `check_array` or `validate_data`, with its first arguments bound.
     """
     refuse_unreadable(obj)
-    obj = table_of(obj)
+    obj = wrap_batch(obj)
     if is_sparse(obj):
         warn_of_format(obj)
         obj = csr_of(obj)

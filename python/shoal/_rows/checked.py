@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -10,11 +11,11 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_array, validate_data
 
-from shoal._common.files import is_name
-from shoal._common.marked import MarkedError, mark
-from shoal._common.params import shown, weights
-from shoal._common.warn import warn
+from shoal._checks.marked import MarkedError, mark
+from shoal._checks.params import shown, weights
+from shoal._checks.warn import warn
 from shoal._core import Source
+from shoal._files.staged import is_name
 
 from .arrays import array_source, as_rows, source_of_values
 from .bfloat16 import is_bf16
@@ -41,12 +42,9 @@ def as_weighted(X: Any, sample_weight: Any) -> tuple[Source, npt.NDArray[np.floa
 def weighted(rows: Any, sample_weight: Any) -> tuple[Source, npt.NDArray[np.float64] | None]:
     """Return the compiled source of checked rows and their weights: those of the source, or `sample_weight`.
 
-    Raises
-    ------
-    ValueError
-        If there are both, or `sample_weight` is invalid.
+    Raises `ValueError` if there are both.
     """
-    source, own = source_of(rows), weights_of(rows)
+    source, own = source_of(rows), own_weights(rows)
     if own is None:
         return source, weights(sample_weight, source.shape[0])
     if sample_weight is not None:
@@ -57,7 +55,29 @@ def weighted(rows: Any, sample_weight: Any) -> tuple[Source, npt.NDArray[np.floa
     return source, weights(own, source.shape[0])
 
 
-def weights_of(rows: Any) -> npt.NDArray[np.float64] | None:
+def refuse_weights_of_stream(sample_weight: Any) -> None:
+    """Raise `ValueError` if weights are given for a stream, whose blocks are batches."""
+    if sample_weight is not None:
+        raise ValueError(
+            "sample_weight must be None for a stream. Use partial_fit with each block and the weights of the "
+            "block instead."
+        )
+
+
+def learn_blocks(rows: DataSource, blocks: Iterable[Any], learn: Callable[[Any, Any], object]) -> None:
+    """Call `learn` with each block of `rows` and its weights, until it returns a true value."""
+    first, own = 0, rows.sample_weight
+    for block in blocks:
+        try:
+            if learn(block, None if own is None else own[first : first + len(block)]):
+                return
+        except ValueError as error:
+            # The message counts rows from the beginning of the block.
+            raise ValueError(f"block of X from row {first} on: {error}") from error
+        first += len(block)
+
+
+def own_weights(rows: Any) -> npt.NDArray[np.float64] | None:
     """Return the weights that rows carry, or None."""
     return rows.sample_weight if isinstance(rows, DataSource) else None
 
@@ -66,7 +86,7 @@ def carries_weights(X: Any) -> bool:
     """Whether X has weights of its own: a coreset, its file, or a source of one."""
     if is_name(X):
         X = open_rows(X)
-    return isinstance(X, Coreset) or weights_of(X) is not None
+    return isinstance(X, Coreset) or own_weights(X) is not None
 
 
 def refuse_weights(X: Any, who: str) -> None:

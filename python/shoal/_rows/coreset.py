@@ -9,10 +9,10 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from shoal._common.files import check_place, whole
-from shoal._common.outputs import BUNDLES, check_suffix
+from shoal._files.outputs import BUNDLES, check_suffix
+from shoal._files.staged import check_place, replace_file
 from shoal.formats.npz import checked_npz
-from shoal.formats.stream import chunk_limit, told_of
+from shoal.formats.stream import chunk_limit, name_errors
 from shoal.typing import PathName
 
 from .sparse import csr_of
@@ -88,7 +88,7 @@ class Coreset(NamedTuple):
             arrays["points_shape"] = np.array(self.points.shape, dtype=np.int64)
         else:
             arrays["points"] = self.points
-        with whole(path) as file:
+        with replace_file(path) as file:
             np.savez(file, allow_pickle=False, **arrays)
 
     @classmethod
@@ -137,7 +137,7 @@ def is_coreset(arrays: Container[str]) -> bool:
 def read_coreset(name: str, limit: int) -> Coreset:
     """Read a coreset from a file; `limit` is the ``chunk_limit`` of :func:`shoal.open`."""
     with (
-        told_of(name, "holds no coreset as shoal writes it"),
+        name_errors(name, "holds no coreset as shoal writes it"),
         checked_npz(name, limit) as opened,
         np.load(opened, allow_pickle=False) as file,
     ):

@@ -13,15 +13,15 @@ FRAMES = {"cudf", "modin", "pandas", "polars", "pyarrow"}
 
 
 def header_of(obj: Any) -> Any:
-    """Return an empty frame with the columns of `obj`; None if `obj` is no frame."""
+    """Return an empty frame with the columns of `obj`; None if `obj` is not a frame."""
     libraries = {cls.__module__.partition(".")[0] for cls in type(obj).__mro__}
     if not libraries & FRAMES or not hasattr(obj, "columns") or not hasattr(obj, "shape"):
         return None
     # pandas has `iloc`; polars and pyarrow have `slice`.
-    return obj.iloc[:0] if hasattr(obj, "iloc") else table_of(obj).slice(0, 0)
+    return obj.iloc[:0] if hasattr(obj, "iloc") else wrap_batch(obj).slice(0, 0)
 
 
-def table_of(obj: Any) -> Any:
+def wrap_batch(obj: Any) -> Any:
     """Wrap a record batch of pyarrow in a table: scikit-learn reads names of tables only."""
     if type(obj).__name__ == "RecordBatch" and type(obj).__module__.startswith("pyarrow"):
         import pyarrow as pa
@@ -30,7 +30,7 @@ def table_of(obj: Any) -> Any:
     return obj
 
 
-def names_of(header: Any) -> list[str] | None:
+def find_names(header: Any) -> list[str] | None:
     """Return the feature names that scikit-learn finds in a frame; None if they are not strings."""
     if header is None:
         return None
@@ -64,7 +64,7 @@ def refuse_other_columns(frame: Any, cause: Exception | None = None) -> None:
 
 def refuse_other_names(names: list[str], header: Any) -> None:
     """Raise `ValueError` as scikit-learn does if a frame has other feature names than `names`."""
-    if names_of(header) is None:
+    if find_names(header) is None:
         return
     from sklearn.base import BaseEstimator
     from sklearn.utils.validation import validate_data
@@ -86,8 +86,8 @@ class SameNames:
         """Raise `ValueError` if a block has other names than the first one."""
         header = header_of(block)
         if not self._begun:
-            self.header, self._names, self._begun = header, names_of(header), True
+            self.header, self._names, self._begun = header, find_names(header), True
         elif header is not None and self._names is not None:
-            names = names_of(header)
+            names = find_names(header)
             if names is not None and names != self._names:
                 raise ValueError(f"its features are {listed(names)}, those of X are {listed(self._names)}")

@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from shoal import formats
-from shoal._common.files import Name, is_name
-from shoal._common.marked import ParameterError
-from shoal._common.params import shown, weights, whole
+from shoal._checks.marked import ParameterError
+from shoal._checks.params import shown, weights, whole
 from shoal._core import Source
-from shoal.formats.pipe import is_file, of_pipe
+from shoal._files.staged import Name, is_name
+from shoal.formats.pipe import is_file, read_pipe
 from shoal.formats.shards import open_shards
 from shoal.formats.stream import Stream
 from shoal.formats.stream import chunk_limit as limit_of
@@ -26,13 +26,13 @@ from .arrays import array_source, as_rows, native, source_of_values, sparse_sour
 from .bfloat16 import name_of
 from .coreset import Coreset, is_coreset, read_coreset
 from .features import SameNames
-from .paths import files_of, is_paths, join_names
+from .paths import is_paths, join_names, list_files
 from .prefetch import Prefetch
 from .source import DataSource
 from .sparse import csr_of
-from .streams import Blocks, Fresh, Passes, Single, begun, converted, is_once, is_stream
+from .streams import Blocks, Fresh, Passes, Single, convert_blocks, is_once, is_stream, split_first
 
-#: What can be opened, for messages.
+#: Supported inputs, for messages.
 SUPPORTED = (
     "arrays, SciPy's sparse matrices, coresets, streams of blocks, .npy, .npz, .fvecs, .bvecs, "
     f".ivecs, .fbin, .u8bin, .i8bin, .ibin, {', '.join(formats.SUFFIXES)} files, and raw files of any other "
@@ -54,7 +54,7 @@ def open_rows(X: Any) -> DataSource | None:
     return open_path(X) if is_name(X) or is_paths(X) else open_object(X)
 
 
-def says_itself(name: str) -> bool:
+def describes_itself(name: str) -> bool:
     """Whether files of that suffix describe their own rows, so that `shape` and `dtype` are not needed."""
     suffix = formats.suffix_of(name)
     return suffix in MAPPED or suffix in formats.SUFFIXES or suffix == ".npz"
@@ -84,7 +84,7 @@ def open_path(
 
     Messages call the path `argument`. `limit` is the `chunk_limit` of :func:`shoal.open`.
     """
-    files = files_of(path, says_itself)
+    files = list_files(path, describes_itself)
     name = os.fsdecode(path) if is_name(path) else ""
     if files is not None and len(files) == 1 and formats.suffix_of(files[0]) == ".npz":
         name, files = files[0], None
@@ -94,7 +94,7 @@ def open_path(
         folder = name if name and Path(name).is_dir() else None
         source = open_files(files, folder, shape, dtype, columns, key, limit)
     options = {"shape": shape, "dtype": dtype, "columns": columns, "key": key, "limit": limit}
-    source._reopen = partial(reopened, options=options)
+    source._reopen = partial(reopen, options=options)
     return source
 
 
@@ -131,7 +131,7 @@ def open_files(
         rows = Source.of_files(Source.open_shard(file) for file in files)
     else:
         stream = open_shards(name, files, columns, key, limit, dtype)
-        return found_source(stream, name, path=folder, shards=files)
+        return source_of_stream(stream, name, path=folder, shards=files)
     return DataSource(rows, name, path=folder, shards=files)
 
 
@@ -175,11 +175,11 @@ def _open_path(
     if "\0" in name:
         raise ValueError(f"{argument} must be the path of a file, got one with a null character: {path!r}")
     suffix = formats.suffix_of(name)
-    known = says_itself(name)
+    known = describes_itself(name)
     if known and (shape is not None or (dtype is not None and suffix not in formats.TEXT)):
         raise ParameterError(f"{name}: an {suffix} file has its own `shape` and `dtype`, leave them out")
     if suffix in formats.SUFFIXES:
-        return found_source(formats.of_file(name, suffix, columns, key, limit, dtype), name, path=name)
+        return source_of_stream(formats.of_file(name, suffix, columns, key, limit, dtype), name, path=name)
     for option, given in (("columns", columns), ("key", key), ("chunk_limit", limit)):
         if option != "columns" and suffix == ".npz":
             continue
@@ -207,7 +207,7 @@ def _open_path(
     return DataSource(Source.open_raw(name, stored, rows, cols), name, path=name)
 
 
-def reopened(
+def reopen(
     path: str | list[str],
     slices: tuple[tuple[int, int], ...],
     shape: tuple[tuple[int | None, int], str],
@@ -244,7 +244,7 @@ def open_object(
 
 
 def files_behind(obj: Any) -> list[str]:
-    """Return the files that an open file or a dataset of pyarrow reads, as far as they have names."""
+    """Return the files that an open file or a dataset of pyarrow reads, if they have names."""
     if is_file(obj):
         name = getattr(obj, "name", None)
         return [str(Path(os.fsdecode(name)).absolute())] if isinstance(name, (str, bytes)) else []
@@ -263,7 +263,7 @@ def _open_object(obj: Any, columns: list[Any] | None, limit: int | str | None) -
     if limit is not None and not formats.is_chunked(obj):
         raise ValueError(f"chunk_limit={limit!r} does not belong to {type(obj).__name__} objects")
     if found is not None:
-        source = found_source(found, type(obj).__name__)
+        source = source_of_stream(found, type(obj).__name__)
         if source._table is None:
             source._table = partial(formats.table_of, obj, columns)
         return source
@@ -276,8 +276,8 @@ def _open_object(obj: Any, columns: list[Any] | None, limit: int | str | None) -
 
 def open_pipe(file: Any, columns: list[Any] | None = None, limit: int | str | None = None) -> DataSource:
     """Open a binary file object, such as standard input."""
-    found = of_pipe(file, columns, limit_of(limit))
-    return found_source(found, found.name)
+    found = read_pipe(file, columns, limit_of(limit))
+    return source_of_stream(found, found.name)
 
 
 def open_coreset(obj: Any, columns: list[Any] | None) -> DataSource | None:
@@ -300,28 +300,30 @@ def weighted_source(coreset: Coreset) -> DataSource:
     return DataSource(source_of_values(points), "coreset", weights=values)
 
 
-def found_source(
-    found: Stream | Source, name: str, path: str | None = None, shards: list[str] | None = None
+def source_of_stream(
+    found: Stream | Source,
+    name: str = "",
+    path: str | None = None,
+    shards: list[str] | None = None,
+    first: npt.NDArray[Any] | None = None,
 ) -> DataSource:
-    """Make a source from the result of a module of `formats`."""
+    """Make a source from the result of a module of `formats`; one block of a stream is prefetched.
+
+    The blocks of a stream are 2-D arrays in native byte order, which must not change later. Every pass must
+    yield `found.rows` rows, if this number is known. With `first`, the first rows, every pass is checked to
+    have the same rows in the same order.
+    """
     if isinstance(found, Source):
         return DataSource(found, name, path=path, shards=shards)
     if not found.cols:
         # Lists of an unknown length, in a file without rows.
         found.columns.measure(())
     make = Single(found.blocks()) if found.once else found.blocks
-    return stream_source(
-        make,
-        found.cols,
-        found.dtype,
-        name=found.name,
-        once=found.once,
-        rows=found.rows,
-        path=path,
-        shards=shards,
-        header=found.header,
-        table=found.table,
-    )
+    named = "X" if path is None and shards is None else f"{found.name}: X"
+    passes = Passes(make, found.cols, found.dtype, found.rows, name=named, first=first)
+    stored = name_of(found.dtype)
+    source = Source.from_stream(lambda: Prefetch(passes()), found.once, found.cols, stored, found.rows)
+    return DataSource(source, found.name, passes, path, found.header, found.table, shards=shards)
 
 
 def open_stream(obj: Any) -> DataSource:
@@ -344,30 +346,22 @@ def open_stream(obj: Any) -> DataSource:
         return rows
 
     if is_once(obj):
-        first, blocks = begun(converted(obj, rows_of))
-        make: Callable[[], Blocks] = Single(blocks)
-        name, once = "iterator", True
+        first, blocks = split_first(convert_blocks(obj, rows_of))
+        return source_of_stream(
+            Stream("iterator", None, first.shape[1], first.dtype, lambda: blocks, True, names.header)
+        )
+    if callable(obj):
+        name, fresh = "callable", Fresh(obj)
     else:
-        if callable(obj):
-            name, fresh = "callable", Fresh(obj)
-        else:
-            name, fresh = type(obj).__name__, Fresh(lambda: iter(obj), "iter(X)")
-        first, blocks = begun(converted(fresh(), rows_of))
-        blocks.close()
-        once = False
+        name, fresh = type(obj).__name__, Fresh(lambda: iter(obj), "iter(X)")
+    first, blocks = split_first(convert_blocks(fresh(), rows_of))
+    blocks.close()
 
-        def make() -> Blocks:
-            return converted(fresh(), rows_of)
+    def again() -> Blocks:
+        return convert_blocks(fresh(), rows_of)
 
-    return stream_source(
-        make,
-        first.shape[1],
-        first.dtype,
-        name=name,
-        once=once,
-        header=names.header,
-        first=None if once else first,
-    )
+    stream = Stream(name, None, first.shape[1], first.dtype, again, header=names.header)
+    return source_of_stream(stream, first=first)
 
 
 def vectors_of(block: Any) -> npt.NDArray[Any] | None:
@@ -375,68 +369,12 @@ def vectors_of(block: Any) -> npt.NDArray[Any] | None:
     if formats.libraries_of(block).isdisjoint(formats.TABLES) or not len(block):
         return None
     found = formats.of_object(block, None, None)
-    return None if found is None else np.asarray(found_source(found, "X"))
-
-
-def stream_source(
-    make: Callable[[], Blocks],
-    cols: int,
-    dtype: npt.DTypeLike,
-    *,
-    name: str,
-    once: bool = False,
-    rows: int | None = None,
-    path: str | None = None,
-    shards: list[str] | None = None,
-    header: Any = None,
-    table: Any = None,
-    first: npt.NDArray[Any] | None = None,
-) -> DataSource:
-    """Make a source from blocks, with one block prefetched in a thread.
-
-    Parameters
-    ----------
-    make : callable
-        Returns the blocks of one pass: 2-D arrays in native byte order, which must not change later. Called
-        for each pass; a generator is closed at the end of its pass. If there is one pass only, a `Single`.
-    cols, dtype
-        Columns and type of every block.
-    name : str
-        Name of the source in messages.
-    once : bool
-        Whether the blocks can be read only once.
-    rows : int, optional
-        Number of rows, if known. Every pass must yield as many.
-    path : str, optional
-        File or folder that the blocks are read from.
-    shards : list of str, optional
-        The files, if they are many.
-    header : frame, optional
-        An empty frame with the columns of the features, if they have names.
-    table : Table, optional
-        The table that the rows are read from, if other columns can be read beside them.
-    first : ndarray, optional
-        The first rows. If given, every pass is checked to have the same rows in the same order.
-
-    Returns
-    -------
-    DataSource
-    """
-    passes = Passes(
-        make,
-        cols,
-        np.dtype(dtype),
-        rows,
-        name="X" if path is None and shards is None else f"{name}: X",
-        first=first,
-    )
-    source = Source.from_stream(lambda: Prefetch(passes()), once, cols, name_of(np.dtype(dtype)), rows)
-    return DataSource(source, name, passes, path, header, table, shards=shards)
+    return None if found is None else np.asarray(source_of_stream(found, "X"))
 
 
 def open_npz(name: str, key: str | None, limit: int) -> DataSource:
     """Open an .npz file: a coreset, a sparse matrix, or one of its arrays."""
-    from shoal.formats.npz import members_of, stored_rows
+    from shoal.formats.npz import members_of, open_member
 
     members = members_of(name)
     if key is None and is_coreset(members):
@@ -445,7 +383,7 @@ def open_npz(name: str, key: str | None, limit: int) -> DataSource:
         return coreset
     if key is None and {"format", "shape", "data"} <= members.keys():
         return DataSource(sparse_source(load_npz(name, limit)), name, path=name)
-    rows = stored_rows(name, key, limit)
+    rows = open_member(name, key, limit)
     source = rows if isinstance(rows, Source) else array_source(rows)
     return DataSource(source, name, path=name)
 
@@ -455,9 +393,9 @@ def load_npz(name: str, limit: int) -> Any:
     from scipy.sparse import load_npz as load
 
     from shoal.formats.npz import checked_npz, most_unpacked
-    from shoal.formats.stream import refuse_large, told_of
+    from shoal.formats.stream import name_errors, refuse_large
 
-    with told_of(name, "holds no sparse matrix as scipy.sparse.save_npz writes it"):
+    with name_errors(name, "holds no sparse matrix as scipy.sparse.save_npz writes it"):
         with checked_npz(name, limit) as file:
             matrix = load(file)
             if matrix.ndim != 2:

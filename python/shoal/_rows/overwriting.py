@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from shoal._common.files import is_name
+from shoal._files.staged import is_name
 
-from .opening import files_behind, says_itself
-from .paths import files_of, is_paths
+from .opening import describes_itself, files_behind
+from .paths import is_paths, list_files
 from .source import DataSource
 
 
-def file_of(X: Any) -> str | None:
+def file_read_by(X: Any) -> str | None:
     """Return the file or folder that rows are read from; None for rows in memory."""
     if is_name(X):
         return os.fsdecode(X)
@@ -35,7 +35,7 @@ def shards_of(X: Any) -> list[str]:
     if isinstance(X, DataSource):
         return X._shards or []
     if is_name(X) or is_paths(X):
-        return files_of(X, says_itself) or []
+        return list_files(X, describes_itself) or []
     return files_behind(X)
 
 
@@ -60,7 +60,7 @@ def is_same_file(one: str, other: str) -> bool:
 
 def refuse_over(X: Any, argument: str, name: str) -> None:
     """Raise `ValueError` if the output `name`, given as `argument`, is the file that X is read from."""
-    read, shards = file_of(X), shards_of(X)
+    read, shards = file_read_by(X), shards_of(X)
     if read is not None and is_same_file(read, name):
         raise ValueError(f"{argument}={name!r} is the file that is read: choose another name")
     folder_is_read = read is not None and Path(read).resolve() in Path(name).resolve().parents

@@ -12,8 +12,8 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from shoal import formats
-from shoal._common.files import Name, is_name, is_special
-from shoal._common.params import shown
+from shoal._checks.params import shown
+from shoal._files.staged import Name, is_name, is_special
 
 #: Number of names in an error message.
 MOST_NAMES = 3
@@ -32,48 +32,34 @@ def is_paths(X: Any) -> TypeGuard[Sequence[Name]]:
     return is_name(X[0])
 
 
-def files_of(given: Name | Sequence[Name], is_rows: Callable[[str], bool]) -> list[str] | None:
+def list_files(given: Name | Sequence[Name], is_rows: Callable[[str], bool]) -> list[str] | None:
     """List the files of a list of paths, a glob or a folder; None for the path of one file.
 
-    Parameters
-    ----------
-    given : path or sequence of paths
-        The items of a sequence may be globs and folders too.
-    is_rows : callable
-        Whether a file in a folder holds rows, by its name. Other files in folders are ignored.
-
-    Returns
-    -------
-    list of str or None
-        The files of a list in its order; those of a glob or a folder in the order of their names as text.
-
-    Raises
-    ------
-    OSError
-        If a glob matches no file, or a folder holds no file of rows.
-    ValueError
-        If an item is not a path, or a folder holds files of several kinds, a pipe or a device.
+    Items of a list may be globs and folders too. `is_rows` tells by the name of a file in a folder whether it
+    holds rows. Files of a list keep its order; those of a glob or a folder are sorted by name as text. Raises
+    `OSError` if a glob or a folder holds no file of rows, and `ValueError` if an item is not a path, or a
+    folder holds files of several kinds, a pipe or a device.
     """
     if is_name(given):
-        return expanded(os.fsdecode(given), is_rows)
+        return expand(os.fsdecode(given), is_rows)
     files: list[str] = []
     items: Any = given
     for i, item in enumerate(items):
         if not is_name(item):
             raise ValueError(f"X[{i}] must be a path like X[0], got {shown(item)}")
         name = os.fsdecode(item)
-        found = expanded(name, is_rows)
+        found = expand(name, is_rows)
         files += [name] if found is None else found
     return files
 
 
-def expanded(name: str, is_rows: Callable[[str], bool]) -> list[str] | None:
+def expand(name: str, is_rows: Callable[[str], bool]) -> list[str] | None:
     """List the files of a glob or a folder; None for any other path."""
     if "\0" in name or not name:
         return None
     path = Path(name)
     if path.is_dir():
-        return None if formats.suffix_of(name) == ".zarr" else of_folder(path, is_rows)
+        return None if formats.suffix_of(name) == ".zarr" else list_folder(path, is_rows)
     if not glob.has_magic(name) or path.exists():
         return None
     # `**` matches folders too. A zarr store is a folder.
@@ -88,7 +74,7 @@ def expanded(name: str, is_rows: Callable[[str], bool]) -> list[str] | None:
     return sorted(set(found))
 
 
-def of_folder(folder: Path, is_rows: Callable[[str], bool]) -> list[str]:
+def list_folder(folder: Path, is_rows: Callable[[str], bool]) -> list[str]:
     """List the files of rows of a folder, without its subfolders."""
     # Names that start with "." or "_" are metadata of the program that wrote the folder.
     found = sorted(
@@ -106,7 +92,7 @@ def of_folder(folder: Path, is_rows: Callable[[str], bool]) -> list[str]:
         raise IsADirectoryError(errno.EISDIR, "is a folder without files of rows", str(folder))
     if len({formats.suffix_of(name) for name in found}) > 1:
         # Labels and distances may lie beside the rows.
-        found = [name for name in found if not is_vector(name)]
+        found = [name for name in found if not is_vector_file(name)]
     suffixes = sorted({formats.suffix_of(name) for name in found})
     if len(suffixes) > 1:
         raise ValueError(
@@ -116,7 +102,7 @@ def of_folder(folder: Path, is_rows: Callable[[str], bool]) -> list[str]:
     return found
 
 
-def is_vector(name: str) -> bool:
+def is_vector_file(name: str) -> bool:
     """Whether a file is an intact ``.npy`` file of a one-dimensional array."""
     if not name.lower().endswith(".npy"):
         return False

@@ -14,13 +14,8 @@ import numpy.typing as npt
 class Prefetch:
     """An iterator over blocks that prefetches one block in a thread.
 
-    The thread is a daemon: if it hangs in an iterator of the user, neither Ctrl-C nor the end of the program
-    waits for it.
-
-    Parameters
-    ----------
-    blocks : iterator of ndarray
-        Only the thread uses it from now on. The thread closes a generator at the end.
+    Only the thread uses `blocks` from now on, and closes a generator at the end. The thread is a daemon: if
+    it hangs in an iterator of the user, neither Ctrl-C nor the end of the program waits for it.
     """
 
     def __init__(self, blocks: Iterator[npt.NDArray[Any]]) -> None:
@@ -48,19 +43,12 @@ class Prefetch:
     def poll(self, seconds: float) -> npt.NDArray[Any] | None:
         """Return the next block, or None if it does not arrive within `seconds`.
 
-        Raises
-        ------
-        StopIteration
-            After the last block.
-        RuntimeError
-            In a process that was forked during the pass.
-        BaseException
-            The exception that the iterator raised.
+        Raises the exception that ended the iterator, `StopIteration` after the last block.
         """
         if os.getpid() != self._process:
             raise RuntimeError(
                 "this process was forked in the middle of a pass over a stream, whose blocks only the parent "
-                "pulls: begin a fit of its own in the child, or fork before the pass"
+                "pulls: start another fit in the child, or fork before the pass"
             )
         if self._end is not None:
             raise self._end
@@ -75,19 +63,15 @@ class Prefetch:
         return pulled
 
     def __enter__(self) -> Self:
-        """Return the iterator."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop prefetching."""
         self.close()
 
     def __iter__(self) -> Self:
-        """Return the iterator."""
         return self
 
     def __next__(self) -> npt.NDArray[Any]:
-        """Wait for the next block and return it."""
         # Short waits, so that Ctrl-C is handled between them.
         while (block := self.poll(0.05)) is None:
             pass

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from shoal._common.params import whole
+from shoal._checks.params import whole
 from shoal._core import Source
 
 from .arrays import read_csr
 from .bfloat16 import NAME, widened
-from .features import names_of
+from .features import find_names
 from .prefetch import Prefetch
-from .streams import Blocks, recut
+from .streams import Blocks, cut_blocks
 
 if TYPE_CHECKING:
     from .transforms import Standardize, Transform
@@ -149,7 +149,7 @@ class DataSource:
     @property
     def feature_names(self) -> list[str] | None:
         """Names of the columns of a table; None if there are none."""
-        return names_of(self._header)
+        return find_names(self._header)
 
     @property
     def _total_weight(self) -> float:
@@ -195,7 +195,7 @@ class DataSource:
             blocks = self._make()
             if source.dtype == NAME:
                 blocks = (widened(block) for block in blocks)
-            return blocks if size is None else recut(blocks, size)
+            return blocks if size is None else cut_blocks(blocks, size)
         assert n is not None
         if size is None:
             row = (source.nbytes or 0) / max(1, n) if source.sparse else d * self.dtype.itemsize
@@ -396,9 +396,9 @@ class DataSource:
         >>> rows.mean_, rows.scale_
         (array([2., 7.]), array([1., 1.]))
         """
-        from .transforms import standardizing
+        from .transforms import make_standardization
 
-        return self._by(standardizing(self, mean, scale))
+        return self._by(make_standardization(self, mean, scale))
 
     def project(self, components: npt.ArrayLike, mean: npt.ArrayLike | None = None) -> DataSource:
         """Return the rows as ``(x - mean) @ components.T``, computed as they are read.
@@ -442,9 +442,9 @@ class DataSource:
         array([[0.],
                [5.]])
         """
-        from .transforms import projecting
+        from .transforms import make_projection
 
-        return self._by(projecting(self, components, mean))
+        return self._by(make_projection(self, components, mean))
 
     def map(
         self, fn: Callable[[Any], Any], *, dim: int | None = None, dtype: npt.DTypeLike | None = None
@@ -493,9 +493,9 @@ class DataSource:
         array([[1., 2.],
                [3., 4.]])
         """
-        from .transforms import mapped
+        from .transforms import map_rows
 
-        return mapped(self, fn, dim, dtype)
+        return map_rows(self, fn, dim, dtype)
 
     @property
     def mean_(self) -> npt.NDArray[np.float64] | None:
@@ -562,7 +562,7 @@ class DataSource:
         """Pickle the path, the options and the transforms, not the rows."""
         rows = self._source
         if self._view is not None:
-            return transformed, self._view
+            return restore_transformed, self._view
         if self._reopen is None:
             raise TypeError(
                 f"the source ({self._name}) was not opened by the path of a file, and cannot be pickled or "
@@ -587,6 +587,6 @@ class DataSource:
         self.close()
 
 
-def transformed(base: DataSource, transform: Transform) -> DataSource:
+def restore_transformed(base: DataSource, transform: Transform) -> DataSource:
     """Restore a transformed source from a pickle."""
     return base._by(transform)

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from shoal import _core
-from shoal.writing import check_space, written
+from shoal.writing import check_space, write_blocks
 
 from .opening import open_rows
 from .streams import refuse_once
 
-__all__ = ["at_any_place"]
+__all__ = ["with_random_access"]
 
 
 @contextmanager
@@ -35,15 +35,11 @@ def naming_folder(place: str, who: str) -> Generator[None]:
         raise OSError(error.errno, why, place) from error
 
 
-def at_any_place(X: Any, who: str) -> Any:
+def with_random_access(X: Any, who: str) -> Any:
     """Return X, or a mapped copy if X is a re-readable stream.
 
-    The copy is a temporary file, which is removed once nothing reads it. Messages name `who`.
-
-    Raises
-    ------
-    OSError
-        If the copy cannot be written. Its space is checked first, if the number of rows is known.
+    The copy is a temporary file, which is removed once nothing reads it. If the number of rows is known, its
+    space is checked first. Messages name `who`.
     """
     refuse_once(X, who)
     rows = open_rows(X)
@@ -62,7 +58,7 @@ def at_any_place(X: Any, who: str) -> Any:
             n, d = rows.shape
             if n is not None:
                 check_space(n * d * rows.dtype.itemsize, str(out))
-            copy = written(rows, out, in_order=True)
+            copy = write_blocks(rows, out, in_order=True)
         copy._header = rows._header
         return copy
     finally:

@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shoal._common.marked import MarkedError, mark
-from shoal._common.params import shown
+from shoal._checks.marked import MarkedError, mark
+from shoal._checks.params import shown
 from shoal.formats.pipe import STDIN, is_file
 
 #: Blocks of rows, in order.
 Blocks = Iterator[npt.NDArray[Any]]
 #: Parts of a tuple or list that are checked for arrays.
 MOST_PARTS = 16
-#: Of so many rows, one enters the fingerprint of a pass.
+#: One row in this many enters the fingerprint of a pass.
 EVERY = 64
 #: Converts a block of any kind to an array of numbers.
 AsRows = Callable[[Any], npt.NDArray[Any]]
@@ -78,13 +78,10 @@ def n_axes(part: Any) -> int:
     return len(shape) if isinstance(shape, tuple) else 0
 
 
-def features_of(item: Any) -> Any:
+def select_features(item: Any) -> Any:
     """Return the rows of one item of a stream: the item, or the only array of a tuple or list.
 
-    Raises
-    ------
-    TypeError
-        If the item is a dictionary, or holds several arrays, such as features and targets.
+    Raises `TypeError` if the item is a dictionary, or holds several arrays, such as features and targets.
     """
     if isinstance(item, Mapping):
         keys = ", ".join(shown(key) for key in itertools.islice(item, 5))
@@ -125,7 +122,6 @@ class Single:
         self._blocks: Blocks | None = blocks
 
     def __call__(self) -> Blocks:
-        """Return the blocks; a second call raises `ValueError`."""
         blocks, self._blocks = self._blocks, None
         if blocks is None:
             raise ValueError(READ_ONCE)
@@ -160,12 +156,12 @@ class Fresh:
         return blocks
 
 
-def converted(given: Iterator[Any], as_rows: AsRows) -> Generator[npt.NDArray[Any]]:
+def convert_blocks(given: Iterator[Any], as_rows: AsRows) -> Generator[npt.NDArray[Any]]:
     """Convert blocks to arrays that the caller owns; close a generator at the end."""
     try:
         for i, block in enumerate(given):
             try:
-                rows = as_rows(features_of(block))
+                rows = as_rows(select_features(block))
             except TypeError as error:
                 raise TypeError(f"block {i} of X: {error}") from error
             except ValueError as error:
@@ -177,7 +173,7 @@ def converted(given: Iterator[Any], as_rows: AsRows) -> Generator[npt.NDArray[An
             given.close()
 
 
-def begun(blocks: Generator[npt.NDArray[Any]]) -> tuple[npt.NDArray[Any], Generator[npt.NDArray[Any]]]:
+def split_first(blocks: Generator[npt.NDArray[Any]]) -> tuple[npt.NDArray[Any], Generator[npt.NDArray[Any]]]:
     """Return the first block with rows, and an iterator over all blocks including those read so far."""
     read: list[npt.NDArray[Any]] = []
     for block in blocks:
@@ -222,21 +218,10 @@ class Print:
 class Passes:
     """The passes of a stream. Checks width, type and number of rows of each.
 
-    For rows that a program of the user makes, also checks that they come in the same order: of every pass,
-    the first row and a sample of the others.
+    For rows that a program of the user makes, `first` holds the first rows. Of every pass, the first row and
+    a sample of the others must then come in the same order.
 
     All code that reads a stream, in Python or Rust, reads it through this class.
-
-    Parameters
-    ----------
-    make : callable
-        Returns the blocks of one pass.
-    cols, dtype
-        Number of columns and type of every block that has rows.
-    rows : int or None
-        Number of rows of every pass, if known.
-    name : str
-        Name of the rows in messages.
     """
 
     def __init__(
@@ -262,7 +247,6 @@ class Passes:
             self._first = begin.first
 
     def __call__(self) -> Generator[npt.NDArray[Any]]:
-        """Begin a pass."""
         return self._pass(self._make(), self._in_order)
 
     @contextmanager
@@ -313,7 +297,7 @@ class Passes:
                 raise ValueError(OTHER_ROWS)
 
 
-def recut(blocks: Blocks, rows: int) -> Generator[npt.NDArray[Any]]:
+def cut_blocks(blocks: Blocks, rows: int) -> Generator[npt.NDArray[Any]]:
     """Yield the same rows in blocks of `rows` each; the last block may have fewer."""
     waiting: list[npt.NDArray[Any]] = []
     found = 0

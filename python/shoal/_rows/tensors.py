@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shoal._common.params import shown
+from shoal._checks.params import shown
 
 from .bfloat16 import NAME, marked
 
@@ -17,15 +17,7 @@ CPU_KINDS = (1, 3, 11)
 
 
 def array_of(obj: Any) -> Any:
-    """Return a tensor or an array of the array API as a NumPy array; any other object as it is.
-
-    Raises
-    ------
-    ValueError
-        If it is not in the memory of the CPU.
-    TypeError
-        If NumPy has no such type of numbers.
-    """
+    """Return a tensor or an array of the array API as a NumPy array; any other object as it is."""
     if isinstance(obj, np.ndarray) or not hasattr(obj, "__dlpack__"):
         return obj
     refuse_device(obj)

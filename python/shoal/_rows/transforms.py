@@ -11,92 +11,68 @@ from typing import Any, Protocol, Self, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from shoal._common.params import shown, whole
+from shoal._checks.params import shown, whole
 from shoal._core import Source
 
 from .arrays import array_source, native
 from .bfloat16 import widened
 from .prefetch import Prefetch
 from .sparse import is_sparse
-from .streams import Blocks, Passes, Single, begun
+from .streams import Blocks, Passes, Single, split_first
 
 #: Rows that `fn` is called with to find the shape and type of its result.
 FIRST_ROWS = 32
 
 
-class Base(Protocol):
-    """What transforms use of a `DataSource`, whose module imports this one."""
+class _Source(Protocol):
+    """The part of `DataSource` that transforms use; its module imports this one."""
 
     _make: Callable[[], Blocks] | None
 
     @property
     def _source(self) -> Source: ...
-
     @property
-    def shape(self) -> tuple[int | None, int]:
-        """Number of rows, if known, and columns."""
-        ...
-
+    def shape(self) -> tuple[int | None, int]: ...
     @property
-    def access(self) -> str:
-        """How rows can be read."""
-        ...
-
+    def access(self) -> str: ...
     @property
-    def sparse(self) -> bool:
-        """Whether only nonzero values are stored."""
-        ...
-
+    def sparse(self) -> bool: ...
     @property
-    def sample_weight(self) -> npt.NDArray[np.float64] | None:
-        """Weights of the rows, if they have any."""
-        ...
-
-    def blocks(self, rows: int | None = None) -> Iterator[Any]:
-        """Iterate over all rows in order, one block at a time."""
-        ...
-
+    def sample_weight(self) -> npt.NDArray[np.float64] | None: ...
+    def blocks(self, rows: int | None = None) -> Iterator[Any]: ...
     def _by(self, transform: Transform) -> Self: ...
-
     def _in_any_order(self) -> AbstractContextManager[None]: ...
-
-    def __copy__(self) -> Self:
-        """Return a source of the same rows."""
-        ...
+    def __copy__(self) -> Self: ...
 
 
 #: The source that a transform is applied to.
-S = TypeVar("S", bound=Base)
+S = TypeVar("S", bound=_Source)
 
 
-class Transform(Protocol):
-    """What a transform does. It can be pickled and applied to other sources."""
+class Transform(ABC):
+    """A transform of rows, which can be pickled and applied to other sources."""
+
+    #: Whether columns keep their names.
+    keeps_names = False
 
     @property
+    @abstractmethod
     def name(self) -> str:
-        """What happened to the rows, for messages."""
-        ...
+        """A participle for messages, such as ``"normalized"``."""
 
-    @property
-    def keeps_names(self) -> bool:
-        """Whether columns keep their names."""
-        ...
-
-    def over(self, base: Base) -> tuple[Source, Callable[[], Blocks] | None]:
+    @abstractmethod
+    def over(self, base: _Source) -> tuple[Source, Callable[[], Blocks] | None]:
         """Return the transformed rows of `base`, and the function that makes the blocks of a stream."""
-        ...
 
 
-class Compiled(ABC):
+class Compiled(Transform):
     """A transform that the compiled code computes, one tile at a time."""
 
     @abstractmethod
     def of(self, rows: Source) -> Source:
         """Return the transformed rows."""
 
-    def over(self, base: Base) -> tuple[Source, Callable[[], Blocks] | None]:
-        """Return the transformed rows of `base`, and the function that makes the blocks of a stream."""
-
+    def over(self, base: _Source) -> tuple[Source, Callable[[], Blocks] | None]:
         def make() -> Blocks:
             return transform_blocks(self, base.blocks())
 
@@ -111,7 +87,6 @@ class Normalize(Compiled):
     keeps_names = True
 
     def of(self, rows: Source) -> Source:
-        """Return the transformed rows."""
         return rows.normalized()
 
 
@@ -125,7 +100,6 @@ class Standardize(Compiled):
     keeps_names = True
 
     def of(self, rows: Source) -> Source:
-        """Return the transformed rows."""
         return rows.standardized(self.mean, self.scale)
 
 
@@ -135,45 +109,32 @@ class Project(Compiled):
 
     components: npt.NDArray[np.float64]
     mean: npt.NDArray[np.float64] | None
-    keeps_names = False
 
     @property
     def name(self) -> str:
-        """What happened to the rows, for messages."""
         return f"projected to {len(self.components)} columns"
 
     def of(self, rows: Source) -> Source:
-        """Return the transformed rows."""
         return rows.projected(self.components, self.mean)
 
 
 @dataclass(frozen=True)
-class Map:
+class Map(Transform):
     """Calls a function of the user with every block.
 
-    Parameters
-    ----------
-    fn : callable
-        Returns the new rows of a block.
-    dim, dtype
-        Columns and type of the new rows.
-    casts : bool
-        Whether results are converted to `dtype`. Otherwise they must have this type.
+    With `casts`, results are converted to `dtype`; otherwise they must have this type.
     """
 
     fn: Callable[[Any], Any]
     dim: int
     dtype: np.dtype[Any]
     casts: bool
-    keeps_names = False
 
     @property
     def name(self) -> str:
-        """What happened to the rows, for messages."""
         return f"mapped by {getattr(self.fn, '__name__', type(self.fn).__name__)}"
 
-    def over(self, base: Base) -> tuple[Source, Callable[[], Blocks] | None]:
-        """Return the transformed rows of `base`, and the function that makes the blocks of a stream."""
+    def over(self, base: _Source) -> tuple[Source, Callable[[], Blocks] | None]:
         once, rows = base.access == "once", base.shape[0]
 
         def make() -> Blocks:
@@ -216,7 +177,7 @@ def result_of(
     cast: np.dtype[Any] | None = None,
     dtype: np.dtype[Any] | None = None,
 ) -> npt.NDArray[Any]:
-    """Call `fn` with a block, and return its result as an array of its own.
+    """Call `fn` with a block, and return its result as a new array.
 
     The result has `dim` columns. It is converted to `cast`, if given, and must then have the type `dtype`.
     """
@@ -244,7 +205,7 @@ def result_of(
     return np.array(rows, dtype=cast)
 
 
-def mapped(source: S, fn: Any, dim: Any, dtype: Any) -> S:
+def map_rows(source: S, fn: Any, dim: Any, dtype: Any) -> S:
     """Apply `fn` to every block of `source`."""
     if not callable(fn):
         raise TypeError(f"fn must be a function of a block of rows, got {shown(fn)}")
@@ -255,12 +216,12 @@ def mapped(source: S, fn: Any, dim: Any, dtype: Any) -> S:
     cast = None if cast is None else cast.newbyteorder("=")
     if columns is not None and cast is not None:
         return source._by(Map(fn, columns, cast, casts=True))
-    base, block = begin(source)
+    base, block = read_first(source)
     first = result_of(fn, block, "the first rows", columns, cast)
     return base._by(Map(fn, first.shape[1], first.dtype, casts=cast is not None))
 
 
-def begin(source: S) -> tuple[S, Any]:
+def read_first(source: S) -> tuple[S, Any]:
     """Return some rows of a source, and the source with all its rows."""
     rows = source.shape[0]
     if rows == 0:
@@ -270,7 +231,7 @@ def begin(source: S) -> tuple[S, Any]:
     with source._in_any_order():
         made = source._make()
     assert isinstance(made, Generator), "of `Passes`, or of a transform"
-    first, blocks = begun(made)
+    first, blocks = split_first(made)
     if source.access == "once":
         source = source.__copy__()
         source._make = Single(blocks)
@@ -291,7 +252,7 @@ def per_column(name: str, value: Any, columns: int) -> npt.NDArray[np.float64]:
     return np.array(np.broadcast_to(given, columns), dtype=np.float64)
 
 
-def standardizing(source: Base, mean: Any, scale: Any) -> Standardize:
+def make_standardization(source: _Source, mean: Any, scale: Any) -> Standardize:
     """Measure what is not given, in one pass."""
     columns = source.shape[1]
     means = None if mean is None else per_column("mean", mean, columns)
@@ -319,7 +280,7 @@ def standardizing(source: Base, mean: Any, scale: Any) -> Standardize:
     return Standardize(measured if means is None else means, scales)
 
 
-def projecting(source: Base, components: Any, mean: Any) -> Project:
+def make_projection(source: _Source, components: Any, mean: Any) -> Project:
     """Check components for the columns of `source`."""
     columns = source.shape[1]
     given = np.asarray(components)

@@ -16,12 +16,12 @@ DATA_HELP = (
 #: Formats of one value per row.
 VALUES_HELP = ".npy, .csv, .txt, .parquet, .arrow or .feather"
 
-#: What `add_subparsers` returns; argparse has no public name for its type.
+#: The result of `add_subparsers`; argparse has no public name for its type.
 Verbs = Any
 Run = Callable[[argparse.Namespace], int]
 
 
-def shape_of(text: str) -> tuple[int, int]:
+def parse_shape(text: str) -> tuple[int, int]:
     """Parse ``N,D``."""
     rows, cols = (int(part) for part in text.replace("x", ",").split(","))
     if rows < 1 or cols < 1:
@@ -29,19 +29,19 @@ def shape_of(text: str) -> tuple[int, int]:
     return rows, cols
 
 
-def file_of(text: str) -> str:
+def parse_file(text: str) -> str:
     """Parse a file name, which must not be empty."""
     if not text:
         raise argparse.ArgumentTypeError("a file name must not be empty")
     return text
 
 
-def names_of(text: str) -> list[str]:
+def parse_names(text: str) -> list[str]:
     """Parse ``A,B,...``."""
     return text.split(",")
 
 
-def value_of(text: str) -> Any:
+def parse_value(text: str) -> Any:
     """Parse the value of a parameter: a number, true, false, none, or any other text."""
     words = {"none": None, "true": True, "false": False}
     if text.lower() in words:
@@ -54,9 +54,9 @@ def value_of(text: str) -> Any:
     return text
 
 
-def size_of(text: str) -> float:
+def parse_size(text: str) -> float:
     """Parse a size: a number of rows as an integer, or a multiple of the mean size."""
-    size = value_of(text)
+    size = parse_value(text)
     if isinstance(size, bool) or not isinstance(size, (int, float)):
         raise argparse.ArgumentTypeError(
             f"must be a number of rows, or a multiple of the mean size such as 1.1, got {text!r}"
@@ -64,12 +64,12 @@ def size_of(text: str) -> float:
     return size
 
 
-def setting_of(text: str) -> tuple[str, Any]:
+def parse_setting(text: str) -> tuple[str, Any]:
     """Parse ``NAME=VALUE``."""
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise argparse.ArgumentTypeError(f"must be NAME=VALUE, got {text!r}")
-    return name.replace("-", "_"), value_of(value)
+    return name.replace("-", "_"), parse_value(value)
 
 
 def add_verb(verbs: Verbs, name: str, about: str, run: Run, *, details: str = "") -> argparse.ArgumentParser:
@@ -84,19 +84,18 @@ class OneOrMore(argparse.Action):
     """Stores a single file name as it is, and several as a list."""
 
     def __call__(self, _: Any, namespace: argparse.Namespace, values: Any, option: str | None = None) -> None:
-        """Store the values."""
         setattr(namespace, self.dest, values[0] if len(values) == 1 else values)
 
 
 def add_rows(to: argparse.ArgumentParser, name: str = "data") -> None:
     """Add the argument for the input rows, and the options that say how to read them."""
-    to.add_argument(name, type=file_of, nargs="+", action=OneOrMore, metavar=name.upper(), help=DATA_HELP)
+    to.add_argument(name, type=parse_file, nargs="+", action=OneOrMore, metavar=name.upper(), help=DATA_HELP)
     add_layout(to)
 
 
 def add_layout(to: argparse.ArgumentParser) -> None:
     """Add the options for raw files, and for files that hold more than one array or column."""
-    to.add_argument("--shape", type=shape_of, metavar="N,D", help="rows and columns of a raw file")
+    to.add_argument("--shape", type=parse_shape, metavar="N,D", help="rows and columns of a raw file")
     to.add_argument(
         "--dtype",
         metavar="TYPE",
@@ -105,7 +104,7 @@ def add_layout(to: argparse.ArgumentParser) -> None:
     )
     to.add_argument(
         "--columns",
-        type=names_of,
+        type=parse_names,
         metavar="A,B,...",
         help="columns to read from an .arrow, .feather or .parquet file: columns of numbers, or one column "
         "of vectors (default: all)",
@@ -143,12 +142,12 @@ def add_metric(to: argparse.ArgumentParser, default: str | None = None) -> None:
 
 def add_model(to: argparse.ArgumentParser) -> None:
     """Add the argument for a model."""
-    to.add_argument("model", type=file_of, metavar="MODEL", help="model file written by `shoal fit -o`")
+    to.add_argument("model", type=parse_file, metavar="MODEL", help="model file written by `shoal fit -o`")
 
 
 def add_output(to: argparse.ArgumentParser, metavar: str, about: str, *, required: bool = True) -> None:
     """Add ``--output``."""
-    to.add_argument("-o", "--output", required=required, type=file_of, metavar=metavar, help=about)
+    to.add_argument("-o", "--output", required=required, type=parse_file, metavar=metavar, help=about)
 
 
 def add_seed(to: argparse.ArgumentParser, default: int | None = 0) -> None:
@@ -161,7 +160,7 @@ def add_settings(to: argparse.ArgumentParser, about: str) -> None:
     to.add_argument(
         "--set",
         dest="settings",
-        type=setting_of,
+        type=parse_setting,
         action="append",
         default=[],
         metavar="NAME=VALUE",

@@ -1,4 +1,4 @@
-"""What ``shoal fit`` says about the file of ``--checkpoint``."""
+"""Messages of ``shoal fit`` about the file of ``--checkpoint``."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def refuse_to_overwrite(args: argparse.Namespace, model: Any, rows: Any) -> None
         raise FailedError(f"{name}: exists, and holds no checkpoint: {others}") from None
     what = f"holds {'the end' if finished else 'a checkpoint'} of a fit, after {steps}"
     try:
-        shoal.io.continued(model, name, rows)
+        shoal.io.continue_steps(model, name, rows)
     except ValueError as error:
         why = Options(args).of(error).removeprefix(f"{name}: ")
         raise FailedError(f"{name}: {what}, with other rows or options ({why}): {others}") from error

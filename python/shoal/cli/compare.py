@@ -13,19 +13,19 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from shoal._common.marked import marked_text
+from shoal._checks.marked import marked_text
 
-from .arguments import Verbs, add_common, add_metric, add_rows, add_start, add_verb, file_of
+from .arguments import Verbs, add_common, add_metric, add_rows, add_start, add_verb, parse_file
 from .errors import FailedError, UsageError
-from .files import check_outputs, label_of, rows_of
+from .files import check_outputs, label_of, open_data
 from .methods import (
     CENTERS,
-    addressed_setting_of,
     available,
     centers_file,
-    estimator,
-    methods_of,
+    make_estimator,
     parameters,
+    parse_addressed_setting,
+    parse_methods,
     settable,
 )
 from .results import show
@@ -57,14 +57,14 @@ def add(verbs: Verbs) -> None:
     add_metric(compare)
     compare.add_argument(
         "--methods",
-        type=methods_of,
+        type=parse_methods,
         metavar="A,B,...",
         help=f"methods to compare, from: {', '.join(available(CENTERS))} (default: all)",
     )
     compare.add_argument(
         "--set",
         dest="settings",
-        type=addressed_setting_of,
+        type=parse_addressed_setting,
         action="append",
         default=[],
         metavar="[METHOD.]NAME=VALUE",
@@ -78,7 +78,7 @@ def add(verbs: Verbs) -> None:
         help="hold out the last N rows of DATA (default: 10%% of the rows, at most 40,000)",
     )
     validation.add_argument(
-        "--validation", type=file_of, metavar="ROWS.npy", help="score these rows, and fit all rows of DATA"
+        "--validation", type=parse_file, metavar="ROWS.npy", help="score these rows, and fit all rows of DATA"
     )
     compare.add_argument(
         "--shuffle",
@@ -87,7 +87,7 @@ def add(verbs: Verbs) -> None:
     )
     compare.add_argument(
         "--plot",
-        type=file_of,
+        type=parse_file,
         metavar="P.png",
         help="plot the validation energy against time and against rows read to this .png file (needs "
         "matplotlib)",
@@ -120,16 +120,16 @@ class Outcome:
 def run(args: argparse.Namespace) -> int:
     """Fit and score the methods, one after the other."""
     import shoal
-    from shoal._common.outputs import PICTURES
+    from shoal._files.outputs import PICTURES
 
     methods = args.methods or available(CENTERS)
-    chosen = {method: chosen_for(method, methods, args) for method in methods}
+    chosen = {method: parameters_of(method, methods, args) for method in methods}
     starts = {file for params in chosen.values() if (file := centers_file(params))}
     check_outputs(
         [args.data, *filter(None, [args.validation]), *sorted(starts)], [("--plot", args.plot, PICTURES)]
     )
     with ExitStack() as opened:
-        source = opened.enter_context(rows_of(args, args.data))
+        source = opened.enter_context(open_data(args, args.data))
         if source.access != "random":
             raise FailedError(
                 f"{label_of(args.data)}: can only be read in order, but holding rows out needs random "
@@ -137,7 +137,7 @@ def run(args: argparse.Namespace) -> int:
             )
         (rows, cols), dtype = source.shape, source.dtype.name
         if args.shuffle:
-            source = shuffled(source, args.seed or 0)
+            source = shuffle_rows(source, args.seed or 0)
         if args.validation:
             fitted, scored = source, opened.enter_context(shoal.open(args.validation))
         else:
@@ -176,7 +176,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def chosen_for(method: str, methods: Sequence[str], args: argparse.Namespace) -> dict[str, Any]:
+def parameters_of(method: str, methods: Sequence[str], args: argparse.Namespace) -> dict[str, Any]:
     """Collect the parameters of one method from the options and ``--set``."""
     options = {
         "n_clusters": args.clusters,
@@ -210,7 +210,7 @@ def held_out(rows: int, wanted: int | None) -> int:
     return wanted
 
 
-def shuffled(source: Any, seed: int) -> Any:
+def shuffle_rows(source: Any, seed: int) -> Any:
     """Load all rows into memory in random order, without conversion."""
     import numpy as np
 
@@ -243,7 +243,7 @@ def fit_all(chosen: Mapping[str, dict[str, Any]], rows: Any, scored: Any, *, qui
         progress = None if quiet else f"shoal compare: {method}"
         # Check the parameters of all methods before the first long fit.
         try:
-            model = estimator(method, params, progress=progress, watchers=[curve])
+            model = make_estimator(method, params, progress=progress, watchers=[curve])
             begun.append((method, model, curve, model.iter_fit(rows)))
         except (TypeError, ValueError) as error:
             raise type(error)(f"{method}: {marked_text(error)}") from error
@@ -295,7 +295,7 @@ def as_dict(outcome: Outcome, best: float) -> dict[str, Any]:
 
 def as_table(outcomes: Sequence[Outcome], best: float) -> str:
     """Format the outcomes as a table."""
-    from shoal._common.text import table
+    from shoal._terminal.text import format_table
 
     head = ("method", "seconds", "to 1%", "steps", "rows read", "inertia", "validation energy", "above best")
     body = []
@@ -314,4 +314,4 @@ def as_table(outcomes: Sequence[Outcome], best: float) -> str:
                 f"{outcome.energy / best - 1.0:.2%}" if best else "-",
             )
         )
-    return table(head, body)
+    return format_table(head, body)

@@ -50,7 +50,7 @@ def add(verbs: Verbs) -> None:
 def run(args: argparse.Namespace) -> int:
     """Convert the model."""
     import shoal
-    from shoal._common.files import whole
+    from shoal._files.staged import replace_file
 
     if args.index is not None and args.to != "faiss":
         raise UsageError(f"--index belongs to --to faiss, got --to {args.to}")
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
             made = shoal.convert.to_sklearn(model)
     except TypeError as error:
         raise FailedError(f"{args.model}: {error}") from error
-    with whole(args.output) as file:
+    with replace_file(args.output) as file:
         WRITERS[args.to](made, file)
     k, d = model.cluster_centers_.shape
     result = {

@@ -6,7 +6,7 @@ import argparse
 import time
 
 from .arguments import Verbs, add_common, add_metric, add_output, add_rows, add_seed, add_verb
-from .files import check_outputs, rows_of
+from .files import check_outputs, open_data
 from .results import show
 
 
@@ -32,10 +32,10 @@ def add(verbs: Verbs) -> None:
 def run(args: argparse.Namespace) -> int:
     """Draw a coreset."""
     import shoal
-    from shoal._common.outputs import BUNDLES
+    from shoal._files.outputs import BUNDLES
 
     check_outputs([args.data], [("--output", args.output, BUNDLES)])
-    with rows_of(args, args.data) as source:
+    with open_data(args, args.data) as source:
         begun = time.perf_counter()
         coreset = shoal.lightweight_coreset(
             source,

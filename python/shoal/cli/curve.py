@@ -12,19 +12,7 @@ from shoal.callbacks import Callback
 
 @dataclass(frozen=True)
 class Point:
-    """One point of the curve.
-
-    Parameters
-    ----------
-    iteration : int
-        The step after which the model was scored.
-    seconds : float
-        Time spent in steps so far.
-    rows : int
-        Rows read so far.
-    energy : float
-        Mean squared distance of the held-out rows to their nearest centers.
-    """
+    """The scores of held-out rows after one step."""
 
     iteration: int
     seconds: float
@@ -48,7 +36,6 @@ class EnergyCurve(Callback):
         self.spent = 0.0
 
     def __call__(self, estimator: Any, step: Step) -> bool | None:
-        """Score the current model if a point is due."""
         if not self.points or 10 * step.rows_seen >= self.GROWTH * self.points[-1].rows:
             self._add(step.iteration, step.elapsed, step.rows_seen, estimator)
         return None

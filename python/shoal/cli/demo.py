@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from .arguments import Verbs, add_common, add_verb, file_of
+from .arguments import Verbs, add_common, add_verb, parse_file
 from .errors import FailedError
 from .results import show
 
@@ -19,7 +19,7 @@ def add(verbs: Verbs) -> None:
         help="compare the result with scikit-learn, and exit with status 1 if it differs",
     )
     demo.add_argument(
-        "--out", type=file_of, metavar="DIR", help="output folder (default: a new temporary folder)"
+        "--out", type=parse_file, metavar="DIR", help="output folder (default: a new temporary folder)"
     )
     add_common(demo)
 

@@ -19,17 +19,17 @@ STDIN = "-"
 
 def check_outputs(inputs: Sequence[str | list[str]], outputs: Sequence[Output]) -> None:
     """Check, before any work, that every output can be written and overwrites no input or other output."""
-    from shoal._common.files import SPECIAL, check_place, is_special
-    from shoal._common.outputs import PICTURES, VALUES, check_suffix
-    from shoal._rows.opening import says_itself
-    from shoal._rows.paths import files_of
+    from shoal._files.outputs import PICTURES, VALUES, check_suffix
+    from shoal._files.staged import SPECIAL, check_place, is_special
+    from shoal._rows.opening import describes_itself
+    from shoal._rows.paths import list_files
     from shoal.formats import suffix_of
 
     taken = {}
     # Folders that are read, with the kind of their files.
     folders: dict[Path, str] = {}
     for given in inputs:
-        files = files_of(given, says_itself)
+        files = list_files(given, describes_itself)
         if files is not None:
             items = [given] if isinstance(given, str) else given
             folders |= {Path(item).resolve(): suffix_of(files[0]) for item in items if Path(item).is_dir()}
@@ -53,7 +53,7 @@ def check_outputs(inputs: Sequence[str | list[str]], outputs: Sequence[Output]) 
             raise FailedError(f"{name}: {taken[real]}: choose another name")
         # One-dimensional .npy files may lie beside rows of another kind.
         beside = real.suffix == ".npy" and allowed is VALUES and folders.get(real.parent) != ".npy"
-        if real.parent in folders and says_itself(real.name) and not beside:
+        if real.parent in folders and describes_itself(real.name) and not beside:
             raise FailedError(f"{name}: lies in the folder that is read: choose another name")
         taken[real] = "is written twice"
         try:
@@ -80,7 +80,7 @@ def shown_shape(rows: int | None, cols: int) -> str:
     return f"{'unknown' if rows is None else rows} x {cols}"
 
 
-def rows_of(args: argparse.Namespace, name: str | list[str]) -> Any:
+def open_data(args: argparse.Namespace, name: str | list[str]) -> Any:
     """Open files of rows with the layout options of the command line."""
     import shoal
 
@@ -90,10 +90,12 @@ def rows_of(args: argparse.Namespace, name: str | list[str]) -> Any:
         if any(option is not None for option in (args.shape, args.key)):
             raise UsageError("--shape, --dtype and --key do not belong to standard input (-)")
         return shoal.open(sys.stdin.buffer, columns=args.columns)
-    return shoal.open(name, shape=args.shape, dtype=dtype_of(args.dtype), columns=args.columns, key=args.key)
+    return shoal.open(
+        name, shape=args.shape, dtype=check_dtype(args.dtype), columns=args.columns, key=args.key
+    )
 
 
-def refuse_other_columns(model: Any, source: Any, data: str | list[str]) -> None:
+def refuse_other_width(model: Any, source: Any, data: str | list[str]) -> None:
     """Raise an error if rows do not have the columns of the model."""
     if source.shape[1] != model.n_features_in_:
         raise FailedError(
@@ -103,15 +105,15 @@ def refuse_other_columns(model: Any, source: Any, data: str | list[str]) -> None
 
 def is_text(data: str | list[str]) -> bool:
     """Whether the rows are files of text, for which --dtype alone is enough."""
-    from shoal._rows.opening import says_itself
-    from shoal._rows.paths import files_of
+    from shoal._rows.opening import describes_itself
+    from shoal._rows.paths import list_files
     from shoal.formats import TEXT, suffix_of
 
-    files = [STDIN] if data == STDIN else files_of(data, says_itself) or [str(data)]
+    files = [STDIN] if data == STDIN else list_files(data, describes_itself) or [str(data)]
     return all(suffix_of(file) in TEXT for file in files)
 
 
-def dtype_of(name: str | None) -> str | None:
+def check_dtype(name: str | None) -> str | None:
     """Check that a type name is known to NumPy or shoal, and return it."""
     import numpy as np
 

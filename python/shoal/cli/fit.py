@@ -19,14 +19,14 @@ from .arguments import (
     add_settings,
     add_start,
     add_verb,
-    file_of,
-    size_of,
+    parse_file,
+    parse_size,
 )
 from .checkpoints import kept_note, refuse_to_overwrite
 from .errors import LeftError, UsageError
-from .files import check_outputs, label_of, rows_of, shown_shape
-from .methods import CENTERS, available, centers_file, estimator, method_of, parameters
-from .results import show, spent
+from .files import check_outputs, label_of, open_data, shown_shape
+from .methods import CENTERS, available, centers_file, make_estimator, parameters, parse_method
+from .results import format_timings, show
 
 
 def add(verbs: Verbs) -> None:
@@ -36,7 +36,7 @@ def add(verbs: Verbs) -> None:
     add_start(fit)
     fit.add_argument(
         "--method",
-        type=method_of,
+        type=parse_method,
         default="kmeans",
         metavar="NAME",
         help=f"clustering method: {', '.join(available())} (default: kmeans)",
@@ -44,7 +44,7 @@ def add(verbs: Verbs) -> None:
     add_output(fit, "MODEL", "write the model to this .safetensors file", required=False)
     fit.add_argument(
         "--labels",
-        type=file_of,
+        type=parse_file,
         metavar="OUT.npy",
         help=f"write the label of every row (int32) to this {VALUES_HELP} file",
     )
@@ -64,7 +64,7 @@ def add(verbs: Verbs) -> None:
     for name, which in (("--size-min", "smallest"), ("--size-max", "largest")):
         fit.add_argument(
             name,
-            type=size_of,
+            type=parse_size,
             metavar="SIZE",
             help=f"{which} size of a cluster, of --method balanced: a number of rows, or a multiple of the "
             "mean size such as 1.1",
@@ -78,13 +78,13 @@ def add(verbs: Verbs) -> None:
     add_settings(fit, "set any other parameter of the method")
     fit.add_argument(
         "--validation",
-        type=file_of,
+        type=parse_file,
         metavar="ROWS.npy",
         help="held-out rows: print their mean squared distance, and add it to the plot of --plot",
     )
     fit.add_argument(
         "--plot",
-        type=file_of,
+        type=parse_file,
         metavar="CURVE.png",
         help="plot the objective per row against time and against rows read to this .png file (needs "
         "matplotlib)",
@@ -97,7 +97,7 @@ def add_checkpoint(fit: argparse.ArgumentParser) -> None:
     """Add the options for checkpoints."""
     fit.add_argument(
         "--checkpoint",
-        type=file_of,
+        type=parse_file,
         metavar="PATH",
         help="write checkpoints of the fit to this .safetensors file, also at Ctrl-C and SIGTERM; an "
         "existing file needs --resume",
@@ -129,7 +129,7 @@ class Outcome:
     inertia: float | None
     #: The lower bound of a mixture.
     bound: float | None
-    #: What makes a mean per row one per unit of weight.
+    #: Factor that turns a mean per row into a mean per unit of weight.
     per_weight: float
     #: Labels of the rows for ``--labels``.
     labels: Any
@@ -148,7 +148,7 @@ class Outcome:
 
 def run(args: argparse.Namespace) -> int:
     """Cluster the rows."""
-    from shoal._common.outputs import write_values
+    from shoal._files.outputs import write_values
 
     params = params_of(args)
     check(args, params)
@@ -182,7 +182,7 @@ def params_of(args: argparse.Namespace) -> dict[str, Any]:
 
 def check(args: argparse.Namespace, params: dict[str, Any]) -> None:
     """Check the options and the outputs before any work."""
-    from shoal._common.outputs import MODELS, PICTURES, VALUES
+    from shoal._files.outputs import MODELS, PICTURES, VALUES
 
     if args.validation and args.method not in CENTERS:
         raise UsageError(f"--validation: {args.method} has no energy of held-out rows")
@@ -207,7 +207,7 @@ def fit(args: argparse.Namespace, params: dict[str, Any]) -> Outcome:
 
     keeper = shoal.callbacks.Checkpoint(args.checkpoint, args.checkpoint_every) if args.checkpoint else None
     with ExitStack() as opened:
-        source = opened.enter_context(rows_of(args, args.data))
+        source = opened.enter_context(open_data(args, args.data))
         if args.labels and source.access == "once":
             raise UsageError(
                 f"--labels needs a second pass, but {label_of(args.data)} can be read only once: save the "
@@ -218,14 +218,14 @@ def fit(args: argparse.Namespace, params: dict[str, Any]) -> Outcome:
             curve = EnergyCurve(opened.enter_context(shoal.open(args.validation)))
         watchers = [watcher for watcher in (curve, keeper) if watcher is not None]
         progress = None if args.quiet else "shoal fit"
-        model = estimator(args.method, params, progress=progress, watchers=watchers)
+        model = make_estimator(args.method, params, progress=progress, watchers=watchers)
         resumed = bool(args.checkpoint and Path(args.checkpoint).exists())
         if resumed and not args.resume:
             refuse_to_overwrite(args, model, source)
         begun = time.perf_counter()
         try:
             if resumed:
-                shoal.io.go_on(model, args.checkpoint, source)
+                shoal.io.finish_from(model, args.checkpoint, source)
             else:
                 model.fit(source)
         except KeyboardInterrupt as interrupt:
@@ -317,7 +317,7 @@ def as_lines(args: argparse.Namespace, done: Outcome, seed: int) -> dict[str, An
         "bound": figure(done.bound, " nats per row"),
         "energy": figure(done.found("energy_")),
         "validation": figure(done.energy, f" per row ({args.validation})"),
-        "seconds": f"{done.seconds:.3f} ({spent(timings)})" if timings else f"{done.seconds:.3f}",
+        "seconds": f"{done.seconds:.3f} ({format_timings(timings)})" if timings else f"{done.seconds:.3f}",
         "model": args.output,
         "labels": args.labels,
         "plot": args.plot,

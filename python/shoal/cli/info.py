@@ -9,9 +9,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from .arguments import Verbs, add_json, add_layout, add_verb, file_of
+from .arguments import Verbs, add_json, add_layout, add_verb, parse_file
 from .errors import FailedError, UsageError
-from .files import STDIN, rows_of, shown_shape
+from .files import STDIN, open_data, shown_shape
 from .methods import NOT_SET, centers_of
 from .results import show
 
@@ -21,7 +21,7 @@ def add(verbs: Verbs) -> None:
     info = add_verb(verbs, "info", "describe a file of rows, a model, a checkpoint or a coreset", run)
     info.add_argument(
         "file",
-        type=file_of,
+        type=parse_file,
         metavar="FILE",
         help="file of rows, folder or glob of such files, model, checkpoint, coreset, or a raw file with "
         "--shape and --dtype; with --clean a folder",
@@ -38,7 +38,7 @@ def add(verbs: Verbs) -> None:
 def run(args: argparse.Namespace) -> int:
     """Describe the file."""
     from shoal import _core
-    from shoal._rows.opening import says_itself
+    from shoal._rows.opening import describes_itself
 
     described = not (args.shape is args.dtype is args.key is None)
     if args.clean:
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
             kind, arrays, meta = _core.load_model(args.file)
         except ValueError:
             # A .safetensors file of another program can hold rows.
-            if not says_itself(args.file) or not has_rows(args.file):
+            if not describes_itself(args.file) or not has_rows(args.file):
                 raise
         else:
             from shoal.io import CHECKPOINTS
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
         show_array(args, found)
         return 0
     try:
-        opened = rows_of(args, args.file)
+        opened = open_data(args, args.file)
     except ValueError as error:
         array = None
         if args.shape is None and Path(args.file).is_file():
@@ -106,11 +106,11 @@ def clean(args: argparse.Namespace) -> int:
 
 def may_be_a_model(name: str) -> bool:
     """Whether a file may hold a model; raises an error if it can hold neither a model nor rows."""
-    from shoal._common.files import open_regular
-    from shoal._rows.opening import says_itself
-    from shoal._rows.paths import files_of
+    from shoal._files.staged import open_regular
+    from shoal._rows.opening import describes_itself
+    from shoal._rows.paths import list_files
 
-    if says_itself(name) or files_of(name, says_itself) is not None:
+    if describes_itself(name) or list_files(name, describes_itself) is not None:
         return name.lower().endswith(".safetensors")
     with open_regular(name) as file:
         start = file.read(9)
@@ -168,7 +168,7 @@ def show_model(args: argparse.Namespace, kind: str, meta: dict[str, str]) -> Non
         "inertia": model.__dict__.get("_inertia"),
         "bytes": Path(args.file).stat().st_size,
         "version": meta.get("version"),
-        "params": params if args.json else listed(params),
+        "params": params if args.json else format_params(params),
     }
     show(args, result)
 
@@ -177,9 +177,9 @@ def show_checkpoint(
     args: argparse.Namespace, kind: str, arrays: dict[str, Any], meta: dict[str, str]
 ) -> None:
     """Print the parameters and the progress of a checkpointed fit."""
-    from shoal.io import begun
+    from shoal.io import read_checkpoint
 
-    params = settings_of(begun(args.file)[0])
+    params = settings_of(read_checkpoint(args.file)[0])
     try:
         run = json.loads(meta["run"])
         steps, rows, columns = len(arrays["history_counts"]), run["rows"], run["columns"]
@@ -196,7 +196,7 @@ def show_checkpoint(
         "stop_reason": stop_reason,
         "bytes": Path(args.file).stat().st_size,
         "version": meta.get("version"),
-        "params": params if args.json else listed(params),
+        "params": params if args.json else format_params(params),
     }
     show(args, result)
 
@@ -210,7 +210,7 @@ def settings_of(model: Any) -> dict[str, Any]:
     }
 
 
-def listed(params: dict[str, Any]) -> str:
+def format_params(params: dict[str, Any]) -> str:
     """Format parameters on one line."""
     return ", ".join(f"{name}={value}" for name, value in params.items())
 

@@ -6,7 +6,7 @@ import argparse
 import time
 
 from .arguments import Verbs, add_common, add_metric, add_output, add_rows, add_verb
-from .files import check_outputs, rows_of
+from .files import check_outputs, open_data
 from .progress import progress_line
 from .results import show
 
@@ -47,11 +47,11 @@ def run(args: argparse.Namespace) -> int:
     from scipy.sparse import save_npz
 
     import shoal
-    from shoal._common.files import whole
-    from shoal._common.outputs import BUNDLES
+    from shoal._files.outputs import BUNDLES
+    from shoal._files.staged import replace_file
 
     check_outputs([args.data], [("--output", args.output, BUNDLES)])
-    with rows_of(args, args.data) as source, progress_line("shoal knn", quiet=args.quiet):
+    with open_data(args, args.data) as source, progress_line("shoal knn", quiet=args.quiet):
         begun = time.perf_counter()
         graph, info = shoal.knn_graph(
             source,
@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
             return_info=True,
         )
         seconds = time.perf_counter() - begun
-    with whole(args.output) as file:
+    with replace_file(args.output) as file:
         save_npz(file, graph, compressed=False)
     result = {
         "data": args.data,

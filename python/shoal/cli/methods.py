@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from shoal._common.nearest import nearest
+from shoal._checks.words import suggest
 
-from .arguments import setting_of
+from .arguments import parse_setting
 from .errors import UsageError
 
 #: Parameters that ``--set`` does not accept. ``--init FILE.npy`` gives initial centers and means.
@@ -21,14 +21,8 @@ NOT_SET = ("callbacks", "verbose", "means_init")
 class Method:
     """An estimator of shoal with its name on the command line.
 
-    Parameters
-    ----------
-    estimator : str
-        Name of the class in `shoal`.
-    fixed : mapping
-        Parameters that the method name implies.
-    called : mapping
-        Names of the estimator's parameters where they differ from those of the options.
+    `fixed` are parameters that the method name implies, `called` the names of parameters that differ from
+    those of the options.
     """
 
     estimator: str
@@ -85,22 +79,22 @@ def available(among: Iterable[str] = METHODS) -> tuple[str, ...]:
     return tuple(name for name in among if METHODS[name].is_available)
 
 
-def method_of(text: str) -> str:
+def parse_method(text: str) -> str:
     """Parse the name of a method."""
     known = available()
     if text in known:
         return text
     if text in METHODS:
         raise argparse.ArgumentTypeError(f"{text} is not in this version, which has: {', '.join(known)}")
-    raise argparse.ArgumentTypeError(f"must be one of {', '.join(known)}, got {text!r}{nearest(text, known)}")
+    raise argparse.ArgumentTypeError(f"must be one of {', '.join(known)}, got {text!r}{suggest(text, known)}")
 
 
-def methods_of(text: str) -> tuple[str, ...]:
+def parse_methods(text: str) -> tuple[str, ...]:
     """Parse a comma-separated list of methods to compare."""
     names = tuple(part.strip() for part in text.split(","))
     known = available(CENTERS)
     for name in names:
-        if method_of(name) not in CENTERS:
+        if parse_method(name) not in CENTERS:
             raise argparse.ArgumentTypeError(
                 f"must be some of {', '.join(known)}, got {name}, which has no energy to compare"
             )
@@ -110,12 +104,12 @@ def methods_of(text: str) -> tuple[str, ...]:
     return names
 
 
-def addressed_setting_of(text: str) -> tuple[str | None, str, Any]:
+def parse_addressed_setting(text: str) -> tuple[str | None, str, Any]:
     """Parse ``[METHOD.]NAME=VALUE``; the method is None if it is left out."""
-    name, value = setting_of(text)
+    name, value = parse_setting(text)
     method, dot, rest = name.rpartition(".")
-    # `setting_of` replaces hyphens by underscores, and no method name has hyphens.
-    return (method_of(method), rest, value) if dot else (None, name, value)
+    # `parse_setting` replaces hyphens by underscores, and no method name has hyphens.
+    return (parse_method(method), rest, value) if dot else (None, name, value)
 
 
 def centers_of(model: Any) -> Any:
@@ -132,25 +126,10 @@ def settable(method: str) -> list[str]:
 def parameters(
     method: str, options: Mapping[str, Any], settings: Iterable[tuple[str, Any]]
 ) -> dict[str, Any]:
-    """Combine options and settings to the parameters of an estimator.
+    """Combine options, by parameter name, and the settings of ``--set`` to the parameters of an estimator.
 
-    Parameters
-    ----------
-    method : str
-        Name of the method.
-    options : mapping
-        Values of the options by parameter name; None if not given.
-    settings : iterable of (str, value)
-        The settings of ``--set``.
-
-    Returns
-    -------
-    dict
-
-    Raises
-    ------
-    UsageError
-        If the method has no such parameter, or a parameter is given twice.
+    An option that was not given is None. Raises `UsageError` if the method has no such parameter, or if a
+    parameter is given twice.
     """
     allowed = settable(method)
     called = METHODS[method].called
@@ -162,7 +141,7 @@ def parameters(
         if name not in allowed:
             raise UsageError(
                 f"--set: {method} has no parameter {name!r}, only {', '.join(allowed)}"
-                f"{nearest(name, allowed)}"
+                f"{suggest(name, allowed)}"
             )
         if name in params:
             raise UsageError(f"--set: {name} is given twice")
@@ -177,7 +156,9 @@ def centers_file(params: Mapping[str, Any]) -> str | None:
     return init if isinstance(init, str) and init.endswith(".npy") else None
 
 
-def estimator(method: str, params: Mapping[str, Any], *, progress: str | None, watchers: list[Any]) -> Any:
+def make_estimator(
+    method: str, params: Mapping[str, Any], *, progress: str | None, watchers: list[Any]
+) -> Any:
     """Create the estimator of a method, with a progress bar that is labeled `progress`; None for no bar."""
     import numpy as np
 

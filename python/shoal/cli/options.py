@@ -1,6 +1,6 @@
 """Errors and warnings of the library with the options of the command line in place of its parameters.
 
-Messages of the library mark the names of parameters (`shoal._common.marked`). An error about a parameter that
+Messages of the library mark the names of parameters (`shoal._checks.marked`). An error about a parameter that
 an option sets is wrong usage.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 
-from shoal._common.marked import ParameterError, marked_text, marks, replaced
+from shoal._checks.marked import ParameterError, marked_text, marks, replaced
 
 from .errors import line_of
 
@@ -68,13 +68,7 @@ LITERALS = {"True": "true", "False": "false", "None": "none", "[...]": "A,B,..."
 
 
 class Options:
-    """The options of one command, by parameter.
-
-    Parameters
-    ----------
-    args : argparse.Namespace
-        The parsed arguments, as far as they are known.
-    """
+    """The options of one command, by parameter; `args` holds what is parsed so far."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         given = vars(args)

@@ -7,14 +7,14 @@ import re
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from shoal._common.nearest import nearest
+from shoal._checks.words import suggest
 
-#: What a type function of argparse accepts.
+#: Values that a type function of argparse accepts, in words.
 KINDS = {
     "int": "an integer",
     "float": "a number",
-    "shape_of": "N,D, two numbers of at least 1",
-    "image_of": "HxW or HxWx3",
+    "parse_shape": "N,D, two numbers of at least 1",
+    "parse_image": "HxW or HxWx3",
 }
 NUMBER = re.compile(r"-\d|-\.\d")
 
@@ -24,7 +24,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print one line and exit."""
-        line = " ".join(spoken(message, self.prog).split())
+        line = " ".join(reword(message, self.prog).split())
         self.exit(2, f"shoal: error: {line}\n")
 
     def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride] - of overloads
@@ -45,7 +45,7 @@ class Parser(argparse.ArgumentParser):
                 if verbs is None:
                     continue
                 if arg not in verbs:
-                    self.error(f"COMMAND must be one of {', '.join(verbs)}, got {arg!r}{nearest(arg, verbs)}")
+                    self.error(f"COMMAND must be one of {', '.join(verbs)}, got {arg!r}{suggest(arg, verbs)}")
                 return
             self._check_option(arg.partition("=")[0])
 
@@ -57,7 +57,7 @@ class Parser(argparse.ArgumentParser):
             # A short option with its value, as in -k5.
             return
         self.error(
-            f"{self.prog} has no option {name}{nearest(name, [o for o in known if o.startswith('--')])}"
+            f"{self.prog} has no option {name}{suggest(name, [o for o in known if o.startswith('--')])}"
         )
 
     def _verbs(self) -> list[str] | None:
@@ -68,7 +68,7 @@ class Parser(argparse.ArgumentParser):
         return None
 
 
-def spoken(message: str, prog: str) -> str:
+def reword(message: str, prog: str) -> str:
     """Reword a message of argparse."""
     found = re.fullmatch(r"argument ([^:]+): (.*)", message, re.DOTALL)
     if found:
@@ -84,7 +84,7 @@ def spoken(message: str, prog: str) -> str:
         choice = re.fullmatch(r"invalid choice: (.*) \(choose from (.*)\)", problem, re.DOTALL)
         if choice:
             known = [name.strip("'") for name in choice[2].split(", ")]
-            meant = nearest(choice[1].strip("'"), known)
+            meant = suggest(choice[1].strip("'"), known)
             return f"{option} must be one of {', '.join(known)}, got {choice[1]}{meant}"
         return f"{option} {problem}" if problem.startswith(("must ", "is ")) else f"{option}: {problem}"
     missing = re.fullmatch(r"the following arguments are required: (.*)", message)

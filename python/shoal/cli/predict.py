@@ -16,11 +16,11 @@ from .arguments import (
     add_output,
     add_rows,
     add_verb,
-    file_of,
-    names_of,
+    parse_file,
+    parse_names,
 )
 from .errors import FailedError, UsageError
-from .files import check_outputs, refuse_other_columns, rows_of
+from .files import check_outputs, open_data, refuse_other_width
 from .methods import centers_of
 from .results import show
 
@@ -34,14 +34,14 @@ def add(verbs: Verbs) -> None:
     add_output(predict, "LABELS.npy", about, required=False)
     predict.add_argument(
         "--distances",
-        type=file_of,
+        type=parse_file,
         metavar="OUT.npy",
         help=f"write the distance of every row to its center (float64) to this {VALUES_HELP} file; with the "
         "name of --output, as a second column of this file (not .npy or .txt)",
     )
     predict.add_argument(
         "--keep",
-        type=names_of,
+        type=parse_names,
         metavar="A,B,...",
         help="copy these columns of a Parquet or Arrow file to --output (.parquet, .arrow, .feather or "
         ".csv), before the labels, and to the files of --partition-by-cluster",
@@ -49,7 +49,7 @@ def add(verbs: Verbs) -> None:
     predict.add_argument(
         "--partition-by-cluster",
         dest="partitions",
-        type=file_of,
+        type=parse_file,
         metavar="DIR",
         help="write the rows of every cluster to DIR/cluster=LABEL/part-0.parquet; DIR must be new or empty",
     )
@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     from contextlib import ExitStack
 
     import shoal
-    from shoal.predictions import check_model, labeled_by
+    from shoal.predictions import check_model, label_all
 
     check(args)
     model = shoal.load(args.model)
@@ -76,10 +76,10 @@ def run(args: argparse.Namespace) -> int:
     check_model(model, distances="--distances" if args.distances else None)
     with ExitStack() as opened:
         takers = [opened.enter_context(taker) for taker in takers_of(args, clusters)]
-        source = opened.enter_context(rows_of(args, args.data))
-        refuse_other_columns(model, source, args.data)
+        source = opened.enter_context(open_data(args, args.data))
+        refuse_other_width(model, source, args.data)
         begun = time.perf_counter()
-        found = labeled_by(model, source, takers)
+        found = label_all(model, source, takers)
         seconds = time.perf_counter() - begun
     result = {
         "model": args.model,
@@ -99,8 +99,8 @@ def run(args: argparse.Namespace) -> int:
 
 def check(args: argparse.Namespace) -> None:
     """Check the outputs before any work."""
-    from shoal._common.outputs import VALUES
-    from shoal._common.tables import TABLES
+    from shoal._files.outputs import VALUES
+    from shoal._files.tables import TABLES
     from shoal._fit.tables import check_folder
 
     if not args.output and not args.partitions:
@@ -125,7 +125,7 @@ def check(args: argparse.Namespace) -> None:
 
 def is_one_table(args: argparse.Namespace) -> bool:
     """Whether labels and distances go to one file."""
-    from shoal._common.tables import TABLES
+    from shoal._files.tables import TABLES
 
     if not args.output or not args.distances:
         return False
@@ -137,13 +137,13 @@ def takers_of(args: argparse.Namespace, clusters: int) -> Iterator[Any]:
     """Open the outputs, one after the other."""
     import numpy as np
 
-    from shoal._common.params import DEFAULT_MEMORY, memory
+    from shoal._checks.params import DEFAULT_MEMORY, memory
     from shoal._fit.results import InFile, Values
-    from shoal._fit.tables import Partitions, Table
+    from shoal._fit.tables import PartitionWriter, TableWriter
 
     one_table, keep = is_one_table(args), args.keep or []
     if args.output and (keep or one_table):
-        yield Table(args.output, keep, distances=one_table, argument="--output", keep_argument="--keep")
+        yield TableWriter(args.output, keep, distances=one_table, argument="--output", keep_argument="--keep")
     elif args.output:
         to = InFile("--output", args.output, np.int32, column="label", read=False)
         yield Values(to, distances=False)
@@ -151,7 +151,7 @@ def takers_of(args: argparse.Namespace, clusters: int) -> Iterator[Any]:
         to = InFile("--distances", args.distances, np.float64, column="distance", read=False)
         yield Values(to, distances=True)
     if args.partitions:
-        yield Partitions(
+        yield PartitionWriter(
             args.partitions,
             clusters,
             keep,

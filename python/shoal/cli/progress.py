@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 
@@ -13,20 +12,11 @@ def progress_line(label: str, *, quiet: bool) -> Generator[None]:
     if quiet:
         yield
         return
-    from shoal._common.progress import reporting, said
+    from shoal._terminal.progress import Line, format_progress, report_progress
 
-    width = 0
-
-    def tell(phase: str, share: float | None, seconds: float) -> None:
-        nonlocal width
-        text = f"{label}: {said(phase, share, seconds)}"
-        sys.stderr.write("\r" + text.ljust(width))
-        sys.stderr.flush()
-        width = len(text)
-
+    line = Line(label)
     try:
-        with reporting(tell):
+        with report_progress(lambda *progress: line.show(format_progress(*progress))):
             yield
     finally:
-        if width:
-            sys.stderr.write("\n")
+        line.close()

@@ -6,16 +6,16 @@ import argparse
 import time
 from typing import Any
 
-from .arguments import Verbs, add_common, add_model, add_rows, add_verb, file_of
+from .arguments import Verbs, add_common, add_model, add_rows, add_verb, parse_file
 from .errors import FailedError
-from .files import check_outputs, label_of, refuse_other_columns, rows_of
+from .files import check_outputs, label_of, open_data, refuse_other_width
 from .results import show
 
 #: Suffixes of the page.
 PAGES = (".html", ".htm")
 
 
-def image_of(text: str) -> tuple[int, ...]:
+def parse_image(text: str) -> tuple[int, ...]:
     """Parse ``HxW`` or ``HxWx3``."""
     sides = tuple(int(part) for part in text.replace(",", "x").split("x"))
     if len(sides) not in (2, 3):
@@ -36,13 +36,13 @@ def add(verbs: Verbs) -> None:
     add_rows(report)
     report.add_argument(
         "--html",
-        type=file_of,
+        type=parse_file,
         metavar="OUT.html",
         help="also write a page with pictures to this .html file, which needs no other file",
     )
     report.add_argument(
         "--image",
-        type=image_of,
+        type=parse_image,
         metavar="HxW",
         help="the rows are images of this height and width (HxWx3: RGB), which the page shows",
     )
@@ -67,8 +67,8 @@ def run(args: argparse.Namespace) -> int:
     if isinstance(model, shoal.StreamingCoreset):
         raise FailedError(f"{args.model}: holds a coreset, which has no clusters. Fit a model to it first.")
     model.set_params(n_jobs=args.threads)
-    with rows_of(args, args.data) as source:
-        refuse_other_columns(model, source, args.data)
+    with open_data(args, args.data) as source:
+        refuse_other_width(model, source, args.data)
         begun = time.perf_counter()
         found = shoal.report(
             model,

@@ -11,7 +11,7 @@ from typing import Any
 def show(args: argparse.Namespace, result: dict[str, Any], text: str | None = None) -> None:
     """Print a result as one JSON object, or as `text` (default: one aligned line per value)."""
     if args.json:
-        print(json.dumps(plain(result), indent=2, allow_nan=False))
+        print(json.dumps(plain_values(result), indent=2, allow_nan=False))
         return
     if text is None:
         from shoal._rows.paths import join_names
@@ -25,15 +25,15 @@ def show(args: argparse.Namespace, result: dict[str, Any], text: str | None = No
     print(text)
 
 
-def plain(value: Any) -> Any:
+def plain_values(value: Any) -> Any:
     """Convert a result for JSON: infinity and NaN become strings."""
     if isinstance(value, dict):
-        return {name: plain(each) for name, each in value.items()}
+        return {name: plain_values(each) for name, each in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(each) for each in value]
+        return [plain_values(each) for each in value]
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def spent(timings: dict[str, float]) -> str:
+def format_timings(timings: dict[str, float]) -> str:
     """Format the seconds per phase."""
     return ", ".join(f"{phase} {seconds:.3f}" for phase, seconds in timings.items())

@@ -15,10 +15,10 @@ from .arguments import (
     add_rows,
     add_seed,
     add_verb,
-    file_of,
+    parse_file,
 )
 from .errors import UsageError
-from .files import check_outputs, rows_of
+from .files import check_outputs, open_data
 from .progress import progress_line
 from .results import show
 
@@ -63,7 +63,7 @@ def add(verbs: Verbs) -> None:
     seed.add_argument("--n-rounds", type=int, metavar="N", help="number of rounds of k-means|| (default: 5)")
     seed.add_argument(
         "--indices",
-        type=file_of,
+        type=parse_file,
         metavar="OUT.npy",
         help=f"write the row numbers of the centers (int64) to this {VALUES_HELP} file",
     )
@@ -74,8 +74,8 @@ def add(verbs: Verbs) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Choose the centers."""
-    from shoal._common.files import write_npy
-    from shoal._common.outputs import ARRAYS, VALUES, write_values
+    from shoal._files.outputs import ARRAYS, VALUES, write_values
+    from shoal._files.staged import write_npy
     from shoal.seeding import How, choose_centers
 
     given: dict[str, Any] = {
@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
     check_outputs([args.data], [("--output", args.output, ARRAYS), ("--indices", args.indices, VALUES)])
     chain, oversampling, rounds = given.values()
     how = How(args.method, chain, oversampling, rounds, args.metric)
-    with rows_of(args, args.data) as source, progress_line("shoal seed", quiet=args.quiet):
+    with open_data(args, args.data) as source, progress_line("shoal seed", quiet=args.quiet):
         begun = time.perf_counter()
         centers, indices, n_distances = choose_centers(
             "shoal seed", how, source, args.clusters, None, args.seed, args.threads

@@ -6,16 +6,16 @@ import argparse
 import time
 from collections.abc import Iterable
 
-from .arguments import Verbs, add_common, add_metric, add_rows, add_seed, add_settings, add_verb, file_of
-from .files import check_outputs, label_of, rows_of, shown_shape
-from .methods import CENTERS, METHODS, available, method_of, parameters
+from .arguments import Verbs, add_common, add_metric, add_rows, add_seed, add_settings, add_verb, parse_file
+from .files import check_outputs, label_of, open_data, shown_shape
+from .methods import CENTERS, METHODS, available, parameters, parse_method
 from .results import show
 
 #: Methods whose fits can start from given centers.
 GROWING = tuple(name for name in CENTERS if name != "gmm")
 
 
-def counts_of(text: str) -> Iterable[int]:
+def parse_counts(text: str) -> Iterable[int]:
     """Parse ``A:B``, ``A:B:STEP`` (both ends included) and ``A,B,...``."""
     try:
         numbers = [int(part) for part in text.split("," if ":" not in text else ":")]
@@ -37,7 +37,7 @@ def counts_of(text: str) -> Iterable[int]:
 def growing_of(text: str) -> str:
     """Parse the name of a method."""
     known = available(GROWING)
-    if method_of(text) not in known:
+    if parse_method(text) not in known:
         raise argparse.ArgumentTypeError(f"must be one of {', '.join(known)}, got {text!r}")
     return text
 
@@ -56,7 +56,7 @@ def add(verbs: Verbs) -> None:
     select.add_argument(
         "--k",
         dest="counts",
-        type=counts_of,
+        type=parse_counts,
         required=True,
         metavar="A:B",
         help="numbers of clusters: from A to B (2:50), in steps (10:100:10), or a list (5,10,20)",
@@ -82,7 +82,10 @@ def add(verbs: Verbs) -> None:
     )
     add_seed(select, None)
     select.add_argument(
-        "--plot", type=file_of, metavar="P.png", help="plot all measures to this .png file (needs matplotlib)"
+        "--plot",
+        type=parse_file,
+        metavar="P.png",
+        help="plot all measures to this .png file (needs matplotlib)",
     )
     add_common(select)
 
@@ -90,12 +93,12 @@ def add(verbs: Verbs) -> None:
 def run(args: argparse.Namespace) -> int:
     """Fit all numbers of clusters and print the table."""
     import shoal
-    from shoal._common.outputs import PICTURES
+    from shoal._files.outputs import PICTURES
 
     options = {"metric": args.metric, "n_jobs": args.threads}
     model = METHODS[args.method].kind()(**parameters(args.method, options, args.settings))
     check_outputs([args.data], [("--plot", args.plot, PICTURES)])
-    with rows_of(args, args.data) as source:
+    with open_data(args, args.data) as source:
         rows, cols = source.shape
         dtype = source.dtype.name
         begun = time.perf_counter()

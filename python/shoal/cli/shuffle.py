@@ -6,7 +6,7 @@ import argparse
 import time
 
 from .arguments import Verbs, add_json, add_output, add_quiet, add_rows, add_seed, add_verb
-from .files import check_outputs, rows_of
+from .files import check_outputs, open_data
 from .results import show
 
 
@@ -29,10 +29,10 @@ def add(verbs: Verbs) -> None:
 def run(args: argparse.Namespace) -> int:
     """Shuffle the rows."""
     import shoal
-    from shoal._common.outputs import ARRAYS
+    from shoal._files.outputs import ARRAYS
 
     check_outputs([args.data], [("--output", args.output, ARRAYS)])
-    with rows_of(args, args.data) as source:
+    with open_data(args, args.data) as source:
         begun = time.perf_counter()
         written = shoal.shuffle(
             source,

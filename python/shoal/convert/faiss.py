@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from shoal._common import params as _params
+from shoal._checks import params as _params
 from shoal.formats.stream import required
 
 from .fitted import fitted, is_cosine, is_mixture, off_sphere

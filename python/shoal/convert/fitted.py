@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from shoal._common.files import is_name
-from shoal._common.params import shown
+from shoal._checks.params import shown
+from shoal._files.staged import is_name
 from shoal._fit.centers import CenterFitter
 from shoal._fit.clusterer import CenterClusterer
 from shoal._mixture.model import MixtureOfGaussians
@@ -18,14 +18,9 @@ OFF_SPHERE = 1e-3
 
 
 def fitted(model: Any) -> CenterFitter:
-    """Return `model` if it is a fitted estimator with centers or means.
+    """Return `model` if it is an estimator with centers or means, else raise `TypeError`.
 
-    Raises
-    ------
-    TypeError
-        If it is anything else.
-    sklearn.exceptions.NotFittedError
-        If it is not fitted.
+    Raises `NotFittedError` if it is not fitted.
     """
     if not isinstance(model, (CenterClusterer, MixtureOfGaussians)):
         if is_name(model):

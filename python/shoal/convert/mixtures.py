@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.mixture import GaussianMixture
 
-from shoal._common import params as _params
+from shoal._checks import params as _params
 from shoal._fit.centers import PHASES
 from shoal._fit.history import STEP_DTYPE
 from shoal.mixture import TruncatedGaussianMixture
@@ -42,7 +42,7 @@ def whitened(source: Any) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float
     return np.linalg.solve(roots, scaled), added
 
 
-def random_state_of(source: Any) -> Any:
+def shared_random_state(source: Any) -> Any:
     """Return the `random_state` of a model, or None if scikit-learn does not take it."""
     seed = source.random_state
     # It takes neither a Generator nor an integer beyond 32 bits.
@@ -65,7 +65,7 @@ def mixture_to_sklearn(source: Any) -> GaussianMixture:
         max_iter=source.max_iter,
         tol=source.tol,
         n_init=source.n_init,
-        random_state=random_state_of(source),
+        random_state=shared_random_state(source),
     )
     made.weights_, made.means_, made.covariances_ = source.weights_.copy(), means, covariances
     if kind == "full":

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shoal import _core
-from shoal._common import params as _params
+from shoal._checks import params as _params
 from shoal._fit.centers import CenterFitter
 from shoal._rows.arrays import source_of_values
 from shoal.formats.stream import required
@@ -105,16 +105,9 @@ def to_onnx(model: Any, *, dtype: Number | None = None) -> Any:
 
 
 class Network:
-    """A network under construction. Values are float64 until they are outputs.
+    """A network under construction; values are float64 until they are outputs.
 
-    Parameters
-    ----------
-    onnx : module
-        The library.
-    number : str
-        Type of the input and the outputs.
-    dim : int
-        Number of features.
+    `number` is the type of the input and the outputs, `dim` the number of features.
     """
 
     def __init__(self, onnx: Any, number: str, dim: int) -> None:

@@ -13,8 +13,8 @@ from sklearn.cluster import MiniBatchKMeans as SklearnMiniBatchKMeans
 from sklearn.mixture import GaussianMixture
 from sklearn.utils.validation import check_is_fitted
 
-from shoal._common import params as _params
-from shoal._common.warn import warn
+from shoal._checks import params as _params
+from shoal._checks.warn import warn
 from shoal._fit.centers import PHASES, CenterFitter
 from shoal._fit.history import STEP_DTYPE
 from shoal._rows.checked import source_of
@@ -22,7 +22,7 @@ from shoal.kmeans import KMeans
 from shoal.minibatch import MiniBatchKMeans
 
 from .fitted import feature_names, fitted, is_cosine, is_mixture
-from .mixtures import mixture_of_sklearn, mixture_to_sklearn, random_state_of
+from .mixtures import mixture_of_sklearn, mixture_to_sklearn, shared_random_state
 
 #: Parameters that have the same name and meaning in both libraries.
 SHARED = ("n_clusters", "max_iter", "tol", "n_init", "copy_x")
@@ -124,7 +124,7 @@ def _sklearn_params(source: CenterFitter) -> dict[str, Any]:
     init = source.init
     if not isinstance(init, str) or init in SEEDINGS:
         params["init"] = init
-    params["random_state"] = random_state_of(source)
+    params["random_state"] = shared_random_state(source)
     if getattr(source, "algorithm_", None) == "elkan":
         params["algorithm"] = "elkan"
     return params
@@ -232,7 +232,7 @@ def _of_minibatch(given: SklearnMiniBatchKMeans) -> MiniBatchKMeans:
     }
     texts["state"] = json.dumps(json.loads(texts["state"]) | figures)
     made._forget()
-    made._go_on_with(made._make_stream(None, None, (kind, arrays, texts)), begun=True)
+    made._use_stream(made._make_stream(None, None, (kind, arrays, texts)), begun=True)
     _finish(made, given)
     return made
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from shoal._common.marked import ParameterError
+from shoal._checks.marked import ParameterError
 from shoal._core import Source
 
 from .stream import Stream, chunk_limit
@@ -57,31 +57,10 @@ def of_file(
     limit: int | str | None,
     dtype: npt.DTypeLike | None = None,
 ) -> Stream | Source:
-    """Open a file with a suffix of `SUFFIXES`.
+    """Open a file with a suffix of `SUFFIXES`, which :func:`suffix_of` returns.
 
-    Parameters
-    ----------
-    name : str
-        The file or folder.
-    suffix : str
-        Its suffix, from :func:`suffix_of`.
-    columns : sequence or None
-        Columns to read, for formats with columns.
-    key : str or None
-        Array to read, for formats that hold several arrays.
-    limit : int, str or None
-        Maximum size of an unpacked chunk; None for the default.
-    dtype : dtype, optional
-        Type of the rows of a text file.
-
-    Returns
-    -------
-    Stream or Source
-
-    Raises
-    ------
-    ValueError
-        If an option does not belong to the format, or the file cannot be read.
+    The other parameters are those of :func:`shoal.open`; `limit` is its `chunk_limit`. Raises `ValueError` if
+    an option does not belong to the format.
     """
     module, function, option = SUFFIXES[suffix]
     given: dict[str, Any] = {"columns": columns, "key": key}
@@ -160,6 +139,6 @@ def table_of(obj: Any, columns: Sequence[Any] | None) -> Any:
     libraries = libraries_of(obj)
     if libraries.isdisjoint({"pandas", "polars", "pyarrow"}):
         return None
-    from .kept import of_object
+    from .kept import find_table
 
-    return of_object(obj, columns, libraries)
+    return find_table(obj, columns, libraries)

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shoal._common.marked import MarkedError, ParameterError, mark
-from shoal._common.params import shown
+from shoal._checks.marked import MarkedError, ParameterError, mark
+from shoal._checks.params import shown
 
 from .stream import Block, block_rows, listed, required
 
@@ -18,14 +18,14 @@ from .stream import Block, block_rows, listed, required
 MOST_LISTS = 1 << 14
 
 
-def pyarrow(what: str) -> Any:
+def import_pyarrow(what: str) -> Any:
     """Import pyarrow to read `what`."""
     return required("pyarrow", "arrow", what)
 
 
 def empty_table(names: Iterable[str]) -> Any:
     """Return a table without rows and types, which only has the names of its columns."""
-    pa = pyarrow("a table")
+    pa = import_pyarrow("a table")
     return pa.schema([(name, pa.null()) for name in names]).empty_table()
 
 
@@ -33,29 +33,15 @@ class Columns:
     """The columns of a schema that make up the rows.
 
     Rows are one column of vectors, which is read without a copy, or several columns of numbers. Vectors are
-    fixed-size lists, one-dimensional tensors, or lists of one length, which the first row tells.
-
-    Parameters
-    ----------
-    name : str
-        Name of the data in error messages.
-    schema : pyarrow.Schema
-        Schema of the data.
-    columns : sequence of str or None
-        Names of the columns to read; None for all.
-    parameter : str, default="columns"
-        What the caller names the columns with, for error messages.
-
-    Raises
-    ------
-    ValueError
-        If a column is missing, is given twice, or does not hold numbers or vectors.
+    fixed-size lists, one-dimensional tensors, or lists of one length, which the first row tells. Raises
+    `ValueError` if a column is missing, is given twice, or does not hold numbers or vectors. Messages name
+    the data `name`, and the option for the columns `parameter`.
     """
 
     def __init__(
         self, name: str, schema: Any, columns: Sequence[Any] | None, parameter: str = "columns"
     ) -> None:
-        pa = pyarrow(name)
+        pa = import_pyarrow(name)
         self._name = name
         there: list[str] = schema.names
         self.names = list(there) if columns is None else find_columns(name, columns, there, parameter)
@@ -70,7 +56,7 @@ class Columns:
         for column, kind in zip(self.names, kinds, strict=True):
             self._check_type(pa, column, kind, len(kinds))
         of = [item_type(pa, kind) or kind for kind in kinds]
-        self.is_vector = is_vector(pa, kinds[0])
+        self.is_vector = is_vector_type(pa, kinds[0])
         # Whether the values tell the length of the vectors: `cols` is 0 until `measure` is called.
         self.is_list = self.is_vector and width(pa, kinds[0]) is None
         self.cols = (width(pa, kinds[0]) or 0) if self.is_vector else len(kinds)
@@ -84,10 +70,10 @@ class Columns:
         what = f"{self._name}: column {column!r}"
         value = item_type(pa, kind)
         if value is None:
-            if not is_number(pa, kind):
+            if not is_number_type(pa, kind):
                 raise MarkedError(f"{what} is of type {kind}. {cast_hint(pa, kind)}{self._remedy}")
             return
-        if not is_number(pa, value):
+        if not is_number_type(pa, value):
             raise MarkedError(
                 f"{what} must hold vectors of real numbers, got vectors of type {value}. "
                 f"{cast_hint(pa, value)}{self._remedy}"
@@ -104,13 +90,7 @@ class Columns:
             )
 
     def measure(self, batches: Iterable[Any]) -> list[Any]:
-        """Set the length of lists to the length of the first row; return the batches that were read.
-
-        Raises
-        ------
-        ValueError
-            If there are no rows.
-        """
+        """Set the length of lists to that of the first row; return the batches that were read."""
         read: list[Any] = []
         if self.cols:
             return read
@@ -183,7 +163,7 @@ class Columns:
             )
         if not len(first) or (first == first[0] + steps).all():
             return values.slice(int(first[0]) if len(first) else 0, len(first) * self.cols)
-        return values.take(pyarrow(self._name).array((first[:, None] + np.arange(self.cols)).ravel()))
+        return values.take(import_pyarrow(self._name).array((first[:, None] + np.arange(self.cols)).ravel()))
 
     def _check_nulls(self, array: Any, start: int, each: int, column: int = 0) -> None:
         if array.null_count:
@@ -257,13 +237,13 @@ def find_columns(
     return list(names)
 
 
-def is_number(pa: Any, kind: Any) -> bool:
+def is_number_type(pa: Any, kind: Any) -> bool:
     """Whether a type is an integer, floating-point or boolean type."""
     t = pa.types
     return bool(t.is_integer(kind) or t.is_floating(kind) or t.is_boolean(kind))
 
 
-def is_vector(pa: Any, kind: Any) -> bool:
+def is_vector_type(pa: Any, kind: Any) -> bool:
     """Whether a type is a list or tensor type of any length."""
     return item_type(pa, kind) is not None
 
@@ -296,7 +276,7 @@ def spans(lists: Any) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
 
 def cast_hint(pa: Any, kind: Any) -> str:
     """Say how to convert numbers that are stored as another type."""
-    if pa.types.is_decimal(kind) or (pa.types.is_dictionary(kind) and is_number(pa, kind.value_type)):
+    if pa.types.is_decimal(kind) or (pa.types.is_dictionary(kind) and is_number_type(pa, kind.value_type)):
         return "Cast it to a floating-point type, or leave it out. "
     return ""
 
@@ -305,8 +285,8 @@ def remedy(pa: Any, schema: Any, among: list[str], parameter: str) -> str:
     """Say which of the columns make up rows, for error messages."""
     kinds = {field.name: field.type for field in schema if field.name in among}
     items = {name: item_type(pa, kind) for name, kind in kinds.items()}
-    vectors = [name for name, item in items.items() if item is not None and is_number(pa, item)]
-    numbers = [name for name, kind in kinds.items() if is_number(pa, kind)]
+    vectors = [name for name, item in items.items() if item is not None and is_number_type(pa, item)]
+    numbers = [name for name, kind in kinds.items() if is_number_type(pa, kind)]
     if len(vectors) == 1:
         return f"Choose the vectors with {mark(parameter)}=[{vectors[0]!r}]."
     if vectors or not numbers:

@@ -9,34 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from shoal._common.marked import MarkedError, ParameterError
-from shoal._common.params import shown
+from shoal._checks.marked import MarkedError, ParameterError
+from shoal._checks.params import shown
 
 from .stream import Block, Stream, block_rows, listed, numbers, refuse_large
 
 
 def stream_of(array: Any, name: str, limit: int, opened: Callable[[], AbstractContextManager[Any]]) -> Stream:
-    """Open a stored array as a stream of rows.
+    """Open an array of h5py or zarr as a stream of rows.
 
-    Parameters
-    ----------
-    array : h5py.Dataset or zarr.Array
-        Any object with a shape, a dtype and chunks that returns rows for a slice.
-    name : str
-        Name of the array in error messages.
-    limit : int
-        Maximum size in bytes of a chunk, and of all chunks that share the same rows.
-    opened : callable
-        Returns a context manager of the array. It is called for every pass.
-
-    Returns
-    -------
-    Stream
-
-    Raises
-    ------
-    ValueError
-        If the array is not a 2-D array of numbers with rows, or a chunk is larger than `limit`.
+    `limit` is the largest size in bytes of a chunk, and of all chunks that hold the same rows. `opened` is
+    called for every pass and returns a context manager of the array. Raises `ValueError` unless the array is
+    a 2-D array of numbers with rows.
     """
     shape = array.shape
     if shape is None or len(shape) != 2:
@@ -65,7 +49,7 @@ def stream_of(array: Any, name: str, limit: int, opened: Callable[[], AbstractCo
     return Stream(name, rows, cols, dtype, blocks)
 
 
-def one_of(name: str, key: str | None, arrays: list[str]) -> str:
+def choose_key(name: str, key: str | None, arrays: list[str]) -> str:
     """Return the key of the array to read: `key`, or the only array."""
     if key is None:
         if len(arrays) == 1:

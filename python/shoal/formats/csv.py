@@ -12,18 +12,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shoal._common.files import open_regular
-from shoal._common.marked import MarkedError, ParameterError
-from shoal._common.params import shown
+from shoal._checks.marked import MarkedError, ParameterError
+from shoal._checks.params import shown
+from shoal._files.staged import open_regular
 
-from .arrow import Columns, pyarrow
-from .stream import Block, Stream, listed, required, told_of
+from .arrow import Columns, import_pyarrow
+from .stream import Block, Stream, listed, name_errors, required
 
 #: Bytes of text per parsed block; the longest line that can be read.
 TEXT_BYTES = 4 << 20
 #: Types of the rows.
 TYPES = ("float32", "float64")
-#: First bytes of files that are no plain text, with what they are.
+#: First bytes of files that are not plain text, and what such a file is.
 NOT_TEXT = {
     b"\x1f\x8b": "compressed with gzip: decompress it, or let its name end in .gz",
     b"\x28\xb5\x2f\xfd": "compressed with zstd: decompress it",
@@ -41,29 +41,15 @@ BAD_LINE = re.compile(r"CSV parse error: Row #(\d+): (.*)", re.DOTALL)
 
 
 def open_csv(name: str, columns: Sequence[Any] | None, dtype: npt.DTypeLike | None = None) -> Stream:
-    """Open a ``.csv`` or ``.tsv`` file, or one that gzip compressed.
+    """Open a ``.csv`` or ``.tsv`` file, or one that gzip compressed, with rows of `dtype` (default: float64).
 
-    Parameters
-    ----------
-    name : str
-        The file. Its first line holds the names of the columns. Numbers, ``true``, ``false`` and missing
-        values are no names.
-    columns : sequence of str or None
-        Names of the columns to read; None for all. For a file without a line of names: a name for every
-        column.
-    dtype : dtype, optional
-        Type of the rows, float32 or float64. Default: float64.
-
-    Raises
-    ------
-    ValueError
-        If the first line holds no names and `columns` does not tell them, if a column is not numeric, or if
-        the text is compressed or not UTF-8.
+    The first line holds the names of the columns. Numbers, ``true``, ``false`` and missing values are no
+    names. `columns` are the names to read; for a file without a line of names, a name for every column.
     """
     return Text(name, columns, row_type(dtype)).stream()
 
 
-def of_pipe(file: Any, name: str, columns: Sequence[Any] | None) -> Stream:
+def open_piped_csv(file: Any, name: str, columns: Sequence[Any] | None) -> Stream:
     """Open the CSV text of a pipe, which can be read once; the other parameters are those of `open_csv`."""
     return replace(Text(name, columns, row_type(None), file).stream(), once=True)
 
@@ -77,30 +63,18 @@ def row_type(dtype: npt.DTypeLike | None) -> np.dtype[Any]:
 
 
 class Text:
-    """The parser of one CSV file.
-
-    Parameters
-    ----------
-    name : str
-        The file.
-    columns : sequence of str or None
-        Names of the columns to read, or of all columns of a file without names.
-    dtype : numpy.dtype
-        Type of the rows.
-    pipe : shoal.formats.pipe.Begun, optional
-        Where to read the text from, in place of the file.
-    """
+    """The parser of one CSV file, or of the text of `pipe`."""
 
     def __init__(
         self, name: str, columns: Sequence[Any] | None, dtype: np.dtype[Any], pipe: Any = None
     ) -> None:
         self._pipe = pipe
-        self._pa = pyarrow(name)
+        self._pa = import_pyarrow(name)
         self._csv = required("pyarrow.csv", "arrow", name)
         self._name, self._dtype = name, dtype
         # Cells that are missing values.
         self._missing: list[str] = self._csv.ConvertOptions().null_values
-        # The names of the columns, if the file has no line of them.
+        # The names of the columns, if the first line does not hold them.
         self._names: list[str] | None = None
         stem = name.lower().removesuffix(".gz")
         self._packed, self._delimiter = stem != name.lower(), "\t" if stem.endswith(".tsv") else ","
@@ -141,7 +115,7 @@ class Text:
                 raise ValueError(f"{self._name}: is {problem}")
 
     def _check_types(self, schema: Any, columns: Sequence[Any] | None) -> None:
-        """Raise `ValueError` for columns of text, as far as `Columns` does not know the remedy."""
+        """Raise `ValueError` for columns of text whose remedy `Columns` does not know."""
         types = self._pa.types
         for field in schema:
             if columns is None or field.name in columns:
@@ -193,7 +167,7 @@ class Text:
     @contextmanager
     def _reader(self, types: dict[str, Any], columns: list[str], *, begin: bool = False) -> Generator[Any]:
         csv = self._csv
-        with told_of(self._name), self._explained(), self._text(begin=begin) as raw:
+        with name_errors(self._name), self._explained(), self._text(begin=begin) as raw:
             file = self._pa.CompressedInputStream(raw, "gzip") if self._packed else raw
             # Without threads the errors of pyarrow tell the line. The cores are busy with the blocks.
             reading = csv.ReadOptions(use_threads=False, block_size=TEXT_BYTES, column_names=self._names)

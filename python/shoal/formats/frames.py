@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shoal._common.params import shown
+from shoal._checks.params import shown
 from shoal._core import Source
 
 from .stream import Stream, numbers
@@ -58,9 +58,9 @@ def holds_vectors(series: Any) -> bool:
     if kind is not None:
         import pyarrow as pa
 
-        from .arrow import is_vector
+        from .arrow import is_vector_type
 
-        return is_vector(pa, kind)
+        return is_vector_type(pa, kind)
     first = next((value for value in series if not is_missing(value)), None)
     return isinstance(first, (list, tuple)) or (isinstance(first, np.ndarray) and first.ndim > 0)
 
@@ -93,7 +93,7 @@ def stacked(what: str, values: Iterable[Any]) -> npt.NDArray[Any]:
 
 
 def vector_of(what: str, row: int, value: Any) -> npt.NDArray[Any]:
-    """Return a value of a column as an array; raise `ValueError` if it is no vector of real numbers."""
+    """Return a value of a column as an array; raise `ValueError` if it is not a vector of real numbers."""
     items = value.tolist() if isinstance(value, np.ndarray) and value.dtype == object else value
     if is_missing(value) or (isinstance(items, (list, tuple)) and any(item is None for item in items)):
         raise ValueError(f"{what} must not hold missing values, got a null at row {row}")

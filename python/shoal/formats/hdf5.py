@@ -6,10 +6,10 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
-from shoal._common.files import open_regular
+from shoal._files.staged import open_regular
 
 from . import chunked
-from .stream import Stream, required, told_of
+from .stream import Stream, name_errors, required
 
 
 def open_hdf5(name: str, key: str | None, limit: int) -> Stream:
@@ -17,15 +17,15 @@ def open_hdf5(name: str, key: str | None, limit: int) -> Stream:
     h5py = required("h5py", "hdf5", name)
     # The errors of h5py do not name a missing file.
     open_regular(name).close()
-    with told_of(name), h5py.File(name, "r") as file:
+    with name_errors(name), h5py.File(name, "r") as file:
         if key is None or not isinstance(file.get(key), h5py.Dataset):
-            key = chunked.one_of(name, key, data_sets(h5py, file))
+            key = chunked.choose_key(name, key, data_sets(h5py, file))
         array = file[key]
         found: str = array.name
 
         @contextmanager
         def opened() -> Generator[Any]:
-            with told_of(name), h5py.File(name, "r") as again:
+            with name_errors(name), h5py.File(name, "r") as again:
                 yield again[found]
 
         return chunked.stream_of(array, f"{name}[{found!r}]", limit, opened)
@@ -39,7 +39,7 @@ def of_dataset(array: Any, limit: int) -> Stream:
 
     @contextmanager
     def opened() -> Generator[Any]:
-        with told_of(name):
+        with name_errors(name):
             yield array
 
     return chunked.stream_of(array, name, limit, opened)

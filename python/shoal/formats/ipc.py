@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from shoal._common.files import open_regular
+from shoal._files.staged import open_regular
 
-from .arrow import Columns, pyarrow
+from .arrow import Columns, import_pyarrow
 from .kept import Table
 from .messages import checked_batches
-from .stream import Block, Stream, told_of
+from .stream import Block, Stream, name_errors
 
 #: The file format, which has an index of its batches, starts with this. Other files are read as streams.
 MAGIC = b"ARROW1"
@@ -26,9 +26,9 @@ PAGE = 4096
 
 def open_ipc(name: str, columns: Sequence[Any] | None, limit: int) -> Stream:
     """Open an ``.arrow`` or ``.feather`` file."""
-    pa = pyarrow(name)
-    with told_of(name):
-        buffer = pa.py_buffer(mapped(name))
+    pa = import_pyarrow(name)
+    with name_errors(name):
+        buffer = pa.py_buffer(map_file(name))
         indexed = is_indexed(name, buffer)
         reader = pa.ipc.open_file(buffer) if indexed else pa.ipc.open_stream(buffer)
         schema = reader.schema
@@ -44,8 +44,8 @@ def open_ipc(name: str, columns: Sequence[Any] | None, limit: int) -> Stream:
             rows = sum(batch.num_rows for batch in first)
 
     def blocks() -> Iterator[Block]:
-        with told_of(name):
-            contents = mapped(name)
+        with name_errors(name):
+            contents = map_file(name)
             buffer = pa.py_buffer(contents)
             indexed = is_indexed(name, buffer)
             read = batches(pa, name, buffer, fields, limit, indexed=indexed)
@@ -55,7 +55,7 @@ def open_ipc(name: str, columns: Sequence[Any] | None, limit: int) -> Stream:
                 yield block
 
     def kept(names: list[str]) -> Iterator[Any]:
-        contents = mapped(name)
+        contents = map_file(name)
         buffer = pa.py_buffer(contents)
         fields = [schema.get_field_index(column) for column in names]
         read = batches(pa, name, buffer, fields, limit, indexed=is_indexed(name, buffer))
@@ -65,7 +65,7 @@ def open_ipc(name: str, columns: Sequence[Any] | None, limit: int) -> Stream:
     return Stream(name, rows, found.cols, found.dtype, blocks, header=found.header(), table=table)
 
 
-def mapped(name: str) -> mmap.mmap:
+def map_file(name: str) -> mmap.mmap:
     """Map a file; the mapping lives as long as an object refers to it."""
     with open_regular(name) as file:
         try:

@@ -18,41 +18,22 @@ LENGTH = struct.Struct("<q")
 
 
 def checked_batches(pa: Any, buffer: Any, options: Any, name: str, limit: int) -> Iterator[Any]:
-    """Yield the batches of a stream, after a check of their unpacked sizes.
+    """Yield the batches of a stream.
 
-    Parameters
-    ----------
-    pa : module
-        pyarrow.
-    buffer : pyarrow.Buffer
-        The stream.
-    options : pyarrow.ipc.IpcReadOptions
-        Options of the reader.
-    name : str
-        Name of the file in error messages.
-    limit : int
-        Maximum size in bytes of all unpacked buffers of a compressed batch.
-
-    Yields
-    ------
-    pyarrow.RecordBatch
-
-    Raises
-    ------
-    ValueError
-        Before a batch is unpacked, if it would take more than `limit` bytes.
+    A compressed batch whose buffers would take more than `limit` bytes raises `ValueError` before it is
+    unpacked.
     """
     reader = pa.ipc.open_stream(buffer, options=options)
     for message in pa.ipc.MessageReader.open_stream(buffer):
         if message.type in (BATCH, DICTIONARY):
-            refuse_large(name, "a batch", unpacked(message), limit)
+            refuse_large(name, "a batch", measure_unpacked(message), limit)
         if message.type == BATCH:
             yield reader.read_next_batch()
 
 
-def unpacked(message: Any) -> int:
+def measure_unpacked(message: Any) -> int:
     """Return the unpacked size in bytes of the compressed buffers of a message."""
-    metadata = Table.root(memoryview(message.metadata))
+    metadata = FlatTable.root(memoryview(message.metadata))
     header = metadata.table(HEADER)
     if header is not None and message.type == DICTIONARY:
         header = header.table(DATA)
@@ -66,23 +47,15 @@ def unpacked(message: Any) -> int:
     return size
 
 
-class Table:
-    """A table of a FlatBuffer.
-
-    Parameters
-    ----------
-    data : memoryview
-        The whole buffer.
-    at : int
-        Position of the table.
-    """
+class FlatTable:
+    """The table at position `at` of a FlatBuffer."""
 
     def __init__(self, data: memoryview, at: int) -> None:
         self._data, self._at = data, at
         self._fields = checked_position(at - self._number("<i", at))
 
     @classmethod
-    def root(cls, data: memoryview) -> Table:
+    def root(cls, data: memoryview) -> FlatTable:
         """Return the outermost table."""
         return cls(data, struct.unpack_from("<I", data, 0)[0])
 
@@ -97,10 +70,10 @@ class Table:
         offset = self._number("<H", self._fields + entry)
         return self._at + offset + self._number("<I", self._at + offset) if offset else None
 
-    def table(self, field: int) -> Table | None:
+    def table(self, field: int) -> FlatTable | None:
         """Return the table that a field refers to; None if the field is missing."""
         place = self._place(field)
-        return None if place is None else Table(self._data, place)
+        return None if place is None else FlatTable(self._data, place)
 
     def structs(self, field: int, kind: struct.Struct) -> Iterator[tuple[Any, ...]]:
         """Yield the structs of the vector that a field refers to."""

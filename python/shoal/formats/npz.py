@@ -13,14 +13,14 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from shoal._common.files import open_regular
-from shoal._common.marked import MarkedError, ParameterError
-from shoal._common.params import shown
+from shoal._checks.marked import MarkedError, ParameterError
+from shoal._checks.params import shown
 from shoal._core import Source
+from shoal._files.staged import open_regular
 
-from .stream import MOST_NAMES, refuse_large, told_of
+from .stream import MOST_NAMES, name_errors, refuse_large
 
-#: What is wrong with a file that cannot be read.
+#: The error for a file that cannot be read.
 DAMAGED = "holds no arrays as numpy.savez writes them"
 #: Of the header before an entry of a zip file: its mark, and the lengths of the name and the extra field.
 LOCAL = struct.Struct("<4s22xHH")
@@ -45,25 +45,8 @@ def most_unpacked(name: str, limit: int) -> int:
 def checked_npz(name: str, limit: int) -> Generator[IO[bytes]]:
     """Open an ``.npz`` file after a check that its arrays match their headers and are not too large.
 
-    Parameters
-    ----------
-    name : str
-        The file.
-    limit : int
-        Size in bytes that the unpacked arrays may always have. Large files may take more, see
-        :func:`most_unpacked`.
-
-    Yields
-    ------
-    file object
-        At its beginning, for ``numpy.load`` and ``scipy.sparse.load_npz``.
-
-    Raises
-    ------
-    OSError
-        If the file cannot be opened.
-    Exception
-        Of many types, if the file is damaged; see :func:`shoal.formats.stream.told_of`.
+    The unpacked arrays may take `limit` bytes, those of a large file more: see :func:`most_unpacked`. A
+    damaged file raises exceptions of many types: see :func:`shoal.formats.stream.name_errors`.
     """
     with open_regular(name) as file:
         with zipfile.ZipFile(file) as bundle:
@@ -91,30 +74,19 @@ def check_names(members: list[zipfile.ZipInfo]) -> None:
 
 def members_of(name: str) -> dict[str, zipfile.ZipInfo]:
     """Return the entries of an ``.npz`` file by the names of their arrays."""
-    with told_of(name, DAMAGED), open_regular(name) as file, zipfile.ZipFile(file) as bundle:
+    with name_errors(name, DAMAGED), open_regular(name) as file, zipfile.ZipFile(file) as bundle:
         members = bundle.infolist()
         check_names(members)
         return {member.filename.removesuffix(".npy"): member for member in members}
 
 
-def stored_rows(name: str, key: str | None, limit: int) -> Source | npt.NDArray[Any]:
+def open_member(name: str, key: str | None, limit: int) -> Source | npt.NDArray[Any]:
     """Open a 2-D array of an ``.npz`` file: in place if it is not compressed, else loaded.
 
-    Parameters
-    ----------
-    name : str
-        The file.
-    key : str or None
-        The array; None for ``X``, else the only 2-D array.
-    limit : int
-        As for :func:`checked_npz`; other arrays of the file are not unpacked and have no limit.
-
-    Raises
-    ------
-    ValueError
-        If there is no such array, or the file is damaged.
+    `key` is None for ``X``, else for the only 2-D array. Only the array that is read has a limit, as for
+    :func:`checked_npz`.
     """
-    with told_of(name, DAMAGED), open_regular(name) as file, zipfile.ZipFile(file) as bundle:
+    with name_errors(name, DAMAGED), open_regular(name) as file, zipfile.ZipFile(file) as bundle:
         members = bundle.infolist()
         check_names(members)
         headers = {

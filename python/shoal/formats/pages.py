@@ -99,27 +99,9 @@ class Reader:
 def check_pages(
     file: IO[bytes], name: str, metadata: Any, group: int, wanted: Sequence[str], limit: int
 ) -> None:
-    """Check the sizes of all pages of a row group.
+    """Check the sizes of all pages of the columns `wanted` of a row group; only page headers are read.
 
-    Parameters
-    ----------
-    file : file object
-        The file; only page headers are read.
-    name : str
-        Name of the file in error messages.
-    metadata : pyarrow.parquet.FileMetaData
-        Metadata of the file.
-    group : int
-        Index of the row group.
-    wanted : sequence of str
-        The columns that will be read.
-    limit : int
-        Maximum unpacked size of a page in bytes.
-
-    Raises
-    ------
-    ValueError
-        If a page is larger than `limit`, or a header is damaged.
+    Raises `ValueError` if a page would take more than `limit` bytes unpacked, or if a header is damaged.
     """
     row_group = metadata.row_group(group)
     reader = Reader(file, name)

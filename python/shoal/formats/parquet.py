@@ -8,12 +8,12 @@ from functools import partial
 from itertools import islice
 from typing import IO, Any
 
-from shoal._common.files import open_regular
+from shoal._files.staged import open_regular
 
-from .arrow import Columns, pyarrow
+from .arrow import Columns, import_pyarrow
 from .kept import Table
 from .pages import check_pages
-from .stream import BLOCK_BYTES, Block, Stream, refuse_large, told_of
+from .stream import BLOCK_BYTES, Block, Stream, name_errors, refuse_large
 
 #: Buffer size for reading a column of a row group.
 BUFFER_BYTES = 1 << 20
@@ -26,8 +26,8 @@ KEPT_ROWS = 1 << 16
 
 def open_parquet(name: str, columns: Sequence[Any] | None, limit: int) -> Stream:
     """Open a ``.parquet`` file."""
-    pyarrow(name)
-    part = Part(name, limit)
+    import_pyarrow(name)
+    part = ParquetRows(name, limit)
     found = Columns(name, part.schema, columns)
     if part.rows:
         found.measure(part.first_row(found))
@@ -43,7 +43,7 @@ def open_parquet(name: str, columns: Sequence[Any] | None, limit: int) -> Stream
     )
 
 
-class Part:
+class ParquetRows:
     """One Parquet file and its metadata."""
 
     def __init__(self, name: str, limit: int) -> None:
@@ -52,24 +52,24 @@ class Part:
         self.name, self._limit, self._open = name, limit, parquet.ParquetFile
         # The number of row groups whose pages were checked, and the first row of the next group.
         self._checked, self._first_unchecked = 0, 0
-        with told_of(name), open_regular(name) as raw, self._open(self._readable(raw)) as file:
+        with name_errors(name), open_regular(name) as raw, self._open(self._readable(raw)) as file:
             self._metadata, self.schema, self.rows = file.metadata, file.schema_arrow, file.metadata.num_rows
 
     def blocks(self, columns: Columns) -> Iterator[Block]:
         """Decode the file in the calling thread, which is the prefetching thread."""
-        with told_of(self.name):
+        with name_errors(self.name):
             refuse_large(self.name, "a row", columns.cols * columns.dtype.itemsize, self._limit)
             yield from columns.blocks(self._batches(columns.names, columns.batch_rows(NUMBERS)))
 
     def first_row(self, columns: Columns) -> Iterator[Any]:
         """Decode a batch of the first row; none if the file has no rows."""
-        with told_of(self.name), closing(self._batches(columns.names, 1)) as batches:
+        with name_errors(self.name), closing(self._batches(columns.names, 1)) as batches:
             yield from islice(batches, 1)
 
     def kept(self, names: list[str]) -> Iterator[Any]:
         """Yield batches of the columns `names` of any type."""
         # Another object, because the pages of other columns are checked.
-        part = Part(self.name, self._limit)
+        part = ParquetRows(self.name, self._limit)
         if part.rows != self.rows or not part.schema.equals(self.schema):
             raise ValueError(f"{self.name}: changed while it was open")
         unpacked = sum(
@@ -79,7 +79,7 @@ class Part:
             if group.column(i).path_in_schema.partition(".")[0] in names
         )
         size = max(1, min(KEPT_ROWS, BLOCK_BYTES * part.rows // max(1, unpacked)))
-        with told_of(self.name):
+        with name_errors(self.name):
             yield from part._batches(names, size)
 
     def _batches(self, names: list[str], size: int) -> Generator[Any]:

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from shoal._common.marked import ParameterError
-from shoal._common.params import shown
+from shoal._checks.marked import ParameterError
+from shoal._checks.params import shown
 
 from .npz import HEADERS
-from .stream import Block, Stream, block_rows, numbers, refuse_large, told_of
+from .stream import Block, Stream, block_rows, name_errors, numbers, refuse_large
 
 #: Name of standard input in messages.
 STDIN = "standard input"
@@ -26,29 +26,15 @@ BYTES = 1 << 20
 
 def is_file(obj: Any) -> bool:
     """Whether an object is an open file, which would be an iterator of lines otherwise."""
-    # Temporary files of the standard library forward these methods, and are no `IOBase`.
+    # Temporary files of the standard library forward these methods, and do not derive from `IOBase`.
     methods = (getattr(obj, name, None) for name in ("read", "readline"))
     return isinstance(obj, io.IOBase) or all(map(callable, methods))
 
 
-def of_pipe(file: Any, columns: Sequence[Any] | None, limit: int) -> Stream:
+def read_pipe(file: Any, columns: Sequence[Any] | None, limit: int) -> Stream:
     """Open the rows of a binary file object: an NPY file from its current position on, or CSV.
 
-    Parameters
-    ----------
-    file : file object
-        It is read to its end, and not closed.
-    columns : sequence or None
-        Columns of CSV to read.
-    limit : int
-        Maximum size of a row in bytes.
-
-    Raises
-    ------
-    TypeError
-        If it is a text file.
-    ValueError
-        If it holds other bytes.
+    The file is read to its end, and not closed. `limit` is the maximum size of a row in bytes.
     """
     name = STDIN if file is getattr(sys.stdin, "buffer", None) else f"the file object {shown(file)}"
     # Temporary files have the open file as `file`.
@@ -57,7 +43,7 @@ def of_pipe(file: Any, columns: Sequence[Any] | None, limit: int) -> Stream:
             f"X must be a binary file, got the text file {shown(file)}. Use its attribute buffer."
         )
     begun = Begun(file)
-    with told_of(name):
+    with name_errors(name):
         start = begun.peek(len(MAGIC))
     if start == MAGIC:
         if columns is not None:
@@ -65,7 +51,7 @@ def of_pipe(file: Any, columns: Sequence[Any] | None, limit: int) -> Stream:
         return npy(begun, name, limit)
     if b"\0" in begun.peek(BYTES):
         raise ValueError(f"{name}: must hold an NPY file or CSV text, got bytes that begin {start!r}")
-    from .csv import of_pipe as of_text
+    from .csv import open_piped_csv as of_text
 
     return of_text(begun, name, columns)
 
@@ -81,7 +67,6 @@ class Begun(io.RawIOBase):
         self._start = b""
 
     def readable(self) -> bool:
-        """Return True."""
         return True
 
     def peek(self, size: int) -> bytes:
@@ -115,7 +100,7 @@ class Begun(io.RawIOBase):
 
 def npy(file: Begun, name: str, limit: int) -> Stream:
     """Open the rows of an NPY file."""
-    with told_of(name, "is damaged"):
+    with name_errors(name, "is damaged"):
         version = np.lib.format.read_magic(file)
         if version not in HEADERS:
             raise ValueError(f"{name}: the version of its format must be (1, 0) or (2, 0), got {version}")

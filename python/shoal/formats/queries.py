@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from .arrow import MOST_LISTS, Columns, pyarrow
+from .arrow import MOST_LISTS, Columns, import_pyarrow
 from .parquet import NUMBERS
-from .stream import Block, Stream, told_of
+from .stream import Block, Stream, name_errors
 from .tables import of_reader
 
 
@@ -21,10 +21,10 @@ def of_lazy(frame: Any, columns: Sequence[Any] | None) -> Stream:
     import polars as pl
 
     name = "polars LazyFrame"
-    pa = pyarrow(name)
+    pa = import_pyarrow(name)
     if not hasattr(frame, "collect_batches"):
         raise ImportError(f"{name} needs polars 1.34 or later, got {pl.__version__}")
-    with told_of(name):
+    with name_errors(name):
         schema = pa.table(pl.DataFrame(schema=frame.collect_schema())).schema
         found = Columns(name, schema, columns)
         wanted = frame.select(found.names)
@@ -33,18 +33,18 @@ def of_lazy(frame: Any, columns: Sequence[Any] | None) -> Stream:
     size = found.batch_rows(NUMBERS)
 
     def batches() -> Generator[Any]:
-        with told_of(name):
+        with name_errors(name):
             for part in wanted.collect_batches(chunk_size=size, maintain_order=True, engine="streaming"):
                 yield from pa.table(part).to_batches()
 
-    return repeated(name, found, batches)
+    return stream_query(name, found, batches)
 
 
 def of_duckdb(obj: Any, columns: Sequence[Any] | None) -> Stream | None:
     """Open a relation of DuckDB, which runs in every pass, or a result, which can be read once."""
     if type(obj).__name__ == "DuckDBPyConnection":
         name = "DuckDB connection"
-        with told_of(name):
+        with name_errors(name):
             reader = reader_of(obj, MOST_LISTS)
         if reader is None:
             raise ValueError(f"{name}: has no result: run a query first, or pass the relation con.sql(query)")
@@ -53,12 +53,12 @@ def of_duckdb(obj: Any, columns: Sequence[Any] | None) -> Stream | None:
         return None
     name = "DuckDB relation"
     # A connection runs one query at a time, so every reader is closed before the next one starts.
-    with told_of(name), closing(reader_of(obj.limit(1), 1)) as first:
+    with name_errors(name), closing(reader_of(obj.limit(1), 1)) as first:
         found = Columns(name, first.schema, columns)
         found.measure(first)
     size = found.batch_rows(NUMBERS)
 
-    return repeated(name, found, Runs(name, obj, size))
+    return stream_query(name, found, Runs(name, obj, size))
 
 
 class Runs:
@@ -74,8 +74,7 @@ class Runs:
         self._reader: Any = None
 
     def __call__(self) -> Generator[Any]:
-        """Run the query."""
-        with told_of(self._name), self._lock:
+        with name_errors(self._name), self._lock:
             self._close()
             reader = self._reader = reader_of(self._relation, self._size)
         try:
@@ -88,7 +87,7 @@ class Runs:
 
     def _next(self, reader: Any) -> Any:
         """Return the next batch; None at the end."""
-        with told_of(self._name), self._lock:
+        with name_errors(self._name), self._lock:
             if self._reader is not reader:
                 raise ValueError(f"{self._name}: another pass began before this one ended")
             return next(reader, None)
@@ -108,7 +107,7 @@ def reader_of(result: Any, rows: int) -> Any:
     return result.to_arrow_reader(rows)
 
 
-def repeated(name: str, found: Columns, batches: Callable[[], Generator[Any]]) -> Stream:
+def stream_query(name: str, found: Columns, batches: Callable[[], Generator[Any]]) -> Stream:
     """Make a stream of a query, whose rows must be the same in every pass."""
     return Stream(name, None, found.cols, found.dtype, SameRows(name, found, batches), header=found.header())
 
@@ -126,7 +125,6 @@ class SameRows:
         self._first: int | None = None
 
     def __call__(self) -> Iterator[Block]:
-        """Run the query."""
         checksum = 0
         with closing(self._batches()) as batches:
             for block in self._found.blocks(batches):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shoal._core import Source, array_layouts
 
-from .chunked import one_of
+from .chunked import choose_key
 
 
 def open_safetensors(name: str, key: str | None) -> Source:
@@ -12,7 +12,7 @@ def open_safetensors(name: str, key: str | None) -> Source:
     tensors = array_layouts(name)
     if not tensors:
         raise ValueError(f"{name}: holds no tensors")
-    found = one_of(name, key, list(tensors))
+    found = choose_key(name, key, list(tensors))
     what = f"{name}[{found!r}]"
     dtype, shape, first = tensors[found]
     if dtype is None:

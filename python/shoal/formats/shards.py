@@ -25,23 +25,8 @@ def open_shards(
 ) -> Stream:
     """Open files of one kind as one stream, in the order given; one file at a time is open.
 
-    Parameters
-    ----------
-    name : str
-        Name of all files in messages.
-    names : sequence of str
-        The files.
-    columns, key, limit, dtype
-        As for `formats.of_file`, for every file.
-
-    Returns
-    -------
-    Stream
-
-    Raises
-    ------
-    ValueError
-        If a file has other columns or another type than the first one, or changes later.
+    The other parameters are those of `formats.of_file`. Raises `ValueError` if a file has other columns or
+    another type than the first one.
     """
     shards = Shards(names, (columns, key, limit, dtype))
     usual = shards.usual
@@ -59,21 +44,10 @@ def open_shards(
 
 
 class Shards:
-    """Files of one kind, one after the other.
+    """Files of one kind, one after the other; `options` are those of `formats.of_file`, in its order.
 
-    Parameters
-    ----------
-    names : sequence of str
-        The files.
-    options : tuple
-        Columns, key, limit and type, as for `formats.of_file`.
-
-    Attributes
-    ----------
-    usual : Stream
-        The first file, or the first one that tells the length of its lists.
-    starts : list of int or None
-        The first row of every file, as far as it is known, and the number of all rows.
+    `usual` is the first file, or the first one that tells the length of its lists. `starts` holds the first
+    row of every file, as far as it is known, then the number of all rows.
     """
 
     def __init__(self, names: Sequence[str], options: tuple[Any, ...]) -> None:
@@ -93,7 +67,8 @@ class Shards:
             same_width = found.cols == other.cols or not (found.cols and other.cols)
             if not same_width or (found.dtype, columns_of(found)) != (other.dtype, columns_of(other)):
                 raise ValueError(
-                    f"{names[i]}: has {described(found)}, unlike {other.name}, which has {described(other)}"
+                    f"{names[i]}: has {describe_rows(found)}, unlike {other.name}, which has "
+                    f"{describe_rows(other)}"
                 )
             start = self.starts[-1]
             self.starts.append(None if start is None or found.rows is None else start + found.rows)
@@ -155,7 +130,7 @@ def stamp(name: str) -> tuple[int, ...]:
     return found.st_size, found.st_mtime_ns, found.st_ino, found.st_dev
 
 
-def described(stream: Stream) -> str:
+def describe_rows(stream: Stream) -> str:
     """Describe the rows of a file for error messages."""
     text = f"{stream.cols} columns of {stream.dtype}"
     names = columns_of(stream)

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shoal._common.marked import MarkedError, marked_text
-from shoal._common.params import n_bytes, shown
+from shoal._checks.marked import MarkedError, marked_text
+from shoal._checks.params import n_bytes, shown
 
 #: Approximate size of a block: enough work for many threads, and small beside the centers and sums. Two
 #: blocks are in memory at a time, because the next block is prefetched.
@@ -29,38 +29,22 @@ Block = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Stream:
-    """Rows of a file or an object that are read block by block.
-
-    Parameters
-    ----------
-    name : str
-        Name of the rows in error messages.
-    rows : int or None
-        Number of rows; None if it is unknown.
-    cols : int
-        Number of columns.
-    dtype : numpy.dtype
-        Type of every block.
-    blocks : callable
-        Starts a pass: returns a generator of blocks, which closes everything at its end.
-    once : bool
-        Whether only one pass is possible.
-    header : pyarrow.Table or None
-        An empty table with the names of the features; None if the features have no names.
-    table : Table or None
-        The table that the rows are read from, if other columns can be read beside them.
-    columns : Columns or None
-        The columns of a table that hold the features, for a file.
-    """
+    """Rows of a file or an object that are read block by block."""
 
     name: str
+    #: None if it is unknown.
     rows: int | None
     cols: int
     dtype: np.dtype[Any]
+    #: Begins a pass; the generator closes everything at its end.
     blocks: Callable[[], Iterator[Block]]
+    #: Whether only one pass is possible.
     once: bool = False
+    #: An empty table of pyarrow with the names of the features, if they have names.
     header: Any = None
+    #: The `Table` that the rows are read from, if other columns can be read beside them.
     table: Any = None
+    #: The `Columns` of a file that hold the features.
     columns: Any = None
 
     def __post_init__(self) -> None:
@@ -102,7 +86,7 @@ def refuse_large(name: str, what: str, size: int, limit: int) -> None:
 
 
 @contextmanager
-def told_of(name: str, problem: str = "cannot be read") -> Generator[None]:
+def name_errors(name: str, problem: str = "cannot be read") -> Generator[None]:
     """Add the file name to errors of other libraries, which raise many types for a damaged file."""
     try:
         yield

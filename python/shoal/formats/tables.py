@@ -8,7 +8,7 @@ from typing import Any
 
 from shoal._core import Source
 
-from .arrow import MOST_LISTS, Columns, is_vector, pyarrow
+from .arrow import MOST_LISTS, Columns, import_pyarrow, is_vector_type
 from .parquet import BUFFER_BYTES, NUMBERS
 from .stream import Block, Stream
 
@@ -18,13 +18,13 @@ COUNTED = ("parquet", "arrow", "feather")
 
 def of_pyarrow(obj: Any, columns: Sequence[Any] | None) -> Stream | Source | None:
     """Open an object of pyarrow; None for tables of numbers, which are array-like."""
-    pa = pyarrow("a table")
+    pa = import_pyarrow("a table")
     if isinstance(obj, pa.RecordBatchReader):
         return of_reader(obj, columns)
     if hasattr(obj, "projected_schema"):
         return of_reader(obj.to_reader(), columns, "pyarrow scanner")
     if isinstance(obj, (pa.Array, pa.ChunkedArray)):
-        if columns is not None or not is_vector(pa, obj.type):
+        if columns is not None or not is_vector_type(pa, obj.type):
             return None
         obj = pa.table({"vectors": obj})
     if isinstance(obj, pa.RecordBatch):
@@ -42,14 +42,14 @@ def of_polars(obj: Any, columns: Sequence[Any] | None) -> Stream | Source | None
     wanted = list(kinds) if columns is None else columns
     if not any(str(kinds.get(column)).startswith(("Array(", "List(")) for column in wanted):
         return None
-    pa = pyarrow("a polars frame with a column of vectors")
+    pa = import_pyarrow("a polars frame with a column of vectors")
     return of_table(pa.table(obj), columns, "polars frame")
 
 
 def of_exporter(obj: Any, columns: Sequence[Any] | None) -> Stream:
     """Open any object that exports an Arrow stream; an object with a length can be read repeatedly."""
     name = type(obj).__name__
-    pa = pyarrow(name)
+    pa = import_pyarrow(name)
 
     def reader() -> Any:
         return pa.RecordBatchReader.from_stream(obj)
@@ -64,10 +64,10 @@ def of_exporter(obj: Any, columns: Sequence[Any] | None) -> Stream:
 
 def of_table(table: Any, columns: Sequence[Any] | None, name: str) -> Stream | Source | None:
     """Open a table with a column of vectors; a table of one batch is used without a copy."""
-    pa = pyarrow(name)
+    pa = import_pyarrow(name)
     wanted = table.schema.names if columns is None else columns
     kinds = {field.name: field.type for field in table.schema}
-    if not any(column in kinds and is_vector(pa, kinds[column]) for column in wanted):
+    if not any(column in kinds and is_vector_type(pa, kinds[column]) for column in wanted):
         return None
     found = Columns(name, table.schema, columns)
     batches = table.select(found.names).to_batches()

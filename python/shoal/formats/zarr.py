@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from . import chunked
-from .stream import Stream, required, told_of
+from .stream import Stream, name_errors, required
 
 
 def open_zarr(name: str, key: str | None, limit: int) -> Stream:
@@ -18,30 +18,30 @@ def open_zarr(name: str, key: str | None, limit: int) -> Stream:
     # The error of zarr for a missing store says that it is not a group.
     if not stat.S_ISDIR(Path(name).stat().st_mode):
         raise ValueError(f"{name}: must be a folder with a zarr store, got a file")
-    with told_of(name):
+    with name_errors(name):
         stored = zarr.open(name, mode="r")
         if isinstance(stored, zarr.Array):
             if key is not None:
                 raise ValueError(f"{name}: is a single array, so key must be None, got {key!r}")
-            return stream_of(stored, name, limit)
+            return stream_array(stored, name, limit)
         if key is None or not isinstance(stored.get(key), zarr.Array):
             arrays = [path for path, item in stored.members(max_depth=None) if isinstance(item, zarr.Array)]
-            key = chunked.one_of(name, key, arrays)
+            key = chunked.choose_key(name, key, arrays)
         array = stored[key]
-        return stream_of(array, f"{name}[{array.path!r}]", limit)
+        return stream_array(array, f"{name}[{array.path!r}]", limit)
 
 
 def of_array(array: Any, limit: int) -> Stream:
     """Open an array of zarr."""
-    return stream_of(array, f"zarr array {array.store_path}", limit)
+    return stream_array(array, f"zarr array {array.store_path}", limit)
 
 
-def stream_of(array: Any, name: str, limit: int) -> Stream:
+def stream_array(array: Any, name: str, limit: int) -> Stream:
     """Make a stream of rows from an array, which holds no file open between passes."""
 
     @contextmanager
     def opened() -> Generator[Any]:
-        with told_of(name):
+        with name_errors(name):
             yield array
 
     return chunked.stream_of(array, name, limit, opened)

@@ -13,7 +13,7 @@ import pytest
 import shoal
 from command_line import failure, program, run
 from shoal import cli
-from shoal._common import files as _files
+from shoal._files import staged as _files
 from shoal.cli import arguments
 
 
@@ -141,7 +141,7 @@ def test_mini_batches(capsys, rows, tmp_path):
 
 
 def test_parameter_values_are_parsed():
-    read = [arguments.value_of(t) for t in ("3", "0.5", "1e-3", "none", "True", "false", "1GB", "nan1")]
+    read = [arguments.parse_value(t) for t in ("3", "0.5", "1e-3", "none", "True", "false", "1GB", "nan1")]
     assert read == [3, 0.5, 1e-3, None, True, False, "1GB", "nan1"]
 
 

@@ -189,7 +189,7 @@ def test_a_sorted_file_gives_a_warning(capsys, tmp_path):
 @pytest.mark.parametrize("dtype", [np.uint8, np.float64])
 def test_shuffled_rows_are_all_the_rows(dtype):
     X = np.arange(60_000).reshape(-1, 3).astype(dtype)
-    mixed = compare.shuffled(shoal.open(X), 5)
+    mixed = compare.shuffle_rows(shoal.open(X), 5)
     assert mixed.dtype == dtype
     found = np.concatenate(list(mixed.blocks()))
     assert not np.array_equal(found, X)
@@ -201,9 +201,9 @@ def test_shuffled_rows_are_all_the_rows(dtype):
 
 def test_settings_reach_the_addressed_methods(two):
     def chosen(*settings, init=None, known=("kmeans", "vrkm")):
-        read = [methods.addressed_setting_of(text) for text in settings]
+        read = [methods.parse_addressed_setting(text) for text in settings]
         args = argparse.Namespace(clusters=4, init=init, seed=2, threads=1, metric=None, settings=read)
-        return [compare.chosen_for(method, known, args) for method in known]
+        return [compare.parameters_of(method, known, args) for method in known]
 
     plain = {"n_clusters": 4, "random_state": 2, "n_jobs": 1, "n_init": 1}
     assert chosen() == [plain, {**plain, "algorithm": "lloyd"}]

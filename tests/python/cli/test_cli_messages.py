@@ -2,6 +2,7 @@
 
 import gzip
 import re
+import sys
 import time
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 import shoal
 from command_line import program, run
-from shoal._common.progress import reporting, said
+from shoal._terminal.progress import format_progress, report_progress
 
 
 @pytest.fixture(autouse=True)
@@ -234,17 +235,19 @@ def test_an_exception_of_the_display_ends_the_work(rows):
     def tell(*_):
         raise LookupError("enough")
 
-    with pytest.raises(LookupError, match="enough"), reporting(tell):
+    with pytest.raises(LookupError, match="enough"), report_progress(tell):
         shoal.kmeans_plusplus(slow(np.nan_to_num(rows), 0.05), 3, random_state=0)
     # The display is gone after the block.
     assert shoal.kmeans_plusplus(slow(np.nan_to_num(rows), 0.0), 3, random_state=0)[0].shape == (3, 3)
 
 
-def test_progress_is_one_short_text(capsys):
-    assert said("seeding", 0.426, 12.3) == "seeding: 43% 12 s"
-    assert said("", None, 1.0) == "pass: 1 s"
+def test_progress_is_one_short_text(capsys, monkeypatch):
+    assert format_progress("seeding", 0.426, 12.3) == "seeding: 43% 12 s"
+    assert format_progress("", None, 1.0) == "pass: 1 s"
+    # Without tqdm.
+    monkeypatch.setitem(sys.modules, "tqdm.auto", None)
     bar = shoal.callbacks.ProgressBar("shoal fit")
-    bar._bar = "shoal fit"
+    bar.begin(None)
     bar.working(None, "seeding", 0.426, 12.3)
     bar.end(None)
     assert capsys.readouterr().err == "\rshoal fit: seeding: 43% 12 s\n"

@@ -4,8 +4,8 @@ import pickle
 
 import pytest
 import shoal
-from shoal._common.marked import MarkedError, ParameterError, marked_text, replaced, unmarked
-from shoal._common.warn import warn
+from shoal._checks.marked import MarkedError, ParameterError, marked_text, replaced, unmarked
+from shoal._checks.warn import warn
 
 
 def test_python_shows_no_marks():

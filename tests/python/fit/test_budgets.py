@@ -55,7 +55,7 @@ def test_an_error_of_a_copy_names_the_folder(monkeypatch, tmp_path):
     def full(rows, out, *, in_order):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(out))
 
-    monkeypatch.setattr("shoal._rows.spool.written", full)
+    monkeypatch.setattr("shoal._rows.spool.write_blocks", full)
     with pytest.raises(OSError, match=r"knn_graph copies a stream .* set TMPDIR") as refused:
         COPYING["knn_graph"](blocks)
     assert refused.value.filename == str(tmp_path)
@@ -65,7 +65,7 @@ def test_an_error_of_a_copy_names_the_folder(monkeypatch, tmp_path):
     def broken(rows, out, *, in_order):
         raise FileNotFoundError(errno.ENOENT, "gone", "/of/the/stream")
 
-    monkeypatch.setattr("shoal._rows.spool.written", broken)
+    monkeypatch.setattr("shoal._rows.spool.write_blocks", broken)
     with pytest.raises(FileNotFoundError, match="gone") as refused:
         COPYING["knn_graph"](blocks)
     assert refused.value.filename == "/of/the/stream"

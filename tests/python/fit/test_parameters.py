@@ -5,7 +5,7 @@ import inspect
 import pytest
 import shoal
 from shoal import _core
-from shoal._common.params import for_run
+from shoal._checks.params import for_run
 
 ESTIMATORS = (
     shoal.KMeans,
@@ -32,7 +32,6 @@ OTHER_DEFAULTS = {
     shoal.MiniBatchKMeans: {"n_init": ("auto", 1)},
     shoal.BalancedKMeans: {"n_init": ("auto", 1)},
     shoal.BackwardEulerKMeans: {"step_cap": ("auto", None)},
-    shoal.HierarchicalKMeans: {"memory_limit": ("1GB", 10**9)},
     shoal.LaplacianKModes: {"init": ("spectral", "k-means++")},
 }
 

@@ -79,6 +79,7 @@ def expected_failures(estimator):
     expected_failed_checks=expected_failures,
 )
 def test_estimator_checks(estimator, check):
+    """The checks of scikit-learn assert."""
     check(estimator)
 
 

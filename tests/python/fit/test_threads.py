@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 import shoal
 from shoal import KMeans, _core
-from shoal._common import params as _params
+from shoal._checks import params as _params
+from shoal.cli import main
 from shoal.formats.stream import chunk_limit
 
 ROWS = np.random.default_rng(0).normal(size=(20_000, 8)).astype(np.float32)
@@ -134,7 +135,7 @@ def test_too_many_threads_warn():
 
 THREADS_OF_NONE = """
     import sys
-    from shoal._common import params as _params
+    from shoal._checks import params as _params
     print(_params.threads(None), _params.threads(-1) == _params.threads(-2) + 1 or _params.threads(-1) == 1)
 """
 
@@ -185,16 +186,15 @@ def test_an_invalid_environment_variable_is_named(monkeypatch, name, value):
     assert KMeans(1, n_jobs=1).fit([[0.0]]).inertia_ == 0
 
 
-def test_the_command_line_reads_the_environment(tmp_path):
+def test_the_command_line_reads_the_environment(tmp_path, monkeypatch, capsys):
     np.save(tmp_path / "rows.npy", ROWS[:100])
-    command = [sys.executable, "-m", "shoal", "fit", str(tmp_path / "rows.npy"), "-k", "2", "--quiet"]
-    wrong = os.environ | {"SHOAL_NUM_THREADS": "x"}
-    done = subprocess.run(command, env=wrong, capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert done.stderr.startswith("shoal: error: ")
-    assert "SHOAL_NUM_THREADS must be a number of threads of at least 1" in done.stderr
-    command += ["--threads", "1"]
-    assert subprocess.run(command, env=wrong, check=False).returncode == 0
+    command = ["fit", str(tmp_path / "rows.npy"), "-k", "2", "--quiet"]
+    monkeypatch.setenv("SHOAL_NUM_THREADS", "x")
+    assert main(command) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("shoal: error: ")
+    assert "SHOAL_NUM_THREADS must be a number of threads of at least 1" in error
+    assert main([*command, "--threads", "1"]) == 0
 
 
 def test_config_context(monkeypatch):

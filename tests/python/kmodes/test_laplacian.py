@@ -10,7 +10,7 @@ import scipy.sparse as sp
 import shoal
 from reference import normalized
 from shoal import LaplacianKModes
-from shoal._kmodes.spectral import embedding, spectral_labels
+from shoal._kmodes.spectral import embed, spectral_labels
 from shoal.callbacks import Checkpoint, EarlyStopping, ValidationCurve
 from shoal.cli import main
 from shoal.kmodes import STARTS
@@ -563,7 +563,7 @@ def test_spectral_labels_of_disconnected_graphs():
         assert len(np.unique(truth[labels == one])) == 1
     # Large enough for the iterative solver. Each of the eight components has an eigenvalue of 1.
     W = sp.block_diag([ring(100)] * 8, format="csr")
-    vectors = embedding(W.astype(float), 20)
+    vectors = embed(W.astype(float), 20)
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1.0, rtol=1e-12)
     labels = spectral_labels(W, 20, seed=0, n_jobs=1)
     for one in range(20):
@@ -577,13 +577,13 @@ def test_eigenvectors_equal_those_of_a_dense_solver():
     X, _ = labeled_blobs(n=700, k=5, seed=4, apart=1.0)
     graph = kneighbors_graph(X, 5, mode="connectivity")
     W = sp.csr_matrix((graph + graph.T) / 2)
-    found = embedding(W, 5)
+    found = embed(W, 5)
     scale = 1 / np.sqrt(W.sum(axis=1).A1)
     vectors = np.linalg.eigh(scale[:, None] * W.toarray() * scale)[1][:, -5:]
     wanted = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     # Equal up to signs and rotations.
     np.testing.assert_allclose(found @ found.T, wanted @ wanted.T, atol=0.02)
-    np.testing.assert_array_equal(found, embedding(W, 5))
+    np.testing.assert_array_equal(found, embed(W, 5))
 
 
 def test_components_of_duplicates_start_from_seeds():
@@ -723,7 +723,7 @@ def test_labels_of_rows_without_neighbors_depend_on_modes():
 
 def test_errors():
     X, _ = labeled_blobs(n=30)
-    with pytest.raises(ValueError, match=r"n_neighbors.*on_collapse.*laplacian_weight.*bandwidth"):
+    with pytest.raises(ValueError, match=r"laplacian_weight.*n_neighbors.*bandwidth.*on_collapse"):
         LaplacianKModes(3, laplacian_weight=-1, n_neighbors=0, bandwidth=-2.0, on_collapse="weep").fit(X)
     with pytest.raises(ValueError, match="n_neighbors=30 must be less than n_samples=30"):
         LaplacianKModes(3, n_neighbors=30).fit(X)
@@ -836,6 +836,7 @@ def test_a_path_over_weights(tmp_path):
     [LaplacianKModes(n_clusters=3), LaplacianKModes(n_clusters=2, mode_update="mean-shift", n_neighbors=2)]
 )
 def test_estimator_checks(estimator, check):
+    """The checks of scikit-learn assert."""
     check(estimator)
 
 

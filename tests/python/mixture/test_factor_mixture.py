@@ -56,7 +56,7 @@ def test_densities_equal_those_of_scipy(d, h, k):
 
 @pytest.mark.parametrize("h", [1, 3])
 def test_one_component_is_factor_analysis(h):
-    X = drawn(3000, 12, h, seed=3)[0] * np.geomspace(0.1, 10, 12)
+    X = drawn(1000, 12, h, seed=3)[0] * np.geomspace(0.1, 10, 12)
     model = TruncatedGaussianMixture(
         1, covariance_type="factor", n_factors=h, tol=1e-9, max_iter=2000, random_state=0
     ).fit(X)

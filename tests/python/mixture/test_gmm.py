@@ -13,7 +13,6 @@ from gmm_reference import Draws, free_energy, log_joint, truncated
 from reference import inertia, sq_dists
 from scipy.special import logsumexp
 from shoal import KMeans, TruncatedGaussianMixture
-from shoal._rows.checked import as_source
 from shoal.callbacks import Checkpoint
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.mixture import GaussianMixture
@@ -437,7 +436,7 @@ def test_distances_are_counted():
     c = shoal.lightweight_coreset(X, 700, random_state=0)
     for rows, weights, size in ((X, None, None), (c.points, c.weights, 700)):
         seeds, _, seeding = shoal._core.first_centers(
-            as_source(rows),
+            shoal.open(rows)._source,
             n_clusters=40,
             seeding="afk-mc2",
             chain=20,

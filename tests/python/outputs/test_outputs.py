@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 import shoal
 from shoal import cli
-from shoal._common import outputs as _outputs
-from shoal._common import tables as _tables
-from shoal._common.files import check_place
+from shoal._files import outputs as _outputs
+from shoal._files import tables as _tables
+from shoal._files.staged import check_place
 from shoal.callbacks import Checkpoint
 
 feather = pytest.importorskip("pyarrow.feather")

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import shoal
-from shoal._common.outputs import Mapped
+from shoal._files.outputs import Mapped
 
 X = np.random.default_rng(2).normal(size=(3000, 4)).astype("f4")
 MODEL = shoal.KMeans(7, random_state=0).fit(X)

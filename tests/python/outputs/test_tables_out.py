@@ -15,7 +15,7 @@ import shoal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from shoal import cli
-from shoal._common import tables as _tables
+from shoal._files import tables as _tables
 from shoal.formats import kept as _kept
 
 pa = pytest.importorskip("pyarrow")
@@ -614,11 +614,11 @@ def test_an_interrupted_program_leaves_nothing(program):
         import os, signal, sys, shoal
         from shoal import cli
         from shoal._fit import tables
-        take = tables.Partitions.take
+        take = tables.PartitionWriter.take
         def slow(self, part):
             take(self, part)
             os.kill(os.getpid(), signal.SIGINT)
-        tables.Partitions.take = slow
+        tables.PartitionWriter.take = slow
         sys.exit(cli.main(sys.argv[1:]))
     """
     args = [*TABULAR, "-o", "l.parquet", "--keep", "id", "--partition-by-cluster", "by"]

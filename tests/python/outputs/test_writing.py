@@ -272,8 +272,8 @@ if verb == "write":
 elif verb == "shuffle":
     shoal.shuffle(blocks(), out, memory_limit="1MB")
 else:
-    from shoal._common.files import whole
-    with whole(out) as file:
+    from shoal._files.staged import replace_file
+    with replace_file(out) as file:
         file.write(b"some")
         file.flush()
         os.kill(os.getpid(), signal.SIGKILL)
@@ -283,7 +283,7 @@ else:
 @pytest.mark.skipif(sys.platform == "win32", reason="needs locks on files that others may write to")
 @pytest.mark.parametrize("verb", ["write", "shuffle", "whole"])
 def test_the_next_run_removes_files_of_a_killed_one(verb, tmp_path):
-    from shoal._common.files import whole
+    from shoal._files.staged import replace_file
 
     out, other = tmp_path / "rows.npy", tmp_path / "other.npy"
     for killed in (out, other):
@@ -294,7 +294,7 @@ def test_the_next_run_removes_files_of_a_killed_one(verb, tmp_path):
     assert all(name.startswith(".shoal-") for name in litter)
     # Files for other output names are kept: another command may have to be repeated.
     if verb == "whole":
-        with whole(out) as file:
+        with replace_file(out) as file:
             file.write(b"all")
     else:
         getattr(shoal, verb)(ROWS, out)
@@ -305,10 +305,10 @@ def test_the_next_run_removes_files_of_a_killed_one(verb, tmp_path):
 @pytest.mark.skipif(sys.platform == "win32", reason="needs locks on files that others may write to")
 def test_temporary_files_of_a_running_process_are_kept(tmp_path):
     from shoal import _core
-    from shoal._common.files import whole
+    from shoal._files.staged import replace_file
 
     out = tmp_path / "rows.npy"
-    with whole(out) as file, whole(out) as again:
+    with replace_file(out) as file, replace_file(out) as again:
         file.write(b"one")
         again.write(b"two")
         assert _core.leftovers(tmp_path, remove=True) == []
@@ -327,7 +327,7 @@ def test_info_clean_lists_and_removes_temporary_files(tmp_path):
     subprocess.run([sys.executable, "-c", KILLED, "write", str(tmp_path / "x.npy")], check=False)
     (litter,) = tmp_path.iterdir()
     (tmp_path / "kept").touch()
-    with shoal._common.files.whole(tmp_path / "busy"):
+    with shoal._files.staged.replace_file(tmp_path / "busy"):
         assert cleaned() == f"removed {litter}\n"
         assert cleaned("--json").split() == ["{", '"folder":', f'"{tmp_path}",', '"removed":', "[]", "}"]
     assert left(tmp_path) == ["busy", "kept"]

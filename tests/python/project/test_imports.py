@@ -85,21 +85,15 @@ def test_nor_with_the_imports_of_type_checkers():
     assert cycle({module: running | typing for module, (running, typing) in GRAPH.items()}) is None
 
 
+FILES_AND_FORMATS = ("shoal._checks", "shoal._core", "shoal._files", "shoal.formats")
+ROWS = (*FILES_AND_FORMATS, "shoal._rows", "shoal.typing", "shoal.writing")
 LOWER = {
-    "shoal._common": ("shoal._common", "shoal._core", "shoal.formats"),
-    "shoal.formats": ("shoal._common", "shoal._core", "shoal.formats"),
-    "shoal._rows": (
-        "shoal._common",
-        "shoal._core",
-        "shoal.formats",
-        "shoal._rows",
-        "shoal.typing",
-        "shoal.writing",
-    ),
-    "shoal._fit": (
-        *("shoal._common", "shoal._core", "shoal.formats", "shoal._rows", "shoal._fit"),
-        *("shoal.callbacks", "shoal.typing", "shoal._docs"),
-    ),
+    "shoal._checks": ("shoal._checks", "shoal._core"),
+    "shoal._terminal": ("shoal._core", "shoal._terminal"),
+    "shoal._files": FILES_AND_FORMATS,
+    "shoal.formats": FILES_AND_FORMATS,
+    "shoal._rows": ROWS,
+    "shoal._fit": (*ROWS, "shoal._fit", "shoal._terminal", "shoal.callbacks", "shoal._docs"),
 }
 
 

@@ -10,7 +10,6 @@ from shoal import metrics
 from shoal._quality import elbow as kneedle
 from shoal._quality import growing
 from shoal._quality.choosing import CRITERIA, choose
-from shoal._rows.source import DataSource
 
 
 def spaced_blobs(k=4, n=80, d=3, seed=0, apart=12.0, dtype=np.float64):
@@ -219,10 +218,10 @@ def test_gathered_rows():
     X = np.random.default_rng(0).normal(size=(50, 3))
     picked = np.array([0, 7, 8, 30, 49])
     for source in (shoal.open(X), shoal.open(lambda: iter(np.array_split(X, 4)))):
-        assert np.array_equal(growing.gathered(source, picked), X[picked])
+        assert np.array_equal(growing.gather(source, picked), X[picked])
     sparse = shoal.open(scipy.sparse.csr_array(X))
-    assert isinstance(sparse, DataSource)
-    assert np.array_equal(growing.gathered(sparse, picked).toarray(), X[picked])
+    assert isinstance(sparse, shoal.DataSource)
+    assert np.array_equal(growing.gather(sparse, picked).toarray(), X[picked])
 
 
 @pytest.mark.parametrize(

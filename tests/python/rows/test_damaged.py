@@ -14,7 +14,7 @@ import scipy.sparse as sp
 import shoal
 from damage import KINDS
 from shoal.cli import main
-from shoal.formats.stream import told_of
+from shoal.formats.stream import name_errors
 
 for package in ("pyarrow", "h5py", "zarr"):
     pytest.importorskip(package)
@@ -285,5 +285,5 @@ def test_npz_files_with_other_or_repeated_entries_are_refused(entry, tmp_path):
 
 
 def test_memory_errors_are_not_reported_as_damage():
-    with pytest.raises(MemoryError), told_of("x.h5"):
+    with pytest.raises(MemoryError), name_errors("x.h5"):
         raise MemoryError

@@ -13,6 +13,7 @@ import pytest
 import shoal
 from exporters import Exporter, Sized
 from shoal import KMeans, MiniBatchKMeans
+from shoal.cli import main
 from stored import DTYPES
 from stored import made as made_as
 
@@ -782,7 +783,7 @@ def test_the_example_of_the_guide(tmp_path, monkeypatch):
     assert (names["model"].labels_ == expected.labels_).all()
 
 
-def test_command_line(tmp_path):
+def test_command_line(tmp_path, capsys):
     X = made("float32")
     parquet.write_table(vectors(X, "v", id=np.arange(len(X))), tmp_path / "x.parquet")
     with h5py.File(tmp_path / "x.h5", "w") as file:
@@ -791,20 +792,15 @@ def test_command_line(tmp_path):
     for data, option in (("x.parquet", ["--columns", "v"]), ("x.h5", ["--key", "X"])):
         labels = tmp_path / "labels.npy"
         command = ["fit", str(tmp_path / data), "-k", "3", "--seed", "0", "--labels", str(labels), "--quiet"]
-        subprocess.run([sys.executable, "-m", "shoal", *command, *option], check=True, capture_output=True)
+        assert main([*command, *option]) == 0
         assert (np.load(labels) == expected.labels_).all()
     tensor_file(tmp_path / "x.safetensors", X)
     for data, option in (("x.parquet", ["--columns", "v"]), ("x.h5", ["--key", "X"]), ("x.safetensors", [])):
-        command = ["info", str(tmp_path / data), "--json", *option]
-        done = subprocess.run([sys.executable, "-m", "shoal", *command], check=True, capture_output=True)
-        found = json.loads(done.stdout)
+        capsys.readouterr()
+        assert main(["info", str(tmp_path / data), "--json", *option]) == 0
+        found = json.loads(capsys.readouterr().out)
         assert (found["shape"], found["dtype"], found["bytes"]) == (list(X.shape), "float32", X.nbytes)
-    refused = subprocess.run(
-        [sys.executable, "-m", "shoal", "fit", str(tmp_path / "x.parquet"), "-k", "3"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert refused.returncode == 1
-    assert "x.parquet: column 'v' holds vectors, so it must be the only column" in refused.stderr
+    assert main(["fit", str(tmp_path / "x.parquet"), "-k", "3"]) == 1
+    problem = "x.parquet: column 'v' holds vectors, so it must be the only column"
+    assert problem in capsys.readouterr().err
     shutil.rmtree(tmp_path)

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 import shoal
-from shoal._rows.opening import stream_source
+from shoal._rows.opening import source_of_stream
+from shoal.formats.stream import Stream
 
 X = np.random.default_rng(0).normal(size=(500, 4)).astype("float32")
 FITTED = shoal.KMeans(3, random_state=0).fit(X)
@@ -14,7 +15,8 @@ OPTIONS = {shoal.NestedMiniBatchKMeans: {"shuffle": False}}
 
 def announced(rows):
     """A stream of 500 rows that announces another number."""
-    return stream_source(lambda: iter([X[:300].copy(), X[300:].copy()]), 4, "float32", name="x", rows=rows)
+    blocks = [X[:300].copy(), X[300:].copy()]
+    return source_of_stream(Stream("x", rows, 4, X.dtype, lambda: iter(blocks)))
 
 
 CONSUMERS = {

@@ -256,16 +256,20 @@ def damaged(**changes):
     return matrix
 
 
+#: SciPy, which checks the arrays, says what is wrong.
+DAMAGED = "^X is a damaged sparse matrix of format 'csr': "
+
+
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"indptr": [0, 1, 3, 2, 4]}, "indptr must not decrease, got 2 after 3 at row 2"),
-        ({"indptr": [0, 1, 2, 3]}, "indptr must have one value more than the 4 rows, got 4 values"),
-        ({"indptr": [1, 1, 2, 3, 4]}, "indptr must begin with 0, got 1"),
-        ({"indptr": [0, 1, 2, 3, 5]}, "indptr must end within the 4 stored values, got 5"),
-        ({"indices": [0, 1, 2, 4]}, "indices must be columns, 0 to 3, got 4 at position 3"),
-        ({"indices": [0, 1, -2, 3]}, "indices must be columns, 0 to 3, got -2 at position 2"),
-        ({"indices": [0, 1, 2]}, "indices and data must have one length, got 3 and 4"),
+        ({"indptr": [0, 1, 3, 2, 4]}, DAMAGED),
+        ({"indptr": [0, 1, 2, 3]}, DAMAGED),
+        ({"indptr": [1, 1, 2, 3, 4]}, DAMAGED),
+        ({"indptr": [0, 1, 2, 3, 5]}, DAMAGED),
+        ({"indices": [0, 1, 2, 4]}, DAMAGED),
+        ({"indices": [0, 1, -2, 3]}, DAMAGED),
+        ({"indices": [0, 1, 2]}, DAMAGED),
         ({"data": [1, 2, np.nan, 3]}, "X must be finite, got NaN at row 2, column 2"),
         ({"data": [1, np.inf, 2, 3]}, "X must be finite, got inf at row 1, column 1"),
     ],

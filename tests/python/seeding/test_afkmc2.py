@@ -10,7 +10,6 @@ import scipy.sparse
 import scipy.stats
 import shoal
 from shoal import KMeans, _core
-from shoal._rows.checked import as_source
 from sklearn.base import clone
 
 WAYS = {
@@ -29,7 +28,7 @@ def rows():
 
 def counted(X, k, name, **more):
     given = {"chain": None, "oversampling": None, "rounds": None, "seed": 0, "weights": None, "threads": 2}
-    return _core.first_centers(as_source(X), n_clusters=k, seeding=name, **(given | more))
+    return _core.first_centers(shoal.open(X)._source, n_clusters=k, seeding=name, **(given | more))
 
 
 # ---------------------------------------------------------------- distributions

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import warnings
 
+from shoal._checks.warn import warn
 from shoal._core import Source
-
-from .warn import warn
 
 
 class SeenBy:
@@ -19,11 +18,9 @@ class SeenBy:
         self._rows, self._counts = source.seen_by(metric), metric == "cosine"
 
     def __enter__(self) -> Source:
-        """Return the rows."""
         return self._rows
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Warn of rows of zeros, unless the block raised."""
         if kind is None and self._counts:
             warn_of_zeros(self._rows.zero_rows)
 

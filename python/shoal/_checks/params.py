@@ -16,7 +16,7 @@ from shoal import _core
 
 from .marked import ParameterError as ParameterError  # noqa: PLC0414 - other modules import it from here
 from .marked import mark, marked_text
-from .nearest import nearest
+from .words import suggest
 
 UNITS = {
     "": 1,
@@ -114,13 +114,6 @@ def whole(name: str, value: Any, least: int, *, most: int = MOST, other: str = "
     return int(value)
 
 
-def flag(name: str, value: Any) -> bool:
-    """Check that `value` is True or False."""
-    if not isinstance(value, (bool, np.bool_)):
-        raise ParameterError(f"{mark(name)} must be `True` or `False`, got {shown(value)}")
-    return bool(value)
-
-
 def at_least_0(name: str, value: Any) -> float:
     """Check that `value` is a finite number of at least 0."""
     if not is_number(value) or value < 0:
@@ -135,14 +128,14 @@ def one_of(name: str, value: Any, allowed: tuple[str, ...], later: tuple[str, ..
     known = ", ".join(allowed)
     if isinstance(value, str) and value in later:
         raise ParameterError(f"{mark(name)}={value!r} is not implemented in this version, use one of {known}")
-    meant = nearest(value, allowed) if isinstance(value, str) else ""
+    meant = suggest(value, allowed) if isinstance(value, str) else ""
     raise ParameterError(f"{mark(name)} must be one of {known}, got {shown(value)}{meant}")
 
 
 def seeding(init: str, allowed: tuple[str, ...]) -> None:
     """Check that `init` is the name of a seeding."""
     if init not in allowed:
-        known, got = ", ".join(allowed), f"got {shown(init)}{nearest(init, allowed)}"
+        known, got = ", ".join(allowed), f"got {shown(init)}{suggest(init, allowed)}"
         raise ParameterError(
             f"`init` must be one of {known}, or `centers`, {got}",
             f"init must be one of {known}, an array or a callable, {got}",
@@ -336,7 +329,7 @@ def for_run(name: str, value: Any, *, auto: bool = False) -> Any:
     """
     if auto and isinstance(value, str) and value == "auto":
         return None
-    if name.endswith("_memory") and value is not None:
+    if (name.endswith("_memory") or name == "memory_limit") and value is not None:
         return memory(name, value)
     if isinstance(value, (bool, np.bool_)):
         return bool(value)

@@ -1,12 +1,18 @@
-"""The known name that a misspelt one was meant to be."""
+"""Words of messages: alternatives, and the name that a misspelt one was meant to be."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def alternatives(words: Sequence[str]) -> str:
+    """Join words as in ``a, b or c``."""
+    *most, last = words
+    return f"{', '.join(most)} or {last}" if most else last
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
     """Suggest the known name that is most similar to a misspelt one; an empty string if there is none."""
     known = list(known)
     begun = [other for other in known if len(name) > 2 and (other.startswith(name) or name.startswith(other))]

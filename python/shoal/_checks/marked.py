@@ -16,15 +16,7 @@ MARK = re.compile(
 
 
 class MarkedError(ValueError):
-    """An error with a marked message.
-
-    Parameters
-    ----------
-    marked : str
-        The message.
-    plain : str, optional
-        What Python shows. Default: the message without marks.
-    """
+    """An error with a marked message; Python shows `plain`, by default the message without marks."""
 
     def __init__(self, marked: str, plain: str | None = None) -> None:
         super().__init__(unmarked(marked) if plain is None else plain)

@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from shoal._checks.words import alternatives
+
 from . import tables
-from .files import Name, Staged, WholeFile, check_place, named_errors, write_npy
+from .staged import Name, Staged, WholeFile, check_place, named_errors, write_npy
 
 #: Rows that are converted to text at a time.
 TEXT_ROWS = 1 << 16
@@ -38,29 +40,15 @@ OTHERS = (
 
 
 def check_suffix(argument: str, path: Name, allowed: tuple[str, ...]) -> None:
-    """Raise `ValueError` if the suffix of an output belongs to another format.
+    """Raise `ValueError` if the suffix of an output is not among the `allowed` ones.
 
-    Parameters
-    ----------
-    argument : str
-        Name of the parameter or option, for messages.
-    path : str, bytes or os.PathLike
-        The file that will be written.
-    allowed : tuple of str
-        The allowed suffixes.
-
-    Raises
-    ------
-    ValueError
-        If the suffix is not allowed. Models may also have an unknown suffix.
+    Models may also have an unknown suffix. Messages name the parameter `argument`.
     """
     name = os.fsdecode(path)
     suffix = Path(name).suffix.lower()
     if suffix in allowed or (allowed is MODELS and suffix not in OTHERS):
         return
-    *most, last = allowed
-    wanted = f"{', '.join(most)} or {last}" if most else last
-    raise ValueError(f"{argument} must be a file that ends in {wanted}, got {name!r}")
+    raise ValueError(f"{argument} must be a file that ends in {alternatives(allowed)}, got {name!r}")
 
 
 class Output(Staged, ABC):
@@ -71,7 +59,7 @@ class Output(Staged, ABC):
         """Write the next values."""
 
 
-def shape_of(rows: int, cols: int | None) -> tuple[int, ...]:
+def result_shape(rows: int, cols: int | None) -> tuple[int, ...]:
     """Return the shape of an array of `rows` numbers, or of as many vectors of `cols` numbers."""
     return (rows,) if cols is None else (rows, cols)
 
@@ -87,7 +75,7 @@ class NpyOutput(Output):
     def _write_header(self) -> None:
         """Write the header, whose length does not depend on the number of rows."""
         header = io.BytesIO()
-        shape = shape_of(self._rows, self._cols)
+        shape = result_shape(self._rows, self._cols)
         of_array = {"descr": self._dtype.str, "fortran_order": False, "shape": shape}
         np.lib.format.write_array_header_1_0(header, of_array)
         with self._whole.named_errors():
@@ -95,13 +83,11 @@ class NpyOutput(Output):
             self._whole.file.write(header.getvalue())
 
     def append(self, values: npt.NDArray[Any]) -> None:
-        """Write the next values."""
         with self._whole.named_errors():
             self._whole.file.write(np.ascontiguousarray(values, dtype=self._dtype).data)
         self._rows += len(values)
 
     def prepare(self) -> None:
-        """Flush to disk; only the rename is left."""
         if not self._whole.file.closed:
             self._write_header()
         super().prepare()
@@ -114,7 +100,6 @@ class TextOutput(Output):
         self._target = self._whole = WholeFile(path)
 
     def append(self, values: npt.NDArray[Any]) -> None:
-        """Write the next values."""
         for first in range(0, len(values), TEXT_ROWS):
             # `repr` is the shortest text that reads back as the same number.
             lines = map(repr, values[first : first + TEXT_ROWS].tolist())
@@ -137,13 +122,12 @@ class TableOutput(Output):
     """A Parquet or Arrow file of one column: numbers or vectors."""
 
     def __init__(self, path: str, column: str, dtype: np.dtype[Any], cols: int | None = None) -> None:
-        self._pa = tables.pyarrow(path)
+        self._pa = tables.require_pyarrow(path)
         kind = tables.column_type(self._pa, dtype, cols)
         self._schema = self._pa.schema([self._pa.field(column, kind, False)])
         self._target = self._file = tables.TableFile(path, self._schema)
 
     def append(self, values: npt.NDArray[Any]) -> None:
-        """Write the next values."""
         # Copied: the caller may reuse the block.
         column = tables.column_of(self._pa, np.array(values))
         self._file.append(self._pa.record_batch([column], schema=self._schema))
@@ -161,33 +145,9 @@ WRITERS: dict[str, Any] = {
 
 
 def output(argument: str, path: Name, column: str, dtype: npt.DTypeLike, cols: int | None = None) -> Output:
-    """Open an output file, whose suffix gives the format.
+    """Open an output file for values of `dtype`, or for vectors of `cols` values each.
 
-    Parameters
-    ----------
-    argument : str
-        Name of the parameter, for messages.
-    path : str, bytes or os.PathLike
-        The file. An existing file is replaced at the end.
-    column : str
-        Name of the column, in formats that have column names.
-    dtype : dtype
-        Type of all values.
-    cols : int, optional
-        Length of the vectors, for one vector per row. Default: one number per row.
-
-    Returns
-    -------
-    Output
-
-    Raises
-    ------
-    ValueError
-        If the suffix is not one of `VALUES`, or of `VECTORS` for vectors.
-    OSError
-        If the file cannot be written.
-    ImportError
-        If a package that the format needs is missing.
+    The suffix gives the format. `column` is the name of the column in formats that have names.
     """
     check_suffix(argument, path, VALUES if cols is None else VECTORS)
     check_place(path)
@@ -210,14 +170,7 @@ def write_values(argument: str, path: Name, column: str, values: npt.NDArray[Any
 class Mapped:
     """A memory map of values in an anonymous temporary file, for results larger than memory.
 
-    Parameters
-    ----------
-    path : Path
-        The output file. The temporary file is in the same folder; errors name the output file.
-    dtype : dtype
-        Type of all values.
-    cols : int, optional
-        Length of the vectors, for one vector per row. Default: one number per row.
+    The temporary file is in the folder of `path`, the output file, which errors name.
     """
 
     def __init__(self, path: Path, dtype: npt.DTypeLike, cols: int | None = None) -> None:
@@ -236,7 +189,7 @@ class Mapped:
         """Return the memory map; the file disappears with the array."""
         with named_errors(self._path):
             self._file.flush()
-            shape = shape_of(self._rows, self._cols)
+            shape = result_shape(self._rows, self._cols)
             if not self._rows:
                 return np.empty(shape, dtype=self._dtype)
             return np.memmap(self._file, dtype=self._dtype, mode="r", shape=shape)

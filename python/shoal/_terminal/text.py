@@ -12,21 +12,8 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else " " if c.isspace() else "\ufffd" for c in text)
 
 
-def table(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
-    """Align columns to the right.
-
-    Parameters
-    ----------
-    head : sequence of str
-        Column names.
-    body : sequence of sequences of str
-        One sequence of cells per line.
-
-    Returns
-    -------
-    str
-        The table, with columns of equal width.
-    """
+def format_table(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
+    """Format a table: columns of equal width, aligned to the right."""
     lines = [head, *body]
     widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
     return "\n".join(

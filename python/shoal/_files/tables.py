@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from .files import Name, PlainFile, Staged, WholeFile
+from .staged import Name, PlainFile, Staged, WholeFile
 
 #: Limits of a row group of a Parquet file, and of a record batch of an Arrow file.
 GROUP_ROWS, GROUP_BYTES = 1 << 20, 64 << 20
@@ -16,30 +16,14 @@ TABLES = (".parquet", ".arrow", ".feather", ".csv")
 
 
 class TableFile(Staged):
-    """A table in a file that is written to a temporary name and renamed; its suffix gives the format.
+    """A table in a file that is written to a temporary name and renamed; the suffix gives the format.
 
-    Parameters
-    ----------
-    path : str, bytes or os.PathLike
-        The file, whose suffix is one of `TABLES`.
-    schema : pyarrow.Schema
-        Names and types of the columns.
-    whole : WholeFile or PlainFile, optional
-        The open file. Default: a :class:`WholeFile`.
-
-    Raises
-    ------
-    ValueError
-        If the format cannot hold a column.
-    OSError
-        If the file cannot be written.
-    ImportError
-        If pyarrow is missing.
+    `whole` is the open file, by default a :class:`WholeFile`.
     """
 
     def __init__(self, path: Name, schema: Any, whole: WholeFile | PlainFile | None = None) -> None:
         name = os.fsdecode(path)
-        self._pa = pyarrow(name)
+        self._pa = require_pyarrow(name)
         suffix = Path(name).suffix.lower()
         if suffix == ".csv":
             refuse_nested(self._pa, name, schema)
@@ -61,7 +45,7 @@ class TableFile(Staged):
         if suffix == ".parquet":
             from pyarrow import parquet
 
-            return parquet.ParquetWriter(file, schema, use_dictionary=repeated(self._pa, schema))
+            return parquet.ParquetWriter(file, schema, use_dictionary=dictionary_columns(self._pa, schema))
         if suffix == ".csv":
             from pyarrow import csv
 
@@ -96,7 +80,6 @@ class TableFile(Staged):
             self._waiting, self._rows, self._bytes = [], 0, 0
 
     def prepare(self) -> None:
-        """Flush to disk; only the rename is left."""
         if not self._whole.file.closed:
             self._write()
             with self._whole.named_errors():
@@ -104,14 +87,13 @@ class TableFile(Staged):
         super().prepare()
 
     def close(self) -> None:
-        """Remove the temporary file, unless it was renamed."""
         if hasattr(self._writer, "is_open"):
             # Otherwise the writer writes its footer to a closed file when it is garbage-collected.
             self._writer.is_open = False
         super().close()
 
 
-def pyarrow(what: str) -> Any:
+def require_pyarrow(what: str) -> Any:
     """Import pyarrow to write `what`."""
     from shoal.formats.stream import required
 
@@ -119,7 +101,7 @@ def pyarrow(what: str) -> Any:
     return required("pyarrow", "arrow", what)
 
 
-def repeated(pa: Any, schema: Any) -> list[str]:
+def dictionary_columns(pa: Any, schema: Any) -> list[str]:
     """Return the columns whose values may repeat, for dictionary encoding: it costs memory for all others."""
     t = pa.types
     return [field.name for field in schema if not (t.is_floating(field.type) or t.is_nested(field.type))]

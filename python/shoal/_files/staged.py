@@ -28,24 +28,9 @@ def is_name(obj: Any) -> TypeGuard[Name]:
 
 
 def open_regular(name: str) -> IO[bytes]:
-    """Open a regular file for reading; refuse pipes, devices and folders.
+    """Open a regular file for reading; raise `ValueError` for others.
 
-    Parameters
-    ----------
-    name : str
-        The file.
-
-    Returns
-    -------
-    file object
-        Binary, at its beginning.
-
-    Raises
-    ------
-    OSError
-        If the file cannot be opened.
-    ValueError
-        If it is not a regular file: a pipe would block, and a device may have no end.
+    A pipe would block, and a device may have no end.
     """
     path = Path(name)
     kind = path.stat().st_mode
@@ -62,19 +47,9 @@ def is_special(path: Path) -> bool:
 
 
 def check_place(path: Name) -> None:
-    """Raise if a file cannot be written, before any work is done for it.
+    """Raise `OSError` if a file cannot be written, before any work is done for it.
 
     Permissions do not tell everything, so a temporary file is created in the folder and removed again.
-
-    Parameters
-    ----------
-    path : str, bytes or os.PathLike
-        The file that will be written.
-
-    Raises
-    ------
-    OSError
-        If its folder does not exist or is not writable, or if the path exists and is not a regular file.
     """
     name = Path(os.fsdecode(path))
     if name.is_dir():
@@ -107,7 +82,7 @@ class Staged:
     finished; it is called at the end of a ``with`` block.
     """
 
-    #: What takes the stages too, such as the file that is written.
+    #: Another result that goes through the same stages, such as the file that is written.
     _target: Staged | None = None
 
     def prepare(self) -> None:
@@ -126,22 +101,14 @@ class Staged:
             self._target.close()
 
     def __enter__(self) -> Self:
-        """Return the result that is written."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close it."""
         self.close()
 
 
 class SyncedFile(Staged):
-    """A file that is flushed to disk before it, or its folder, is renamed.
-
-    Attributes
-    ----------
-    file : file object
-        Binary, open for writing.
-    """
+    """A file that is flushed to disk before it, or its folder, is renamed."""
 
     _name: Path
     file: IO[bytes]
@@ -151,7 +118,6 @@ class SyncedFile(Staged):
         return named_errors(self._name)
 
     def prepare(self) -> None:
-        """Flush to disk and close; only the rename is left."""
         if self.file.closed:
             return
         with self.named_errors():
@@ -165,21 +131,6 @@ class WholeFile(SyncedFile):
 
     An older file of that name stays unchanged until :meth:`finish`, also if the process is killed. A killed
     process leaves the temporary file behind until another file of that name is written.
-
-    Parameters
-    ----------
-    path : str, bytes or os.PathLike
-        The file. An existing file is replaced at the end, atomically.
-
-    Attributes
-    ----------
-    file : file object
-        Binary, open for writing.
-
-    Raises
-    ------
-    OSError
-        If the file cannot be written.
     """
 
     def __init__(self, path: Name) -> None:
@@ -190,7 +141,6 @@ class WholeFile(SyncedFile):
             self.file = Path(self._temporary.name).open("r+b")  # noqa: SIM115 - closed by close
 
     def finish(self) -> None:
-        """Rename the temporary file."""
         try:
             self.prepare()
             self._temporary.finish()
@@ -199,7 +149,6 @@ class WholeFile(SyncedFile):
             raise
 
     def close(self) -> None:
-        """Remove the temporary file, unless it was renamed."""
         # Flushing may fail again.
         with contextlib.suppress(OSError):
             self.file.close()
@@ -209,12 +158,7 @@ class WholeFile(SyncedFile):
 class PlainFile(SyncedFile):
     """A file in a temporary folder, with the methods of :class:`WholeFile`; the folder is renamed later.
 
-    Parameters
-    ----------
-    path : Path
-        The file.
-    name : Path
-        What errors name: the final folder.
+    Errors name `name`, the final folder.
     """
 
     def __init__(self, path: Path, name: Path) -> None:
@@ -223,30 +167,13 @@ class PlainFile(SyncedFile):
             self.file = path.open("wb")
 
     def close(self) -> None:
-        """Close the file."""
         with contextlib.suppress(OSError):
             self.file.close()
 
 
 @contextlib.contextmanager
-def whole(path: Name) -> Generator[IO[bytes]]:
-    """Open a :class:`WholeFile` for writing, and rename it at the end of the block.
-
-    Parameters
-    ----------
-    path : str, bytes or os.PathLike
-        The file. An existing file is replaced at the end, atomically.
-
-    Yields
-    ------
-    file object
-        Binary, open for writing, at its beginning.
-
-    Raises
-    ------
-    OSError
-        If the file cannot be written.
-    """
+def replace_file(path: Name) -> Generator[IO[bytes]]:
+    """Open a :class:`WholeFile` for writing, and rename it at the end of the block."""
     with WholeFile(path) as writer:
         with writer.named_errors():
             yield writer.file
@@ -254,21 +181,8 @@ def whole(path: Name) -> Generator[IO[bytes]]:
 
 
 def write_npy(path: Name, values: npt.NDArray[Any]) -> None:
-    """Write an array to an ``.npy`` file, by way of a temporary file.
-
-    Parameters
-    ----------
-    path : str, bytes or os.PathLike
-        The file. An existing file is replaced.
-    values : ndarray
-        An array of any shape, without Python objects.
-
-    Raises
-    ------
-    OSError
-        If the file cannot be written.
-    """
-    with whole(path) as file:
+    """Write an array to an ``.npy`` file, by way of a temporary file."""
+    with replace_file(path) as file:
         # NumPy writes to real files by a call whose errors give no reason.
         to: Any = SimpleNamespace(write=file.write)
         np.lib.format.write_array(to, np.ascontiguousarray(values), allow_pickle=False)

@@ -1,0 +1,1 @@
+"""Checks of parameters, and the words of errors and warnings."""

@@ -1,1 +1,0 @@
-"""Parameter checks, files, warnings and text tables, used everywhere in the package."""
