@@ -509,6 +509,6 @@ fn seen_by<T: Element, R>(
     let data = counted.as_ref().map_or(data, |counted| counted as &dyn DataSource<T>);
     match metric {
         Metric::Euclidean => f(data),
-        Metric::Cosine => f(&Normalized::noting(data, zeros.clone())),
+        Metric::Cosine => f(&Normalized::by(data, zeros.clone())),
     }
 }

@@ -171,7 +171,7 @@ impl AnyRows {
             Self::Shards(shards) => f(shards),
             Self::Stream(stream) => f(&**stream),
             Self::View { rows, by } => match by {
-                Transform::Normalize(zeros) => f(&Normalized::noting::<T>(&**rows, zeros.clone())),
+                Transform::Normalize(zeros) => f(&Normalized::by::<T>(&**rows, zeros.clone())),
                 Transform::Standardize(by) => f(&Standardized::by::<T>(&**rows, by.clone())),
                 Transform::Project(by) => f(&Projected::by::<T>(&**rows, by.clone())),
             },
