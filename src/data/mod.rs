@@ -45,6 +45,8 @@ mod vectors;
 mod view;
 mod weights;
 
+#[cfg(feature = "python")]
+pub(crate) use any::stored;
 pub use any::{AnySource, Own, Source};
 pub use chunks::{Chunk, Chunks};
 pub use csr::{Csr, Index};

@@ -115,7 +115,7 @@ fn normalize<T: Float>(row: &mut [T]) -> bool {
         norm = sq_norm(row, scale);
     }
     let norm = norm.sqrt();
-    if size_of::<T>() == size_of::<f64>() {
+    if T::WIDE {
         for x in row {
             *x = T::from_f64(x.to_f64() * scale / norm);
         }
