@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::any::stored;
-use super::raw::{Leave, OpenFiles, Pattern, Place, due, reads_ahead};
+use super::raw::{Leave, OpenFiles, Pattern, Place, due, reads_ahead, suffix_of};
 use super::{
     Access, AnySource, Block, DataSource, Dtype, Mapped, Source, Tile, TileReader, Visit, Wanted, bin,
     check_rows, npy, vecs,
@@ -253,11 +253,10 @@ impl Shards {
 
 /// Opens a file, which may have no rows, by its suffix.
 pub(crate) fn open_shard(path: &Path) -> Result<Mapped> {
-    let suffix = path.extension().map(|suffix| suffix.to_string_lossy().to_ascii_lowercase());
-    match suffix.as_deref() {
-        Some("npy") => npy::open_shard(path),
-        Some("fvecs" | "bvecs" | "ivecs") => vecs::open(path),
-        Some("fbin" | "u8bin" | "i8bin" | "ibin") => bin::open_shard(path),
+    match &*suffix_of(path) {
+        "npy" => npy::open_shard(path),
+        "fvecs" | "bvecs" | "ivecs" => vecs::open(path),
+        "fbin" | "u8bin" | "i8bin" | "ibin" => bin::open_shard(path),
         _ => Err(Error::format(
             path,
             "must end in .npy, .fvecs, .bvecs, .ivecs, .fbin, .u8bin, .i8bin or .ibin",

@@ -23,7 +23,7 @@ pub struct Transformed<S, M> {
 }
 
 impl<S, M: RowMap> Transformed<S, M> {
-    /// The rows of `source`, mapped by what was made for its columns.
+    /// The rows of `source`, mapped by `by`, which fits its columns.
     pub(crate) fn by<T: Float>(source: S, by: Arc<M>) -> Self
     where
         S: DataSource<T>,
