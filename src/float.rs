@@ -20,7 +20,10 @@ pub trait PerFloat {
 
 /// A value whose type depends on the compute type, which is only known at run time.
 ///
-/// The macro `either!` evaluates an expression for either variant.
+/// ```
+/// use shoal::data::{Source, Typed};
+/// assert!(matches!([[1.0f32, 2.0]].any(), Typed::F32(_)));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Typed<A, B> {
     /// Computed in `f32`.

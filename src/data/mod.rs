@@ -45,6 +45,7 @@ mod vectors;
 mod view;
 mod weights;
 
+pub use crate::float::Typed;
 #[cfg(feature = "python")]
 pub(crate) use any::stored;
 pub use any::{AnySource, Own, Source};
