@@ -209,6 +209,28 @@ impl<T: Float> RowBuf<T> {
         self.starts.clear();
     }
 
+    /// Makes room for `n` dense rows of `cols` columns, whose values are undefined.
+    pub(crate) fn room(&mut self, n: usize, cols: usize) -> &mut [T] {
+        self.cols = cols;
+        self.columns.clear();
+        self.starts.clear();
+        self.values.resize(n * cols, T::ZERO);
+        &mut self.values
+    }
+
+    /// The values of a row, and the columns of a sparse row.
+    ///
+    /// # Panics
+    /// When `i` is not below the number of rows.
+    pub(crate) fn row_mut(&mut self, i: usize) -> (&mut [T], Option<&[i32]>) {
+        if self.is_sparse() {
+            let stored = self.starts[i]..self.starts[i + 1];
+            (&mut self.values[stored.clone()], Some(&self.columns[stored]))
+        } else {
+            (&mut self.values[i * self.cols..][..self.cols], None)
+        }
+    }
+
     /// The rows, if they are sparse.
     pub(crate) fn as_sparse(&self) -> Option<SparseRef<'_, T>> {
         let Self { starts, columns, values, cols } = self;
@@ -283,7 +305,13 @@ impl<T: Float> RowBuf<T> {
 
     /// Copies all of the given rows.
     pub(crate) fn extend(&mut self, rows: Rows<'_, T>) {
-        (0..rows.rows()).for_each(|i| self.push(rows, i));
+        match rows {
+            // Rows without gaps are one piece.
+            Rows::Dense(all) if all.cols() == self.cols && all.stride() == self.cols && !self.is_sparse() => {
+                self.values.extend_from_slice(&all.data()[..all.rows() * self.cols]);
+            }
+            _ => (0..rows.rows()).for_each(|i| self.push(rows, i)),
+        }
     }
 
     /// Keeps the first `n` rows.

@@ -3,9 +3,10 @@
 use super::Snapshot;
 use super::approximate::{Search, nearest_approximately};
 use super::assign::{inertia, nearest, predict, transform};
-use crate::data::{AnySource, DataSource, Source};
+use crate::data::{DataSource, Source};
 use crate::error::{Error, Result};
 use crate::fit::{Metric, Timings};
+use crate::float::either;
 use crate::kernel::Compute;
 use crate::parallel::Executor;
 pub(crate) use crate::persist::kept::Values;
@@ -134,10 +135,7 @@ impl KMeansModel {
     /// values. [`Error::Memory`] if the result does not fit into memory. Errors of the source.
     pub fn predict<S: Source>(&self, rows: S) -> Result<Vec<u32>> {
         let cx = Executor::new(self.threads)?;
-        match rows.any() {
-            AnySource::F32(data) => predict(&self.centers_for(data)?, self.metric, data, &cx),
-            AnySource::F64(data) => predict(&self.centers_for(data)?, self.metric, data, &cx),
-        }
+        either!(rows.any(), data => predict(&self.centers_for(data)?, self.metric, data, &cx))
     }
 
     /// Euclidean distances of every row to every center, `n_clusters` values per row.
@@ -155,10 +153,7 @@ impl KMeansModel {
         fn all<T: Compute>(model: &KMeansModel, data: &dyn DataSource<T>) -> Result<Vec<f64>> {
             transform(&model.centers_for(data)?, model.metric, data, &Executor::new(model.threads)?)
         }
-        match rows.any() {
-            AnySource::F32(data) => all(self, data),
-            AnySource::F64(data) => all(self, data),
-        }
+        either!(rows.any(), data => all(self, data))
     }
 
     /// The `m` nearest centers of every row, nearest first, and their squared distances, `m` of each per row.
@@ -173,10 +168,7 @@ impl KMeansModel {
     /// Same as [`KMeansModel::predict`], and [`Error::InvalidParam`] if `m` is not in `1..=n_clusters`.
     pub fn nearest<S: Source>(&self, rows: S, m: usize) -> Result<(Vec<u32>, Vec<f64>)> {
         let cx = Executor::new(self.threads)?;
-        match rows.any() {
-            AnySource::F32(data) => nearest(&self.centers_for(data)?, m, self.metric, data, &cx),
-            AnySource::F64(data) => nearest(&self.centers_for(data)?, m, self.metric, data, &cx),
-        }
+        either!(rows.any(), data => nearest(&self.centers_for(data)?, m, self.metric, data, &cx))
     }
 
     /// Like [`KMeansModel::nearest`], for thousands of centers: finds only about the share `recall` of the nearest
@@ -195,14 +187,9 @@ impl KMeansModel {
         recall: f64,
     ) -> Result<(Vec<u32>, Vec<f64>, Search)> {
         let cx = Executor::new(self.threads)?;
-        match rows.any() {
-            AnySource::F32(data) => {
-                nearest_approximately(&self.centers_for(data)?, m, recall, self.metric, data, &cx)
-            }
-            AnySource::F64(data) => {
-                nearest_approximately(&self.centers_for(data)?, m, recall, self.metric, data, &cx)
-            }
-        }
+        either!(rows.any(), data => {
+            nearest_approximately(&self.centers_for(data)?, m, recall, self.metric, data, &cx)
+        })
     }
 
     /// Weighted sum of squared distances of `rows` to their nearest centers.
@@ -211,9 +198,6 @@ impl KMeansModel {
     /// Same as [`KMeansModel::predict`].
     pub fn inertia_of<S: Source>(&self, rows: S) -> Result<f64> {
         let cx = Executor::new(self.threads)?;
-        match rows.any() {
-            AnySource::F32(data) => inertia(&self.centers_for(data)?, None, self.metric, data, &cx),
-            AnySource::F64(data) => inertia(&self.centers_for(data)?, None, self.metric, data, &cx),
-        }
+        either!(rows.any(), data => inertia(&self.centers_for(data)?, None, self.metric, data, &cx))
     }
 }

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 
 use super::raw::Element;
 use super::{Chunks, DataSource, Dense, Dtype, Mapped, RawRows};
-use crate::float::{Float, PerFloat};
+use crate::float::{Float, PerFloat, Typed};
 use crate::matrix::MatRef;
 use crate::rows::RowBuf;
 
@@ -21,13 +21,7 @@ use crate::rows::RowBuf;
 /// }
 /// assert_eq!(columns(&[[1.0f32, 2.0], [3.0, 4.0]]), 2);
 /// ```
-#[derive(Clone, Copy)]
-pub enum AnySource<'a> {
-    /// Rows computed in `f32`.
-    F32(&'a dyn DataSource<f32>),
-    /// Rows computed in `f64`.
-    F64(&'a dyn DataSource<f64>),
-}
+pub type AnySource<'a> = Typed<&'a dyn DataSource<f32>, &'a dyn DataSource<f64>>;
 
 /// A borrowed source, for each compute type.
 struct Borrowed<'a>(PhantomData<&'a ()>);
@@ -45,7 +39,7 @@ impl<'a> AnySource<'a> {
     /// assert!(matches!(AnySource::of(&rows), AnySource::F64(_)));
     /// ```
     pub fn of<T: Float>(source: &'a dyn DataSource<T>) -> Self {
-        T::choose::<Borrowed<'a>, _>(source, Self::F32, Self::F64)
+        Typed::of_type::<T, Borrowed<'a>>(source)
     }
 }
 
@@ -151,7 +145,7 @@ impl<E: Element, S: ndarray::Data<Elem = E> + Sync> Source for ndarray::ArrayBas
 }
 
 /// A source of both compute types in the compute type of its stored type.
-pub(super) fn stored<S: DataSource<f32> + DataSource<f64>>(source: &S, dtype: Dtype) -> AnySource<'_> {
+pub(crate) fn stored<S: DataSource<f32> + DataSource<f64>>(source: &S, dtype: Dtype) -> AnySource<'_> {
     if dtype.computed_as_f64() { AnySource::F64(source) } else { AnySource::F32(source) }
 }
 

@@ -6,7 +6,7 @@ use std::io::Read;
 use std::path::Path;
 
 use super::Dtype;
-use super::raw::{Layout, Mapped, file_length};
+use super::raw::{Layout, Mapped, file_length, suffix_of};
 use crate::error::{Error, Result};
 
 /// Bytes before the first row.
@@ -14,12 +14,11 @@ const HEADER: u64 = 8;
 
 /// The type of the values by the extension of the file name.
 fn dtype_of(path: &Path) -> Result<Dtype> {
-    let suffix = path.extension().map(|suffix| suffix.to_string_lossy().to_ascii_lowercase());
-    match suffix.as_deref() {
-        Some("fbin") => Ok(Dtype::F32),
-        Some("u8bin") => Ok(Dtype::U8),
-        Some("i8bin") => Ok(Dtype::I8),
-        Some("ibin") => Ok(Dtype::I32),
+    match &*suffix_of(path) {
+        "fbin" => Ok(Dtype::F32),
+        "u8bin" => Ok(Dtype::U8),
+        "i8bin" => Ok(Dtype::I8),
+        "ibin" => Ok(Dtype::I32),
         _ => Err(Error::format(
             path,
             "has none of the names .fbin, .u8bin, .i8bin and .ibin, which say what it holds",

@@ -1,15 +1,15 @@
 //! Streams of rows: iterators of chunks as sources.
 
 use std::fmt;
-use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 use super::pass::{OpenPass, Piece, StreamPass};
 use super::weights::{check_weights, no_weight};
-use super::{Access, DataSource, TileReader, Visit};
+use super::{Access, DataSource, Tile, TileReader, Visit, Wanted};
 use crate::error::{Error, Result};
 use crate::float::Float;
 use crate::matrix::MatRef;
+use crate::rows::RowBuf;
 
 /// Consecutive rows and their weights.
 ///
@@ -185,8 +185,9 @@ impl<T: Float> Iterator for Checked<'_, T> {
 }
 
 impl<T: Float> TileReader<T> for ChunkRows<T> {
-    fn tile<'s>(&'s self, rows: Range<usize>, _: &'s mut Vec<T>) -> Result<MatRef<'s, T>> {
-        Ok(MatRef::new(&self.chunk.values, self.dim).slice(rows.start, rows.end))
+    fn read(&self, wanted: Wanted<'_>, _buffer: &mut RowBuf<T>) -> Result<Option<Tile<'_, T>>> {
+        let all = MatRef::new(&self.chunk.values, self.dim);
+        Ok(Some(Tile::InPlace(all.slice(wanted.rows.start, wanted.rows.end).into())))
     }
 }
 

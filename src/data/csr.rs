@@ -4,7 +4,9 @@ use std::ops::Range;
 
 use super::any::stored;
 use super::raw::one_block;
-use super::{Access, AnySource, DataSource, RawRows, Source, TileReader, Visit, no_such_row};
+use super::source::forward;
+use super::tile::{Tile, Wanted, append_picked};
+use super::{Access, AnySource, DataSource, RawRows, Source, TileReader, Visit, check_rows};
 use crate::error::{Error, Result};
 use crate::float::Float;
 use crate::matrix::{MatRef, make_room};
@@ -231,6 +233,18 @@ impl<'a> Csr<'a> {
         }
     }
 
+    /// Calls `f` with single rows, one at a time.
+    fn for_each_row<T: Float>(&self, rows: &[u64], mut f: impl FnMut(SparseRef<'_, T>)) -> Result<()> {
+        check_rows(rows, self.shape().0 as u64)?;
+        let mut buffer = RowBuf::sparse(self.cols);
+        for &row in rows {
+            buffer.begin_sparse(self.cols);
+            self.append(row as usize..row as usize + 1, &mut buffer)?;
+            buffer.as_sparse().into_iter().for_each(&mut f);
+        }
+        Ok(())
+    }
+
     /// Appends rows to the sparse rows `out`, with ascending columns, each once.
     fn append<T: Float>(&self, rows: Range<usize>, out: &mut RowBuf<T>) -> Result<()> {
         let stored = self.stored(rows.clone());
@@ -259,73 +273,42 @@ impl<'a> Csr<'a> {
         }
         Ok(())
     }
-
-    fn check_rows(&self, rows: &[u64]) -> Result<()> {
-        match rows.iter().find(|&&row| row >= self.shape().0 as u64) {
-            Some(&beyond) => Err(no_such_row(beyond)),
-            None => Ok(()),
-        }
-    }
 }
 
 impl<T: Float> TileReader<T> for Csr<'_> {
-    fn tile<'s>(&'s self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> Result<MatRef<'s, T>> {
-        let mut sparse = RowBuf::sparse(self.cols);
-        self.append(rows, &mut sparse)?;
-        match sparse.as_sparse() {
-            Some(rows) => Ok(fill(rows, scratch)),
-            None => unreachable!("the buffer holds sparse rows"),
-        }
-    }
-    fn sparse<'s>(
-        &'s self,
-        rows: Range<usize>,
-        picked: Option<&[u32]>,
-        scratch: &'s mut RowBuf<T>,
-    ) -> Result<Option<SparseRef<'s, T>>> {
+    fn read(&self, wanted: Wanted<'_>, buffer: &mut RowBuf<T>) -> Result<Option<Tile<'_, T>>> {
+        let rows = wanted.rows.clone();
         let stored = self.stored(rows.clone());
         let Some(columns) = self.in_place() else {
-            scratch.begin_sparse(self.cols);
-            let Some(picked) = picked.filter(|picked| 2 * picked.len() <= rows.len()) else {
-                self.append(rows, scratch)?;
-                return Ok(scratch.as_sparse());
-            };
-            let mut wanted = picked.to_vec();
-            wanted.sort_unstable();
-            let mut wanted = wanted.into_iter().peekable();
-            for r in 0..rows.len() {
-                match wanted.next_if_eq(&(r as u32)) {
-                    Some(_) => self.append(rows.start + r..rows.start + r + 1, scratch)?,
-                    None => scratch.end_row(),
-                }
-            }
-            return Ok(scratch.as_sparse());
+            buffer.begin_sparse(self.cols);
+            append_picked(&wanted, buffer, |some, buffer| {
+                self.append(rows.start + some.start..rows.start + some.end, buffer)
+            })?;
+            return Ok(Some(Tile::Copied));
         };
-        let columns = &columns[stored.clone()];
-        let RowBuf { starts, values, .. } = scratch;
-        starts.clear();
-        starts.extend((rows.start..=rows.end).map(|row| self.indptr.get(row) as usize - stored.start));
-        let values: MatRef<'_, T> = self.values.tile(stored, values)?;
-        let values = &values.data()[..values.rows()];
-        Ok(Some(SparseRef::new(starts, columns, values, self.cols)))
-    }
-}
-
-/// Fills in the zeros of sparse rows; dense rows stay as they are.
-fn filled<'s, T: Float>(rows: Rows<'s, T>, scratch: &'s mut Vec<T>) -> MatRef<'s, T> {
-    match rows {
-        Rows::Dense(rows) => rows,
-        Rows::Sparse(rows) => fill(rows, scratch),
+        buffer.clear(self.cols);
+        buffer.starts.extend((rows.start..=rows.end).map(|row| self.indptr.get(row) as usize - stored.start));
+        let values = self.values.in_place(stored.clone()).map(|values| &values.data()[..stored.len()]);
+        if values.is_none() {
+            buffer.values.resize(stored.len(), T::ZERO);
+            self.values.read_into(&stored, &mut buffer.values);
+        }
+        Ok(Some(Tile::Stored { columns: &columns[stored], values }))
     }
 }
 
 /// Fills in the zeros of sparse rows.
-fn fill<'s, T: Float>(rows: SparseRef<'_, T>, scratch: &'s mut Vec<T>) -> MatRef<'s, T> {
-    let cols = rows.cols();
+pub(super) fn fill<'s, T: Float>(rows: SparseRef<'_, T>, scratch: &'s mut Vec<T>) -> MatRef<'s, T> {
     scratch.clear();
-    scratch.resize(rows.rows() * cols, T::ZERO);
-    rows.iter().zip(scratch.chunks_exact_mut(cols)).for_each(|(row, out)| spread(row, out));
-    MatRef::new(scratch, cols)
+    append_filled(rows, scratch);
+    MatRef::new(scratch, rows.cols())
+}
+
+/// Appends sparse rows with their zeros.
+pub(super) fn append_filled<T: Float>(rows: SparseRef<'_, T>, out: &mut Vec<T>) {
+    let (before, cols) = (out.len(), rows.cols());
+    out.resize(before + rows.rows() * cols, T::ZERO);
+    rows.iter().zip(out[before..].chunks_exact_mut(cols)).for_each(|(row, out)| spread(row, out));
 }
 
 impl<T: Float> DataSource<T> for Csr<'_> {
@@ -348,24 +331,11 @@ impl<T: Float> DataSource<T> for Csr<'_> {
         one_block(self, self.shape().0, f)
     }
     fn gather(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {
-        self.check_rows(rows)?;
         make_room(out, "copied rows", rows.len() as u64, self.cols)?;
-        let mut zeros = Vec::new();
-        for &row in rows {
-            let row = TileReader::<T>::tile(self, row as usize..row as usize + 1, &mut zeros)?;
-            out.extend_from_slice(row.row(0));
-        }
-        Ok(())
+        self.for_each_row(rows, |row| append_filled(row, out))
     }
     fn copy(&self, rows: &[u64], out: &mut RowBuf<T>) -> Result<()> {
-        self.check_rows(rows)?;
-        let mut buffer = RowBuf::sparse(self.cols);
-        for &row in rows {
-            buffer.begin_sparse(self.cols);
-            self.append(row as usize..row as usize + 1, &mut buffer)?;
-            out.push(buffer.rows(), 0);
-        }
-        Ok(())
+        self.for_each_row(rows, |row| out.push(row.into(), 0))
     }
 }
 
@@ -376,19 +346,8 @@ impl Source for Csr<'_> {
 }
 
 impl<T: Float> TileReader<T> for Rows<'_, T> {
-    fn tile<'s>(&'s self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> Result<MatRef<'s, T>> {
-        Ok(filled(self.slice(rows.start, rows.end), scratch))
-    }
-    fn sparse<'s>(
-        &'s self,
-        rows: Range<usize>,
-        _picked: Option<&[u32]>,
-        _scratch: &'s mut RowBuf<T>,
-    ) -> Result<Option<SparseRef<'s, T>>> {
-        Ok(match self {
-            Self::Dense(_) => None,
-            Self::Sparse(all) => Some(all.slice(rows.start, rows.end)),
-        })
+    fn read(&self, wanted: Wanted<'_>, _buffer: &mut RowBuf<T>) -> Result<Option<Tile<'_, T>>> {
+        Ok(Some(Tile::InPlace(self.slice(wanted.rows.start, wanted.rows.end))))
     }
 }
 
@@ -412,20 +371,18 @@ impl<T: Float> DataSource<T> for Rows<'_, T> {
         one_block(self, Rows::rows(self), f)
     }
     fn gather(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {
-        if let Some(&beyond) = rows.iter().find(|&&row| row >= Rows::rows(self) as u64) {
-            return Err(no_such_row(beyond));
-        }
+        check_rows(rows, Rows::rows(self) as u64)?;
         make_room(out, "copied rows", rows.len() as u64, self.cols())?;
-        let mut zeros = Vec::new();
-        for &row in rows {
-            out.extend_from_slice(self.tile(row as usize..row as usize + 1, &mut zeros)?.row(0));
+        for row in rows.iter().map(|&row| row as usize) {
+            match self {
+                Self::Dense(all) => out.extend_from_slice(all.row(row)),
+                Self::Sparse(all) => append_filled(all.slice(row, row + 1), out),
+            }
         }
         Ok(())
     }
     fn copy(&self, rows: &[u64], out: &mut RowBuf<T>) -> Result<()> {
-        if let Some(&beyond) = rows.iter().find(|&&row| row >= Rows::rows(self) as u64) {
-            return Err(no_such_row(beyond));
-        }
+        check_rows(rows, Rows::rows(self) as u64)?;
         for &row in rows {
             out.push(*self, row as usize);
         }
@@ -435,40 +392,12 @@ impl<T: Float> DataSource<T> for Rows<'_, T> {
 
 /// As the rows in the buffer.
 impl<T: Float> TileReader<T> for RowBuf<T> {
-    fn tile<'s>(&'s self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> Result<MatRef<'s, T>> {
-        Ok(filled(self.rows().slice(rows.start, rows.end), scratch))
-    }
-    fn sparse<'s>(
-        &'s self,
-        rows: Range<usize>,
-        _picked: Option<&[u32]>,
-        _scratch: &'s mut RowBuf<T>,
-    ) -> Result<Option<SparseRef<'s, T>>> {
-        Ok(self.as_sparse().map(|all| all.slice(rows.start, rows.end)))
+    fn read(&self, wanted: Wanted<'_>, _buffer: &mut RowBuf<T>) -> Result<Option<Tile<'_, T>>> {
+        Ok(Some(Tile::InPlace(self.rows().slice(wanted.rows.start, wanted.rows.end))))
     }
 }
 
 /// As the rows in the buffer.
 impl<T: Float> DataSource<T> for RowBuf<T> {
-    fn dim(&self) -> usize {
-        self.cols()
-    }
-    fn rows(&self) -> Option<u64> {
-        Some(self.len() as u64)
-    }
-    fn access(&self) -> Access {
-        Access::Random
-    }
-    fn most_values(&self) -> Option<usize> {
-        DataSource::most_values(&self.rows())
-    }
-    fn for_each_block(&self, tile_rows: usize, f: &mut Visit<'_, T>) -> Result<()> {
-        self.rows().for_each_block(tile_rows, f)
-    }
-    fn gather(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {
-        self.rows().gather(rows, out)
-    }
-    fn copy(&self, rows: &[u64], out: &mut RowBuf<T>) -> Result<()> {
-        DataSource::copy(&self.rows(), rows, out)
-    }
+    forward!(|this| this.rows() => dim rows access most_values for_each_block gather copy);
 }

@@ -148,7 +148,7 @@ impl Dtype {
     /// assert_eq!(shoal::data::Dtype::of::<f64>(), shoal::data::Dtype::F64);
     /// ```
     pub fn of<T: Float>() -> Self {
-        if size_of::<T>() == 4 { Self::F32 } else { Self::F64 }
+        if T::WIDE { Self::F64 } else { Self::F32 }
     }
 
     /// The type string of an `.npy` header; `None` for `bfloat16`, which NumPy does not have.

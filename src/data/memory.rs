@@ -1,12 +1,12 @@
 //! Rows in memory: slices, matrices and array views.
 
-use std::ops::Range;
-
-use super::raw::{Element, RawRows, one_block};
-use super::{Access, DataSource, TileReader, Visit, no_such_row};
+use super::raw::{Element, RawRows};
+use super::source::forward;
+use super::{Access, DataSource, Tile, TileReader, Visit, Wanted};
 use crate::error::{Error, Result};
 use crate::float::Float;
-use crate::matrix::{MatRef, make_room};
+use crate::matrix::MatRef;
+use crate::rows::{RowBuf, Rows};
 
 /// Borrowed rows of `f32` or `f64` in a flat slice, read in place. For rows of other types see [`RawRows`].
 ///
@@ -64,52 +64,17 @@ impl<'a, T: Float> From<MatRef<'a, T>> for Dense<'a, T> {
 }
 
 impl<T: Float> TileReader<T> for MatRef<'_, T> {
-    fn tile<'s>(&'s self, rows: Range<usize>, _scratch: &'s mut Vec<T>) -> Result<MatRef<'s, T>> {
-        Ok(self.slice(rows.start, rows.end))
+    fn read(&self, wanted: Wanted<'_>, _buffer: &mut RowBuf<T>) -> Result<Option<Tile<'_, T>>> {
+        Ok(Some(Tile::InPlace(self.slice(wanted.rows.start, wanted.rows.end).into())))
     }
 }
 
 impl<T: Float> DataSource<T> for MatRef<'_, T> {
-    fn dim(&self) -> usize {
-        self.cols()
-    }
-    fn rows(&self) -> Option<u64> {
-        Some(MatRef::rows(self) as u64)
-    }
-    fn access(&self) -> Access {
-        Access::Random
-    }
-    fn for_each_block(&self, _tile_rows: usize, f: &mut Visit<'_, T>) -> Result<()> {
-        one_block(self, MatRef::rows(self), f)
-    }
-    fn gather(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {
-        if let Some(&beyond) = rows.iter().find(|&&row| row >= MatRef::rows(self) as u64) {
-            return Err(no_such_row(beyond));
-        }
-        make_room(out, "copied rows", rows.len() as u64, self.cols())?;
-        for &row in rows {
-            out.extend_from_slice(self.row(row as usize));
-        }
-        Ok(())
-    }
+    forward!(|this| Rows::from(*this) => dim rows access for_each_block gather copy);
 }
 
 impl<T: Float> DataSource<T> for Dense<'_, T> {
-    fn dim(&self) -> usize {
-        self.0.cols()
-    }
-    fn rows(&self) -> Option<u64> {
-        DataSource::rows(&self.0)
-    }
-    fn access(&self) -> Access {
-        Access::Random
-    }
-    fn for_each_block(&self, tile_rows: usize, f: &mut Visit<'_, T>) -> Result<()> {
-        self.0.for_each_block(tile_rows, f)
-    }
-    fn gather(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {
-        self.0.gather(rows, out)
-    }
+    forward!(|this| this.0 => dim rows access for_each_block gather copy);
 }
 
 /// Implements [`DataSource`] for rows of stored values that `$raw` borrows as [`RawRows`].

@@ -45,6 +45,9 @@ mod vectors;
 mod view;
 mod weights;
 
+pub use crate::float::Typed;
+#[cfg(feature = "python")]
+pub(crate) use any::stored;
 pub use any::{AnySource, Own, Source};
 pub use chunks::{Chunk, Chunks};
 pub use csr::{Csr, Index};
@@ -59,7 +62,7 @@ pub(crate) use reading::{
     Visit, copy, copy_to, count_rows, gather, no_such_row, read, read_from, row_bytes, row_values, take,
     weights_of,
 };
-use reading::{gather_in_pass, single_row, weights_of_rows};
+use reading::{check_rows, gather_in_pass, single_row, weights_of_rows};
 pub use shards::Shards;
 #[cfg(feature = "python")]
 pub(crate) use shards::{Gathered, open_shard};
@@ -67,9 +70,12 @@ pub use shuffler::Shuffler;
 pub use source::{Access, Block, DataSource};
 pub(crate) use tile::Converted;
 pub use tile::TileReader;
-use tile::wrong_tile;
+#[doc(hidden)]
+pub use tile::{Tile, Wanted};
 pub(crate) use view::{Counted, Stretch, Subset, Watched, ZeroRows, normalize_rows};
-pub use view::{Normalized, Permuted, Projected, RowIndex, RowRange, Standardized, Weighted};
+pub use view::{
+    Normalized, Permuted, Projected, RowIndex, RowRange, Selected, Standardized, Transformed, Weighted,
+};
 #[cfg(feature = "python")]
 pub(crate) use view::{Projection, Standard};
 pub(crate) use weights::{no_weight, too_far, too_heavy, too_light, too_near};

@@ -1,11 +1,10 @@
 //! Passes over rows that come in pieces, which can be left and resumed.
 
 use std::collections::VecDeque;
-use std::ops::ControlFlow;
 use std::sync::{Mutex, PoisonError};
 
 use super::reblock::Reblock;
-use super::{Block, TileReader};
+use super::{TileReader, Visit};
 use crate::error::Result;
 use crate::float::Float;
 
@@ -41,12 +40,7 @@ impl<P, I: Iterator<Item = Result<P>>> StreamPass<I, P> {
     }
 
     /// Passes all rows to `f`, in blocks of whole tiles except the last; short pieces are collected.
-    pub(crate) fn read<T: Float>(
-        mut self,
-        dim: usize,
-        tile_rows: usize,
-        f: &mut dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>>,
-    ) -> Result<()>
+    pub(crate) fn read<T: Float>(mut self, dim: usize, tile_rows: usize, f: &mut Visit<'_, T>) -> Result<()>
     where
         P: Piece<T>,
     {
@@ -60,7 +54,7 @@ impl<P, I: Iterator<Item = Result<P>>> StreamPass<I, P> {
         dim: usize,
         row: u64,
         (tile_rows, block_tiles): (usize, usize),
-        f: &mut dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>>,
+        f: &mut Visit<'_, T>,
     ) -> Result<()>
     where
         P: Piece<T>,
@@ -111,7 +105,7 @@ impl<P, I: Iterator<Item = Result<P>>> OpenPass<I, P> {
         row: u64,
         fresh: impl FnOnce() -> Result<StreamPass<I, P>>,
         (dim, tile_rows): (usize, usize),
-        f: &mut dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>>,
+        f: &mut Visit<'_, T>,
     ) -> Result<()>
     where
         P: Piece<T>,

@@ -226,6 +226,14 @@ pub(crate) fn row_bytes<T: Float>(source: &dyn DataSource<T>) -> usize {
     row_values(source) * (size_of::<T>() + columns)
 }
 
+/// Checks that rows exist in a source of `n` rows.
+///
+/// # Errors
+/// [`Error::Shape`] with the first row number beyond the end.
+pub(super) fn check_rows(rows: &[u64], n: u64) -> Result<()> {
+    rows.iter().find(|&&row| row >= n).map_or(Ok(()), |&beyond| Err(no_such_row(beyond)))
+}
+
 /// The error for a row number beyond the end.
 pub(crate) fn no_such_row(row: u64) -> Error {
     Error::Shape(format!("row {row} does not exist"))

@@ -2,7 +2,7 @@
 
 use std::ops::{ControlFlow, Range};
 
-use super::{Block, Converted, TileReader};
+use super::{Block, Converted, Tile, TileReader, Wanted};
 use crate::error::Result;
 use crate::float::Float;
 use crate::matrix::MatRef;
@@ -24,7 +24,7 @@ pub(crate) struct Reblock<'f, T: Float> {
     f: &'f mut dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>>,
 }
 
-/// Consecutive rows of a block.
+/// Consecutive rows of a block. It forwards every method, because the reader of another crate may have any of them.
 struct Part<'a, T: Float> {
     whole: &'a dyn TileReader<T>,
     rows: Range<usize>,
@@ -41,9 +41,6 @@ impl<T: Float> Part<'_, T> {
 impl<T: Float> TileReader<T> for Part<'_, T> {
     fn tile<'s>(&'s self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> Result<MatRef<'s, T>> {
         self.whole.tile(self.of_whole(&rows), scratch)
-    }
-    fn copy_tile<'s>(&self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> Result<&'s mut [T]> {
-        self.whole.copy_tile(self.of_whole(&rows), scratch)
     }
     fn tile_of<'s>(
         &'s self,
@@ -63,6 +60,9 @@ impl<T: Float> TileReader<T> for Part<'_, T> {
     }
     fn bytes(&self, rows: Range<usize>) -> Result<Option<MatRef<'_, u8>>> {
         self.whole.bytes(self.of_whole(&rows))
+    }
+    fn read(&self, wanted: Wanted<'_>, buffer: &mut RowBuf<T>) -> Result<Option<Tile<'_, T>>> {
+        self.whole.read(Wanted { rows: self.of_whole(&wanted.rows), ..wanted }, buffer)
     }
 }
 

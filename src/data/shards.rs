@@ -6,14 +6,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::any::stored;
-use super::raw::{Leave, OpenFiles, Pattern, Place, due, reads_ahead};
+use super::raw::{Leave, OpenFiles, Pattern, Place, due, reads_ahead, suffix_of};
 use super::{
-    Access, AnySource, Block, DataSource, Dtype, Mapped, Source, TileReader, Visit, bin, no_such_row, npy,
-    vecs,
+    Access, AnySource, Block, DataSource, Dtype, Mapped, Source, Tile, TileReader, Visit, Wanted, bin,
+    check_rows, npy, vecs,
 };
 use crate::error::{Error, Result};
 use crate::float::Float;
-use crate::matrix::{MatRef, make_room};
+use crate::matrix::make_room;
+use crate::rows::RowBuf;
 
 /// The rows of many files in the order given, as one source with random access.
 ///
@@ -252,11 +253,10 @@ impl Shards {
 
 /// Opens a file, which may have no rows, by its suffix.
 pub(crate) fn open_shard(path: &Path) -> Result<Mapped> {
-    let suffix = path.extension().map(|suffix| suffix.to_string_lossy().to_ascii_lowercase());
-    match suffix.as_deref() {
-        Some("npy") => npy::open_shard(path),
-        Some("fvecs" | "bvecs" | "ivecs") => vecs::open(path),
-        Some("fbin" | "u8bin" | "i8bin" | "ibin") => bin::open_shard(path),
+    match &*suffix_of(path) {
+        "npy" => npy::open_shard(path),
+        "fvecs" | "bvecs" | "ivecs" => vecs::open(path),
+        "fbin" | "u8bin" | "i8bin" | "ibin" => bin::open_shard(path),
         _ => Err(Error::format(
             path,
             "must end in .npy, .fvecs, .bvecs, .ivecs, .fbin, .u8bin, .i8bin or .ibin",
@@ -366,47 +366,27 @@ impl ShardBlock<'_> {
     }
 
     /// Copies rows of any number of files.
-    fn collect<'s, T: Float>(&self, rows: &Range<usize>, scratch: &'s mut Vec<T>) -> Result<&'s mut [T]> {
-        let needed = rows.len() * self.files.cols;
-        if scratch.len() < needed {
-            scratch.resize(needed, T::ZERO);
-        }
-        let out = &mut scratch[..needed];
-        let mut rest = &mut *out;
+    fn collect<T: Float>(&self, rows: &Range<usize>, buffer: &mut RowBuf<T>) -> Result<()> {
+        let mut rest = buffer.room(rows.len(), self.files.cols);
         for part in self.files.parts(self.of_all(rows)) {
             let (these, others) = rest.split_at_mut(part.rows.len() * self.files.cols);
             self.file(part.shard)?.read_into(&part.rows, these)?;
             rest = others;
         }
-        Ok(out)
+        Ok(())
     }
 }
 
 impl<T: Float> TileReader<T> for ShardBlock<'_> {
-    fn tile<'s>(&'s self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> Result<MatRef<'s, T>> {
-        self.read_ahead(&rows);
-        match self.only_part(&rows) {
-            Some(part) => self.file(part.shard)?.read(part.rows, scratch),
-            None => Ok(MatRef::new(self.collect(&rows, scratch)?, self.files.cols)),
+    fn read(&self, wanted: Wanted<'_>, buffer: &mut RowBuf<T>) -> Result<Option<Tile<'_, T>>> {
+        if reads_ahead(&wanted) {
+            self.read_ahead(&wanted.rows);
         }
-    }
-    fn copy_tile<'s>(&self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> Result<&'s mut [T]> {
-        self.read_ahead(&rows);
-        self.collect(&rows, scratch)
-    }
-    fn tile_of<'s>(
-        &'s self,
-        rows: Range<usize>,
-        picked: &[u32],
-        scratch: &'s mut Vec<T>,
-    ) -> Result<MatRef<'s, T>> {
-        if reads_ahead(picked, &rows) {
-            self.read_ahead(&rows);
+        if let Some(Part { shard, rows }) = self.only_part(&wanted.rows) {
+            return self.file(shard)?.read(&Wanted { rows, ..wanted }, buffer).map(Some);
         }
-        match self.only_part(&rows) {
-            Some(part) => self.file(part.shard)?.read_of(part.rows, picked, scratch),
-            None => Ok(MatRef::new(self.collect(&rows, scratch)?, self.files.cols)),
-        }
+        self.collect(&wanted.rows, buffer)?;
+        Ok(Some(Tile::Copied))
     }
 }
 
@@ -436,9 +416,7 @@ impl<T: Float> DataSource<T> for Shards {
     }
     fn gather(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {
         let (n, cols) = (self.len(), self.files.cols);
-        if let Some(&beyond) = rows.iter().find(|&&row| row >= n) {
-            return Err(no_such_row(beyond));
-        }
+        check_rows(rows, n)?;
         let before = out.len();
         make_room(out, "copied rows", rows.len() as u64, cols)?;
         let found = if rows.is_sorted() { self.append(rows, out) } else { self.scatter(rows, out) };

@@ -179,41 +179,83 @@ pub trait DataSource<T: Float>: Sync {
     }
 }
 
+/// Implements methods of [`DataSource`] that call the same method of another source.
+macro_rules! forward {
+    (|$this:ident| $other:expr => $($method:ident)*) => { $(forward!(@ $method $this $other);)* };
+    (@ dim $this:ident $other:expr) => {
+        fn dim(&self) -> usize {
+            let $this = self;
+            DataSource::<T>::dim(&$other)
+        }
+    };
+    (@ rows $this:ident $other:expr) => {
+        fn rows(&self) -> Option<u64> {
+            let $this = self;
+            DataSource::<T>::rows(&$other)
+        }
+    };
+    (@ access $this:ident $other:expr) => {
+        fn access(&self) -> Access {
+            let $this = self;
+            DataSource::<T>::access(&$other)
+        }
+    };
+    (@ weights $this:ident $other:expr) => {
+        fn weights(&self) -> Option<&[f64]> {
+            let $this = self;
+            DataSource::<T>::weights(&$other)
+        }
+        fn has_weights(&self) -> bool {
+            let $this = self;
+            DataSource::<T>::has_weights(&$other)
+        }
+    };
+    (@ always_finite $this:ident $other:expr) => {
+        fn always_finite(&self) -> bool {
+            let $this = self;
+            DataSource::<T>::always_finite(&$other)
+        }
+    };
+    (@ first_row $this:ident $other:expr) => {
+        fn first_row(&self) -> u64 {
+            let $this = self;
+            DataSource::<T>::first_row(&$other)
+        }
+    };
+    (@ most_values $this:ident $other:expr) => {
+        fn most_values(&self) -> Option<usize> {
+            let $this = self;
+            DataSource::<T>::most_values(&$other)
+        }
+    };
+    (@ for_each_block $this:ident $other:expr) => {
+        fn for_each_block(&self, tile_rows: usize, f: &mut Visit<'_, T>) -> Result<()> {
+            let $this = self;
+            DataSource::<T>::for_each_block(&$other, tile_rows, f)
+        }
+    };
+    (@ for_each_block_from $this:ident $other:expr) => {
+        fn for_each_block_from(&self, row: u64, tile_rows: usize, f: &mut Visit<'_, T>) -> Result<()> {
+            let $this = self;
+            DataSource::<T>::for_each_block_from(&$other, row, tile_rows, f)
+        }
+    };
+    (@ gather $this:ident $other:expr) => {
+        fn gather(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {
+            let $this = self;
+            DataSource::<T>::gather(&$other, rows, out)
+        }
+    };
+    (@ copy $this:ident $other:expr) => {
+        fn copy(&self, rows: &[u64], out: &mut RowBuf<T>) -> Result<()> {
+            let $this = self;
+            DataSource::<T>::copy(&$other, rows, out)
+        }
+    };
+}
+pub(crate) use forward;
+
 impl<T: Float, S: DataSource<T> + ?Sized> DataSource<T> for &S {
-    fn dim(&self) -> usize {
-        (**self).dim()
-    }
-    fn rows(&self) -> Option<u64> {
-        (**self).rows()
-    }
-    fn access(&self) -> Access {
-        (**self).access()
-    }
-    fn weights(&self) -> Option<&[f64]> {
-        (**self).weights()
-    }
-    fn has_weights(&self) -> bool {
-        (**self).has_weights()
-    }
-    fn always_finite(&self) -> bool {
-        (**self).always_finite()
-    }
-    fn first_row(&self) -> u64 {
-        (**self).first_row()
-    }
-    fn most_values(&self) -> Option<usize> {
-        (**self).most_values()
-    }
-    fn for_each_block(&self, tile_rows: usize, f: &mut Visit<'_, T>) -> Result<()> {
-        (**self).for_each_block(tile_rows, f)
-    }
-    fn for_each_block_from(&self, row: u64, tile_rows: usize, f: &mut Visit<'_, T>) -> Result<()> {
-        (**self).for_each_block_from(row, tile_rows, f)
-    }
-    fn gather(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {
-        (**self).gather(rows, out)
-    }
-    fn copy(&self, rows: &[u64], out: &mut RowBuf<T>) -> Result<()> {
-        (**self).copy(rows, out)
-    }
+    forward!(|this| **this =>
+        dim rows access weights always_finite first_row most_values for_each_block for_each_block_from gather copy);
 }

@@ -9,7 +9,7 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
 use super::Dtype;
-use super::raw::{Layout, Mapped, file_length};
+use super::raw::{Layout, Mapped, file_length, suffix_of};
 use crate::error::{Error, Result};
 
 /// Bytes of the length before a row.
@@ -19,11 +19,10 @@ const SAMPLED_ROWS: u64 = 64;
 
 /// The type of the values by the extension of the file name.
 fn dtype_of(path: &Path) -> Result<Dtype> {
-    let suffix = path.extension().map(|suffix| suffix.to_string_lossy().to_ascii_lowercase());
-    match suffix.as_deref() {
-        Some("fvecs") => Ok(Dtype::F32),
-        Some("bvecs") => Ok(Dtype::U8),
-        Some("ivecs") => Ok(Dtype::I32),
+    match &*suffix_of(path) {
+        "fvecs" => Ok(Dtype::F32),
+        "bvecs" => Ok(Dtype::U8),
+        "ivecs" => Ok(Dtype::I32),
         _ => Err(Error::format(
             path,
             "has none of the names .fvecs, .bvecs and .ivecs, which say what it holds",

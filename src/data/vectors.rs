@@ -1,12 +1,12 @@
 //! Rows that are vectors of their own.
 
-use std::ops::Range;
-
 use super::raw::one_block;
-use super::{Access, DataSource, TileReader, Visit, no_such_row};
+use super::source::forward;
+use super::{Access, DataSource, Tile, TileReader, Visit, Wanted, no_such_row};
 use crate::error::{Error, Result};
 use crate::float::Float;
-use crate::matrix::{MatRef, make_room};
+use crate::matrix::make_room;
+use crate::rows::RowBuf;
 
 /// Appends a row of `dim` values to `out`.
 fn push<T: Float>(index: usize, row: &[T], dim: usize, out: &mut Vec<T>) -> Result<()> {
@@ -19,15 +19,12 @@ fn push<T: Float>(index: usize, row: &[T], dim: usize, out: &mut Vec<T>) -> Resu
 }
 
 impl<T: Float> TileReader<T> for &[Vec<T>] {
-    fn tile<'s>(&'s self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> Result<MatRef<'s, T>> {
-        Ok(MatRef::new(self.copy_tile(rows, scratch)?, self.dim()))
-    }
-    fn copy_tile<'s>(&self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> Result<&'s mut [T]> {
-        scratch.clear();
-        for (index, row) in rows.clone().zip(&self[rows]) {
-            push(index, row, self.dim(), scratch)?;
+    fn read(&self, wanted: Wanted<'_>, buffer: &mut RowBuf<T>) -> Result<Option<Tile<'_, T>>> {
+        buffer.clear(self.dim());
+        for (index, row) in wanted.rows.clone().zip(&self[wanted.rows]) {
+            push(index, row, self.dim(), &mut buffer.values)?;
         }
-        Ok(scratch)
+        Ok(Some(Tile::Copied))
     }
 }
 
@@ -71,21 +68,7 @@ impl<T: Float> DataSource<T> for [Vec<T>] {
 
 /// As a slice of vectors.
 impl<T: Float> DataSource<T> for Vec<Vec<T>> {
-    fn dim(&self) -> usize {
-        self[..].dim()
-    }
-    fn rows(&self) -> Option<u64> {
-        DataSource::rows(&self[..])
-    }
-    fn access(&self) -> Access {
-        Access::Random
-    }
-    fn for_each_block(&self, tile_rows: usize, f: &mut Visit<'_, T>) -> Result<()> {
-        self[..].for_each_block(tile_rows, f)
-    }
-    fn gather(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {
-        DataSource::gather(&self[..], rows, out)
-    }
+    forward!(|this| this[..] => dim rows access for_each_block gather);
 }
 
 #[cfg(test)]

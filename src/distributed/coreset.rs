@@ -174,7 +174,7 @@ impl CoresetPass {
             (Stage::Measuring, _) => {
                 let mut moments = Moments::new(dim);
                 add_moments(data, &mut moments, cx)?;
-                let (rows, wide) = (moments.rows(), size_of::<T>() == size_of::<f64>());
+                let (rows, wide) = (moments.rows(), T::WIDE);
                 Ok((rows, Sums::Measured(Measured { moments: Some(moments), wide })))
             }
             (Stage::Drawing, Some(moments)) => {
@@ -196,7 +196,7 @@ impl CoresetPass {
 
     fn events<T: Element>(rows: u64, here: Coreset<T>, shares: f64) -> Sums {
         let blocks = vec![(rows, here.rows.len() as u64)];
-        Sums::Events(Events { rows: Some(Typed::of(here)), shares, blocks })
+        Sums::Events(Events { rows: Some(Typed::of_type::<T, Coreset<()>>(here)), shares, blocks })
     }
 
     /// The partial result of a partition without rows, which no source can be.

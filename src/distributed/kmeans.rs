@@ -374,7 +374,7 @@ pub(super) fn fits<T: Compute>(data: &dyn DataSource<T>, dim: usize, wide: bool)
     if data.dim() != dim {
         return Err(Error::Shape(format!("`rows` have {} columns, but the centers have {dim}", data.dim())));
     }
-    if wide != (size_of::<T>() == size_of::<f64>()) {
+    if wide != T::WIDE {
         let name = if wide { "f64" } else { "f32" };
         return Err(Error::Shape(format!("`rows` are computed as {}, but the centers are {name}", T::NAME)));
     }

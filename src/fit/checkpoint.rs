@@ -8,19 +8,16 @@ use super::driver::Driver;
 use super::history::{history_of, keep_history, stop_reason_of};
 use super::method::{Element, FitSolver, Method};
 use super::run::{Run, access, columns};
-use super::typed::{Typed, either};
 use super::{Facts, Metric, Step, StopReason};
-use crate::data::{Access, AnySource, Source, ZeroRows, fingerprint};
+use crate::data::{Access, Source, ZeroRows, fingerprint};
 use crate::error::{Error, Result};
+use crate::float::either;
 use crate::persist::kept::{bits, count, flag, keep, list, text};
 use crate::persist::{Array, Contents};
 
 /// A number that identifies the rows.
 fn fingerprint_of<S: Source + ?Sized>(rows: &S) -> Result<u64> {
-    match rows.any() {
-        AnySource::F32(data) => fingerprint(data),
-        AnySource::F64(data) => fingerprint(data),
-    }
+    either!(rows.any(), data => fingerprint(data))
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "used in map_err")]
@@ -87,7 +84,7 @@ fn check_same_rows<S: Source + ?Sized>(
     let about = checkpoint.object("run").map_err(damaged)?;
     let known = about.get("rows").and_then(Value::as_u64);
     let columns = count(&about, "columns").map_err(damaged)?;
-    let wide = matches!(rows.any(), AnySource::F64(_));
+    let wide = rows.any().is_wide();
     let kind = |wide: bool| if wide { "float64" } else { "float32" };
     let was_wide = flag(&about, "wide").map_err(damaged)?;
     let shown = |n: Option<u64>| n.map_or("?".into(), |n| n.to_string());
@@ -180,7 +177,7 @@ impl<M: Method> Run<M> {
             "metric": metric.name(),
             "begun": begun,
             "steps": history.len(),
-            "wide": matches!(rows.any(), AnySource::F64(_)),
+            "wide": rows.any().is_wide(),
             "access": name_of(access(&rows)),
             "fingerprint": self.fingerprint,
             "stop_reason": history.last().and_then(|last| last.stop_reason).map(StopReason::name),
@@ -207,11 +204,10 @@ impl<M: Method> Run<M> {
             checkpoint.must_be(&M::solver::<f64>(params).checkpoint().kind).map_err(damaged)?;
             return Ok(Self { fingerprint: Some(print), ..Self::new(params, rows, shape.0) });
         }
-        let typed = if matches!(rows.any(), AnySource::F64(_)) {
-            Typed::F64(Driver::resumed(solver_of::<M, f64>(params, checkpoint, shape)?, history))
-        } else {
-            Typed::F32(Driver::resumed(solver_of::<M, f32>(params, checkpoint, shape)?, history))
-        };
+        let typed = either!(
+            rows.any(),
+            _ => Typed(Driver::resumed(solver_of::<M, _>(params, checkpoint, shape)?, history))
+        );
         let mut run = Self::of(typed, shape.0, Some(print), M::threads(params));
         run.zeros = Arc::new(zeros_of(checkpoint).map_err(damaged)?);
         Ok(run)

@@ -17,7 +17,6 @@ mod step;
 mod steps;
 mod stop;
 mod timings;
-mod typed;
 
 pub(crate) use begin::{run_methods, stream_methods};
 pub(crate) use driver::require;
@@ -36,4 +35,5 @@ pub use step::Step;
 pub use steps::Steps;
 pub use stop::{StopReason, StopRules};
 pub use timings::Timings;
-pub(crate) use typed::{Typed, either};
+
+pub(crate) use crate::float::{Typed, either};

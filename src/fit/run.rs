@@ -6,10 +6,10 @@ use serde_json::json;
 
 use super::driver::{Driver, Observer, require};
 use super::method::{Element, FitSolver, MergeMethod, Method, StreamMethod};
-use super::typed::{Typed, either};
 use super::{Metric, Step, StopReason, StopRules};
-use crate::data::{Access, AnySource, Counted, DataSource, Normalized, Source, ZeroRows, no_weight};
+use crate::data::{Access, Counted, DataSource, Normalized, Source, ZeroRows, no_weight};
 use crate::error::{Error, Result};
+use crate::float::{Typed, either};
 use crate::parallel::Executor;
 use crate::persist::Contents;
 use crate::persist::kept::count;
@@ -36,26 +36,17 @@ pub(super) type TypedDriver<M> =
 
 /// How the rows can be read.
 pub(crate) fn access<S: Source + ?Sized>(rows: &S) -> Access {
-    match rows.any() {
-        AnySource::F32(data) => data.access(),
-        AnySource::F64(data) => data.access(),
-    }
+    either!(rows.any(), data => data.access())
 }
 
 /// Whether the rows are sparse.
 fn is_sparse<S: Source + ?Sized>(rows: &S) -> bool {
-    match rows.any() {
-        AnySource::F32(data) => data.most_values().is_some(),
-        AnySource::F64(data) => data.most_values().is_some(),
-    }
+    either!(rows.any(), data => data.most_values().is_some())
 }
 
 /// Columns of the rows.
 pub(super) fn columns<S: Source + ?Sized>(rows: &S) -> usize {
-    match rows.any() {
-        AnySource::F32(data) => data.dim(),
-        AnySource::F64(data) => data.dim(),
-    }
+    either!(rows.any(), data => data.dim())
 }
 
 /// Checks that the source has the access that a method needs. Returns the number of rows, if it can be known
@@ -73,10 +64,7 @@ pub(crate) fn shape<S: Source + ?Sized>(rows: &S, needs: Access) -> Result<(Opti
         };
         Ok((n, data.dim()))
     }
-    let (n, d) = match rows.any() {
-        AnySource::F32(data) => of(data, needs)?,
-        AnySource::F64(data) => of(data, needs)?,
-    };
+    let (n, d) = either!(rows.any(), data => of(data, needs)?);
     if n == Some(0) { Err(Error::no_rows()) } else { Ok((n, d)) }
 }
 
@@ -99,10 +87,7 @@ impl<M: Method> Run<M> {
     }
 
     pub(super) fn new<S: Source + ?Sized>(params: &M::Params, rows: &S, n: Option<u64>) -> Self {
-        let typed = match rows.any() {
-            AnySource::F32(_) => Typed::F32(Driver::new(M::solver(params))),
-            AnySource::F64(_) => Typed::F64(Driver::new(M::solver(params))),
-        };
+        let typed = either!(rows.any(), _ => Typed(Driver::new(M::solver(params))));
         Self::of(typed, n, None, M::threads(params))
     }
 
@@ -133,10 +118,7 @@ impl<M: Method> Run<M> {
     /// Rules that stop the run, in addition to those of the parameters.
     #[must_use]
     pub fn stop(self, rules: StopRules) -> Self {
-        let typed = match self.typed {
-            Typed::F32(driver) => Typed::F32(driver.stop(rules)),
-            Typed::F64(driver) => Typed::F64(driver.stop(rules)),
-        };
+        let typed = either!(self.typed, driver => Typed(driver.stop(rules)));
         Self { typed, ..self }
     }
 
@@ -158,10 +140,7 @@ impl<M: Method> Run<M> {
     /// ```
     #[must_use]
     pub fn observe(self, observer: impl Observer + 'static) -> Self {
-        let typed = match self.typed {
-            Typed::F32(driver) => Typed::F32(driver.observe(observer)),
-            Typed::F64(driver) => Typed::F64(driver.observe(observer)),
-        };
+        let typed = either!(self.typed, driver => Typed(driver.observe(observer)));
         Self { typed, ..self }
     }
 
@@ -215,11 +194,7 @@ impl<M: Method> Run<M> {
             Ok(step)
         }
         let about = (self.rows, &self.zeros);
-        match (&mut self.typed, rows.any()) {
-            (Typed::F32(driver), AnySource::F32(data)) => of(driver, data, about, cx),
-            (Typed::F64(driver), AnySource::F64(data)) => of(driver, data, about, cx),
-            _ => Err(other_type()),
-        }
+        either!((&mut self.typed, rows.any()), (driver, data) => of(driver, data, about, cx), else Err(other_type()))
     }
 
     /// Updates labels and objective for the current model, with a further pass if the run was stopped before
@@ -251,39 +226,22 @@ impl<M: Method> Run<M> {
         f: F,
     ) -> Result<F::Output> {
         let (n, zeros) = (self.rows, &self.zeros);
-        match (&mut self.typed, rows.any()) {
-            (Typed::F32(driver), AnySource::F32(data)) => {
-                driver.meet(n)?;
-                driver.meet(data.rows())?;
-                seen_by((driver.solver().facts().metric, zeros), data, n, |data| {
-                    f.call::<f32>(driver.solver_mut(), data, cx)
-                })
-            }
-            (Typed::F64(driver), AnySource::F64(data)) => {
-                driver.meet(n)?;
-                driver.meet(data.rows())?;
-                seen_by((driver.solver().facts().metric, zeros), data, n, |data| {
-                    f.call::<f64>(driver.solver_mut(), data, cx)
-                })
-            }
-            _ => Err(other_type()),
-        }
+        either!((&mut self.typed, rows.any()), (driver, data) => {
+            driver.meet(n)?;
+            driver.meet(data.rows())?;
+            let metric = driver.solver().facts().metric;
+            seen_by((metric, zeros), data, n, |data| f.call(driver.solver_mut(), data, cx))
+        }, else Err(other_type()))
     }
 
     /// The solver of this run, for methods that show more than the model.
     pub(crate) fn solver(&self) -> Typed<&M::Solver<f32>, &M::Solver<f64>> {
-        match &self.typed {
-            Typed::F32(driver) => Typed::F32(driver.solver()),
-            Typed::F64(driver) => Typed::F64(driver.solver()),
-        }
+        either!(&self.typed, driver => Typed(driver.solver()))
     }
 
     /// The same, to change its state between two steps.
     pub(crate) fn solver_mut(&mut self) -> Typed<&mut M::Solver<f32>, &mut M::Solver<f64>> {
-        match &mut self.typed {
-            Typed::F32(driver) => Typed::F32(driver.solver_mut()),
-            Typed::F64(driver) => Typed::F64(driver.solver_mut()),
-        }
+        either!(&mut self.typed, driver => Typed(driver.solver_mut()))
     }
 
     /// Rows that the run is over, if their number is known.
@@ -383,19 +341,12 @@ impl<M: StreamMethod> Run<M> {
     /// As [`Run::partial_fit`]; [`Error::Interrupted`].
     pub fn partial_fit_on<S: Source>(&mut self, rows: S, cx: &Executor) -> Result<Option<Step>> {
         let zeros = Arc::default();
-        let step = match (&mut self.typed, rows.any()) {
-            (Typed::F32(driver), AnySource::F32(data)) => {
-                seen_by((driver.solver().facts().metric, &zeros), data, None, |data| {
-                    M::stream_mut(driver.solver_mut()).partial_fit(data, cx)
-                })
-            }
-            (Typed::F64(driver), AnySource::F64(data)) => {
-                seen_by((driver.solver().facts().metric, &zeros), data, None, |data| {
-                    M::stream_mut(driver.solver_mut()).partial_fit(data, cx)
-                })
-            }
-            _ => Err(other_type()),
-        }?;
+        let step = either!((&mut self.typed, rows.any()), (driver, data) => {
+            let metric = driver.solver().facts().metric;
+            seen_by((metric, &zeros), data, None, |data| {
+                M::stream_mut(driver.solver_mut()).partial_fit(data, cx)
+            })
+        }, else Err(other_type()))?;
         self.zeros_of_batches = self.zeros_of_batches.saturating_add(zeros.count());
         Ok(step)
     }
@@ -509,6 +460,6 @@ fn seen_by<T: Element, R>(
     let data = counted.as_ref().map_or(data, |counted| counted as &dyn DataSource<T>);
     match metric {
         Metric::Euclidean => f(data),
-        Metric::Cosine => f(&Normalized::noting(data, zeros.clone())),
+        Metric::Cosine => f(&Normalized::by(data, zeros.clone())),
     }
 }

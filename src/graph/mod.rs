@@ -8,9 +8,10 @@ mod cells;
 mod lists;
 mod tree;
 
-use crate::data::{Access, AnySource, DataSource, Own, Source, count_rows};
+use crate::data::{Access, DataSource, Own, Source, count_rows};
 use crate::error::Result;
 use crate::fit::{Problems, require};
+use crate::float::either;
 use crate::kernel::Compute;
 use crate::names::names;
 use crate::parallel::Executor;
@@ -120,10 +121,7 @@ impl KnnGraph {
         recall: f64,
         cx: &Executor,
     ) -> Result<Self> {
-        match rows.any() {
-            AnySource::F32(data) => knn_graph(data, n_neighbors, method, recall, cx),
-            AnySource::F64(data) => knn_graph(data, n_neighbors, method, recall, cx),
-        }
+        either!(rows.any(), data => knn_graph(data, n_neighbors, method, recall, cx))
     }
 
     /// Number of rows.

@@ -9,7 +9,7 @@ use super::shares::Shares;
 use crate::data::{AnySource, DataSource, Normalized, Source};
 use crate::error::{Error, Result};
 use crate::fit::{Element, Typed, either};
-use crate::float::Float;
+use crate::float::{Float, PerFloat};
 use crate::parallel::Executor;
 
 /// A fitted Laplacian K-modes model: modes, labels, and the responsibilities of the rows of the fit.
@@ -52,6 +52,10 @@ pub(super) const PRECOMPUTED: &str = "precomputed";
 pub(super) struct Fitted<T> {
     pub(super) modes: Vec<T>,
     pub(super) responsibilities: Shares<T>,
+}
+
+impl PerFloat for Fitted<()> {
+    type Of<T: Float> = Fitted<T>;
 }
 
 /// Calls `f` with the rows as the fit sees them: scaled to length 1 if `normalize`.

@@ -160,7 +160,7 @@ impl<T: Element> KModesSolver<T> {
         let given = self.about == PRECOMPUTED;
         let n = labels.len();
         KModesModel {
-            typed: Typed::of(fitted),
+            typed: Typed::of_type::<T, Fitted<()>>(fitted),
             dim: self.dim,
             mode_rows: self.mode_rows.clone(),
             labels,

@@ -7,23 +7,19 @@ use serde_json::{Map, Value};
 use super::{Array, Contents, Number};
 use crate::data::Dtype;
 use crate::error::Result as Checked;
-use crate::float::Float;
+use crate::float::{Float, Typed, either};
 use crate::matrix::MatRef;
 use crate::rows::RowBuf;
 
 /// Values in the type in which they were computed.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Values {
-    F32(Vec<f32>),
-    F64(Vec<f64>),
-}
+pub(crate) type Values = Typed<Vec<f32>, Vec<f64>>;
 
 impl Values {
     pub(crate) fn of<T: Float>(values: &[T]) -> Self {
-        if size_of::<T>() == size_of::<f32>() {
-            Self::F32(values.iter().map(|v| v.to_f64() as f32).collect())
-        } else {
+        if T::WIDE {
             Self::F64(values.iter().map(|v| v.to_f64()).collect())
+        } else {
+            Self::F32(values.iter().map(|v| v.to_f32()).collect())
         }
     }
 
@@ -35,15 +31,7 @@ impl Values {
     }
 
     pub(crate) fn len(&self) -> usize {
-        match self {
-            Self::F32(values) => values.len(),
-            Self::F64(values) => values.len(),
-        }
-    }
-
-    /// Whether the values are `f64`.
-    pub(crate) fn is_wide(&self) -> bool {
-        matches!(self, Self::F64(_))
+        either!(self, values => values.len())
     }
 
     /// The first NaN or infinity, as the numbers of its row and column and its text.
@@ -51,10 +39,7 @@ impl Values {
         let found = |at: Option<(usize, usize)>, value: &dyn Fn(usize) -> String| {
             at.map(|(row, column)| (row, column, value(row * dim + column)))
         };
-        match self {
-            Self::F32(v) => found(MatRef::new(v, dim).first_not_finite(), &|i| v[i].to_string()),
-            Self::F64(v) => found(MatRef::new(v, dim).first_not_finite(), &|i| v[i].to_string()),
-        }
+        either!(self, v => found(MatRef::new(v, dim).first_not_finite(), &|i| v[i].to_string()))
     }
 
     /// Adds values, converted to the type of the others.
@@ -77,10 +62,7 @@ impl Values {
 
     /// A copy of consecutive values.
     pub(crate) fn part(&self, range: Range<usize>) -> Self {
-        match self {
-            Self::F32(values) => Self::F32(values[range].to_vec()),
-            Self::F64(values) => Self::F64(values[range].to_vec()),
-        }
+        either!(self, values => Typed(values[range].to_vec()))
     }
 
     /// A copy of the rows with these numbers, of `dim` values each.
@@ -88,18 +70,12 @@ impl Values {
         fn of<E: Copy>(values: &[E], dim: usize, rows: &[usize]) -> Vec<E> {
             rows.iter().flat_map(|&row| &values[row * dim..(row + 1) * dim]).copied().collect()
         }
-        match self {
-            Self::F32(values) => Self::F32(of(values, dim, rows)),
-            Self::F64(values) => Self::F64(of(values, dim, rows)),
-        }
+        either!(self, values => Typed(of(values, dim, rows)))
     }
 
     /// The values as an array of rows.
     pub(crate) fn array(&self, dim: usize) -> Checked<Array> {
-        match self {
-            Self::F32(values) => Array::new(&[values.len() / dim.max(1), dim], values),
-            Self::F64(values) => Array::new(&[values.len() / dim.max(1), dim], values),
-        }
+        either!(self, values => Array::new(&[values.len() / dim.max(1), dim], values))
     }
 
     /// The values of a matrix of `dim` columns, of either type.
@@ -125,19 +101,17 @@ pub(crate) fn matrix<E: Number>(contents: &Contents, name: &str, dim: usize) -> 
 
 /// Like [`matrix`], for values in the compute type.
 pub(crate) fn rows<T: Float>(contents: &Contents, name: &str, dim: usize) -> Result<Vec<T>, String> {
-    Ok(if size_of::<T>() == size_of::<f32>() {
-        Values::F32(matrix(contents, name, dim)?).get()
+    let values = if T::WIDE {
+        Values::F64(matrix(contents, name, dim)?)
     } else {
-        Values::F64(matrix(contents, name, dim)?).get()
-    })
+        Values::F32(matrix(contents, name, dim)?)
+    };
+    Ok(values.get())
 }
 
 /// Rows of `cols` values as an array.
 pub(crate) fn stored_rows<T: Float>(values: &[T], cols: usize) -> Checked<Array> {
-    match Values::of(values) {
-        Values::F32(values) => Array::new(&[values.len() / cols, cols], &values),
-        Values::F64(values) => Array::new(&[values.len() / cols, cols], &values),
-    }
+    either!(Values::of(values), values => Array::new(&[values.len() / cols, cols], &values))
 }
 
 /// Stores dense or sparse rows. Sparse rows are stored as values, column indices and row starts.

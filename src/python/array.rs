@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 
 use crate::data::raw::Layout;
 use crate::data::{Csr, Dtype, Index, RawRows};
-use crate::float::Float;
+use crate::persist::kept::Values;
 
 /// A two-dimensional array with any strides, kept alive and read in place.
 pub(super) struct Array {
@@ -143,21 +143,7 @@ fn dtype_of(array: &Bound<'_, PyUntypedArray>) -> PyResult<Dtype> {
 }
 
 /// Centers in one of the two compute types, row by row.
-pub(super) enum Centers {
-    F32(Vec<f32>),
-    F64(Vec<f64>),
-}
-
-/// Evaluates one expression for either type of centers.
-macro_rules! with_centers {
-    ($centers:expr, $values:ident => $body:expr) => {
-        match $centers {
-            $crate::python::array::Centers::F32($values) => $body,
-            $crate::python::array::Centers::F64($values) => $body,
-        }
-    };
-}
-pub(super) use with_centers;
+pub(super) type Centers = Values;
 
 impl Centers {
     /// Copies a two-dimensional array with `cols` columns.
@@ -185,15 +171,6 @@ impl Centers {
             Self::F32(values) => values.into_iter().map(f64::from).collect(),
             Self::F64(values) => values,
         }
-    }
-
-    /// The values converted to `T`.
-    pub(super) fn converted<T: Float>(&self) -> Vec<T> {
-        with_centers!(self, values => values.iter().map(|&x| T::from_f64(Float::to_f64(x))).collect())
-    }
-
-    pub(super) fn len(&self) -> usize {
-        with_centers!(self, values => values.len())
     }
 }
 

@@ -12,9 +12,9 @@ use super::enter::enter;
 use super::persist::{Loaded, as_python, of_python};
 use super::rows::Input;
 use super::source::Source;
-use crate::data::{AnySource, Source as _};
+use crate::data::Source as _;
 use crate::error::Error;
-use crate::float::Float;
+use crate::float::{Float, Typed, either};
 use crate::kernel::Compute;
 use crate::stats::{Coreset, Lightweight, MergeReduce};
 
@@ -37,18 +37,12 @@ fn parts<T: Compute + Element>(py: Python<'_>, coreset: Coreset<T>) -> PyResult<
 }
 
 /// A coreset in either compute type.
-pub(super) enum AnyCoreset {
-    F32(Coreset<f32>),
-    F64(Coreset<f64>),
-}
+pub(super) type AnyCoreset = Typed<Coreset<f32>, Coreset<f64>>;
 
 impl AnyCoreset {
     /// Converts the coreset to arrays.
     pub(super) fn into_parts(self, py: Python<'_>) -> PyResult<Parts<'_>> {
-        match self {
-            Self::F32(coreset) => parts(py, coreset),
-            Self::F64(coreset) => parts(py, coreset),
-        }
+        either!(self, coreset => parts(py, coreset))
     }
 }
 
@@ -59,17 +53,12 @@ fn locked<S>(state: &Mutex<S>) -> PyResult<MutexGuard<'_, S>> {
     })
 }
 
-enum AnyLightweight {
-    F32(Lightweight<f32>),
-    F64(Lightweight<f64>),
-}
-
 /// A lightweight coreset under construction, with its source.
 #[pyclass(frozen, module = "shoal._core")]
 pub(super) struct LightweightCoreset {
     input: Input,
     threads: Option<usize>,
-    state: Mutex<Option<AnyLightweight>>,
+    state: Mutex<Option<Typed<Lightweight<f32>, Lightweight<f64>>>>,
 }
 
 fn finished() -> PyErr {
@@ -88,10 +77,7 @@ impl LightweightCoreset {
         threads: Option<usize>,
     ) -> PyResult<Self> {
         let input = Input::new(&source.0, weights.as_ref())?;
-        let state = match input.any() {
-            AnySource::F32(data) => AnyLightweight::F32(Lightweight::new(data, n_samples, seed)?),
-            AnySource::F64(data) => AnyLightweight::F64(Lightweight::new(data, n_samples, seed)?),
-        };
+        let state = either!(input.any(), data => Typed(Lightweight::new(data, n_samples, seed)?));
         Ok(Self { input, threads, state: Mutex::new(Some(state)) })
     }
 
@@ -101,42 +87,23 @@ impl LightweightCoreset {
         let mut run = state.take().ok_or_else(finished)?;
         let rows = self.input.rows();
         let cost = rows.whole_effort() * rows.cols() as f64;
-        let seen = match (&mut run, self.input.any()) {
-            (AnyLightweight::F32(run), AnySource::F32(data)) => {
-                enter(py, self.threads, cost, |cx| run.step(data, cx))?
-            }
-            (AnyLightweight::F64(run), AnySource::F64(data)) => {
-                enter(py, self.threads, cost, |cx| run.step(data, cx))?
-            }
-            _ => return Err(finished()),
-        };
+        let seen = either!(
+            (&mut run, self.input.any()),
+            (run, data) => enter(py, self.threads, cost, |cx| run.step(data, cx))?,
+            else return Err(finished())
+        );
         *state = Some(run);
         Ok(seen)
     }
 
     /// The coreset, after the last step.
     fn result<'py>(&self, py: Python<'py>) -> PyResult<Parts<'py>> {
-        match locked(&self.state)?.take().ok_or_else(finished)? {
-            AnyLightweight::F32(run) => parts(py, enter(py, Some(1), 0.0, |_| run.finish())?),
-            AnyLightweight::F64(run) => parts(py, enter(py, Some(1), 0.0, |_| run.finish())?),
-        }
+        let run = locked(&self.state)?.take().ok_or_else(finished)?;
+        either!(run, run => parts(py, enter(py, Some(1), 0.0, |_| run.finish())?))
     }
 }
 
-enum AnyStreaming {
-    F32(MergeReduce<f32>),
-    F64(MergeReduce<f64>),
-}
-
-/// Evaluates one expression for either compute type.
-macro_rules! either {
-    ($state:expr, $of:ident => $body:expr) => {
-        match $state {
-            AnyStreaming::F32($of) => $body,
-            AnyStreaming::F64($of) => $body,
-        }
-    };
-}
+type AnyStreaming = Typed<MergeReduce<f32>, MergeReduce<f64>>;
 
 /// A coreset of a stream, by merge and reduce.
 #[pyclass(frozen, module = "shoal._core")]
@@ -191,18 +158,13 @@ impl StreamingCoreset {
     /// Merges another coreset into this one.
     fn merge(&self, py: Python<'_>, other: &Self, threads: Option<usize>) -> PyResult<()> {
         let (mut state, other) = (locked(&self.0)?, locked(&other.0)?);
-        match (&mut *state, &*other) {
-            (AnyStreaming::F32(of), AnyStreaming::F32(other)) => {
-                enter(py, threads, f64::MAX, |cx| of.merge(other, cx))
-            }
-            (AnyStreaming::F64(of), AnyStreaming::F64(other)) => {
-                enter(py, threads, f64::MAX, |cx| of.merge(other, cx))
-            }
-            _ => Err(Error::Shape(
-                "the coresets must have the same compute type, got float32 and float64: convert the rows to one type".into(),
-            )
-            .into()),
-        }
+        let other_type = "the coresets must have the same compute type, got float32 and float64: convert the rows to \
+                          one type";
+        either!(
+            (&mut *state, &*other),
+            (of, other) => enter(py, threads, f64::MAX, |cx| of.merge(other, cx)),
+            else Err(Error::Shape(other_type.into()).into())
+        )
     }
 
     /// The coreset so far.
@@ -223,10 +185,7 @@ impl StreamingCoreset {
     /// The compute type of the rows.
     #[getter]
     fn compute(&self) -> PyResult<&'static str> {
-        Ok(match &*locked(&self.0)? {
-            AnyStreaming::F32(_) => f32::NAME,
-            AnyStreaming::F64(_) => f64::NAME,
-        })
+        Ok(locked(&self.0)?.name())
     }
 
     /// Rows so far, rows kept, columns.

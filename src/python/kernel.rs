@@ -7,14 +7,15 @@ use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
 use pyo3::types::PyAny;
 
-use super::array::{Centers, array1, array2, signed, vector, with_centers};
+use super::array::{Centers, array1, array2, signed, vector};
 use super::enter::enter;
 use super::rows::{AnyRows, Input};
 use super::source::Source;
 use crate::centers;
-use crate::data::DataSource;
+use crate::data::{DataSource, Source as _};
 use crate::error::{Error, Result};
 use crate::fit::Metric;
+use crate::float::either;
 use crate::kernel::Compute;
 use crate::parallel::Executor;
 
@@ -59,7 +60,7 @@ pub(super) fn nearest<'py>(
 ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
     let Prepared { rows, centers, cost } = prepared(source, centers, metric)?;
     let input = Input::new(&rows, None)?;
-    let (labels, sq_dists) = with_centers!(&centers, values => enter(py, threads, cost, |cx| {
+    let (labels, sq_dists) = either!(&centers, values => enter(py, threads, cost, |cx| {
         centers::nearest(values, n_nearest, Metric::Euclidean, input.of(), cx).map_err(from_row(first_row))
     }))?;
     let labels = signed(labels);
@@ -85,7 +86,7 @@ pub(super) fn nearest_approximately<'py>(
 ) -> PyResult<Search<'py>> {
     let Prepared { rows, centers, cost } = prepared(source, centers, metric)?;
     let input = Input::new(&rows, None)?;
-    let (labels, sq_dists, search) = with_centers!(&centers, values => enter(py, threads, cost, |cx| {
+    let (labels, sq_dists, search) = either!(&centers, values => enter(py, threads, cost, |cx| {
         centers::nearest_approximately(values, n_nearest, recall, Metric::Euclidean, input.of(), cx)
     }))?;
     let figures = [
@@ -115,7 +116,7 @@ pub(super) fn predict<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let Prepared { rows, centers, cost } = prepared(source, centers, metric)?;
     let input = Input::new(&rows, None)?;
-    let labels = with_centers!(&centers, values => enter(py, threads, cost, |cx| {
+    let labels = either!(&centers, values => enter(py, threads, cost, |cx| {
         centers::predict(values, Metric::Euclidean, input.of(), cx).map_err(from_row(first_row))
     }))?;
     Ok(array1(py, signed(labels)))
@@ -137,7 +138,7 @@ pub(super) fn transform<'py>(
     let Prepared { rows, centers, cost } = prepared(source, centers, metric)?;
     let input = Input::new(&rows, None)?;
     let k = centers.len() / source.0.cols();
-    with_centers!(&centers, values => {
+    either!(&centers, values => {
         let distances = enter(py, threads, cost, |cx| as_wide(values, input.of(), cx))?;
         array2(py, distances, k)
     })
@@ -163,7 +164,7 @@ pub(super) fn sq_dists_to<'py>(
     let Prepared { rows, centers, .. } = prepared(source, centers, metric)?;
     let (input, labels) = (Input::new(&rows, None)?, unsigned(&labels));
     let cost = source.0.whole_effort() * source.0.cols() as f64;
-    let sq_dists = with_centers!(&centers, values => enter(py, threads, cost, |cx| {
+    let sq_dists = either!(&centers, values => enter(py, threads, cost, |cx| {
         centers::sq_dists_to(values, &labels, input.of(), cx).map_err(from_row(first_row))
     }))?;
     Ok(array1(py, sq_dists))
@@ -188,12 +189,8 @@ pub(super) fn sums_of<'py>(
     let (input, labels) = (Input::new(&rows, weights.as_ref())?, unsigned(&labels));
     let cost = source.0.whole_effort() * source.0.cols() as f64;
     let sums = enter(py, threads, cost, |cx| {
-        if rows.dtype().computed_as_f64() {
-            centers::sums_of::<f64>(&labels, n_clusters, input.of(), cx)
-        } else {
-            centers::sums_of::<f32>(&labels, n_clusters, input.of(), cx)
-        }
-        .map_err(from_row(first_row))
+        either!(input.any(), data => centers::sums_of(&labels, n_clusters, data, cx))
+            .map_err(from_row(first_row))
     })?;
     let of_clusters = array2(py, sums.sums().to_vec(), source.0.cols())?;
     Ok((array1(py, sums.weights().to_vec()), of_clusters))
@@ -213,7 +210,7 @@ pub(super) fn inertia(
     let Prepared { rows, centers, cost } = prepared(source, centers, metric)?;
     let input = Input::new(&rows, weights.as_ref())?;
     let labels = labels.as_ref().map(unsigned);
-    with_centers!(&centers, values => enter(py, threads, cost, |cx| {
+    either!(&centers, values => enter(py, threads, cost, |cx| {
         centers::inertia(values, labels.as_deref().map(Into::into), Metric::Euclidean, input.of(), cx)
     }))
 }

@@ -7,7 +7,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use super::array::{Centers, array1, array2, signed, vector, with_centers};
+use super::array::{Centers, array1, array2, signed, vector};
 use super::enter::enter;
 use super::persist::of_python;
 use super::rows::Input;
@@ -179,8 +179,8 @@ pub(super) fn kmodes_responsibilities<'py>(
     let clusters: Vec<u32> = vector(&clusters).into_iter().map(i32::cast_unsigned).collect();
     let pull = pull.map_or(Pull::Kernel, Pull::Each);
     let cost = source.0.whole_effort() * known.0.whole_effort() * source.0.cols() as f64;
-    with_centers!(&modes, values => {
-        let z = Shares::of_kept(k, z.converted(), clusters, z.len() / width.max(1));
+    either!(&modes, values => {
+        let z = Shares::of_kept(k, z.get(), clusters, z.len() / width.max(1));
         let z = z.ok_or_else(|| PyValueError::new_err("the responsibilities of the fit do not fit its modes"))?;
         let found = enter(py, threads, cost, |cx| {
             let known = Known {

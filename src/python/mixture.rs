@@ -4,7 +4,7 @@ use numpy::{PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use super::array::{Centers, array1, array2, signed, vector, with_centers};
+use super::array::{Centers, array1, array2, signed, vector};
 use super::coreset::{AnyCoreset, Parts};
 use super::enter::enter;
 use super::kernel::from_row;
@@ -15,7 +15,6 @@ use super::source::Source;
 use super::start::Given;
 use crate::fit::{self, Typed, Value, either};
 use crate::gmm::{GaussianMixture, TruncatedGaussianMixture};
-use crate::persist::kept::Values;
 
 /// A run of a mixture: it also has a coreset.
 #[pyclass(frozen, extends = Run, module = "shoal._core")]
@@ -122,19 +121,14 @@ impl Mixture {
     ) -> PyResult<Self> {
         let cols: usize = means.getattr("shape")?.get_item(1)?.extract()?;
         let means = Centers::new(means, cols)?;
-        let wide = matches!(means, Centers::F64(_));
-        let values = with_centers!(&means, values => Values::of(values));
+        let wide = means.is_wide();
         // Negative numbers become large ones, which the check below reports.
         let neighbors = neighbors
             .map(|ids| (ids.as_array().iter().map(|&j| j.cast_unsigned()).collect(), ids.shape()[1]));
         let loadings = loadings.map_or_else(Vec::new, |loadings| vector(&loadings));
         let parameters = (vector(&variances), vector(&weights), loadings);
-        let model = GaussianMixture::of_parts(
-            (values, cols),
-            covariance.parse()?,
-            parameters,
-            (n_active, neighbors),
-        )?;
+        let model =
+            GaussianMixture::of_parts((means, cols), covariance.parse()?, parameters, (n_active, neighbors))?;
         Ok(Self { model, wide })
     }
 

@@ -1,7 +1,7 @@
 //! The rows behind a Python object: array, sparse matrix, file, part of a file, many files, stream, or transformed rows,
 //! with or without weights.
 
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 use std::sync::Arc;
 
 use numpy::PyReadonlyArray1;
@@ -9,12 +9,12 @@ use numpy::PyReadonlyArray1;
 use super::array::{Array, SparseArray, vector};
 use super::stream::Stream;
 use crate::data::{
-    self, Access, AnySource, Block, DataSource, Dtype, Mapped, Normalized, Projected, Projection, RowRange,
-    Shards, Standard, Standardized, Weighted, ZeroRows,
+    Access, AnySource, DataSource, Dtype, Mapped, Normalized, Projected, Projection, RowRange, Shards,
+    Source, Standard, Standardized, Visit, Weighted, ZeroRows, stored,
 };
 use crate::error::Result;
 use crate::fit::Metric;
-use crate::float::Float;
+use crate::float::{Float, either};
 use crate::rows::RowBuf;
 
 /// Rows in an array, a file or a stream. Cheap to clone, and a source for both compute types.
@@ -103,7 +103,7 @@ impl AnyRows {
             Self::File(file) | Self::Part { file, .. } => file.layout().dtype,
             Self::Shards(shards) => shards.dtype(),
             Self::Stream(stream) => stream.dtype(),
-            Self::View { rows, .. } if rows.dtype().computed_as_f64() => Dtype::F64,
+            Self::View { rows, .. } if rows.any().is_wide() => Dtype::F64,
             Self::View { .. } => Dtype::F32,
         }
     }
@@ -171,21 +171,11 @@ impl AnyRows {
             Self::Shards(shards) => f(shards),
             Self::Stream(stream) => f(&**stream),
             Self::View { rows, by } => match by {
-                Transform::Normalize(zeros) => f(&Normalized::noting::<T>(&**rows, zeros.clone())),
+                Transform::Normalize(zeros) => f(&Normalized::by::<T>(&**rows, zeros.clone())),
                 Transform::Standardize(by) => f(&Standardized::by::<T>(&**rows, by.clone())),
                 Transform::Project(by) => f(&Projected::by::<T>(&**rows, by.clone())),
             },
         }
-    }
-
-    /// Copies the stored values of sparse rows, converted to `T`.
-    pub(super) fn copy_values<T: Float>(&self, rows: &[u64]) -> Result<Vec<T>> {
-        Ok(data::copy::<T>(self, rows)?.values)
-    }
-
-    /// Copies single rows, converted to `T`.
-    pub(super) fn take<T: Float>(&self, rows: &[u64]) -> Result<Vec<T>> {
-        data::take(self, rows)
     }
 }
 
@@ -202,19 +192,10 @@ impl<T: Float> DataSource<T> for AnyRows {
     fn always_finite(&self) -> bool {
         !self.dtype().is_float()
     }
-    fn for_each_block(
-        &self,
-        tile_rows: usize,
-        f: &mut dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>>,
-    ) -> Result<()> {
+    fn for_each_block(&self, tile_rows: usize, f: &mut Visit<'_, T>) -> Result<()> {
         self.with(|source| source.for_each_block(tile_rows, f))
     }
-    fn for_each_block_from(
-        &self,
-        row: u64,
-        tile_rows: usize,
-        f: &mut dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>>,
-    ) -> Result<()> {
+    fn for_each_block_from(&self, row: u64, tile_rows: usize, f: &mut Visit<'_, T>) -> Result<()> {
         self.with(|source| source.for_each_block_from(row, tile_rows, f))
     }
     fn most_values(&self) -> Option<usize> {
@@ -262,12 +243,14 @@ impl Input {
     }
 }
 
-impl data::Source for Input {
+impl Source for AnyRows {
     fn any(&self) -> AnySource<'_> {
-        if self.rows().dtype().computed_as_f64() {
-            AnySource::F64(self.of())
-        } else {
-            AnySource::F32(self.of())
-        }
+        stored(self, self.dtype())
+    }
+}
+
+impl Source for Input {
+    fn any(&self) -> AnySource<'_> {
+        either!(self.rows().any(), _ => Typed(self.of()))
     }
 }

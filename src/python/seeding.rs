@@ -7,7 +7,8 @@ use super::array::{array1, array2};
 use super::enter::enter;
 use super::rows::Input;
 use super::source::Source;
-use crate::data::{AnySource, Source as _};
+use crate::data::Source as _;
+use crate::float::either;
 use crate::seeding::Seeding;
 
 /// The seeding with this name. The optional parameters are the candidates per center, the rows per round as a
@@ -50,15 +51,9 @@ pub(super) fn first_centers<'py>(
     let input = Input::new(&source.0, weights.as_ref())?;
     let cols = source.0.cols();
     let cost = source.0.whole_effort() * cols as f64 * n_clusters as f64 * 4.0;
-    let (centers, rows, n_distances) = match input.any() {
-        AnySource::F32(data) => {
-            let seeds = enter(py, threads, cost, |cx| how.choose(data, n_clusters, seed, 0, cx))?;
-            (array2(py, seeds.centers, cols)?, seeds.rows, seeds.n_distances)
-        }
-        AnySource::F64(data) => {
-            let seeds = enter(py, threads, cost, |cx| how.choose(data, n_clusters, seed, 0, cx))?;
-            (array2(py, seeds.centers, cols)?, seeds.rows, seeds.n_distances)
-        }
-    };
+    let (centers, rows, n_distances) = either!(input.any(), data => {
+        let seeds = enter(py, threads, cost, |cx| how.choose(data, n_clusters, seed, 0, cx))?;
+        (array2(py, seeds.centers, cols)?, seeds.rows, seeds.n_distances)
+    });
     Ok((centers, array1(py, rows.into_iter().map(u64::cast_signed).collect()), n_distances))
 }

@@ -16,11 +16,11 @@ use super::enter::enter;
 use super::rows::{AnyRows, Input, Transform};
 use super::stream::Stream;
 use crate::data::{
-    Access, Dtype, Gathered, Mapped, Projection, Standard, bin, fingerprint_of_batch, npy, open_shard, raw,
-    vecs,
+    Access, Dtype, Gathered, Mapped, Projection, Source as _, Standard, bin, copy, fingerprint_of_batch, npy,
+    open_shard, raw, take, vecs,
 };
 use crate::error::{Error, Result};
-use crate::float::Float;
+use crate::float::either;
 use crate::matrix::MatRef;
 use crate::stats::ColumnMoments;
 
@@ -137,7 +137,7 @@ impl Source {
 
     #[getter]
     fn compute(&self) -> &'static str {
-        if self.0.dtype().computed_as_f64() { f64::NAME } else { f32::NAME }
+        self.0.any().name()
     }
 
     #[getter]
@@ -181,11 +181,7 @@ impl Source {
         indptr.call_method1("__isub__", (stored.start,))?;
         let values = if let AnyRows::View { .. } = &self.0 {
             let rows: Vec<u64> = (start as u64..stop as u64).collect();
-            if self.0.dtype() == Dtype::F64 {
-                array1(py, py.detach(|| self.0.copy_values::<f64>(&rows))?)
-            } else {
-                array1(py, py.detach(|| self.0.copy_values::<f32>(&rows))?)
-            }
+            either!(self.0.any(), source => array1(py, py.detach(|| copy(source, &rows))?.values))
         } else {
             copied(values, stored.start, stored.end)?
         };
@@ -270,13 +266,7 @@ impl Source {
     /// A hash of the values of a few rows, to tell a refilled buffer from its previous contents.
     fn glance(&self, py: Python<'_>) -> PyResult<u64> {
         let rows = &self.0;
-        enter(py, Some(1), rows.effort(0.0), |_| {
-            if rows.dtype().computed_as_f64() {
-                fingerprint_of_batch::<f64>(rows)
-            } else {
-                fingerprint_of_batch::<f32>(rows)
-            }
-        })
+        enter(py, Some(1), rows.effort(0.0), |_| either!(rows.any(), source => fingerprint_of_batch(source)))
     }
 
     /// Consecutive rows as a source, without a copy.
@@ -325,19 +315,10 @@ impl Source {
     /// Copies single rows in the compute type.
     fn converted<'py>(&self, py: Python<'py>, rows: &[u64]) -> PyResult<Bound<'py, PyAny>> {
         let (cols, cost) = (self.0.cols(), self.0.effort(0.0));
-        if self.0.dtype().computed_as_f64() {
-            array2(
-                py,
-                enter(py, Some(1), cost, |_| Ok(self.0.take::<f64>(rows)))?.map_err(missing_row)?,
-                cols,
-            )
-        } else {
-            array2(
-                py,
-                enter(py, Some(1), cost, |_| Ok(self.0.take::<f32>(rows)))?.map_err(missing_row)?,
-                cols,
-            )
-        }
+        either!(self.0.any(), source => {
+            let found = enter(py, Some(1), cost, |_| Ok(take(source, rows)))?;
+            array2(py, found.map_err(missing_row)?, cols)
+        })
     }
 }
 

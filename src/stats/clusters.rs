@@ -55,7 +55,7 @@ fn two_sum(a: f64, b: f64) -> (f64, f64) {
 
 /// Returns an error if the mean of a cluster overflows `T`.
 fn check_mean<T: Float>(j: usize, weight: f64, mut sums: impl Iterator<Item = f64>) -> Result<()> {
-    let most = if size_of::<T>() == size_of::<f32>() { f64::from(f32::MAX) * (1.0 + 1e-9) } else { f64::MAX };
+    let most = (T::MAX * (1.0 + 1e-9)).min(f64::MAX);
     let limit = (most * weight).min(f64::MAX);
     // NaN fails this test too.
     if sums.all(|sum| sum.abs() <= limit) {
@@ -161,8 +161,6 @@ impl ClusterSums {
     /// Whether every cluster with weight has its mean at its center, and the others have zero sums, up to
     /// rounding. If `unit`, the rows have length 1, and the direction of the sum is compared.
     pub(crate) fn have_means_at<T: Float>(&self, centers: MatRef<'_, T>, unit: bool) -> bool {
-        let least =
-            if size_of::<T>() == size_of::<f32>() { f64::from(f32::MIN_POSITIVE) } else { f64::MIN_POSITIVE };
         let largest = self.sums.iter().fold(0.0, |most: f64, s| most.max(s.abs()));
         if self.lows.iter().any(|low| low.abs() > RESIDUE * largest + VANISHING) {
             return false;
@@ -175,7 +173,7 @@ impl ClusterSums {
             let length = sum.iter().map(|s| s * s).sum::<f64>().sqrt();
             let divisor = if unit { length } else { weight };
             let longest = center.iter().fold(0.0, |most: f64, c| most.max(c.to_f64().abs()));
-            let off = divisor * (1e-5 * longest + least) + VANISHING;
+            let off = divisor * (1e-5 * longest + T::MIN_POSITIVE) + VANISHING;
             (!unit || length <= weight * (1.0 + 1e-5))
                 && sum.iter().zip(center).all(|(s, c)| (s - divisor * c.to_f64()).abs() <= off)
         })

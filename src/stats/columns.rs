@@ -1,9 +1,9 @@
 //! Mean and variance per column, in one pass.
 
 use super::coreset::cut;
-use crate::data::{AnySource, DataSource, Source, no_weight};
+use crate::data::{DataSource, Source, no_weight};
 use crate::error::{Error, Result};
-use crate::float::Float;
+use crate::float::{Float, either};
 use crate::kernel::Compute;
 use crate::parallel::Executor;
 use crate::pass::{Chunk, sweep};
@@ -50,10 +50,7 @@ impl ColumnMoments {
     /// # Ok::<(), shoal::Error>(())
     /// ```
     pub fn of<S: Source + ?Sized>(data: &S, cx: &Executor) -> Result<Self> {
-        match data.any() {
-            AnySource::F32(data) => Self::of_typed(data, cx),
-            AnySource::F64(data) => Self::of_typed(data, cx),
-        }
+        either!(data.any(), data => Self::of_typed(data, cx))
     }
 
     fn of_typed<T: Compute>(data: &dyn DataSource<T>, cx: &Executor) -> Result<Self> {

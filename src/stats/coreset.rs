@@ -13,6 +13,7 @@
 use super::drawing::{Drawn, draw_events, other_rows, take_all};
 use crate::data::{Access, DataSource, Stretch, Weighted, no_weight, row_bytes, too_heavy, too_light};
 use crate::error::{Error, Result};
+use crate::float::{Float, PerFloat};
 use crate::kernel::{Compute, Point};
 use crate::parallel::Executor;
 use crate::pass::{Cut, Unread, sweep_unread};
@@ -41,6 +42,10 @@ pub struct Coreset<T> {
     pub weights: Vec<f64>,
     /// The row numbers in the source.
     pub rows: Vec<u64>,
+}
+
+impl PerFloat for Coreset<()> {
+    type Of<T: Float> = Coreset<T>;
 }
 
 impl<T: Compute> Coreset<T> {

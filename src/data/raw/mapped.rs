@@ -20,10 +20,12 @@ use super::ahead::{Leave, due};
 use super::descriptor::Descriptor;
 use super::layout::Layout;
 use super::rows::{RawRows, one_block};
-use crate::data::{Access, DataSource, Dtype, TileReader, Visit};
+use crate::data::source::forward;
+use crate::data::{Access, DataSource, Dtype, Tile, TileReader, Visit, Wanted};
 use crate::error::{Error, Result};
 use crate::float::Float;
 use crate::matrix::MatRef;
+use crate::rows::RowBuf;
 use crate::tuning::LENGTH_STEP;
 
 /// Rows in a memory-mapped file; a source for both compute types, cheap to clone.
@@ -272,14 +274,23 @@ impl Mapped {
         self.check_leads(rows.clone())
     }
 
-    /// The rows `rows`, as [`TileReader::tile`], without reading ahead.
-    pub(in crate::data) fn read<'s, T: Float>(
-        &'s self,
-        rows: Range<usize>,
-        scratch: &'s mut Vec<T>,
-    ) -> Result<MatRef<'s, T>> {
-        self.check(&rows)?;
-        Ok(self.view().read(rows, scratch))
+    /// As [`TileReader::read`], without reading ahead.
+    pub(in crate::data) fn read<T: Float>(
+        &self,
+        wanted: &Wanted<'_>,
+        buffer: &mut RowBuf<T>,
+    ) -> Result<Tile<'_, T>> {
+        let rows = &wanted.rows;
+        match wanted.picked {
+            None => self.check(rows)?,
+            Some(picked) => {
+                if !picked.is_empty() {
+                    self.check_at_step(rows)?;
+                }
+                self.check_leads(picked.iter().map(|&r| rows.start + r as usize))?;
+            }
+        }
+        Ok(self.view().read(wanted, buffer))
     }
 
     /// Converts rows into `out`, without reading ahead.
@@ -287,20 +298,6 @@ impl Mapped {
         self.check(rows)?;
         self.view().read_into(rows, out);
         Ok(())
-    }
-
-    /// The rows `picked` of `rows`, as [`TileReader::tile_of`], without reading ahead.
-    pub(in crate::data) fn read_of<'s, T: Float>(
-        &'s self,
-        rows: Range<usize>,
-        picked: &[u32],
-        scratch: &'s mut Vec<T>,
-    ) -> Result<MatRef<'s, T>> {
-        if !picked.is_empty() {
-            self.check_at_step(&rows)?;
-        }
-        self.check_leads(picked.iter().map(|&r| rows.start + r as usize))?;
-        Ok(self.view().read_some(rows, picked, scratch))
     }
 
     /// Appends single rows to `out`, without a check of the length of the file.
@@ -503,6 +500,11 @@ fn no_rows(path: &Path, layout: Layout) -> Error {
     Error::format(path, format!("must have at least 1 row and 1 column, got {rows} x {cols}"))
 }
 
+/// The extension of a file name in lower case, which names the format; empty if there is none.
+pub(in crate::data) fn suffix_of(path: &Path) -> String {
+    path.extension().map(|suffix| suffix.to_string_lossy().to_ascii_lowercase()).unwrap_or_default()
+}
+
 /// Length of a regular file, looked up before it is opened: opening a pipe would block.
 pub(in crate::data) fn file_length(path: &Path) -> Result<u64> {
     let found = fs::metadata(path).map_err(|e| Error::io(path, e))?;
@@ -522,25 +524,11 @@ pub(in crate::data) fn file_length(path: &Path) -> Result<u64> {
 }
 
 impl<T: Float> TileReader<T> for Mapped {
-    fn tile<'s>(&'s self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> Result<MatRef<'s, T>> {
-        self.read_ahead(&rows);
-        self.read(rows, scratch)
-    }
-    fn copy_tile<'s>(&self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> Result<&'s mut [T]> {
-        self.read_ahead(&rows);
-        self.check(&rows)?;
-        Ok(self.view().read_copy(rows, scratch))
-    }
-    fn tile_of<'s>(
-        &'s self,
-        rows: Range<usize>,
-        picked: &[u32],
-        scratch: &'s mut Vec<T>,
-    ) -> Result<MatRef<'s, T>> {
-        if reads_ahead(picked, &rows) {
-            self.read_ahead(&rows);
+    fn read(&self, wanted: Wanted<'_>, buffer: &mut RowBuf<T>) -> Result<Option<Tile<'_, T>>> {
+        if reads_ahead(&wanted) {
+            self.read_ahead(&wanted.rows);
         }
-        self.read_of(rows, picked, scratch)
+        Mapped::read(self, &wanted, buffer).map(Some)
     }
     fn bytes(&self, rows: Range<usize>) -> Result<Option<MatRef<'_, u8>>> {
         if self.layout.dtype != Dtype::U8 {
@@ -553,23 +541,13 @@ impl<T: Float> TileReader<T> for Mapped {
 }
 
 /// Whether so many rows of a tile are read that the following tiles are worth reading ahead.
-pub(in crate::data) fn reads_ahead(picked: &[u32], rows: &Range<usize>) -> bool {
-    8 * picked.len() > rows.len()
+pub(in crate::data) fn reads_ahead(wanted: &Wanted<'_>) -> bool {
+    wanted.picked.is_none_or(|picked| 8 * picked.len() > wanted.rows.len())
 }
 
 impl<T: Float> DataSource<T> for Mapped {
-    fn dim(&self) -> usize {
-        self.layout.cols
-    }
-    fn rows(&self) -> Option<u64> {
-        Some(self.layout.rows as u64)
-    }
-    fn access(&self) -> Access {
-        Access::Random
-    }
-    fn always_finite(&self) -> bool {
-        !self.layout.dtype.is_float()
-    }
+    forward!(|this| this.view() => dim rows access always_finite);
+
     fn for_each_block(&self, tile_rows: usize, f: &mut Visit<'_, T>) -> Result<()> {
         self.advise(Pattern::Sequential);
         let row = self.layout.row_stride.unsigned_abs();

@@ -17,7 +17,7 @@ pub(super) use ahead::{Leave, due};
 pub(super) use descriptor::OpenFiles;
 pub use layout::Layout;
 pub use mapped::{Mapped, open};
-pub(super) use mapped::{Pattern, file_length, reads_ahead};
+pub(super) use mapped::{Pattern, file_length, reads_ahead, suffix_of};
 pub(super) use reopened::Place;
 pub use rows::RawRows;
 pub(super) use rows::one_block;

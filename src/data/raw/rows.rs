@@ -8,10 +8,11 @@ use half::{bf16, f16};
 
 use super::layout::Layout;
 use super::stored::{Element, Stored, Truth, bytes_of, with_stored};
-use crate::data::{Access, Block, DataSource, Dtype, TileReader, Visit, no_such_row};
+use crate::data::{Access, Block, DataSource, Dtype, Tile, TileReader, Visit, Wanted, check_rows};
 use crate::error::{Error, Result};
 use crate::float::Float;
 use crate::matrix::{MatRef, make_room};
+use crate::rows::RowBuf;
 
 /// Rows of a column-major tile that are transposed together: one cache line of bytes, four of `f32`.
 const TRANSPOSED_ROWS: usize = 64;
@@ -197,84 +198,63 @@ impl<'a> RawRows<'a> {
         Ok(out)
     }
 
-    /// The rows `rows`, borrowed for as long as the bytes are.
-    pub(super) fn read<'s, T: Float>(self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> MatRef<'s, T>
-    where
-        'a: 's,
-    {
-        let Layout { cols, .. } = self.layout;
-        assert!(rows.start <= rows.end && rows.end <= self.layout.rows, "rows {rows:?} are not in the block");
-        let n = rows.len();
-        if n > 0
-            && let Some(stride) = self.layout.in_place::<T>(self.gaps)
-        {
-            let first = self.row(rows.start).cast::<T>();
-            if first.is_aligned() {
-                // SAFETY: `first` is aligned, the values are of type T (any bits are valid) and lie `stride`
-                // apart; the slice ends with the last value of the last row. Bytes between rows are covered
-                // only if `gaps` says that they may be.
-                let data = unsafe { std::slice::from_raw_parts(first, (n - 1) * stride + cols) };
-                return MatRef::with_stride(data, n, cols, stride);
+    /// Rows in place if they are stored as `T`, else converted into `buffer`.
+    pub(super) fn read<T: Float>(self, wanted: &Wanted<'_>, buffer: &mut RowBuf<T>) -> Tile<'a, T> {
+        let (rows, cols) = (&wanted.rows, self.layout.cols);
+        if let Some(found) = self.in_place(rows.clone()) {
+            return Tile::InPlace(found.into());
+        }
+        let out = buffer.room(rows.len(), cols);
+        // All rows at once if most are needed, or if they are stored in columns.
+        let scattered = self.layout.col_stride.unsigned_abs() != self.layout.dtype.size();
+        match wanted.few().filter(|_| !scattered) {
+            None => self.convert(rows.start, out),
+            Some(picked) => {
+                for &r in picked {
+                    self.convert(rows.start + r as usize, &mut out[r as usize * cols..][..cols]);
+                }
             }
         }
-        MatRef::new(self.read_copy(rows, scratch), cols)
+        Tile::Copied
     }
 
-    /// The bytes of the rows `rows`, borrowed for as long as the bytes are; `None` if the values are no bytes or
-    /// not side by side.
+    /// The rows `rows`, borrowed for as long as the bytes are; `None` if they must be converted.
+    pub(in crate::data) fn in_place<T: Float>(self, rows: Range<usize>) -> Option<MatRef<'a, T>> {
+        let stride = self.layout.in_place::<T>(self.gaps)?;
+        // SAFETY: the values are stored as `T`, a float.
+        unsafe { self.borrowed(rows, stride) }
+    }
+
+    /// As [`RawRows::in_place`], for rows of bytes.
     pub(super) fn read_bytes(self, rows: Range<usize>) -> Option<MatRef<'a, u8>> {
-        let Layout { cols, .. } = self.layout;
-        assert!(rows.start <= rows.end && rows.end <= self.layout.rows, "rows {rows:?} are not in the block");
-        let stride = self.layout.stored_as(Dtype::U8, self.gaps).filter(|_| !rows.is_empty())?;
-        // SAFETY: the values lie `stride` bytes apart; the slice ends with the last value of the last row. Bytes
-        // between rows are covered only if `gaps` says that they may be.
-        let data =
-            unsafe { std::slice::from_raw_parts(self.row(rows.start), (rows.len() - 1) * stride + cols) };
-        Some(MatRef::with_stride(data, rows.len(), cols, stride))
+        let stride = self.layout.stored_as(Dtype::U8, self.gaps)?;
+        // SAFETY: the values are stored as bytes.
+        unsafe { self.borrowed(rows, stride) }
     }
 
-    /// The rows `rows`, converted into `scratch`.
-    pub(super) fn read_copy<T: Float>(self, rows: Range<usize>, scratch: &mut Vec<T>) -> &mut [T] {
+    /// The rows `rows`, which begin `stride` values apart; `None` if there are none, or if they are not aligned.
+    ///
+    /// # Safety
+    /// The values are stored as `V`, of which any bits are valid, and the layout allows this stride: see
+    /// [`Layout::stored_as`].
+    unsafe fn borrowed<V: Copy>(self, rows: Range<usize>, stride: usize) -> Option<MatRef<'a, V>> {
+        let (n, cols) = (rows.len(), self.layout.cols);
         assert!(rows.start <= rows.end && rows.end <= self.layout.rows, "rows {rows:?} are not in the block");
-        let needed = rows.len() * self.layout.cols;
-        if scratch.len() < needed {
-            scratch.resize(needed, T::ZERO);
+        if n == 0 {
+            return None;
         }
-        let out = &mut scratch[..needed];
-        self.convert(rows.start, out);
-        out
-    }
-
-    /// As `read`, for a caller that needs only the rows `picked`, counted from the first of `rows`.
-    pub(super) fn read_some<'s, T: Float>(
-        self,
-        rows: Range<usize>,
-        picked: &[u32],
-        scratch: &'s mut Vec<T>,
-    ) -> MatRef<'s, T>
-    where
-        'a: 's,
-    {
-        let Layout { cols, .. } = self.layout;
-        // All rows at once if they are read in place, most are needed, or they are stored in columns.
-        let scattered = self.layout.col_stride.unsigned_abs() != self.layout.dtype.size();
-        if 2 * picked.len() > rows.len() || scattered || self.layout.in_place::<T>(self.gaps).is_some() {
-            return self.read(rows, scratch);
+        let first = self.row(rows.start).cast::<V>();
+        if !first.is_aligned() {
+            return None;
         }
-        assert!(rows.start <= rows.end && rows.end <= self.layout.rows, "rows {rows:?} are not in the block");
-        let needed = rows.len() * cols;
-        if scratch.len() < needed {
-            scratch.resize(needed, T::ZERO);
-        }
-        let out = &mut scratch[..needed];
-        for &r in picked {
-            self.convert(rows.start + r as usize, &mut out[r as usize * cols..][..cols]);
-        }
-        MatRef::new(out, cols)
+        // SAFETY: `first` is aligned, and the slice ends with the last value of the last row. It covers bytes between
+        // rows only if `gaps` says that it may.
+        let data = unsafe { std::slice::from_raw_parts(first, (n - 1) * stride + cols) };
+        Some(MatRef::with_stride(data, n, cols, stride))
     }
 
     /// The rows `rows`, converted into `out`, which is as long as they are.
-    pub(super) fn read_into<T: Float>(self, rows: &Range<usize>, out: &mut [T]) {
+    pub(in crate::data) fn read_into<T: Float>(self, rows: &Range<usize>, out: &mut [T]) {
         assert!(rows.start <= rows.end && out.len() == rows.len() * self.layout.cols);
         self.convert(rows.start, out);
     }
@@ -336,9 +316,7 @@ impl<'a> RawRows<'a> {
 
     pub(super) fn append<T: Float>(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {
         let cols = self.layout.cols;
-        if let Some(&beyond) = rows.iter().find(|&&row| row >= self.layout.rows as u64) {
-            return Err(no_such_row(beyond));
-        }
+        check_rows(rows, self.layout.rows as u64)?;
         let before = out.len();
         make_room(out, "copied rows", rows.len() as u64, cols)?;
         out.resize(before + rows.len() * cols, T::ZERO);
@@ -358,19 +336,8 @@ fn refuse_no_columns(cols: usize) -> Result<()> {
 }
 
 impl<T: Float> TileReader<T> for RawRows<'_> {
-    fn tile<'s>(&'s self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> Result<MatRef<'s, T>> {
-        Ok(self.read(rows, scratch))
-    }
-    fn copy_tile<'s>(&self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> Result<&'s mut [T]> {
-        Ok(self.read_copy(rows, scratch))
-    }
-    fn tile_of<'s>(
-        &'s self,
-        rows: Range<usize>,
-        picked: &[u32],
-        scratch: &'s mut Vec<T>,
-    ) -> Result<MatRef<'s, T>> {
-        Ok(self.read_some(rows, picked, scratch))
+    fn read(&self, wanted: Wanted<'_>, buffer: &mut RowBuf<T>) -> Result<Option<Tile<'_, T>>> {
+        Ok(Some(RawRows::read(*self, &wanted, buffer)))
     }
     fn bytes(&self, rows: Range<usize>) -> Result<Option<MatRef<'_, u8>>> {
         Ok(self.read_bytes(rows))

@@ -1,6 +1,6 @@
 //! A source of unknown length whose rows were counted.
 
-use super::forward;
+use crate::data::source::forward;
 use crate::data::{Access, DataSource, Visit};
 use crate::error::Result;
 use crate::float::Float;
@@ -20,7 +20,8 @@ impl<S> Counted<S> {
 }
 
 impl<T: Float, S: DataSource<T>> DataSource<T> for Counted<S> {
-    forward!(source: dim access weights always_finite most_values for_each_block for_each_block_from gather copy);
+    forward!(|this| this.source =>
+        dim access weights always_finite most_values for_each_block for_each_block_from gather copy);
 
     fn rows(&self) -> Option<u64> {
         Some(self.rows)

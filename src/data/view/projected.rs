@@ -2,17 +2,13 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::ops::Range;
 use std::sync::Arc;
 
 use ndarray::linalg::general_mat_mul;
 use ndarray::{Array2, ArrayView2, ArrayViewMut2, LinalgScalar, ShapeBuilder};
 
-use super::forward;
-use crate::data::any::ComputeType;
-use crate::data::{
-    Access, AnySource, Block, Converted, DataSource, Source, TileReader, Visit, copy_to, gather,
-};
+use super::transformed::{RowMap, Transformed, Unmapped};
+use crate::data::{Access, Converted, DataSource, Wanted, copy_to, gather};
 use crate::error::{Error, Result};
 use crate::float::{Float, PerFloat};
 use crate::matrix::{MatRef, array_of_rows, make_room};
@@ -42,12 +38,7 @@ use crate::rows::{RowBuf, Rows};
 /// assert_eq!(KMeans::params(1).fit(&rows)?.centers::<f32>(), [1.0, 2.0]);
 /// # Ok::<(), shoal::Error>(())
 /// ```
-#[derive(Clone, Debug)]
-pub struct Projected<S> {
-    source: S,
-    by: Arc<Projection>,
-    compute: ComputeType<Self>,
-}
+pub type Projected<S> = Transformed<S, Projection>;
 
 /// Upper limit of the bytes of the rows that are read and multiplied together: they stay in the second-level cache.
 const GROUP_BYTES: usize = 384 * 1024;
@@ -63,7 +54,7 @@ impl<'a> PerFloat for Product<'a> {
 }
 
 /// The mean and the components for either compute type.
-pub(crate) struct Projection {
+pub struct Projection {
     mean: Option<Vec<f64>>,
     /// The projected mean.
     offset: Vec<f64>,
@@ -212,107 +203,69 @@ impl<S> Projected<S> {
         let by = Projection::new(source.dim(), components, mean)?;
         Ok(Self::by(source, Arc::new(by)))
     }
-
-    /// The rows of `source` with a projection that was made for its columns.
-    pub(crate) fn by<T: Float>(source: S, by: Arc<Projection>) -> Self
-    where
-        S: DataSource<T>,
-    {
-        Self { source, by, compute: ComputeType::of::<T>() }
-    }
 }
 
-/// Rows of one block, projected.
-struct ProjectedRows<'a, T: Float> {
-    whole: &'a dyn TileReader<T>,
-    by: &'a Projection,
-}
+impl RowMap for Projection {
+    const KEEPS_SPARSE: bool = false;
+    /// Sums may overflow.
+    const KEEPS_FINITE: bool = false;
 
-impl<T: Float> TileReader<T> for ProjectedRows<'_, T> {
-    fn tile<'s>(&'s self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> Result<MatRef<'s, T>> {
-        Ok(MatRef::new(self.copy_tile(rows, scratch)?, self.by.cols()))
+    fn cols(&self, _dim: usize) -> usize {
+        Projection::cols(self)
     }
-    fn tile_of<'s>(
-        &'s self,
-        rows: Range<usize>,
-        picked: &[u32],
-        scratch: &'s mut Vec<T>,
-    ) -> Result<MatRef<'s, T>> {
-        let (cols, room) = (self.by.cols(), rows.len() * self.by.cols());
-        if scratch.len() < room {
-            scratch.resize(room, T::ZERO);
-        }
+    fn read<T: Float>(
+        &self,
+        unmapped: &Unmapped<'_, T>,
+        Wanted { rows, picked }: Wanted<'_>,
+        buffer: &mut RowBuf<T>,
+    ) -> Result<()> {
+        let (group, cols) = (self.group::<T>(), self.cols());
         let (mut converted, mut centered) = (Converted::default(), Vec::new());
+        let reader = unmapped.block.rows;
+        let Some(picked) = picked else {
+            buffer.clear(cols);
+            for start in rows.clone().step_by(group) {
+                let found = converted.read(reader, start..rows.end.min(start + group), None)?;
+                self.project(found, &mut centered, &mut buffer.values);
+            }
+            return Ok(());
+        };
+        let out = buffer.room(rows.len(), cols);
         let (mut found, mut projected) = (RowBuf::default(), Vec::new());
-        for picked in picked.chunks(self.by.group::<T>()) {
-            found.clear(self.by.wide.nrows());
+        for picked in picked.chunks(group) {
+            found.clear(unmapped.dim);
             for &r in picked {
                 let at = rows.start + r as usize;
-                found.extend(converted.read(self.whole, at..at + 1, None)?);
+                found.extend(converted.read(reader, at..at + 1, None)?);
             }
             projected.clear();
-            self.by.project(found.rows(), &mut centered, &mut projected);
+            self.project(found.rows(), &mut centered, &mut projected);
             for (&r, row) in picked.iter().zip(projected.chunks_exact(cols)) {
-                scratch[r as usize * cols..][..cols].copy_from_slice(row);
+                out[r as usize * cols..][..cols].copy_from_slice(row);
             }
         }
-        Ok(MatRef::new(&scratch[..room], cols))
+        Ok(())
     }
-    fn copy_tile<'s>(&self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> Result<&'s mut [T]> {
-        let (group, mut converted, mut centered) = (self.by.group::<T>(), Converted::default(), Vec::new());
-        scratch.clear();
-        for start in rows.clone().step_by(group) {
-            let found = converted.read(self.whole, start..rows.end.min(start + group), None)?;
-            self.by.project(found, &mut centered, scratch);
-        }
-        Ok(scratch)
-    }
-}
-
-impl<T: Float, S: DataSource<T>> DataSource<T> for Projected<S> {
-    // Sums may overflow, and sparse rows become dense: neither `always_finite` nor `most_values` is forwarded.
-    forward!(source: rows access weights);
-
-    fn dim(&self) -> usize {
-        self.by.cols()
-    }
-    fn for_each_block(&self, tile_rows: usize, f: &mut Visit<'_, T>) -> Result<()> {
-        self.source.for_each_block(tile_rows, &mut |block: Block<'_, T>| {
-            f(Block { rows: &ProjectedRows { whole: block.rows, by: &self.by }, ..block })
-        })
-    }
-    fn for_each_block_from(&self, row: u64, tile_rows: usize, f: &mut Visit<'_, T>) -> Result<()> {
-        self.source.for_each_block_from(row, tile_rows, &mut |block: Block<'_, T>| {
-            f(Block { rows: &ProjectedRows { whole: block.rows, by: &self.by }, ..block })
-        })
-    }
-    fn gather(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {
+    fn copy<T: Float>(&self, source: &dyn DataSource<T>, rows: &[u64], out: &mut RowBuf<T>) -> Result<()> {
         // Each gather of a stream is a pass.
-        let group =
-            if self.source.access() == Access::Random { self.by.group::<T>() } else { rows.len().max(1) };
+        let group = if source.access() == Access::Random { self.group::<T>() } else { rows.len().max(1) };
         let (before, mut found, mut centered) = (out.len(), RowBuf::default(), Vec::new());
-        make_room(out, "copied rows", rows.len() as u64, self.by.cols())?;
-        let sparse = self.source.most_values().is_some();
+        make_room(&mut out.values, "copied rows", rows.len() as u64, self.cols())?;
+        let sparse = source.most_values().is_some();
         for group in rows.chunks(group) {
-            found.clear(self.source.dim());
+            found.clear(source.dim());
             let copied = if sparse {
-                found.begin_sparse(self.source.dim());
-                copy_to(&self.source, group, &mut found)
+                found.begin_sparse(source.dim());
+                copy_to(source, group, &mut found)
             } else {
-                gather(&self.source, group, &mut found.values)
+                gather(source, group, &mut found.values)
             };
             if let Err(error) = copied {
                 out.truncate(before);
                 return Err(error);
             }
-            self.by.project(found.rows(), &mut centered, out);
+            self.project(found.rows(), &mut centered, &mut out.values);
         }
         Ok(())
-    }
-}
-
-impl<S> Source for Projected<S> {
-    fn any(&self) -> AnySource<'_> {
-        self.compute.any(self)
     }
 }

@@ -2,14 +2,12 @@
 
 use std::ops::{ControlFlow, Range};
 
-use super::forward;
-use crate::data::any::ComputeType;
+use super::selected::{Selected, Selection};
 use crate::data::reblock::Reblock;
 use crate::data::weights::check_announced;
-use crate::data::{Access, AnySource, DataSource, Source, Visit, no_such_row, weights_of_rows};
+use crate::data::{DataSource, Visit, weights_of_rows};
 use crate::error::{Error, Result};
 use crate::float::Float;
-use crate::rows::RowBuf;
 
 /// Consecutive rows of a source, numbered from 0.
 ///
@@ -23,12 +21,7 @@ use crate::rows::RowBuf;
 /// assert_eq!(KMeans::params(1).fit(&last)?.centers::<f32>(), [2.5]);
 /// # Ok::<(), shoal::Error>(())
 /// ```
-#[derive(Clone, Debug)]
-pub struct RowRange<S> {
-    source: S,
-    rows: Range<u64>,
-    compute: ComputeType<Self>,
-}
+pub type RowRange<S> = Selected<S, Range<u64>>;
 
 impl<S> RowRange<S> {
     /// The rows `rows` of `source`. If the source does not know its number of rows, the range may reach
@@ -56,63 +49,48 @@ impl<S> RowRange<S> {
         if let Some(all) = all {
             check_announced(source.weights(), all)?;
         }
-        Ok(Self { source, rows, compute: ComputeType::of::<T>() })
-    }
-
-    /// Converts row numbers of the range to row numbers of the source.
-    fn of_source(&self, rows: &[u64]) -> Result<Vec<u64>> {
-        let n = self.rows.end - self.rows.start;
-        match rows.iter().find(|&&row| row >= n) {
-            Some(&beyond) => Err(no_such_row(beyond)),
-            None => Ok(rows.iter().map(|row| row + self.rows.start).collect()),
-        }
+        Ok(Self::of(source, rows))
     }
 }
 
-impl<T: Float, S: DataSource<T>> DataSource<T> for RowRange<S> {
-    forward!(source: dim access always_finite most_values);
-
-    fn rows(&self) -> Option<u64> {
-        self.source.rows().map(|_| self.rows.end - self.rows.start)
+impl Selection for Range<u64> {
+    fn len(&self) -> u64 {
+        self.end - self.start
     }
-    fn has_weights(&self) -> bool {
-        self.source.has_weights()
+    fn row(&self, place: u64) -> u64 {
+        self.start + place
     }
-    fn weights(&self) -> Option<&[f64]> {
-        self.source.weights()?.get(self.rows.start as usize..self.rows.end as usize)
+    fn weights<'a>(&'a self, all: Option<&'a [f64]>) -> Option<&'a [f64]> {
+        all?.get(self.start as usize..self.end as usize)
     }
-    fn for_each_block(&self, tile_rows: usize, f: &mut Visit<'_, T>) -> Result<()> {
-        if self.rows.is_empty() {
+    fn has_weights(&self, weighted: bool) -> bool {
+        weighted
+    }
+    fn for_each_block<T: Float>(
+        &self,
+        source: &dyn DataSource<T>,
+        tile_rows: usize,
+        f: &mut Visit<'_, T>,
+    ) -> Result<()> {
+        if self.is_empty() {
             return Ok(());
         }
         // Tiles begin at the first row of the range: results do not depend on the rows before it.
-        let mut blocks = Reblock::new(self.source.dim(), tile_rows, 1, f);
+        let mut blocks = Reblock::new(source.dim(), tile_rows, 1, f);
         let mut ended = false;
-        self.source.for_each_block(tile_rows, &mut |block| {
+        source.for_each_block(tile_rows, &mut |block| {
             let end = block.first_row + block.len as u64;
-            let start = self.rows.start.max(block.first_row);
-            let stop = self.rows.end.min(end);
+            let start = self.start.max(block.first_row);
+            let stop = self.end.min(end);
             if start >= stop {
                 return Ok(ControlFlow::Continue(()));
             }
             let within = (start - block.first_row) as usize..(stop - block.first_row) as usize;
-            let last = end >= self.rows.end;
+            let last = end >= self.end;
             let weights = weights_of_rows(&block, within.clone())?;
             ended = blocks.push(block.rows, within, weights, last)?.is_break();
             Ok(if last || ended { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })?;
         if ended { Ok(()) } else { blocks.finish() }
-    }
-    fn gather(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {
-        self.source.gather(&self.of_source(rows)?, out)
-    }
-    fn copy(&self, rows: &[u64], out: &mut RowBuf<T>) -> Result<()> {
-        self.source.copy(&self.of_source(rows)?, out)
-    }
-}
-
-impl<S> Source for RowRange<S> {
-    fn any(&self) -> AnySource<'_> {
-        self.compute.any(self)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use super::forward;
+use crate::data::source::forward;
 use crate::data::{Access, Block, DataSource, Visit, weights_of_rows};
 use crate::error::Result;
 use crate::float::Float;
@@ -25,7 +25,7 @@ impl<'a, T: Float> Stretch<'a, T> {
 }
 
 impl<T: Float> DataSource<T> for Stretch<'_, T> {
-    forward!(source: dim always_finite most_values gather copy);
+    forward!(|this| this.source => dim always_finite most_values gather copy);
 
     fn rows(&self) -> Option<u64> {
         self.source.rows().map(|n| n.saturating_sub(self.first).min(self.most as u64))

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use proptest::prelude::*;
 
 use super::*;
-use crate::data::{Chunks, Csr, DataSource, Dense, Index, RawRows, take};
+use crate::data::{Chunks, Csr, DataSource, Dense, Index, RawRows, copy, take};
 use crate::float::Float;
 use crate::rows::RowBuf;
 
@@ -117,6 +117,28 @@ fn undefined_rows_are_no_rows_of_zeros() {
     };
     assert_eq!([look(&[0, 2]), look(&[1, 2]), look(&[1]), look(&[3])], [0, 1, 1, 2]);
     assert_eq!(found, [4; 4]);
+}
+
+#[test]
+fn sparse_rows_are_normalized_alike_however_they_are_read() {
+    // Rows of many values: sums of their squares in another order would round differently.
+    let (mut starts, mut columns, mut values) = (vec![0i32], Vec::new(), Vec::new());
+    for i in 0..60 {
+        for column in (i % 3..40).step_by(1 + i % 5) {
+            columns.push(column as i32);
+            values.push(0.1 + ((i * 31 + column * 17) % 97) as f64);
+        }
+        starts.push(columns.len() as i32);
+    }
+    let matrix = Csr::new((60, 40), Index::I32(&starts), Index::I32(&columns), &values).unwrap();
+    let rows = Normalized::new::<f64>(matrix);
+    let in_passes = read::<f64>(&rows, 7).0;
+    let numbers: Vec<u64> = (0..60).collect();
+    assert_eq!(take::<f64>(&rows, &numbers).unwrap(), in_passes);
+    assert_eq!(read::<f64>(&copy(&rows, &numbers).unwrap(), 7).0, in_passes);
+    let mut dense = RowBuf::of_values(vec![0.0; 40], 40);
+    rows.copy(&numbers, &mut dense).unwrap();
+    assert_eq!(dense.values[40..], in_passes);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::data::source::forward;
 use crate::data::{Access, Block, DataSource, Visit};
 use crate::error::Result;
 use crate::float::Float;
@@ -31,30 +32,8 @@ impl<'a, T: Float> Watched<'a, T> {
 }
 
 impl<T: Float> DataSource<T> for Watched<'_, T> {
-    fn dim(&self) -> usize {
-        self.source.dim()
-    }
-    fn rows(&self) -> Option<u64> {
-        self.source.rows()
-    }
-    fn access(&self) -> Access {
-        self.source.access()
-    }
-    fn weights(&self) -> Option<&[f64]> {
-        self.source.weights()
-    }
-    fn has_weights(&self) -> bool {
-        self.source.has_weights()
-    }
-    fn always_finite(&self) -> bool {
-        self.source.always_finite()
-    }
-    fn first_row(&self) -> u64 {
-        self.source.first_row()
-    }
-    fn most_values(&self) -> Option<usize> {
-        self.source.most_values()
-    }
+    forward!(|this| this.source => dim rows access weights always_finite first_row most_values gather copy);
+
     fn for_each_block(&self, tile_rows: usize, f: &mut Visit<'_, T>) -> Result<()> {
         self.source.for_each_block(tile_rows, &mut |block| {
             self.note(&block);
@@ -66,11 +45,5 @@ impl<T: Float> DataSource<T> for Watched<'_, T> {
             self.note(&block);
             f(block)
         })
-    }
-    fn gather(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {
-        self.source.gather(rows, out)
-    }
-    fn copy(&self, rows: &[u64], out: &mut RowBuf<T>) -> Result<()> {
-        self.source.copy(rows, out)
     }
 }

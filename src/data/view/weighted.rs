@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use super::forward;
 use crate::data::any::ComputeType;
+use crate::data::source::forward;
 use crate::data::weights::{check_length, check_weights, no_weight};
 use crate::data::{Access, AnySource, Block, DataSource, Source, Visit};
 use crate::error::Result;
@@ -102,7 +102,7 @@ impl<'a, S> Weighted<'a, S> {
 }
 
 impl<T: Float, S: DataSource<T>> DataSource<T> for Weighted<'_, S> {
-    forward!(source: dim rows access always_finite most_values gather copy);
+    forward!(|this| this.source => dim rows access always_finite most_values gather copy);
 
     fn weights(&self) -> Option<&[f64]> {
         (!self.unit).then_some(&*self.weights)

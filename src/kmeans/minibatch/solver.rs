@@ -122,7 +122,7 @@ impl<T: Compute> MiniBatchSolver<T> {
 
     /// Adds the sums and counts of another state.
     pub(super) fn merge(&mut self, other: &Contents) -> Result<()> {
-        if is_wide(other).map_err(Error::Shape)? != (size_of::<T>() == size_of::<f64>()) {
+        if is_wide(other).map_err(Error::Shape)? != T::WIDE {
             return Err(Error::Shape("the states to merge must have the same compute type".into()));
         }
         other.must_be(MINIBATCH_STATE).map_err(Error::Shape)?;

@@ -1,0 +1,153 @@
+//! Rows that a list of row numbers selects.
+
+use std::ops::{ControlFlow, Deref};
+
+use super::permuted::RowIndex;
+use super::selected::Selection;
+use crate::data::raw::one_block;
+use crate::data::tile::append_picked;
+use crate::data::{Block, Converted, DataSource, Tile, TileReader, Visit, Wanted, copy_to, gather};
+use crate::error::Result;
+use crate::float::Float;
+use crate::rows::RowBuf;
+use crate::tuning::SUBSET_SHARE;
+
+/// The rows with the numbers in `list`, and their weights.
+#[derive(Clone, Debug)]
+pub struct Listed<L> {
+    list: L,
+    weights: Option<Vec<f64>>,
+    /// Whether the numbers ascend.
+    ascending: bool,
+}
+
+impl<I: RowIndex, L: Deref<Target = [I]>> Listed<L> {
+    /// The rows `list`, without weights.
+    pub(super) fn new(list: L) -> Self {
+        Self { list, weights: None, ascending: false }
+    }
+
+    /// As [`Listed::new`], for numbers that ascend. If they are many, a pass reads the source from its start to its end.
+    pub(super) fn ascending(list: L) -> Self {
+        Self { ascending: true, ..Self::new(list) }
+    }
+
+    /// Takes the weights of the rows from those of all rows.
+    pub(super) fn take_weights(&mut self, all: Option<&[f64]>) {
+        self.weights = all.map(|all| self.list.iter().map(|i| all[i.row() as usize]).collect());
+    }
+
+    /// The row numbers.
+    pub(super) fn list(&self) -> &[I] {
+        &self.list
+    }
+
+    /// Passes all rows to `f` as one block.
+    fn one_block<T: Float>(&self, origin: Origin<'_, T>, f: &mut Visit<'_, T>) -> Result<()> {
+        let rows = ListedRows { list: &self.list, origin };
+        let weights = self.weights.as_deref();
+        one_block(&rows, self.list.len(), &mut |block| f(Block { weights, ..block }))
+    }
+}
+
+impl<I: RowIndex, L: Deref<Target = [I]> + Sync> Selection for Listed<L> {
+    fn len(&self) -> u64 {
+        self.list.len() as u64
+    }
+    fn row(&self, place: u64) -> u64 {
+        self.list[place as usize].row()
+    }
+    fn weights<'a>(&'a self, _all: Option<&'a [f64]>) -> Option<&'a [f64]> {
+        self.weights.as_deref()
+    }
+    fn has_weights(&self, _weighted: bool) -> bool {
+        self.weights.is_some()
+    }
+    fn for_each_block<T: Float>(
+        &self,
+        source: &dyn DataSource<T>,
+        tile_rows: usize,
+        f: &mut Visit<'_, T>,
+    ) -> Result<()> {
+        let (len, all) = (self.list.len(), source.rows().unwrap_or(u64::MAX));
+        let mut passed = false;
+        if self.ascending && len > 0 && len as f64 >= SUBSET_SHARE * all as f64 {
+            source.for_each_block(tile_rows, &mut |block| {
+                // Rows of a source of several blocks are read one by one.
+                if block.len as u64 == all {
+                    passed = true;
+                    let (sparse, cols) = (source.most_values().is_some(), source.dim());
+                    self.one_block(Origin::Block { rows: block.rows, sparse, cols }, f)?;
+                }
+                Ok(ControlFlow::Break(()))
+            })?;
+        }
+        if passed { Ok(()) } else { self.one_block(Origin::Source(source), f) }
+    }
+}
+
+/// Where listed rows are read from.
+#[derive(Clone, Copy)]
+enum Origin<'a, T: Float> {
+    /// A source with random access.
+    Source(&'a dyn DataSource<T>),
+    /// The only block of a source, which is read forwards.
+    Block { rows: &'a dyn TileReader<T>, sparse: bool, cols: usize },
+}
+
+impl<T: Float> Origin<'_, T> {
+    /// Whether the rows are sparse, and their number of columns.
+    fn shape(&self) -> (bool, usize) {
+        match *self {
+            Self::Source(source) => (source.most_values().is_some(), source.dim()),
+            Self::Block { sparse, cols, .. } => (sparse, cols),
+        }
+    }
+
+    /// Appends rows to `out`, which is sparse if they are.
+    fn append(&self, rows: &[u64], out: &mut RowBuf<T>) -> Result<()> {
+        match *self {
+            Self::Source(source) if out.is_sparse() => copy_to(source, rows, out),
+            Self::Source(source) => gather(source, rows, &mut out.values),
+            Self::Block { rows: reader, .. } => {
+                let mut converted = Converted::default();
+                for run in rows.chunk_by(|a, b| a + 1 == *b) {
+                    let first = run[0] as usize;
+                    out.extend(converted.read(reader, first..first + run.len(), None)?);
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Listed rows as one block.
+struct ListedRows<'a, T: Float, I> {
+    list: &'a [I],
+    origin: Origin<'a, T>,
+}
+
+impl<T: Float, I: RowIndex> TileReader<T> for ListedRows<'_, T, I> {
+    fn read(&self, wanted: Wanted<'_>, buffer: &mut RowBuf<T>) -> Result<Option<Tile<'_, T>>> {
+        let (sparse, cols) = self.origin.shape();
+        let rows: Vec<u64> = self.list[wanted.rows.clone()].iter().map(|i| i.row()).collect();
+        if sparse {
+            buffer.begin_sparse(cols);
+            append_picked(&wanted, buffer, |some, buffer| self.origin.append(&rows[some], buffer))?;
+            return Ok(Some(Tile::Copied));
+        }
+        let Some(picked) = wanted.few() else {
+            buffer.clear(cols);
+            self.origin.append(&rows, buffer)?;
+            return Ok(Some(Tile::Copied));
+        };
+        let chosen: Vec<u64> = picked.iter().map(|&r| rows[r as usize]).collect();
+        let mut copied = RowBuf::new(cols);
+        self.origin.append(&chosen, &mut copied)?;
+        let out = buffer.room(rows.len(), cols);
+        for (row, &r) in copied.values.chunks_exact(cols).zip(picked) {
+            out[r as usize * cols..][..cols].copy_from_slice(row);
+        }
+        Ok(Some(Tile::Copied))
+    }
+}
