@@ -26,7 +26,6 @@ from collections.abc import Iterator
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ._core import Step
@@ -41,17 +40,8 @@ from .typing import Metric, PathName, RandomState
 __all__ = ["KMeans", "MiniBatchKMeans", "lightweight_coreset"]
 
 
-class _OnDask:
+class _OnDask(KMeansOnEngine):
     """Fits and predicts on a Dask cluster."""
-
-    _fit: Any
-    _iterate: Any
-    _check: Any
-    _labeling: Any
-    _missing: Any
-    cluster_centers_: npt.NDArray[Any]
-    metric: Any
-    n_jobs: Any
 
     @documented
     def fit(
@@ -124,8 +114,7 @@ class _OnDask:
         """
         self._check()
         engine = DaskEngine(partitions_of(X, sample_weight), client, self.n_jobs)
-        steps: Iterator[Step] = self._iterate(engine, resume_from)
-        return steps
+        return self._iterate(engine, resume_from)
 
     def predict(self, X: Any) -> Any:
         """Label the rows of all partitions with their nearest centers.
@@ -162,7 +151,7 @@ class _OnDask:
     @property
     def labels_(self) -> Any:
         """Label of every row, a dask array whose chunks are on the workers."""
-        labels = super().labels_  # type: ignore[misc]
+        labels = super().labels_
         if is_lost(labels):
             raise self._missing(
                 "labels_",
@@ -173,12 +162,12 @@ class _OnDask:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the picklable state, without the labels, which live on the cluster."""
-        state: dict[str, Any] = super().__getstate__()  # type: ignore[assignment]
+        state = super().__getstate__()
         return {**state, "_labels": None} if "_labels" in state else state
 
 
 @documented
-class KMeans(_OnDask, KMeansOnEngine):
+class KMeans(_OnDask):
     """Exact k-means on a Dask cluster.
 
     Parameters

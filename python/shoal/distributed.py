@@ -53,13 +53,8 @@ __all__ = [
 ]
 
 
-class _OnExecutor:
+class _OnExecutor(KMeansOnEngine):
     """Fits and predicts on an executor."""
-
-    _fit: Any
-    _iterate: Any
-    _predict: Any
-    n_jobs: Any
 
     @documented
     def fit(
@@ -99,9 +94,8 @@ class _OnExecutor:
             If the executor breaks, for example because a process was killed. The estimator then holds the
             state after the last complete step.
         """
-        engine = ExecutorEngine(X, sample_weight, executor, _threads(self.n_jobs, executor))
-        fitted: Self = self._fit(engine, resume_from)
-        return fitted
+        engine = _engine(X, sample_weight, executor, self.n_jobs)
+        return self._fit(engine, resume_from)
 
     def iter_fit(
         self,
@@ -120,9 +114,8 @@ class _OnExecutor:
         shoal.Step
             Figures of the step; see :meth:`KMeansPass.commit`.
         """
-        engine = ExecutorEngine(X, sample_weight, executor, _threads(self.n_jobs, executor))
-        steps: Iterator[Step] = self._iterate(engine, resume_from)
-        return steps
+        engine = _engine(X, sample_weight, executor, self.n_jobs)
+        return self._iterate(engine, resume_from)
 
     def predict(self, X: Sequence[Rows], *, executor: Executor | None = None) -> npt.NDArray[np.int32]:
         """Label the rows of all partitions with their nearest centers.
@@ -144,19 +137,23 @@ class _OnExecutor:
         ValueError, TypeError, OSError, RuntimeError
             As :meth:`fit`.
         """
-        labels: npt.NDArray[np.int32] = self._predict(
-            ExecutorEngine(X, None, executor, _threads(self.n_jobs, executor))
-        )
+        labels: npt.NDArray[np.int32] = self._predict(_engine(X, None, executor, self.n_jobs))
         return labels
 
 
-def _threads(n_jobs: Any, executor: Executor | None) -> int | None:
-    """Return the threads per task: one on an executor, which has workers of its own."""
-    return 1 if executor is not None and n_jobs is None else n_jobs
+def _engine(
+    X: Sequence[Rows],
+    sample_weight: Sequence[Weights] | None,
+    executor: Executor | None,
+    n_jobs: int | None,
+) -> ExecutorEngine:
+    """Return the engine; `n_jobs` of None is 1 on an executor, which has workers of its own."""
+    threads = 1 if executor is not None and n_jobs is None else n_jobs
+    return ExecutorEngine(X, sample_weight, executor, threads)
 
 
 @documented
-class KMeans(_OnExecutor, KMeansOnEngine):
+class KMeans(_OnExecutor):
     """Exact k-means over partitions, on an executor of ``concurrent.futures``.
 
     Parameters
@@ -286,5 +283,5 @@ def lightweight_coreset(
     >>> sorted(abs(mixture.means_[:, 0]).round().tolist())
     [0.0, 20.0]
     """
-    engine = partial(ExecutorEngine, X, sample_weight, executor, _threads(n_jobs, executor))
+    engine = partial(_engine, X, sample_weight, executor, n_jobs)
     return drawn_coreset(engine, n_samples, metric, random_state, n_jobs)

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from ._distributed.fitting import KMeansOnEngine, MiniBatchKMeansOnEngine
+from ._distributed.fitting import MiniBatchKMeansOnEngine
 from ._distributed.ray_engine import RayEngine
 from ._distributed.seeding import drawn_coreset
 from ._distributed.tables import OnTable
@@ -35,12 +35,12 @@ __all__ = ["KMeans", "MiniBatchKMeans", "lightweight_coreset"]
 class _OnRay(OnTable):
     """Fits and predicts on the workers of Ray."""
 
-    _engine = RayEngine
     _features = "data"
+    _engine = RayEngine
 
 
 @documented
-class KMeans(_OnRay, KMeansOnEngine):
+class KMeans(_OnRay):
     """Exact k-means over the blocks of a Ray Dataset.
 
     Parameters

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from ._distributed.fitting import KMeansOnEngine, MiniBatchKMeansOnEngine
+from ._distributed.fitting import MiniBatchKMeansOnEngine
 from ._distributed.seeding import drawn_coreset
 from ._distributed.spark_engine import SparkEngine
 from ._distributed.tables import OnTable
@@ -35,12 +35,12 @@ __all__ = ["KMeans", "MiniBatchKMeans", "lightweight_coreset"]
 class _OnSpark(OnTable):
     """Fits and predicts on the executors of Spark."""
 
-    _engine = SparkEngine
     _features = "features"
+    _engine = SparkEngine
 
 
 @documented
-class KMeans(_OnSpark, KMeansOnEngine):
+class KMeans(_OnSpark):
     """Exact k-means over the partitions of a Spark DataFrame.
 
     Parameters

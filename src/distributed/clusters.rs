@@ -3,11 +3,11 @@
 use super::errors::of_others;
 use super::numbers::as_size;
 use super::picked::Picked;
+use super::sums::Sums;
 use crate::error::Result;
 use crate::kmeans::{keep_sums, sums_of};
-use crate::persist::Array;
-use crate::persist::Contents;
 use crate::persist::kept::{keep, list};
+use crate::persist::{Array, Contents};
 use crate::stats::ClusterSums;
 use crate::tuning::FARTHEST_ROWS;
 
@@ -24,6 +24,11 @@ pub(super) struct ClusterTotals {
 }
 
 impl ClusterTotals {
+    /// The sums of clusters, with room for their farthest rows, which are `f64` if the centers are `wide`.
+    pub(super) fn new(clusters: ClusterSums, (k, dim): (usize, usize), wide: bool) -> Self {
+        Self { k, dim, clusters, far: Picked::new(dim, FARTHEST_ROWS, wide), all: None }
+    }
+
     /// Whether every cluster has weight. Then no cluster of all rows is empty, and no farthest row is needed.
     fn is_full(&self) -> bool {
         self.clusters.weights().iter().all(|&weight| weight > 0.0)
@@ -37,8 +42,12 @@ impl ClusterTotals {
             self.far.prune();
         }
     }
+}
 
-    pub(super) fn add(&mut self, next: &Self) -> Result<()> {
+impl Sums for ClusterTotals {
+    const KIND: &'static str = "clusters";
+
+    fn add(&mut self, next: &Self) -> Result<()> {
         if (self.k, self.dim, self.all.is_some()) != (next.k, next.dim, next.all.is_some()) {
             return Err(of_others());
         }
@@ -51,7 +60,7 @@ impl ClusterTotals {
         Ok(())
     }
 
-    pub(super) fn put(&self, contents: &mut Contents) {
+    fn put(&self, contents: &mut Contents) {
         keep(contents, "shape", Array::new(&[2], &[self.k as u64, self.dim as u64]));
         keep_sums(contents, "clusters", &self.clusters);
         if let Some(all) = &self.all {
@@ -60,7 +69,7 @@ impl ClusterTotals {
         self.far.put(contents);
     }
 
-    pub(super) fn of_file(contents: &Contents) -> Result<Self, String> {
+    fn of_file(contents: &Contents, _: usize) -> Result<Self, String> {
         let shape: Vec<u64> = list(contents, "shape")?;
         let &[k, dim] = &shape[..] else { return Err("its shape is damaged".into()) };
         let (k, dim) = (as_size(k)?, as_size(dim)?);
@@ -75,5 +84,10 @@ impl ClusterTotals {
             return Err("its farthest rows are damaged".into());
         }
         Ok(Self { k, dim, clusters, far, all })
+    }
+
+    /// Sums of partitions without rows know their width only from the pass.
+    fn fits(&self, _: u64, dim: usize) -> bool {
+        dim == 0 || self.dim == dim
     }
 }

@@ -4,20 +4,21 @@ use serde_json::json;
 
 use super::errors::of_others;
 use super::events::{AnyCoreset, Events, Measured, coreset_of, moments_of, put_coreset, put_moments};
-use super::extent::Extent;
-use super::kmeans::{digest, fits, seen_by};
-use super::kmeans_file::read_pass;
+use super::extent::Before;
 use super::numbers::{exact, exact_of, size_of_object};
-use super::partial::{About, Partial};
+use super::partial::Partial;
+use super::pass::{Pass, PassFacts, Summed, digest, public_pass};
+use super::picked::Picked;
 use super::place::Place;
-use super::sums::Sums;
-use crate::data::{AnySource, DataSource, Source};
+use super::sums::AnySums;
+use crate::data::{DataSource, Source};
 use crate::error::{Error, Result};
 use crate::fit::{Element, Metric, Step, Typed};
+use crate::names::{Named, names};
 use crate::parallel::Executor;
-use crate::persist::kept::{Values, count, flag, text};
+use crate::persist::Contents;
+use crate::persist::kept::{Values, flag, text};
 use crate::persist::schema::CORESET_PASS;
-use crate::persist::{Contents, to_bytes};
 use crate::rng::{Purpose, Rng, mix};
 use crate::stats::{Coreset, Drawn, Moments, SamplingLaw, add_moments, draw_events, other_rows, take_all};
 
@@ -44,32 +45,33 @@ pub struct CoresetPass {
     m: usize,
     metric: Metric,
     seed: u64,
-    stage: Stage,
-    passes: u64,
-    rows_seen: u64,
-    /// Of the pass before.
-    extent: Option<Extent>,
+    stage: CoresetStage,
+    before: Before,
     /// Whether the rows are computed as `f64`; known after the first pass.
     wide: bool,
     moments: Option<Moments>,
     result: Option<AnyCoreset>,
 }
 
+/// What a pass does with the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum CoresetStage {
     Measuring,
     Drawing,
     /// There are no more rows than requested.
     KeepingAll,
+    /// The coreset is complete.
     Done,
 }
 
-const STAGES: [(Stage, &str); 4] = [
-    (Stage::Measuring, "measuring"),
-    (Stage::Drawing, "drawing"),
-    (Stage::KeepingAll, "keeping"),
-    (Stage::Done, "done"),
-];
+names! {
+    CoresetStage("stage") {
+        Measuring = "measuring",
+        Drawing = "drawing",
+        KeepingAll = "keeping",
+        Done = "done",
+    }
+}
 
 /// Passes after which the rows must have changed: too few events fall on all rows once in a hundred million passes.
 const MOST_PASSES: u64 = 10;
@@ -87,10 +89,8 @@ impl CoresetPass {
             m,
             metric,
             seed,
-            stage: Stage::Measuring,
-            passes: 0,
-            rows_seen: 0,
-            extent: None,
+            stage: CoresetStage::Measuring,
+            before: Before::default(),
             wide: false,
             moments: None,
             result: None,
@@ -108,7 +108,7 @@ impl CoresetPass {
 
     /// Whether the coreset is complete.
     pub fn is_done(&self) -> bool {
-        self.stage == Stage::Done
+        self.stage == CoresetStage::Done
     }
 
     /// Number of columns; 0 before the first pass.
@@ -116,144 +116,20 @@ impl CoresetPass {
         self.moments.as_ref().map_or(0, |moments| moments.mean().len())
     }
 
-    /// Whether the rows are computed as `f64`; `None` before the first pass.
+    /// The coreset, once it is complete.
     #[cfg(feature = "python")]
-    pub(crate) fn is_wide(&self) -> Option<bool> {
-        self.moments.is_some().then_some(self.wide)
-    }
-
-    /// The bytes of all partial results, at most, however many partitions there are: the rows of the coreset.
-    #[cfg(feature = "python")]
-    pub(crate) fn result_bytes(&self) -> usize {
-        if self.stage == Stage::Measuring { 16 } else { self.m * (8 * self.dim() + 36) }
-    }
-
-    /// The rows of the pass before, and the names of their columns.
-    #[cfg(feature = "python")]
-    pub(crate) fn extent(&self) -> Option<&Extent> {
-        self.extent.as_ref()
-    }
-
-    fn digest(&self) -> u64 {
-        let law = self.moments.as_ref().map_or_else(Vec::new, |moments| {
-            moments.mean().iter().copied().chain([moments.weight(), moments.spread()]).collect()
-        });
-        let numbers = [self.m as u64, self.seed, self.passes, self.metric as u64];
-        digest(4, &numbers, &Values::F64(law))
+    pub(crate) fn any_coreset(&self) -> Option<&AnyCoreset> {
+        self.result.as_ref()
     }
 
     /// The key of the draws of this pass.
     fn key(&self) -> u64 {
-        Rng::keyed(self.seed, Purpose::Coreset, self.passes).bits()
+        Rng::keyed(self.seed, Purpose::Coreset, self.before.passes).bits()
     }
 
-    /// Runs the pass over a partition.
-    ///
-    /// # Errors
-    /// [`Error::Shape`] for rows of another width or compute type than before. Those of the source,
-    /// [`Error::NotFinite`], [`Error::Interrupted`]. [`Error::Source`] if the coreset is complete.
-    pub fn absorb<S: Source + ?Sized>(&self, rows: &S, place: Place, cx: &Executor) -> Result<Partial> {
-        match rows.any() {
-            AnySource::F32(data) => self.absorb_typed(data, place, cx),
-            AnySource::F64(data) => self.absorb_typed(data, place, cx),
-        }
-    }
-
-    pub(crate) fn absorb_typed<T: Element>(
-        &self,
-        data: &dyn DataSource<T>,
-        place: Place,
-        cx: &Executor,
-    ) -> Result<Partial> {
-        place.check()?;
-        let dim = data.dim();
-        if let Some(moments) = &self.moments {
-            fits(data, moments.mean().len(), self.wide)?;
-        }
-        let ((rows, sums), seen) = seen_by(data, self.metric, |data| match (self.stage, &self.moments) {
-            (Stage::Measuring, _) => {
-                let mut moments = Moments::new(dim);
-                add_moments(data, &mut moments, cx)?;
-                let (rows, wide) = (moments.rows(), T::WIDE);
-                Ok((rows, Sums::Measured(Measured { moments: Some(moments), wide })))
-            }
-            (Stage::Drawing, Some(moments)) => {
-                let (law, mut drawn) = (SamplingLaw::new(moments)?, Drawn::new(dim));
-                let key = mix(place.key(self.key()) ^ place.first_row());
-                draw_events(data, &law, (key, self.m), true, &mut drawn, cx)?;
-                Ok((drawn.seen, Self::events(drawn.seen, drawn.rows, drawn.all)))
-            }
-            (Stage::KeepingAll, _) => {
-                let mut all = Coreset::<T>::new(dim);
-                take_all(data, &mut all, cx)?;
-                let rows = all.rows.len() as u64;
-                Ok((rows, Self::events(rows, all, 0.0)))
-            }
-            _ => Err(Error::Source("the coreset is complete: there are no more passes".into())),
-        })?;
-        Partial::new(self.digest(), place, rows, About::new::<T>(dim, place, seen), sums)
-    }
-
-    fn events<T: Element>(rows: u64, here: Coreset<T>, shares: f64) -> Sums {
+    fn events<T: Element>(rows: u64, here: Coreset<T>, shares: f64) -> AnySums {
         let blocks = vec![(rows, here.rows.len() as u64)];
-        Sums::Events(Events { rows: Some(Typed::of_type::<T, Coreset<()>>(here)), shares, blocks })
-    }
-
-    /// The partial result of a partition without rows, which no source can be.
-    pub fn absorb_nothing(&self, place: Place) -> Partial {
-        let sums = if self.stage == Stage::Measuring {
-            Sums::Measured(Measured { moments: None, wide: false })
-        } else {
-            Sums::Events(Events { rows: None, shares: 0.0, blocks: vec![(0, 0)] })
-        };
-        Partial::empty(self.digest(), place, sums)
-    }
-
-    /// Takes over what the pass measured or drew.
-    ///
-    /// # Errors
-    /// [`Error::Source`] as for [`KMeansPass::commit`](super::KMeansPass::commit). [`Error::InvalidParam`] if no row
-    /// has weight.
-    pub fn commit(&self, total: &Partial) -> Result<(Self, Step)> {
-        let (extent, sums) = total.whole(self.digest(), self.extent.as_ref())?;
-        let rows = extent.rows;
-        let mut next = Self { passes: self.passes + 1, extent: Some(extent), ..self.clone() };
-        next.rows_seen = next.rows_seen.saturating_add(rows);
-        match (self.stage, sums) {
-            (Stage::Measuring, Sums::Measured(Measured { moments: Some(moments), wide })) => {
-                // Raises for rows without weight.
-                SamplingLaw::<f64>::new(&moments)?;
-                next.stage = if rows <= self.m as u64 { Stage::KeepingAll } else { Stage::Drawing };
-                (next.moments, next.wide) = (Some(moments), wide);
-            }
-            (Stage::KeepingAll, Sums::Events(events)) => {
-                next.result = events.numbered()?;
-                next.stage = Stage::Done;
-            }
-            (Stage::Drawing, Sums::Events(events)) if events.len() < self.m => {
-                if self.passes > MOST_PASSES {
-                    return Err(other_rows());
-                }
-            }
-            (Stage::Drawing, Sums::Events(events)) => {
-                let shares = events.shares;
-                next.result = Some(match events.numbered()? {
-                    Some(Typed::F32(rows)) => Typed::F32(self.chosen(rows, shares)?),
-                    Some(Typed::F64(rows)) => Typed::F64(self.chosen(rows, shares)?),
-                    None => return Err(of_others()),
-                });
-                next.stage = Stage::Done;
-            }
-            _ => return Err(of_others()),
-        }
-        let step = Step {
-            iteration: next.passes,
-            rows_seen: next.rows_seen,
-            batch_size: rows,
-            objective: f64::NAN,
-            ..Step::default()
-        };
-        Ok((next, step))
+        AnySums::new(Events { rows: Some(Typed::of_type::<T, Coreset<()>>(here)), shares, blocks })
     }
 
     /// Chooses the final rows, and weights them.
@@ -267,90 +143,160 @@ impl CoresetPass {
         // Only damaged results have odds of 0, or so small that their inverse overflows.
         if coreset.weights.iter().all(|weight| weight.is_finite()) { Ok(coreset) } else { Err(of_others()) }
     }
+}
 
-    /// The pass as bytes, as [`KMeansPass::to_bytes`](super::KMeansPass::to_bytes).
+public_pass! {
+    CoresetPass:
+    /// Takes over what the pass measured or drew.
     ///
     /// # Errors
-    /// None for passes of this crate.
-    pub fn to_bytes(&self) -> Result<Vec<u8>> {
-        let mut contents = Contents::new(CORESET_PASS);
-        let stage = STAGES.iter().find(|(stage, _)| *stage == self.stage).map(|(_, name)| name);
+    /// [`Error::Source`] as for [`KMeansPass::commit`](super::KMeansPass::commit). [`Error::InvalidParam`] if no row
+    /// has weight.
+    commit
+}
+
+impl Pass for CoresetPass {
+    const KIND: &'static str = CORESET_PASS;
+
+    fn facts(&self) -> PassFacts<'_> {
+        PassFacts {
+            metric: self.metric,
+            shape: self.moments.as_ref().map(|moments| (moments.mean().len(), self.wide)),
+            before: &self.before,
+            centers: None,
+            is_done: self.is_done(),
+            // Of all partitions together, however many there are: the rows of the coreset.
+            result_bytes: match self.stage {
+                CoresetStage::Measuring => 16,
+                _ => self.m * Picked::row_bytes(self.dim()),
+            },
+        }
+    }
+
+    fn before_mut(&mut self) -> &mut Before {
+        &mut self.before
+    }
+
+    fn digest(&self) -> u64 {
+        let law = self.moments.as_ref().map_or_else(Vec::new, |moments| {
+            moments.mean().iter().copied().chain([moments.weight(), moments.spread()]).collect()
+        });
+        let numbers = [self.m as u64, self.seed, self.before.passes, self.metric as u64];
+        digest(4, &numbers, &Values::F64(law))
+    }
+
+    fn sum<T: Element>(&self, data: &dyn DataSource<T>, place: Place, cx: &Executor) -> Result<Summed> {
+        match (self.stage, &self.moments) {
+            (CoresetStage::Measuring, _) => {
+                let mut moments = Moments::new(data.dim());
+                add_moments(data, &mut moments, cx)?;
+                let (rows, wide) = (moments.rows(), T::WIDE);
+                Ok((rows, AnySums::new(Measured { moments: Some(moments), wide })))
+            }
+            (CoresetStage::Drawing, Some(moments)) => {
+                let (law, mut drawn) = (SamplingLaw::new(moments)?, Drawn::new(data.dim()));
+                let key = mix(place.key(self.key()) ^ place.first_row());
+                draw_events(data, &law, (key, self.m), true, &mut drawn, cx)?;
+                Ok((drawn.seen, Self::events(drawn.seen, drawn.rows, drawn.all)))
+            }
+            (CoresetStage::KeepingAll, _) => {
+                let mut all = Coreset::<T>::new(data.dim());
+                take_all(data, &mut all, cx)?;
+                let rows = all.rows.len() as u64;
+                Ok((rows, Self::events(rows, all, 0.0)))
+            }
+            _ => Err(Error::Source("the coreset is complete: there are no more passes".into())),
+        }
+    }
+
+    fn no_sums(&self) -> AnySums {
+        if self.stage == CoresetStage::Measuring {
+            AnySums::new(Measured { moments: None, wide: false })
+        } else {
+            AnySums::new(Events { rows: None, shares: 0.0, blocks: vec![(0, 0)] })
+        }
+    }
+
+    fn next(&self, now: Before, total: AnySums) -> Result<(Self, Step)> {
+        let mut next = Self { before: now, ..self.clone() };
+        match self.stage {
+            CoresetStage::Measuring => {
+                let Measured { moments: Some(moments), wide } = total.into_kind()? else {
+                    return Err(of_others());
+                };
+                // Raises for rows without weight.
+                SamplingLaw::<f64>::new(&moments)?;
+                let is_small = next.before.rows() <= self.m as u64;
+                next.stage = if is_small { CoresetStage::KeepingAll } else { CoresetStage::Drawing };
+                (next.moments, next.wide) = (Some(moments), wide);
+            }
+            CoresetStage::KeepingAll => {
+                next.result = total.into_kind::<Events>()?.numbered()?;
+                next.stage = CoresetStage::Done;
+            }
+            CoresetStage::Drawing => {
+                let events: Events = total.into_kind()?;
+                if events.len() >= self.m {
+                    let shares = events.shares;
+                    next.result = Some(match events.numbered()? {
+                        Some(Typed::F32(rows)) => Typed::F32(self.chosen(rows, shares)?),
+                        Some(Typed::F64(rows)) => Typed::F64(self.chosen(rows, shares)?),
+                        None => return Err(of_others()),
+                    });
+                    next.stage = CoresetStage::Done;
+                } else if self.before.passes > MOST_PASSES {
+                    return Err(other_rows());
+                }
+            }
+            CoresetStage::Done => return Err(of_others()),
+        }
+        let step = next.before.step(0, f64::NAN);
+        Ok((next, step))
+    }
+
+    fn put(&self, contents: &mut Contents) {
         let mut numbers = json!({
             "n_samples": self.m,
             "metric": self.metric.name(),
             "seed": exact(self.seed),
-            "stage": stage,
-            "passes": self.passes,
-            "rows_seen": exact(self.rows_seen),
+            "stage": self.stage.name(),
             "wide": self.wide,
         });
-        Extent::put(self.extent.as_ref(), &mut numbers);
+        self.before.put("passes", &mut numbers);
         contents.meta.insert("pass".into(), numbers.to_string());
         if let Some(moments) = &self.moments {
-            put_moments(&mut contents, moments);
+            put_moments(contents, moments);
         }
-        match &self.result {
-            None => {}
-            Some(Typed::F32(coreset)) => put_coreset(&mut contents, coreset),
-            Some(Typed::F64(coreset)) => put_coreset(&mut contents, coreset),
-        }
-        to_bytes(&contents)
+        put_coreset(contents, self.result.as_ref());
     }
 
-    /// Reads what [`CoresetPass::to_bytes`] wrote.
-    ///
-    /// # Errors
-    /// Same as [`KMeansPass::from_bytes`](super::KMeansPass::from_bytes).
-    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
-        read_pass(bytes, |contents| {
-            contents.must_be(CORESET_PASS)?;
-            let numbers = contents.object("pass")?;
-            let m = size_of_object(&numbers, "n_samples")?;
-            let metric = Metric::of_object(&numbers)?;
-            let made = Self::new(m, metric, exact_of(&numbers, "seed")?);
-            let mut pass = made.map_err(|e| e.to_string())?;
-            let stage = text(&numbers, "stage")?;
-            let stage = STAGES.iter().find(|(_, name)| *name == stage).map(|&(stage, _)| stage);
-            pass.stage = stage.ok_or("its stage is damaged")?;
-            pass.passes = count(&numbers, "passes")?;
-            pass.rows_seen = exact_of(&numbers, "rows_seen")?;
-            if pass.passes > 1 << 62 || pass.rows_seen > 1 << 62 {
-                return Err("its counts are damaged".into());
-            }
-            if pass.stage == Stage::Measuring {
-                return if pass.passes == 0 { Ok(pass) } else { Err("its stage is damaged".into()) };
-            }
+    fn of_contents(contents: &Contents) -> Result<Self, String> {
+        let numbers = contents.object("pass")?;
+        let m = size_of_object(&numbers, "n_samples")?;
+        let metric = Metric::of_object(&numbers)?;
+        let made = Self::new(m, metric, exact_of(&numbers, "seed")?);
+        let mut pass = made.map_err(|e| e.to_string())?;
+        let stage = CoresetStage::of_name("stage", &text(&numbers, "stage")?);
+        pass.stage = stage.map_err(|_| "its stage is damaged")?;
+        if pass.stage != CoresetStage::Measuring {
+            pass.moments = Some(moments_of(contents)?);
             pass.wide = flag(&numbers, "wide")?;
-            let moments = moments_of(contents)?;
-            let dim = moments.mean().len();
-            pass.extent = Extent::of_object(&numbers, dim)?;
-            if pass.extent.is_none() {
-                return Err("it lacks the rows of its passes".into());
+        }
+        let dim = pass.dim();
+        pass.before = Before::of_object("passes", &numbers, dim)?;
+        if pass.stage == CoresetStage::Measuring {
+            return if pass.before.passes == 0 { Ok(pass) } else { Err("its stage is damaged".into()) };
+        }
+        if pass.before.extent.is_none() {
+            return Err("it lacks the rows of its passes".into());
+        }
+        if pass.stage == CoresetStage::Done {
+            let coreset = coreset_of(contents, dim)?;
+            if matches!(coreset, Typed::F64(_)) != pass.wide {
+                return Err("its points are of another type than its rows".into());
             }
-            pass.moments = Some(moments);
-            if pass.stage == Stage::Done {
-                let coreset = coreset_of(contents, dim)?;
-                if matches!(coreset, Typed::F64(_)) != pass.wide {
-                    return Err("its points are of another type than its rows".into());
-                }
-                pass.result = Some(coreset);
-            }
-            Ok(pass)
-        })
-    }
-}
-
-#[cfg(feature = "python")]
-impl CoresetPass {
-    /// Calls `narrow` or `wide` with a copy of the coreset, once it is complete.
-    pub(crate) fn with_coreset<R>(
-        &self,
-        narrow: impl FnOnce(Coreset<f32>) -> R,
-        wide: impl FnOnce(Coreset<f64>) -> R,
-    ) -> Option<R> {
-        self.result.clone().map(|coreset| match coreset {
-            Typed::F32(coreset) => narrow(coreset),
-            Typed::F64(coreset) => wide(coreset),
-        })
+            pass.result = Some(coreset);
+        }
+        Ok(pass)
     }
 }

@@ -1,6 +1,7 @@
 //! The sums of the two passes of a coreset: the moments of the rows, then the rows on which events fall.
 
 use super::errors::{of_others, of_too_many};
+use super::sums::Sums;
 use crate::error::Result;
 use crate::fit::{Typed, either};
 use crate::kernel::Compute;
@@ -17,8 +18,10 @@ pub(super) struct Measured {
     pub(super) wide: bool,
 }
 
-impl Measured {
-    pub(super) fn add(&mut self, next: &Self) -> Result<()> {
+impl Sums for Measured {
+    const KIND: &'static str = "moments";
+
+    fn add(&mut self, next: &Self) -> Result<()> {
         match (&mut self.moments, &next.moments) {
             (_, None) => {}
             (none @ None, Some(_)) => (*none, self.wide) = (next.moments.clone(), next.wide),
@@ -32,17 +35,24 @@ impl Measured {
         Ok(())
     }
 
-    pub(super) fn put(&self, contents: &mut Contents) {
+    fn put(&self, contents: &mut Contents) {
         keep(contents, "wide", Array::new(&[1], &[u8::from(self.wide)]));
         if let Some(moments) = &self.moments {
             put_moments(contents, moments);
         }
     }
 
-    pub(super) fn of_file(contents: &Contents) -> Result<Self, String> {
+    fn of_file(contents: &Contents, _: usize) -> Result<Self, String> {
         let wide = contents.values::<u8>("wide", &[1])?[0] == 1;
         let known = contents.arrays.contains_key("mean");
         Ok(Self { moments: known.then(|| moments_of(contents)).transpose()?, wide })
+    }
+
+    fn fits(&self, rows: u64, dim: usize) -> bool {
+        match &self.moments {
+            None => rows == 0,
+            Some(moments) => moments.rows() == rows && (dim == 0 || moments.mean().len() == dim),
+        }
     }
 }
 
@@ -79,19 +89,6 @@ pub(super) struct Events {
 }
 
 impl Events {
-    pub(super) fn add(&mut self, next: &Self) -> Result<()> {
-        match (&mut self.rows, &next.rows) {
-            (_, None) => {}
-            (none @ None, Some(_)) => none.clone_from(&next.rows),
-            (Some(Typed::F32(rows)), Some(Typed::F32(more))) => join(rows, more)?,
-            (Some(Typed::F64(rows)), Some(Typed::F64(more))) => join(rows, more)?,
-            _ => return Err(of_others()),
-        }
-        self.shares += next.shares;
-        self.blocks.extend_from_slice(&next.blocks);
-        Ok(())
-    }
-
     /// Number of rows of all blocks; `None` if it is too large.
     pub(super) fn n_rows(&self) -> Option<u64> {
         self.blocks.iter().try_fold(0u64, |sum, &(rows, _)| sum.checked_add(rows))
@@ -122,19 +119,32 @@ impl Events {
         either!(&mut rows, rows => number(&mut rows.rows))?;
         Ok(Some(rows))
     }
+}
 
-    pub(super) fn put(&self, contents: &mut Contents) {
+impl Sums for Events {
+    const KIND: &'static str = "events";
+
+    fn add(&mut self, next: &Self) -> Result<()> {
+        match (&mut self.rows, &next.rows) {
+            (_, None) => {}
+            (none @ None, Some(_)) => none.clone_from(&next.rows),
+            (Some(Typed::F32(rows)), Some(Typed::F32(more))) => join(rows, more)?,
+            (Some(Typed::F64(rows)), Some(Typed::F64(more))) => join(rows, more)?,
+            _ => return Err(of_others()),
+        }
+        self.shares += next.shares;
+        self.blocks.extend_from_slice(&next.blocks);
+        Ok(())
+    }
+
+    fn put(&self, contents: &mut Contents) {
         let blocks: Vec<u64> = self.blocks.iter().flat_map(|&(rows, here)| [rows, here]).collect();
         keep(contents, "blocks", Array::new(&[blocks.len()], &blocks));
         keep(contents, "shares", Array::new(&[1], &[self.shares]));
-        match &self.rows {
-            None => {}
-            Some(Typed::F32(rows)) => put_coreset(contents, rows),
-            Some(Typed::F64(rows)) => put_coreset(contents, rows),
-        }
+        put_coreset(contents, self.rows.as_ref());
     }
 
-    pub(super) fn of_file(contents: &Contents, dim: usize) -> Result<Self, String> {
+    fn of_file(contents: &Contents, dim: usize) -> Result<Self, String> {
         let blocks: Vec<u64> = list(contents, "blocks")?;
         let blocks: Vec<(u64, u64)> = blocks.as_chunks().0.iter().map(|&[first, end]| (first, end)).collect();
         let shares = contents.values::<f64>("shares", &[1])?[0];
@@ -162,6 +172,10 @@ impl Events {
             Err("its rows are damaged".into())
         }
     }
+
+    fn fits(&self, rows: u64, _: usize) -> bool {
+        self.n_rows() == Some(rows)
+    }
 }
 
 /// Adds the rows of another part.
@@ -178,11 +192,17 @@ fn join<T: Compute>(rows: &mut Coreset<T>, more: &Coreset<T>) -> Result<()> {
     Ok(())
 }
 
-pub(super) fn put_coreset<T: Compute>(contents: &mut Contents, coreset: &Coreset<T>) {
-    let n = coreset.rows.len();
-    keep_rows(contents, "points", &coreset.points);
-    keep(contents, "point_weights", Array::new(&[n], &coreset.weights));
-    keep(contents, "numbers", Array::new(&[n], &coreset.rows));
+/// Writes a coreset, if there is one.
+pub(super) fn put_coreset(contents: &mut Contents, coreset: Option<&AnyCoreset>) {
+    fn put<T: Compute>(contents: &mut Contents, coreset: &Coreset<T>) {
+        let n = coreset.rows.len();
+        keep_rows(contents, "points", &coreset.points);
+        keep(contents, "point_weights", Array::new(&[n], &coreset.weights));
+        keep(contents, "numbers", Array::new(&[n], &coreset.rows));
+    }
+    if let Some(coreset) = coreset {
+        either!(coreset, coreset => put(contents, coreset));
+    }
 }
 
 /// Reads what [`put_coreset`] wrote, of rows of `dim` values.

@@ -1,6 +1,7 @@
 //! Labels of partitions for known centers.
 
-use super::kmeans::{KMeansPass, fits};
+use super::kmeans::KMeansPass;
+use super::pass::check_fit;
 use crate::centers;
 use crate::data::{AnySource, DataSource, Source};
 use crate::error::Result;
@@ -40,7 +41,7 @@ impl LabelPass {
     }
 
     fn typed<T: Compute>(&self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Vec<u32>> {
-        fits(data, self.0.dim(), self.0.is_wide())?;
+        check_fit(data, self.0.dim(), self.0.is_wide())?;
         centers::predict(&self.0.centers::<T>(), self.0.metric(), data, cx)
     }
 }

@@ -2,16 +2,17 @@
 
 use std::ops::ControlFlow;
 
+use serde_json::json;
+
 use super::clusters::ClusterTotals;
 use super::errors::of_others;
-#[cfg(feature = "python")]
-use super::extent::Extent;
-use super::kmeans::{KMeansPass, State, check_rows, checked, digest, far_rows, fits, seen_by, step_of};
-use super::kmeans_file::read_pass;
-use super::partial::{About, Partial};
+use super::extent::Before;
+use super::kmeans::{KMeansPass, check_rows, checked};
+use super::partial::Partial;
+use super::pass::{Pass, PassFacts, Summed, digest, public_pass};
 use super::place::Place;
-use super::sums::Sums;
-use crate::data::{self, AnySource, Block, Converted, DataSource, Source};
+use super::sums::AnySums;
+use crate::data::{self, Block, Converted, DataSource, Source};
 use crate::error::{Error, Result};
 use crate::fit::{Element, Metric, Step, StopReason};
 use crate::kernel::{self, Compute, PackedCenters, Scratch};
@@ -19,9 +20,10 @@ use crate::kmeans::{keep_sums, sums_of};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::pass::Chunk;
+use crate::persist::Contents;
 use crate::persist::kept::{Values, count};
 use crate::persist::schema::MINIBATCH_PASS;
-use crate::persist::{Contents, to_bytes};
+use crate::rng::mix;
 use crate::stats::{ClusterSums, mean_variance, to_means};
 use crate::tuning::chunk_rows;
 
@@ -116,8 +118,9 @@ impl MiniBatchPass {
         for (j, center) in centers.chunks_exact(dim).enumerate() {
             clusters.replace(j, center, 1.0);
         }
-        let state = State { weights: clusters.weights().to_vec(), ..State::new(centers.len() / dim) };
-        let pass = KMeansPass { dim, metric, centers: Values::of(&centers), state };
+        let (centers, weights) = (Values::of(&centers), clusters.weights().to_vec());
+        let pass =
+            KMeansPass { dim, metric, centers, before: Before::default(), variance: f64::NAN, weights };
         Ok(Self { pass, batch_rows, clusters })
     }
 
@@ -126,150 +129,117 @@ impl MiniBatchPass {
         &self.pass
     }
 
-    /// The same pass, which expects the rows, the partitions and the names of columns of another pass.
-    #[cfg(feature = "python")]
-    pub(crate) fn after(&self, extent: Option<&Extent>) -> Self {
-        Self { pass: self.pass.after(extent), ..self.clone() }
-    }
-
-    fn digest(&self) -> u64 {
-        let KMeansPass { dim, metric, centers, state } = &self.pass;
-        let weights = state.weights.iter().fold(0, |hash, w| crate::rng::mix(hash ^ w.to_bits()));
-        let numbers = [*dim as u64, state.iteration, *metric as u64, self.batch_rows as u64, weights];
-        digest(2, &numbers, centers)
-    }
-
-    /// Learns from the rows of a partition, batch after batch, in one pass.
-    ///
-    /// # Errors
-    /// Same as [`KMeansPass::absorb`].
-    pub fn absorb<S: Source + ?Sized>(&self, rows: &S, place: Place, cx: &Executor) -> Result<Partial> {
-        match rows.any() {
-            AnySource::F32(data) => self.absorb_typed(data, place, cx),
-            AnySource::F64(data) => self.absorb_typed(data, place, cx),
-        }
-    }
-
-    pub(crate) fn absorb_typed<T: Compute>(
-        &self,
-        data: &dyn DataSource<T>,
-        place: Place,
-        cx: &Executor,
-    ) -> Result<Partial> {
-        place.check()?;
-        fits(data, self.pass.dim, self.pass.is_wide())?;
-        let (k, dim) = (self.pass.n_clusters(), self.pass.dim);
-        let centers = self.pass.centers.get::<T>();
-        let sparse = data.most_values().is_some();
-        let origin = PackedCenters::for_rows(MatRef::new(&centers[..dim], dim), sparse);
-        let (learner, seen) = seen_by(data, self.pass.metric, |data| {
-            let mut learner = Learner {
-                metric: self.pass.metric,
-                dim,
-                batch_rows: self.batch_rows,
-                centers: centers.clone(),
-                here: self.clusters.clone(),
-                added: ClusterSums::new(k, dim),
-                batch: ClusterSums::new(k, dim),
-                all: self.wants_variance().then(|| ClusterSums::new(1, dim)),
-                origin: &origin,
-                rows: 0,
-                labels: Vec::new(),
-                scratch: Scratch::default(),
-                converted: Converted::default(),
-            };
-            data::read(data, self.batch_rows, &mut |block: Block<'_, T>| {
-                learner.learn(block, sparse, cx)?;
-                Ok(ControlFlow::Continue(()))
-            })?;
-            Ok(learner)
-        })?;
-        let Learner { added, all, rows, .. } = learner;
-        let sums = ClusterTotals { k, dim, clusters: added, far: far_rows::<T>(dim), all };
-        Partial::new(self.digest(), place, rows, About::new::<T>(dim, place, seen), Sums::Clusters(sums))
-    }
-
-    /// The partial result of a partition without rows, which no source can be.
-    pub fn absorb_nothing(&self, place: Place) -> Partial {
-        let (k, dim) = (self.pass.n_clusters(), self.pass.dim);
-        let all = self.wants_variance().then(|| ClusterSums::new(1, dim));
-        let far = if self.pass.is_wide() { far_rows::<f64>(dim) } else { far_rows::<f32>(dim) };
-        let sums = ClusterTotals { k, dim, clusters: ClusterSums::new(k, dim), far, all };
-        Partial::empty(self.digest(), place, Sums::Clusters(sums))
-    }
-
     /// Only the first epoch measures the variance.
     fn wants_variance(&self) -> bool {
-        self.pass.state.iteration == 0
+        self.pass.before.passes == 0
     }
 
-    /// Merges what the partitions learned.
-    ///
-    /// # Errors
-    /// Same as [`KMeansPass::commit`].
-    pub fn commit(&self, total: &Partial) -> Result<(Self, Step)> {
-        if self.pass.is_wide() { self.committed::<f64>(total) } else { self.committed::<f32>(total) }
+    /// What the partitions learned, from the sums of clusters, and of all rows if the variance is wanted.
+    fn totals(&self, added: ClusterSums, all: Option<ClusterSums>) -> AnySums {
+        let shape = (self.pass.n_clusters(), self.pass.dim);
+        AnySums::new(ClusterTotals { all, ..ClusterTotals::new(added, shape, self.pass.is_wide()) })
     }
 
-    fn committed<T: Element>(&self, total: &Partial) -> Result<(Self, Step)> {
-        let before = &self.pass.state;
-        let (extent, sums) = total.whole(self.digest(), before.extent.as_ref())?;
-        let rows = extent.rows;
-        let Sums::Clusters(ClusterTotals { k, dim, clusters: mut added, all, .. }) = sums else {
-            return Err(of_others());
-        };
+    fn next_typed<T: Element>(&self, now: Before, total: ClusterTotals) -> Result<(Self, Step)> {
+        let ClusterTotals { k, dim, clusters: mut added, all, .. } = total;
         if (k, dim) != (self.pass.n_clusters(), self.pass.dim) || all.is_some() != self.wants_variance() {
             return Err(of_others());
         }
-        check_rows(rows, k, &added)?;
+        check_rows(now.rows(), k, &added)?;
         let mut centers = self.pass.centers.get::<T>();
-        let variance = all.map_or(before.variance, |all| mean_variance(&all, &centers[..dim]));
+        let variance = all.map_or(self.pass.variance, |all| mean_variance(&all, &centers[..dim]));
         let objective = added.energy();
         let mut clusters = self.clusters.clone();
         clusters.check_means_with::<T>(1.0, &added)?;
         clusters.merge(&mut added);
         let moved = to_means(&mut centers, dim, self.pass.metric, &clusters);
-        let state = State {
-            iteration: before.iteration + 1,
-            rows_seen: before.rows_seen.saturating_add(rows),
-            extent: Some(extent),
-            variance,
-            weights: clusters.weights().to_vec(),
-        };
         let stop_reason = (moved == 0.0).then_some(StopReason::LabelsStable);
-        let step = Step { stop_reason, ..step_of(&state, rows, k, objective, moved) };
-        let pass = KMeansPass { centers: Values::of(&centers), state, ..self.pass };
+        let step = Step { center_shift: moved.sqrt(), stop_reason, ..now.step(k, objective) };
+        let (centers, weights) = (Values::of(&centers), clusters.weights().to_vec());
+        let pass = KMeansPass { centers, before: now, variance, weights, ..self.pass };
         Ok((Self { pass, clusters, ..*self }, step))
     }
+}
 
-    /// The pass as bytes, as [`KMeansPass::to_bytes`].
+public_pass! {
+    MiniBatchPass:
+    /// Merges what the partitions learned.
     ///
     /// # Errors
-    /// None for passes of this crate.
-    pub fn to_bytes(&self) -> Result<Vec<u8>> {
-        let mut contents = Contents::new(MINIBATCH_PASS);
-        self.pass.put(&mut contents);
-        keep_sums(&mut contents, "clusters", &self.clusters);
-        contents.meta.insert("batches".into(), serde_json::json!({ "rows": self.batch_rows }).to_string());
-        to_bytes(&contents)
+    /// Same as [`KMeansPass::commit`].
+    commit
+}
+
+impl Pass for MiniBatchPass {
+    const KIND: &'static str = MINIBATCH_PASS;
+
+    fn facts(&self) -> PassFacts<'_> {
+        self.pass.facts()
     }
 
-    /// Reads what [`MiniBatchPass::to_bytes`] wrote.
-    ///
-    /// # Errors
-    /// Same as [`KMeansPass::from_bytes`].
-    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
-        read_pass(bytes, |contents| {
-            contents.must_be(MINIBATCH_PASS)?;
-            let pass = KMeansPass::of_file(contents)?;
-            let clusters = sums_of(contents, "clusters", pass.n_clusters(), pass.dim)?;
-            let clusters = clusters.ok_or("it lacks the sums of clusters")?;
-            let rows = usize::try_from(count(&contents.object("batches")?, "rows")?);
-            let batch_rows = rows.ok().filter(|&rows| rows > 0).ok_or("its batches are damaged")?;
-            if clusters.weights() != pass.weights() {
-                return Err("its sums do not match its weights".into());
-            }
-            Ok(Self { pass, batch_rows, clusters })
-        })
+    fn before_mut(&mut self) -> &mut Before {
+        &mut self.pass.before
+    }
+
+    fn digest(&self) -> u64 {
+        let KMeansPass { dim, metric, centers, before, weights, .. } = &self.pass;
+        let weights = weights.iter().fold(0, |hash, w| mix(hash ^ w.to_bits()));
+        digest(2, &[*dim as u64, before.passes, *metric as u64, self.batch_rows as u64, weights], centers)
+    }
+
+    fn sum<T: Element>(&self, data: &dyn DataSource<T>, _: Place, cx: &Executor) -> Result<Summed> {
+        let (k, dim) = (self.pass.n_clusters(), self.pass.dim);
+        let centers = self.pass.centers.get::<T>();
+        let sparse = data.most_values().is_some();
+        let origin = PackedCenters::for_rows(MatRef::new(&centers[..dim], dim), sparse);
+        let mut learner = Learner {
+            metric: self.pass.metric,
+            dim,
+            batch_rows: self.batch_rows,
+            centers: centers.clone(),
+            here: self.clusters.clone(),
+            added: ClusterSums::new(k, dim),
+            batch: ClusterSums::new(k, dim),
+            all: self.wants_variance().then(|| ClusterSums::new(1, dim)),
+            origin: &origin,
+            rows: 0,
+            labels: Vec::new(),
+            scratch: Scratch::default(),
+            converted: Converted::default(),
+        };
+        data::read(data, self.batch_rows, &mut |block: Block<'_, T>| {
+            learner.learn(block, sparse, cx)?;
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok((learner.rows, self.totals(learner.added, learner.all)))
+    }
+
+    fn no_sums(&self) -> AnySums {
+        let (k, dim) = (self.pass.n_clusters(), self.pass.dim);
+        let all = self.wants_variance().then(|| ClusterSums::new(1, dim));
+        self.totals(ClusterSums::new(k, dim), all)
+    }
+
+    fn next(&self, now: Before, total: AnySums) -> Result<(Self, Step)> {
+        let (total, wide) = (total.into_kind()?, self.pass.is_wide());
+        if wide { self.next_typed::<f64>(now, total) } else { self.next_typed::<f32>(now, total) }
+    }
+
+    fn put(&self, contents: &mut Contents) {
+        self.pass.put(contents);
+        keep_sums(contents, "clusters", &self.clusters);
+        contents.meta.insert("batches".into(), json!({ "rows": self.batch_rows }).to_string());
+    }
+
+    fn of_contents(contents: &Contents) -> Result<Self, String> {
+        let pass = KMeansPass::of_contents(contents)?;
+        let clusters = sums_of(contents, "clusters", pass.n_clusters(), pass.dim)?;
+        let clusters = clusters.ok_or("it lacks the sums of clusters")?;
+        let rows = usize::try_from(count(&contents.object("batches")?, "rows")?);
+        let batch_rows = rows.ok().filter(|&rows| rows > 0).ok_or("its batches are damaged")?;
+        if clusters.weights() != pass.weights() {
+            return Err("its sums do not match its weights".into());
+        }
+        Ok(Self { pass, batch_rows, clusters })
     }
 }

@@ -65,16 +65,16 @@ mod errors;
 mod events;
 mod extent;
 mod kmeans;
-mod kmeans_file;
 mod labels;
 mod minibatch;
+mod nearest;
 mod numbers;
 mod partial;
 mod partial_file;
+mod pass;
 mod picked;
 mod place;
 mod seed;
-mod seed_file;
 mod seed_sums;
 mod sums;
 #[cfg(test)]
@@ -83,10 +83,12 @@ mod tree;
 
 pub use coreset::CoresetPass;
 #[cfg(feature = "python")]
-pub(crate) use extent::Extent;
+pub(crate) use extent::Before;
 pub use kmeans::KMeansPass;
 pub use labels::LabelPass;
 pub use minibatch::MiniBatchPass;
 pub use partial::Partial;
+#[cfg(feature = "python")]
+pub(crate) use pass::{Pass, PassFacts};
 pub use place::Place;
 pub use seed::SeedPass;

@@ -1,9 +1,10 @@
 //! Partial results: what workers send back, with the partitions that they cover.
 
+use super::clusters::ClusterTotals;
 use super::errors::of_too_many;
 use super::extent::{Extent, Names, difference};
 use super::place::{MOST, Place};
-use super::sums::Sums;
+use super::sums::AnySums;
 use super::tree::{Piece, Pieces};
 use crate::error::{Error, Result};
 use crate::kernel::Compute;
@@ -115,7 +116,7 @@ impl Partial {
     ///
     /// # Errors
     /// If the place or the number of rows is too large.
-    pub(super) fn new(pass: u64, place: Place, rows: u64, about: About, sums: Sums) -> Result<Self> {
+    pub(super) fn new(pass: u64, place: Place, rows: u64, about: About, sums: AnySums) -> Result<Self> {
         place.check()?;
         if place.first_row().checked_add(rows).is_none_or(|end| end > MOST) {
             return Err(of_too_many());
@@ -129,7 +130,7 @@ impl Partial {
     }
 
     /// The result of a partition without rows.
-    pub(super) fn empty(pass: u64, place: Place, sums: Sums) -> Self {
+    pub(super) fn empty(pass: u64, place: Place, sums: AnySums) -> Self {
         let mut pieces = Pieces::new(matches!(place, Place::FirstRow(_)));
         // A block of numbered rows without rows has no place.
         if !pieces.by_row {
@@ -155,10 +156,7 @@ impl Partial {
 
     /// The sums per cluster of every piece, in order.
     fn clusters(&self) -> impl Iterator<Item = &ClusterSums> {
-        self.pieces.list.iter().filter_map(|piece| match &*piece.sums {
-            Sums::Clusters(sums) => Some(&sums.clusters),
-            _ => None,
-        })
+        self.pieces.list.iter().filter_map(|piece| Some(&piece.sums.get::<ClusterTotals>()?.clusters))
     }
 
     /// The weighted sum of squared distances of the rows to their nearest centers; NaN if the pass has no centers.
@@ -248,7 +246,7 @@ impl Partial {
     }
 
     /// The extent and the sums of the whole, for the pass with this digest. `before` is the extent of the pass before.
-    pub(super) fn whole(&self, pass: u64, before: Option<&Extent>) -> Result<(Extent, Sums)> {
+    pub(super) fn whole(&self, pass: u64, before: Option<&Extent>) -> Result<(Extent, AnySums)> {
         if self.pass.is_some_and(|own| own != pass) {
             return Err(Error::Source(
                 "total must be a result of this pass, got one of another iteration, of other centers or of \
@@ -279,8 +277,7 @@ impl Partial {
             }
             names = names.or_else(|| known.clone());
         }
-        let sums = std::sync::Arc::unwrap_or_clone(total.sums);
-        Ok((Extent { rows: total.rows, blocks: total.blocks, names }, sums))
+        Ok((Extent { rows: total.rows, blocks: total.blocks, names }, total.sums))
     }
 
     /// The same result of rows whose columns have these names.

@@ -6,7 +6,7 @@ use super::extent::names_of;
 use super::numbers::{exact, exact_of, size_of_object};
 use super::partial::{About, Partial};
 use super::place::Place;
-use super::sums::Sums;
+use super::sums::AnySums;
 use super::tree::{Piece, Pieces};
 use crate::error::{Error, Result};
 use crate::persist::kept::{count, flag, keep, list, text};
@@ -114,14 +114,8 @@ impl Partial {
         let mut pieces = Vec::with_capacity(n);
         for i in 0..n {
             let own = contents.part(&i.to_string()).ok_or("it lacks the sums of a partition")?;
-            let sums = Sums::of_file(&text(&all, "kind")?, &own, rows[i], dim)?;
-            pieces.push(Piece {
-                start: starts[i],
-                span: spans[i],
-                rows: rows[i],
-                blocks: blocks[i],
-                sums: sums.into(),
-            });
+            let sums = AnySums::of_file(&text(&all, "kind")?, &own, rows[i], dim)?;
+            pieces.push(Piece { start: starts[i], span: spans[i], rows: rows[i], blocks: blocks[i], sums });
         }
         let pieces = Pieces::of(by_row, pieces)?;
         let known = pass.is_some() || pieces.list.is_empty();

@@ -27,8 +27,10 @@ pub(super) struct Entry {
 }
 
 impl Picked {
-    pub(super) fn new<T: Float>(dim: usize, most: usize) -> Self {
-        Self { dim, most, entries: Vec::new(), values: Values::of::<T>(&[]), limit: f64::INFINITY }
+    /// Room for `most` rows, whose values are `f64` if they are `wide`.
+    pub(super) fn new(dim: usize, most: usize, wide: bool) -> Self {
+        let values = if wide { Values::F64(Vec::new()) } else { Values::F32(Vec::new()) };
+        Self { dim, most, entries: Vec::new(), values, limit: f64::INFINITY }
     }
 
     pub(super) fn dim(&self) -> usize {
@@ -40,7 +42,6 @@ impl Picked {
     }
 
     /// The bytes of a row of `dim` values, at most: an entry has four numbers of 8 bytes and one of 4.
-    #[cfg(feature = "python")]
     pub(super) fn row_bytes(dim: usize) -> usize {
         8 * dim + 36
     }

@@ -6,22 +6,30 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use serde_json::json;
+
 use super::errors::of_others;
-use super::extent::Extent;
-use super::kmeans::{KMeansPass, digest, seen_by};
-use super::partial::{About, Partial};
+use super::extent::Before;
+use super::kmeans::KMeansPass;
+use super::nearest::{Nearest, counted_sweep};
+use super::numbers::{exact, exact_of, size_of_object};
+use super::partial::Partial;
+use super::pass::{Pass, PassFacts, Summed, digest, public_pass};
 use super::picked::{Entry, Picked};
 use super::place::Place;
 use super::seed_sums::{Draws, Votes};
-use super::sums::Sums;
-use crate::data::{AnySource, DataSource, Source, Weighted, no_weight, too_heavy};
+use super::sums::AnySums;
+use crate::data::{DataSource, Source, Weighted, no_weight, too_heavy};
 use crate::error::{Error, Result};
 use crate::fit::{Element, Metric, Step};
-use crate::kernel::{self, Compute, PackedCenters, Scratch};
+use crate::kernel::{self, Compute, PackedCenters};
 use crate::matrix::MatRef;
+use crate::names::{Named, names};
 use crate::parallel::Executor;
-use crate::pass::{Chunk, sweep};
-use crate::persist::kept::Values;
+use crate::pass::Chunk;
+use crate::persist::Contents;
+use crate::persist::kept::{Values, count, keep, number, text};
+use crate::persist::schema::SEED_PASS;
 use crate::rng::{Purpose, Rng, mix};
 use crate::rows::RowBuf;
 use crate::seeding::Seeding;
@@ -45,64 +53,35 @@ use crate::tuning::SEEDING_TILE_ROWS;
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct SeedPass {
-    pub(super) k: usize,
-    pub(super) oversampling: f64,
-    pub(super) rounds: u64,
-    pub(super) metric: Metric,
-    pub(super) seed: u64,
-    pub(super) stage: Stage,
-    /// Number of passes so far, and of the rows in all of them.
-    pub(super) passes: u64,
-    pub(super) rows_seen: u64,
-    /// Of the pass before.
-    pub(super) extent: Option<Extent>,
+    k: usize,
+    oversampling: f64,
+    rounds: u64,
+    metric: Metric,
+    seed: u64,
+    stage: SeedStage,
+    before: Before,
     /// Columns of a row; 0 before the first pass.
-    pub(super) dim: usize,
+    dim: usize,
     /// The rows drawn so far; at the end, the centers.
-    pub(super) candidates: Values,
+    candidates: Values,
 }
 
+/// What a pass does with the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
+enum SeedStage {
     /// Draws rows; the first pass draws one, by weight.
     Drawing,
     /// Counts the rows nearest to each candidate.
     Voting,
+    /// The centers are chosen.
     Done,
 }
 
-/// The contribution of a tile.
-struct Part {
-    rows: u64,
-    draws: Draws,
-}
-
-/// Buffers of a worker.
-struct Buffers<T> {
-    labels: Vec<u32>,
-    sq_dists: Vec<f64>,
-    kernel: Scratch<T>,
-}
-
-impl<T: Compute> Default for Buffers<T> {
-    fn default() -> Self {
-        Self { labels: Vec::new(), sq_dists: Vec::new(), kernel: Scratch::default() }
-    }
-}
-
-impl<T: Compute> Buffers<T> {
-    /// Finds the nearest candidate of every row of a chunk; without candidates, all distances are 1.
-    fn measure(&mut self, chunk: &Chunk<'_, T>, packed: Option<&PackedCenters<T>>) -> Result<()> {
-        let n = chunk.rows.rows();
-        self.labels.resize(n, 0);
-        self.sq_dists.resize(n, 1.0);
-        let Some(packed) = packed else {
-            self.sq_dists.fill(1.0);
-            return chunk.check_finite();
-        };
-        kernel::nearest(chunk.rows, packed, &mut self.labels, &mut self.kernel);
-        kernel::sq_dists(chunk.rows, &self.labels, packed, &mut self.sq_dists);
-        if self.sq_dists.iter().all(|sq_dist| sq_dist.is_finite()) { Ok(()) } else { Err(chunk.not_finite()) }
+names! {
+    SeedStage("stage") {
+        Drawing = "drawing",
+        Voting = "voting",
+        Done = "done",
     }
 }
 
@@ -129,10 +108,8 @@ impl SeedPass {
             rounds: rounds as u64,
             metric,
             seed,
-            stage: Stage::Drawing,
-            passes: 0,
-            rows_seen: 0,
-            extent: None,
+            stage: SeedStage::Drawing,
+            before: Before::default(),
             dim: 0,
             candidates: Values::F32(Vec::new()),
         })
@@ -140,7 +117,7 @@ impl SeedPass {
 
     /// The centers, row by row, once they are chosen.
     pub fn centers<T: Compute>(&self) -> Option<Vec<T>> {
-        (self.stage == Stage::Done).then(|| self.candidates.get())
+        (self.stage == SeedStage::Done).then(|| self.candidates.get())
     }
 
     /// The first sweep of k-means from the chosen centers. It expects the rows and partitions of the seeding.
@@ -162,33 +139,21 @@ impl SeedPass {
     /// # Ok::<(), shoal::Error>(())
     /// ```
     pub fn first_sweep(&self) -> Result<KMeansPass> {
-        if self.stage != Stage::Done {
+        if self.stage != SeedStage::Done {
             return Err(Error::Source("the centers are not chosen yet: commit more passes".into()));
         }
         let Self { dim, metric, candidates, .. } = self;
-        let mut pass = if candidates.is_wide() {
-            KMeansPass::new(&candidates.get::<f64>(), *dim, *metric)?
-        } else {
-            KMeansPass::new(&candidates.get::<f32>(), *dim, *metric)?
+        let mut pass = match candidates {
+            Values::F32(centers) => KMeansPass::new(centers, *dim, *metric)?,
+            Values::F64(centers) => KMeansPass::new(centers, *dim, *metric)?,
         };
-        pass.state.extent.clone_from(&self.extent);
+        pass.before.extent.clone_from(&self.before.extent);
         Ok(pass)
     }
 
     /// Number of columns; 0 before the first pass.
     pub fn dim(&self) -> usize {
         self.dim
-    }
-
-    /// Whether the rows are computed as `f64`; `None` before the first pass.
-    pub(crate) fn is_wide(&self) -> Option<bool> {
-        (self.dim > 0).then(|| self.candidates.is_wide())
-    }
-
-    /// The rows of the pass before, and the names of their columns.
-    #[cfg(feature = "python")]
-    pub(crate) fn extent(&self) -> Option<&Extent> {
-        self.extent.as_ref()
     }
 
     fn n_candidates(&self) -> usize {
@@ -200,71 +165,10 @@ impl SeedPass {
         if self.dim == 0 { 1 } else { ((self.oversampling * self.k as f64).ceil() as usize).max(1) }
     }
 
-    /// The bytes of one partial result, at most.
-    #[cfg(feature = "python")]
-    pub(crate) fn result_bytes(&self) -> usize {
-        match self.stage {
-            Stage::Drawing => self.most() * Picked::row_bytes(self.dim),
-            Stage::Voting | Stage::Done => 8 * self.n_candidates(),
-        }
-    }
-
-    fn digest(&self) -> u64 {
-        let numbers = [self.k as u64, self.seed, self.passes, self.metric as u64, self.most() as u64];
-        digest(3, &numbers, &self.candidates)
-    }
-
     /// The exponential waiting time of a row at rate 1.
     fn wait(key: u64, row: u64) -> f64 {
         let unit = ((mix(key ^ mix(row)) >> 11) + 1) as f64 * (1.0 / (1u64 << 53) as f64);
         -unit.ln()
-    }
-
-    /// Runs the pass over a partition.
-    ///
-    /// # Errors
-    /// [`Error::Shape`] for rows of another width or compute type than before. Those of the source,
-    /// [`Error::NotFinite`], [`Error::Interrupted`]. [`Error::Source`] if the centers are chosen.
-    pub fn absorb<S: Source + ?Sized>(&self, rows: &S, place: Place, cx: &Executor) -> Result<Partial> {
-        match rows.any() {
-            AnySource::F32(data) => self.absorb_typed(data, place, cx),
-            AnySource::F64(data) => self.absorb_typed(data, place, cx),
-        }
-    }
-
-    pub(crate) fn absorb_typed<T: Compute>(
-        &self,
-        data: &dyn DataSource<T>,
-        place: Place,
-        cx: &Executor,
-    ) -> Result<Partial> {
-        place.check()?;
-        let dim = data.dim();
-        if let Some(wide) = self.is_wide() {
-            super::kmeans::fits(data, self.dim, wide)?;
-        }
-        let candidates = self.candidates.get::<T>();
-        let ((rows, sums), seen) = seen_by(data, self.metric, |data| {
-            let sparse = data.most_values().is_some();
-            let packed =
-                (self.dim > 0).then(|| PackedCenters::for_rows(MatRef::new(&candidates, self.dim), sparse));
-            match (self.stage, &packed) {
-                (Stage::Drawing, packed) => self.draw(data, place, packed.as_ref(), cx),
-                (Stage::Voting, Some(packed)) => Self::vote(data, packed, cx),
-                _ => Err(Error::Source("the centers are chosen: there are no more passes".into())),
-            }
-        })?;
-        Partial::new(self.digest(), place, rows, About::new::<T>(dim, place, seen), sums)
-    }
-
-    /// The partial result of a partition without rows, which no source can be.
-    pub fn absorb_nothing(&self, place: Place) -> Partial {
-        let sums = if self.stage == Stage::Voting {
-            Sums::Votes(Votes { votes: vec![0.0; self.n_candidates()], energy: 0.0 })
-        } else {
-            Sums::Draws(Draws { weight: 0.0, energy: 0.0, picked: Picked::new::<f32>(0, self.most()) })
-        };
-        Partial::empty(self.digest(), place, sums)
     }
 
     fn draw<T: Compute>(
@@ -273,21 +177,16 @@ impl SeedPass {
         place: Place,
         packed: Option<&PackedCenters<T>>,
         cx: &Executor,
-    ) -> Result<(u64, Sums)> {
-        let (dim, most) = (data.dim(), self.most());
-        let key = place.key(Rng::keyed(self.seed, Purpose::Oversampling, self.passes).bits());
-        let empty = || Part {
-            rows: 0,
-            draws: Draws { weight: 0.0, energy: 0.0, picked: Picked::new::<T>(dim, most) },
-        };
+    ) -> Result<(u64, Draws)> {
+        let (wide, most) = (T::WIDE, self.most());
+        let key = place.key(Rng::keyed(self.seed, Purpose::Oversampling, self.before.passes).bits());
+        let empty = || Draws { weight: 0.0, energy: 0.0, picked: Picked::new(data.dim(), most, wide) };
         // The largest waiting time that is kept, as bits: it only falls, so an old value drops no row.
         let limit = AtomicU64::new(f64::INFINITY.to_bits());
-        let absorb = |chunk: Chunk<'_, T>, (): (), part: &mut Part, buffers: &mut Buffers<T>| {
-            buffers.measure(&chunk, packed)?;
+        let absorb = |chunk: &Chunk<'_, T>, draws: &mut Draws, nearest: &mut Nearest<T>| {
+            measure(nearest, chunk, packed)?;
             let limit = f64::from_bits(limit.load(Ordering::Relaxed));
-            let Part { rows, draws } = part;
-            *rows += chunk.rows.rows() as u64;
-            for (i, &sq_dist) in buffers.sq_dists.iter().enumerate() {
+            for (i, &sq_dist) in nearest.sq_dists.iter().enumerate() {
                 let weight = chunk.weights.map_or(1.0, |w| w[i]);
                 draws.weight += weight;
                 draws.energy += weight * sq_dist;
@@ -301,92 +200,47 @@ impl SeedPass {
             }
             Ok(())
         };
-        let merge = |total: &mut Part, part: &mut Part| {
-            total.rows += std::mem::take(&mut part.rows);
-            total.draws.weight += std::mem::take(&mut part.draws.weight);
-            total.draws.energy += std::mem::take(&mut part.draws.energy);
-            total.draws.picked.append(&mut part.draws.picked);
-            part.draws.picked.clear();
-            limit.store(total.draws.picked.limit().to_bits(), Ordering::Relaxed);
+        let merge = |total: &mut Draws, part: &mut Draws| {
+            total.weight += std::mem::take(&mut part.weight);
+            total.energy += std::mem::take(&mut part.energy);
+            total.picked.append(&mut part.picked);
+            part.picked.clear();
+            limit.store(total.picked.limit().to_bits(), Ordering::Relaxed);
         };
-        let mut total = empty();
-        sweep(data, cx, SEEDING_TILE_ROWS, (), &mut total, (empty, Buffers::default), absorb, merge)?;
-        if !(total.draws.energy.is_finite() && total.draws.weight.is_finite()) {
-            return Err(too_heavy(total.draws.weight != total.rows as f64));
+        let (rows, mut draws) = counted_sweep(data, cx, SEEDING_TILE_ROWS, (empty(), empty), absorb, merge)?;
+        if !(draws.energy.is_finite() && draws.weight.is_finite()) {
+            return Err(too_heavy(draws.weight != rows as f64));
         }
-        total.draws.picked.prune();
-        Ok((total.rows, Sums::Draws(total.draws)))
+        draws.picked.prune();
+        Ok((rows, draws))
     }
 
     fn vote<T: Compute>(
         data: &dyn DataSource<T>,
         packed: &PackedCenters<T>,
         cx: &Executor,
-    ) -> Result<(u64, Sums)> {
-        let n = packed.n_centers();
-        let empty = || (0u64, Votes { votes: vec![0.0; n], energy: 0.0 });
-        let absorb = |chunk: Chunk<'_, T>, (): (), part: &mut (u64, Votes), buffers: &mut Buffers<T>| {
-            buffers.measure(&chunk, Some(packed))?;
-            part.0 += chunk.rows.rows() as u64;
-            for (i, (&label, &sq_dist)) in buffers.labels.iter().zip(&buffers.sq_dists).enumerate() {
+    ) -> Result<(u64, Votes)> {
+        let empty = || Votes { votes: vec![0.0; packed.n_centers()], energy: 0.0 };
+        let absorb = |chunk: &Chunk<'_, T>, part: &mut Votes, nearest: &mut Nearest<T>| {
+            measure(nearest, chunk, Some(packed))?;
+            for (i, (&label, &sq_dist)) in nearest.labels.iter().zip(&nearest.sq_dists).enumerate() {
                 let weight = chunk.weights.map_or(1.0, |w| w[i]);
-                part.1.votes[label as usize] += weight;
-                part.1.energy += weight * sq_dist;
+                part.votes[label as usize] += weight;
+                part.energy += weight * sq_dist;
             }
             Ok(())
         };
-        let merge = |total: &mut (u64, Votes), part: &mut (u64, Votes)| {
-            total.0 += std::mem::take(&mut part.0);
-            total.1.energy += std::mem::take(&mut part.1.energy);
-            for (total, part) in total.1.votes.iter_mut().zip(&mut part.1.votes) {
+        let merge = |total: &mut Votes, part: &mut Votes| {
+            total.energy += std::mem::take(&mut part.energy);
+            for (total, part) in total.votes.iter_mut().zip(&mut part.votes) {
                 *total += std::mem::take(part);
             }
         };
-        let mut total = empty();
-        sweep(data, cx, SEEDING_TILE_ROWS, (), &mut total, (empty, Buffers::default), absorb, merge)?;
-        if !total.1.votes.iter().chain([&total.1.energy]).all(|x| x.is_finite()) {
-            return Err(too_heavy(total.1.votes.iter().sum::<f64>() != total.0 as f64));
+        let (rows, votes) = counted_sweep(data, cx, SEEDING_TILE_ROWS, (empty(), empty), absorb, merge)?;
+        if !votes.votes.iter().chain([&votes.energy]).all(|x| x.is_finite()) {
+            return Err(too_heavy(votes.votes.iter().sum::<f64>() != rows as f64));
         }
-        Ok((total.0, Sums::Votes(total.1)))
-    }
-
-    /// Adds the drawn rows to the candidates, or chooses the centers among them.
-    ///
-    /// `Step::objective` is the weighted sum of squared distances to the candidates; NaN for the first pass.
-    ///
-    /// # Errors
-    /// [`Error::Source`] as for [`KMeansPass::commit`](super::KMeansPass::commit). [`Error::InvalidParam`] if there
-    /// are fewer rows than centers, or no row has weight.
-    pub fn commit(&self, total: &Partial) -> Result<(Self, Step)> {
-        let (extent, sums) = total.whole(self.digest(), self.extent.as_ref())?;
-        let rows = extent.rows;
-        crate::seeding::enough_rows(rows, self.k)?;
-        let mut next = self.clone();
-        next.passes += 1;
-        next.rows_seen = next.rows_seen.saturating_add(rows);
-        next.extent = Some(extent);
-        let objective = match (self.stage, sums) {
-            (Stage::Drawing, Sums::Draws(draws)) if draws.picked.most() == self.most() => {
-                next.take_in(&draws)?
-            }
-            (Stage::Voting, Sums::Votes(votes)) if votes.votes.len() == self.n_candidates() => {
-                next.choose(&votes)?;
-                votes.energy
-            }
-            _ => return Err(of_others()),
-        };
-        let step = Step {
-            iteration: next.passes,
-            rows_seen: next.rows_seen,
-            batch_size: rows,
-            objective,
-            center_shift: 0.0,
-            n_changed: 0,
-            n_distances: rows.saturating_mul(self.n_candidates() as u64),
-            elapsed: 0.0,
-            stop_reason: None,
-        };
-        Ok((next, step))
+        Ok((rows, votes))
     }
 
     /// Adds the drawn rows to the candidates. Returns the objective of the round.
@@ -402,10 +256,10 @@ impl SeedPass {
             return Err(of_others());
         }
         self.candidates.append(&mut picked.in_order().1);
-        // `self.passes` counts this pass.
-        let rounds_over = self.passes > self.rounds && self.n_candidates() >= self.k;
+        // The number of passes includes this one.
+        let rounds_over = self.before.passes > self.rounds && self.n_candidates() >= self.k;
         if !first && (rounds_over || picked.entries.is_empty()) {
-            self.stage = Stage::Voting;
+            self.stage = SeedStage::Voting;
         }
         Ok(if first { f64::NAN } else { draws.energy })
     }
@@ -435,7 +289,156 @@ impl SeedPass {
         } else {
             chosen::<f32>(self, votes)?
         };
-        self.stage = Stage::Done;
+        self.stage = SeedStage::Done;
         Ok(())
+    }
+}
+
+/// Finds the nearest candidate of every row of a chunk; without candidates, all distances are 1.
+fn measure<T: Compute>(
+    nearest: &mut Nearest<T>,
+    chunk: &Chunk<'_, T>,
+    packed: Option<&PackedCenters<T>>,
+) -> Result<()> {
+    let Some(packed) = packed else {
+        nearest.sq_dists.clear();
+        nearest.sq_dists.resize(chunk.rows.rows(), 1.0);
+        return chunk.check_finite();
+    };
+    nearest.label(chunk.rows, packed);
+    nearest.measure(chunk.rows, packed);
+    if nearest.sq_dists.iter().all(|sq_dist| sq_dist.is_finite()) { Ok(()) } else { Err(chunk.not_finite()) }
+}
+
+public_pass! {
+    SeedPass:
+    /// Adds the drawn rows to the candidates, or chooses the centers among them.
+    ///
+    /// `Step::objective` is the weighted sum of squared distances to the candidates; NaN for the first pass.
+    ///
+    /// # Errors
+    /// [`Error::Source`] as for [`KMeansPass::commit`](super::KMeansPass::commit). [`Error::InvalidParam`] if there
+    /// are fewer rows than centers, or no row has weight.
+    commit
+}
+
+impl Pass for SeedPass {
+    const KIND: &'static str = SEED_PASS;
+
+    fn facts(&self) -> PassFacts<'_> {
+        let is_done = self.stage == SeedStage::Done;
+        PassFacts {
+            metric: self.metric,
+            shape: (self.dim > 0).then(|| (self.dim, self.candidates.is_wide())),
+            before: &self.before,
+            centers: is_done.then_some(&self.candidates),
+            is_done,
+            result_bytes: match self.stage {
+                SeedStage::Drawing => self.most() * Picked::row_bytes(self.dim),
+                SeedStage::Voting | SeedStage::Done => 8 * self.n_candidates(),
+            },
+        }
+    }
+
+    fn before_mut(&mut self) -> &mut Before {
+        &mut self.before
+    }
+
+    fn digest(&self) -> u64 {
+        let numbers = [self.k as u64, self.seed, self.before.passes, self.metric as u64, self.most() as u64];
+        digest(3, &numbers, &self.candidates)
+    }
+
+    fn sum<T: Element>(&self, data: &dyn DataSource<T>, place: Place, cx: &Executor) -> Result<Summed> {
+        let candidates = self.candidates.get::<T>();
+        let sparse = data.most_values().is_some();
+        let packed =
+            (self.dim > 0).then(|| PackedCenters::for_rows(MatRef::new(&candidates, self.dim), sparse));
+        match (self.stage, &packed) {
+            (SeedStage::Drawing, packed) => {
+                let (rows, draws) = self.draw(data, place, packed.as_ref(), cx)?;
+                Ok((rows, AnySums::new(draws)))
+            }
+            (SeedStage::Voting, Some(packed)) => {
+                let (rows, votes) = Self::vote(data, packed, cx)?;
+                Ok((rows, AnySums::new(votes)))
+            }
+            _ => Err(Error::Source("the centers are chosen: there are no more passes".into())),
+        }
+    }
+
+    fn no_sums(&self) -> AnySums {
+        if self.stage == SeedStage::Voting {
+            AnySums::new(Votes { votes: vec![0.0; self.n_candidates()], energy: 0.0 })
+        } else {
+            AnySums::new(Draws { weight: 0.0, energy: 0.0, picked: Picked::new(0, self.most(), false) })
+        }
+    }
+
+    fn next(&self, now: Before, total: AnySums) -> Result<(Self, Step)> {
+        crate::seeding::enough_rows(now.rows(), self.k)?;
+        let mut next = Self { before: now, ..self.clone() };
+        let objective = match self.stage {
+            SeedStage::Drawing => {
+                let draws: Draws = total.into_kind()?;
+                if draws.picked.most() != self.most() {
+                    return Err(of_others());
+                }
+                next.take_in(&draws)?
+            }
+            SeedStage::Voting => {
+                let votes: Votes = total.into_kind()?;
+                if votes.votes.len() != self.n_candidates() {
+                    return Err(of_others());
+                }
+                next.choose(&votes)?;
+                votes.energy
+            }
+            SeedStage::Done => return Err(of_others()),
+        };
+        let step = next.before.step(self.n_candidates(), objective);
+        Ok((next, step))
+    }
+
+    fn put(&self, contents: &mut Contents) {
+        let mut numbers = json!({
+            "n_clusters": self.k,
+            "oversampling": self.oversampling.to_bits(),
+            "rounds": self.rounds,
+            "metric": self.metric.name(),
+            "seed": exact(self.seed),
+            "stage": self.stage.name(),
+            "dim": self.dim,
+        });
+        self.before.put("passes", &mut numbers);
+        contents.meta.insert("pass".into(), numbers.to_string());
+        keep(contents, "candidates", self.candidates.array(self.dim));
+    }
+
+    fn of_contents(contents: &Contents) -> Result<Self, String> {
+        let numbers = contents.object("pass")?;
+        let k = size_of_object(&numbers, "n_clusters")?;
+        let rounds = size_of_object(&numbers, "rounds")?;
+        let (metric, seed) = (Metric::of_object(&numbers)?, exact_of(&numbers, "seed")?);
+        let made = Self::new(k, number(&numbers, "oversampling")?, rounds, metric, seed);
+        let mut pass = made.map_err(|e| e.to_string())?;
+        let stage = SeedStage::of_name("stage", &text(&numbers, "stage")?);
+        pass.stage = stage.map_err(|_| "its stage is damaged")?;
+        pass.before = Before::of_object("passes", &numbers, count(&numbers, "dim")? as usize)?;
+        if pass.before.passes == 0 {
+            let begun = pass.stage == SeedStage::Drawing;
+            return if begun { Ok(pass) } else { Err("it has no candidates".into()) };
+        }
+        pass.dim = size_of_object(&numbers, "dim")?;
+        if pass.before.extent.is_none() {
+            return Err("it lacks the rows of its passes".into());
+        }
+        pass.candidates = Values::matrix(contents, "candidates", pass.dim)?;
+        let rows = pass.candidates.len() / pass.dim;
+        let fits = if pass.stage == SeedStage::Done { rows == k } else { rows > 0 };
+        if !fits || pass.candidates.first_not_finite(pass.dim).is_some() {
+            return Err("its candidates are damaged".into());
+        }
+        Ok(pass)
     }
 }

@@ -3,6 +3,7 @@
 use super::errors::of_others;
 use super::numbers::as_size;
 use super::picked::Picked;
+use super::sums::Sums;
 use crate::error::Result;
 use crate::persist::kept::{keep, list};
 use crate::persist::{Array, Contents};
@@ -17,8 +18,10 @@ pub(super) struct Draws {
     pub(super) picked: Picked,
 }
 
-impl Draws {
-    pub(super) fn add(&mut self, next: &Self) -> Result<()> {
+impl Sums for Draws {
+    const KIND: &'static str = "draws";
+
+    fn add(&mut self, next: &Self) -> Result<()> {
         let (one, two) = (&self.picked, &next.picked);
         let dims = one.dim() == two.dim() || one.dim() == 0 || two.dim() == 0;
         if !dims || one.most() != two.most() {
@@ -31,13 +34,13 @@ impl Draws {
         Ok(())
     }
 
-    pub(super) fn put(&self, contents: &mut Contents) {
+    fn put(&self, contents: &mut Contents) {
         keep(contents, "most", Array::new(&[1], &[self.picked.most() as u64]));
         keep(contents, "totals", Array::new(&[2], &[self.weight, self.energy]));
         self.picked.put(contents);
     }
 
-    pub(super) fn of_file(contents: &Contents, dim: usize) -> Result<Self, String> {
+    fn of_file(contents: &Contents, dim: usize) -> Result<Self, String> {
         let most = contents.values::<u64>("most", &[1])?[0];
         let totals = contents.values::<f64>("totals", &[2])?;
         if !totals.iter().all(|x| x.is_finite() && *x >= 0.0) {
@@ -52,6 +55,10 @@ impl Draws {
         }
         Ok(Self { weight: totals[0], energy: totals[1], picked })
     }
+
+    fn fits(&self, rows: u64, _: usize) -> bool {
+        self.picked.entries.len() as u64 <= rows
+    }
 }
 
 /// The weight of the rows that are nearest to each candidate.
@@ -62,8 +69,10 @@ pub(super) struct Votes {
     pub(super) energy: f64,
 }
 
-impl Votes {
-    pub(super) fn add(&mut self, next: &Self) -> Result<()> {
+impl Sums for Votes {
+    const KIND: &'static str = "votes";
+
+    fn add(&mut self, next: &Self) -> Result<()> {
         if self.votes.len() != next.votes.len() {
             return Err(of_others());
         }
@@ -72,12 +81,12 @@ impl Votes {
         Ok(())
     }
 
-    pub(super) fn put(&self, contents: &mut Contents) {
+    fn put(&self, contents: &mut Contents) {
         keep(contents, "votes", Array::new(&[self.votes.len()], &self.votes));
         keep(contents, "energy", Array::new(&[1], &[self.energy]));
     }
 
-    pub(super) fn of_file(contents: &Contents) -> Result<Self, String> {
+    fn of_file(contents: &Contents, _: usize) -> Result<Self, String> {
         let votes: Vec<f64> = list(contents, "votes")?;
         let energy = contents.values::<f64>("energy", &[1])?[0];
         if !votes.iter().chain([&energy]).all(|x| x.is_finite() && *x >= 0.0) {

@@ -1,4 +1,8 @@
-//! What passes sum, for all kinds of passes.
+//! What passes add up, for all kinds of passes.
+
+use std::any::Any;
+use std::fmt::Debug;
+use std::sync::Arc;
 
 use super::clusters::ClusterTotals;
 use super::errors::of_others;
@@ -7,84 +11,120 @@ use super::seed_sums::{Draws, Votes};
 use crate::error::Result;
 use crate::persist::Contents;
 
-/// The sums of a partition, or of several. The variants belong to different passes.
-#[derive(Clone, Debug)]
-#[allow(clippy::large_enum_variant, reason = "one per partial result, beside sums of k d values")]
-pub(super) enum Sums {
-    Clusters(ClusterTotals),
-    Draws(Draws),
-    Votes(Votes),
-    Measured(Measured),
-    Events(Events),
-}
+/// What a pass adds up over the rows of a partition, or of several.
+pub(super) trait Sums: Clone + Debug + Send + Sync + 'static {
+    /// The name of the kind, in files.
+    const KIND: &'static str;
 
-/// Calls the same function of every variant.
-macro_rules! each {
-    ($sums:expr, $of:ident => $body:expr) => {
-        match $sums {
-            Sums::Clusters($of) => $body,
-            Sums::Draws($of) => $body,
-            Sums::Votes($of) => $body,
-            Sums::Measured($of) => $body,
-            Sums::Events($of) => $body,
-        }
-    };
-}
-
-impl Sums {
     /// Adds the sums of the rows that follow.
     ///
     /// # Errors
+    /// If the two do not have the same shape, which only damaged partial results do.
+    fn add(&mut self, next: &Self) -> Result<()>;
+
+    fn put(&self, contents: &mut Contents);
+
+    /// Reads what [`Sums::put`] wrote, of rows of `dim` values (0 if no partition has rows).
+    fn of_file(contents: &Contents, dim: usize) -> Result<Self, String>;
+
+    /// Whether these may be the sums of `rows` rows of `dim` values (0 if no partition has rows).
+    fn fits(&self, _rows: u64, _dim: usize) -> bool {
+        true
+    }
+}
+
+/// [`Sums`] whose kind is not known when the crate is compiled.
+trait DynSums: Any + Debug + Send + Sync {
+    fn kind(&self) -> &'static str;
+    fn put(&self, contents: &mut Contents);
+    fn plus(self: Arc<Self>, next: &dyn Any) -> Result<Arc<dyn DynSums>>;
+}
+
+impl<S: Sums> DynSums for S {
+    fn kind(&self) -> &'static str {
+        S::KIND
+    }
+
+    fn put(&self, contents: &mut Contents) {
+        Sums::put(self, contents);
+    }
+
+    fn plus(mut self: Arc<Self>, next: &dyn Any) -> Result<Arc<dyn DynSums>> {
+        let next = next.downcast_ref::<S>().ok_or_else(of_others)?;
+        Arc::make_mut(&mut self).add(next)?;
+        Ok(self)
+    }
+}
+
+/// Sums of any kind. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct AnySums(Arc<dyn DynSums>);
+
+/// Reads sums of one kind.
+type Reader = fn(&Contents, u64, usize) -> Result<AnySums, String>;
+
+/// The kinds of sums, with their names in files.
+const READERS: [(&str, Reader); 5] = [
+    (ClusterTotals::KIND, read::<ClusterTotals>),
+    (Draws::KIND, read::<Draws>),
+    (Votes::KIND, read::<Votes>),
+    (Measured::KIND, read::<Measured>),
+    (Events::KIND, read::<Events>),
+];
+
+fn read<S: Sums>(contents: &Contents, rows: u64, dim: usize) -> Result<AnySums, String> {
+    let sums = S::of_file(contents, dim)?;
+    if sums.fits(rows, dim) {
+        Ok(AnySums::new(sums))
+    } else {
+        Err("its sums do not belong to its rows".into())
+    }
+}
+
+impl AnySums {
+    pub(super) fn new(sums: impl Sums) -> Self {
+        Self(Arc::new(sums))
+    }
+
+    /// The sums of these rows and of the rows that follow.
+    ///
+    /// # Errors
     /// If the two do not have the same kind and shape, which only damaged partial results do.
-    pub(super) fn add(&mut self, next: &Self) -> Result<()> {
-        match (self, next) {
-            (Self::Clusters(sums), Self::Clusters(next)) => sums.add(next),
-            (Self::Draws(sums), Self::Draws(next)) => sums.add(next),
-            (Self::Votes(sums), Self::Votes(next)) => sums.add(next),
-            (Self::Measured(sums), Self::Measured(next)) => sums.add(next),
-            (Self::Events(sums), Self::Events(next)) => sums.add(next),
-            _ => Err(of_others()),
-        }
+    pub(super) fn plus(self, next: &Self) -> Result<Self> {
+        let next: &dyn Any = &*next.0;
+        self.0.plus(next).map(Self)
+    }
+
+    /// The sums, if they are of this kind.
+    pub(super) fn get<S: Sums>(&self) -> Option<&S> {
+        let sums: &dyn Any = &*self.0;
+        sums.downcast_ref()
+    }
+
+    /// The sums.
+    ///
+    /// # Errors
+    /// If they are of another kind, which only those of damaged partial results are.
+    pub(super) fn into_kind<S: Sums>(self) -> Result<S> {
+        let sums: Arc<dyn Any + Send + Sync> = self.0;
+        Ok(Arc::unwrap_or_clone(sums.downcast::<S>().map_err(|_| of_others())?))
     }
 
     /// The name of the kind, in files.
     pub(super) fn kind(&self) -> &'static str {
-        match self {
-            Self::Clusters(_) => "clusters",
-            Self::Draws(_) => "draws",
-            Self::Votes(_) => "votes",
-            Self::Measured(_) => "moments",
-            Self::Events(_) => "events",
-        }
+        self.0.kind()
     }
 
     pub(super) fn to_file(&self) -> Contents {
         let mut contents = Contents::new("");
-        each!(self, sums => sums.put(&mut contents));
+        self.0.put(&mut contents);
         contents
     }
 
-    /// Reads what [`Sums::to_file`] wrote, of `n` rows of `dim` values (0 if no partition has rows).
-    pub(super) fn of_file(kind: &str, contents: &Contents, n: u64, dim: usize) -> Result<Self, String> {
-        let sums = match kind {
-            "clusters" => Self::Clusters(ClusterTotals::of_file(contents)?),
-            "draws" => Self::Draws(Draws::of_file(contents, dim)?),
-            "votes" => Self::Votes(Votes::of_file(contents)?),
-            "moments" => Self::Measured(Measured::of_file(contents)?),
-            "events" => Self::Events(Events::of_file(contents, dim)?),
-            _ => return Err(format!("it holds {kind:?}, which no pass sums")),
-        };
-        // Sums of partitions without rows know their width only from the pass.
-        let fits = match &sums {
-            Self::Clusters(sums) => dim == 0 || sums.dim == dim,
-            Self::Draws(sums) => sums.picked.entries.len() as u64 <= n,
-            Self::Votes(_) => true,
-            Self::Measured(sums) => match &sums.moments {
-                None => n == 0,
-                Some(moments) => moments.rows() == n && (dim == 0 || moments.mean().len() == dim),
-            },
-            Self::Events(sums) => sums.n_rows() == Some(n),
-        };
-        if fits { Ok(sums) } else { Err("its sums do not belong to its rows".into()) }
+    /// Reads what [`AnySums::to_file`] wrote, of `rows` rows of `dim` values (0 if no partition has rows).
+    pub(super) fn of_file(kind: &str, contents: &Contents, rows: u64, dim: usize) -> Result<Self, String> {
+        let known = READERS.iter().find(|(name, _)| *name == kind);
+        let (_, read) = known.ok_or_else(|| format!("it holds {kind:?}, which no pass sums"))?;
+        read(contents, rows, dim)
     }
 }

@@ -293,7 +293,7 @@ fn names_of_columns_travel_with_partial_results() {
     let [one, two] = pair([Some(["a", "b"]); 2]);
     let (next, _) = kmeans().commit(&again(&one).merge(&again(&two)).unwrap()).unwrap();
     let next = KMeansPass::from_bytes(&next.to_bytes().unwrap()).unwrap();
-    assert_eq!(next.state.extent.as_ref().unwrap().names.as_deref().unwrap(), ["a", "b"]);
+    assert_eq!(next.before.extent.as_ref().unwrap().names.as_deref().unwrap(), ["a", "b"]);
     // A pass expects the names of the pass before.
     let rows = small();
     let [other, rest] = [0, 1].map(|i| {

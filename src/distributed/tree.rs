@@ -8,11 +8,9 @@
 //! a multiple of `2^l`. The rank of a row number is a hash: `p` neighboring blocks, wherever they begin, become about
 //! `2 ln(p)` pieces.
 
-use std::sync::Arc;
-
 use super::errors::of_too_many;
 use super::place::{MOST, Place};
-use super::sums::Sums;
+use super::sums::AnySums;
 use crate::error::{Error, Result};
 use crate::rng::mix;
 
@@ -27,13 +25,13 @@ pub(super) struct Piece {
     pub(super) rows: u64,
     /// Number of partitions or blocks.
     pub(super) blocks: u64,
-    pub(super) sums: Arc<Sums>,
+    pub(super) sums: AnySums,
 }
 
 impl Piece {
-    pub(super) fn new(place: Place, rows: u64, sums: Sums) -> Self {
+    pub(super) fn new(place: Place, rows: u64, sums: AnySums) -> Self {
         let span = if matches!(place, Place::Partition(_)) { 1 } else { rows };
-        Self { start: place.number(), span, rows, blocks: 1, sums: Arc::new(sums) }
+        Self { start: place.number(), span, rows, blocks: 1, sums }
     }
 
     fn end(&self) -> u64 {
@@ -46,14 +44,14 @@ impl Piece {
         self.end() == next.start && rank(next.start) < rank(self.start).min(rank(next.end()))
     }
 
-    fn add(&mut self, next: &Self) -> Result<()> {
+    fn plus(self, next: &Self) -> Result<Self> {
         let sum =
             |one: u64, two: u64| one.checked_add(two).filter(|&sum| sum <= MOST).ok_or_else(of_too_many);
         // Counts first: those within the sums are bounded by them.
-        self.span = sum(self.span, next.span)?;
-        self.rows = sum(self.rows, next.rows)?;
-        self.blocks = sum(self.blocks, next.blocks)?;
-        Arc::make_mut(&mut self.sums).add(&next.sums)
+        let span = sum(self.span, next.span)?;
+        let rows = sum(self.rows, next.rows)?;
+        let blocks = sum(self.blocks, next.blocks)?;
+        Ok(Self { start: self.start, span, rows, blocks, sums: self.sums.plus(&next.sums)? })
     }
 }
 
@@ -135,13 +133,12 @@ impl Pieces {
         let mut list: Vec<Piece> = Vec::with_capacity(all.len());
         for piece in all {
             let mut next = piece.clone();
-            while let Some(mut last) = list.pop() {
+            while let Some(last) = list.pop() {
                 if !last.takes(&next, self.by_row) {
                     list.push(last);
                     break;
                 }
-                last.add(&next)?;
-                next = last;
+                next = last.plus(&next)?;
             }
             list.push(next);
         }
@@ -187,10 +184,6 @@ impl Pieces {
     pub(super) fn total(&self) -> Result<Option<Piece>> {
         self.check_gaps(0)?;
         let Some((first, rest)) = self.list.split_first() else { return Ok(None) };
-        let mut total = first.clone();
-        for piece in rest {
-            total.add(piece)?;
-        }
-        Ok(Some(total))
+        rest.iter().try_fold(first.clone(), Piece::plus).map(Some)
     }
 }

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from functools import partial as bound
-from typing import Any, ClassVar, NamedTuple, Protocol, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -25,27 +25,6 @@ from shoal._rows.source import DataSource
 from shoal.typing import Rows, Weights
 
 from .partial import Partial
-
-
-class Pass(Protocol):
-    """A pass over all partitions, as engines see it: picklable, and small beside a partition."""
-
-    def absorb(
-        self,
-        block: Rows,
-        sample_weight: Weights = None,
-        first_row: int = 0,
-        *,
-        partition: int | None = None,
-        n_jobs: int | None = None,
-    ) -> Partial:
-        """Run the pass over some of the rows."""
-        ...
-
-    @property
-    def result_bytes(self) -> int:
-        """Upper limit of the bytes of one partial result, about."""
-        ...
 
 
 class OpenBlock(NamedTuple):
@@ -110,8 +89,8 @@ def this_worker() -> str:
         return process
 
 
-class CompiledPass:
-    """Base class of the passes with a compiled state."""
+class Pass:
+    """Base class of the passes whose results merge: picklable, and small beside a partition."""
 
     _state: _core.Pass
     #: The name of the class that is compiled, also for classes that derive from it.
@@ -180,7 +159,34 @@ class CompiledPass:
             threads = p.threads(n_jobs, tell=False)
             return Partial(self._state.absorb(source, weights, find_names(header), number, first, threads))
 
-    def _committed(self, total: Partial, n_partitions: int | None) -> tuple[Self, Step]:
+    def commit(self, total: Partial, *, n_partitions: int | None = None) -> tuple[Self, Step]:
+        """Take over the merged result of all partitions.
+
+        Parameters
+        ----------
+        total : Partial
+            The merged result of all partitions.
+        n_partitions : int, optional
+            Number of partitions, or of blocks that are numbered by their first row. Loops of your own should
+            pass it: without it, the first pass cannot know that the last partitions are missing.
+
+        Returns
+        -------
+        task : pass of the same class
+            The next pass.
+        step : shoal.Step
+            Figures of this pass. `objective` is the weighted sum of squared distances of the rows to the
+            centers before the commit, or to the candidates of a seeding. It is NaN for coresets and for the
+            first pass of a seeding. `n_changed` is 0, because no labels are kept. `stop_reason` is
+            ``"labels-stable"`` if no center moved. `elapsed` is 0: a pass does not look at the clock.
+
+        Raises
+        ------
+        ValueError
+            If partitions or rows are missing, or if their number differs from that of the pass before; if
+            `total` belongs to another pass; if a mean overflows; if there are fewer rows than centers, or no
+            row has weight. The message names the partitions.
+        """
         if not isinstance(total, Partial):
             raise TypeError(f"total must be a Partial, got {type(total).__name__}")
         number = None if n_partitions is None else _params.whole("n_partitions", n_partitions, 1)

@@ -19,7 +19,7 @@ from shoal.formats.arrow import MOST_LISTS, Columns, find_columns, import_pyarro
 from shoal.formats.stream import Block, Stream, block_rows
 
 from .partial import Partial
-from .passes import Pass
+from .passes import LabelPass, Pass
 
 #: Fields of the struct by which Spark stores ML vectors.
 ML_VECTOR = ["type", "size", "indices", "values"]
@@ -322,3 +322,11 @@ def absorbed_pieces(
     if expected is not None and found != expected:
         raise ValueError(f"partition {partition}: {OTHER_ROWS}")
     return part, found
+
+
+def labeled_pieces(
+    task: LabelPass, pieces: Iterable[Piece], n_jobs: int | None, partition: int | None = None
+) -> npt.NDArray[np.int32]:
+    """Return the labels of the rows of a partition; for workers."""
+    found = [task.label(rows, partition=partition, n_jobs=n_jobs) for rows, _ in pieces]
+    return np.concatenate([np.zeros(0, np.int32), *found])

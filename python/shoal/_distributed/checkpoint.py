@@ -11,8 +11,8 @@ import numpy as np
 
 from shoal import _core
 from shoal._checks.params import shown
-from shoal._fit.history import STEP_DTYPE, STEP_FIELDS
-from shoal._fit.saved import Arrays, Claims, floats, need
+from shoal._fit.history import STEP_DTYPE, read_history, rows_of_history, stored_history
+from shoal._fit.saved import Arrays, Claims, need
 from shoal.formats.stream import name_errors
 from shoal.typing import PathName
 
@@ -62,19 +62,14 @@ def digest(array: Any) -> dict[str, Any]:
 
 def write(path: PathName, who: str, params: dict[str, Any], progress: FitState) -> None:
     """Write a checkpoint, by way of an atomic rename."""
-    steps = np.array(progress.history, dtype=STEP_DTYPE)
-    figures = [name for name, _ in STEP_FIELDS[:-1]]
-    columns = [steps[name].astype(np.float64) for name in figures]
-    arrays: Arrays = {
-        "pass": np.frombuffer(progress.task, np.uint8),
-        "history": np.stack(columns, axis=1) if len(steps) else np.zeros((0, len(figures))),
-    }
+    table, reasons = stored_history(np.array(progress.history, dtype=STEP_DTYPE))
+    arrays: Arrays = {"pass": np.frombuffer(progress.task, np.uint8), "history": table}
     about = {
         "estimator": who,
         "threshold": progress.threshold,
         "init": progress.init,
         "n_zero_rows": progress.n_zero_rows,
-        "stop_reasons": steps["stop_reason"].tolist(),
+        "stop_reasons": reasons,
     }
     texts = {"params": json.dumps(plain(params)), "run": json.dumps(about)}
     _core.save_model(os.fsdecode(path), KIND, arrays, texts)
@@ -97,16 +92,14 @@ def read(path: PathName, who: str, params: dict[str, Any]) -> FitState:
     with name_errors(name, "is damaged"):
         about, kept = Claims.read(texts, "run"), json.loads(texts.get("params", "null"))
         need(isinstance(kept, dict), "its parameters are no JSON object")
-        reasons = about.texts("stop_reasons") or []
-        steps = floats(arrays, "history", (len(reasons), len(STEP_FIELDS) - 1))
+        steps, reasons = read_history(arrays, about)
         need(bool((np.abs(steps) < 2.0**62).all()), "its steps hold counts beyond 62 bits")
         task = arrays.get("pass", np.zeros(0))
         need(task.dtype == np.uint8 and task.ndim == 1, "it lacks the pass")
-        history = [(*step, reason) for step, reason in zip(steps.tolist(), reasons, strict=True)]
         found = FitState(
             task.tobytes(),
             about.figure("threshold", optional=True),
-            history,
+            rows_of_history(steps, reasons),
             str(about.text("init")),
             about.count("n_zero_rows"),
         )

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
 import numpy.typing as npt
 
 from shoal import _core
 from shoal._checks import params as _params
-from shoal._core import Step
 from shoal._docs import documented
 from shoal._fit.centers import METRICS
 from shoal.coreset import Coreset, coreset_of
 from shoal.typing import Metric, RandomState
 
-from .base import CompiledPass
-from .partial import Partial
+from .base import Pass
 from .passes import KMeansPass
 
 
-class SeedPass(CompiledPass):
+class SeedPass(Pass):
     """One pass of k-means||, which chooses the first centers among the rows.
 
     Repeat ``task, step = task.commit(total)`` until `done`; then `centers` holds the centers.
@@ -130,34 +128,9 @@ class SeedPass(CompiledPass):
         """
         return KMeansPass._of(self._state.first_sweep())
 
-    def commit(self, total: Partial, *, n_partitions: int | None = None) -> tuple[Self, Step]:
-        """Add the drawn rows to the candidates, or choose the centers among them.
-
-        Parameters
-        ----------
-        total : Partial
-            The merged result of all partitions.
-        n_partitions : int, optional
-            As for :meth:`KMeansPass.commit`.
-
-        Returns
-        -------
-        task : SeedPass
-            The next pass.
-        step : shoal.Step
-            Figures of this pass. `objective` is the weighted sum of squared distances of the rows to the
-            candidates before the pass; NaN for the first pass.
-
-        Raises
-        ------
-        ValueError
-            As :meth:`KMeansPass.commit`, and if there are fewer rows than `n_clusters`, or no row has weight.
-        """
-        return self._committed(total, n_partitions)
-
 
 @documented
-class CoresetPass(CompiledPass):
+class CoresetPass(Pass):
     """One of the two passes that draw a lightweight coreset: weighted rows that represent all rows.
 
     Repeat ``task, step = task.commit(total)`` until `done`; then `coreset` holds the coreset.
@@ -223,30 +196,6 @@ class CoresetPass(CompiledPass):
         if not self.done:
             return None
         return coreset_of(self._state.coreset_parts, self._state.dim)
-
-    def commit(self, total: Partial, *, n_partitions: int | None = None) -> tuple[Self, Step]:
-        """Take over what the pass measured or drew.
-
-        Parameters
-        ----------
-        total : Partial
-            The merged result of all partitions.
-        n_partitions : int, optional
-            As for :meth:`KMeansPass.commit`.
-
-        Returns
-        -------
-        task : CoresetPass
-            The next pass.
-        step : shoal.Step
-            Figures of this pass, without an objective (NaN).
-
-        Raises
-        ------
-        ValueError
-            As :meth:`KMeansPass.commit`, and if all rows have weight 0.
-        """
-        return self._committed(total, n_partitions)
 
 
 def rules_of_seeding(problems: _params.Problems, oversampling_factor: Any, n_rounds: Any) -> None:

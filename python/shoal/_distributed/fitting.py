@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator
 from dataclasses import KW_ONLY
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -16,30 +16,21 @@ from sklearn.utils.validation import check_is_fitted
 from shoal._checks import params as _params
 from shoal._checks.warn import warn
 from shoal._core import Step
-from shoal._fit.bases import BaseEstimator
-from shoal._fit.cloning import clone_estimator
-from shoal._fit.declared import Checked, estimator
-from shoal._fit.history import STEP_DTYPE, record
-from shoal._fit.watch import asked_to_stop, leave, watching
-from shoal._rows.zeros import warn_of_zeros
+from shoal._fit.declared import estimator
+from shoal._fit.loop import RunLoop
+from shoal._fit.watch import watching
 from shoal.kmeans import KMeans as LocalKMeans
 from shoal.typing import Callbacks, Centers, Metric, PathName, RandomState
 
 from . import checkpoint
-from .engine import Engine, naming_losses, total_of
+from .engine import Engine, naming_losses
 from .passes import KMeansPass, LabelPass, MiniBatchPass
+from .run import EngineRun
 from .seeding import first_sweep, rules_of_init
 
 
-def timed(step: Step, elapsed: float, stop_reason: str | None) -> Step:
-    """Return a step with its time and stop reason."""
-    names = ("iteration", "rows_seen", "batch_size", "objective", "center_shift", "n_changed", "n_distances")
-    figures = {name: getattr(step, name) for name in names}
-    return Step(**figures, elapsed=elapsed, stop_reason=stop_reason)
-
-
 @estimator
-class KMeansOnEngine(Checked, BaseEstimator):
+class KMeansOnEngine(RunLoop):
     """Exact k-means over an engine.
 
     Adapters define ``fit``, which makes an engine of its arguments and calls :meth:`_fit`, and ``predict``,
@@ -64,11 +55,6 @@ class KMeansOnEngine(Checked, BaseEstimator):
     #: The class of the passes.
     _pass: ClassVar[type[KMeansPass]] = KMeansPass
 
-    #: Callbacks of local fits ask for a run; it has no meaning here.
-    _run = None
-    #: Whether an error ended the steps of the last fit.
-    _failed = False
-
     # ---------------------------------------------------------------- for adapters
 
     def _fit(self, engine: Engine, resume_from: PathName | None = None) -> Self:
@@ -88,91 +74,46 @@ class KMeansOnEngine(Checked, BaseEstimator):
 
     def _iterate(self, engine: Engine, resume_from: PathName | None = None) -> Iterator[Step]:
         """Make one step per ``next()``; close the engine at the end."""
+        run = None
         try:
             self._check()
             self._forget()
             self._seed = _params.seed(self.random_state)
+            run = self._run = EngineRun(engine, float(self.tol), self.max_iter)
             with watching(self) as watchers:
-                yield from self._steps(engine, watchers, resume_from)
-                self._conclude(engine)
+                yield from self._driven(run, watchers, partial(self._begin, run, resume_from))
         finally:
             engine.close()
+            if self._run is run:
+                self._run = None
 
-    # ---------------------------------------------------------------- the loop
+    # ---------------------------------------------------------------- the parts of the loop
 
     def _forget(self) -> None:
-        """Delete the attributes of an earlier fit."""
-        for name in [n for n in vars(self) if n.endswith("_") and not n.startswith("_")]:
-            delattr(self, name)
-        # The next pass.
-        self._task: KMeansPass | None = None
-        # The rows of `history_`.
-        self._history: list[tuple[Any, ...]] = []
-        # The limit of the squared length of the move of the centers; None before the first step.
-        self._threshold: float | None = None
+        super()._forget()
         self._labels: Any = None
         self._inertia: float | None = None
-        self.stop_reason_: str | None = None
         self.init_, self.n_zero_rows_ = "", 0
 
-    def _first(self, engine: Engine) -> KMeansPass:
-        """Choose the first centers, and return the first pass. Sets `init_`."""
-        task, self.init_ = first_sweep(self, engine)
-        return task
+    def _begin(self, run: EngineRun, resume_from: PathName | None) -> None:
+        """Choose the first centers, or read a checkpoint."""
+        if resume_from is None:
+            run.begin(*self._first(run.engine))
+        else:
+            task, state = self._read_checkpoint(resume_from)
+            run.resume(task, state)
+            self._history, self.stop_reason_ = state.history, run.stop_reason
+        self._update(run, None)
 
-    def _steps(self, engine: Engine, watchers: list[Any], resume_from: PathName | None) -> Iterator[Step]:
-        """Seed or resume, then step to the end; call the callbacks' `leave` however the loop ends."""
-        begun, before = time.monotonic(), 0.0
-        try:
-            if resume_from is None:
-                task = self._first(engine)
-            else:
-                task, before = self._resumed(resume_from)
-            self._take_over(task)
-            while self.stop_reason_ is None:
-                total = total_of(engine, task, self._known())
-                task, step = task.commit(total)
-                self.n_zero_rows_ = total.n_zero_rows
-                if self._threshold is None:
-                    self._threshold = float(self.tol) * task.variance
-                step = timed(step, before + time.monotonic() - begun, self._reason(step))
-                self._take_over(task)
-                self._note(step)
-                reason = asked_to_stop(watchers, self, step)
-                if reason is not None:
-                    step = step.with_reason(reason)
-                    self._history.pop()
-                    self._note(step)
-                yield step
-        except BaseException as error:
-            leave(self, watchers, error)
-            raise
-        leave(self, watchers, None)
+    def _first(self, engine: Engine) -> tuple[KMeansPass, str]:
+        """Choose the first centers; return the first pass and how they were chosen."""
+        return first_sweep(self, engine)
 
-    def _reason(self, step: Step) -> str | None:
-        """Return why the fit ends with this step; None to continue."""
-        if step.stop_reason is not None:
-            return step.stop_reason
-        if self._threshold is not None and step.center_shift**2 <= self._threshold:
-            return "tolerance"
-        return "max-iter" if step.iteration >= self.max_iter else None
-
-    def _known(self) -> str:
-        """Say which state an estimator holds after a failure."""
-        if self._task is None:
-            return "No centers are chosen yet."
-        if not self._history:
-            return "No step is complete: cluster_centers_ holds the first centers."
-        return (
-            f"The estimator holds the state after step {len(self._history)}; the callback Checkpoint writes "
-            "it to a file, from which fit(..., resume_from=path) continues."
-        )
-
-    def _take_over(self, task: KMeansPass) -> None:
-        """Set the attributes that belong to the centers of a pass."""
-        self._task = task
+    def _update(self, run: EngineRun, step: Step | None) -> None:
+        task = run.task
         self.cluster_centers_, self.counts_ = task.centers, task.counts
         self.n_iter_, self.n_features_in_ = task.iteration, task.centers.shape[1]
+        self.init_, self.n_zero_rows_ = run.init, run.n_zero_rows
         names = task._state.names
         if names is not None:
             self.feature_names_in_ = np.array(names, dtype=object)
@@ -184,26 +125,12 @@ class KMeansOnEngine(Checked, BaseEstimator):
         task._names = None if names is None else names.tolist()
         return task
 
-    def _note(self, step: Step) -> None:
-        self._history.append(record(step))
-        self.stop_reason_ = step.stop_reason
-
-    def _conclude(self, engine: Engine) -> None:
+    def _conclude(self, run: EngineRun) -> None:
         """Measure the inertia of the final centers, and label the rows."""
-        assert self._task is not None
-        # The last sweep of exact k-means had these centers; batches of an epoch have centers of their own.
-        if self.stop_reason_ == "labels-stable" and type(self._task) is KMeansPass:
-            self._inertia = float(self._history[-1][3])
-        else:
-            final = KMeansPass(self.cluster_centers_, metric=self.metric)._after(self._task)
-            total = total_of(engine, final, self._known())
-            # Compares the rows with those of the passes before; the centers do not move any more.
-            final.commit(total)
-            self._inertia, self.counts_, self.n_zero_rows_ = total.inertia, total.counts, total.n_zero_rows
+        self.counts_ = run.finish(self.metric)
+        self._inertia, self.n_zero_rows_ = run.inertia, run.n_zero_rows
         if self.compute_labels:
-            with naming_losses(engine, self._known()):
-                self._labels = engine.labels(self._labeling())
-        warn_of_zeros(self.n_zero_rows_)
+            self._labels = run.labels(self._labeling())
         found = int(np.count_nonzero(self.counts_))
         if found < self.n_clusters:
             warn(
@@ -215,43 +142,30 @@ class KMeansOnEngine(Checked, BaseEstimator):
     # ---------------------------------------------------------------- checkpoints
 
     def _write_checkpoint(self, path: str) -> None:
-        """Write a checkpoint as of the last complete step; called by `shoal.callbacks.Checkpoint`."""
-        assert self._task is not None
-        progress = checkpoint.FitState(
-            self._task.to_bytes(), self._threshold, self._history, self.init_, self.n_zero_rows_
+        run = self._run
+        state = checkpoint.FitState(
+            run.task.to_bytes(), run.threshold, self._history, run.init, run.n_zero_rows
         )
-        checkpoint.write(path, type(self).__name__, self.get_params(deep=False), progress)
+        checkpoint.write(path, type(self).__name__, self.get_params(deep=False), state)
 
     def _is_before_first_step(self) -> bool:
-        # A first step that failed would fail again.
-        return self._task is not None and not self._history and not self._failed
+        return super()._is_before_first_step() and bool(self._run.init)
 
-    def _step_limit(self) -> int:
-        return int(self.max_iter)
-
-    def _resumed(self, path: PathName) -> tuple[KMeansPass, float]:
-        """Restore the state of a checkpoint; return the next pass and the seconds so far."""
-        name = os.fsdecode(path)
-        found = checkpoint.read(path, type(self).__name__, self.get_params(deep=False))
+    def _read_checkpoint(self, path: PathName) -> tuple[KMeansPass, checkpoint.FitState]:
+        """Return the next pass and the state of a checkpoint."""
+        state = checkpoint.read(path, type(self).__name__, self.get_params(deep=False))
         try:
-            task = self._pass.from_bytes(found.task)
+            task = self._pass.from_bytes(state.task)
             if task.centers.shape[0] != self.n_clusters or task.metric != self.metric:
                 raise ValueError("is damaged: its pass has other centers than its parameters say")
-            if task.iteration != len(found.history):
+            if task.iteration != len(state.history):
                 raise ValueError(
                     f"is damaged: its pass comes after {task.iteration} steps, its history has "
-                    f"{len(found.history)}"
+                    f"{len(state.history)}"
                 )
         except ValueError as error:
-            raise ValueError(f"{name}: {error}") from error
-        self._history, self._threshold, self.init_ = list(found.history), found.threshold, found.init
-        self.n_zero_rows_ = found.n_zero_rows
-        if found.history and self._reason_of_last() in ("tolerance", "labels-stable", "max-iter"):
-            self.stop_reason_ = self._reason_of_last()
-        return task, float(self._history[-1][7]) if self._history else 0.0
-
-    def _reason_of_last(self) -> str:
-        return str(self._history[-1][-1])
+            raise ValueError(f"{os.fsdecode(path)}: {error}") from error
+        return task, state
 
     # ---------------------------------------------------------------- results
 
@@ -259,7 +173,7 @@ class KMeansOnEngine(Checked, BaseEstimator):
     def history_(self) -> npt.NDArray[np.void]:
         """Structured array with one row per step."""
         check_is_fitted(self, "cluster_centers_")
-        return np.array(self._history, dtype=STEP_DTYPE)
+        return super().history_
 
     @property
     def inertia_(self) -> float:
@@ -312,19 +226,16 @@ class KMeansOnEngine(Checked, BaseEstimator):
         model.stop_reason_ = self.stop_reason_
         return model
 
-    def __sklearn_clone__(self) -> Self:
-        """Return an unfitted estimator with the same parameters and copies of the callbacks."""
-        return clone_estimator(self)
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle plain values and arrays, without the run and its engine."""
+        return {**super().__getstate__(), "_run": None}
 
     # ---------------------------------------------------------------- parameters
 
     def _rules(self, problems: _params.Problems) -> None:
-        p = _params
         super()._rules(problems)
-        problems.check(p.at_least_0, "tol", self.tol)
-        p.check_callbacks(problems, self.callbacks)
-        problems.check(p.threads, self.n_jobs)
-        problems.check(p.verbosity, self.verbose)
+        problems.check(_params.at_least_0, "tol", self.tol)
+        self._rules_of_a_run(problems)
         rules_of_init(self, problems)
 
 
@@ -338,6 +249,7 @@ class MiniBatchKMeansOnEngine(KMeansOnEngine):
 
     _pass = MiniBatchPass
 
-    def _first(self, engine: Engine) -> MiniBatchPass:
-        task = super()._first(engine)
-        return MiniBatchPass(task.centers, batch_size=self.batch_size, metric=self.metric)._after(task)
+    def _first(self, engine: Engine) -> tuple[KMeansPass, str]:
+        task, init = super()._first(engine)
+        first = MiniBatchPass(task.centers, batch_size=self.batch_size, metric=self.metric)
+        return first._after(task), init

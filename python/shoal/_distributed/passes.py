@@ -13,18 +13,16 @@ import numpy.typing as npt
 
 from shoal import _core
 from shoal._checks import params as _params
-from shoal._core import Step
 from shoal._fit.centers import METRICS
 from shoal._rows.features import refuse_other_names
 from shoal.typing import Metric, Rows
 
-from .base import CompiledPass, Pass, block_of, naming
-from .partial import Partial
+from .base import Pass, block_of, naming
 
 __all__ = ["KMeansPass", "LabelPass", "MiniBatchPass", "Pass", "checked_centers"]
 
 
-class KMeansPass(CompiledPass):
+class KMeansPass(Pass):
     """One sweep of exact k-means: labels every row, and sums rows per cluster.
 
     Parameters
@@ -57,6 +55,10 @@ class KMeansPass(CompiledPass):
     Notes
     -----
     A sweep costs ``2 n_samples n_clusters n_features`` floating-point operations, spread over the partitions.
+
+    The commit moves the centers to the means of their rows. Each empty cluster moves to one of the rows that
+    are farthest from their centers, and this row leaves its cluster, as in :class:`shoal.KMeans`. A partial
+    result holds 16 such rows, so that at most 16 clusters move in one sweep.
 
     Examples
     --------
@@ -99,43 +101,9 @@ class KMeansPass(CompiledPass):
         """Weight per cluster in the last sweep."""
         return self._state.counts
 
-    def _after(self, other: CompiledPass) -> Self:
+    def _after(self, other: Pass) -> Self:
         """Return this pass, which expects the rows, the partitions and the feature names of another."""
         return self._of(self._state.after(other._state))
-
-    def commit(self, total: Partial, *, n_partitions: int | None = None) -> tuple[Self, Step]:
-        """Move the centers to the means of their rows.
-
-        Parameters
-        ----------
-        total : Partial
-            The merged result of all partitions.
-        n_partitions : int, optional
-            Number of partitions, or of blocks that are numbered by their first row. Loops of your own should
-            pass it: without it, the first pass cannot know that the last partitions are missing.
-
-        Returns
-        -------
-        task : pass of the same class
-            The next sweep.
-        step : shoal.Step
-            Figures of this sweep. `objective` is the inertia of the rows for the centers before the move.
-            `n_changed` is 0, because no labels are kept. `stop_reason` is ``"labels-stable"`` if no center
-            moved. `elapsed` is 0: a pass does not look at the clock.
-
-        Raises
-        ------
-        ValueError
-            If partitions or rows are missing, or if their number differs from that of the sweep before; if
-            `total` belongs to another sweep; if a mean overflows. The message names the partitions.
-
-        Notes
-        -----
-        Each empty cluster moves to one of the rows that are farthest from their centers, and this row leaves
-        its cluster, as in :class:`shoal.KMeans`. A partial result holds 16 such rows, so that at most 16
-        clusters move in one sweep.
-        """
-        return self._committed(total, n_partitions)
 
 
 class MiniBatchPass(KMeansPass):

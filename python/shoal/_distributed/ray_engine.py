@@ -7,13 +7,11 @@ from functools import cached_property, partial
 from itertools import repeat, starmap
 from typing import Any
 
-import numpy as np
-
 from shoal._checks.params import ParameterError, is_whole
 from shoal.formats.stream import required
 
 from .base import naming
-from .batches import Layout, Wanted, absorbed_pieces, refuse_column, wanted
+from .batches import Layout, Wanted, absorbed_pieces, labeled_pieces, refuse_column, wanted
 from .engine import MOST_GATHERED, at_once, merged, tree
 from .partial import Partial
 from .passes import LabelPass, Pass
@@ -208,5 +206,5 @@ def with_labels(of: Wanted, task: LabelPass, output: str | None, n_jobs: int, bl
     import pyarrow as pa
 
     layout, batches = layout_of(block, Wanted(of.features, None))
-    found = [task.label(rows, n_jobs=n_jobs) for rows, _ in layout.pieces(batches)]
-    return block.append_column(output, pa.array(np.concatenate([np.zeros(0, np.int32), *found])))
+    labels = labeled_pieces(task, layout.pieces(batches), n_jobs)
+    return block.append_column(output, pa.array(labels))

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from shoal.formats.stream import Block
 
 from .base import naming
-from .batches import Layout, Piece, Seen, Wanted, absorbed_pieces, printed
+from .batches import Layout, Piece, Seen, Wanted, absorbed_pieces, labeled_pieces, printed
 from .engine import FAN_IN, merged
 from .partial import Partial
 from .passes import LabelPass
@@ -27,20 +27,21 @@ LOOK = "partition int, fingerprint long, error binary"
 FOUND = "partition int, part binary, error binary"
 
 
-def this_partition() -> int:
-    """Return the number of the partition of this task."""
+def this_task() -> Any:
+    """Return Spark's description of this task."""
     from pyspark import TaskContext
 
-    context: Any = TaskContext.get()
-    return int(context.partitionId())
+    return TaskContext.get()
+
+
+def this_partition() -> int:
+    """Return the number of the partition of this task."""
+    return int(this_task().partitionId())
 
 
 def task_cpus() -> int:
     """Return the number of cores of this task."""
-    from pyspark import TaskContext
-
-    context: Any = TaskContext.get()
-    return int(context.cpus())
+    return int(this_task().cpus())
 
 
 def batch_of(**columns: Any) -> Any:
@@ -192,5 +193,4 @@ def labels_of(of: Wanted, task: LabelPass, n_jobs: int | None, columns: Iterator
         arrays = list(given) if isinstance(given, tuple) else [given]
         batch = pa.RecordBatch.from_arrays(arrays, of.names)
         layout = layout or Layout("X", batch.schema, of)
-        found = [task.label(rows, partition=partition, n_jobs=threads) for rows, _ in layout.pieces([batch])]
-        yield pa.array(np.concatenate([np.zeros(0, np.int32), *found]))
+        yield pa.array(labeled_pieces(task, layout.pieces([batch]), threads, partition))

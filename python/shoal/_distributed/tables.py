@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Self
 
 from shoal._core import Step
 from shoal._docs import documented
@@ -12,37 +12,16 @@ from shoal.formats.arrow import empty_table
 from shoal.typing import PathName
 
 from .engine import Engine
+from .fitting import KMeansOnEngine
 
 
-class Opened(Protocol):
-    """Opens an engine for a table: names of its columns, name of the column of labels, and `n_jobs`."""
-
-    def __call__(
-        self,
-        X: Any,
-        features: str | Sequence[str],
-        weights: str | None,
-        output: str | None,
-        n_jobs: int | None,
-        /,
-    ) -> Engine:
-        """Check the columns; nothing is computed yet."""
-        ...
-
-
-class OnTable:
+class OnTable(KMeansOnEngine):
     """Fits and predicts on columns of a table that an engine holds in partitions."""
 
-    #: The class of the engine.
-    _engine: ClassVar[Opened]
-    #: The columns of the last fit.
+    #: The class of the engine. It checks the columns of a table, and computes nothing yet.
+    _engine: ClassVar[type[Any]]
+    #: The columns of the features: by default, and of the last fit.
     _features: str | Sequence[str]
-
-    _fit: Any
-    _iterate: Any
-    _predict: Any
-    compute_labels: Any
-    n_jobs: Any
 
     @documented
     def fit(
@@ -85,8 +64,7 @@ class OnTable:
         RuntimeError
             If the workers are lost. The estimator then holds the state after the last complete step.
         """
-        fitted: Self = self._fit(self._open(X, features, weights, output), resume_from)
-        return fitted
+        return self._fit(self._open(X, features, weights, output), resume_from)
 
     def iter_fit(
         self,
@@ -106,8 +84,7 @@ class OnTable:
         shoal.Step
             Figures of the step; see :meth:`shoal.distributed.KMeansPass.commit`.
         """
-        steps: Iterator[Step] = self._iterate(self._open(X, features, weights, output), resume_from)
-        return steps
+        return self._iterate(self._open(X, features, weights, output), resume_from)
 
     def predict(self, X: Any, features: str | Sequence[str] | None = None, *, output: str = "label") -> Any:
         """Add a column with the label of every row, computed on the workers.
@@ -138,7 +115,7 @@ class OnTable:
             other names or another order than in :meth:`fit`.
         """
         columns = self._features if features is None else features
-        engine = type(self)._engine(X, columns, None, output, self.n_jobs)
+        engine = self._engine(X, columns, None, output, self.n_jobs)
         names = getattr(self, "feature_names_in_", None)
         if names is not None:
             named = [columns] if isinstance(columns, str) else columns
@@ -148,6 +125,6 @@ class OnTable:
     def _open(self, X: Any, features: str | Sequence[str] | None, weights: str | None, output: str) -> Engine:
         columns = type(self)._features if features is None else features
         labels = output if self.compute_labels else None
-        engine = type(self)._engine(X, columns, weights, labels, self.n_jobs)
+        engine: Engine = self._engine(X, columns, weights, labels, self.n_jobs)
         self._features = columns
         return engine

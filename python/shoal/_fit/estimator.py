@@ -1,4 +1,4 @@
-"""The base class of all estimators: run loop, callbacks, lazy attributes, pickling and saving."""
+"""The base class of the estimators on one machine: lazy attributes, pickling and saving."""
 
 from __future__ import annotations
 
@@ -20,14 +20,12 @@ from shoal._rows.checked import checked_rows, source_of
 from shoal._rows.zeros import warn_of_zeros
 from shoal.typing import Metric, PathName, Rows
 
-from .bases import BaseEstimator
-from .cloning import clone_estimator
-from .declared import Checked
 from .deferred import Deferred, is_by_name
-from .history import STEP_DTYPE, STEP_FIELDS, record
+from .history import STEP_DTYPE, STEP_FIELDS, read_history, record, rows_of_history, stored_history
+from .loop import RunLoop, Steps
 from .models import save
 from .saved import Arrays, Claims, Texts, floats, need
-from .watch import asked_to_stop, leave, reporting_to, watching
+from .watch import watching
 
 #: Parameters that may be arrays of initial centers.
 CENTER_PARAMETERS = ("init", "means_init")
@@ -57,16 +55,8 @@ def has_begun(state: tuple[str, Arrays, Texts]) -> bool:
     return Claims.read(state[2], "run").flag("begun")
 
 
-class Run(Protocol):
+class Run(Steps, Protocol):
     """A running fit, as the Rust code provides it."""
-
-    def step(self) -> Step | None:
-        """Make one step; return None after the last one."""
-        ...
-
-    def stop(self, reason: str) -> None:
-        """End the run after the last step."""
-        ...
 
     def finish(self) -> None:
         """Compute labels and inertia for the current centers."""
@@ -84,17 +74,13 @@ class Run(Protocol):
         """Return all steps so far."""
         ...
 
-    def know_rows(self) -> None:
-        """Sample the rows for a checkpoint, before the first pass."""
-        ...
-
     def write_checkpoint(self, path: str, arrays: dict[str, npt.NDArray[Any]], meta: dict[str, str]) -> None:
         """Write a checkpoint with the given arrays and texts added."""
         ...
 
 
-class Clusterer(Checked, BaseEstimator):
-    """Base class of the estimators, with one run loop for all of them."""
+class Clusterer(RunLoop):
+    """Base class of the estimators on one machine."""
 
     #: The kind in files of the estimator: ``{_kind}-model`` or ``{_kind}-checkpoint``.
     _kind: ClassVar[str]
@@ -111,13 +97,10 @@ class Clusterer(Checked, BaseEstimator):
     #: Name of `n_iter_` in `repr`.
     _iterations: ClassVar[str] = "n_iter"
 
+    _set_early = ("n_features_in_", "feature_names_in_")
+
     n_features_in_: int
-    stop_reason_: str | None
-    n_zero_rows_: int
     feature_names_in_: npt.NDArray[Any]
-    callbacks: Any
-    verbose: Any
-    n_jobs: Any
     init: Any
     random_state: Any
 
@@ -170,20 +153,14 @@ class Clusterer(Checked, BaseEstimator):
         return {name: vars(self)[name] for name in OF_A_START if name in vars(self)}
 
     def _forget(self) -> None:
-        """Delete the attributes of an earlier fit."""
-        kept = ("n_features_in_", "feature_names_in_")
-        for name in [n for n in vars(self) if n.endswith("_") and not n.startswith("_") and n not in kept]:
-            delattr(self, name)
-        self._run: Any = None
+        super()._forget()
         # Rows and weights, while the run is not finished.
         self._visited: tuple[Source, npt.NDArray[np.float64] | None] | None = None
         self._drop_labels()
         # Number of rows of the fit, if known.
         self._n_rows: int | None = None
-        self._history: Any = []
         # Whether the rows were a stream that can be read only once.
         self._used_up = False
-        self.stop_reason_ = None
 
     def _drop_labels(self) -> None:
         """Forget labels and inertia, which belong to other centers or rows."""
@@ -250,69 +227,17 @@ class Clusterer(Checked, BaseEstimator):
         self._used_up = source.access == "once"
         with watching(self) as watchers:
             try:
-                yield from self._steps(run, watchers, prepare)
-                if self._run is run:
-                    with reporting_to(watchers, self):
-                        self._conclude(run)
-                    warn_of_zeros(self.n_zero_rows_)
+                yield from self._driven(run, watchers, prepare)
             finally:
                 if self._run is run:
                     self._visited = None
 
-    def _next(self, run: Any, watchers: list[Any]) -> Step | None:
-        """Make one step; the callbacks hear of its progress."""
-        with reporting_to(watchers, self):
-            step: Step | None = run.step()
-        return step
-
-    def _steps(self, run: Any, watchers: list[Any], prepare: Callable[[], object] | None) -> Iterator[Step]:
-        """Make the remaining steps and call the callbacks; call their `leave` however the loop ends."""
-        try:
-            if prepare is not None:
-                with reporting_to(watchers, self):
-                    prepare()
-            # `partial_fit` or another fit between two steps replaces `_run`, and ends this one.
-            while self._run is run and (step := self._next(run, watchers)) is not None:
-                self._history.append(record(step))
-                self.stop_reason_ = step.stop_reason
-                self._update(run, step)
-                reason = asked_to_stop(watchers, self, step)
-                if self._run is not run:
-                    return
-                if reason is not None:
-                    run.stop(reason)
-                    step = step.with_reason(reason)
-                    self._history[-1] = record(step)
-                    self.stop_reason_ = reason
-                yield step
-        except BaseException as error:
-            if self._run is run:
-                leave(self, watchers, error)
-            raise
-        if self._run is run:
-            leave(self, watchers, None)
-
-    def _rules_of_a_run(self, problems: _params.Problems) -> None:
-        """Check `callbacks`, `n_jobs` and `verbose`."""
-        p = _params
-        p.check_callbacks(problems, self.callbacks)
-        problems.check(p.threads, self.n_jobs)
-        problems.check(p.verbosity, self.verbose)
-
-    def _step_limit(self) -> int | None:
-        """Return the largest number of steps, or None if there is no limit."""
-        limit: int | None = getattr(self, "max_iter", None)
-        return limit
-
     def _write_checkpoint(self, path: str) -> None:
-        """Write a checkpoint of the run, as of its last complete step."""
         arrays, texts = self._described()
         self._run.write_checkpoint(path, arrays, texts | {BEGIN: json.dumps({"seed": str(self._seed)})})
 
     def _is_before_first_step(self) -> bool:
-        """Whether the run has made no step, but can be checkpointed."""
-        # A first step that failed would fail again.
-        return not self._failed and not len(self._history) and hasattr(self._run, "compare_rows")
+        return super()._is_before_first_step() and hasattr(self._run, "compare_rows")
 
     def _made_anew(self, state: tuple[str, Arrays, Texts], make: Callable[[], Any]) -> Any:
         """Make the run of a checkpoint that was written before the initial centers were chosen."""
@@ -327,17 +252,12 @@ class Clusterer(Checked, BaseEstimator):
         return run
 
     @abstractmethod
-    def _update(self, run: Any, step: Step | None) -> None:
-        """Set the attributes that are known after a step without another pass."""
-
-    @abstractmethod
     def _measure(
         self, source: Source, weights: npt.NDArray[np.float64] | None
     ) -> tuple[npt.NDArray[np.int32], float]:
         """Compute labels and inertia of rows for the current model."""
 
     def _conclude(self, run: Any) -> None:
-        """Finish the run and release the rows."""
         # The last pass may move the centers.
         self._moment = object()
         self._complete(run)
@@ -429,15 +349,6 @@ class Clusterer(Checked, BaseEstimator):
     def inertia_(self, inertia: float) -> None:
         self._inertia = float(inertia)
 
-    @property
-    def history_(self) -> npt.NDArray[np.void]:
-        """Structured array with one row per step."""
-        if "_history" not in self.__dict__:
-            raise AttributeError(
-                f"{type(self).__name__!r} object has no attribute 'history_': it is not fitted yet"
-            )
-        return np.array(self._history, dtype=STEP_DTYPE)
-
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         """Show the parameters, and after a fit also clusters, rows, inertia and iterations."""
         parameters: str = super().__repr__(N_CHAR_MAX)
@@ -461,15 +372,6 @@ class Clusterer(Checked, BaseEstimator):
 
     # ---------------------------------------------------------------- keeping
 
-    def __sklearn_clone__(self) -> Self:
-        """Return an unfitted estimator with the same parameters, for :func:`sklearn.base.clone`.
-
-        Callbacks are copied. Those that cannot be copied, for example with an open file, are shared.
-        """
-        return clone_estimator(self)
-
-    #: Whether an error ended the steps of the last run.
-    _failed = False
     #: The seed of the last run.
     _seed = 0
     #: Whether the fit was resumed, and its initial centers came from a callable.
@@ -537,23 +439,16 @@ class Clusterer(Checked, BaseEstimator):
 
     def _kept_history(self) -> tuple[npt.NDArray[np.float64], dict[str, Any]]:
         """Return `history_` for a file: numbers as an array, stop reasons as texts."""
-        history = self.history_
-        figures = [name for name in STEP_DTYPE.names or () if name != "stop_reason"]
-        table = np.stack([history[name].astype(np.float64) for name in figures], axis=1)
-        return table, {
-            "stop_reason": self.stop_reason_,
-            "stop_reasons": history["stop_reason"].tolist(),
-        }
+        table, reasons = stored_history(self.history_)
+        return table, {"stop_reason": self.stop_reason_, "stop_reasons": reasons}
 
     def _recall_history(self, arrays: Arrays, about: Claims) -> None:
         """Restore what `_kept_history` returned."""
         self.stop_reason_ = about.text("stop_reason", optional=True)
-        reasons = about.texts("stop_reasons") or []
-        steps = floats(arrays, "history", (len(reasons), len(STEP_FIELDS) - 1))
+        steps, reasons = read_history(arrays, about)
         whole = [kind.startswith("i") for _, kind in STEP_FIELDS[:-1]]
         need(bool((np.abs(steps[:, whole]) < 2.0**63).all()), "its steps hold counts beyond 64 bits")
-        rows = [(*step, reason) for step, reason in zip(steps.tolist(), reasons, strict=True)]
-        self._history = np.array(rows, dtype=STEP_DTYPE)
+        self._history = np.array(rows_of_history(steps, reasons), dtype=STEP_DTYPE)
 
     def _recall_names(self, about: Claims) -> None:
         """Restore the feature names, if there are any."""
