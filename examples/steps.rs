@@ -1,7 +1,7 @@
 //! Runs a fit step by step and stops it by a custom rule: when a step lowers the inertia by less than 1%.
 //!
-//! A step is one sweep over all rows. The model is valid after every step. `fit::StopRules` has the usual
-//! rules (steps, seconds, a target, patience), and `KMeansParams::solve` returns the steps as an iterator.
+//! A step is one sweep over all rows. The model is valid after every step. `KMeansParams::solve` returns the
+//! steps as an iterator.
 
 use shoal::{KMeans, Seeding};
 

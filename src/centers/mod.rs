@@ -9,11 +9,8 @@ mod cells;
 mod file;
 #[cfg(any(test, feature = "python"))]
 mod given;
-mod journal;
-mod labels;
 mod model;
 mod run;
-mod snapshot;
 
 pub use approximate::Search;
 #[cfg(feature = "python")]
@@ -25,11 +22,10 @@ pub(crate) use by_label::sum_labeled;
 pub(crate) use cells::{Cells, Desk, search_cut};
 #[cfg(feature = "python")]
 pub(crate) use given::{sq_dists_to, sums_of};
-pub(crate) use journal::{Editing, Journal};
-pub use labels::LabelsRef;
-pub(crate) use labels::{LabelList, LabelsMut, NO_LABEL};
 pub use model::KMeansModel;
 pub use run::CenterMethod;
-pub use snapshot::Snapshot;
 
-pub(crate) use crate::stats::project;
+pub use crate::fit::Snapshot;
+pub use crate::stats::labels::LabelsRef;
+pub(crate) use crate::stats::labels::{LabelList, LabelsMut, NO_LABEL};
+pub(crate) use crate::stats::{Editing, Journal, project};

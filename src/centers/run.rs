@@ -1,9 +1,6 @@
 //! What a run of a center-based method shows between two steps: centers, labels, weights, inertia.
 
-use super::Snapshot;
-#[cfg(feature = "python")]
-use crate::fit::Typed;
-use crate::fit::{Element, Method, Run, Timings, either};
+use crate::fit::{Element, FitSolver, Method, Run, Timings, either};
 use crate::float::Float;
 
 /// A method whose clusters are defined by centers.
@@ -19,65 +16,53 @@ use crate::float::Float;
 /// run.advance(&rows).unwrap();
 /// assert_eq!(spread(&run), 1.0);
 /// ```
-pub trait CenterMethod: Method {
-    /// The current state of the solver.
-    fn snapshot<T: Element>(solver: &Self::Solver<T>) -> Snapshot<'_, T>;
-}
+pub trait CenterMethod: Method {}
 
 impl<M: CenterMethod> Run<M> {
     /// The current centers, `n_clusters` rows. Empty before the first step.
     pub fn centers<T: Element>(&self) -> Vec<T> {
         let convert = |c: f64| T::from_f64(c);
-        either!(self.solver(), solver => M::snapshot(solver).centers.iter().map(|&c| convert(Float::to_f64(c))).collect())
+        either!(self.solver(), solver => solver.snapshot().centers.iter().map(|&c| convert(Float::to_f64(c))).collect())
     }
 
     /// A copy of the labels that the method keeps. After [`Run::finish`], these are the labels of the current
     /// centers.
     pub fn labels(&self) -> Vec<u32> {
-        either!(self.solver(), solver => M::snapshot(solver).labels.to_vec())
+        either!(self.solver(), solver => solver.snapshot().labels.to_vec())
     }
 
     /// Weight per cluster, as the method counts it.
     pub fn cluster_weights(&self) -> &[f64] {
-        either!(self.solver(), solver => M::snapshot(solver).weights)
+        either!(self.solver(), solver => solver.snapshot().weights)
     }
 
     /// Weighted sum of squared distances that belongs to the labels. NaN if no pass has computed it.
     pub fn inertia(&self) -> f64 {
-        either!(self.solver(), solver => M::snapshot(solver).inertia)
+        either!(self.solver(), solver => solver.snapshot().inertia)
     }
 
     /// Number of iterations, in the method's unit. With several restarts: of the best one.
     pub fn n_iter(&self) -> u64 {
-        either!(self.solver(), solver => M::snapshot(solver).n_iter)
+        either!(self.solver(), solver => solver.snapshot().n_iter)
     }
 
     /// Number of times that the centers have moved. With several restarts: of the best one.
     pub fn n_steps(&self) -> u64 {
-        either!(self.solver(), solver => M::snapshot(solver).n_steps)
+        either!(self.solver(), solver => solver.snapshot().n_steps)
     }
 
     /// The seeding that chose the first centers.
     pub fn seeded_by(&self) -> &str {
-        either!(self.solver(), solver => M::snapshot(solver).seeded_by)
+        either!(self.solver(), solver => solver.snapshot().seeded_by)
     }
 
     /// The algorithm that finds the nearest centers.
     pub(crate) fn found_by(&self) -> &'static str {
-        either!(self.solver(), solver => M::snapshot(solver).algorithm)
+        either!(self.solver(), solver => solver.snapshot().algorithm)
     }
 
     /// Seconds spent so far, by phase.
     pub fn timings(&self) -> Timings {
-        either!(self.solver(), solver => M::snapshot(solver).timings)
-    }
-
-    /// The current state of the solver, in its own type.
-    #[cfg(feature = "python")]
-    pub(crate) fn snapshot(&self) -> Typed<Snapshot<'_, f32>, Snapshot<'_, f64>> {
-        match self.solver() {
-            Typed::F32(solver) => Typed::F32(M::snapshot(solver)),
-            Typed::F64(solver) => Typed::F64(M::snapshot(solver)),
-        }
+        either!(self.solver(), solver => solver.snapshot().timings)
     }
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::driver::Driver;
 use super::history::{history_of, keep_history, stop_reason_of};
-use super::method::{Element, FitSolver, Method};
+use super::method::{Element, FitSolver, Method, SolverState};
 use super::run::{Run, access, columns};
 use super::{Facts, Metric, Step, StopReason};
 use crate::data::{Access, Source, ZeroRows, fingerprint};
@@ -31,7 +31,7 @@ fn solver_of<M: Method, T: Element>(
     checkpoint: &Contents,
     (n, d): (Option<u64>, usize),
 ) -> Result<M::Solver<T>> {
-    let solver = M::of_checkpoint::<T>(params, checkpoint).map_err(damaged)?;
+    let solver = <M::Solver<T>>::restore(params, checkpoint).map_err(damaged)?;
     if solver.facts().dim == d && solver.fits(n) {
         Ok(solver)
     } else {
@@ -40,13 +40,12 @@ fn solver_of<M: Method, T: Element>(
 }
 
 /// Returns an error if a checkpoint is of another metric than the parameters.
-fn check_metric<M: Method>(params: &M::Params, checkpoint: &Contents) -> Result<()> {
+fn check_metric(metric: Metric, checkpoint: &Contents) -> Result<()> {
     let about = checkpoint.object("run").map_err(damaged)?;
     if !about.contains_key("metric") {
         return Ok(());
     }
-    let metric = Metric::of_object(&about).map_err(damaged)?;
-    metric.must_be(M::solver::<f64>(params).facts().metric).map_err(damaged)
+    Metric::of_object(&about).and_then(|known| known.must_be(metric)).map_err(damaged)
 }
 
 /// Rows of zeros in a checkpoint: 64 rows to an entry.
@@ -80,7 +79,7 @@ fn check_same_rows<S: Source + ?Sized>(
     checkpoint: &Contents,
     rows: &S,
     (n, d): (Option<u64>, usize),
-) -> Result<Known> {
+) -> Result<KnownRun> {
     let about = checkpoint.object("run").map_err(damaged)?;
     let known = about.get("rows").and_then(Value::as_u64);
     let columns = count(&about, "columns").map_err(damaged)?;
@@ -116,11 +115,11 @@ fn check_same_rows<S: Source + ?Sized>(
         return Err(damaged("it does not hold all of its steps".into()));
     }
     let begun = !history.is_empty() || flag(&about, "begun").map_err(damaged)?;
-    Ok(Known { print, history, begun })
+    Ok(KnownRun { print, history, begun })
 }
 
-/// What a checkpoint tells beside the state of its solver.
-struct Known {
+/// The part of a checkpoint that is not the state of its solver.
+struct KnownRun {
     /// The fingerprint of the rows.
     print: u64,
     history: Vec<Step>,
@@ -197,18 +196,20 @@ impl<M: Method> Run<M> {
         checkpoint: &Contents,
         rows: &S,
     ) -> Result<Self> {
-        let shape = Self::checked(params, rows)?;
-        let Known { print, history, begun } = check_same_rows(checkpoint, rows, shape)?;
-        check_metric::<M>(params, checkpoint)?;
+        let (new, columns) = Self::checked(params, rows)?;
+        let shape = (new.rows, columns);
+        let KnownRun { print, history, begun } = check_same_rows(checkpoint, rows, shape)?;
+        check_metric(new.metric(), checkpoint)?;
         if !begun {
-            checkpoint.must_be(&M::solver::<f64>(params).checkpoint().kind).map_err(damaged)?;
-            return Ok(Self { fingerprint: Some(print), ..Self::new(params, rows, shape.0) });
+            let kind = either!(&new.typed, driver => driver.solver().checkpoint().kind);
+            checkpoint.must_be(&kind).map_err(damaged)?;
+            return Ok(Self { fingerprint: Some(print), ..new });
         }
         let typed = either!(
             rows.any(),
             _ => Typed(Driver::resumed(solver_of::<M, _>(params, checkpoint, shape)?, history))
         );
-        let mut run = Self::of(typed, shape.0, Some(print), M::threads(params));
+        let mut run = Self::of(typed, shape.0, Some(print), new.threads);
         run.zeros = Arc::new(zeros_of(checkpoint).map_err(damaged)?);
         Ok(run)
     }

@@ -1,9 +1,8 @@
-//! Drives a solver step by step: counts and times the steps, applies stop rules, calls observers.
+//! Drives a solver step by step: times the steps, keeps their history, and ends the run.
 
-use std::ops::ControlFlow;
 use std::time::Instant;
 
-use super::{Solver, Step, StopReason, StopRules};
+use super::{Solver, Step, StopReason};
 use crate::data::{Access, DataSource};
 use crate::error::{Error, Result};
 use crate::float::Float;
@@ -21,37 +20,7 @@ pub(crate) fn require(needs: Access, has: Access) -> Result<()> {
     Err(Error::Source(format!("this method needs {needs:?} access, the source has {has:?}: {how}")))
 }
 
-/// Watches a run; may end it. Closures are observers: see [`Run::observe`](super::Run::observe).
-///
-/// ```
-/// use std::ops::ControlFlow;
-/// use shoal::{KMeans, fit::{Observer, Step}};
-/// struct GoodEnough {
-///     inertia: f64,
-/// }
-/// impl Observer for GoodEnough {
-///     fn observe(&mut self, step: &Step) -> ControlFlow<()> {
-///         if step.objective <= self.inertia { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-///     }
-/// }
-/// let rows = [[0.0f64], [1.0], [8.0], [9.0]];
-/// let mut run = KMeans::params(2).start(&rows)?.observe(GoodEnough { inertia: 1e9 });
-/// while run.advance(&rows)?.is_some() {}
-/// assert_eq!(run.history().len(), 1);
-/// # Ok::<(), shoal::Error>(())
-/// ```
-pub trait Observer: Send {
-    /// Called after every step; `Break` ends the run.
-    fn observe(&mut self, step: &Step) -> ControlFlow<()>;
-}
-
-impl<F: FnMut(&Step) -> ControlFlow<()> + Send> Observer for F {
-    fn observe(&mut self, step: &Step) -> ControlFlow<()> {
-        self(step)
-    }
-}
-
-/// A running solver with its history, clock and stop rules. It does not hold the data, so it can be stored anywhere.
+/// A running solver with its history and clock. It does not hold the data, so it can be stored anywhere.
 ///
 /// [`Run`](super::Run) has one for either compute type. Use a driver by itself for a solver of your own:
 ///
@@ -66,49 +35,26 @@ impl<F: FnMut(&Step) -> ControlFlow<()> + Send> Observer for F {
 /// ```
 pub struct Driver<S> {
     solver: S,
-    rules: StopRules,
-    observers: Vec<Box<dyn Observer>>,
     history: Vec<Step>,
     /// Seconds spent in earlier steps: time between two steps is the caller's.
     elapsed: f64,
     /// Number of rows of the run, once it is known.
-    rows: Option<u64>,
+    pub(super) rows: Option<u64>,
 }
 
 impl<S> Driver<S> {
     /// A run of `solver`, from its present state on.
     pub fn new(solver: S) -> Self {
-        Self {
-            solver,
-            rules: StopRules::default(),
-            observers: Vec::new(),
-            history: Vec::new(),
-            elapsed: 0.0,
-            rows: None,
-        }
+        Self { solver, history: Vec::new(), elapsed: 0.0, rows: None }
     }
 
-    /// A run of `solver` that continues after the steps of `history`, also if a stop rule or the caller ended it.
+    /// A run of `solver` that continues after the steps of `history`, also if the caller ended it.
     pub(crate) fn resumed(solver: S, mut history: Vec<Step>) -> Self {
         if let Some(last) = history.last_mut() {
             last.stop_reason = last.stop_reason.filter(|reason| !reason.is_of_others());
         }
         let elapsed = history.last().map_or(0.0, |last| last.elapsed);
         Self { history, elapsed, ..Self::new(solver) }
-    }
-
-    /// Adds rules that stop the run.
-    #[must_use]
-    pub fn stop(mut self, rules: StopRules) -> Self {
-        self.rules = rules;
-        self
-    }
-
-    /// Adds an observer.
-    #[must_use]
-    pub fn observe(mut self, observer: impl Observer + 'static) -> Self {
-        self.observers.push(Box::new(observer));
-        self
     }
 
     /// The solver in its present state.
@@ -131,7 +77,7 @@ impl<S> Driver<S> {
         &self.history
     }
 
-    /// Why the run ended; `None` while it goes on.
+    /// Why the run ended; `None` while it continues.
     pub fn stop_reason(&self) -> Option<StopReason> {
         self.history.last().and_then(|step| step.stop_reason)
     }
@@ -143,11 +89,11 @@ impl<S> Driver<S> {
         }
     }
 
-    /// Notes the number of rows, if it is known. The state of a solver is that of so many rows.
+    /// Notes the number of rows, if it is known. The state of a solver belongs to rows of this number.
     ///
     /// # Errors
     /// [`Error::Shape`] for another number than before.
-    pub(super) fn meet(&mut self, rows: Option<u64>) -> Result<()> {
+    pub(crate) fn meet(&mut self, rows: Option<u64>) -> Result<()> {
         match (self.rows, rows) {
             (Some(before), Some(now)) if before != now => Err(Error::Shape(format!(
                 "`rows` have {now} rows, but the run began with {before}: pass the rows of the run"
@@ -177,12 +123,6 @@ impl<S> Driver<S> {
         let mut step = self.solver.step(data, cx)?;
         self.elapsed += begun.elapsed().as_secs_f64();
         step.elapsed = self.elapsed;
-        step.stop_reason = self.rules.check_as(&step, self.solver.maximizes());
-        for observer in &mut self.observers {
-            if observer.observe(&step).is_break() {
-                step.stop_reason.get_or_insert(StopReason::Observer);
-            }
-        }
         self.history.push(step);
         Ok(Some(step))
     }
@@ -210,15 +150,14 @@ mod tests {
     }
 
     #[test]
-    fn an_observer_does_not_replace_the_reason() {
+    fn the_caller_does_not_replace_the_reason() {
         let (rows, cx) = ([[0.0f64]], Executor::new(Some(1)).unwrap());
-        let ends = |_: &Step| ControlFlow::Break(());
-        let mut rules = StopRules::default();
-        rules.target = Some(1.0);
-        let mut run = Driver::new(Endless).stop(rules).observe(ends);
-        assert_eq!(run.advance(&rows, &cx).unwrap().unwrap().stop_reason, Some(StopReason::Target));
-        let mut run = Driver::new(Endless).observe(ends);
-        assert_eq!(run.advance(&rows, &cx).unwrap().unwrap().stop_reason, Some(StopReason::Observer));
+        let mut run = Driver::new(Endless);
+        run.end(StopReason::Deadline);
+        assert!(run.advance(&rows, &cx).unwrap().is_some(), "there was no step to end with");
+        run.end(StopReason::Observer);
+        run.end(StopReason::Patience);
+        assert_eq!(run.stop_reason(), Some(StopReason::Observer));
         assert!(run.advance(&rows, &cx).unwrap().is_none());
     }
 

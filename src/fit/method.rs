@@ -1,11 +1,11 @@
 //! What a clustering method consists of: parameters, a solver for either compute type, a model.
 
-use super::driver::require;
-use super::{Metric, Params, Step};
+use super::{Metric, Params, Snapshot, Step};
 use crate::data::{Access, DataSource, Own};
 use crate::error::Result;
 use crate::float::Float;
 use crate::kernel::Compute;
+use crate::matrix::make_room;
 use crate::parallel::Executor;
 use crate::persist::Contents;
 
@@ -56,13 +56,8 @@ pub trait Solver<T: Float> {
     /// The access that the method needs of a source.
     fn needs(&self) -> Access;
 
-    /// Whether the method maximizes its objective. [`StopRules`](super::StopRules) depend on it.
-    fn maximizes(&self) -> bool {
-        false
-    }
-
     /// One unit of progress; the model is valid afterwards. The step's `stop_reason` is set when the method
-    /// itself has ended.
+    /// itself has ended. After an error, further steps lead to the result of a run without the error, bit for bit.
     ///
     /// # Errors
     /// Those of the source, [`Error::NotFinite`](crate::Error::NotFinite),
@@ -98,7 +93,41 @@ pub struct Facts {
     pub has_weight: bool,
 }
 
-/// A solver that a [`Run`](super::Run) can drive, finish and checkpoint.
+/// The state of a solver: how it begins, and how a checkpoint stores it.
+///
+/// ```
+/// use shoal::fit::{Solver, SolverState};
+/// use shoal::{Executor, KMeans, kmeans::LloydStarts};
+/// let (rows, cx) = ([[0.0f64], [1.0], [8.0], [9.0]], Executor::new(Some(1))?);
+/// let params = KMeans::params(2);
+/// let mut solver = LloydStarts::<f64>::plan(&params);
+/// solver.step(&rows, &cx)?;
+/// let again = LloydStarts::<f64>::restore(&params, &solver.checkpoint()).unwrap();
+/// assert_eq!(again.best().centers(), solver.best().centers());
+/// assert!(again.fits(Some(4)) && !again.fits(Some(5)));
+/// # Ok::<(), shoal::Error>(())
+/// ```
+pub trait SolverState: Sized {
+    /// The parameters of the method.
+    type Params: Params;
+
+    /// The state before the first step.
+    fn plan(params: &Self::Params) -> Self;
+
+    /// Everything that the next step depends on, except the rows and what can be recomputed from them.
+    fn checkpoint(&self) -> Contents;
+
+    /// The state that [`SolverState::checkpoint`] wrote.
+    ///
+    /// # Errors
+    /// The problem, as text.
+    fn restore(params: &Self::Params, checkpoint: &Contents) -> Result<Self, String>;
+
+    /// Whether the per-row state can belong to `n` rows, if their number is known.
+    fn fits(&self, n: Option<u64>) -> bool;
+}
+
+/// A solver that a [`Run`](super::Run) can drive, show, finish and checkpoint.
 ///
 /// ```
 /// use shoal::fit::{FitSolver, Method, Solver};
@@ -107,12 +136,17 @@ pub struct Facts {
 /// let mut solver = KMeans::solver::<f64>(&KMeans::params(2));
 /// solver.step(&rows, &cx)?;
 /// assert_eq!(solver.finish(&rows, &cx)?, solver.model().inertia());
-/// assert!(solver.has_begun() && solver.fits(Some(4)));
+/// assert!(solver.has_begun() && solver.snapshot().labels.len() == 4);
 /// # Ok::<(), shoal::Error>(())
 /// ```
-pub trait FitSolver<T: Float>: Solver<T> {
+pub trait FitSolver<T: Float>: Solver<T> + SolverState {
+    /// What the solver shows between two steps.
+    fn snapshot(&self) -> Snapshot<'_, T>;
+
     /// What a run needs to know of the solver.
-    fn facts(&self) -> Facts;
+    fn facts(&self) -> Facts {
+        self.snapshot().facts()
+    }
 
     /// Updates labels and objective for the current model, with a further pass if one is needed, and returns
     /// the objective. The model does not change, and the run can continue.
@@ -129,16 +163,10 @@ pub trait FitSolver<T: Float>: Solver<T> {
         Ok(())
     }
 
-    /// Everything that the next step depends on, except the rows and what can be recomputed from them.
-    fn checkpoint(&self) -> Contents;
-
     /// Whether the first centers are chosen, so that a checkpoint before the first step holds them.
     fn has_begun(&self) -> bool {
         self.facts().dim > 0
     }
-
-    /// Whether the per-row state can belong to `n` rows, if their number is known.
-    fn fits(&self, n: Option<u64>) -> bool;
 }
 
 /// A solver that takes its rows a batch at a time, for as long as there are any, in bounded memory.
@@ -155,6 +183,20 @@ pub trait FitSolver<T: Float>: Solver<T> {
 /// # Ok::<(), shoal::Error>(())
 /// ```
 pub trait StreamSolver<T: Float>: FitSolver<T> {
+    /// The parameters as a run without rows of its own uses them.
+    fn for_batches(params: &Self::Params) -> Self::Params {
+        params.clone()
+    }
+
+    /// The state that [`StreamSolver::state`] wrote.
+    ///
+    /// # Errors
+    /// The problem, as text.
+    fn restore_state(params: &Self::Params, state: &Contents) -> Result<Self, String>;
+
+    /// Everything that the next batch depends on.
+    fn state(&self) -> Contents;
+
     /// Takes one batch of any size. Returns `None` while there are too few rows to start. After an error the
     /// state is unchanged, except for rows that were discarded to make room for others.
     ///
@@ -162,13 +204,21 @@ pub trait StreamSolver<T: Float>: FitSolver<T> {
     /// Those of the source, [`Error::NotFinite`](crate::Error::NotFinite).
     fn partial_fit(&mut self, batch: &dyn DataSource<T>, cx: &Executor) -> Result<Option<Step>>;
 
-    /// Everything that the next batch depends on.
-    fn state(&self) -> Contents;
-
     /// Rows of earlier batches that are still in memory, and are worked on again with the next one.
     fn rows_kept(&self) -> u64 {
         0
     }
+}
+
+/// A solver whose states can be merged.
+///
+/// See [`Run::merge`](super::Run::merge) for an example.
+pub trait MergeSolver<T: Float>: StreamSolver<T> {
+    /// Merges another state into this one.
+    ///
+    /// # Errors
+    /// [`Error::Shape`](crate::Error::Shape) for a state of another shape. This state is then unchanged.
+    fn merge(&mut self, other: &Contents) -> Result<()>;
 }
 
 /// A clustering method: its parameters, its state for rows of either type, and its model.
@@ -181,24 +231,29 @@ pub trait StreamSolver<T: Float>: FitSolver<T> {
 /// let run = shoal::KMeans::params(2).start(&[[0.0f64], [1.0]]).unwrap();
 /// assert_eq!(steps(&run), 0);
 /// ```
-pub trait Method: Sized {
+pub trait Method: Sized + 'static {
+    /// The name of the method.
+    const NAME: &'static str;
     /// All parameters of the method.
     type Params: Params;
     /// The result of a fit.
     type Model;
     /// The state for rows that are computed as `T`.
-    type Solver<T: Element>: FitSolver<T, Model = Self::Model> + Send;
+    type Solver<T: Element>: FitSolver<T, Params = Self::Params, Model = Self::Model> + Send;
 
-    /// The access that a fit needs of a source.
-    fn needs(params: &Self::Params) -> Access;
+    /// The state before the first step.
+    fn solver<T: Element>(params: &Self::Params) -> Self::Solver<T> {
+        SolverState::plan(params)
+    }
 
-    /// Checks a source before reading it: its access, and whether its rows are dense if the method needs dense rows.
+    /// Checks a source before reading it, in addition to the access that [`Solver::needs`] asks for: for example
+    /// whether its rows are dense if the method needs dense rows.
     ///
     /// # Errors
     /// [`Error::Source`](crate::Error::Source) and [`Error::InvalidParam`](crate::Error::InvalidParam), with
     /// the remedy.
-    fn admit(params: &Self::Params, has: Access, _sparse: bool) -> Result<()> {
-        require(Self::needs(params), has)
+    fn admit(_params: &Self::Params, _has: Access, _sparse: bool) -> Result<()> {
+        Ok(())
     }
 
     /// Whether a fit ends with [`FitSolver::finish`], if the rows can be read again.
@@ -206,63 +261,51 @@ pub trait Method: Sized {
         false
     }
 
+    /// What a fit allocates per row, and how many bytes.
+    fn memory_per_row(_params: &Self::Params) -> (&'static str, usize) {
+        ("rows", 0)
+    }
+
     /// Checks the parameters against `n` rows, if their number is known, of `dim` columns.
     ///
     /// # Errors
     /// [`Error::InvalidParam`](crate::Error::InvalidParam) with every problem;
     /// [`Error::Memory`](crate::Error::Memory) for a fit whose state does not fit into memory.
-    fn check(params: &Self::Params, n: Option<u64>, dim: usize) -> Result<()>;
+    fn check(params: &Self::Params, n: Option<u64>, dim: usize) -> Result<()> {
+        params.check(n, dim)?;
+        Self::check_memory(params, n)
+    }
 
-    /// The number of threads that the parameters ask for; `None` for the default.
-    fn threads(params: &Self::Params) -> Option<usize>;
-
-    /// The state before the first step.
-    fn solver<T: Element>(params: &Self::Params) -> Self::Solver<T>;
-
-    /// The state that [`FitSolver::checkpoint`] wrote.
+    /// Checks that a fit to `n` rows finds the memory that it allocates later, where failure would end the process.
     ///
     /// # Errors
-    /// The problem, as text.
-    fn of_checkpoint<T: Element>(
-        params: &Self::Params,
-        contents: &Contents,
-    ) -> Result<Self::Solver<T>, String>;
+    /// [`Error::Memory`](crate::Error::Memory).
+    fn check_memory(params: &Self::Params, n: Option<u64>) -> Result<()> {
+        let (what, bytes) = Self::memory_per_row(params);
+        make_room(&mut Vec::<u8>::new(), what, n.unwrap_or_default(), bytes)
+    }
 }
 
-/// A method that learns from batches. Only its runs have [`partial_fit`](super::Run::partial_fit) and
-/// [`state`](super::Run::state):
+/// A method that learns from batches: its solvers are [`StreamSolver`]s. Only its runs have
+/// [`partial_fit`](super::Run::partial_fit) and [`state`](super::Run::state):
 ///
 /// ```compile_fail
 /// let mut run = shoal::KMeans::params(1).start(&[[1.0f32]]).unwrap();
 /// // Exact k-means has no `partial_fit`.
 /// run.partial_fit(&[[1.0f32]]).unwrap();
 /// ```
-pub trait StreamMethod: Method {
-    /// The solver as one that takes batches.
-    fn stream<T: Element>(solver: &Self::Solver<T>) -> &dyn StreamSolver<T, Model = Self::Model>;
+pub trait StreamMethod: Method<Solver<f32>: StreamSolver<f32>, Solver<f64>: StreamSolver<f64>> {}
+impl<M: Method<Solver<f32>: StreamSolver<f32>, Solver<f64>: StreamSolver<f64>>> StreamMethod for M {}
 
-    /// The same, to be advanced.
-    fn stream_mut<T: Element>(solver: &mut Self::Solver<T>) -> &mut dyn StreamSolver<T, Model = Self::Model>;
-
-    /// The parameters as a run without rows of its own uses them.
-    fn for_batches(params: &Self::Params) -> Self::Params {
-        params.clone()
-    }
-
-    /// The state that [`StreamSolver::state`] wrote.
-    ///
-    /// # Errors
-    /// The problem, as text.
-    fn of_state<T: Element>(params: &Self::Params, state: &Contents) -> Result<Self::Solver<T>, String>;
-}
-
-/// A method whose states can be merged. Only its runs have [`merge`](super::Run::merge).
+/// A method whose states can be merged: its solvers are [`MergeSolver`]s. Only its runs have
+/// [`merge`](super::Run::merge).
 ///
 /// See [`Run::merge`](super::Run::merge) for an example.
-pub trait MergeMethod: StreamMethod {
-    /// Merges another state into this one.
-    ///
-    /// # Errors
-    /// [`Error::Shape`](crate::Error::Shape) for a state of another shape. This state is then unchanged.
-    fn merge<T: Element>(solver: &mut Self::Solver<T>, other: &Contents) -> Result<()>;
+pub trait MergeMethod:
+    StreamMethod + Method<Solver<f32>: MergeSolver<f32>, Solver<f64>: MergeSolver<f64>>
+{
+}
+impl<M: StreamMethod + Method<Solver<f32>: MergeSolver<f32>, Solver<f64>: MergeSolver<f64>>> MergeMethod
+    for M
+{
 }

@@ -232,6 +232,9 @@ pub trait Params: Clone + Send + Sync {
     /// The names of all parameters.
     const NAMES: &'static [&'static str];
 
+    /// Parameters for this number of clusters, all others at their defaults.
+    fn new(n_clusters: usize) -> Self;
+
     /// Sets the parameter called `name`.
     ///
     /// # Errors
@@ -243,10 +246,19 @@ pub trait Params: Clone + Send + Sync {
     /// # Errors
     /// [`Error::InvalidParam`] for an unknown name.
     fn get(&self, name: &str) -> Result<Value>;
+
+    /// Checks the parameters against data of `n` rows, if their number is known, and `dim` columns.
+    ///
+    /// # Errors
+    /// [`Error::InvalidParam`] that lists every problem.
+    fn check(&self, n: Option<u64>, dim: usize) -> Result<()>;
+
+    /// The number of threads that the parameters ask for; `None` for the default.
+    fn threads(&self) -> Option<usize>;
 }
 
 /// Declares the parameters of a method once: the struct, the constructor, a setter per parameter, access by
-/// name, and the ranges.
+/// name, and the ranges. All methods also have the parameter `threads`.
 ///
 /// ```ignore
 /// parameters! {
@@ -271,22 +283,31 @@ macro_rules! parameters {
         $(#[$about_struct])*
         #[derive(Clone, Debug)]
         pub struct $params {
-            pub(super) $fixed: usize,
-            $(pub(super) $name: $t,)*
+            pub(crate) $fixed: usize,
+            $(pub(crate) $name: $t,)*
+            pub(crate) threads: Option<usize>,
         }
 
         impl $method {
             $(#[$about_new])*
             pub fn params($fixed: usize) -> $params {
-                $params { $fixed, $($name: $default),* }
+                $params { $fixed, $($name: $default,)* threads: None }
             }
         }
 
         impl $params {
             /// The names of all parameters.
-            pub const NAMES: &'static [&'static str] = &[stringify!($fixed), $(stringify!($name)),*];
+            pub const NAMES: &'static [&'static str] = &[stringify!($fixed), $(stringify!($name),)* "threads"];
 
             $($crate::fit::parameters!(@setter [$(#[$about])*] $name: $t $(as $given)?);)*
+
+            /// Number of threads (default `None`: see [`Executor::new`](crate::Executor::new)). The result does
+            /// not depend on it.
+            #[must_use]
+            pub fn threads(mut self, threads: Option<usize>) -> Self {
+                self.threads = threads;
+                self
+            }
 
             /// Sets the parameter called `name`. [`NAMES`](Self::NAMES) lists the names: those of the setters
             /// and of the arguments of the constructor. See [`Value`](crate::fit::Value) for an example.
@@ -302,6 +323,7 @@ macro_rules! parameters {
                     $(stringify!($name) => {
                         self.$name = $crate::fit::Parameter::from_value(stringify!($name), value)?;
                     })*
+                    "threads" => self.threads = $crate::fit::Parameter::from_value("threads", value)?,
                     _ => return Err($crate::names::unknown_name("parameter", name, Self::NAMES).into()),
                 }
                 Ok(())
@@ -315,6 +337,7 @@ macro_rules! parameters {
                 match name {
                     stringify!($fixed) => Ok($crate::fit::Parameter::to_value(&self.$fixed)),
                     $(stringify!($name) => Ok($crate::fit::Parameter::to_value(&self.$name)),)*
+                    "threads" => Ok($crate::fit::Parameter::to_value(&self.threads)),
                     _ => Err($crate::names::unknown_name("parameter", name, Self::NAMES).into()),
                 }
             }
@@ -334,12 +357,24 @@ macro_rules! parameters {
         impl $crate::fit::Params for $params {
             const NAMES: &'static [&'static str] = Self::NAMES;
 
+            fn new($fixed: usize) -> Self {
+                $method::params($fixed)
+            }
+
             fn set(&mut self, name: &str, value: $crate::fit::Value) -> $crate::error::Result<()> {
                 self.set(name, value)
             }
 
             fn get(&self, name: &str) -> $crate::error::Result<$crate::fit::Value> {
                 self.get(name)
+            }
+
+            fn check(&self, n: Option<u64>, dim: usize) -> $crate::error::Result<()> {
+                self.check(n, dim)
+            }
+
+            fn threads(&self) -> Option<usize> {
+                self.threads
             }
         }
     };

@@ -5,6 +5,7 @@ use crate::data::{Access, DataSource};
 use crate::error::Result;
 use crate::float::Float;
 use crate::parallel::Executor;
+use crate::persist::state::stored_fields;
 
 /// A solver that can be one of several starts.
 ///
@@ -25,6 +26,16 @@ pub trait Restartable<T: Float>: Solver<T> + Sized {
     /// Seconds that the start has taken.
     fn timings(&self) -> Timings {
         Timings::default()
+    }
+
+    /// Rows that the start has read.
+    fn rows_seen(&self) -> u64 {
+        0
+    }
+
+    /// The model of the best start; all starts together have taken `timings`.
+    fn model_of_all(&self, _timings: Timings) -> Self::Model {
+        self.model()
     }
 }
 
@@ -70,80 +81,54 @@ pub struct Restarts<S> {
     plan: S,
     starts: u64,
     max_steps: u64,
-    started: u64,
-    current: Option<S>,
-    best: Option<(f64, S)>,
-    /// The start that the last step ended, or the earlier one that it beat.
-    lost: Option<S>,
-    /// Seconds spent in all starts that lost.
-    lost_timings: Timings,
-    /// Steps of the present start.
-    steps: u64,
-    /// The last step of the present start, while bringing its model up to date has not yet succeeded.
-    ended: Option<Step>,
-    iteration: u64,
-    rows_seen: u64,
+    pub(crate) state: RestartsState<S>,
 }
 
-/// What [`Restarts`] keep between two steps, beside the plan.
+/// What [`Restarts`] keep between two steps, in addition to the plan.
 pub(crate) struct RestartsState<S> {
     pub(crate) started: u64,
     pub(crate) current: Option<S>,
     pub(crate) best: Option<(f64, S)>,
+    /// Seconds spent in all starts that lost, and the rows that they read.
     pub(crate) lost_timings: Timings,
+    pub(crate) lost_rows: u64,
+    /// Steps of the present start.
     pub(crate) steps: u64,
+    /// The last step of the present start, while bringing its model up to date has not yet succeeded.
     pub(crate) ended: Option<Step>,
     pub(crate) iteration: u64,
     pub(crate) rows_seen: u64,
 }
 
-impl<S> Restarts<S> {
-    /// `starts` starts of `plan`, of at most `max_steps` steps each.
-    pub fn new(plan: S, starts: u64, max_steps: u64) -> Self {
-        let state = RestartsState {
+impl<S> Default for RestartsState<S> {
+    fn default() -> Self {
+        Self {
             started: 0,
             current: None,
             best: None,
             lost_timings: Timings::default(),
+            lost_rows: 0,
             steps: 0,
             ended: None,
             iteration: 0,
             rows_seen: 0,
-        };
-        Self::resumed(plan, (starts, max_steps), state)
-    }
-
-    /// Starts that go on from what [`Restarts::state`] gave.
-    pub(crate) fn resumed(plan: S, (starts, max_steps): (u64, u64), state: RestartsState<S>) -> Self {
-        let RestartsState { started, current, best, lost_timings, steps, ended, iteration, rows_seen } =
-            state;
-        Self {
-            plan,
-            starts,
-            max_steps,
-            started,
-            current,
-            best,
-            lost: None,
-            lost_timings,
-            steps,
-            ended,
-            iteration,
-            rows_seen,
         }
     }
+}
 
-    /// What the next step depends on.
-    pub(crate) fn state(&self) -> RestartsState<&S> {
-        let Self { started, lost_timings, steps, ended, iteration, rows_seen, .. } = *self;
-        let best = self.best.as_ref().map(|(objective, best)| (*objective, best));
-        let current = self.current.as_ref();
-        RestartsState { started, current, best, lost_timings, steps, ended, iteration, rows_seen }
+impl<S> RestartsState<S> {
+    stored_fields! { started, steps, ended, iteration, rows_seen, timings = lost_timings }
+}
+
+impl<S> Restarts<S> {
+    /// `starts` starts of `plan`, of at most `max_steps` steps each.
+    pub fn new(plan: S, starts: u64, max_steps: u64) -> Self {
+        Self { plan, starts, max_steps, state: RestartsState::default() }
     }
 
     /// The best finished start, else the running start, else the plan.
     pub fn best(&self) -> &S {
-        match (&self.best, &self.current) {
+        match (&self.state.best, &self.state.current) {
             (Some((_, best)), _) => best,
             (None, Some(current)) => current,
             (None, None) => &self.plan,
@@ -152,12 +137,12 @@ impl<S> Restarts<S> {
 
     /// The running start, if an earlier start has finished.
     pub fn challenger(&self) -> Option<&S> {
-        self.best.as_ref().and(self.current.as_ref())
+        self.state.best.as_ref().and(self.state.current.as_ref())
     }
 
-    /// Takes the start that lost in the last step. The next step discards it.
-    pub fn take_lost(&mut self) -> Option<S> {
-        self.lost.take()
+    /// The starts that may still win: the best one so far, and the running one.
+    pub(crate) fn kept(&self) -> impl Iterator<Item = &S> {
+        [Some(self.best()), self.challenger()].into_iter().flatten()
     }
 
     /// Seconds spent in all starts so far.
@@ -165,25 +150,23 @@ impl<S> Restarts<S> {
     where
         S: Restartable<T>,
     {
-        let challenger = self.challenger().map(S::timings).unwrap_or_default();
-        self.lost_timings + self.best().timings() + challenger
+        self.kept().map(S::timings).fold(self.state.lost_timings, |all, more| all + more)
     }
 
     /// A step of the present start as one of all starts.
     fn count(&mut self, mut step: Step) -> Step {
-        self.steps += 1;
-        self.iteration += 1;
-        self.rows_seen += step.batch_size;
-        (step.iteration, step.rows_seen) = (self.iteration, self.rows_seen);
-        if self.steps >= self.max_steps {
-            step.stop_reason.get_or_insert(StopReason::MaxIterations);
-        }
+        let state = &mut self.state;
+        state.steps += 1;
+        state.iteration += 1;
+        state.rows_seen += step.batch_size;
+        (step.iteration, step.rows_seen) = (state.iteration, state.rows_seen);
+        step.stop_reason = step.stop_reason.or(StopReason::after(state.steps, self.max_steps));
         step
     }
 
     /// As [`Restarts::best`], to bring it up to date.
     pub fn best_mut(&mut self) -> &mut S {
-        match (&mut self.best, &mut self.current) {
+        match (&mut self.state.best, &mut self.state.current) {
             (Some((_, best)), _) => best,
             (None, Some(current)) => current,
             (None, None) => &mut self.plan,
@@ -198,56 +181,55 @@ impl<T: Float, S: Restartable<T>> Solver<T> for Restarts<S> {
         self.plan.needs()
     }
 
-    fn maximizes(&self) -> bool {
-        self.plan.maximizes()
-    }
-
     fn step(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Step> {
-        self.lost = None;
-        let mut current = if let Some(current) = self.current.take() {
+        let mut current = if let Some(current) = self.state.current.take() {
             current
         } else {
-            let new = self.plan.begin(self.started, data, cx)?;
-            self.started += 1;
-            self.steps = 0;
+            let new = self.plan.begin(self.state.started, data, cx)?;
+            self.state.started += 1;
+            self.state.steps = 0;
             new
         };
-        let mut step = match self.ended.take() {
+        let mut step = match self.state.ended.take() {
             Some(step) => step,
             None => match current.step(data, cx) {
                 Ok(step) => self.count(step),
                 Err(e) => {
-                    self.current = Some(current);
+                    self.state.current = Some(current);
                     return Err(e);
                 }
             },
         };
         if step.stop_reason.is_none() {
-            self.current = Some(current);
+            self.state.current = Some(current);
             return Ok(step);
         }
         let objective = match current.finish(data, cx) {
             Ok(objective) => objective,
             Err(e) => {
                 // Nothing is lost: the next call finishes this start.
-                (self.current, self.ended) = (Some(current), Some(step));
+                (self.state.current, self.state.ended) = (Some(current), Some(step));
                 return Err(e);
             }
         };
-        if self.best.as_ref().is_none_or(|(best, _)| objective < *best) {
-            self.lost = self.best.replace((objective, current)).map(|(_, beaten)| beaten);
+        let state = &mut self.state;
+        let lost = if state.best.as_ref().is_none_or(|(best, _)| objective < *best) {
+            state.best.replace((objective, current)).map(|(_, beaten)| beaten)
         } else {
-            self.lost = Some(current);
+            Some(current)
+        };
+        if let Some(lost) = lost {
+            state.lost_timings = state.lost_timings + lost.timings();
+            state.lost_rows += lost.rows_seen();
         }
-        self.lost_timings = self.lost_timings + self.lost.as_ref().map(S::timings).unwrap_or_default();
-        if self.started < self.starts {
+        if state.started < self.starts {
             step.stop_reason = None;
         }
         Ok(step)
     }
 
     fn model(&self) -> S::Model {
-        self.best().model()
+        self.best().model_of_all(self.timings())
     }
 }
 
@@ -308,6 +290,6 @@ mod tests {
         let mut starts = Restarts::new(Fixed(vec![2.0, 1.0], 0, false), 2, 3);
         let reasons: Vec<_> = (0..6).map(|_| starts.step(&rows, &cx).unwrap().stop_reason).collect();
         assert_eq!(reasons, [None, None, None, None, None, Some(StopReason::MaxIterations)]);
-        assert_eq!((starts.model(), starts.started), (1, 2));
+        assert_eq!((starts.model(), starts.state.started), (1, 2));
     }
 }

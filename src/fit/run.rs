@@ -4,10 +4,14 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::driver::{Driver, Observer, require};
-use super::method::{Element, FitSolver, MergeMethod, Method, StreamMethod};
-use super::{Metric, Step, StopReason, StopRules};
-use crate::data::{Access, Counted, DataSource, Normalized, Source, ZeroRows, no_weight};
+#[cfg(feature = "python")]
+use super::Snapshot;
+use super::driver::{Driver, require};
+use super::method::{
+    Element, FitSolver, MergeMethod, MergeSolver, Method, Solver, StreamMethod, StreamSolver,
+};
+use super::{Metric, Params, Step, StopReason};
+use crate::data::{Access, DataSource, Source, ZeroRows, no_weight};
 use crate::error::{Error, Result};
 use crate::float::{Typed, either};
 use crate::parallel::Executor;
@@ -18,15 +22,15 @@ use crate::persist::kept::count;
 ///
 /// See [`KMeansParams::start`](crate::kmeans::KMeansParams::start) for an example.
 pub struct Run<M: Method> {
-    pub(super) typed: TypedDriver<M>,
+    pub(crate) typed: TypedDriver<M>,
     /// Number of rows of a source of unknown length, counted once at the start if the source can be read again.
-    pub(super) rows: Option<u64>,
+    pub(crate) rows: Option<u64>,
     /// Identifies the rows. Computed on first use.
     pub(super) fingerprint: Option<u64>,
     /// Threads of steps that are not given an executor.
     pub(super) threads: Option<usize>,
     /// Rows of zeros, if the metric normalizes rows.
-    pub(super) zeros: Arc<ZeroRows>,
+    pub(crate) zeros: Arc<ZeroRows>,
     /// Rows of zeros in the batches of [`Run::partial_fit`].
     pub(super) zeros_of_batches: u64,
 }
@@ -68,36 +72,70 @@ pub(crate) fn shape<S: Source + ?Sized>(rows: &S, needs: Access) -> Result<(Opti
     if n == Some(0) { Err(Error::no_rows()) } else { Ok((n, d)) }
 }
 
+/// Evaluates one expression for a [`TypedDriver`] and for rows as its solver sees them, in either compute type: with
+/// the number `n` if their own number is unknown, and normalized if the metric requires it; `zeros` takes the rows of
+/// zeros.
+macro_rules! over_rows {
+    ($typed:expr, $rows:expr, ($n:expr, $zeros:expr), |$driver:ident, $data:ident| $body:expr) => {
+        match ($typed, $rows.any()) {
+            ($crate::float::Typed::F32($driver), $crate::data::AnySource::F32($data)) => {
+                $crate::fit::over_rows!(@seen $driver, $data, $n, $zeros => $body)
+            }
+            ($crate::float::Typed::F64($driver), $crate::data::AnySource::F64($data)) => {
+                $crate::fit::over_rows!(@seen $driver, $data, $n, $zeros => $body)
+            }
+            _ => Err($crate::error::Error::Source(
+                "the rows must have the compute type of the run: convert them".into(),
+            )),
+        }
+    };
+    (@seen $driver:ident, $data:ident, $n:expr, $zeros:expr => $body:expr) => {{
+        let (counted, normalized);
+        let mut $data = $data;
+        if let (Some(n), None) = ($n, $data.rows()) {
+            counted = $crate::data::Counted::new($data, n);
+            $data = &counted;
+        }
+        if $crate::fit::FitSolver::facts($driver.solver()).metric == $crate::fit::Metric::Cosine {
+            normalized = $crate::data::Normalized::by($data, $zeros.clone());
+            $data = &normalized;
+        }
+        $body
+    }};
+}
+pub(crate) use over_rows;
+
 impl<M: Method> Run<M> {
     /// A run over `rows` that the caller advances step by step.
     ///
     /// # Errors
     /// [`Error::InvalidParam`], [`Error::Source`], [`Error::Empty`], [`Error::Memory`].
     pub(crate) fn start<S: Source + ?Sized>(params: &M::Params, rows: &S) -> Result<Self> {
-        let n = Self::checked(params, rows)?.0;
-        Ok(Self::new(params, rows, n))
+        Ok(Self::checked(params, rows)?.0)
     }
 
-    /// The shape of `rows`, once they and the parameters are known to fit.
-    pub(super) fn checked<S: Source + ?Sized>(params: &M::Params, rows: &S) -> Result<(Option<u64>, usize)> {
+    /// As [`Run::start`], with the number of columns.
+    pub(super) fn checked<S: Source + ?Sized>(params: &M::Params, rows: &S) -> Result<(Self, usize)> {
+        let typed = Self::planned(params, rows);
         M::admit(params, access(rows), is_sparse(rows))?;
-        let (n, d) = shape(rows, M::needs(params))?;
+        let (n, d) = shape(rows, either!(&typed, driver => driver.solver().needs()))?;
         M::check(params, n, d)?;
-        Ok((n, d))
+        Ok((Self::of(typed, n, None, params.threads()), d))
     }
 
-    pub(super) fn new<S: Source + ?Sized>(params: &M::Params, rows: &S, n: Option<u64>) -> Self {
-        let typed = either!(rows.any(), _ => Typed(Driver::new(M::solver(params))));
-        Self::of(typed, n, None, M::threads(params))
+    /// A new solver for rows of this type.
+    fn planned<S: Source + ?Sized>(params: &M::Params, rows: &S) -> TypedDriver<M> {
+        either!(rows.any(), _ => Typed(Driver::new(M::solver(params))))
     }
 
     /// A run without rows of zeros so far.
     pub(super) fn of(
-        typed: TypedDriver<M>,
+        mut typed: TypedDriver<M>,
         rows: Option<u64>,
         fingerprint: Option<u64>,
         threads: Option<usize>,
     ) -> Self {
+        either!(&mut typed, driver => driver.rows = rows);
         Self { typed, rows, fingerprint, threads, zeros: Arc::default(), zeros_of_batches: 0 }
     }
 
@@ -107,41 +145,12 @@ impl<M: Method> Run<M> {
     /// As [`Run::start`] and [`Run::advance`].
     pub(crate) fn fit<S: Source + ?Sized>(params: &M::Params, rows: &S) -> Result<M::Model> {
         let mut run = Self::start(params, rows)?;
-        let cx = Executor::new(M::threads(params))?;
+        let cx = Executor::new(params.threads())?;
         while run.advance_on(rows, &cx)?.is_some() {}
         if M::labels_at_end(params) && access(rows) > Access::Once {
             run.finish_on(rows, &cx)?;
         }
         Ok(run.into_model())
-    }
-
-    /// Rules that stop the run, in addition to those of the parameters.
-    #[must_use]
-    pub fn stop(self, rules: StopRules) -> Self {
-        let typed = either!(self.typed, driver => Typed(driver.stop(rules)));
-        Self { typed, ..self }
-    }
-
-    /// Calls `observer` after every step; it may end the run.
-    ///
-    /// ```
-    /// use std::ops::ControlFlow;
-    /// use shoal::{KMeans, fit::{Step, StopReason}};
-    /// let rows: Vec<[f64; 2]> = (0..100).map(|i| [f64::from(i * i % 97), f64::from(i)]).collect();
-    /// let watch = |step: &Step| {
-    ///     println!("sweep {}: inertia {}", step.iteration, step.objective);
-    ///     if step.iteration < 2 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-    /// };
-    /// let mut run = KMeans::params(8).start(&rows)?.observe(watch);
-    /// while run.advance(&rows)?.is_some() {}
-    /// assert_eq!(run.history().len(), 2);
-    /// assert_eq!(run.history()[1].stop_reason, Some(StopReason::Observer));
-    /// # Ok::<(), shoal::Error>(())
-    /// ```
-    #[must_use]
-    pub fn observe(self, observer: impl Observer + 'static) -> Self {
-        let typed = either!(self.typed, driver => Typed(driver.observe(observer)));
-        Self { typed, ..self }
     }
 
     /// Makes one step over the rows of the run, with the number of threads in the parameters. Returns `None`
@@ -171,30 +180,20 @@ impl<M: Method> Run<M> {
     /// # Errors
     /// As [`Run::advance`]; [`Error::Interrupted`], after which the run can continue.
     pub fn advance_on<S: Source>(&mut self, rows: S, cx: &Executor) -> Result<Option<Step>> {
-        fn of<T: Element, S: FitSolver<T>>(
-            driver: &mut Driver<S>,
-            data: &dyn DataSource<T>,
-            (n, zeros): (Option<u64>, &Arc<ZeroRows>),
-            cx: &Executor,
-        ) -> Result<Option<Step>> {
+        let step = over_rows!(&mut self.typed, rows, (self.rows, &self.zeros), |driver, data| {
             // Also when there are no more steps.
-            driver.meet(n)?;
             driver.meet(data.rows())?;
-            let step = seen_by((driver.solver().facts().metric, zeros), data, n, |data| {
-                let step = driver.advance(data, cx)?;
-                if step.is_none() {
-                    driver.solver_mut().conclude(data, cx)?;
-                }
-                Ok(step)
-            })?;
-            // Not every source knows its weights before a pass.
-            if step.is_some() && !driver.solver().facts().has_weight {
-                return Err(no_weight());
+            let step = driver.advance(data, cx)?;
+            if step.is_none() {
+                driver.solver_mut().conclude(data, cx)?;
             }
             Ok(step)
+        })?;
+        // Not every source knows its weights before a pass.
+        if step.is_some() && !either!(&self.typed, driver => driver.solver().facts().has_weight) {
+            return Err(no_weight());
         }
-        let about = (self.rows, &self.zeros);
-        either!((&mut self.typed, rows.any()), (driver, data) => of(driver, data, about, cx), else Err(other_type()))
+        Ok(step)
     }
 
     /// Updates labels and objective for the current model, with a further pass if the run was stopped before
@@ -215,23 +214,10 @@ impl<M: Method> Run<M> {
             return Err(Error::Source("a model needs at least one step: advance the run first".into()));
         }
         let _phase = cx.phase("labels", 0);
-        self.with_solver(&rows, cx, Finish)
-    }
-
-    /// Calls `f` with the solver of this run and the rows as the solver sees them.
-    pub(crate) fn with_solver<S: Source + ?Sized, F: WithSolver<M>>(
-        &mut self,
-        rows: &S,
-        cx: &Executor,
-        f: F,
-    ) -> Result<F::Output> {
-        let (n, zeros) = (self.rows, &self.zeros);
-        either!((&mut self.typed, rows.any()), (driver, data) => {
-            driver.meet(n)?;
+        over_rows!(&mut self.typed, rows, (self.rows, &self.zeros), |driver, data| {
             driver.meet(data.rows())?;
-            let metric = driver.solver().facts().metric;
-            seen_by((metric, zeros), data, n, |data| f.call(driver.solver_mut(), data, cx))
-        }, else Err(other_type()))
+            driver.solver_mut().finish(data, cx)
+        })
     }
 
     /// The solver of this run, for methods that show more than the model.
@@ -242,6 +228,12 @@ impl<M: Method> Run<M> {
     /// The same, to change its state between two steps.
     pub(crate) fn solver_mut(&mut self) -> Typed<&mut M::Solver<f32>, &mut M::Solver<f64>> {
         either!(&mut self.typed, driver => Typed(driver.solver_mut()))
+    }
+
+    /// What the solver shows, in its own type.
+    #[cfg(feature = "python")]
+    pub(crate) fn snapshot(&self) -> Typed<Snapshot<'_, f32>, Snapshot<'_, f64>> {
+        either!(self.solver(), solver => Typed(solver.snapshot()))
     }
 
     /// Rows that the run is over, if their number is known.
@@ -265,7 +257,7 @@ impl<M: Method> Run<M> {
     }
 
     /// The metric of the solver.
-    fn metric(&self) -> Metric {
+    pub(super) fn metric(&self) -> Metric {
         either!(&self.typed, driver => driver.solver().facts().metric)
     }
 
@@ -282,13 +274,11 @@ impl<M: Method> Run<M> {
     /// The model in its current state. Its labels and inertia are up to date after the last step or after
     /// [`Run::finish`].
     pub fn model(&self) -> M::Model {
-        use super::Solver;
         either!(&self.typed, driver => driver.solver().model())
     }
 
     /// The model, once the run is over.
     pub fn into_model(self) -> M::Model {
-        use super::Solver;
         either!(self.typed, driver => driver.into_solver().into_model())
     }
 }
@@ -300,7 +290,8 @@ impl<M: StreamMethod> Run<M> {
     /// [`Error::InvalidParam`].
     pub(crate) fn stream<S: Source + ?Sized>(params: &M::Params, rows: &S) -> Result<Self> {
         M::check(params, None, columns(rows))?;
-        Ok(Self::new(&M::for_batches(params), rows, None))
+        let typed = Self::planned(&<M::Solver<f32>>::for_batches(params), rows);
+        Ok(Self::of(typed, None, None, params.threads()))
     }
 
     /// A run without rows that continues from `state`.
@@ -310,20 +301,20 @@ impl<M: StreamMethod> Run<M> {
     /// another number of clusters.
     pub(crate) fn resume(params: &M::Params, state: &Contents) -> Result<Self> {
         M::check(params, None, 1)?;
-        let params = M::for_batches(params);
+        let params = <M::Solver<f32>>::for_batches(params);
         let typed = || {
             let wide = state.array("centers")?.dtype() == crate::data::Dtype::F64;
             Ok::<_, String>(if wide {
-                Typed::F64(Driver::new(M::of_state(&params, state)?))
+                Typed::F64(Driver::new(<M::Solver<f64>>::restore_state(&params, state)?))
             } else {
-                Typed::F32(Driver::new(M::of_state(&params, state)?))
+                Typed::F32(Driver::new(<M::Solver<f32>>::restore_state(&params, state)?))
             })
         };
         let invalid = |problem| Error::Source(format!("invalid state: {problem}"));
         let metric = M::solver::<f32>(&params).facts().metric;
         let zeros_of_batches = zeros_of(state, metric).map_err(invalid)?;
         let typed = typed().map_err(invalid)?;
-        Ok(Self { zeros_of_batches, ..Self::of(typed, None, None, M::threads(&params)) })
+        Ok(Self { zeros_of_batches, ..Self::of(typed, None, None, params.threads()) })
     }
 
     /// Takes one batch of rows of the compute type of the run. Returns `None` while there are too few rows to
@@ -340,13 +331,10 @@ impl<M: StreamMethod> Run<M> {
     /// # Errors
     /// As [`Run::partial_fit`]; [`Error::Interrupted`].
     pub fn partial_fit_on<S: Source>(&mut self, rows: S, cx: &Executor) -> Result<Option<Step>> {
-        let zeros = Arc::default();
-        let step = either!((&mut self.typed, rows.any()), (driver, data) => {
-            let metric = driver.solver().facts().metric;
-            seen_by((metric, &zeros), data, None, |data| {
-                M::stream_mut(driver.solver_mut()).partial_fit(data, cx)
-            })
-        }, else Err(other_type()))?;
+        let zeros = Arc::<ZeroRows>::default();
+        let step = over_rows!(&mut self.typed, rows, (None, &zeros), |driver, data| {
+            driver.solver_mut().partial_fit(data, cx)
+        })?;
         self.zeros_of_batches = self.zeros_of_batches.saturating_add(zeros.count());
         Ok(step)
     }
@@ -355,7 +343,7 @@ impl<M: StreamMethod> Run<M> {
     ///
     /// See [`MiniBatchParams::resume`](crate::kmeans::MiniBatchParams::resume) for an example.
     pub fn state(&self) -> Contents {
-        let mut state = either!(&self.typed, driver => M::stream(driver.solver()).state());
+        let mut state = either!(&self.typed, driver => driver.solver().state());
         let about = json!({ "metric": self.metric().name(), "zero_rows": self.zero_rows() });
         state.meta.insert(STREAM.into(), about.to_string());
         state
@@ -363,7 +351,7 @@ impl<M: StreamMethod> Run<M> {
 
     /// Rows of earlier batches that are still in memory, and are worked on again with the next one.
     pub fn rows_kept(&self) -> u64 {
-        either!(&self.typed, driver => M::stream(driver.solver()).rows_kept())
+        either!(&self.typed, driver => driver.solver().rows_kept())
     }
 }
 
@@ -395,38 +383,9 @@ impl<M: MergeMethod> Run<M> {
     /// As [`Run::merge`].
     pub fn merge_state(&mut self, state: &Contents) -> Result<()> {
         let zeros = zeros_of(state, self.metric()).map_err(Error::Shape)?;
-        either!(&mut self.typed, driver => M::merge(driver.solver_mut(), state))?;
+        either!(&mut self.typed, driver => driver.solver_mut().merge(state))?;
         self.zeros_of_batches = self.zeros_of_batches.saturating_add(zeros);
         Ok(())
-    }
-}
-
-/// A function of a method's solver and its rows, for either compute type.
-pub(crate) trait WithSolver<M: Method> {
-    /// What the function returns.
-    type Output;
-
-    /// Calls the function.
-    fn call<T: Element>(
-        self,
-        solver: &mut M::Solver<T>,
-        data: &dyn DataSource<T>,
-        cx: &Executor,
-    ) -> Result<Self::Output>;
-}
-
-struct Finish;
-
-impl<M: Method> WithSolver<M> for Finish {
-    type Output = f64;
-
-    fn call<T: Element>(
-        self,
-        solver: &mut M::Solver<T>,
-        data: &dyn DataSource<T>,
-        cx: &Executor,
-    ) -> Result<f64> {
-        solver.finish(data, cx)
     }
 }
 
@@ -442,24 +401,4 @@ fn zeros_of(state: &Contents, metric: Metric) -> Result<u64, String> {
     let stored = state.object(STREAM)?;
     Metric::of_object(&stored)?.must_be(metric)?;
     count(&stored, "zero_rows")
-}
-
-fn other_type() -> Error {
-    Error::Source("the rows must have the compute type of the run: convert them".into())
-}
-
-/// Calls `f` with the rows, normalized if the metric requires it; `zeros` takes the rows of zeros. A source of unknown length is assumed to
-/// have `rows` rows.
-fn seen_by<T: Element, R>(
-    (metric, zeros): (Metric, &Arc<ZeroRows>),
-    data: &dyn DataSource<T>,
-    rows: Option<u64>,
-    f: impl FnOnce(&dyn DataSource<T>) -> Result<R>,
-) -> Result<R> {
-    let counted = rows.filter(|_| data.rows().is_none()).map(|rows| Counted::new(data, rows));
-    let data = counted.as_ref().map_or(data, |counted| counted as &dyn DataSource<T>);
-    match metric {
-        Metric::Euclidean => f(data),
-        Metric::Cosine => f(&Normalized::by(data, zeros.clone())),
-    }
 }

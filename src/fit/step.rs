@@ -20,8 +20,8 @@ pub struct Step {
     pub rows_seen: u64,
     /// Rows that this step worked on.
     pub batch_size: u64,
-    /// The objective, measured by this step over its rows. Methods minimize it, unless
-    /// [`Solver::maximizes`](super::Solver::maximizes) is true.
+    /// The objective, measured by this step over its rows. K-means methods and Laplacian K-modes minimize it,
+    /// mixtures maximize it.
     pub objective: f64,
     /// Euclidean length of the move of all centers together.
     pub center_shift: f64,
@@ -31,6 +31,6 @@ pub struct Step {
     pub n_distances: u64,
     /// Seconds since the run began.
     pub elapsed: f64,
-    /// Why the run ended with this step; `None` while it goes on.
+    /// Why the run ended with this step; `None` while it continues.
     pub stop_reason: Option<StopReason>,
 }

@@ -1,6 +1,6 @@
 //! The steps of a fit as an iterator.
 
-use super::{Method, Run, Step};
+use super::{Method, Params, Run, Step};
 use crate::data::Source;
 use crate::error::Result;
 use crate::parallel::Executor;
@@ -17,7 +17,7 @@ pub struct Steps<M: Method, S> {
 impl<M: Method, S: Source> Steps<M, S> {
     pub(crate) fn new(params: &M::Params, rows: S) -> Result<Self> {
         let run = Run::start(params, &rows)?;
-        Ok(Self { run, rows, cx: Executor::new(M::threads(params))?, failed: false })
+        Ok(Self { run, rows, cx: Executor::new(params.threads())?, failed: false })
     }
 
     /// The model in its current state, with updated labels and inertia.

@@ -12,13 +12,13 @@ use crate::tuning::{PROBED_CELLS, STRIP_ROWS};
 /// first one counts. Seedings by distance choose means that are far apart first. If pivots are close
 /// together, some cells are large and rows measure more means.
 #[derive(Debug)]
-pub(super) struct Cells {
+pub(super) struct MeanCells {
     /// Where the members of each cell start.
     starts: Vec<u32>,
     members: Vec<u32>,
 }
 
-impl Cells {
+impl MeanCells {
     /// Groups these means. Costs `k sqrt(2 k)` distances.
     pub(super) fn new<T: Compute>(means: MatRef<'_, T>, cx: &Executor) -> Result<Self> {
         let k = means.rows();
@@ -70,7 +70,7 @@ mod tests {
             let means: Vec<f32> =
                 (0..2 * k).map(|i| i % (2 * distinct)).map(|i| ((i * i * 7919) % 1009) as f32).collect();
             let means = MatRef::new(&means, 2);
-            let cells = Cells::new(means, &cx).unwrap();
+            let cells = MeanCells::new(means, &cx).unwrap();
             assert_eq!(cells.pivots(), k.min(((2 * k) as f64).sqrt().ceil() as usize));
             let mut seen = vec![false; k];
             for pivot in 0..cells.pivots() {

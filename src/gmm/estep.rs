@@ -1,7 +1,7 @@
 //! The E-step of an iteration: one pass in which each row finds its nearest components and is shared among
 //! them.
 
-use super::cells::Cells;
+use super::cells::MeanCells;
 use super::mixture::Densities;
 use super::neighborhoods::{Encounters, Meetings, Neighborhoods, sort_by_key};
 use super::space::{Space, draws};
@@ -24,7 +24,7 @@ pub(super) struct SearchPlan<'a> {
     /// the known components.
     pub(super) search: Option<(&'a Neighborhoods, u64)>,
     /// Where rows without components search. `None`: among the neighbors of randomly drawn components.
-    pub(super) cells: Option<&'a Cells>,
+    pub(super) cells: Option<&'a MeanCells>,
     /// Number of additional random components per row.
     pub(super) explore: usize,
     /// Compute shares and sum the rows.
@@ -35,7 +35,7 @@ pub(super) struct SearchPlan<'a> {
 }
 
 /// The result of a pass.
-pub(super) struct Swept {
+pub(super) struct EStepSums {
     pub(super) sums: ShareSums,
     /// Empty unless components have factors.
     pub(super) projections: ProjectionSums,
@@ -52,7 +52,7 @@ pub(super) struct Swept {
     pub(super) distances: u64,
 }
 
-impl Swept {
+impl EStepSums {
     fn new(k: usize, sums: ShareSums, projections: ProjectionSums) -> Self {
         Self {
             sums,
@@ -154,7 +154,7 @@ fn too_far_apart<T: Compute>() -> Error {
 
 /// The buffers of one worker.
 #[derive(Debug, Default)]
-struct Work<T> {
+struct SearchBuffers<T> {
     space: Space,
     sq_dists: Vec<T>,
     /// The distances of the members of the space from the row.
@@ -180,7 +180,12 @@ pub(super) struct EStep<'a, T: Compute> {
 impl<T: Compute> EStep<'_, T> {
     /// Makes the pass. `near` holds the components per row, nearest first, or [`NO_COMPONENT`]. After an error,
     /// some rows keep their old components.
-    pub(super) fn sweep(&self, near: &mut [u32], data: &dyn DataSource<T>, cx: &Executor) -> Result<Swept> {
+    pub(super) fn sweep(
+        &self,
+        near: &mut [u32],
+        data: &dyn DataSource<T>,
+        cx: &Executor,
+    ) -> Result<EStepSums> {
         let (k, dim) = (self.densities.centers.len(), self.densities.centers.dim());
         if data.dim() != dim {
             return Err(Error::Shape(format!(
@@ -193,20 +198,21 @@ impl<T: Compute> EStep<'_, T> {
         }
         let by_column = self.pass.by_column;
         let projections = || ProjectionSums::new(k, dim, self.densities.centers.n_axes());
-        let mut total = Swept::new(k, ShareSums::new(k, dim, by_column), projections());
+        let mut total = EStepSums::new(k, ShareSums::new(k, dim, by_column), projections());
         let tile = mixture_tile_rows(near.len() / self.active, k);
         let ranks = self.pass.search.map_or_else(Vec::new, |(neighbors, _)| neighbors.ranks());
         let met =
             self.pass.search.map_or(1, |(neighbors, _)| self.active * neighbors.size() + self.pass.explore);
         let rows = mixture_chunk_rows(row_values(data).min(dim) * size_of::<T>(), met.min(k));
         let cut = Cut { tile_rows: tile, chunk_rows: Some(rows.min(tile)) };
-        let part = || Swept::new(k, ShareSums::part(k, dim, by_column), projections());
-        let make = (part, Work::<T>::default);
-        let absorb = |chunk: Chunk<'_, T>, near: Wide<'_, u32>, part: &mut Swept, work: &mut Work<T>| {
-            self.absorb(&chunk, near.values, &ranks, part, work, cx)
-        };
+        let part = || EStepSums::new(k, ShareSums::part(k, dim, by_column), projections());
+        let make = (part, SearchBuffers::<T>::default);
+        let absorb =
+            |chunk: Chunk<'_, T>, near: Wide<'_, u32>, part: &mut EStepSums, work: &mut SearchBuffers<T>| {
+                self.absorb(&chunk, near.values, &ranks, part, work, cx)
+            };
         let state = Wide { values: near, width: self.active };
-        let merge = |total: &mut Swept, part: &mut Swept| total.merge(part, cx);
+        let merge = |total: &mut EStepSums, part: &mut EStepSums| total.merge(part, cx);
         sweep(data, cx, cut, state, &mut total, make, absorb, merge)?;
         if !total.weight.is_finite() {
             let problem = InvalidParam::new("weights", "finite in sum", total.weight);
@@ -227,8 +233,8 @@ impl<T: Compute> EStep<'_, T> {
         chunk: &Chunk<'_, T>,
         near: &mut [u32],
         ranks: &[u32],
-        part: &mut Swept,
-        work: &mut Work<T>,
+        part: &mut EStepSums,
+        work: &mut SearchBuffers<T>,
         cx: &Executor,
     ) -> Result<()> {
         let k = self.densities.centers.len();
@@ -259,7 +265,7 @@ impl<T: Compute> EStep<'_, T> {
                 part.changed += u64::from(near[0] != best.id);
                 near.iter_mut().zip(&work.nearest.found).for_each(|(near, found)| *near = found.id);
                 if weight > 0.0 {
-                    let Work { space, far, sq_dists, met, .. } = work;
+                    let SearchBuffers { space, far, sq_dists, met, .. } = work;
                     let are_all = self.densities.are_alike() && self.pass.cells.is_none();
                     let far = if are_all { sq_dists } else { far };
                     met.push(best.id, weight, &space.list, far);
@@ -294,7 +300,7 @@ impl<T: Compute> EStep<'_, T> {
         i: usize,
         (neighbors, number): (&Neighborhoods, u64),
         near: &[u32],
-        work: &mut Work<T>,
+        work: &mut SearchBuffers<T>,
     ) -> u64 {
         let Densities { centers, .. } = self.densities;
         let k = centers.len();
@@ -328,7 +334,7 @@ impl<T: Compute> EStep<'_, T> {
                 work.space.explore(drawn, &mut draws(self.pass.seed, number, row));
             }
         }
-        let Work { space, sq_dists, far, nearest, .. } = work;
+        let SearchBuffers { space, sq_dists, far, nearest, .. } = work;
         let looked = space.list.len();
         sq_dists.resize(looked, T::ZERO);
         centers.sq_dists(chunk.rows, i, &space.list[measured..], &mut sq_dists[measured..]);
@@ -362,8 +368,14 @@ impl<T: Compute> EStep<'_, T> {
 
     /// Adds the pivots, and the means around the nearest pivots, to the search space of a row. Returns the
     /// number of pivots, whose distances are then known.
-    fn probe_cells(&self, cells: &Cells, rows: Rows<'_, T>, i: usize, work: &mut Work<T>) -> usize {
-        let Work { space, sq_dists, nearest, .. } = work;
+    fn probe_cells(
+        &self,
+        cells: &MeanCells,
+        rows: Rows<'_, T>,
+        i: usize,
+        work: &mut SearchBuffers<T>,
+    ) -> usize {
+        let SearchBuffers { space, sq_dists, nearest, .. } = work;
         let pivots = cells.pivots();
         space.extend_to(pivots as u32);
         sq_dists.resize(pivots, T::ZERO);
@@ -383,7 +395,7 @@ impl<T: Compute> EStep<'_, T> {
     }
 
     /// Computes the distances of the components near a row, in `f64`.
-    fn measure(&self, rows: Rows<'_, T>, i: usize, near: &[u32], work: &mut Work<T>) {
+    fn measure(&self, rows: Rows<'_, T>, i: usize, near: &[u32], work: &mut SearchBuffers<T>) {
         let Densities { centers, .. } = self.densities;
         work.nearest.begin(near.len());
         for &id in near {
@@ -394,8 +406,8 @@ impl<T: Compute> EStep<'_, T> {
     }
 
     /// Adds a row with its shares to the sums.
-    fn sum(&self, rows: Rows<'_, T>, i: usize, part: &mut Swept, work: &mut Work<T>) {
-        let Work { ids, shares, near_dists, sq_dists, onto, .. } = work;
+    fn sum(&self, rows: Rows<'_, T>, i: usize, part: &mut EStepSums, work: &mut SearchBuffers<T>) {
+        let SearchBuffers { ids, shares, near_dists, sq_dists, onto, .. } = work;
         let centers = &self.densities.centers;
         part.sums.add(rows, i, (ids, shares, near_dists), centers);
         if let (1.., Rows::Dense(rows)) = (centers.n_axes(), rows) {
@@ -407,8 +419,8 @@ impl<T: Compute> EStep<'_, T> {
     }
 
     /// Computes the shares of a row (equation 3). Returns the logarithm of the sum of the joint densities.
-    fn share(&self, weight: f64, work: &mut Work<T>) -> f64 {
-        let Work { nearest, ids, shares, near_dists, .. } = work;
+    fn share(&self, weight: f64, work: &mut SearchBuffers<T>) -> f64 {
+        let SearchBuffers { nearest, ids, shares, near_dists, .. } = work;
         let &Densities { half, constant, .. } = self.densities;
         ids.clear();
         shares.clear();

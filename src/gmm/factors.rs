@@ -100,7 +100,7 @@ fn axes_of(loadings: &[f64], variances: &[f64]) -> (Vec<f64>, f64) {
 }
 
 /// The sums of the rows of one component, with all shares divided by their sum.
-struct Shared<'a> {
+struct ComponentSums<'a> {
     /// The mean difference from the old mean, and the mean of its squares.
     apart: Vec<f64>,
     squares: Vec<f64>,
@@ -120,7 +120,7 @@ struct Regression {
     residuals: Vec<f64>,
 }
 
-impl<'a> Shared<'a> {
+impl<'a> ComponentSums<'a> {
     /// The sums of component `c`, with these old means; `None` if it has no weight.
     fn new<T: Compute>(
         sums: &ShareSums,
@@ -261,7 +261,7 @@ impl<T: Compute> Mixture<T> {
                 let of_each = columns.zip(loadings.chunks_exact_mut(size)).zip(moves);
                 for (i, (((means, variances), loadings), moved)) in of_each.enumerate() {
                     let c = part * COMPONENTS + i;
-                    if let Some(shared) = Shared::new(sums, projections, c, means) {
+                    if let Some(shared) = ComponentSums::new(sums, projections, c, means) {
                         *moved = shared.regress().update(means, (variances, floors), loadings);
                     }
                 }

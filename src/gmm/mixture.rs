@@ -97,7 +97,7 @@ pub(super) struct Mixture<T> {
 }
 
 impl<T: Compute> Mixture<T> {
-    /// Components with equal weights at `means`, with unknown variance, which get that many factors.
+    /// Components with equal weights at `means`, with unknown variance and `n_factors` factors each.
     pub(super) fn new(means: Vec<T>, dim: usize, n_factors: usize) -> Self {
         let k = means.len() / dim;
         let weights = vec![1.0 / k as f64; k];

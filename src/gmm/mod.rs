@@ -3,20 +3,22 @@
 mod cells;
 mod estep;
 mod factors;
-mod file;
-mod method;
 mod mixture;
 mod model;
 mod model_file;
 mod neighborhoods;
 mod params;
 mod scores;
+mod solver;
 mod space;
-mod starts;
+mod state;
 mod truncated;
 
-pub use method::{MixtureRun, MixtureSteps};
 pub use mixture::Covariance;
 pub use model::GaussianMixture;
-pub use params::{CoresetSize, MixtureParams, Start, Stopping, TruncatedGaussianMixture};
-pub use starts::MixtureStarts;
+#[cfg(feature = "python")]
+pub(crate) use model::KnownComponents;
+pub use params::{
+    CoresetSize, MixtureParams, MixtureRun, MixtureSteps, Start, Stopping, TruncatedGaussianMixture,
+};
+pub use solver::MixtureStarts;

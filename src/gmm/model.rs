@@ -36,14 +36,24 @@ pub struct GaussianMixture {
     pub(super) threads: Option<usize>,
 }
 
+/// The parameters of a fitted mixture.
+pub(crate) struct KnownComponents {
+    pub(crate) means: Values,
+    pub(crate) dim: usize,
+    pub(crate) covariance: Covariance,
+    pub(crate) variances: Vec<f64>,
+    pub(crate) weights: Vec<f64>,
+    pub(crate) loadings: Vec<f64>,
+    pub(crate) active: usize,
+    /// The neighbors of all components, and the number of neighbors of one.
+    pub(crate) neighbors: Option<(Vec<u32>, usize)>,
+}
+
 impl GaussianMixture {
     /// Creates a model from known parameters. The error names what does not match.
-    pub(crate) fn of_parts(
-        (means, dim): (Values, usize),
-        covariance: Covariance,
-        (variances, weights, loadings): (Vec<f64>, Vec<f64>, Vec<f64>),
-        (active, neighbors): (usize, Option<(Vec<u32>, usize)>),
-    ) -> Result<Self> {
+    pub(crate) fn of_known(components: KnownComponents) -> Result<Self> {
+        let KnownComponents { means, dim, covariance, variances, weights, loadings, active, neighbors } =
+            components;
         let k = weights.len();
         let wrong =
             |what: &str| Err(Error::Shape(format!("{what} do not match {k} components of {dim} columns")));

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::json;
 
 use super::mixture::Covariance;
-use super::model::GaussianMixture;
+use super::model::{GaussianMixture, KnownComponents};
 use crate::error::Result;
 use crate::fit::{Metric, Timings};
 use crate::persist::kept::{Values, count, flag, text};
@@ -107,8 +107,9 @@ impl GaussianMixture {
         if bounds.is_empty() || bounds.len() as u64 != file.n_iter()? {
             return Err("must have a lower bound for each of its iterations, and at least one".into());
         }
-        let parameters = (variances, weights, loadings);
-        let model = Self::of_parts((means, dim), covariance, parameters, (active, Some((neighbors, size))));
+        let neighbors = Some((neighbors, size));
+        let components =
+            KnownComponents { means, dim, covariance, variances, weights, loadings, active, neighbors };
         Ok(Self {
             metric: Metric::of_object(&file.params)?,
             counts: file.counts(k)?,
@@ -117,7 +118,7 @@ impl GaussianMixture {
             inertia: file.inertia()?,
             seeded_by: text(&file.fitted, "init")?,
             timings: Timings::of(file.seconds(Timings::PHASES)?),
-            ..model.map_err(|e| e.to_string())?
+            ..Self::of_known(components).map_err(|e| e.to_string())?
         })
     }
 }

@@ -26,7 +26,7 @@ pub(crate) struct Scores<'a, T: Compute> {
 
 /// The buffers of one worker.
 #[derive(Debug)]
-struct Work<T> {
+struct ScoreBuffers<T> {
     scratch: Scratch<T>,
     costs: Vec<f64>,
     sq_dists: Vec<T>,
@@ -36,7 +36,7 @@ struct Work<T> {
     expanded: Vec<u32>,
 }
 
-impl<T: Compute> Default for Work<T> {
+impl<T: Compute> Default for ScoreBuffers<T> {
     fn default() -> Self {
         Self {
             scratch: Scratch::default(),
@@ -50,14 +50,14 @@ impl<T: Compute> Default for Work<T> {
 }
 
 /// Computes the costs of all components for rows.
-struct Costs<T: Compute> {
+struct AllCosts<T: Compute> {
     densities: Densities<T>,
     /// Set if the distances of several rows can be computed together.
     packed: Option<PackedCenters<T>>,
     all: Vec<u32>,
 }
 
-impl<T: Compute> Costs<T> {
+impl<T: Compute> AllCosts<T> {
     fn new(mixture: &Mixture<T>, sparse: bool, cx: &Executor) -> Result<Self> {
         let packed =
             (!mixture.shape.is_by_column()).then(|| PackedCenters::for_rows(mixture.centers(), sparse));
@@ -66,8 +66,8 @@ impl<T: Compute> Costs<T> {
     }
 
     /// Fills `work.costs` with one cost per row and component.
-    fn fill(&self, rows: Rows<'_, T>, work: &mut Work<T>) {
-        let Work { scratch, costs, sq_dists, .. } = work;
+    fn fill(&self, rows: Rows<'_, T>, work: &mut ScoreBuffers<T>) {
+        let ScoreBuffers { scratch, costs, sq_dists, .. } = work;
         let (n, k) = (rows.rows(), self.all.len());
         costs.resize(n * k, 0.0);
         if let Some(packed) = &self.packed {
@@ -114,7 +114,7 @@ impl<T: Compute> Costs<T> {
     fn for_each(
         &self,
         chunk: &Chunk<'_, T>,
-        work: &mut Work<T>,
+        work: &mut ScoreBuffers<T>,
         mut f: impl FnMut(usize, &[f64], &mut Nearest),
     ) -> Result<()> {
         chunk.check_finite()?;
@@ -122,7 +122,7 @@ impl<T: Compute> Costs<T> {
         for start in (0..n).step_by(STRIP_ROWS) {
             let rows = chunk.rows.slice(start, n.min(start + STRIP_ROWS));
             self.fill(rows, work);
-            let Work { costs, nearest, .. } = work;
+            let ScoreBuffers { costs, nearest, .. } = work;
             for (i, costs) in costs.chunks_exact(self.all.len()).enumerate().take(rows.rows()) {
                 f(start + i, costs, nearest);
             }
@@ -193,11 +193,11 @@ impl<'a, T: Compute> Scores<'a, T> {
         data: &dyn DataSource<T>,
         cx: &Executor,
     ) -> Result<(Vec<u32>, Vec<f64>)> {
-        let costs = Costs::new(self.mixture, self.fits(data)?, cx)?;
+        let costs = AllCosts::new(self.mixture, self.fits(data)?, cx)?;
         let k = self.mixture.k();
         let walked = self.neighbors.filter(|neighbors| walk && neighbors.size() > 0);
         let graph = walked.map(|neighbors| Graph::new(neighbors, k));
-        let fill = |chunk: &Chunk<'_, T>, ids: &mut [u32], shares: &mut [f64], work: &mut Work<T>| {
+        let fill = |chunk: &Chunk<'_, T>, ids: &mut [u32], shares: &mut [f64], work: &mut ScoreBuffers<T>| {
             let densities = &costs.densities;
             let mut put = |i: usize, nearest: &Nearest| {
                 let all = log_sum(densities, nearest.found.iter().map(|near| near.cost));
@@ -222,7 +222,7 @@ impl<'a, T: Compute> Scores<'a, T> {
                 put(i, nearest);
             })
         };
-        for_all_rows("components of rows", data, cx, (tile_rows(k), m), Work::default, fill)
+        for_all_rows("components of rows", data, cx, (tile_rows(k), m), ScoreBuffers::default, fill)
     }
 
     /// Finds near components of a row by graph search. The search starts from representative components and
@@ -234,11 +234,11 @@ impl<'a, T: Compute> Scores<'a, T> {
         graph: &Graph,
         rows: Rows<'_, T>,
         (i, m): (usize, usize),
-        work: &mut Work<T>,
+        work: &mut ScoreBuffers<T>,
     ) {
         let k = self.mixture.k();
         let entries = ((k as f64).sqrt().ceil() as usize).max(m).min(k);
-        let Work { sq_dists, nearest, space, expanded, .. } = work;
+        let ScoreBuffers { sq_dists, nearest, space, expanded, .. } = work;
         space.begin(k);
         nearest.begin(m.max(WALKERS).min(k));
         expanded.clear();
@@ -264,21 +264,21 @@ impl<'a, T: Compute> Scores<'a, T> {
 
     /// The logarithm of the density of every row.
     pub(crate) fn log_densities(&self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Vec<f64>> {
-        let costs = Costs::new(self.mixture, self.fits(data)?, cx)?;
-        let fill = |chunk: &Chunk<'_, T>, out: &mut [f64], _: &mut [()], work: &mut Work<T>| {
+        let costs = AllCosts::new(self.mixture, self.fits(data)?, cx)?;
+        let fill = |chunk: &Chunk<'_, T>, out: &mut [f64], _: &mut [()], work: &mut ScoreBuffers<T>| {
             costs.for_each(chunk, work, |i, of_row, _| {
                 out[i] = log_sum(&costs.densities, of_row.iter().copied());
             })
         };
         let tile = tile_rows(self.mixture.k());
-        Ok(for_all_rows("log densities", data, cx, (tile, 1), Work::default, fill)?.0)
+        Ok(for_all_rows("log densities", data, cx, (tile, 1), ScoreBuffers::default, fill)?.0)
     }
 
     /// The weighted sum of the log densities of all rows, and their total weight.
     pub(crate) fn log_likelihood(&self, data: &dyn DataSource<T>, cx: &Executor) -> Result<(f64, f64)> {
-        let costs = Costs::new(self.mixture, self.fits(data)?, cx)?;
+        let costs = AllCosts::new(self.mixture, self.fits(data)?, cx)?;
         let mut total = (0.0, 0.0);
-        let absorb = |chunk: Chunk<'_, T>, (): (), part: &mut (f64, f64), work: &mut Work<T>| {
+        let absorb = |chunk: Chunk<'_, T>, (): (), part: &mut (f64, f64), work: &mut ScoreBuffers<T>| {
             costs.for_each(&chunk, work, |i, of_row, _| {
                 let weight = chunk.weights.map_or(1.0, |w| w[i]);
                 if weight > 0.0 {
@@ -291,7 +291,7 @@ impl<'a, T: Compute> Scores<'a, T> {
             let part = std::mem::take(part);
             (total.0, total.1) = (total.0 + part.0, total.1 + part.1);
         };
-        let make = (Default::default, Work::default);
+        let make = (Default::default, ScoreBuffers::default);
         sweep(data, cx, tile_rows(self.mixture.k()), (), &mut total, make, absorb, merge)?;
         Ok(total)
     }

@@ -8,8 +8,8 @@
 
 use std::time::Instant;
 
-use super::cells::Cells;
-use super::estep::{EStep, NO_COMPONENT, SearchPlan, Swept};
+use super::cells::MeanCells;
+use super::estep::{EStep, EStepSums, NO_COMPONENT, SearchPlan};
 use super::mixture::{Covariance, Mixture};
 use super::model::GaussianMixture;
 use super::neighborhoods::Neighborhoods;
@@ -155,13 +155,13 @@ impl<T: Compute> Truncated<T> {
         (search, weigh, by_column): (bool, bool, bool),
         data: &dyn DataSource<T>,
         cx: &Executor,
-    ) -> Result<Swept> {
+    ) -> Result<EStepSums> {
         let densities = now.mixture.densities(data.most_values().is_some(), cx)?;
         let (active, size) = self.sizes();
         // Neighborhoods that contain all components need no cells.
         let first = search && now.searches == 0 && active.max(size) < self.params.n_components;
         let cells = if first && self.params.start_with == Start::Cells {
-            let cells = Cells::new(now.mixture.centers(), cx)?;
+            let cells = MeanCells::new(now.mixture.centers(), cx)?;
             now.distances += cells.distances();
             Some(cells)
         } else {
@@ -219,7 +219,7 @@ impl<T: Compute> Truncated<T> {
         let converged = self.settles(bound, data.dim());
         let mut moved = 0.0;
         let counts = swept.sums.weights().to_vec();
-        // A variance that is no normal number gives no shares.
+        // A variance that is not a normal number gives no shares.
         if swept.weight > 0.0 && !counts.iter().any(|&weight| weight > 0.0) {
             return Err(too_near());
         }
@@ -290,10 +290,6 @@ impl<T: Compute> Solver<T> for Truncated<T> {
         Access::Replay
     }
 
-    fn maximizes(&self) -> bool {
-        true
-    }
-
     fn step(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Step> {
         self.iterate(data, cx)
     }
@@ -346,6 +342,10 @@ impl<T: Compute> Restartable<T> for Truncated<T> {
     fn timings(&self) -> Timings {
         self.timings
     }
+
+    fn rows_seen(&self) -> u64 {
+        self.rows_seen
+    }
 }
 
 #[cfg(test)]
@@ -373,7 +373,7 @@ mod tests {
             other.step(&more, &cx).unwrap();
         }
         let values = |state: &Truncated<f64>| -> usize {
-            state.to_file().arrays.values().map(|array| array.shape().iter().product::<usize>()).sum()
+            state.checkpoint().arrays.values().map(|array| array.shape().iter().product::<usize>()).sum()
         };
         assert_eq!(values(&other) - values(&state), n as usize * active);
     }

@@ -18,7 +18,7 @@ const FILLED: usize = 3;
 
 /// Exact labels of the current centers.
 #[derive(Clone, Debug)]
-pub(super) struct Finished {
+pub(super) struct ExactLabels {
     pub(super) labels: Vec<u32>,
     pub(super) weights: Vec<f64>,
     /// Squared errors of the clusters about their centers.
@@ -91,7 +91,7 @@ impl<T: Element> HierarchicalSolver<T> {
     }
 
     /// The exact labels of the current centers.
-    pub(super) fn exact(&self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Finished> {
+    pub(super) fn exact(&self, data: &dyn DataSource<T>, cx: &Executor) -> Result<ExactLabels> {
         let centers = &self.clusters.centers;
         let mut labels = self.labels.clone();
         let mut certified = 0.0;
@@ -125,11 +125,11 @@ impl<T: Element> HierarchicalSolver<T> {
         for (row, &j) in labels.iter().enumerate() {
             weights[j as usize] += data.weights().map_or(1.0, |weights| weights[row]);
         }
-        Ok(Finished { labels, weights, energies, certified })
+        Ok(ExactLabels { labels, weights, energies, certified })
     }
 }
 
-impl Finished {
+impl ExactLabels {
     /// The squared error of all rows.
     pub(super) fn energy(&self) -> f64 {
         self.energies.iter().sum()

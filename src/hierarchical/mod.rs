@@ -12,11 +12,11 @@
 //! on k-NN graph", 2018; moves of single rows: Hartigan, "Clustering Algorithms", 1975.
 
 mod ending;
-mod file;
 mod lists;
 mod moves;
 mod params;
 mod solver;
+mod state;
 #[cfg(test)]
 mod tests;
 

@@ -1,12 +1,10 @@
 //! The parameters of hierarchical k-means, and the method made of them.
 
-use super::HierarchicalSolver;
-use crate::centers::{CenterMethod, KMeansModel, Snapshot};
-use crate::data::Access;
+use super::solver::HierarchicalSolver;
+use crate::centers::{CenterMethod, KMeansModel};
 use crate::error::Result;
 use crate::fit::{Element, Method, Metric, Run, either, parameters, run_methods};
 use crate::matrix::make_room;
-use crate::persist::Contents;
 use crate::tuning::DEFAULT_MEMORY;
 
 /// K-means for thousands to millions of clusters. Begin with [`HierarchicalKMeans::params`].
@@ -61,9 +59,6 @@ parameters! {
         /// # Ok::<(), shoal::Error>(())
         /// ```
         compute_labels: bool = true,
-        /// Number of threads (default `None`: see [`Executor::new`](crate::Executor::new)). The result does
-        /// not depend on it.
-        threads: Option<usize> = None,
     }
 }
 
@@ -146,44 +141,20 @@ impl HierarchicalRun {
 }
 
 impl Method for HierarchicalKMeans {
+    const NAME: &'static str = "hierarchical";
     type Params = HierarchicalParams;
     type Model = KMeansModel;
     type Solver<T: Element> = HierarchicalSolver<T>;
-
-    fn needs(_params: &HierarchicalParams) -> Access {
-        Access::Random
-    }
 
     fn labels_at_end(params: &HierarchicalParams) -> bool {
         params.compute_labels
     }
 
-    fn check(params: &HierarchicalParams, n: Option<u64>, dim: usize) -> Result<()> {
-        params.check(n, dim)?;
-        // A fit allocates this later, where failure would end the process.
+    fn check_memory(params: &HierarchicalParams, n: Option<u64>) -> Result<()> {
         make_room(&mut Vec::<u8>::new(), "labels and groups of rows", n.unwrap_or_default(), 32)?;
         let lists = 32 * params.n_candidates.min(params.n_clusters);
         make_room(&mut Vec::<u8>::new(), "lists of centers", params.n_clusters as u64, lists)
     }
-
-    fn threads(params: &HierarchicalParams) -> Option<usize> {
-        params.threads
-    }
-
-    fn solver<T: Element>(params: &HierarchicalParams) -> HierarchicalSolver<T> {
-        HierarchicalSolver::plan(params.clone())
-    }
-
-    fn of_checkpoint<T: Element>(
-        params: &HierarchicalParams,
-        contents: &Contents,
-    ) -> Result<HierarchicalSolver<T>, String> {
-        HierarchicalSolver::of_file(params.clone(), contents)
-    }
 }
 
-impl CenterMethod for HierarchicalKMeans {
-    fn snapshot<T: Element>(solver: &HierarchicalSolver<T>) -> Snapshot<'_, T> {
-        solver.snapshot()
-    }
-}
+impl CenterMethod for HierarchicalKMeans {}

@@ -2,18 +2,17 @@
 
 use std::time::Instant;
 
-use super::HierarchicalParams;
-use super::ending::Finished;
+use super::ending::ExactLabels;
 use super::lists::CenterLists;
 use super::moves::{joining, leaving, move_rows};
+use super::params::HierarchicalParams;
 use crate::centers::{Cells, Desk, KMeansModel, LabelsRef, Snapshot, search_cut};
 use crate::data::{Access, DataSource, check_finite, count_rows};
 use crate::error::Result;
-use crate::fit::{Element, Facts, FitSolver, Metric, Solver, Step, StopReason, Timings};
+use crate::fit::{Element, FitSolver, Metric, Solver, SolverState, Step, StopReason, Timings};
 use crate::kernel::{self, PackedCenters, sq_dist};
 use crate::parallel::Executor;
 use crate::pass::{Chunk, Compared, Groups, Relabeled, sweep};
-use crate::persist::Contents;
 use crate::seeding::{Clusters, Grown, Growth, Nodes, enough_rows, packed};
 use crate::tuning::{CELL_CANDIDATES, CELL_NEAREST, GREEDY_NODE_COLUMNS, exact_lists_pay};
 
@@ -45,11 +44,11 @@ pub struct HierarchicalSolver<T> {
     pub(super) rows_seen: u64,
     pub(super) seeded_by: String,
     pub(super) timings: Timings,
-    pub(super) finished: Option<Finished>,
+    pub(super) finished: Option<ExactLabels>,
 }
 
 /// The result of a sweep.
-struct Swept<T> {
+struct SweptClusters<T> {
     labels: Vec<u32>,
     clusters: Clusters<T>,
     slacks: Vec<f32>,
@@ -62,26 +61,6 @@ struct Swept<T> {
 }
 
 impl<T: Element> HierarchicalSolver<T> {
-    /// The state before the first step.
-    pub(super) fn plan(params: HierarchicalParams) -> Self {
-        Self {
-            params,
-            labels: Vec::new(),
-            clusters: Clusters::default(),
-            grown: false,
-            levels: 0,
-            sweeps: 0,
-            sample_rows: 0,
-            lists: None,
-            moved: Vec::new(),
-            slacks: Vec::new(),
-            rows_seen: 0,
-            seeded_by: String::new(),
-            timings: Timings::default(),
-            finished: None,
-        }
-    }
-
     /// The share of the rows whose label the lists of centers proved before the last pass compared the others with
     /// all centers. `None` before that pass.
     pub fn certified(&self) -> Option<f64> {
@@ -93,36 +72,13 @@ impl<T: Element> HierarchicalSolver<T> {
         self.sample_rows
     }
 
-    pub(super) fn snapshot(&self) -> Snapshot<'_, T> {
-        let (labels, weights, energy) = match &self.finished {
-            Some(finished) => (&finished.labels[..], &finished.weights, finished.energy()),
-            None if self.params.compute_labels => {
-                (&self.labels[..], &self.clusters.weights, self.clusters.energy())
-            }
-            None => (&[][..], &self.clusters.weights, f64::NAN),
-        };
-        Snapshot {
-            dim: self.clusters.dim,
-            metric: self.params.metric,
-            centers: &self.clusters.centers,
-            weights,
-            labels: LabelsRef::from(labels),
-            inertia: energy,
-            n_iter: self.sweeps,
-            n_steps: self.levels + self.sweeps,
-            seeded_by: &self.seeded_by,
-            algorithm: "hierarchical",
-            timings: self.timings,
-        }
-    }
-
     /// The state of a tree that is only a root.
     fn begin(&self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Self> {
         let n = count_rows(data)?;
         enough_rows(n, self.params.n_clusters)?;
         check_finite(data, cx)?;
         let Nodes { labels, clusters } = Nodes::root(n, data)?;
-        Ok(Self { labels, clusters, ..Self::plan(self.params.clone()) })
+        Ok(Self { labels, clusters, ..Self::plan(&self.params) })
     }
 
     /// Adds a level to the tree.
@@ -145,8 +101,8 @@ impl<T: Element> HierarchicalSolver<T> {
         }
         let levels = self.levels;
         self.seeded_by = format!("tree of {levels} level{}", if levels == 1 { "" } else { "s" });
-        let ended = self.grown && self.params.max_iter == 0;
-        Ok(self.step_of(changed, distances, 0.0, ended.then_some(StopReason::MaxIterations)))
+        let stop = if self.grown { StopReason::after(0, self.params.max_iter) } else { None };
+        Ok(self.step_of(changed, distances, 0.0, stop))
     }
 
     /// Compares rows with the centers around their own: rows of a center that has not moved only with those that have.
@@ -233,7 +189,7 @@ impl<T: Element> HierarchicalSolver<T> {
             None => Some(CenterLists::new(self.clusters.centers(), m, cx)?),
         };
         let swept = self.swept(lists.as_ref(), fresh, &all, data, cx);
-        let Swept { labels, clusters, slacks, moved, changed, distances, repaired } = match swept {
+        let SweptClusters { labels, clusters, slacks, moved, changed, distances, repaired } = match swept {
             Ok(swept) => swept,
             Err(error) => {
                 // Fresh lists are made again: they are those of the same centers.
@@ -261,10 +217,8 @@ impl<T: Element> HierarchicalSolver<T> {
             Some(StopReason::LabelsStable)
         } else if few && repaired == 0 && self.params.tolerance > 0.0 {
             Some(StopReason::Tolerance)
-        } else if self.sweeps >= self.params.max_iter {
-            Some(StopReason::MaxIterations)
         } else {
-            None
+            StopReason::after(self.sweeps, self.params.max_iter)
         };
         let shift = moves.iter().map(|length| length * length).sum::<f64>().sqrt();
         Ok(self.step_of(changed, distances, shift, stop))
@@ -278,7 +232,7 @@ impl<T: Element> HierarchicalSolver<T> {
         all: &PackedCenters<T>,
         data: &dyn DataSource<T>,
         cx: &Executor,
-    ) -> Result<Swept<T>> {
+    ) -> Result<SweptClusters<T>> {
         let k = self.clusters.len();
         let (mut labels, mut slacks) = (self.labels.clone(), Vec::new());
         let distances = if let Some(lists) = lists {
@@ -313,7 +267,7 @@ impl<T: Element> HierarchicalSolver<T> {
         let mut clusters = self.clusters.clone();
         clusters.settle(data, &groups, &stale, self.params.metric, cx)?;
         let repaired = clusters.repair(data, &mut labels, &groups, self.params.metric, cx)?;
-        Ok(Swept { labels, clusters, slacks, moved: stale, changed, distances, repaired })
+        Ok(SweptClusters { labels, clusters, slacks, moved: stale, changed, distances, repaired })
     }
 
     fn step_of(&mut self, changed: u64, distances: u64, shift: f64, stop_reason: Option<StopReason>) -> Step {
@@ -368,8 +322,27 @@ impl<T: Element> Solver<T> for HierarchicalSolver<T> {
 }
 
 impl<T: Element> FitSolver<T> for HierarchicalSolver<T> {
-    fn facts(&self) -> Facts {
-        self.snapshot().facts()
+    fn snapshot(&self) -> Snapshot<'_, T> {
+        let (labels, weights, energy) = match &self.finished {
+            Some(finished) => (&finished.labels[..], &finished.weights, finished.energy()),
+            None if self.params.compute_labels => {
+                (&self.labels[..], &self.clusters.weights, self.clusters.energy())
+            }
+            None => (&[][..], &self.clusters.weights, f64::NAN),
+        };
+        Snapshot {
+            dim: self.clusters.dim,
+            metric: self.params.metric,
+            centers: &self.clusters.centers,
+            weights,
+            labels: LabelsRef::from(labels),
+            inertia: energy,
+            n_iter: self.sweeps,
+            n_steps: self.levels + self.sweeps,
+            seeded_by: &self.seeded_by,
+            algorithm: "hierarchical",
+            timings: self.timings,
+        }
     }
 
     fn finish(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<f64> {
@@ -389,13 +362,5 @@ impl<T: Element> FitSolver<T> for HierarchicalSolver<T> {
         self.fill(data, cx)?;
         self.timings.finish += begun.elapsed().as_secs_f64();
         Ok(())
-    }
-
-    fn checkpoint(&self) -> Contents {
-        self.to_file()
-    }
-
-    fn fits(&self, n: Option<u64>) -> bool {
-        n.is_none_or(|n| self.labels.len() as u64 == n)
     }
 }

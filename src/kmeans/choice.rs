@@ -4,7 +4,7 @@ use super::blocks::{self, Blocks, Shared};
 use super::bounds::{PanelBounds, rounding_of};
 use super::costs::Costs;
 use super::labels::{Labels, Swept};
-use super::params::Algorithm;
+use super::lloyd::params::Algorithm;
 use crate::centers::LabelsRef;
 use crate::kernel::{Compute, PackedCenters};
 use crate::matrix::MatRef;
@@ -75,7 +75,7 @@ impl Choice {
         let (k, dim) = (packed.n_centers(), packed.dim());
         let wanted = match self.asked {
             Algorithm::Filtering => true,
-            // A resumed fit goes on as it was.
+            // A resumed fit continues with the same choice.
             Algorithm::Auto if sweeps > 0 => self.algorithm == Algorithm::Filtering,
             Algorithm::Auto => n >= BLOCK_ROWS && k >= BLOCK_CENTERS && most >= BLOCK_SWEEPS,
             _ => false,

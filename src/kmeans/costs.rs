@@ -5,7 +5,7 @@
 //! multiplication costs twice as much and bookkeeping the same. No clock is read, so the same rows and
 //! parameters always give the same choices.
 
-use super::params::Algorithm;
+use super::lloyd::params::Algorithm;
 use crate::kernel::{Compute, PackedCenters};
 use crate::tuning::{
     BOUNDED_AT_FIRST, BOUNDED_DOUBTFUL, BOUNDED_LATER, FINE_CENTERS, FINE_DIM, FINE_DISTANCE, FINE_SETTLED,

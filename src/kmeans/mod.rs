@@ -16,20 +16,18 @@ mod labels;
 mod lloyd;
 mod minibatch;
 mod nested;
-mod params;
-mod starts;
-mod state;
+mod stored_sums;
 mod variance_reduced;
 
 pub use backward_euler::{BackwardEuler, BackwardEulerParams, BackwardEulerRun, BackwardEulerSolver};
 pub use balanced::{Balanced, BalancedParams, BalancedRun, BalancedSolver, Size};
 pub use breathing::{Breathing, BreathingParams, BreathingRun, BreathingSolver};
-pub use lloyd::Lloyd;
+pub use lloyd::params::{Algorithm, KMeans, KMeansParams, KMeansRun, KMeansSteps};
+pub use lloyd::solver::Lloyd;
+pub use lloyd::starts::LloydStarts;
 pub use minibatch::{MiniBatch, MiniBatchParams, MiniBatchRun, MiniBatchSolver};
 pub use nested::{Bounds, Nested, NestedMiniBatch, NestedParams, NestedRun, NestedSteps};
-pub use params::{Algorithm, KMeans, KMeansParams, KMeansRun, KMeansSteps};
-pub use starts::LloydStarts;
-pub(crate) use state::{keep_sums, sums_of};
+pub(crate) use stored_sums::{keep_sums, sums_of};
 pub use variance_reduced::{
     EpochSize, VarianceReduced, VarianceReducedParams, VarianceReducedRun, VarianceReducedSolver, Variant,
 };

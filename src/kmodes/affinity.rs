@@ -97,7 +97,7 @@ impl Affinity {
     /// The columns of a row, and their weights.
     ///
     /// # Panics
-    /// If there is no such row.
+    /// If there is no row with this number.
     pub fn row(&self, i: usize) -> (&[u32], &[f64]) {
         let stored = self.starts[i]..self.starts[i + 1];
         (&self.columns[stored.clone()], &self.weights[stored])

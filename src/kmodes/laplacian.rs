@@ -49,21 +49,21 @@ pub(super) struct Relaxed {
 
 /// A number of clusters, as a compile-time constant where it is small, so that loops over clusters are
 /// unrolled.
-trait Width: Copy + Sync {
+trait ClusterCount: Copy + Sync {
     fn get(self) -> usize;
 }
 
 #[derive(Clone, Copy)]
-struct Known<const K: usize>;
+struct KnownCount<const K: usize>;
 
-impl<const K: usize> Width for Known<K> {
+impl<const K: usize> ClusterCount for KnownCount<K> {
     #[inline(always)]
     fn get(self) -> usize {
         K
     }
 }
 
-impl Width for usize {
+impl ClusterCount for usize {
     #[inline(always)]
     fn get(self) -> usize {
         self
@@ -72,7 +72,7 @@ impl Width for usize {
 
 /// Sums of one update over all rows: of the responsibilities that it reads, and of those that it writes.
 #[derive(Clone, Copy, Default)]
-struct Sums {
+struct UpdateSums {
     /// `sum z.a` and `sum z.(W z)` of the old responsibilities, and the part of the diagonal shift in the
     /// latter.
     near: f64,
@@ -82,7 +82,7 @@ struct Sums {
     free: f64,
 }
 
-impl Sums {
+impl UpdateSums {
     /// Adds `part` and resets it.
     fn take(&mut self, part: &mut Self) {
         let Self { near, smooth, inert, free } = std::mem::take(part);
@@ -148,11 +148,11 @@ impl<T: Element> Problem<'_, T> {
     }
 
     /// One update of all rows, from `z` to `out`; without `z`, from the kernel values alone.
-    fn update(&self, z: Option<&Shares<T>>, out: &mut Shares<T>, cx: &Executor) -> Result<Sums> {
+    fn update(&self, z: Option<&Shares<T>>, out: &mut Shares<T>, cx: &Executor) -> Result<UpdateSums> {
         macro_rules! widths {
             ($($k:literal)*) => {
                 match self.k {
-                    $($k => self.update_of(Known::<$k>, z.map(Shares::whole), out.whole_mut(), cx),)*
+                    $($k => self.update_of(KnownCount::<$k>, z.map(Shares::whole), out.whole_mut(), cx),)*
                     k => self.update_of(k, z.map(Shares::whole), out.whole_mut(), cx),
                 }
             };
@@ -163,13 +163,19 @@ impl<T: Element> Problem<'_, T> {
         widths!(2 3 4 5 6 7 8 9 10 12 16 20)
     }
 
-    fn update_of(&self, width: impl Width, z: Option<&[T]>, out: &mut [T], cx: &Executor) -> Result<Sums> {
-        let mut total = Sums::default();
+    fn update_of(
+        &self,
+        width: impl ClusterCount,
+        z: Option<&[T]>,
+        out: &mut [T],
+        cx: &Executor,
+    ) -> Result<UpdateSums> {
+        let mut total = UpdateSums::default();
         let tiles = out.chunks_mut(TILE_ROWS * self.k).enumerate();
         cx.ordered_reduce(
             tiles,
             &mut total,
-            Sums::default,
+            UpdateSums::default,
             Vec::new,
             |(tile, out), sums, wanted| {
                 for (group, out) in out.chunks_mut(GROUP_ROWS * self.k).enumerate() {
@@ -183,19 +189,24 @@ impl<T: Element> Problem<'_, T> {
                 }
                 Ok(())
             },
-            Sums::take,
+            UpdateSums::take,
         )?;
         Ok(total)
     }
 
     /// Like `update_of`, for rows that keep only their largest responsibilities.
-    fn update_largest(&self, z: Option<&Shares<T>>, out: &mut Shares<T>, cx: &Executor) -> Result<Sums> {
+    fn update_largest(
+        &self,
+        z: Option<&Shares<T>>,
+        out: &mut Shares<T>,
+        cx: &Executor,
+    ) -> Result<UpdateSums> {
         let (k, n) = (self.k, self.affinity.n_rows());
-        let mut total = Sums::default();
+        let mut total = UpdateSums::default();
         cx.ordered_reduce(
             out.parts(GROUP_ROWS).enumerate(),
             &mut total,
-            Sums::default,
+            UpdateSums::default,
             || (vec![T::ZERO; GROUP_ROWS * k], vec![T::ZERO; k], Vec::new(), Vec::new()),
             |(group, (values, clusters)), sums, (rows, own, wanted, order)| {
                 let first = group * GROUP_ROWS;
@@ -210,7 +221,7 @@ impl<T: Element> Problem<'_, T> {
                 } else {
                     rows.copy_from_slice(near);
                 }
-                self.softmax(k, first, rows, &mut Sums::default(), wanted);
+                self.softmax(k, first, rows, &mut UpdateSums::default(), wanted);
                 let (width, top) = (values.len() / count, clusters.len() / count);
                 let out = values.chunks_exact_mut(width).zip(clusters.chunks_exact_mut(top));
                 for ((row, near), (values, clusters)) in
@@ -222,14 +233,14 @@ impl<T: Element> Problem<'_, T> {
                 }
                 Ok(())
             },
-            Sums::take,
+            UpdateSums::take,
         )?;
         Ok(total)
     }
 
     /// Writes `a_p + lambda (sum_q w_pq z_q + shift_p z_p)` for the rows from `first` on.
     #[inline(always)]
-    fn wishes(&self, width: impl Width, z: &[T], first: usize, out: &mut [T], sums: &mut Sums) {
+    fn wishes(&self, width: impl ClusterCount, z: &[T], first: usize, out: &mut [T], sums: &mut UpdateSums) {
         let k = width.get();
         for (i, out) in out.chunks_exact_mut(k).enumerate() {
             let p = first + i;
@@ -242,7 +253,14 @@ impl<T: Element> Problem<'_, T> {
 
     /// Like `wishes`, for one row with the responsibilities `own`; `add` adds those of a neighbor.
     #[inline(always)]
-    fn wish(&self, p: usize, own: &[T], out: &mut [T], sums: &mut Sums, add: impl Fn(usize, T, &mut [T])) {
+    fn wish(
+        &self,
+        p: usize,
+        own: &[T],
+        out: &mut [T],
+        sums: &mut UpdateSums,
+        add: impl Fn(usize, T, &mut [T]),
+    ) {
         let near = &self.near[p * own.len()..][..own.len()];
         out.fill(T::ZERO);
         let (columns, weights) = self.affinity.row(p);
@@ -267,7 +285,14 @@ impl<T: Element> Problem<'_, T> {
 
     /// Turns these exponents into responsibilities, in place.
     #[inline(always)]
-    fn softmax(&self, width: impl Width, first: usize, out: &mut [T], sums: &mut Sums, wanted: &mut Vec<T>) {
+    fn softmax(
+        &self,
+        width: impl ClusterCount,
+        first: usize,
+        out: &mut [T],
+        sums: &mut UpdateSums,
+        wanted: &mut Vec<T>,
+    ) {
         let k = width.get();
         let mut most = [T::ZERO; GROUP_ROWS];
         wanted.clear();

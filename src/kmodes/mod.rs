@@ -7,7 +7,6 @@
 
 mod affinity;
 mod begin;
-mod file;
 mod laplacian;
 mod model;
 mod model_file;
@@ -17,6 +16,7 @@ mod params;
 mod run;
 mod shares;
 mod solver;
+mod state;
 #[cfg(test)]
 mod tests;
 mod width;
@@ -24,11 +24,8 @@ mod width;
 pub use affinity::Affinity;
 pub use model::KModesModel;
 #[cfg(feature = "python")]
-pub(crate) use outside::{Known, Pull, responsibilities};
-pub use params::{Collapse, KModesParams, LaplacianKModes, ModeUpdate, Shift};
-pub use run::KModesRun;
+pub(crate) use outside::{FittedRows, NeighborWeight, responsibilities};
+pub use params::{Collapse, KModesParams, KModesRun, LaplacianKModes, ModeUpdate, Shift};
 #[cfg(feature = "python")]
 pub(crate) use shares::Shares;
 pub use solver::KModesSolver;
-#[cfg(feature = "python")]
-pub(crate) use solver::View;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::affinity::Affinity;
 use super::laplacian::labels;
-use super::outside::{Known, Pull, responsibilities};
+use super::outside::{FittedRows, NeighborWeight, responsibilities};
 use super::shares::Shares;
 use crate::data::{AnySource, DataSource, Normalized, Source};
 use crate::error::{Error, Result};
@@ -30,7 +30,7 @@ pub struct KModesModel {
     pub(super) n_neighbors: usize,
     /// `None` before the first step.
     pub(super) affinity: Option<Arc<Affinity>>,
-    pub(super) pull: Pull,
+    pub(super) pull: NeighborWeight,
     pub(super) bandwidth: f64,
     pub(super) lambda: f64,
     /// How the neighbors were found, or [`PRECOMPUTED`].
@@ -239,7 +239,7 @@ impl KModesModel {
         }
         seen(self.normalize, rows, |rows| {
             seen(self.normalize, fitted, |fitted| {
-                let known = Known {
+                let known = FittedRows {
                     rows: fitted,
                     modes: &found.modes,
                     responsibilities: &found.responsibilities,

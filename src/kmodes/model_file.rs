@@ -6,11 +6,11 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::affinity::Affinity;
-use super::file::RESTS;
 use super::model::{Fitted, KModesModel, PRECOMPUTED};
-use super::outside::Pull;
+use super::outside::NeighborWeight;
 use super::params::ModeUpdate;
 use super::shares::Shares;
+use super::state::RESTS;
 use crate::error::Result;
 use crate::fit::{Element, Typed, either};
 use crate::persist::kept::{Values, count, flag, rows, stored_rows, text};
@@ -44,8 +44,8 @@ impl KModesModel {
         let by_product = !self.mode_rows.is_empty();
         let affinity = match self.pull {
             _ if self.graph_method == PRECOMPUTED => PRECOMPUTED,
-            Pull::Kernel => "gaussian",
-            Pull::Each(_) => "knn",
+            NeighborWeight::Kernel => "gaussian",
+            NeighborWeight::Each(_) => "knn",
         };
         let mode_update = if by_product { ModeUpdate::ByProduct } else { ModeUpdate::MeanShift };
         let params = json!({
@@ -133,8 +133,8 @@ impl KModesModel {
         let affinity = affinity_of(file, n)?;
         let n_neighbors = count(params, "n_neighbors")?.clamp(1, n as u64) as usize;
         let pull = match &*text(params, "affinity")? {
-            "gaussian" => Pull::Kernel,
-            "knn" | PRECOMPUTED => Pull::mean(affinity.sums().1, n, n_neighbors),
+            "gaussian" => NeighborWeight::Kernel,
+            "knn" | PRECOMPUTED => NeighborWeight::mean(affinity.sums().1, n, n_neighbors),
             other => return Err(format!("has an affinity that this version does not support: {other:?}")),
         };
         let bandwidth = measured(fitted, "bandwidth")?;

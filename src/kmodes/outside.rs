@@ -12,7 +12,7 @@ use crate::tuning::STRIP_ROWS;
 
 /// The weight of a neighbor.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Pull {
+pub(crate) enum NeighborWeight {
     /// The kernel value.
     Kernel,
     /// A constant per neighbor: the mean degree of the affinity divided by the number of neighbors, so that
@@ -20,7 +20,7 @@ pub(crate) enum Pull {
     Each(f64),
 }
 
-impl Pull {
+impl NeighborWeight {
     /// The constant for an affinity of `n` rows with `m` neighbors each, whose weights sum to `sum`.
     pub(super) fn mean(sum: f64, n: usize, m: usize) -> Self {
         Self::Each(sum / (n.max(1) * m) as f64)
@@ -28,12 +28,12 @@ impl Pull {
 }
 
 /// The parts of a fit that prediction needs; `rows` are the rows as the fit saw them.
-pub(crate) struct Known<'a, T> {
+pub(crate) struct FittedRows<'a, T> {
     pub(crate) rows: &'a dyn DataSource<T>,
     pub(crate) modes: &'a [T],
     pub(crate) responsibilities: &'a Shares<T>,
     pub(crate) n_neighbors: usize,
-    pub(crate) pull: Pull,
+    pub(crate) pull: NeighborWeight,
     pub(crate) bandwidth: f64,
     pub(crate) lambda: f64,
 }
@@ -44,7 +44,7 @@ pub(crate) struct Known<'a, T> {
 /// [`Error::Shape`] if the responsibilities have another number of rows. Errors of the sources.
 pub(crate) fn responsibilities<T: Element>(
     rows: &dyn DataSource<T>,
-    known: &Known<'_, T>,
+    known: &FittedRows<'_, T>,
     cx: &Executor,
 ) -> Result<Vec<T>> {
     let (k, m) = (known.modes.len() / rows.dim(), known.n_neighbors);
@@ -69,8 +69,8 @@ pub(crate) fn responsibilities<T: Element>(
             for (z, (found, sq_dists)) in z.chunks_exact_mut(k).zip(neighbors) {
                 for (&q, &sq_dist) in found.iter().zip(sq_dists) {
                     let weight = match known.pull {
-                        Pull::Kernel => gauss.of(sq_dist),
-                        Pull::Each(weight) => weight,
+                        NeighborWeight::Kernel => gauss.of(sq_dist),
+                        NeighborWeight::Each(weight) => weight,
                     };
                     known.responsibilities.add(q as usize, T::from_f64(known.lambda * weight), z);
                 }

@@ -1,9 +1,11 @@
-//! The parameters of Laplacian K-modes.
+//! The parameters of Laplacian K-modes, and the method made of them.
 
 use std::fmt::{self, Display};
 
+use super::model::KModesModel;
+use super::solver::KModesSolver;
 use crate::error::{InvalidParam, Result};
-use crate::fit::{Metric, Parameter, Value, parameters, parsed, run_methods};
+use crate::fit::{Element, Method, Metric, Parameter, Run, Value, parameters, parsed, run_methods};
 use crate::graph::GraphMethod;
 use crate::names::names;
 use crate::seeding::Seeding;
@@ -183,9 +185,6 @@ parameters! {
         /// take more, only the largest ones per row are kept: as many as fit, at least two. The other clusters
         /// share the rest equally. `None`: all are kept.
         responsibilities_memory: Option<u64> = Some(DEFAULT_MEMORY),
-        /// Number of threads (default `None`: see [`Executor::new`](crate::Executor::new)). The result does
-        /// not depend on it.
-        threads: Option<usize> = None,
     }
 }
 
@@ -255,4 +254,16 @@ run_methods! {
     resume_fit;
     /// See [`KMeansParams::solve`](crate::kmeans::KMeansParams::solve) for an example.
     solve;
+}
+
+/// A Laplacian K-modes fit in progress. It does not hold the data.
+///
+/// See [`KModesParams`] for an example.
+pub type KModesRun = Run<LaplacianKModes>;
+
+impl Method for LaplacianKModes {
+    const NAME: &'static str = "kmodes";
+    type Params = KModesParams;
+    type Model = KModesModel;
+    type Solver<T: Element> = KModesSolver<T>;
 }

@@ -1,64 +1,12 @@
-//! Laplacian K-modes as a method, and the extra methods of its runs.
+//! What runs of Laplacian K-modes can do in addition: begin with a graph or with labels, and show modes.
 
 use super::affinity::Affinity;
-use super::model::KModesModel;
-use super::params::{KModesParams, LaplacianKModes};
-use super::solver::KModesSolver;
-use crate::data::{Access, DataSource, Source};
+use super::params::{KModesParams, KModesRun};
+use crate::data::Source;
 use crate::error::{Error, Result};
-use crate::fit::{Element, Method, Run, WithSolver, either};
+use crate::fit::{Element, either, over_rows};
 use crate::float::Float;
 use crate::parallel::Executor;
-use crate::persist::Contents;
-
-/// A Laplacian K-modes fit in progress. It does not hold the data.
-///
-/// See [`KModesParams`] for an example.
-pub type KModesRun = Run<LaplacianKModes>;
-
-impl Method for LaplacianKModes {
-    type Params = KModesParams;
-    type Model = KModesModel;
-    type Solver<T: Element> = KModesSolver<T>;
-
-    fn needs(_params: &KModesParams) -> Access {
-        Access::Random
-    }
-
-    fn check(params: &KModesParams, n: Option<u64>, dim: usize) -> Result<()> {
-        params.check(n, dim)
-    }
-
-    fn threads(params: &KModesParams) -> Option<usize> {
-        params.threads
-    }
-
-    fn solver<T: Element>(params: &KModesParams) -> KModesSolver<T> {
-        KModesSolver::new(params)
-    }
-
-    fn of_checkpoint<T: Element>(
-        params: &KModesParams,
-        contents: &Contents,
-    ) -> Result<KModesSolver<T>, String> {
-        KModesSolver::of_checkpoint(params, contents)
-    }
-}
-
-struct Prepare;
-
-impl WithSolver<LaplacianKModes> for Prepare {
-    type Output = ();
-
-    fn call<T: Element>(
-        self,
-        solver: &mut KModesSolver<T>,
-        data: &dyn DataSource<T>,
-        cx: &Executor,
-    ) -> Result<()> {
-        solver.prepare(data, cx)
-    }
-}
 
 impl KModesParams {
     /// A run over `rows` with a given affinity instead of a neighbor graph.
@@ -108,7 +56,10 @@ impl KModesRun {
     /// # Errors
     /// As [`KModesRun::prepare`]; [`Error::Interrupted`].
     pub fn prepare_on<S: Source>(&mut self, rows: S, cx: &Executor) -> Result<()> {
-        self.with_solver(&rows, cx, Prepare)
+        over_rows!(&mut self.typed, rows, (self.rows, &self.zeros), |driver, data| {
+            driver.meet(data.rows())?;
+            driver.solver_mut().prepare(data, cx)
+        })
     }
 
     /// The affinity of the rows; `None` before it is built.

@@ -7,15 +7,14 @@ use super::affinity::Affinity;
 use super::laplacian::{Problem, Relaxed, labels, ordered};
 use super::model::{Fitted, KModesModel, PRECOMPUTED};
 use super::modes::{Gauss, is_blind, nearness, shift, surest};
-use super::outside::Pull;
+use super::outside::NeighborWeight;
 use super::params::{Collapse, KModesParams, ModeUpdate, Shift};
 use super::shares::Shares;
 use crate::data::{Access, DataSource, take};
 use crate::error::Result;
-use crate::fit::{Element, Facts, FitSolver, Metric, Solver, Step, StopReason, Typed};
+use crate::fit::{Element, Facts, FitSolver, Metric, Snapshot, Solver, Step, StopReason, Timings, Typed};
 use crate::kernel::sq_dist;
 use crate::parallel::Executor;
-use crate::persist::Contents;
 use crate::tuning::NEAR_BYTES;
 
 /// The run ends when the energy changes by less than this share.
@@ -25,30 +24,6 @@ const COLLAPSE_FACTOR: f64 = 0.8;
 /// Maximum number of collapses; the weight is then nearly 0.
 const MAX_COLLAPSES: u32 = 60;
 
-/// The solver's state between two steps, for the Python bindings.
-#[derive(Clone, Copy)]
-#[cfg(feature = "python")]
-pub(crate) struct View<'a, T> {
-    pub(crate) dim: usize,
-    pub(crate) modes: &'a [T],
-    pub(crate) labels: &'a [u32],
-    pub(crate) responsibilities: &'a Shares<T>,
-    pub(crate) about: &'a str,
-    pub(crate) recall: f64,
-    /// Variance of the kernel.
-    pub(crate) variance: f64,
-    pub(crate) lambda: f64,
-    pub(crate) relaxed: &'a [Vec<f64>],
-    pub(crate) energies: &'a [f64],
-    pub(crate) collapsed: bool,
-    pub(crate) shifted: bool,
-    pub(crate) blind: bool,
-    pub(crate) n_iter: u64,
-    pub(crate) seeded_by: &'a str,
-    /// Seconds for the graph, for the first modes, and for iterations.
-    pub(crate) timings: [f64; 3],
-}
-
 /// Laplacian K-modes as a state, over rows as the fit sees them.
 ///
 /// See [`Driver`](crate::fit::Driver) for an example of a solver.
@@ -57,97 +32,42 @@ pub struct KModesSolver<T> {
     pub(super) params: KModesParams,
     pub(super) dim: usize,
     /// Shared with the models.
-    pub(super) affinity: Option<Arc<Affinity>>,
-    pub(super) about: String,
-    pub(super) recall: f64,
-    pub(super) variance: f64,
+    pub(crate) affinity: Option<Arc<Affinity>>,
+    pub(crate) about: String,
+    pub(crate) recall: f64,
+    pub(crate) variance: f64,
     pub(super) modes: Vec<T>,
     /// The row numbers of the modes; empty if the modes are means.
-    pub(super) mode_rows: Vec<u64>,
-    pub(super) labels: Vec<u32>,
+    pub(crate) mode_rows: Vec<u64>,
+    pub(crate) labels: Vec<u32>,
     /// Kernel values of all rows and modes; empty if they must be recomputed.
     pub(super) near: Vec<T>,
-    pub(super) z: Shares<T>,
+    pub(crate) z: Shares<T>,
     pub(super) spare: [Shares<T>; 2],
     /// The affinity in an order that keeps neighbors together, and that order; only for many rows.
     pub(super) local: Option<(Affinity, Vec<u32>)>,
-    pub(super) lambda: f64,
+    pub(crate) lambda: f64,
     /// Labels to start from; a row without one gets that of the nearest mode.
     pub(super) first: Vec<Option<u32>>,
     /// Whether an iteration starts from the previous responsibilities instead of from the modes.
     pub(super) warm_start: bool,
     /// Whether the diagonal is shifted, with [`Shift::Auto`].
-    pub(super) shifted: bool,
+    pub(crate) shifted: bool,
     /// `-sum z a - lambda sum w z.z` of the previous iteration.
     pub(super) expected: Option<f64>,
-    pub(super) relaxed: Vec<Vec<f64>>,
-    pub(super) energies: Vec<f64>,
-    pub(super) collapsed: bool,
+    pub(crate) relaxed: Vec<Vec<f64>>,
+    pub(crate) energies: Vec<f64>,
+    pub(crate) collapsed: bool,
     /// Whether the kernel was too narrow in some iteration.
-    pub(super) blind: bool,
+    pub(crate) blind: bool,
     pub(super) begun: bool,
     pub(super) n_iter: u64,
     pub(super) rows_seen: u64,
     pub(super) seeded_by: String,
-    pub(super) timings: [f64; 3],
+    pub(crate) timings: [f64; 3],
 }
 
 impl<T: Element> KModesSolver<T> {
-    pub(super) fn new(params: &KModesParams) -> Self {
-        Self {
-            params: params.clone(),
-            dim: 0,
-            about: String::new(),
-            affinity: None,
-            recall: 1.0,
-            variance: 0.0,
-            modes: Vec::new(),
-            mode_rows: Vec::new(),
-            labels: Vec::new(),
-            near: Vec::new(),
-            z: Shares::new(0, 0),
-            spare: [Shares::new(0, 0), Shares::new(0, 0)],
-            local: None,
-            lambda: params.laplacian_weight.unwrap_or(0.0),
-            first: Vec::new(),
-            warm_start: false,
-            shifted: false,
-            expected: None,
-            relaxed: Vec::new(),
-            energies: Vec::new(),
-            collapsed: false,
-            blind: false,
-            begun: false,
-            n_iter: 0,
-            rows_seen: 0,
-            seeded_by: String::new(),
-            timings: [0.0; 3],
-        }
-    }
-
-    /// The solver's public state between two steps.
-    #[cfg(feature = "python")]
-    pub(crate) fn view(&self) -> View<'_, T> {
-        View {
-            dim: self.dim,
-            modes: &self.modes,
-            labels: &self.labels,
-            responsibilities: &self.z,
-            about: &self.about,
-            recall: self.recall,
-            variance: self.variance,
-            lambda: self.lambda,
-            relaxed: &self.relaxed,
-            energies: &self.energies,
-            collapsed: self.collapsed,
-            shifted: self.shifted,
-            blind: self.blind,
-            n_iter: self.n_iter,
-            seeded_by: &self.seeded_by,
-            timings: self.timings,
-        }
-    }
-
     /// Uses a given affinity instead of a neighbor graph.
     pub(super) fn take_affinity(&mut self, affinity: Affinity) {
         self.affinity = Some(Arc::new(affinity));
@@ -170,7 +90,11 @@ impl<T: Element> KModesSolver<T> {
             normalize: self.params.normalize,
             n_neighbors: m,
             affinity: self.affinity.clone(),
-            pull: if self.params.gaussian && !given { Pull::Kernel } else { Pull::mean(sum, n, m) },
+            pull: if self.params.gaussian && !given {
+                NeighborWeight::Kernel
+            } else {
+                NeighborWeight::mean(sum, n, m)
+            },
             bandwidth: self.variance.sqrt(),
             lambda: self.lambda,
             graph_method: self.about.clone(),
@@ -291,10 +215,8 @@ impl<T: Element> KModesSolver<T> {
             Some(StopReason::LabelsStable)
         } else if !moved || settled {
             Some(StopReason::Tolerance)
-        } else if self.n_iter >= self.params.max_iter {
-            Some(StopReason::MaxIterations)
         } else {
-            None
+            StopReason::after(self.n_iter, self.params.max_iter)
         };
         self.rows_seen += passes * n;
         Ok(Step {
@@ -403,6 +325,23 @@ impl<T: Element> Solver<T> for KModesSolver<T> {
 }
 
 impl<T: Element> FitSolver<T> for KModesSolver<T> {
+    /// Modes in place of centers. Phases and energies are not those of a method with centers.
+    fn snapshot(&self) -> Snapshot<'_, T> {
+        Snapshot {
+            dim: self.dim,
+            metric: Metric::Euclidean,
+            centers: &self.modes,
+            weights: &[],
+            labels: self.labels[..].into(),
+            inertia: f64::NAN,
+            n_iter: self.n_iter,
+            n_steps: self.n_iter,
+            seeded_by: &self.seeded_by,
+            algorithm: "slk",
+            timings: Timings::default(),
+        }
+    }
+
     fn facts(&self) -> Facts {
         let metric = if self.params.normalize { Metric::Cosine } else { Metric::Euclidean };
         Facts { dim: self.dim, metric, has_weight: true }
@@ -412,16 +351,8 @@ impl<T: Element> FitSolver<T> for KModesSolver<T> {
         Ok(self.energies.last().copied().unwrap_or(f64::NAN))
     }
 
-    fn checkpoint(&self) -> Contents {
-        self.to_file()
-    }
-
     fn has_begun(&self) -> bool {
         self.begun
-    }
-
-    fn fits(&self, n: Option<u64>) -> bool {
-        n.is_none_or(|n| self.labels.len() as u64 == n)
     }
 }
 

@@ -8,7 +8,7 @@ use super::params::{Collapse, KModesParams, LaplacianKModes, ModeUpdate};
 use super::solver::KModesSolver;
 use crate::data::{Access, Block, DataSource, Dense};
 use crate::error::{Error, Result};
-use crate::fit::{FitSolver, Solver};
+use crate::fit::{Solver, SolverState};
 use crate::parallel::Executor;
 use crate::rng::{Purpose, Rng};
 
@@ -71,7 +71,7 @@ fn end(
 ) -> (KModesSolver<f64>, u64) {
     let cx = Executor::new(Some(1)).unwrap();
     let data = Interrupting { rows: Dense::new(values, DIM).unwrap(), cx: &cx, reads: 0.into(), at };
-    let mut solver = KModesSolver::new(params);
+    let mut solver = KModesSolver::plan(params);
     if let Some(affinity) = affinity {
         solver.take_affinity(affinity.clone());
     }
@@ -161,7 +161,7 @@ fn labels_replace_a_beginning_that_was_interrupted() {
     for at in 1.. {
         let cx = Executor::new(Some(1)).unwrap();
         let data = Interrupting { rows: Dense::new(&values, DIM).unwrap(), cx: &cx, reads: 0.into(), at };
-        let mut solver = KModesSolver::new(&params);
+        let mut solver = KModesSolver::plan(&params);
         if solver.step(&data, &cx).is_ok() {
             assert!(at > 3);
             break;

@@ -27,12 +27,12 @@ pub(crate) trait Field: Sized {
 macro_rules! stored_fields {
     ($($name:ident $(= $first:ident $(.$rest:ident)*)?),* $(,)?) => {
         /// Writes the listed fields.
-        pub(super) fn put_fields(&self, to: &mut $crate::persist::state::StateWriter) {
+        pub(crate) fn put_fields(&self, to: &mut $crate::persist::state::StateWriter) {
             $($crate::persist::state::stored_fields!(@put self to $name $($first $(.$rest)*)?);)*
         }
 
         /// Reads the listed fields. The error says what is wrong.
-        pub(super) fn get_fields(&mut self, from: &$crate::persist::state::StateReader<'_>) -> Result<(), String> {
+        pub(crate) fn get_fields(&mut self, from: &$crate::persist::state::StateReader<'_>) -> Result<(), String> {
             $($crate::persist::state::stored_fields!(@get self from $name $($first $(.$rest)*)?);)*
             Ok(())
         }

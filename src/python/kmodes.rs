@@ -11,12 +11,13 @@ use super::array::{Centers, array1, array2, signed, vector};
 use super::enter::enter;
 use super::persist::of_python;
 use super::rows::Input;
-use super::run::{AnySnapshot, Run, Shown};
+use super::run::{PythonMethod, Run};
 use super::source::Source;
-use super::start::{Given, State, modes_of};
-use crate::centers::Snapshot;
-use crate::fit::{Metric, Timings, Typed, either};
-use crate::kmodes::{Affinity, KModesRun, Known, LaplacianKModes, Pull, Shares, View, responsibilities};
+use super::start::{Call, StoredState, modes_of};
+use crate::fit::{Metric, either};
+use crate::kmodes::{
+    Affinity, FittedRows, KModesRun, LaplacianKModes, NeighborWeight, Shares, responsibilities,
+};
 
 /// A run of Laplacian K-modes: it can also prepare its graph and begin with labels.
 #[pyclass(frozen, extends = Run, module = "shoal._core")]
@@ -31,7 +32,7 @@ impl ModesRun {
         run.enter_with(py, |run: &mut KModesRun, input, cx| run.prepare_on(input, cx))
     }
 
-    /// Begins with labels, below 0 for rows without one, that were found by `name` in so many seconds.
+    /// Begins with labels, below 0 for rows without one. The method `name` found them in `seconds` seconds.
     #[expect(clippy::needless_pass_by_value, reason = "as Python passes it")]
     fn begin_with(
         this: PyRef<'_, Self>,
@@ -56,58 +57,33 @@ impl ModesRun {
     }
 }
 
-impl Shown for LaplacianKModes {
-    fn params(k: usize, _given: &mut Given) -> PyResult<Self::Params> {
-        Ok(Self::params(k))
+impl PythonMethod for LaplacianKModes {
+    fn start(_call: Call<'_, '_>, _py: Python<'_>) -> PyResult<Py<PyAny>> {
+        Err(PyValueError::new_err("use start_modes for Laplacian K-modes"))
     }
 
-    fn snapshot(run: &KModesRun) -> AnySnapshot<'_> {
-        // Modes in place of centers; phases and energies are details.
-        fn of<'a, T>(view: &View<'a, T>) -> Snapshot<'a, T> {
-            Snapshot {
-                dim: view.dim,
-                metric: Metric::Euclidean,
-                centers: view.modes,
-                weights: &[],
-                labels: view.labels.into(),
-                inertia: f64::NAN,
-                n_iter: view.n_iter,
-                n_steps: view.n_iter,
-                seeded_by: view.seeded_by,
-                algorithm: "slk",
-                timings: Timings::default(),
-            }
-        }
-        match run.solver() {
-            Typed::F32(solver) => Typed::F32(of(&solver.view())),
-            Typed::F64(solver) => Typed::F64(of(&solver.view())),
-        }
-    }
-
-    fn details<'py>(run: &KModesRun, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let details = PyDict::new(py);
+    fn details(run: &KModesRun, to: &Bound<'_, PyDict>) -> PyResult<()> {
+        let py = to.py();
         let rows = run.mode_rows().iter().map(|&row| row.cast_signed()).collect();
-        details.set_item("mode_rows", array1::<i64>(py, rows))?;
+        to.set_item("mode_rows", array1::<i64>(py, rows))?;
         either!(run.solver(), solver => {
-            let view = solver.view();
-            let (kept, clusters) = view.responsibilities.kept();
-            let width = (kept.len() / view.labels.len().max(1)).max(1);
-            details.set_item("responsibilities", array2(py, kept, width)?)?;
-            details.set_item("responsibilities_clusters", array1(py, signed(clusters.to_vec())))?;
-            let relaxed: Vec<_> = view.relaxed.iter().map(|values| array1(py, values.clone())).collect();
-            details.set_item("relaxed_energies", relaxed)?;
-            details.set_item("energies", array1(py, view.energies.to_vec()))?;
-            details.set_item("bandwidth", view.variance.sqrt())?;
-            details.set_item("laplacian_weight", view.lambda)?;
-            details.set_item("graph_method", view.about)?;
-            details.set_item("graph_recall", view.recall)?;
-            details.set_item("collapsed", view.collapsed)?;
-            details.set_item("shifted", view.shifted)?;
-            details.set_item("blind", view.blind)?;
-            let phases: BTreeMap<_, _> = ["graph", "seeding", "iterations"].into_iter().zip(view.timings).collect();
-            details.set_item("timings", phases)?;
-        });
-        Ok(details)
+            let (kept, clusters) = solver.z.kept();
+            let width = (kept.len() / solver.labels.len().max(1)).max(1);
+            to.set_item("responsibilities", array2(py, kept, width)?)?;
+            to.set_item("responsibilities_clusters", array1(py, signed(clusters.to_vec())))?;
+            let relaxed: Vec<_> = solver.relaxed.iter().map(|values| array1(py, values.clone())).collect();
+            to.set_item("relaxed_energies", relaxed)?;
+            to.set_item("energies", array1(py, solver.energies.clone()))?;
+            to.set_item("bandwidth", solver.variance.sqrt())?;
+            to.set_item("laplacian_weight", solver.lambda)?;
+            to.set_item("graph_method", &solver.about)?;
+            to.set_item("graph_recall", solver.recall)?;
+            to.set_item("collapsed", solver.collapsed)?;
+            to.set_item("shifted", solver.shifted)?;
+            to.set_item("blind", solver.blind)?;
+            let phases: BTreeMap<_, _> = ["graph", "seeding", "iterations"].into_iter().zip(solver.timings).collect();
+            to.set_item("timings", phases)
+        })
     }
 }
 
@@ -123,7 +99,7 @@ pub(super) fn start_modes(
     source: &Source,
     params: &Bound<'_, PyDict>,
     affinity: Option<Matrix<'_>>,
-    state: Option<State<'_>>,
+    state: Option<StoredState<'_>>,
 ) -> PyResult<Py<ModesRun>> {
     let (params, given) = modes_of(source, params)?;
     let input = Input::new(&source.0, None)?;
@@ -147,7 +123,7 @@ pub(super) fn start_modes(
     // The unit is the cost of labeling a row. The inner loop visits some hundred responsibilities per row and cluster.
     let loops = 100.0 * rows / cols;
     let first = 4.0 * rows + graph / (cols * k as f64) + loops;
-    let run = Run::new(run, input, k, given.threads()).with_steps(first, rows + loops);
+    let run = Run::new(run, input, (first, rows + loops), k, given.threads());
     Py::new(py, PyClassInitializer::from(run).add_subclass(ModesRun))
 }
 
@@ -177,13 +153,13 @@ pub(super) fn kmodes_responsibilities<'py>(
     let width: usize = z.getattr("shape")?.get_item(1)?.extract()?;
     let z = Centers::new(&z, width)?;
     let clusters: Vec<u32> = vector(&clusters).into_iter().map(i32::cast_unsigned).collect();
-    let pull = pull.map_or(Pull::Kernel, Pull::Each);
+    let pull = pull.map_or(NeighborWeight::Kernel, NeighborWeight::Each);
     let cost = source.0.whole_effort() * known.0.whole_effort() * source.0.cols() as f64;
     either!(&modes, values => {
         let z = Shares::of_kept(k, z.get(), clusters, z.len() / width.max(1));
         let z = z.ok_or_else(|| PyValueError::new_err("the responsibilities of the fit do not fit its modes"))?;
         let found = enter(py, threads, cost, |cx| {
-            let known = Known {
+            let known = FittedRows {
                 rows: fitted.of(),
                 modes: values,
                 responsibilities: &z,

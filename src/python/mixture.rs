@@ -9,12 +9,12 @@ use super::coreset::{AnyCoreset, Parts};
 use super::enter::enter;
 use super::kernel::from_row;
 use super::rows::{AnyRows, Input};
-use super::run::{AnySnapshot, Run, Shown};
+use super::run::{PythonMethod, Run};
 use super::seeding::named;
 use super::source::Source;
-use super::start::Given;
+use super::start::{Call, Given};
 use crate::fit::{self, Typed, Value, either};
-use crate::gmm::{GaussianMixture, TruncatedGaussianMixture};
+use crate::gmm::{GaussianMixture, KnownComponents, TruncatedGaussianMixture};
 
 /// A run of a mixture: it also has a coreset.
 #[pyclass(frozen, extends = Run, module = "shoal._core")]
@@ -34,7 +34,7 @@ impl MixtureRun {
     }
 }
 
-impl Shown for TruncatedGaussianMixture {
+impl PythonMethod for TruncatedGaussianMixture {
     fn params(k: usize, given: &mut Given) -> PyResult<Self::Params> {
         let mut params = Self::params(k);
         if let Some(Value::Int(chain)) = given.take("chain")
@@ -55,22 +55,21 @@ impl Shown for TruncatedGaussianMixture {
         (4.0 * all, all.min(coreset) * looks)
     }
 
-    fn snapshot(run: &fit::Run<Self>) -> AnySnapshot<'_> {
-        run.snapshot()
+    fn start(call: Call<'_, '_>, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        let run = PyClassInitializer::from(call.fit::<Self>(py)?);
+        Ok(Py::new(py, run.add_subclass(MixtureRun))?.into_any())
     }
 
-    fn details<'py>(run: &fit::Run<Self>, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let details = PyDict::new(py);
+    fn details(run: &fit::Run<Self>, to: &Bound<'_, PyDict>) -> PyResult<()> {
         let found = either!(run.solver(), solver => solver.components());
-        details.set_item("variances", array1(py, found.variances))?;
-        details.set_item("loadings", array1(py, found.loadings))?;
-        details.set_item("weights", array1(py, found.weights.to_vec()))?;
-        let neighbors = array2(py, signed(found.neighbors.to_vec()), found.neighborhood)?;
-        details.set_item("neighbors", neighbors)?;
-        details.set_item("lower_bounds", array1(py, run.lower_bounds().to_vec()))?;
-        details.set_item("floored", run.is_floored())?;
-        details.set_item("converged", found.converged)?;
-        Ok(details)
+        to.set_item("variances", array1(to.py(), found.variances))?;
+        to.set_item("loadings", array1(to.py(), found.loadings))?;
+        to.set_item("weights", array1(to.py(), found.weights.to_vec()))?;
+        let neighbors = array2(to.py(), signed(found.neighbors.to_vec()), found.neighborhood)?;
+        to.set_item("neighbors", neighbors)?;
+        to.set_item("lower_bounds", array1(to.py(), run.lower_bounds().to_vec()))?;
+        to.set_item("floored", run.is_floored())?;
+        to.set_item("converged", found.converged)
     }
 }
 
@@ -125,11 +124,17 @@ impl Mixture {
         // Negative numbers become large ones, which the check below reports.
         let neighbors = neighbors
             .map(|ids| (ids.as_array().iter().map(|&j| j.cast_unsigned()).collect(), ids.shape()[1]));
-        let loadings = loadings.map_or_else(Vec::new, |loadings| vector(&loadings));
-        let parameters = (vector(&variances), vector(&weights), loadings);
-        let model =
-            GaussianMixture::of_parts((means, cols), covariance.parse()?, parameters, (n_active, neighbors))?;
-        Ok(Self { model, wide })
+        let components = KnownComponents {
+            means,
+            dim: cols,
+            covariance: covariance.parse()?,
+            variances: vector(&variances),
+            weights: vector(&weights),
+            loadings: loadings.map_or_else(Vec::new, |loadings| vector(&loadings)),
+            active: n_active,
+            neighbors,
+        };
+        Ok(Self { model: GaussianMixture::of_known(components)?, wide })
     }
 
     /// The component of every row.

@@ -15,12 +15,11 @@ use super::enter::enter;
 use super::persist::{Loaded, as_python, of_python};
 use super::rows::{AnyRows, Input};
 use super::source::Source;
-use super::start::Given;
+use super::start::{Call, Given};
 use super::step::Step;
-use crate::centers::Snapshot;
 use crate::data::AnySource;
 use crate::error::{Error, Result};
-use crate::fit::{self, Method, StopReason, StreamMethod, Typed, either};
+use crate::fit::{self, Method, Params, Snapshot, StopReason, StreamMethod, Typed, either};
 use crate::parallel::Executor;
 use crate::persist::{self, Contents};
 
@@ -35,7 +34,7 @@ pub(super) trait AnyRun: Send {
     fn checkpoint(&mut self, rows: &Input) -> Result<Contents>;
     fn compare_rows(&mut self, checkpoint: &Contents, rows: &Input) -> Result<()>;
     fn snapshot(&self) -> AnySnapshot<'_>;
-    fn details<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>>;
+    fn details(&self, to: &Bound<'_, PyDict>) -> PyResult<()>;
     fn stream(&mut self) -> Option<&mut dyn AnyStream>;
     fn merge(&mut self, other: &Contents) -> Result<()>;
     fn as_any(&mut self) -> &mut dyn Any;
@@ -51,10 +50,12 @@ pub(super) trait AnyStream: Send {
 /// The snapshot of a run over rows of either type.
 pub(super) type AnySnapshot<'a> = Typed<Snapshot<'a, f32>, Snapshot<'a, f64>>;
 
-/// What a method shows to Python.
-pub(super) trait Shown: Method {
-    /// Parameters with `k` clusters; takes out of `given` what is no parameter of the method.
-    fn params(k: usize, given: &mut Given) -> PyResult<Self::Params>;
+/// A method that Python can start, and what only this method shows.
+pub(super) trait PythonMethod: Method {
+    /// Parameters with `k` clusters. Takes out of `given` what is not a parameter of the method.
+    fn params(k: usize, _given: &mut Given) -> PyResult<Self::Params> {
+        Ok(Self::Params::new(k))
+    }
 
     /// About how many rows the first step works on, seeding included, and a later one.
     fn rows_of_steps(_params: &Self::Params, _given: &Given, rows: &AnyRows) -> (f64, f64) {
@@ -63,12 +64,14 @@ pub(super) trait Shown: Method {
         (4.0 * all, all)
     }
 
-    /// What all methods show.
-    fn snapshot(run: &fit::Run<Self>) -> AnySnapshot<'_>;
+    /// Starts a run.
+    fn start(call: Call<'_, '_>, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        Ok(Py::new(py, call.fit::<Self>(py)?)?.into_any())
+    }
 
-    /// What only this method shows, by name.
-    fn details<'py>(_run: &fit::Run<Self>, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        Ok(PyDict::new(py))
+    /// Adds what only this method shows, by name.
+    fn details(_run: &fit::Run<Self>, _to: &Bound<'_, PyDict>) -> PyResult<()> {
+        Ok(())
     }
 
     /// The run as one that takes batches, if the method does.
@@ -86,10 +89,7 @@ fn no_batches() -> PyErr {
     PyRuntimeError::new_err("this method takes no single batches")
 }
 
-impl<M: Shown + 'static> AnyRun for fit::Run<M>
-where
-    Self: Send,
-{
+impl<M: PythonMethod> AnyRun for fit::Run<M> {
     fn advance(&mut self, rows: &Input, cx: &Executor) -> Result<Option<fit::Step>> {
         self.advance_on(rows, cx)
     }
@@ -115,10 +115,10 @@ where
         self.compare_rows(checkpoint, rows)
     }
     fn snapshot(&self) -> AnySnapshot<'_> {
-        M::snapshot(self)
+        self.snapshot()
     }
-    fn details<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        M::details(self, py)
+    fn details(&self, to: &Bound<'_, PyDict>) -> PyResult<()> {
+        M::details(self, to)
     }
     fn stream(&mut self) -> Option<&mut dyn AnyStream> {
         M::stream(self)
@@ -131,10 +131,7 @@ where
     }
 }
 
-impl<M: StreamMethod> AnyStream for fit::Run<M>
-where
-    Self: Send,
-{
+impl<M: StreamMethod> AnyStream for fit::Run<M> {
     fn partial_fit(&mut self, batch: &Input, cx: &Executor) -> Result<Option<fit::Step>> {
         // Computed in the type of the centers for any storage, as in prediction.
         let rows = match self.solver() {
@@ -173,27 +170,20 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// A run that was made for `input`, and whose steps are passes.
-    pub(super) fn new<M: Shown + 'static>(
+    /// A run over the rows of `input`. `steps` are the numbers of rows that the first step works on, seeding included,
+    /// and a later one.
+    pub(super) fn new<M: PythonMethod>(
         run: fit::Run<M>,
         input: Input,
+        steps: (f64, f64),
         n_clusters: usize,
         threads: Option<usize>,
     ) -> Self {
-        let rows = input.rows().whole_effort();
-        // The first step chooses the first centers too, which may cost more than a sweep.
-        let state = Mutex::new(Box::new(run) as Box<dyn AnyRun>);
-        Self { input: Some(input), n_clusters, threads, steps: (4.0 * rows, rows), state }
-    }
-
-    /// As `new`, with steps of about so many rows: the first one, seeding included, and later ones.
-    pub(super) fn with_steps(mut self, first: f64, later: f64) -> Self {
-        self.steps = (first, later);
-        self
+        Self { input: Some(input), n_clusters, threads, steps, state: Mutex::new(Box::new(run)) }
     }
 
     /// A run without rows of its own.
-    pub(super) fn of_batches<M: Shown + 'static>(
+    pub(super) fn of_batches<M: PythonMethod>(
         run: fit::Run<M>,
         n_clusters: usize,
         threads: Option<usize>,
@@ -214,7 +204,7 @@ impl Run {
     }
 
     /// Calls `f` with the run of a method `M`, which this is one of.
-    pub(super) fn with<M: Shown + 'static, R>(&self, f: impl FnOnce(&mut fit::Run<M>) -> R) -> PyResult<R> {
+    pub(super) fn with<M: PythonMethod, R>(&self, f: impl FnOnce(&mut fit::Run<M>) -> R) -> PyResult<R> {
         let mut state = self.locked()?;
         let run = state.as_any().downcast_mut().expect("the class was made for this method");
         Ok(f(run))
@@ -222,14 +212,11 @@ impl Run {
 
     /// Calls `f` with this run, which must be of the method `M`, and its rows, detached from the interpreter.
     /// `f` costs about as much as the first step.
-    pub(super) fn enter_with<M: Shown + 'static, R: Send>(
+    pub(super) fn enter_with<M: PythonMethod, R: Send>(
         &self,
         py: Python<'_>,
         f: impl FnOnce(&mut fit::Run<M>, &Input, &Executor) -> Result<R> + Send,
-    ) -> PyResult<R>
-    where
-        fit::Run<M>: Send,
-    {
+    ) -> PyResult<R> {
         let (mut state, input) = (self.locked()?, self.input()?);
         let run = state.as_any().downcast_mut().expect("the class was made for this method");
         enter(py, self.threads, self.cost(input, self.steps.0), |cx| f(run, input, cx))
@@ -240,7 +227,7 @@ impl Run {
         either!(state.snapshot(), shown => shown.centers.is_empty())
     }
 
-    /// About how many multiplications it takes to label so many rows of `input`.
+    /// About how many multiplications it takes to label `rows` rows of `input`.
     fn cost(&self, input: &Input, rows: f64) -> f64 {
         input.rows().effort(rows) * input.rows().cols() as f64 * self.n_clusters as f64
     }
@@ -333,7 +320,9 @@ impl Run {
 
     /// What only this method shows, by name.
     fn details<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        self.locked()?.details(py)
+        let details = PyDict::new(py);
+        self.locked()?.details(&details)?;
+        Ok(details)
     }
 
     /// All steps so far.

@@ -10,10 +10,9 @@ use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString};
 use super::array::Centers;
 use super::enter::enter;
 use super::error::{in_python, in_rust};
-use super::mixture::MixtureRun;
 use super::persist::of_python;
 use super::rows::Input;
-use super::run::{Run, Shown};
+use super::run::{PythonMethod, Run};
 use super::source::Source;
 use crate::error::{Error, Result};
 use crate::fit::{self, FitSolver, Params, StreamMethod, Value};
@@ -26,21 +25,42 @@ use crate::kmodes::{KModesParams, LaplacianKModes};
 use crate::names::unknown_name;
 
 /// The kind, arrays and texts of a state, as `Run.state` returns them.
-pub(super) type State<'py> = (String, BTreeMap<String, Bound<'py, PyAny>>, BTreeMap<String, String>);
+pub(super) type StoredState<'py> = (String, BTreeMap<String, Bound<'py, PyAny>>, BTreeMap<String, String>);
 
-/// The methods, by the names that Python uses.
-const METHODS: [&str; 10] = [
-    "kmeans",
-    "minibatch",
-    "nested",
-    "hierarchical",
-    "backward-euler",
-    "variance-reduced",
-    "breathing",
-    "balanced",
-    "mixture",
-    "kmodes",
+/// A method by its name: how a run of it starts, and its parameters with their defaults.
+struct Registered {
+    name: &'static str,
+    start: for<'a, 'py> fn(Call<'a, 'py>, Python<'py>) -> PyResult<Py<PyAny>>,
+    defaults: fn(&Bound<'_, PyDict>) -> PyResult<()>,
+}
+
+impl Registered {
+    const fn of<M: PythonMethod>() -> Self {
+        Self { name: M::NAME, start: M::start, defaults: defaults::<M> }
+    }
+}
+
+/// All methods.
+static METHODS: [Registered; 10] = [
+    Registered::of::<KMeans>(),
+    Registered::of::<MiniBatch>(),
+    Registered::of::<NestedMiniBatch>(),
+    Registered::of::<HierarchicalKMeans>(),
+    Registered::of::<BackwardEuler>(),
+    Registered::of::<VarianceReduced>(),
+    Registered::of::<Breathing>(),
+    Registered::of::<Balanced>(),
+    Registered::of::<TruncatedGaussianMixture>(),
+    Registered::of::<LaplacianKModes>(),
 ];
+
+/// The method with this name.
+fn method_of(name: &str) -> PyResult<&'static Registered> {
+    METHODS.iter().find(|method| method.name == name).ok_or_else(|| {
+        let listed = METHODS.each_ref().map(|method| format!("{:?}", method.name)).join(", ");
+        PyValueError::new_err(format!("method must be one of {listed}, got '{name}'"))
+    })
+}
 
 /// Parameters as Python gave them, under their Rust names.
 pub(super) struct Given(BTreeMap<String, Value>);
@@ -126,11 +146,11 @@ fn value_of(value: &Bound<'_, PyAny>, cols: Option<usize>) -> PyResult<Value> {
 }
 
 /// What a run is started from.
-struct Call<'a, 'py> {
+pub(super) struct Call<'a, 'py> {
     source: Option<&'a Source>,
     given: Given,
     weights: Option<PyReadonlyArray1<'py, f64>>,
-    state: Option<State<'py>>,
+    state: Option<StoredState<'py>>,
     stream: bool,
 }
 
@@ -140,25 +160,19 @@ impl Call<'_, '_> {
     }
 
     /// The parameters of the method, as far as they were given.
-    fn params<M: Shown>(&mut self) -> PyResult<M::Params> {
+    fn params<M: PythonMethod>(&mut self) -> PyResult<M::Params> {
         let mut params = M::params(self.given.n_clusters(), &mut self.given)?;
         self.given.apply(&mut params)?;
         Ok(params)
     }
 
     /// A run over rows, from its beginning or from a state.
-    fn fit<M: Shown + 'static>(mut self, py: Python<'_>) -> PyResult<Run>
-    where
-        fit::Run<M>: Send,
-    {
+    pub(super) fn fit<M: PythonMethod>(mut self, py: Python<'_>) -> PyResult<Run> {
         let params = self.params::<M>()?;
         self.fit_with::<M>(py, &params)
     }
 
-    fn fit_with<M: Shown + 'static>(mut self, py: Python<'_>, params: &M::Params) -> PyResult<Run>
-    where
-        fit::Run<M>: Send,
-    {
+    fn fit_with<M: PythonMethod>(mut self, py: Python<'_>, params: &M::Params) -> PyResult<Run> {
         let source = self.source()?;
         let metric = M::solver::<f32>(params).facts().metric;
         let input = Input::new(source.0.before(metric), self.weights.as_ref())?;
@@ -169,29 +183,29 @@ impl Call<'_, '_> {
             Some(state) => fit::Run::<M>::resumed(params, state, &input),
             None => fit::Run::<M>::start(params, &input),
         })?;
-        let (first, later) = steps;
-        Ok(Run::new(run, input, self.given.n_clusters(), self.given.threads()).with_steps(first, later))
+        Ok(Run::new(run, input, steps, self.given.n_clusters(), self.given.threads()))
     }
 
     /// A run over rows, or one that takes batches.
-    fn fit_or_stream<M: Shown + StreamMethod + 'static>(mut self, py: Python<'_>) -> PyResult<Run>
-    where
-        fit::Run<M>: Send,
-    {
+    pub(super) fn fit_or_stream<M: PythonMethod + StreamMethod>(
+        mut self,
+        py: Python<'_>,
+    ) -> PyResult<Py<PyAny>> {
         let params = self.params::<M>()?;
         let (k, threads) = (self.given.n_clusters(), self.given.threads());
-        if self.source.is_none()
+        let run = if self.source.is_none()
             && let Some((kind, arrays, meta)) = self.state.take()
         {
             let state = of_python(&kind, arrays, meta)?;
-            return Ok(Run::of_batches(fit::Run::<M>::resume(&params, &state)?, k, threads));
-        }
-        if self.stream {
+            Run::of_batches(fit::Run::<M>::resume(&params, &state)?, k, threads)
+        } else if self.stream {
             let input = Input::new(&self.source()?.0, self.weights.as_ref())?;
             let run = started(py, &input, || fit::Run::<M>::stream(&params, &input))?;
-            return Ok(Run::of_batches(run, k, threads));
-        }
-        self.fit_with::<M>(py, &params)
+            Run::of_batches(run, k, threads)
+        } else {
+            self.fit_with::<M>(py, &params)?
+        };
+        Ok(Py::new(py, run)?.into_any())
     }
 }
 
@@ -200,46 +214,23 @@ fn started<R: Send>(py: Python<'_>, input: &Input, start: impl FnOnce() -> Resul
     enter(py, Some(1), input.rows().effort(0.0), |_| start())
 }
 
-fn unknown_method(name: &str) -> PyErr {
-    let listed = METHODS.map(|name| format!("{name:?}")).join(", ");
-    PyValueError::new_err(format!("method must be one of {listed}, got '{name}'"))
-}
-
 /// Starts or resumes a run of the method with this name; `state` is a checkpoint or the state of a stream.
 /// With `stream`, or with a `state` without rows, the run takes batches; otherwise it runs over the rows of
 /// `source`.
 #[pyfunction]
 #[pyo3(signature = (method, source, params, *, weights = None, state = None, stream = false))]
-pub(super) fn start(
-    py: Python<'_>,
+pub(super) fn start<'py>(
+    py: Python<'py>,
     method: &str,
     source: Option<&Source>,
-    params: &Bound<'_, PyDict>,
-    weights: Option<PyReadonlyArray1<'_, f64>>,
-    state: Option<State<'_>>,
+    params: &Bound<'py, PyDict>,
+    weights: Option<PyReadonlyArray1<'py, f64>>,
+    state: Option<StoredState<'py>>,
     stream: bool,
 ) -> PyResult<Py<PyAny>> {
-    if !METHODS.contains(&method) {
-        return Err(unknown_method(method));
-    }
+    let method = method_of(method)?;
     let given = Given::new(params, source.map(|source| source.0.cols()))?;
-    let call = Call { source, given, weights, state, stream };
-    let run = match method {
-        "kmeans" => call.fit::<KMeans>(py)?,
-        "minibatch" => call.fit_or_stream::<MiniBatch>(py)?,
-        "nested" => call.fit_or_stream::<NestedMiniBatch>(py)?,
-        "hierarchical" => call.fit::<HierarchicalKMeans>(py)?,
-        "backward-euler" => call.fit_or_stream::<BackwardEuler>(py)?,
-        "variance-reduced" => call.fit::<VarianceReduced>(py)?,
-        "breathing" => call.fit::<Breathing>(py)?,
-        "balanced" => call.fit::<Balanced>(py)?,
-        "mixture" => {
-            let run = PyClassInitializer::from(call.fit::<TruncatedGaussianMixture>(py)?);
-            return Ok(Py::new(py, run.add_subclass(MixtureRun))?.into_any());
-        }
-        _ => return Err(PyValueError::new_err("use start_modes for Laplacian K-modes")),
-    };
-    Ok(Py::new(py, run)?.into_any())
+    (method.start)(Call { source, given, weights, state, stream }, py)
 }
 
 /// The parameters and the input of a run of Laplacian K-modes.
@@ -253,34 +244,24 @@ pub(super) fn modes_of(source: &Source, params: &Bound<'_, PyDict>) -> PyResult<
 /// The parameters of a method with their defaults, under the names that Python has. The number of clusters is 1.
 #[pyfunction]
 pub(super) fn parameters<'py>(py: Python<'py>, method: &str) -> PyResult<Bound<'py, PyDict>> {
-    fn of<M: Shown>(all: &Bound<'_, PyDict>) -> PyResult<()> {
-        let params = M::params(1, &mut Given(BTreeMap::new()))?;
-        for &rust in M::Params::NAMES {
-            let name = in_python(rust);
-            match params.get(rust)? {
-                Value::None => all.set_item(name, all.py().None())?,
-                Value::Bool(value) => all.set_item(name, value)?,
-                Value::Int(value) => all.set_item(name, value)?,
-                Value::Float(value) => all.set_item(name, value)?,
-                Value::Text(value) => all.set_item(name, value)?,
-                Value::Floats(values) => all.set_item(name, values)?,
-            }
-        }
-        Ok(())
-    }
     let all = PyDict::new(py);
-    match method {
-        "kmeans" => of::<KMeans>(&all),
-        "minibatch" => of::<MiniBatch>(&all),
-        "nested" => of::<NestedMiniBatch>(&all),
-        "hierarchical" => of::<HierarchicalKMeans>(&all),
-        "backward-euler" => of::<BackwardEuler>(&all),
-        "variance-reduced" => of::<VarianceReduced>(&all),
-        "breathing" => of::<Breathing>(&all),
-        "balanced" => of::<Balanced>(&all),
-        "mixture" => of::<TruncatedGaussianMixture>(&all),
-        "kmodes" => of::<LaplacianKModes>(&all),
-        _ => Err(unknown_method(method)),
-    }?;
+    (method_of(method)?.defaults)(&all)?;
     Ok(all)
+}
+
+/// Adds the parameters of a method to `all`.
+fn defaults<M: PythonMethod>(all: &Bound<'_, PyDict>) -> PyResult<()> {
+    let params = M::params(1, &mut Given(BTreeMap::new()))?;
+    for &rust in M::Params::NAMES {
+        let name = in_python(rust);
+        match params.get(rust)? {
+            Value::None => all.set_item(name, all.py().None())?,
+            Value::Bool(value) => all.set_item(name, value)?,
+            Value::Int(value) => all.set_item(name, value)?,
+            Value::Float(value) => all.set_item(name, value)?,
+            Value::Text(value) => all.set_item(name, value)?,
+            Value::Floats(values) => all.set_item(name, values)?,
+        }
+    }
+    Ok(())
 }

@@ -64,7 +64,7 @@ pub(super) fn afk_mc2<T: Compute>(
     let _phase = cx.phase("seeding", chains(k).saturating_add(if adaptive { n } else { 0 }));
     let first = super::random::draw(n, weights, 1, rng);
     let key = rng.bits();
-    let mut state = State {
+    let mut state = Chains {
         data,
         cx,
         chain,
@@ -91,7 +91,7 @@ pub(super) fn afk_mc2<T: Compute>(
         }
         cx.count(chains(state.rows.len()) - chains(before));
     }
-    let State { rows, centers, n_distances, .. } = state;
+    let Chains { rows, centers, n_distances, .. } = state;
     if rows.len() == k {
         return Ok(Seeds { centers, rows, method: method.into(), n_distances });
     }
@@ -244,7 +244,7 @@ impl Walk {
 }
 
 /// The state of the seeding.
-struct State<'a, T: Compute> {
+struct Chains<'a, T: Compute> {
     data: &'a dyn DataSource<T>,
     cx: &'a Executor,
     chain: usize,
@@ -259,19 +259,19 @@ struct State<'a, T: Compute> {
 }
 
 /// Shared by the chains of a block: the centers at its start, and copies of the candidates.
-struct Block<T: Compute> {
+struct ChainBlock<T: Compute> {
     packed: PackedCenters<T>,
     points: RowBuf<T>,
 }
 
-impl<T: Compute> State<'_, T> {
+impl<T: Compute> Chains<'_, T> {
     /// Adds the centers of several chains that start together. `false` if a chain found no new center.
     fn next_centers(&mut self, k: usize) -> Result<bool> {
         let (first, dim) = (self.rows.len(), self.data.dim());
         let together = chains_together(first, self.chain, row_bytes(self.data)).min(k - first);
         let sparse = self.data.most_values().is_some();
         let packed = PackedCenters::for_rows(MatRef::new(&self.centers, dim), sparse);
-        let mut block = Block { packed, points: RowBuf::new(dim) };
+        let mut block = ChainBlock { packed, points: RowBuf::new(dim) };
         let mut walks: Vec<Walk> =
             (first..first + together).map(|slot| Walk::new(self.key, slot, 0)).collect();
         loop {
@@ -324,7 +324,7 @@ impl<T: Compute> State<'_, T> {
     }
 
     /// Draws more candidates of some chains, and measures them.
-    fn lengthen(&mut self, walks: &mut [&mut Walk], block: &mut Block<T>) -> Result<()> {
+    fn lengthen(&mut self, walks: &mut [&mut Walk], block: &mut ChainBlock<T>) -> Result<()> {
         let mut drawn: Vec<(u64, usize)> = Vec::new();
         for (w, walk) in walks.iter_mut().enumerate() {
             walk.lengthen(&self.proposal, self.chain);

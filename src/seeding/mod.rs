@@ -145,6 +145,11 @@ pub struct Seeds<T> {
 const CHAIN: usize = 200;
 
 impl Seeding {
+    /// The number of `n_init` starts that give different results: given centers are used once.
+    pub(crate) fn n_starts(&self, n_init: u64) -> u64 {
+        if matches!(self, Self::Given(_)) { 1 } else { n_init }
+    }
+
     /// The names of the seedings that need no centers.
     const NAMED: [(&'static str, Self); 8] = [
         ("auto", Self::Auto),

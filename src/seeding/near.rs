@@ -40,7 +40,7 @@ pub(super) struct Potential<T> {
 }
 
 /// The buffers of a worker that finds the nearest of many centers.
-type Found<T> = (Vec<u32>, Vec<f64>, Scratch<T>);
+type NearestBuffers<T> = (Vec<u32>, Vec<f64>, Scratch<T>);
 
 impl<T: Compute> Potential<T> {
     /// A state without centers, for `n` rows.
@@ -83,8 +83,8 @@ impl<T: Compute> Potential<T> {
         finite_or_first_bad(new, data, cx)?;
         let new = Point::new(new);
         let between = self.to_centers(&new);
-        let mut total = Tiles::default();
-        let absorb = |chunk: Chunk<'_, T>, near: &mut [Near], tiles: &mut Tiles, (): &mut ()| {
+        let mut total = TileSums::default();
+        let absorb = |chunk: Chunk<'_, T>, near: &mut [Near], tiles: &mut TileSums, (): &mut ()| {
             let mut sum = 0.0;
             for (i, near) in near.iter_mut().enumerate() {
                 if between[near.1 as usize] < 4.0 * near.0 {
@@ -101,8 +101,8 @@ impl<T: Compute> Potential<T> {
             tiles.open += sum;
             Ok(())
         };
-        let make = (Tiles::default, || ());
-        sweep(data, cx, SEEDING_TILE_ROWS, &mut self.near[..], &mut total, make, absorb, Tiles::merge)?;
+        let make = (TileSums::default, || ());
+        sweep(data, cx, SEEDING_TILE_ROWS, &mut self.near[..], &mut total, make, absorb, TileSums::merge)?;
         self.tiles = total.sums;
         self.n_distances += between.len() as u64 + total.measured;
         Ok(())
@@ -115,11 +115,11 @@ impl<T: Compute> Potential<T> {
         for (i, new) in self.centers[first * dim..].chunks(ADMITTED * dim).enumerate() {
             let first = (first + i * ADMITTED) as u32;
             let packed = PackedCenters::for_rows(MatRef::new(new, dim), sparse);
-            let mut total = Tiles::default();
+            let mut total = TileSums::default();
             let absorb = |chunk: Chunk<'_, T>,
                           near: &mut [Near],
-                          tiles: &mut Tiles,
-                          (labels, dists, scratch): &mut Found<T>| {
+                          tiles: &mut TileSums,
+                          (labels, dists, scratch): &mut NearestBuffers<T>| {
                 labels.resize(near.len(), 0);
                 dists.resize(near.len(), 0.0);
                 nearest(chunk.rows, &packed, labels, scratch);
@@ -137,8 +137,17 @@ impl<T: Compute> Potential<T> {
                 tiles.measured += (near.len() * packed.n_centers()) as u64;
                 Ok(())
             };
-            let make = (Tiles::default, Found::default);
-            sweep(data, cx, SEEDING_TILE_ROWS, &mut self.near[..], &mut total, make, absorb, Tiles::merge)?;
+            let make = (TileSums::default, NearestBuffers::default);
+            sweep(
+                data,
+                cx,
+                SEEDING_TILE_ROWS,
+                &mut self.near[..],
+                &mut total,
+                make,
+                absorb,
+                TileSums::merge,
+            )?;
             self.tiles = total.sums;
             self.n_distances += total.measured;
         }
@@ -223,13 +232,13 @@ pub(super) fn unused(rows: &[u64], n: u64, k: usize, rng: &mut Rng) -> Vec<u64> 
 
 /// Sums per tile, collected in tile order.
 #[derive(Default)]
-struct Tiles {
+struct TileSums {
     sums: Vec<f64>,
     open: f64,
     measured: u64,
 }
 
-impl Tiles {
+impl TileSums {
     /// Each partial result is one tile.
     fn merge(&mut self, part: &mut Self) {
         self.sums.push(std::mem::take(&mut part.open));

@@ -1,9 +1,12 @@
-//! Mergeable statistics: sums per cluster, where centers move, moments of rows and of columns, and coresets.
+//! Mergeable statistics: sums per cluster, where centers move, moments of rows and of columns, and coresets. Labels
+//! of rows.
 
 mod clusters;
 mod columns;
 mod coreset;
 mod drawing;
+mod journal;
+pub(crate) mod labels;
 mod means;
 mod merge_reduce;
 mod moments;
@@ -19,6 +22,7 @@ pub use columns::ColumnMoments;
 pub use coreset::{Coreset, Lightweight, lightweight_coreset};
 pub(crate) use coreset::{SamplingLaw, add_moments};
 pub(crate) use drawing::{Drawn, draw_events, other_rows, take_all};
+pub(crate) use journal::{Editing, Journal};
 pub(crate) use means::{divisor, mean_variance, to_mean, to_means};
 pub use merge_reduce::MergeReduce;
 pub use moments::Moments;

@@ -20,4 +20,3 @@ mod saturation;
 mod seeding;
 mod sources;
 mod sparse;
-mod stopping;

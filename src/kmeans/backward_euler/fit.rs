@@ -1,12 +1,12 @@
 //! Steps of a fit: outer steps over drawn or consecutive batches, then the final sweeps over all rows.
 
-use super::BackwardEulerSolver;
+use super::solver::BackwardEulerSolver;
 use crate::data::{Access, DataSource, no_weight};
-use crate::error::{Error, Result};
-use crate::fit::{Solver, Step, StopReason};
+use crate::error::Result;
+use crate::fit::{FitSolver, Solver, SolverState, Step, StopReason};
 use crate::kernel::Compute;
-use crate::kmeans::batches::{BatchSolver, Moved, as_of_source};
-use crate::kmeans::starts::LloydStarts;
+use crate::kmeans::batches::{BatchSolver, BatchTotals, as_of_source, ended_early};
+use crate::kmeans::lloyd::starts::LloydStarts;
 use crate::parallel::Executor;
 use crate::pass::{Left, go_on};
 use crate::rng::{Purpose, Rng};
@@ -14,8 +14,8 @@ use crate::seeding::enough_rows;
 
 impl<T: Compute> BackwardEulerSolver<T> {
     /// One outer step over drawn batches, or over all rows if `batch_size` is at least `n`.
-    fn draw_step(&mut self, data: &dyn DataSource<T>, n: u64, cx: &Executor) -> Result<Moved> {
-        let (n_iter, mut all) = (self.state.n_iter, Moved::default());
+    fn draw_step(&mut self, data: &dyn DataSource<T>, n: u64, cx: &Executor) -> Result<BatchTotals> {
+        let (n_iter, mut all) = (self.state.n_iter, BatchTotals::default());
         while self.state.n_iter == n_iter && !self.rejected {
             let moved = if self.params.batch_size >= n {
                 self.absorb(data, cx)?
@@ -34,14 +34,14 @@ impl<T: Compute> BackwardEulerSolver<T> {
 
     /// One outer step over consecutive batches, which may continue in the next pass. Also returns whether the
     /// rows are exhausted. Before there are centers, the step reads as many batches as the seeding needs.
-    fn next_step(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<(Moved, bool)> {
+    fn next_step(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<(BatchTotals, bool)> {
         if let Some(error) = self.failed.take() {
             return Err(error);
         }
         let size = usize::try_from(self.params.batch_size).unwrap_or(usize::MAX).min(1 << 40);
         let once = data.access() == Access::Once;
         let wanted = self.enough(self.sample_rows(data));
-        let (n_iter, mut all) = (self.state.n_iter, Moved::default());
+        let (n_iter, mut all) = (self.state.n_iter, BatchTotals::default());
         loop {
             let from = self.state.position;
             let Left { enough, over, failed } = go_on(data, from, size, cx, &mut |batch, end| {
@@ -61,9 +61,7 @@ impl<T: Compute> BackwardEulerSolver<T> {
                 enough_rows(self.state.waiting.len() as u64, self.params.n_clusters)?;
                 all = all.and(self.seed_from_waiting(None, Some(size), cx)?);
             } else if at == from {
-                return Err(Error::Source(format!(
-                    "the stream ended before row {from}, where the fit stopped: resume it with a stream that yields the same rows"
-                )));
+                return Err(ended_early(from));
             } else if self.state.given.iter().all(|&weight| weight <= 0.0) {
                 return Err(no_weight());
             }
@@ -98,7 +96,12 @@ impl<T: Compute> BackwardEulerSolver<T> {
         Ok(Step { iteration: self.state.steps, rows_seen: self.state.rows_seen, ..step })
     }
 
-    pub(super) fn step_of(&self, iteration: u64, moved: &Moved, stop_reason: Option<StopReason>) -> Step {
+    pub(super) fn step_of(
+        &self,
+        iteration: u64,
+        moved: &BatchTotals,
+        stop_reason: Option<StopReason>,
+    ) -> Step {
         let pairs = self.before.iter().zip(&self.state.centers);
         let sq_shift: f64 = pairs.map(|(old, new)| (new.to_f64() - old.to_f64()).powi(2)).sum();
         Step {
@@ -119,22 +122,15 @@ impl<T: Compute> BackwardEulerSolver<T> {
         if self.state.centers.is_empty() && data.access() > Access::Once {
             self.begin(data, cx)?;
         }
-        let kept = self.state.clone();
+        let (mut fade, n_iter) = (self.state.fade, self.state.n_iter);
         self.before.clone_from(&self.state.centers);
         self.rejected = false;
-        let done = match data.rows().filter(|_| data.access() == Access::Random) {
-            Some(n) => self.draw_step(data, n, cx).map(|moved| (moved, false)),
-            None => self.next_step(data, cx),
-        };
-        let (moved, last) = match done {
-            Ok(done) => done,
-            Err(error) => {
-                self.state = kept;
-                return Err(error);
-            }
-        };
-        let mut fade = kept.fade;
-        for _ in kept.n_iter..self.state.n_iter {
+        let (moved, last) =
+            self.or_undo(|this| match data.rows().filter(|_| data.access() == Access::Random) {
+                Some(n) => this.draw_step(data, n, cx).map(|moved| (moved, false)),
+                None => this.next_step(data, cx),
+            })?;
+        for _ in n_iter..self.state.n_iter {
             self.step_sizes.push(self.params.first_step_size() * fade);
             fade *= self.params.decay();
         }

@@ -2,23 +2,24 @@
 
 use std::time::Instant;
 
-use super::progress::State;
-use super::trajectory::Pull;
-use super::{BackwardEuler, BackwardEulerParams};
+use super::params::BackwardEulerParams;
+use super::state::BackwardEulerState;
+use super::trajectory::InnerStep;
 use crate::centers::{KMeansModel, LabelList, LabelsRef, Snapshot, project};
 use crate::data::{Access, DataSource, row_bytes};
 use crate::error::{Error, Result};
-use crate::fit::{Facts, FitSolver, Method, StreamSolver, Timings};
-use crate::fit::{Solver, Step, StopReason};
+use crate::fit::{FitSolver, Solver, Step, StopReason, StreamSolver, Timings};
 use crate::kernel::{Compute, PackedCenters};
-use crate::kmeans::batches::{BatchSolver, Draws, Moved, Spare, Waiting};
+use crate::kmeans::batches::{
+    BatchDraws, BatchSolver, BatchTotals, Spare, WaitingRows, check_centers, check_columns, check_readable,
+};
 use crate::kmeans::labels::all_labels;
-use crate::kmeans::params::{KMeans, KMeansParams};
-use crate::kmeans::starts::LloydStarts;
+use crate::kmeans::lloyd::params::{KMeans, KMeansParams};
+use crate::kmeans::lloyd::starts::LloydStarts;
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::persist::Contents;
-use crate::persist::schema::{BACKWARD_EULER_CHECKPOINT, BACKWARD_EULER_STATE, KMEANS_CHECKPOINT};
+use crate::persist::schema::BACKWARD_EULER_STATE;
 use crate::persist::state::StateReader;
 use crate::seeding::Seeding;
 use crate::stats::ClusterSums;
@@ -34,7 +35,7 @@ use crate::tuning::batch_seeding_sample;
 /// See [`Driver`](crate::fit::Driver) for an example of a solver.
 pub struct BackwardEulerSolver<T: Compute> {
     pub(super) params: BackwardEulerParams,
-    pub(super) state: State<T>,
+    pub(super) state: BackwardEulerState<T>,
     /// The step size of each outer step of a fit.
     pub(super) step_sizes: Vec<f64>,
     /// The final sweeps over all rows, once they have begun.
@@ -42,7 +43,7 @@ pub struct BackwardEulerSolver<T: Compute> {
     pub(super) timings: Timings,
     /// Labels, cluster weights and inertia of the current centers, after a pass has computed them.
     pub(super) finished: Option<(LabelList, Vec<f64>, f64)>,
-    pub(super) draws: Draws,
+    pub(super) draws: BatchDraws,
     pub(super) spare: Spare,
     /// The last outer step was discarded because it diverged.
     pub(super) rejected: bool,
@@ -53,20 +54,16 @@ pub struct BackwardEulerSolver<T: Compute> {
 }
 
 impl<T: Compute> BackwardEulerSolver<T> {
-    pub(super) fn new(params: BackwardEulerParams) -> Self {
-        let state = State::new(params.rng_seed);
-        Self::of(params, state)
-    }
-
-    fn of(params: BackwardEulerParams, state: State<T>) -> Self {
+    /// A solver in this state.
+    pub(super) fn of(params: &BackwardEulerParams, state: BackwardEulerState<T>) -> Self {
         Self {
-            params,
+            params: params.clone(),
             state,
             step_sizes: Vec::new(),
             polish: None,
             timings: Timings::default(),
             finished: None,
-            draws: Draws::default(),
+            draws: BatchDraws::default(),
             spare: Spare::default(),
             rejected: false,
             before: Vec::new(),
@@ -74,44 +71,10 @@ impl<T: Compute> BackwardEulerSolver<T> {
         }
     }
 
-    /// Restores a solver with these parameters from [`StreamSolver::state`].
-    pub(super) fn restored(params: BackwardEulerParams, state: &Contents) -> Result<Self, String> {
-        state.must_be(BACKWARD_EULER_STATE)?;
-        Self::of_file(params, &StateReader::new(state)?)
-    }
-
-    /// Restores a solver with these parameters from [`FitSolver::checkpoint`].
-    pub(super) fn of_checkpoint(params: BackwardEulerParams, checkpoint: &Contents) -> Result<Self, String> {
-        checkpoint.must_be(BACKWARD_EULER_CHECKPOINT)?;
-        let from = StateReader::new(checkpoint)?;
-        let (timings, step_sizes) = (from.get("timings")?, from.weights("step_sizes")?);
-        let polish =
-            checkpoint.part("polish").map(|part| Contents { kind: KMEANS_CHECKPOINT.into(), ..part });
-        let mut new = Self { step_sizes, timings, ..Self::of_file(params, &from)? };
-        // `partial_fit` after a fit makes outer steps that are not listed, so fewer entries are allowed.
-        if new.step_sizes.len() as u64 > new.state.n_iter {
-            return Err("its \"step_sizes\" are more than its outer steps".into());
-        }
-        if let Some(part) = polish {
-            let polish = LloydStarts::of_checkpoint(&new.polish_params(), &part)?;
-            let Snapshot { dim, centers, .. } = polish.snapshot();
-            if dim != new.state.trajectory.dim || centers != new.state.centers {
-                return Err("its \"polish\" does not belong to its \"centers\"".into());
-            }
-            new.polish = Some(polish);
-        }
-        Ok(new)
-    }
-
-    fn of_file(params: BackwardEulerParams, from: &StateReader<'_>) -> Result<Self, String> {
-        let state = State::of_file(from)?;
-        let k = state.given.len();
-        if !state.centers.is_empty() && k != params.n_clusters {
-            return Err(format!(
-                "n_clusters must be {k}, the number of centers of the state, got {}",
-                params.n_clusters
-            ));
-        }
+    /// A solver in the state that `from` holds.
+    pub(super) fn restore_from(params: &BackwardEulerParams, from: &StateReader<'_>) -> Result<Self, String> {
+        let state = BackwardEulerState::restore(from)?;
+        check_centers(&state.centers, state.given.len(), params.n_clusters)?;
         Ok(Self::of(params, state))
     }
 
@@ -140,9 +103,9 @@ impl<T: Compute> BackwardEulerSolver<T> {
 }
 
 impl<T: Compute> BatchSolver<T> for BackwardEulerSolver<T> {
-    type State = State<T>;
+    type State = BackwardEulerState<T>;
 
-    fn state_mut(&mut self) -> &mut State<T> {
+    fn state_mut(&mut self) -> &mut BackwardEulerState<T> {
         &mut self.state
     }
 
@@ -150,7 +113,7 @@ impl<T: Compute> BatchSolver<T> for BackwardEulerSolver<T> {
         &mut self.state.trajectory.dim
     }
 
-    fn waiting_mut(&mut self) -> &mut Waiting<T> {
+    fn waiting_mut(&mut self) -> &mut WaitingRows<T> {
         &mut self.state.waiting
     }
 
@@ -179,13 +142,10 @@ impl<T: Compute> BatchSolver<T> for BackwardEulerSolver<T> {
     }
 
     /// One inner iteration. Ends the outer step after the last one. A batch without weight counts as none.
-    fn absorb(&mut self, batch: &dyn DataSource<T>, cx: &Executor) -> Result<Moved> {
+    fn absorb(&mut self, batch: &dyn DataSource<T>, cx: &Executor) -> Result<BatchTotals> {
         let begun = Instant::now();
         let (k, dim) = (self.params.n_clusters, self.state.trajectory.dim);
-        if batch.dim() != dim {
-            let found = batch.dim();
-            return Err(Error::Shape(format!("`rows` have {found} columns, but the centers have {dim}")));
-        }
+        check_columns(batch, dim)?;
         let iterate: Vec<T> = self.state.trajectory.rounded();
         let packed = PackedCenters::for_rows(MatRef::new(&iterate, dim), batch.most_values().is_some());
         // Returned to `self` only on success: a failed batch leaves partial sums in it.
@@ -197,8 +157,8 @@ impl<T: Compute> BatchSolver<T> for BackwardEulerSolver<T> {
         drop(total);
         self.spare = spare;
         let weight: f64 = sums.weights().iter().sum();
-        let moved = Moved { rows, weight, objective: sums.energy(), sq_shift: 0.0 };
-        let pull = Pull {
+        let moved = BatchTotals { rows, weight, objective: sums.energy(), sq_shift: 0.0 };
+        let pull = InnerStep {
             step_size: self.step_size(),
             cap: self.params.cap(),
             averaging: self.params.averaging,
@@ -228,7 +188,7 @@ impl<T: Compute> Solver<T> for BackwardEulerSolver<T> {
     type Model = KMeansModel;
 
     fn needs(&self) -> Access {
-        BackwardEuler::needs(&self.params)
+        if self.params.polish == Some(true) { Access::Replay } else { Access::Once }
     }
 
     fn step(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Step> {
@@ -245,10 +205,21 @@ impl<T: Compute> Solver<T> for BackwardEulerSolver<T> {
 }
 
 impl<T: Compute> BackwardEulerSolver<T> {
-    /// The solver's public state between two steps.
-    pub(crate) fn snapshot(&self) -> Snapshot<'_, T> {
+    pub(super) fn step_sizes(&self) -> &[f64] {
+        &self.step_sizes
+    }
+
+    /// Clusters that get almost no rows from batches; none after the final sweeps.
+    pub(super) fn starved(&self) -> Vec<u32> {
+        // Sweeps give every cluster its rows.
+        if self.polish.is_some() { Vec::new() } else { self.state.starved() }
+    }
+}
+
+impl<T: Compute> FitSolver<T> for BackwardEulerSolver<T> {
+    fn snapshot(&self) -> Snapshot<'_, T> {
         let state = &self.state;
-        let polish = self.polish.as_ref().map(LloydStarts::snapshot);
+        let polish = self.polish.as_ref().map(FitSolver::snapshot);
         let (labels, weights, inertia) = match (&polish, &self.finished) {
             (Some(polish), _) => (polish.labels, polish.weights, polish.inertia),
             (None, Some((labels, weights, inertia))) => (labels.view(), &weights[..], *inertia),
@@ -274,38 +245,8 @@ impl<T: Compute> BackwardEulerSolver<T> {
         }
     }
 
-    pub(super) fn step_sizes(&self) -> &[f64] {
-        &self.step_sizes
-    }
-
-    /// Clusters that get almost no rows from batches; none after the final sweeps.
-    pub(super) fn starved(&self) -> Vec<u32> {
-        // Sweeps give every cluster its rows.
-        if self.polish.is_some() { Vec::new() } else { self.state.starved() }
-    }
-}
-
-impl<T: Compute> FitSolver<T> for BackwardEulerSolver<T> {
-    fn facts(&self) -> Facts {
-        self.snapshot().facts()
-    }
-
-    fn checkpoint(&self) -> Contents {
-        let mut to = self.state.to_file(BACKWARD_EULER_CHECKPOINT);
-        to.put("timings", &self.timings);
-        to.put("step_sizes", &self.step_sizes);
-        if let Some(polish) = &self.polish {
-            to.contents.put("polish", polish.checkpoint());
-        }
-        to.finish()
-    }
-
     fn has_begun(&self) -> bool {
         self.has_centers()
-    }
-
-    fn fits(&self, n: Option<u64>) -> bool {
-        n.is_none_or(|n| self.state.position <= n) && self.polish.as_ref().is_none_or(|polish| polish.fits(n))
     }
 
     fn finish(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<f64> {
@@ -315,11 +256,7 @@ impl<T: Compute> FitSolver<T> for BackwardEulerSolver<T> {
         if let Some((_, _, inertia)) = &self.finished {
             return Ok(*inertia);
         }
-        if data.access() == Access::Once {
-            return Err(Error::Source(
-                "labels need rows that can be read again: call predict with other rows instead".into(),
-            ));
-        }
+        check_readable(data)?;
         let begun = Instant::now();
         let centers = MatRef::new(&self.state.centers, self.state.trajectory.dim);
         let finished = self.finished.insert(all_labels(centers, data, cx)?);
@@ -329,6 +266,15 @@ impl<T: Compute> FitSolver<T> for BackwardEulerSolver<T> {
 }
 
 impl<T: Compute> StreamSolver<T> for BackwardEulerSolver<T> {
+    fn restore_state(params: &BackwardEulerParams, state: &Contents) -> Result<Self, String> {
+        state.must_be(BACKWARD_EULER_STATE)?;
+        Self::restore_from(params, &StateReader::new(state)?)
+    }
+
+    fn state(&self) -> Contents {
+        self.state.write(BACKWARD_EULER_STATE).finish()
+    }
+
     fn partial_fit(&mut self, batch: &dyn DataSource<T>, cx: &Executor) -> Result<Option<Step>> {
         self.before.clone_from(&self.state.centers);
         self.rejected = false;
@@ -338,9 +284,5 @@ impl<T: Compute> StreamSolver<T> for BackwardEulerSolver<T> {
         self.polish = moved.map_or(self.polish.take(), |_| None);
         let stop = self.rejected.then_some(StopReason::Diverged);
         Ok(moved.map(|moved| self.step_of(self.state.n_steps, &moved, stop)))
-    }
-
-    fn state(&self) -> Contents {
-        self.state.to_file(BACKWARD_EULER_STATE).finish()
     }
 }

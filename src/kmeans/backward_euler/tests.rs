@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::trajectory::{Pull, Trajectory};
+use super::trajectory::{InnerStep, Trajectory};
 use super::{BackwardEuler, BackwardEulerParams};
 use crate::data::{Chunk, Chunks};
 use crate::error::Error;
@@ -52,7 +52,7 @@ proptest! {
                 y[j] = centers[j] - step_size * gradient;
                 mean[j] = averaging * mean[j] + (1.0 - averaging) * y[j];
             }
-            trajectory.pull::<f64>(&sums, rows.len() as f64, &Pull { step_size, cap: f64::INFINITY, averaging, metric: Metric::Euclidean });
+            trajectory.pull::<f64>(&sums, rows.len() as f64, &InnerStep { step_size, cap: f64::INFINITY, averaging, metric: Metric::Euclidean });
             // Copied so that rounding cannot change a label.
             y.copy_from_slice(&trajectory.iterate);
             let close = |a: &[f64], b: &[f64]| a.iter().zip(b).all(|(a, b)| (a - b).abs() <= 1e-9 * (1.0 + b.abs()));
@@ -71,7 +71,7 @@ fn a_cap_limits_the_pull_of_each_center() {
     trajectory.pull::<f64>(
         &sums,
         4.0,
-        &Pull { step_size: 2.0, cap: 0.75, averaging: 0.0, metric: Metric::Euclidean },
+        &InnerStep { step_size: 2.0, cap: 0.75, averaging: 0.0, metric: Metric::Euclidean },
     );
     // Without the cap, the pulls would be 1.5 and 0.5.
     assert_eq!(trajectory.iterate, [0.75, 10.5]);

@@ -8,7 +8,7 @@ use crate::tuning::{DIVERGED, MOST_SQ_MOVE};
 
 /// Parameters of an inner iteration.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pull {
+pub(super) struct InnerStep {
     /// gamma in the paper.
     pub(super) step_size: f64,
     /// Upper limit on the fraction of the way from a center to the mean of its rows that one iteration moves
@@ -91,7 +91,7 @@ impl Trajectory {
     /// The product of step size and cluster share is limited by `cap`. A center without rows returns to the
     /// anchor. Returns `false` if the iterate or the average diverged: not finite in `T`, or too far from the
     /// rows.
-    pub(super) fn pull<T: Compute>(&mut self, sums: &ClusterSums, weight: f64, by: &Pull) -> bool {
+    pub(super) fn pull<T: Compute>(&mut self, sums: &ClusterSums, weight: f64, by: &InnerStep) -> bool {
         self.scale.widen(sums, weight);
         let Self { dim, anchor, iterate, mean, .. } = self;
         for (j, &of_j) in sums.weights().iter().enumerate() {

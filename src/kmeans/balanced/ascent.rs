@@ -3,7 +3,7 @@
 //! A cluster above its upper limit becomes more expensive, one below its lower limit cheaper, each in proportion to what
 //! it has too much or too little. Prices of clusters between their limits return to 0. Steps become shorter.
 
-use super::limits::Limits;
+use super::limits::SizeLimits;
 use super::lists::CandidateLists;
 use crate::error::Result;
 use crate::parallel::Executor;
@@ -13,7 +13,7 @@ use crate::tuning::{BALANCED_DECAY, BALANCED_STEPS};
 pub(super) fn ascend(
     lists: &CandidateLists,
     prices: &[f64],
-    limits: &Limits,
+    limits: &SizeLimits,
     cx: &Executor,
 ) -> Result<Vec<f64>> {
     let mut now = prices.to_vec();
@@ -34,7 +34,7 @@ pub(super) fn ascend(
 }
 
 /// The price of a cluster after a step.
-fn moved(price: f64, size: f64, step: f64, limits: &Limits) -> f64 {
+fn moved(price: f64, size: f64, step: f64, limits: &SizeLimits) -> f64 {
     let towards = |limit: f64| price + step * (size - limit) / limits.mean;
     if size > limits.most {
         towards(limits.most)
@@ -50,7 +50,7 @@ fn moved(price: f64, size: f64, step: f64, limits: &Limits) -> f64 {
 }
 
 /// How much more the second candidate of a row costs than the first, in the mean. Prices of this magnitude move rows.
-fn mean_regret(lists: &CandidateLists, prices: &[f64], limits: &Limits) -> f64 {
+fn mean_regret(lists: &CandidateLists, prices: &[f64], limits: &SizeLimits) -> f64 {
     let (mut regret, mut weight) = (0.0, 0.0);
     for row in 0..lists.rows() {
         let (_, first, second) = lists.best(row, prices);

@@ -1,7 +1,7 @@
 //! Rows and clusters with limits, for fixed centers: labels that keep the limits, prices, and a lower bound.
 
 use super::ascent::ascend;
-use super::limits::Limits;
+use super::limits::SizeLimits;
 use super::lists::{CANDIDATE_BYTES, CandidateLists};
 use super::repair::repair;
 use super::transport::Transport;
@@ -31,7 +31,7 @@ pub(super) struct Assigned {
 
 /// The share of the rows that have to move if every row takes its cheapest candidate: the rows above a cluster's upper
 /// limit, and the rows that a cluster misses to its lower limit.
-fn imbalance(lists: &CandidateLists, prices: &[f64], limits: &Limits) -> f64 {
+fn imbalance(lists: &CandidateLists, prices: &[f64], limits: &SizeLimits) -> f64 {
     let (_, sizes) = lists.demand(prices, limits);
     let of_cluster = |(&size, &price): (&f64, &f64)| match price {
         price if price > 0.0 => (size - limits.most).abs(),
@@ -57,14 +57,14 @@ fn candidates(wanted: usize, k: usize, n: u64, memory: u64) -> usize {
 pub(super) fn assign<T: Compute>(
     centers: MatRef<'_, T>,
     prices: &[f64],
-    limits: &Limits,
+    limits: &SizeLimits,
     (memory, rounds): (u64, usize),
     data: &dyn DataSource<T>,
     cx: &Executor,
 ) -> Result<Assigned> {
     let (k, n) = (centers.rows(), count_rows(data)?);
     let mut width = if k <= 2 * BALANCED_CANDIDATES { k } else { BALANCED_CANDIDATES };
-    // The prices with the highest bound, and those where the search goes on.
+    // The prices with the highest bound, and the prices where the search continues.
     let mut best = (f64::NEG_INFINITY, prices.to_vec());
     let mut prices = prices.to_vec();
     let (mut labels, mut lowest) = (Vec::new(), f64::INFINITY);

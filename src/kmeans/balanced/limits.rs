@@ -86,7 +86,7 @@ parsed! { Size("size") }
 
 /// The limits of a fit, in units of weight.
 #[derive(Clone, Debug)]
-pub(super) struct Limits {
+pub(super) struct SizeLimits {
     /// Smallest and largest weight of a cluster.
     pub(super) least: f64,
     pub(super) most: f64,
@@ -192,7 +192,7 @@ pub(super) fn problems((min, max): Asked, k: usize, total: f64, unit: bool) -> V
     problems
 }
 
-impl Limits {
+impl SizeLimits {
     /// The limits of `k` clusters of these rows.
     ///
     /// # Errors

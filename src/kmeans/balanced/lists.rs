@@ -1,6 +1,6 @@
 //! The centers that a row may belong to: those with the smallest squared distance plus price.
 
-use super::limits::Limits;
+use super::limits::SizeLimits;
 use crate::data::{DataSource, count_rows, row_values};
 use crate::error::Result;
 use crate::kernel::{self, Compute, PackedCenters, Scratch};
@@ -26,7 +26,7 @@ pub(super) struct CandidateLists {
 }
 
 /// Where the candidates of a chunk go.
-type Out<'a> = ((Wide<'a, u32>, Wide<'a, f64>), &'a mut [f64]);
+type CandidatesOut<'a> = ((Wide<'a, u32>, Wide<'a, f64>), &'a mut [f64]);
 
 impl CandidateLists {
     /// One pass: `width` candidates of all rows.
@@ -50,7 +50,7 @@ impl CandidateLists {
         // Tile values choose the candidates, and are rounded.
         let rounding = 4.0 * rounding_of(&packed, row_values(data));
         let absorb = |chunk: Chunk<'_, T>,
-                      ((ids, sq_dists), beyond): Out<'_>,
+                      ((ids, sq_dists), beyond): CandidatesOut<'_>,
                       (): &mut (),
                       scratch: &mut Scratch<T>| {
             let (ids, sq_dists) = (ids.values, sq_dists.values);
@@ -105,7 +105,7 @@ impl CandidateLists {
     }
 
     /// The energy of labels that are all candidates.
-    pub(super) fn energy(&self, labels: &[u32], limits: &Limits) -> f64 {
+    pub(super) fn energy(&self, labels: &[u32], limits: &SizeLimits) -> f64 {
         let sq_dist = |row: usize, label: u32| {
             self.of(row).find(|&(j, _)| j == label as usize).map_or(0.0, |own| own.1)
         };
@@ -114,7 +114,7 @@ impl CandidateLists {
 
     /// A lower bound of the energy of all assignments that keep the limits, for any prices: the Lagrangian dual. And the
     /// weight of the rows for which each cluster is the cheapest candidate.
-    pub(super) fn demand(&self, prices: &[f64], limits: &Limits) -> (f64, Vec<f64>) {
+    pub(super) fn demand(&self, prices: &[f64], limits: &SizeLimits) -> (f64, Vec<f64>) {
         let rise = prices.iter().zip(&self.prices).map(|(new, old)| new - old).fold(f64::INFINITY, f64::min);
         let (mut energy, mut sizes) = (0.0, vec![0.0; prices.len()]);
         for row in 0..self.rows() {

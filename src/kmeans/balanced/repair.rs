@@ -9,7 +9,7 @@ use crate::pass::{Chunk, Cut, Unread, sweep_unread};
 use crate::rows::RowBuf;
 use crate::tuning::{STRIP_ROWS, repair_tile_rows, tile_rows};
 
-use super::limits::Limits;
+use super::limits::SizeLimits;
 
 /// The share of a limit that rounding may leave of weights.
 const NEGLIGIBLE: f64 = 1e-9;
@@ -18,14 +18,14 @@ const NEGLIGIBLE: f64 = 1e-9;
 const ROUNDS: usize = 8;
 
 /// Rows of a chunk that are compared with all centers.
-struct Picked<T> {
+struct ComparedRows<T> {
     numbers: Vec<u32>,
     rows: RowBuf<T>,
     sq_dists: Vec<f64>,
     scratch: Scratch<T>,
 }
 
-impl<T: Compute> Picked<T> {
+impl<T: Compute> ComparedRows<T> {
     fn new() -> Self {
         let (numbers, sq_dists) = (Vec::new(), Vec::new());
         Self { numbers, rows: RowBuf::default(), sq_dists, scratch: Scratch::default() }
@@ -64,7 +64,7 @@ impl<T: Compute> Picked<T> {
 
 /// Moves rows between clusters: the weight that each cluster gives away or takes.
 struct Exchange<'a> {
-    limits: &'a Limits,
+    limits: &'a SizeLimits,
     /// What a cluster may give away, and what it may take.
     gives: Vec<f64>,
     takes: Vec<f64>,
@@ -77,7 +77,7 @@ struct Exchange<'a> {
 /// Moves rows until all clusters keep the limits, or with weights exceed them by less than the weight of a row.
 pub(super) fn repair<T: Compute>(
     labels: &mut [u32],
-    limits: &Limits,
+    limits: &SizeLimits,
     packed: &PackedCenters<T>,
     data: &dyn DataSource<T>,
     cx: &Executor,
@@ -141,13 +141,14 @@ impl Exchange<'_> {
         let takers: Vec<usize> = (0..self.takes.len()).filter(|&j| self.takes[j] > 0.0).collect();
         let wanted = |row: usize| self.gives[labels[row] as usize] > 0.0 && self.limits.weights.of(row) > 0.0;
         let mut all: Vec<(f64, u64)> = Vec::new();
-        let absorb = |chunk: Unread<'_, T>, (): (), part: &mut Vec<(f64, u64)>, picked: &mut Picked<T>| {
-            picked.measure(chunk, packed, wanted, |row, sq_dists| {
-                let nearest = takers.iter().map(|&j| sq_dists[j]).fold(f64::INFINITY, f64::min);
-                part.push((nearest - sq_dists[labels[row] as usize], row as u64));
-            })
-        };
-        let make = (Vec::new, Picked::new);
+        let absorb =
+            |chunk: Unread<'_, T>, (): (), part: &mut Vec<(f64, u64)>, picked: &mut ComparedRows<T>| {
+                picked.measure(chunk, packed, wanted, |row, sq_dists| {
+                    let nearest = takers.iter().map(|&j| sq_dists[j]).fold(f64::INFINITY, f64::min);
+                    part.push((nearest - sq_dists[labels[row] as usize], row as u64));
+                })
+            };
+        let make = (Vec::new, ComparedRows::new);
         let cut = Cut::from(tile_rows(packed.n_centers()));
         sweep_unread(data, cx, cut, (), &mut all, make, absorb, Vec::append)?;
         all.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
@@ -180,7 +181,7 @@ impl Exchange<'_> {
     ) -> Result<()> {
         let k = packed.n_centers();
         let wanted = |row: usize| moving.binary_search(&(row as u64)).is_ok();
-        let absorb = |chunk: Unread<'_, T>, (): (), part: &mut Placing, picked: &mut Picked<T>| {
+        let absorb = |chunk: Unread<'_, T>, (): (), part: &mut Placing, picked: &mut ComparedRows<T>| {
             picked.measure(chunk, packed, wanted, |row, sq_dists| {
                 part.rows.push(row);
                 part.sq_dists.extend_from_slice(sq_dists);
@@ -198,7 +199,7 @@ impl Exchange<'_> {
             part.sq_dists.clear();
         };
         let mut total = Placing { room: self.takes.clone(), ..Placing::default() };
-        let make = (Placing::default, Picked::new);
+        let make = (Placing::default, ComparedRows::new);
         sweep_unread(data, cx, repair_tile_rows(k), (), &mut total, make, absorb, merge)?;
         total.moved.iter().for_each(|&(row, j)| labels[row] = j);
         Ok(())

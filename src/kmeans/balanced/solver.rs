@@ -2,18 +2,17 @@
 
 use std::time::Instant;
 
-use super::BalancedParams;
 use super::assign::{assign, is_close};
-use super::limits::Limits;
+use super::limits::SizeLimits;
+use super::params::BalancedParams;
 use crate::centers::{KMeansModel, LabelList, LabelsRef, Snapshot};
 use crate::data::{Access, DataSource};
 use crate::error::Result;
-use crate::fit::{Facts, FitSolver, Solver, Step, StopReason, Timings};
+use crate::fit::{FitSolver, Solver, Step, StopReason, Timings};
 use crate::kernel::Compute;
-use crate::kmeans::starts::LloydStarts;
+use crate::kmeans::lloyd::starts::LloydStarts;
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
-use crate::persist::Contents;
 use crate::stats::{ClusterSums, to_means};
 use crate::tuning::BALANCED_ROUNDS;
 
@@ -84,44 +83,9 @@ pub struct BalancedSolver<T> {
 }
 
 impl<T: Compute> BalancedSolver<T> {
-    /// The state before the first step, which chooses the first centers.
-    pub(super) fn plan(params: BalancedParams) -> Self {
-        Self {
-            start: LloydStarts::plan(&params.exact()),
-            balance: None,
-            finished: None,
-            iteration: 0,
-            rows_seen: 0,
-            timings: Timings::default(),
-            params,
-        }
-    }
-
     /// The clusters that are shown.
     fn shown(&self) -> Option<&Balance<T>> {
         self.finished.as_ref().or(self.balance.as_ref())
-    }
-
-    /// The solver's public state between two steps.
-    pub(crate) fn snapshot(&self) -> Snapshot<'_, T> {
-        let start = self.start.snapshot();
-        let sweeps = self.balance.as_ref().map_or(0, |balance| balance.sweeps);
-        let start = Snapshot {
-            n_iter: start.n_iter + sweeps,
-            n_steps: start.n_steps + sweeps,
-            timings: start.timings + self.timings,
-            ..start
-        };
-        match self.shown() {
-            Some(balance) if balance.labels.len() > 0 => Snapshot {
-                centers: &balance.centers,
-                weights: &balance.sizes,
-                labels: balance.labels.view(),
-                inertia: balance.energy,
-                ..start
-            },
-            _ => start,
-        }
     }
 
     /// The prices of the clusters; empty before the first sweep with limits.
@@ -139,8 +103,8 @@ impl<T: Compute> BalancedSolver<T> {
         }
     }
 
-    fn limits(&self, data: &dyn DataSource<T>) -> Result<Limits> {
-        Limits::new(self.params.asked(), self.params.n_clusters, data)
+    fn limits(&self, data: &dyn DataSource<T>) -> Result<SizeLimits> {
+        SizeLimits::new(self.params.asked(), self.params.n_clusters, data)
     }
 
     /// Follows exact k-means by clusters with limits.
@@ -193,7 +157,7 @@ impl<T: Compute> BalancedSolver<T> {
         } else if moved <= self.start.best().threshold() || !lowered {
             Some(StopReason::Tolerance)
         } else {
-            (balance.sweeps >= self.params.max_iter).then_some(StopReason::MaxIterations)
+            StopReason::after(balance.sweeps, self.params.max_iter)
         };
         let step = Step {
             iteration: self.iteration,
@@ -257,19 +221,25 @@ impl<T: Compute> Solver<T> for BalancedSolver<T> {
 }
 
 impl<T: Compute> FitSolver<T> for BalancedSolver<T> {
-    fn facts(&self) -> Facts {
-        self.snapshot().facts()
-    }
-
-    fn checkpoint(&self) -> Contents {
-        self.to_file()
-    }
-
-    fn fits(&self, n: Option<u64>) -> bool {
-        let fits = |balance: &Balance<T>| {
-            balance.labels.len() == 0 || n.is_none_or(|n| balance.labels.len() as u64 == n)
+    fn snapshot(&self) -> Snapshot<'_, T> {
+        let start = self.start.snapshot();
+        let sweeps = self.balance.as_ref().map_or(0, |balance| balance.sweeps);
+        let start = Snapshot {
+            n_iter: start.n_iter + sweeps,
+            n_steps: start.n_steps + sweeps,
+            timings: start.timings + self.timings,
+            ..start
         };
-        self.start.fits(n) && self.balance.as_ref().is_none_or(fits)
+        match self.shown() {
+            Some(balance) if balance.labels.len() > 0 => Snapshot {
+                centers: &balance.centers,
+                weights: &balance.sizes,
+                labels: balance.labels.view(),
+                inertia: balance.energy,
+                ..start
+            },
+            _ => start,
+        }
     }
 
     fn finish(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<f64> {

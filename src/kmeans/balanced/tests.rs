@@ -3,19 +3,20 @@
 use proptest::prelude::*;
 
 use super::assign::{Assigned, assign};
-use super::limits::Limits;
+use super::limits::{Asked, Size, SizeLimits};
 use super::lists::CandidateLists;
+use super::params::{Balanced, BalancedParams, BalancedRun};
 use super::repair::repair;
 use super::solver::Balance;
-use super::*;
 use crate::centers::LabelList;
 use crate::data::{AnySource, Chunks, Dense, Source, Weighted};
-use crate::fit::{FitSolver, Solver};
+use crate::fit::{FitSolver, Method, Solver};
 use crate::kernel::{PackedCenters, sq_dist};
 use crate::kmeans::KMeans;
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::rng::{Purpose, Rng};
+use crate::seeding::Seeding;
 use crate::tuning::BALANCED_ROUNDS;
 
 fn noise(n: usize, seed: u64) -> Vec<f64> {
@@ -119,9 +120,9 @@ fn counted(labels: &[u32], k: usize) -> Vec<usize> {
     counts
 }
 
-fn assigned(rows: &[f64], d: usize, centers: &[f64], asked: limits::Asked, prices: &[f64]) -> Assigned {
+fn assigned(rows: &[f64], d: usize, centers: &[f64], asked: Asked, prices: &[f64]) -> Assigned {
     let data = Dense::new(rows, d).unwrap();
-    let limits = Limits::new::<f64>(asked, centers.len() / d, &data).unwrap();
+    let limits = SizeLimits::new::<f64>(asked, centers.len() / d, &data).unwrap();
     assign(MatRef::new(centers, d), prices, &limits, (1 << 30, BALANCED_ROUNDS), &data, &executor()).unwrap()
 }
 
@@ -175,7 +176,7 @@ proptest! {
         prop_assert!(found.sums.energy() - best <= gap * found.sums.energy() + rounding);
         // Any prices give a bound.
         let data = Dense::new(&rows, d).unwrap();
-        let limits = Limits::new::<f64>(asked, k, &data).unwrap();
+        let limits = SizeLimits::new::<f64>(asked, k, &data).unwrap();
         let lists = CandidateLists::new(MatRef::new(&centers, d), &found.prices, k.min(2), &data, &executor()).unwrap();
         for seed in 0..5 {
             let prices: Vec<f64> = noise(k, seed).iter().zip(&found.prices).map(|(x, p)| p + x).collect();
@@ -284,11 +285,11 @@ fn a_repair_moves_the_rows_of_least_regret() {
     let rows = [0.0, 0.1, 0.4, 0.3, 5.0, 9.0];
     let data = Dense::new(&rows[..], 1).unwrap();
     let packed = PackedCenters::new(MatRef::new(&[0.0, 1.0, 5.0, 9.0], 1));
-    let limits = Limits::new::<f64>((None, Some(Size::Rows(2))), 4, &data).unwrap();
+    let limits = SizeLimits::new::<f64>((None, Some(Size::Rows(2))), 4, &data).unwrap();
     let mut labels = vec![0, 0, 0, 0, 2, 3];
     repair(&mut labels, &limits, &packed, &data, &executor()).unwrap();
     assert_eq!(labels, [0, 0, 1, 1, 2, 3]);
-    let limits = Limits::new::<f64>((Some(Size::Rows(1)), None), 4, &data).unwrap();
+    let limits = SizeLimits::new::<f64>((Some(Size::Rows(1)), None), 4, &data).unwrap();
     let mut labels = vec![0, 0, 0, 0, 2, 3];
     repair(&mut labels, &limits, &packed, &data, &executor()).unwrap();
     assert_eq!(labels, [0, 0, 1, 0, 2, 3]);
@@ -300,7 +301,7 @@ fn centers_closer_than_their_rounding_keep_limits_too() {
     let centers: Vec<f32> = (0..20).map(|i| 1e6 + 0.0625 * i as f32).collect();
     let data = Dense::new(&rows, 1).unwrap();
     let asked = (Some(Size::Rows(20)), Some(Size::Rows(20)));
-    let limits = Limits::new::<f32>(asked, 20, &data).unwrap();
+    let limits = SizeLimits::new::<f32>(asked, 20, &data).unwrap();
     let found =
         assign(MatRef::new(&centers, 1), &[0.0; 20], &limits, (1 << 30, BALANCED_ROUNDS), &data, &executor())
             .unwrap();

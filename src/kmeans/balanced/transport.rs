@@ -35,7 +35,7 @@ pub(super) struct Transport<'a> {
     /// Rows that a node must send on.
     excess: Vec<i64>,
     arcs: Vec<Arcs>,
-    search: Search,
+    search: PathSearch,
 }
 
 /// From a cluster to others, in ascending order.
@@ -97,7 +97,7 @@ impl Arcs {
 }
 
 /// A search for the shortest path.
-struct Search {
+struct PathSearch {
     lengths: Vec<f64>,
     before: Vec<usize>,
     settled: Vec<bool>,
@@ -107,7 +107,7 @@ struct Search {
     queue: BinaryHeap<Reverse<(i64, usize)>>,
 }
 
-impl Search {
+impl PathSearch {
     fn new(nodes: usize) -> Self {
         Self {
             lengths: vec![f64::INFINITY; nodes],
@@ -206,7 +206,7 @@ impl<'a> Transport<'a> {
             flows,
             excess,
             arcs,
-            search: Search::new(hub + 1),
+            search: PathSearch::new(hub + 1),
         }
     }
 

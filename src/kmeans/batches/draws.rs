@@ -10,9 +10,9 @@ use crate::seeding::Odds;
 /// Draws with replacement. Weighted rows are drawn in proportion to their weight, and each drawn row counts
 /// 1.
 #[derive(Default)]
-pub(in crate::kmeans) struct Draws(Option<Odds>);
+pub(in crate::kmeans) struct BatchDraws(Option<Odds>);
 
-impl Draws {
+impl BatchDraws {
     /// Draws `size` of the `n` rows of `data`. Every call must pass the same rows.
     pub(in crate::kmeans) fn batch<'a, T: Compute>(
         &mut self,

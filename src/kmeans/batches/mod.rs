@@ -5,6 +5,8 @@ mod draws;
 mod sums;
 mod waiting;
 
-pub(super) use draws::{Draws, as_of_source};
+pub(super) use draws::{BatchDraws, as_of_source};
 pub(super) use sums::Spare;
-pub(super) use waiting::{BatchSolver, Moved, Waiting};
+pub(super) use waiting::{
+    BatchSolver, BatchTotals, WaitingRows, check_centers, check_columns, check_readable, ended_early,
+};

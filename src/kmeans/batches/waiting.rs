@@ -1,6 +1,6 @@
 //! Buffers rows until there are enough to choose the first centers, then feeds them to the solver.
 
-use crate::data::{DataSource, Weighted, check_finite, copy, count_rows};
+use crate::data::{Access, DataSource, Weighted, check_finite, copy, count_rows};
 use crate::error::{Error, Result};
 use crate::kernel::Compute;
 use crate::parallel::Executor;
@@ -9,7 +9,7 @@ use crate::rows::RowBuf;
 
 /// Totals of one or more batches.
 #[derive(Clone, Copy, Default)]
-pub(in crate::kmeans) struct Moved {
+pub(in crate::kmeans) struct BatchTotals {
     pub(in crate::kmeans) rows: u64,
     pub(in crate::kmeans) weight: f64,
     /// Inertia about the centers before each batch moved them.
@@ -18,7 +18,7 @@ pub(in crate::kmeans) struct Moved {
     pub(in crate::kmeans) sq_shift: f64,
 }
 
-impl Moved {
+impl BatchTotals {
     /// The totals of both.
     pub(in crate::kmeans) fn and(self, other: Self) -> Self {
         Self {
@@ -32,18 +32,18 @@ impl Moved {
 
 /// Buffered rows and their weights, if any row has a weight.
 #[derive(Clone, Debug)]
-pub(in crate::kmeans) struct Waiting<T> {
+pub(in crate::kmeans) struct WaitingRows<T> {
     rows: RowBuf<T>,
     weights: Vec<f64>,
 }
 
-impl<T> Default for Waiting<T> {
+impl<T> Default for WaitingRows<T> {
     fn default() -> Self {
         Self { rows: RowBuf::default(), weights: Vec::new() }
     }
 }
 
-impl<T: Compute> Waiting<T> {
+impl<T: Compute> WaitingRows<T> {
     /// Number of buffered rows.
     pub(in crate::kmeans) fn len(&self) -> usize {
         self.rows.len()
@@ -83,7 +83,7 @@ impl<T: Compute> Waiting<T> {
         to.put_rows("waiting", &self.rows);
     }
 
-    /// Reads what [`Waiting::put`] wrote, with rows of `dim` columns. The error says what is wrong.
+    /// Reads what [`WaitingRows::put`] wrote, with rows of `dim` columns. The error says what is wrong.
     pub(in crate::kmeans) fn get(from: &StateReader<'_>, dim: usize) -> Result<Self, String> {
         let (rows, weights): (RowBuf<T>, _) = (from.rows("waiting", dim)?, from.weights("waiting_weights")?);
         if !weights.is_empty() && weights.len() != rows.len() {
@@ -94,6 +94,42 @@ impl<T: Compute> Waiting<T> {
         }
         Ok(Self { rows, weights })
     }
+}
+
+/// Returns an error if a state that has centers, `held` of them, is to continue with another number of clusters.
+pub(in crate::kmeans) fn check_centers<T>(
+    centers: &[T],
+    held: usize,
+    n_clusters: usize,
+) -> Result<(), String> {
+    if centers.is_empty() || held == n_clusters {
+        return Ok(());
+    }
+    Err(format!("n_clusters must be {held}, the number of centers of the state, got {n_clusters}"))
+}
+
+/// Returns an error for a batch with another number of columns than the centers have.
+pub(in crate::kmeans) fn check_columns<T: Compute>(batch: &dyn DataSource<T>, dim: usize) -> Result<()> {
+    let found = batch.dim();
+    if found == dim {
+        return Ok(());
+    }
+    Err(Error::Shape(format!("`rows` have {found} columns, but the centers have {dim}")))
+}
+
+/// Returns an error for rows whose labels cannot be found in a further pass.
+pub(in crate::kmeans) fn check_readable<T: Compute>(data: &dyn DataSource<T>) -> Result<()> {
+    if data.access() > Access::Once {
+        return Ok(());
+    }
+    Err(Error::Source("labels need rows that can be read again: call predict with other rows instead".into()))
+}
+
+/// The error for a stream that ends before the row at which the fit stopped.
+pub(in crate::kmeans) fn ended_early(row: u64) -> Error {
+    Error::Source(format!(
+        "the stream ended before row {row}, where the fit stopped: resume it with a stream that yields the same rows"
+    ))
 }
 
 /// A method that takes batches and buffers rows until it has its first centers.
@@ -108,7 +144,7 @@ pub(in crate::kmeans) trait BatchSolver<T: Compute> {
     fn dim_mut(&mut self) -> &mut usize;
 
     /// The buffered rows.
-    fn waiting_mut(&mut self) -> &mut Waiting<T>;
+    fn waiting_mut(&mut self) -> &mut WaitingRows<T>;
 
     /// Whether the first centers have been chosen.
     fn has_centers(&self) -> bool;
@@ -120,7 +156,7 @@ pub(in crate::kmeans) trait BatchSolver<T: Compute> {
     fn begin(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<()>;
 
     /// Takes one batch; the first centers must exist. After an error the state is unchanged.
-    fn absorb(&mut self, batch: &dyn DataSource<T>, cx: &Executor) -> Result<Moved>;
+    fn absorb(&mut self, batch: &dyn DataSource<T>, cx: &Executor) -> Result<BatchTotals>;
 
     /// Takes one batch. Without centers it buffers rows until there are `enough`, seeds from them, and then
     /// absorbs all buffered rows as one batch, or in batches of `size`. After an error the state is
@@ -131,7 +167,7 @@ pub(in crate::kmeans) trait BatchSolver<T: Compute> {
         enough: u64,
         size: Option<usize>,
         cx: &Executor,
-    ) -> Result<Option<Moved>> {
+    ) -> Result<Option<BatchTotals>> {
         if self.has_centers() {
             return self.absorb(batch, cx).map(Some);
         }
@@ -149,16 +185,25 @@ pub(in crate::kmeans) trait BatchSolver<T: Compute> {
             *self.dim_mut() = dim;
             return Ok(None);
         }
+        let done = self.or_undo(|this| {
+            if waiting == 0 {
+                this.begin(batch, cx)?;
+                this.absorb(batch, cx)
+            } else {
+                this.seed_from_waiting(Some(batch), size, cx)
+            }
+        });
+        done.map(Some)
+    }
+
+    /// Calls `f`. After an error the state is as before.
+    fn or_undo<R>(&mut self, f: impl FnOnce(&mut Self) -> Result<R>) -> Result<R> {
         let before = self.state_mut().clone();
-        let done = if waiting == 0 {
-            self.begin(batch, cx).and_then(|()| self.absorb(batch, cx))
-        } else {
-            self.seed_from_waiting(Some(batch), size, cx)
-        };
+        let done = f(self);
         if done.is_err() {
             *self.state_mut() = before;
         }
-        done.map(Some)
+        done
     }
 
     /// Seeds from the buffered rows and the first rows of `batch`, then absorbs all of them.
@@ -167,7 +212,7 @@ pub(in crate::kmeans) trait BatchSolver<T: Compute> {
         batch: Option<&dyn DataSource<T>>,
         size: Option<usize>,
         cx: &Executor,
-    ) -> Result<Moved> {
+    ) -> Result<BatchTotals> {
         let waited = self.waiting_mut().clone();
         let mut pool = std::mem::take(self.waiting_mut());
         if let Some(batch) = batch {
@@ -180,7 +225,7 @@ pub(in crate::kmeans) trait BatchSolver<T: Compute> {
             }
         }
         pool.with(0, pool.len(), |rows| self.begin(rows, cx))?;
-        let mut moved = Moved::default();
+        let mut moved = BatchTotals::default();
         let n = waited.len();
         let size = size.unwrap_or(n).min(n);
         for start in (0..n).step_by(size) {

@@ -3,8 +3,8 @@
 use super::*;
 use crate::data::Dense;
 use crate::fit::{Restartable, Solver};
-use crate::kmeans::lloyd::Lloyd;
-use crate::kmeans::params::{Algorithm, KMeans};
+use crate::kmeans::lloyd::params::{Algorithm, KMeans};
+use crate::kmeans::lloyd::solver::Lloyd;
 use crate::parallel::Executor;
 use crate::rng::{Purpose, Rng};
 use crate::seeding::Seeding;

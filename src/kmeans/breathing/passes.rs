@@ -9,7 +9,7 @@ use crate::pass::{Chunk, sweep};
 use crate::tuning::tile_rows;
 
 /// Labels, and the distances to the nearest and the second nearest center.
-type Buffers<T> = (Vec<u32>, Vec<f64>, Vec<f64>, Scratch<T>);
+type TwoNearestBuffers<T> = (Vec<u32>, Vec<f64>, Vec<f64>, Scratch<T>);
 
 /// The utility of each of at least two centers: the weighted sum, over its rows, of the squared distance to the second
 /// nearest center minus that to the nearest. The inertia grows by as much if the center is removed.
@@ -24,7 +24,7 @@ pub(super) fn utilities<T: Compute>(
     let absorb = |chunk: Chunk<'_, T>,
                   (): (),
                   part: &mut Vec<f64>,
-                  (labels, best, second, scratch): &mut Buffers<T>| {
+                  (labels, best, second, scratch): &mut TwoNearestBuffers<T>| {
         let rows = chunk.rows.rows();
         labels.resize(rows, 0);
         best.resize(rows, 0.0);
@@ -43,7 +43,7 @@ pub(super) fn utilities<T: Compute>(
     let merge = |total: &mut Vec<f64>, part: &mut Vec<f64>| {
         total.iter_mut().zip(part).for_each(|(total, part)| *total += std::mem::take(part));
     };
-    let make = (|| vec![0.0; k], Buffers::default);
+    let make = (|| vec![0.0; k], TwoNearestBuffers::default);
     sweep(data, cx, tile_rows(k), (), &mut total, make, absorb, merge)?;
     Ok(total)
 }

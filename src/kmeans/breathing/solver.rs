@@ -2,20 +2,19 @@
 
 use std::time::Instant;
 
-use super::BreathingParams;
 use super::centers::{drawn, largest, with_copies, without_useless};
+use super::params::BreathingParams;
 use super::passes::utilities;
 use crate::centers::{KMeansModel, LabelList, Snapshot, errors, project};
 use crate::data::{Access, DataSource};
 use crate::error::Result;
-use crate::fit::{Facts, FitSolver, Metric, Restartable, Solver, Step, StopReason, Timings};
+use crate::fit::{FitSolver, Metric, Restartable, Solver, Step, StopReason, Timings};
 use crate::kernel::{Compute, MAX_CENTERS};
 use crate::kmeans::blocks::Shared;
-use crate::kmeans::lloyd::Lloyd;
+use crate::kmeans::lloyd::solver::Lloyd;
 use crate::matrix::MatRef;
 use crate::names::names;
 use crate::parallel::Executor;
-use crate::persist::Contents;
 use crate::rng::{Purpose, Rng};
 use crate::tuning::{BREATH_LAST_TOLERANCE, BREATH_OFFSET, BREATH_RUN_SWEEPS, BREATH_TRIES};
 
@@ -25,7 +24,7 @@ const NEGLIGIBLE: f64 = 1e-9;
 
 /// What a run of exact k-means is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(super) enum BreathPhase {
     /// It starts the fit.
     Start,
     /// It spreads the added centers.
@@ -37,7 +36,7 @@ pub(super) enum Phase {
 }
 
 names! {
-    Phase("phase") {
+    BreathPhase("phase") {
         Start = "start",
         In = "in",
         Out = "out",
@@ -59,7 +58,7 @@ pub struct BreathingSolver<T> {
     pub(super) plan: Lloyd<T>,
     /// The run of exact k-means in progress. With `None`, the next step begins one.
     pub(super) current: Option<Lloyd<T>>,
-    pub(super) phase: Phase,
+    pub(super) phase: BreathPhase,
     /// The finished run with the lowest inertia.
     pub(super) best: Option<Lloyd<T>>,
     /// Centers that the present breath adds and removes.
@@ -82,44 +81,10 @@ pub struct BreathingSolver<T> {
 }
 
 impl<T: Compute> BreathingSolver<T> {
-    /// The state before the first step, which chooses the first centers.
-    pub(super) fn plan(params: BreathingParams) -> Self {
-        Self {
-            plan: Lloyd::plan(params.run_of(params.n_clusters)),
-            current: None,
-            phase: Phase::Start,
-            best: None,
-            m: params.m,
-            breaths: 0,
-            failures: 0,
-            start_inertia: f64::NAN,
-            threshold: f64::NAN,
-            ended: None,
-            iteration: 0,
-            rows_seen: 0,
-            seeded_by: String::new(),
-            timings: Timings::default(),
-            shared: Shared::default(),
-            params,
-        }
-    }
-
     /// A run of a state that was stored, which gets the tree of this fit.
     pub(super) fn sharing(self) -> Self {
         let current = self.current.map(|run| run.sharing(&self.shared));
         Self { current, ..self }
-    }
-
-    /// The solver's public state between two steps.
-    pub(crate) fn snapshot(&self) -> Snapshot<'_, T> {
-        let shown = self.best.as_ref().or(self.current.as_ref()).unwrap_or(&self.plan);
-        Snapshot {
-            n_iter: self.iteration,
-            n_steps: self.iteration,
-            seeded_by: &self.seeded_by,
-            timings: self.timings,
-            ..shown.snapshot()
-        }
     }
 
     pub(super) fn n_breaths(&self) -> u64 {
@@ -146,8 +111,8 @@ impl<T: Compute> BreathingSolver<T> {
         Lloyd::of_centers(params, (centers, dim), labels, loosened * self.threshold).sharing(&self.shared)
     }
 
-    /// A run that follows `base`, with up to `m` more centers, after so many breaths that failed: copies of those with
-    /// the largest errors, then of drawn ones. `None` if no cluster has an error above the rounding of its center.
+    /// A run that follows `base`, with up to `m` more centers: copies of those with the largest errors, or of drawn
+    /// ones after `failures` breaths that failed. `None` if no cluster has an error above the rounding of its center.
     fn breathe_in(
         &self,
         base: &Lloyd<T>,
@@ -200,18 +165,18 @@ impl<T: Compute> BreathingSolver<T> {
     /// Follows the run in progress, which has ended with the step `last`, by the next one. Returns why the fit ends,
     /// if it does. After an error, the next call does the same.
     fn close(&mut self, last: &Step, data: &dyn DataSource<T>, cx: &Executor) -> Result<Option<StopReason>> {
-        let cut = self.iteration >= self.params.max_iter;
+        let cut = StopReason::after(self.iteration, self.params.max_iter);
         let ended = "a run has ended";
-        if self.phase == Phase::In {
-            if !cut {
+        if self.phase == BreathPhase::In {
+            if cut.is_none() {
                 let next = self.breathe_out(self.current.as_ref().expect(ended), data, cx)?;
-                (self.current, self.phase) = (Some(next), Phase::Out);
+                (self.current, self.phase) = (Some(next), BreathPhase::Out);
             }
-            return Ok(cut.then_some(StopReason::MaxIterations));
+            return Ok(cut);
         }
         let inertia = self.current.as_mut().expect(ended).finish(data, cx)?;
         let run = self.current.as_ref().expect(ended);
-        if self.phase == Phase::Start {
+        if self.phase == BreathPhase::Start {
             self.threshold = run.threshold();
             self.start_inertia = inertia;
         }
@@ -224,23 +189,20 @@ impl<T: Compute> BreathingSolver<T> {
         };
         let better = before.is_none_or(|before| inertia < before * (1.0 - NEGLIGIBLE));
         let base = self.best.as_ref().filter(|_| !better).unwrap_or(run);
-        let wanted = m > 0 && self.phase != Phase::Last;
-        let next = if wanted && !cut { self.breathe_in(base, (m, failures), data, cx)? } else { None };
+        let wanted = m > 0 && self.phase != BreathPhase::Last;
+        let next =
+            if wanted && cut.is_none() { self.breathe_in(base, (m, failures), data, cx)? } else { None };
         // Nothing fails from here on.
         let settled = base.threshold() <= BREATH_LAST_TOLERANCE * self.threshold;
-        let loose = self.phase != Phase::Last && self.breaths > 0 && !settled;
-        let is_over = next.is_none() && !loose && !(wanted && cut);
+        let loose = self.phase != BreathPhase::Last && self.breaths > 0 && !settled;
+        let is_over = next.is_none() && !loose && !(wanted && cut.is_some());
         if better {
             self.best = self.current.take();
         }
-        self.phase = if next.is_some() { Phase::In } else { Phase::Last };
+        self.phase = if next.is_some() { BreathPhase::In } else { BreathPhase::Last };
         self.breaths += u64::from(next.is_some());
         (self.current, self.m, self.failures) = (next, m, failures);
-        Ok(if is_over {
-            last.stop_reason.or(Some(StopReason::MaxIterations))
-        } else {
-            cut.then_some(StopReason::MaxIterations)
-        })
+        Ok(if is_over { last.stop_reason.or(Some(StopReason::MaxIterations)) } else { cut })
     }
 
     /// One sweep of the run in progress.
@@ -298,17 +260,15 @@ impl<T: Compute> Solver<T> for BreathingSolver<T> {
 }
 
 impl<T: Compute> FitSolver<T> for BreathingSolver<T> {
-    fn facts(&self) -> Facts {
-        self.snapshot().facts()
-    }
-
-    fn checkpoint(&self) -> Contents {
-        self.to_file()
-    }
-
-    fn fits(&self, n: Option<u64>) -> bool {
-        let runs = [&self.best, &self.current].into_iter().flatten();
-        n.is_none_or(|n| runs.into_iter().all(|run| run.labels().len() as u64 == n))
+    fn snapshot(&self) -> Snapshot<'_, T> {
+        let shown = self.best.as_ref().or(self.current.as_ref()).unwrap_or(&self.plan);
+        Snapshot {
+            n_iter: self.iteration,
+            n_steps: self.iteration,
+            seeded_by: &self.seeded_by,
+            timings: self.timings,
+            ..shown.snapshot()
+        }
     }
 
     fn finish(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<f64> {

@@ -1,16 +1,17 @@
 //! Tests of a breath against its definition, and of whole fits against exact k-means.
 
 use super::centers::{drawn, largest, with_copies, without_useless};
+use super::params::{Breathing, BreathingParams, BreathingRun};
 use super::passes::utilities;
-use super::*;
-use crate::data::{Block, Csr, DataSource, Dense, Source, Weighted};
-use crate::error::Error;
-use crate::fit::{FitSolver, Solver};
+use crate::data::{Access, Block, Csr, DataSource, Dense, Source, Weighted};
+use crate::error::{Error, Result};
+use crate::fit::{FitSolver, Method, Solver, SolverState};
 use crate::kernel::sq_dist;
 use crate::kmeans::KMeans;
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::rng::{Purpose, Rng};
+use crate::seeding::Seeding;
 
 fn noise(n: usize, seed: u64) -> Vec<f64> {
     let mut rng = Rng::keyed(seed, Purpose::Seeding, 0);
@@ -272,8 +273,8 @@ fn a_pass_that_fails_can_be_repeated() {
                 failed = true;
                 // The state between the passes of a step can be stored too.
                 if FitSolver::<f64>::has_begun(&solver) {
-                    let stored = FitSolver::<f64>::checkpoint(&solver);
-                    solver = Breathing::of_checkpoint(&params, &stored).unwrap();
+                    let stored = solver.checkpoint();
+                    solver = SolverState::restore(&params, &stored).unwrap();
                 }
             }
         }

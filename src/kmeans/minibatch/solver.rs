@@ -2,22 +2,24 @@
 
 use std::time::Instant;
 
-use super::MiniBatchParams;
+use super::params::MiniBatchParams;
 use super::progress::Patience;
-use super::state::State;
+use super::state::MiniBatchState;
 use crate::centers::{KMeansModel, Snapshot, inertia, label, project};
 use crate::data::{Access, DataSource, Weighted, count_rows, row_bytes};
 use crate::error::{Error, Result};
-use crate::fit::{Facts, FitSolver, Metric, StreamSolver, Timings};
-use crate::fit::{Solver, Step, StopReason};
+use crate::fit::{FitSolver, MergeSolver, Metric, Solver, Step, StopReason, StreamSolver, Timings};
 use crate::kernel::{Compute, PackedCenters};
-use crate::kmeans::batches::{BatchSolver, Draws, Moved, Spare, Waiting, as_of_source};
-use crate::kmeans::state::is_wide;
+use crate::kmeans::batches::{
+    BatchDraws, BatchSolver, BatchTotals, Spare, WaitingRows, as_of_source, check_centers, check_columns,
+    check_readable, ended_early,
+};
+use crate::kmeans::stored_sums::is_wide;
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::pass::{Left, go_on};
 use crate::persist::Contents;
-use crate::persist::schema::{MINIBATCH_CHECKPOINT, MINIBATCH_STATE};
+use crate::persist::schema::MINIBATCH_STATE;
 use crate::persist::state::StateReader;
 use crate::rng::{Purpose, Rng};
 use crate::seeding::{Sample, Seeding, Seeds, draw_sample, enough_rows};
@@ -31,11 +33,11 @@ use crate::tuning::batch_seeding_sample;
 /// See [`Driver`](crate::fit::Driver) for an example of a solver.
 pub struct MiniBatchSolver<T: Compute> {
     pub(super) params: MiniBatchParams,
-    pub(super) state: State<T>,
-    timings: Timings,
+    pub(super) state: MiniBatchState<T>,
+    pub(super) timings: Timings,
     /// Labels and inertia of the current centers, after a pass has computed them.
     finished: Option<(Vec<u32>, f64)>,
-    draws: Draws,
+    draws: BatchDraws,
     spare: Spare,
     /// Packed centers of the last batch of sparse rows, kept to reuse their memory.
     packed: Option<PackedCenters<T>>,
@@ -44,46 +46,24 @@ pub struct MiniBatchSolver<T: Compute> {
 }
 
 impl<T: Compute> MiniBatchSolver<T> {
-    pub(super) fn new(params: MiniBatchParams) -> Self {
-        let state = State::new(params.rng_seed, params.metric);
-        Self::of(params, state)
-    }
-
-    fn of(params: MiniBatchParams, state: State<T>) -> Self {
+    /// A solver in this state.
+    pub(super) fn of(params: &MiniBatchParams, state: MiniBatchState<T>) -> Self {
         Self {
-            params,
+            params: params.clone(),
             state,
             timings: Timings::default(),
             finished: None,
-            draws: Draws::default(),
+            draws: BatchDraws::default(),
             spare: Spare::default(),
             packed: None,
             failed: None,
         }
     }
 
-    /// Restores a solver with these parameters from [`StreamSolver::state`].
-    pub(super) fn restored(params: MiniBatchParams, state: &Contents) -> Result<Self, String> {
-        state.must_be(MINIBATCH_STATE)?;
-        Self::of_file(params, &StateReader::new(state)?)
-    }
-
-    /// Restores a solver with these parameters from [`FitSolver::checkpoint`].
-    pub(super) fn of_checkpoint(params: MiniBatchParams, checkpoint: &Contents) -> Result<Self, String> {
-        checkpoint.must_be(MINIBATCH_CHECKPOINT)?;
-        let from = StateReader::new(checkpoint)?;
-        Ok(Self { timings: from.get("timings")?, ..Self::of_file(params, &from)? })
-    }
-
-    fn of_file(params: MiniBatchParams, from: &StateReader<'_>) -> Result<Self, String> {
-        let state = State::of_file(from, params.metric)?;
-        let k = state.clusters.weights().len();
-        if !state.centers.is_empty() && k != params.n_clusters {
-            return Err(format!(
-                "n_clusters must be {k}, the number of centers of the state, got {}",
-                params.n_clusters
-            ));
-        }
+    /// A solver in the state that `from` holds.
+    pub(super) fn restore_from(params: &MiniBatchParams, from: &StateReader<'_>) -> Result<Self, String> {
+        let state = MiniBatchState::restore(from, params.metric)?;
+        check_centers(&state.centers, state.clusters.weights().len(), params.n_clusters)?;
         Ok(Self::of(params, state))
     }
 
@@ -96,7 +76,8 @@ impl<T: Compute> MiniBatchSolver<T> {
             None => seeding.choose_within(data, *k, seed, start, |n| most.min(n), cx),
         };
         let mut best = choose(0)?;
-        if *n_init == 1 || matches!(seeding, Seeding::Given(_)) {
+        let n_starts = seeding.n_starts(*n_init);
+        if n_starts == 1 {
             return Ok(best);
         }
         let rng = &mut Rng::keyed(seed, Purpose::Validation, 0);
@@ -110,7 +91,7 @@ impl<T: Compute> MiniBatchSolver<T> {
             }
         };
         let mut least = energy(&best)?;
-        for start in 1..*n_init {
+        for start in 1..n_starts {
             let seeds = choose(start)?;
             let found = energy(&seeds)?;
             if found < least {
@@ -118,18 +99,6 @@ impl<T: Compute> MiniBatchSolver<T> {
             }
         }
         Ok(best)
-    }
-
-    /// Adds the sums and counts of another state.
-    pub(super) fn merge(&mut self, other: &Contents) -> Result<()> {
-        if is_wide(other).map_err(Error::Shape)? != T::WIDE {
-            return Err(Error::Shape("the states to merge must have the same compute type".into()));
-        }
-        other.must_be(MINIBATCH_STATE).map_err(Error::Shape)?;
-        let other = StateReader::new(other).and_then(|from| State::of_file(&from, self.params.metric));
-        self.state.merge(&other.map_err(Error::Shape)?)?;
-        self.finished = None;
-        Ok(())
     }
 
     /// Number of rows to wait for before the seeding; `wanted` is the number that the seeding prefers.
@@ -144,7 +113,7 @@ impl<T: Compute> MiniBatchSolver<T> {
 
     /// The reason to stop after a batch of a fit to `n` rows, if there is one. The first batch is ignored:
     /// its inertia is that of the seeds.
-    fn stop_after(&mut self, moved: &Moved, n: u64) -> Option<StopReason> {
+    fn stop_after(&mut self, moved: &BatchTotals, n: u64) -> Option<StopReason> {
         if self.state.n_steps < 2 || moved.weight <= 0.0 {
             return None;
         }
@@ -153,7 +122,7 @@ impl<T: Compute> MiniBatchSolver<T> {
         self.state.progress.observe((moved.rows, n), inertia, moved.sq_shift, &patience)
     }
 
-    fn step_of(&self, moved: &Moved, stop_reason: Option<StopReason>) -> Step {
+    fn step_of(&self, moved: &BatchTotals, stop_reason: Option<StopReason>) -> Step {
         Step {
             iteration: self.state.n_steps,
             rows_seen: self.state.rows_seen,
@@ -192,7 +161,7 @@ impl<T: Compute> MiniBatchSolver<T> {
         let size = usize::try_from(self.params.batch_size).unwrap_or(usize::MAX).min(1 << 40);
         let once = data.access() == Access::Once;
         let enough = self.enough(self.sample_rows(data));
-        let mut all = None::<Moved>;
+        let mut all = None::<BatchTotals>;
         let Left { over, failed, .. } = go_on(data, self.state.position, size, cx, &mut |batch, end| {
             self.measure_variance(batch)?;
             all = self.take_in(batch, enough, Some(size), cx)?;
@@ -210,9 +179,7 @@ impl<T: Compute> MiniBatchSolver<T> {
             enough_rows(n, self.params.n_clusters)?;
             self.seed_from_waiting(None, Some(size), cx)?
         } else {
-            return Err(Error::Source(format!(
-                "the stream ended before row {position}, where the fit stopped: resume it with a stream that yields the same rows"
-            )));
+            return Err(ended_early(position));
         };
         let stop = data.rows().and_then(|n| self.stop_after(&moved, n));
         if over {
@@ -224,9 +191,9 @@ impl<T: Compute> MiniBatchSolver<T> {
 }
 
 impl<T: Compute> BatchSolver<T> for MiniBatchSolver<T> {
-    type State = State<T>;
+    type State = MiniBatchState<T>;
 
-    fn state_mut(&mut self) -> &mut State<T> {
+    fn state_mut(&mut self) -> &mut MiniBatchState<T> {
         &mut self.state
     }
 
@@ -234,7 +201,7 @@ impl<T: Compute> BatchSolver<T> for MiniBatchSolver<T> {
         &mut self.state.dim
     }
 
-    fn waiting_mut(&mut self) -> &mut Waiting<T> {
+    fn waiting_mut(&mut self) -> &mut WaitingRows<T> {
         &mut self.state.waiting
     }
 
@@ -259,13 +226,10 @@ impl<T: Compute> BatchSolver<T> for MiniBatchSolver<T> {
     }
 
     /// Labels all rows with the current centers, adds them to the sums, and moves the centers.
-    fn absorb(&mut self, batch: &dyn DataSource<T>, cx: &Executor) -> Result<Moved> {
+    fn absorb(&mut self, batch: &dyn DataSource<T>, cx: &Executor) -> Result<BatchTotals> {
         let begun = Instant::now();
         let (k, dim) = (self.params.n_clusters, self.state.dim);
-        if batch.dim() != dim {
-            let found = batch.dim();
-            return Err(Error::Shape(format!("`rows` have {found} columns, but the centers have {dim}")));
-        }
+        check_columns(batch, dim)?;
         let sparse = batch.most_values().is_some();
         let centers = MatRef::new(&self.state.centers, dim);
         let packed = PackedCenters::in_place_of(self.packed.take(), centers, sparse);
@@ -282,7 +246,7 @@ impl<T: Compute> BatchSolver<T> for MiniBatchSolver<T> {
         if let Some(fade) = fade {
             state.clusters.scale(fade);
         }
-        let mut moved = Moved { rows, objective: sums.energy(), ..Moved::default() };
+        let mut moved = BatchTotals { rows, objective: sums.energy(), ..BatchTotals::default() };
         let touched: Vec<usize> = (0..k).filter(|&j| sums.weights()[j] > 0.0).collect();
         moved.weight = sums.weights().iter().sum();
         state.clusters.merge(sums);
@@ -333,9 +297,10 @@ impl<T: Compute> Solver<T> for MiniBatchSolver<T> {
     }
 }
 
-impl<T: Compute> MiniBatchSolver<T> {
-    /// The solver's public state between two steps.
-    pub(crate) fn snapshot(&self) -> Snapshot<'_, T> {
+impl<T: Compute> MiniBatchSolver<T> {}
+
+impl<T: Compute> FitSolver<T> for MiniBatchSolver<T> {
+    fn snapshot(&self) -> Snapshot<'_, T> {
         let state = &self.state;
         let (labels, inertia) =
             self.finished.as_ref().map_or((&[][..], f64::NAN), |(labels, inertia)| (&labels[..], *inertia));
@@ -353,25 +318,9 @@ impl<T: Compute> MiniBatchSolver<T> {
             timings: self.timings,
         }
     }
-}
-
-impl<T: Compute> FitSolver<T> for MiniBatchSolver<T> {
-    fn facts(&self) -> Facts {
-        self.snapshot().facts()
-    }
-
-    fn checkpoint(&self) -> Contents {
-        let mut to = self.state.to_file(MINIBATCH_CHECKPOINT);
-        to.put("timings", &self.timings);
-        to.finish()
-    }
 
     fn has_begun(&self) -> bool {
         self.has_centers()
-    }
-
-    fn fits(&self, n: Option<u64>) -> bool {
-        n.is_none_or(|n| self.state.position <= n)
     }
 
     fn finish(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<f64> {
@@ -379,11 +328,7 @@ impl<T: Compute> FitSolver<T> for MiniBatchSolver<T> {
         if let Some((_, inertia)) = &self.finished {
             return Ok(*inertia);
         }
-        if data.access() == Access::Once {
-            return Err(Error::Source(
-                "labels need rows that can be read again: call predict with other rows instead".into(),
-            ));
-        }
+        check_readable(data)?;
         let (labels, inertia) = label(&self.state.centers, Metric::Euclidean, data, cx)?;
         self.finished = Some((labels, inertia));
         self.timings.finish += begun.elapsed().as_secs_f64();
@@ -392,13 +337,36 @@ impl<T: Compute> FitSolver<T> for MiniBatchSolver<T> {
 }
 
 impl<T: Compute> StreamSolver<T> for MiniBatchSolver<T> {
+    fn for_batches(params: &MiniBatchParams) -> MiniBatchParams {
+        params.clone().n_init(1)
+    }
+
+    fn restore_state(params: &MiniBatchParams, state: &Contents) -> Result<Self, String> {
+        state.must_be(MINIBATCH_STATE)?;
+        Self::restore_from(params, &StateReader::new(state)?)
+    }
+
+    fn state(&self) -> Contents {
+        self.state.write(MINIBATCH_STATE).finish()
+    }
+
     fn partial_fit(&mut self, batch: &dyn DataSource<T>, cx: &Executor) -> Result<Option<Step>> {
         let enough = self.enough(self.params.n_clusters as u64);
         let moved = self.take_in(batch, enough, None, cx)?;
         Ok(moved.map(|moved| self.step_of(&moved, None)))
     }
+}
 
-    fn state(&self) -> Contents {
-        self.state.to_file(MINIBATCH_STATE).finish()
+impl<T: Compute> MergeSolver<T> for MiniBatchSolver<T> {
+    fn merge(&mut self, other: &Contents) -> Result<()> {
+        if is_wide(other).map_err(Error::Shape)? != (size_of::<T>() == size_of::<f64>()) {
+            return Err(Error::Shape("the states to merge must have the same compute type".into()));
+        }
+        other.must_be(MINIBATCH_STATE).map_err(Error::Shape)?;
+        let other =
+            StateReader::new(other).and_then(|from| MiniBatchState::restore(&from, self.params.metric));
+        self.state.merge(&other.map_err(Error::Shape)?)?;
+        self.finished = None;
+        Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! Starving centers of mini-batch k-means: finds them and picks rows of the batch to move them to.
 
 use super::solver::MiniBatchSolver;
-use super::state::State;
+use super::state::MiniBatchState;
 use crate::data::{DataSource, take};
 use crate::error::Result;
 use crate::kernel::Compute;
@@ -50,7 +50,7 @@ impl<T: Compute> MiniBatchSolver<T> {
     }
 }
 
-impl<T: Compute> State<T> {
+impl<T: Compute> MiniBatchState<T> {
     /// The smallest weight among the centers that do not starve. Restarted centers get this weight, so that
     /// they do not starve again at once.
     pub(super) fn least_but(&self, starving: &[usize]) -> f64 {
@@ -63,11 +63,12 @@ impl<T: Compute> State<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fit::SolverState;
     use crate::kmeans::MiniBatch;
 
     #[test]
     fn it_looks_once_per_ten_rows_of_each_center() {
-        let mut solver = MiniBatchSolver::<f64>::new(MiniBatch::params(3));
+        let mut solver = MiniBatchSolver::<f64>::plan(&MiniBatch::params(3));
         assert!(!solver.looks_for_starving(29) && solver.looks_for_starving(30));
         solver.state.since_reassigned = 25;
         assert!(!solver.looks_for_starving(4) && solver.looks_for_starving(5));

@@ -1,17 +1,24 @@
-//! State of mini-batch k-means between two batches, and how batches and merges move its centers.
+//! State of mini-batch k-means between two batches: how batches and merges move its centers, and how a file stores it.
 
 use std::collections::HashSet;
 
+use super::params::MiniBatchParams;
 use super::progress::Averages;
+use super::solver::MiniBatchSolver;
 use crate::error::{Error, Result};
-use crate::fit::Metric;
+use crate::fit::{Metric, SolverState};
 use crate::kernel::Compute;
-use crate::kmeans::batches::Waiting;
+use crate::kmeans::batches::WaitingRows;
+use crate::matrix::MatRef;
+use crate::persist::kept::{keep, matrix};
+use crate::persist::schema::MINIBATCH_CHECKPOINT;
+use crate::persist::state::{StateReader, StateWriter, stored_fields};
+use crate::persist::{Array, Contents};
 use crate::stats::{ClusterSums, to_mean};
 
 /// Everything that the next batch depends on, as plain arrays and numbers.
 #[derive(Clone, Debug)]
-pub(in crate::kmeans) struct State<T> {
+pub(in crate::kmeans) struct MiniBatchState<T> {
     /// Columns of a row; 0 before the first.
     pub(super) dim: usize,
     pub(super) metric: Metric,
@@ -21,7 +28,7 @@ pub(in crate::kmeans) struct State<T> {
     /// the cosine metric the direction of its sum.
     pub(super) clusters: ClusterSums,
     /// Rows that wait until there are enough to seed from.
-    pub(super) waiting: Waiting<T>,
+    pub(super) waiting: WaitingRows<T>,
     pub(super) seeded_by: String,
     pub(super) seed: u64,
     pub(super) n_steps: u64,
@@ -38,14 +45,14 @@ pub(in crate::kmeans) struct State<T> {
     pub(super) threshold: Option<f64>,
 }
 
-impl<T: Compute> State<T> {
+impl<T: Compute> MiniBatchState<T> {
     pub(super) fn new(seed: u64, metric: Metric) -> Self {
         Self {
             dim: 0,
             metric,
             centers: Vec::new(),
             clusters: ClusterSums::new(0, 0),
-            waiting: Waiting::default(),
+            waiting: WaitingRows::default(),
             seeded_by: String::new(),
             seed,
             n_steps: 0,
@@ -119,5 +126,72 @@ impl<T: Compute> State<T> {
 
     pub(super) fn has_center(&self, row: &[T]) -> bool {
         self.centers.chunks_exact(self.dim).any(|center| center == row)
+    }
+}
+
+impl<T: Compute> MiniBatchState<T> {
+    stored_fields! {
+        dim, seeded_by, n_steps, rows_seen, n_iter, position, since_reassigned, threshold,
+        stalled = progress.stalled, inertia = progress.inertia, lowest = progress.lowest,
+    }
+
+    pub(super) fn write(&self, kind: &str) -> StateWriter {
+        let mut to = StateWriter::new(kind);
+        self.put_fields(&mut to);
+        to.put_value("seed", self.seed);
+        let k = self.clusters.weights().len();
+        to.put_matrix("centers", &self.centers, self.dim);
+        keep(&mut to.contents, "sums", Array::new(&[k, self.dim.max(1)], self.clusters.sums()));
+        to.put_list("weights", self.clusters.weights());
+        self.waiting.put(&mut to);
+        to
+    }
+
+    /// Reads what [`MiniBatchState::write`] wrote. The error says what is wrong.
+    pub(super) fn restore(from: &StateReader<'_>, metric: Metric) -> Result<Self, String> {
+        let mut state = Self::new(from.seed()?, metric);
+        state.get_fields(from)?;
+        let dim = state.dim;
+        state.centers = from.finite_matrix("centers", dim)?;
+        state.waiting = WaitingRows::get(from, dim)?;
+        let sums: Vec<f64> = matrix(from.contents, "sums", dim)?;
+        let weights = from.weights("weights")?;
+        let k = state.centers.len() / dim.max(1);
+        if sums.len() != state.centers.len() || weights.len() != k || !sums.iter().all(|x| x.is_finite()) {
+            return Err("its \"sums\" do not belong to its \"centers\", or are not finite".into());
+        }
+        state.clusters = ClusterSums::of(if k == 0 { 0 } else { dim }, sums, weights);
+        let centers = MatRef::new(&state.centers, dim.max(1));
+        if !state.clusters.have_means_at(centers, metric == Metric::Cosine) {
+            return Err("its \"sums\" and \"weights\" do not match its \"centers\"".into());
+        }
+        Ok(state)
+    }
+}
+
+impl<T: Compute> SolverState for MiniBatchSolver<T> {
+    type Params = MiniBatchParams;
+
+    fn plan(params: &MiniBatchParams) -> Self {
+        Self::of(params, MiniBatchState::new(params.rng_seed, params.metric))
+    }
+
+    fn checkpoint(&self) -> Contents {
+        let mut to = self.state.write(MINIBATCH_CHECKPOINT);
+        to.put("timings", &self.timings);
+        to.finish()
+    }
+
+    fn restore(params: &MiniBatchParams, checkpoint: &Contents) -> Result<Self, String> {
+        checkpoint.must_be(MINIBATCH_CHECKPOINT)?;
+        let from = StateReader::new(checkpoint)?;
+        let timings = from.get("timings")?;
+        let mut new = Self::restore_from(params, &from)?;
+        new.timings = timings;
+        Ok(new)
+    }
+
+    fn fits(&self, n: Option<u64>) -> bool {
+        n.is_none_or(|n| self.state.position <= n)
     }
 }

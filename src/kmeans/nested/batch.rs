@@ -1,6 +1,6 @@
 //! The batch of nested mini-batch k-means: which rows it holds, when it grows, and how it is read.
 
-use super::Nested;
+use super::solver::Nested;
 use crate::data::{DataSource, RowRange, Subset};
 use crate::error::{Error, Result};
 use crate::kernel::{self, Compute};

@@ -1,18 +1,14 @@
 //! The parameters of nested mini-batch k-means, and the method made of them.
 
-use crate::centers::{CenterMethod, KMeansModel, Snapshot};
-use crate::data::{Access, DataSource, count_rows, weights_of};
-use crate::error::{Error, Result};
-use crate::fit::{
-    Element, Method, Metric, Run, Steps, StreamMethod, StreamSolver, either, parameters, require,
-    run_methods, stream_methods,
-};
-use crate::kernel::Compute;
-use crate::names::names;
 use std::collections::HashSet;
 
-use super::Nested;
-use crate::persist::Contents;
+use super::solver::Nested;
+use crate::centers::{CenterMethod, KMeansModel};
+use crate::data::{Access, DataSource, count_rows, weights_of};
+use crate::error::{Error, Result};
+use crate::fit::{Element, Method, Metric, Run, Steps, either, parameters, run_methods, stream_methods};
+use crate::kernel::Compute;
+use crate::names::names;
 use crate::seeding::{Seeding, Seeds};
 use crate::shuffle::Shuffle;
 use crate::tuning::{DEFAULT_MEMORY, NESTED_BOUNDS_CHANGES, NESTED_BOUNDS_DIM};
@@ -135,9 +131,6 @@ parameters! {
         shuffle: bool = true,
         /// Whether a fit ends with the labels of all rows, which may take a pass over them (default true).
         compute_labels: bool = true,
-        /// Number of threads (default `None`: see [`Executor::new`](crate::Executor::new)). The result does
-        /// not depend on it.
-        threads: Option<usize> = None,
     }
 }
 
@@ -229,13 +222,10 @@ impl NestedRun {
 }
 
 impl Method for NestedMiniBatch {
+    const NAME: &'static str = "nested";
     type Params = NestedParams;
     type Model = KMeansModel;
     type Solver<T: Element> = Nested<T>;
-
-    fn needs(_params: &NestedParams) -> Access {
-        Access::Replay
-    }
 
     fn admit(params: &NestedParams, has: Access, _sparse: bool) -> Result<()> {
         if params.shuffle && has < Access::Random {
@@ -244,49 +234,15 @@ impl Method for NestedMiniBatch {
                  or set shuffle to false if the rows come in random order"
             )));
         }
-        require(Self::needs(params), has)
+        Ok(())
     }
 
     fn labels_at_end(params: &NestedParams) -> bool {
         params.compute_labels
     }
-
-    fn check(params: &NestedParams, n: Option<u64>, dim: usize) -> Result<()> {
-        params.check(n, dim)
-    }
-
-    fn threads(params: &NestedParams) -> Option<usize> {
-        params.threads
-    }
-
-    fn solver<T: Element>(params: &NestedParams) -> Nested<T> {
-        Nested::plan(params.clone())
-    }
-
-    fn of_checkpoint<T: Element>(params: &NestedParams, contents: &Contents) -> Result<Nested<T>, String> {
-        Nested::of_checkpoint(params.clone(), contents)
-    }
 }
 
-impl CenterMethod for NestedMiniBatch {
-    fn snapshot<T: Element>(solver: &Nested<T>) -> Snapshot<'_, T> {
-        solver.snapshot()
-    }
-}
-
-impl StreamMethod for NestedMiniBatch {
-    fn stream<T: Element>(solver: &Nested<T>) -> &dyn StreamSolver<T, Model = KMeansModel> {
-        solver
-    }
-
-    fn stream_mut<T: Element>(solver: &mut Nested<T>) -> &mut dyn StreamSolver<T, Model = KMeansModel> {
-        solver
-    }
-
-    fn of_state<T: Element>(params: &NestedParams, state: &Contents) -> Result<Nested<T>, String> {
-        Nested::of_file(params.clone(), state)
-    }
-}
+impl CenterMethod for NestedMiniBatch {}
 
 /// Rows that are looked through for other values at a time.
 const LOOKED_THROUGH: u64 = 1024;

@@ -2,17 +2,20 @@
 
 use std::ops::ControlFlow;
 
-use super::Nested;
 use super::batch::with_batch;
+use super::params::NestedParams;
+use super::solver::Nested;
 use crate::centers::sum_labeled;
 use crate::data::{self, Converted, DataSource, Weighted, count_rows, weights_of};
 use crate::error::{Error, Result};
-use crate::fit::{Solver, Step};
+use crate::fit::{Solver, SolverState, Step, StreamSolver};
 use crate::kernel::{Compute, PackedCenters};
-use crate::kmeans::labels::Labels;
+use crate::kmeans::labels::{Carried, Labels};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::pass::{Chunk, PerRow, sweep};
+use crate::persist::Contents;
+use crate::persist::schema::NESTED_STATE;
 use crate::rows::RowBuf;
 use crate::tuning::tile_rows;
 
@@ -136,7 +139,29 @@ impl<T: Compute> Kept<T> {
     }
 }
 
-impl<T: Compute> Nested<T> {
+impl<T: Compute> StreamSolver<T> for Nested<T> {
+    fn restore_state(params: &NestedParams, state: &Contents) -> Result<Self, String> {
+        let state = Self::restore_from(params, NESTED_STATE, state)?;
+        if state.fed { Ok(state) } else { Err("its rows are missing".into()) }
+    }
+
+    /// Everything that the next rows depend on. The rows of a fit count as retired, because the state does
+    /// not hold them.
+    fn state(&self) -> Contents {
+        if !self.fed && !self.centers.is_empty() {
+            let mut votes = Self::plan(&self.params);
+            (votes.dim, votes.centers, votes.fed) = (self.dim, self.centers.clone(), true);
+            votes.gone = self.sums.clone().map(Carried::into_clusters);
+            votes.retired = self.retired + self.voted;
+            votes.weights.clone_from(&self.weights);
+            (votes.threshold, votes.iteration, votes.rows_seen) =
+                (self.threshold, self.iteration, self.rows_seen);
+            votes.seeded_by.clone_from(&self.seeded_by);
+            return votes.write(NESTED_STATE);
+        }
+        self.write(NESTED_STATE)
+    }
+
     /// Adds rows from a stream. They wait until the growth rule admits them, or until there is no more room.
     /// Each call makes one sweep over the batch, one more each time the batch grows, and continues while at
     /// least as many rows wait as the batch has. Returns the last step, or `None` while there are fewer rows
@@ -152,7 +177,7 @@ impl<T: Compute> Nested<T> {
     /// [`Error::InvalidParam`], [`Error::Interrupted`], and errors of the source. The state is then
     /// unchanged, except that bounds are rebuilt. If older rows had to retire, the new rows that were taken
     /// stay, and the next call continues with them.
-    pub(super) fn feed(&mut self, more: &dyn DataSource<T>, cx: &Executor) -> Result<Option<Step>> {
+    fn partial_fit(&mut self, more: &dyn DataSource<T>, cx: &Executor) -> Result<Option<Step>> {
         self.check_shape(more)?;
         let stored = check_rows(more, self.params.n_clusters, cx)?;
         let capacity = self.capacity(more, stored)?;
@@ -178,6 +203,12 @@ impl<T: Compute> Nested<T> {
         outcome
     }
 
+    fn rows_kept(&self) -> u64 {
+        self.kept.rows.len() as u64
+    }
+}
+
+impl<T: Compute> Nested<T> {
     /// A copy without the kept rows and the bounds.
     fn without_rows(&mut self) -> Self {
         let (kept, bounds) = (std::mem::take(&mut self.kept), self.labels.bounds.take());
@@ -197,28 +228,23 @@ impl<T: Compute> Nested<T> {
         let (n, mut taken) = (count_rows(more)?, 0);
         while taken < n {
             // More than once if the capacity has shrunk.
-            while self.n_kept() >= capacity {
+            while self.rows_kept() >= capacity {
                 self.retire_half(cx)?;
             }
-            let end = n.min(taken + (capacity - self.n_kept()));
+            let end = n.min(taken + (capacity - self.rows_kept()));
             self.kept.take(more, weights, (taken, end), capacity)?;
             taken = end;
         }
-        if self.centers.is_empty() && self.n_kept() < self.params.n_clusters as u64 {
+        if self.centers.is_empty() && self.rows_kept() < self.params.n_clusters as u64 {
             return Ok(None);
         }
         loop {
             let step = self.round_of_kept(cx)?;
-            let (batch, kept) = (self.batch() as u64, self.n_kept());
+            let (batch, kept) = (self.batch() as u64, self.rows_kept());
             if self.due == batch && kept - batch < batch {
                 return Ok(Some(step));
             }
         }
-    }
-
-    /// Number of kept rows.
-    pub(super) fn n_kept(&self) -> u64 {
-        self.kept.rows.len() as u64
     }
 
     /// Checks the parameters and that the rows match the earlier ones.
@@ -245,7 +271,7 @@ impl<T: Compute> Nested<T> {
         } else {
             // The average size of the kept or the new rows, whichever is larger, with column indices and row
             // starts.
-            let kept = (self.kept.rows.bytes() as u64).div_ceil(self.n_kept().max(1));
+            let kept = (self.kept.rows.bytes() as u64).div_ceil(self.rows_kept().max(1));
             let value = (size_of::<T>() + size_of::<i32>()) as u64;
             kept.max(stored.div_ceil(count_rows(more)?.max(1)) * value + size_of::<usize>() as u64)
         };
@@ -273,11 +299,11 @@ impl<T: Compute> Nested<T> {
 
     /// Retires the older half of the kept rows, after admitting the waiting ones.
     pub(super) fn retire_half(&mut self, cx: &Executor) -> Result<()> {
-        if (self.batch() as u64) < self.n_kept() || self.labels.are_missing() {
-            self.due = self.n_kept();
+        if (self.batch() as u64) < self.rows_kept() || self.labels.are_missing() {
+            self.due = self.rows_kept();
             self.round_of_kept(cx)?;
         }
-        let half = self.n_kept().div_ceil(2) as usize;
+        let half = self.rows_kept().div_ceil(2) as usize;
         let kept = std::mem::take(&mut self.kept);
         let retired = kept.with(|rows| self.retire(rows, half, cx));
         self.kept = kept;

@@ -1,9 +1,13 @@
 //! Tests of batches, votes and batch growth, with access to private state.
 
-use super::*;
-use crate::data::{Dense, RawRows, Weighted};
-use crate::error::Error;
-use crate::kernel;
+use super::params::{Bounds, NestedMiniBatch, NestedParams};
+use super::solver::{Nested, PATIENCE};
+use crate::data::{Access, DataSource, Dense, RawRows, Weighted};
+use crate::error::{Error, Result};
+use crate::fit::{FitSolver, Metric, Solver, SolverState, Step, StopReason, StreamSolver};
+use crate::kernel::{self, Compute};
+use crate::matrix::MatRef;
+use crate::parallel::Executor;
 use crate::rng::{Purpose, Rng};
 use crate::seeding::Seeding;
 
@@ -54,7 +58,7 @@ fn every_row_of_a_batch_has_one_vote() {
     let data = Dense::new(&source, d).unwrap();
     let cx = Executor::new(Some(2)).unwrap();
     for shuffle in [true, false] {
-        let mut run = Nested::<f64>::plan(params(k, 300).shuffle(shuffle).bounds(Bounds::Elkan));
+        let mut run = Nested::<f64>::plan(&params(k, 300).shuffle(shuffle).bounds(Bounds::Elkan));
         let (mut batches, mut energies) = (Vec::new(), Vec::new());
         loop {
             let before = run.centers.clone();
@@ -79,7 +83,10 @@ fn every_row_of_a_batch_has_one_vote() {
         let inertia = run.finish(&data, &cx).unwrap();
         let labels = crate::centers::predict(&run.centers, Metric::Euclidean, &data, &cx).unwrap();
         assert_eq!(run.snapshot().labels.to_vec(), labels);
-        assert_eq!(inertia, super::inertia(&run.centers, None, Metric::Euclidean, &data, &cx).unwrap());
+        assert_eq!(
+            inertia,
+            crate::centers::inertia(&run.centers, None, Metric::Euclidean, &data, &cx).unwrap()
+        );
     }
 }
 
@@ -89,10 +96,10 @@ fn rho_says_when_a_batch_grows() {
     let source: Vec<f64> = values(n, d, 2).iter().enumerate().map(|(i, x)| x + i as f64 * 1e-7).collect();
     let data = Dense::new(&source, d).unwrap();
     let cx = Executor::new(Some(1)).unwrap();
-    let mut fast = Nested::<f64>::plan(params(k, 100).rho(0.0));
+    let mut fast = Nested::<f64>::plan(&params(k, 100).rho(0.0));
     let batches: Vec<u64> = (0..8).map(|_| fast.step(&data, &cx).unwrap().batch_size).collect();
     assert_eq!(batches, [100, 200, 400, 800, 1600, 3200, 4000, 4000]);
-    let mut slow = Nested::<f64>::plan(params(k, 500).rho(f64::INFINITY));
+    let mut slow = Nested::<f64>::plan(&params(k, 500).rho(f64::INFINITY));
     let mut last: Option<Step> = None;
     loop {
         let step = slow.step(&data, &cx).unwrap();
@@ -114,10 +121,10 @@ fn seeds_are_distinct_while_there_are_distinct_rows() {
     let data = Dense::new(&source, 1).unwrap();
     let cx = Executor::new(Some(1)).unwrap();
     for seed in 0..5 {
-        let mut run = Nested::<f32>::plan(params(40, 600).rng_seed(seed));
+        let mut run = Nested::<f32>::plan(&params(40, 600).rng_seed(seed));
         run.step(&data, &cx).unwrap();
         assert!(run.weights.iter().all(|&w| w > 0.0), "{:?}", run.weights);
-        let mut few = Nested::<f32>::plan(params(70, 600).rng_seed(seed));
+        let mut few = Nested::<f32>::plan(&params(70, 600).rng_seed(seed));
         few.step(&data, &cx).unwrap();
         assert_eq!(few.weights.iter().filter(|&&w| w > 0.0).count(), 61);
     }
@@ -135,7 +142,7 @@ fn a_row_is_named_by_its_place_in_the_source() {
     (0..4000).for_each(|i| source[3 * i] = i as f32);
     source[3 * 3998 + 1] = f32::NAN;
     let cx = Executor::new(Some(2)).unwrap();
-    let mut run = Nested::<f32>::plan(params(4, 50));
+    let mut run = Nested::<f32>::plan(&params(4, 50));
     let data = Dense::new(&source, 3).unwrap();
     let refused = loop {
         match run.step(&data, &cx) {
@@ -149,7 +156,7 @@ fn a_row_is_named_by_its_place_in_the_source() {
     let data = Dense::new(&source, 3).unwrap();
     while run.step(&data, &cx).unwrap().stop_reason.is_none() {}
     let inertia = run.finish(&data, &cx).unwrap();
-    assert_eq!(inertia, super::inertia(&run.centers, None, Metric::Euclidean, &data, &cx).unwrap());
+    assert_eq!(inertia, crate::centers::inertia(&run.centers, None, Metric::Euclidean, &data, &cx).unwrap());
 }
 
 /// A source that records the highest row that was read.
@@ -199,7 +206,7 @@ fn only_the_batch_is_read() {
     let bytes: Vec<u8> = (0..40_000u32).map(|i| (i * 7919 % 251) as u8).collect();
     let data = Watched(RawRows::new(&bytes, 4).unwrap(), 0.into());
     let cx = Executor::new(Some(2)).unwrap();
-    let mut run = Nested::<f32>::plan(params(5, 64).shuffle(false));
+    let mut run = Nested::<f32>::plan(&params(5, 64).shuffle(false));
     for _ in 0..20 {
         let step = run.step(&data, &cx).unwrap();
         assert_eq!(data.1.load(std::sync::atomic::Ordering::Relaxed), step.batch_size - 1);
@@ -211,7 +218,7 @@ fn an_interrupted_round_goes_on_to_a_fixed_point() {
     let source = values(3000, 5, 3);
     let data = Dense::new(&source, 5).unwrap();
     let cx = Executor::new(Some(1)).unwrap();
-    let mut run = Nested::<f64>::plan(params(12, 200).bounds(Bounds::Hamerly));
+    let mut run = Nested::<f64>::plan(&params(12, 200).bounds(Bounds::Hamerly));
     for round in 0.. {
         if round % 3 == 1 {
             cx.interrupt().set();
@@ -236,7 +243,7 @@ fn an_interrupted_round_keeps_the_votes_before_it() {
     let cx = Executor::new(Some(1)).unwrap();
     // First a sweep with carried sums, then one over a batch that has just grown.
     for carried in [true, false] {
-        let mut run = Nested::<f64>::plan(params(12, 200));
+        let mut run = Nested::<f64>::plan(&params(12, 200));
         while !(run.batch() > 200 && run.carry && (run.due > run.batch() as u64) != carried) {
             run.step(&data, &cx).unwrap();
         }
@@ -245,9 +252,9 @@ fn an_interrupted_round_keeps_the_votes_before_it() {
         assert!(matches!(run.step(&data, &cx), Err(Error::Interrupted)));
         cx.interrupt().clear();
         assert_eq!(run.batch() as u64 == voted, carried);
-        let again = Nested::<f64>::of_file(run.params.clone(), &run.to_file()).unwrap();
+        let again = Nested::<f64>::restore_state(&run.params, &run.state()).unwrap();
         for mut run in [run, again] {
-            run.feed(&Dense::new(&source[..50 * 5], 5).unwrap(), &cx).unwrap();
+            run.partial_fit(&Dense::new(&source[..50 * 5], 5).unwrap(), &cx).unwrap();
             let gone = run.gone.as_ref().unwrap();
             assert_eq!((run.retired, gone.weights(), gone.sums()), (voted, votes.weights(), votes.sums()));
             assert_eq!(run.weights.iter().sum::<f64>(), (voted + run.batch() as u64) as f64);
@@ -271,10 +278,10 @@ fn pieces_of_any_length_are_fed() {
     for (piece, buffer) in
         [(7, 1 << 30), (500, 1 << 30), (6000, 1 << 30), (500, 1000 * 20), (6000, 1000 * 20), (90, 9 * 20)]
     {
-        let mut run = Nested::<f32>::plan(params(k, 100).buffer_memory(buffer));
+        let mut run = Nested::<f32>::plan(&params(k, 100).buffer_memory(buffer));
         let mut fed = 0;
         for rows in source.chunks(piece * d) {
-            let step = run.feed(&Dense::new(rows, d).unwrap(), &cx).unwrap();
+            let step = run.partial_fit(&Dense::new(rows, d).unwrap(), &cx).unwrap();
             fed += (rows.len() / d) as u64;
             // With 8 bytes for a weight.
             assert!(run.kept.rows.values.capacity() as u64 / d as u64 * 20 <= buffer);
@@ -294,7 +301,7 @@ fn pieces_of_any_length_are_fed() {
         // If nothing retired, sweeps converge to a fixed point of Lloyd's algorithm.
         if buffer == 1 << 30 {
             let last = &source[(n - 1) * d..];
-            let mut step = run.feed(&Dense::new(last, d).unwrap(), &cx).unwrap().unwrap();
+            let mut step = run.partial_fit(&Dense::new(last, d).unwrap(), &cx).unwrap().unwrap();
             for _ in 0..500 {
                 if step.n_changed == 0 && run.batch() == n + 1 {
                     break;
@@ -311,9 +318,9 @@ fn the_rows_of_a_fit_retire_when_others_come() {
     let source: Vec<f32> = values(2000, 3, 5).iter().map(|&x| x as f32).collect();
     let cx = Executor::new(Some(1)).unwrap();
     let data = Dense::new(&source, 3).unwrap();
-    let mut run = Nested::<f32>::plan(params(6, 100));
+    let mut run = Nested::<f32>::plan(&params(6, 100));
     while run.step(&data, &cx).unwrap().stop_reason.is_none() {}
-    run.feed(&Dense::new(&source[..300], 3).unwrap(), &cx).unwrap();
+    run.partial_fit(&Dense::new(&source[..300], 3).unwrap(), &cx).unwrap();
     assert_eq!(run.retired, 2000);
     assert_all_votes(&run, 2100, "after a fit");
 }
@@ -322,11 +329,11 @@ fn the_rows_of_a_fit_retire_when_others_come() {
 fn what_is_refused_leaves_the_state_as_it_was() {
     let source = values(200, 2, 1);
     let cx = Executor::new(Some(1)).unwrap();
-    let mut run = Nested::<f64>::plan(params(3, 50).seeding(Seeding::PlusPlus { greedy: true }));
-    run.feed(&Dense::new(&source, 2).unwrap(), &cx).unwrap();
+    let mut run = Nested::<f64>::plan(&params(3, 50).seeding(Seeding::PlusPlus { greedy: true }));
+    run.partial_fit(&Dense::new(&source, 2).unwrap(), &cx).unwrap();
     let before = (run.centers.clone(), run.kept.rows.len(), run.weights.clone(), run.iteration);
     let mut text =
-        |rows: &[f64], d: usize| run.feed(&Dense::new(rows, d).unwrap(), &cx).unwrap_err().to_string();
+        |rows: &[f64], d: usize| run.partial_fit(&Dense::new(rows, d).unwrap(), &cx).unwrap_err().to_string();
     assert_eq!(text(&[1.0; 3], 3), "`rows` have 3 columns, but the first rows had 2");
     assert_eq!(text(&[], 2), "`rows` hold no rows");
     assert!(text(&[1.0, f64::NAN], 2).starts_with("rows must be finite, got NaN at row 0, column 1"));
@@ -336,8 +343,8 @@ fn what_is_refused_leaves_the_state_as_it_was() {
         "`rows` hold values so large that squared distances overflow near row 1: scale the data"
     );
     assert_eq!(before, (run.centers.clone(), run.kept.rows.len(), run.weights.clone(), run.iteration));
-    let mut small = Nested::<f64>::plan(params(3, 50).buffer_memory(63));
-    let refused = small.feed(&Dense::new(&source, 2).unwrap(), &cx).unwrap_err().to_string();
+    let mut small = Nested::<f64>::plan(&params(3, 50).buffer_memory(63));
+    let refused = small.partial_fit(&Dense::new(&source, 2).unwrap(), &cx).unwrap_err().to_string();
     assert!(
         refused.contains(
             "buffer_memory must be at least 96 bytes, to have room for more rows than clusters, got 63"
@@ -353,17 +360,17 @@ fn a_round_that_fails_takes_its_rows_back() {
     let data = Dense::new(&source, 2).unwrap();
     // Too few values, and centers too far from any row.
     for given in [vec![1.0; 5], vec![1e200; 6]] {
-        let mut run = Nested::<f64>::plan(params(3, 50).seeding(Seeding::Given(given)));
+        let mut run = Nested::<f64>::plan(&params(3, 50).seeding(Seeding::Given(given)));
         let first = Weighted::new(Dense::new(&source[..4], 2).unwrap(), &[1.0, 2.0]).unwrap();
         let few = Dense::new(&source[..4], 2).unwrap();
         for first in [&few as &dyn DataSource<f64>, &first] {
-            assert!(run.feed(&data, &cx).is_err());
-            assert_eq!((run.dim, run.fed, run.n_kept(), run.batch(), run.due), (0, false, 0, 0, 0));
-            assert!(run.feed(first, &cx).unwrap().is_none());
-            let before = run.to_file();
-            assert!(run.feed(&data, &cx).is_err());
-            assert_eq!(run.to_file(), before);
-            run = Nested::plan(run.params.clone());
+            assert!(run.partial_fit(&data, &cx).is_err());
+            assert_eq!((run.dim, run.fed, run.rows_kept(), run.batch(), run.due), (0, false, 0, 0, 0));
+            assert!(run.partial_fit(first, &cx).unwrap().is_none());
+            let before = run.state();
+            assert!(run.partial_fit(&data, &cx).is_err());
+            assert_eq!(run.state(), before);
+            run = Nested::plan(&run.params);
         }
     }
 }
@@ -402,29 +409,29 @@ fn an_interrupted_batch_is_taken_back_unless_rows_had_to_retire() {
     let cx = Executor::new(Some(1)).unwrap();
     let piece =
         |range: std::ops::Range<usize>| Dense::new(&source[2 * range.start..2 * range.end], 2).unwrap();
-    let mut fitted = Nested::<f64>::plan(params(3, 50));
+    let mut fitted = Nested::<f64>::plan(&params(3, 50));
     fitted.step(&piece(0..300), &cx).unwrap();
-    let mut fed = Nested::<f64>::plan(params(3, 50));
-    fed.feed(&piece(0..300), &cx).unwrap();
-    for mut run in [Nested::<f64>::plan(params(3, 50)), fitted, fed] {
-        let (before, rows) = (run.to_file(), (run.batch(), run.retired));
+    let mut fed = Nested::<f64>::plan(&params(3, 50));
+    fed.partial_fit(&piece(0..300), &cx).unwrap();
+    for mut run in [Nested::<f64>::plan(&params(3, 50)), fitted, fed] {
+        let (before, rows) = (run.state(), (run.batch(), run.retired));
         let broken = Interrupting(piece(300..600), &cx, 0.into());
-        assert!(matches!(run.feed(&broken, &cx), Err(Error::Interrupted)));
+        assert!(matches!(run.partial_fit(&broken, &cx), Err(Error::Interrupted)));
         cx.interrupt().clear();
-        assert_eq!((run.to_file(), (run.batch(), run.retired)), (before, rows));
+        assert_eq!((run.state(), (run.batch(), run.retired)), (before, rows));
         let mut other = run.clone();
         for run in [&mut run, &mut other] {
-            run.feed(&piece(300..600), &cx).unwrap();
+            run.partial_fit(&piece(300..600), &cx).unwrap();
         }
         assert_eq!(run.centers, other.centers);
     }
     // Retired rows cannot come back; the others stay and count once.
-    let mut full = Nested::<f64>::plan(params(3, 50).buffer_memory(400 * 24));
-    full.feed(&piece(0..400), &cx).unwrap();
+    let mut full = Nested::<f64>::plan(&params(3, 50).buffer_memory(400 * 24));
+    full.partial_fit(&piece(0..400), &cx).unwrap();
     let broken = Interrupting(piece(400..700), &cx, 1.into());
-    assert!(matches!(full.feed(&broken, &cx), Err(Error::Interrupted)));
+    assert!(matches!(full.partial_fit(&broken, &cx), Err(Error::Interrupted)));
     cx.interrupt().clear();
-    full.feed(&piece(700..900), &cx).unwrap();
+    full.partial_fit(&piece(700..900), &cx).unwrap();
     let votes: f64 = full.weights.iter().sum();
     assert_eq!(votes, (full.retired + full.batch() as u64) as f64);
 }
@@ -434,11 +441,11 @@ fn pieces_of_any_storage_are_kept_as_they_are_computed() {
     let bytes: Vec<u8> = (0..3 * 5000u32).map(|i| (i * 7919 % 251) as u8).collect();
     let wide: Vec<f32> = bytes.iter().map(|&x| f32::from(x)).collect();
     let cx = Executor::new(Some(2)).unwrap();
-    let [mut stored, mut plain] = [(); 2].map(|()| Nested::<f32>::plan(params(5, 100)));
-    stored.feed(&RawRows::new(&bytes, 3).unwrap(), &cx).unwrap();
-    plain.feed(&Dense::new(&wide, 3).unwrap(), &cx).unwrap();
+    let [mut stored, mut plain] = [(); 2].map(|()| Nested::<f32>::plan(&params(5, 100)));
+    stored.partial_fit(&RawRows::new(&bytes, 3).unwrap(), &cx).unwrap();
+    plain.partial_fit(&Dense::new(&wide, 3).unwrap(), &cx).unwrap();
     assert_eq!(stored.kept.rows.values, wide);
-    assert_eq!(stored.to_file(), plain.to_file());
+    assert_eq!(stored.state(), plain.state());
 }
 
 #[test]
@@ -449,7 +456,7 @@ fn seeds_that_are_replaced_weigh_something() {
     let data = Weighted::new(Dense::new(&source, 1).unwrap(), &weights[..]).unwrap();
     let cx = Executor::new(Some(1)).unwrap();
     for seed in 0..5 {
-        let mut run = Nested::<f64>::plan(params(60, 400).rng_seed(seed));
+        let mut run = Nested::<f64>::plan(&params(60, 400).rng_seed(seed));
         run.step(&data, &cx).unwrap();
         assert!(run.weights.iter().all(|&w| w > 0.0), "{:?}", run.weights);
     }
@@ -467,7 +474,7 @@ fn a_batch_of_all_rows_is_lloyd() {
     let lloyd = lloyd.algorithm(crate::Algorithm::Lloyd);
     let mut theirs = lloyd.start(&data).unwrap();
     while theirs.advance_on(&data, &cx).unwrap().is_some() {}
-    let mut ours = Nested::<f64>::plan(params(k, n as u64).seeding(seeding).bounds(Bounds::None));
+    let mut ours = Nested::<f64>::plan(&params(k, n as u64).seeding(seeding).bounds(Bounds::None));
     for theirs in theirs.history() {
         let ours = ours.step(&data, &cx).unwrap();
         assert_eq!(ours, Step { elapsed: 0.0, ..*theirs });
@@ -484,7 +491,7 @@ fn a_batch_stays_or_doubles_or_is_all() {
     let data = Dense::new(&source, d).unwrap();
     let cx = Executor::new(Some(1)).unwrap();
     for (rho, first) in [(0.0, 64), (1.0, 100), (5.0, 37), (100.0, 500), (f64::INFINITY, 1000)] {
-        let mut run = Nested::<f64>::plan(params(9, first).rho(rho));
+        let mut run = Nested::<f64>::plan(&params(9, first).rho(rho));
         let mut last = first;
         loop {
             let step = run.step(&data, &cx).unwrap();
@@ -507,7 +514,7 @@ fn rounds_end_that_find_no_lower_energy() {
     let source: Vec<f64> = (0..2 * n).map(|_| rng.unit()).collect();
     let data = Dense::new(&source, 2).unwrap();
     let cx = Executor::new(Some(1)).unwrap();
-    let mut run = Nested::<f64>::plan(params(k, 200).rho(f64::INFINITY));
+    let mut run = Nested::<f64>::plan(&params(k, 200).rho(f64::INFINITY));
     let mut stuck = |wanted: Option<StopReason>, batch: usize| {
         while run.batch() < batch {
             run.step(&data, &cx).unwrap();
@@ -556,13 +563,13 @@ fn votes_that_retired_are_those_of_their_rows() {
     let weighted = Weighted::new(plain, &weights[..]).unwrap();
     for data in [&plain as &dyn DataSource<f64>, &weighted] {
         let weight = |i: usize| data.weights().map_or(1.0, |weights| weights[i]);
-        let mut run = Nested::<f64>::plan(params(k, 100));
-        run.feed(data, &cx).unwrap();
+        let mut run = Nested::<f64>::plan(&params(k, 100));
+        run.partial_fit(data, &cx).unwrap();
         run.due = n as u64;
         run.round_of_kept(&cx).unwrap();
         let labels = run.labels.of_rows.view().to_vec();
         run.retire_half(&cx).unwrap();
-        assert_eq!((run.retired, run.n_kept(), run.batch()), (400, 400, 400));
+        assert_eq!((run.retired, run.rows_kept(), run.batch()), (400, 400, 400));
         assert_eq!(run.kept.rows.values, source[400 * d..]);
         for round in 0..4 {
             let gone = run.gone.as_ref().unwrap();
@@ -591,7 +598,7 @@ fn bounds_of_one_panel_are_called_what_was_asked_for() {
     let data = Dense::new(&source, 3).unwrap();
     let cx = Executor::new(Some(1)).unwrap();
     for bounds in [Bounds::Hamerly, Bounds::Yinyang, Bounds::Elkan] {
-        let mut run = Nested::<f64>::plan(params(4, 900).bounds(bounds));
+        let mut run = Nested::<f64>::plan(&params(4, 900).bounds(bounds));
         for _ in 0..2 {
             run.step(&data, &cx).unwrap();
         }
@@ -609,7 +616,7 @@ fn bounds_hold<T: Compute>(offset: f64, scale: f64, bounds: Bounds, bounds_memor
     let data = Dense::new(&source, d).unwrap();
     let cx = Executor::new(Some(1)).unwrap();
     let plan = params(k, 300).rho(2.0).bounds(bounds).bounds_memory(bounds_memory);
-    let mut run = Nested::<T>::plan(plan);
+    let mut run = Nested::<T>::plan(&plan);
     let mut seen = false;
     let mut batch = 0;
     for round in 0..40 {

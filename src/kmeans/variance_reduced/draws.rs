@@ -8,7 +8,7 @@ use crate::rows::{RowBuf, Rows};
 use crate::seeding::Odds;
 
 /// Draws with replacement from the rows `first..first + n`, in proportion to their weights if there are any.
-pub(super) struct Draws<'a> {
+pub(super) struct StepDraws<'a> {
     first: u64,
     n: u64,
     odds: Option<(&'a Odds, &'a [f64])>,
@@ -17,7 +17,7 @@ pub(super) struct Draws<'a> {
     pub(super) left: u64,
 }
 
-impl<'a> Draws<'a> {
+impl<'a> StepDraws<'a> {
     pub(super) fn new(
         (first, n): (u64, u64),
         odds: Option<(&'a Odds, &'a [f64])>,

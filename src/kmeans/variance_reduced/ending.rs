@@ -1,7 +1,6 @@
 //! Final centers of a variance-reduced fit, with labels, weights and inertia.
 
-use super::VarianceReducedSolver;
-use super::solver::{Finished, SweptMeans};
+use super::solver::{FinishedCenters, SweptMeans, VarianceReducedSolver};
 use crate::data::DataSource;
 use crate::error::Result;
 use crate::kernel::Compute;
@@ -18,7 +17,7 @@ impl<T: Compute> VarianceReducedSolver<T> {
         close: bool,
         data: &dyn DataSource<T>,
         cx: &Executor,
-    ) -> Result<Finished<T>> {
+    ) -> Result<FinishedCenters<T>> {
         let (dim, metric, polish) = (self.dim, self.params.metric, self.params.polish);
         // The next epoch continues from the current labels; bounds are rebuilt.
         let mut labels = Labels::of(self.labels.of_rows.clone());
@@ -44,6 +43,6 @@ impl<T: Compute> VarianceReducedSolver<T> {
         let last = last.map_or_else(|| Self::pass(&mut labels, from, None, data, cx), Ok)?;
         let SweptMeans { swept, .. } = last;
         let (weights, inertia) = (swept.clusters.weights().to_vec(), swept.clusters.energy());
-        Ok(Finished { centers, labels: labels.of_rows, weights, inertia, closed: close })
+        Ok(FinishedCenters { centers, labels: labels.of_rows, weights, inertia, closed: close })
     }
 }

@@ -3,18 +3,16 @@
 
 use std::time::Instant;
 
-use super::VarianceReducedParams;
+use super::params::VarianceReducedParams;
 use crate::centers::{KMeansModel, LabelList, Snapshot, project};
 use crate::data::{Access, DataSource, count_rows};
 use crate::error::Result;
-use crate::fit::{Facts, FitSolver, Metric, Solver, Step, StopReason, Timings};
+use crate::fit::{FitSolver, Metric, Solver, Step, StopReason, Timings};
 use crate::kernel::{Compute, PackedCenters};
 use crate::kmeans::choice::Choice;
 use crate::kmeans::labels::{Carried, Labels, Swept};
-use crate::kmeans::params::Algorithm;
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
-use crate::persist::Contents;
 use crate::seeding::enough_rows;
 use crate::stats::to_means;
 use crate::tuning::MOST_SQ_MOVE;
@@ -57,12 +55,12 @@ pub struct VarianceReducedSolver<T> {
     pub(super) rows_seen: u64,
     pub(super) seeded_by: String,
     pub(super) timings: Timings,
-    pub(super) finished: Option<Finished<T>>,
+    pub(super) finished: Option<FinishedCenters<T>>,
 }
 
 /// Centers, and the labels, weights and inertia about them.
 #[derive(Clone, Debug)]
-pub(super) struct Finished<T> {
+pub(super) struct FinishedCenters<T> {
     pub(super) centers: Vec<T>,
     pub(super) labels: LabelList,
     pub(super) weights: Vec<f64>,
@@ -79,29 +77,6 @@ pub(super) struct SweptMeans<T: Compute> {
 }
 
 impl<T: Compute> VarianceReducedSolver<T> {
-    /// The state before the first epoch, which chooses the first centers.
-    pub(super) fn plan(params: VarianceReducedParams) -> Self {
-        Self {
-            choice: Choice::new(Algorithm::Auto, params.bounds_memory),
-            params,
-            dim: 0,
-            centers: Vec::new(),
-            means: Vec::new(),
-            labels: Labels::new(0, 1),
-            weights: Vec::new(),
-            energy: f64::NAN,
-            carried: None,
-            rate: None,
-            stalled: 0,
-            settled: false,
-            iteration: 0,
-            rows_seen: 0,
-            seeded_by: String::new(),
-            timings: Timings::default(),
-            finished: None,
-        }
-    }
-
     fn begin(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<()> {
         let begun = Instant::now();
         let k = self.params.n_clusters;
@@ -153,11 +128,10 @@ impl<T: Compute> VarianceReducedSolver<T> {
             let carried = self.carried_about(MatRef::new(&centers, dim));
             pass = Self::pass(&mut self.labels, (MatRef::new(&centers, dim), metric), carried, data, cx)?;
         }
-        let SweptMeans { packed, mut swept, means } = pass;
-        distances += swept.distances;
-        let energy = swept.clusters.energy();
+        distances += pass.swept.distances;
+        let energy = pass.swept.clusters.energy();
         let stalled = self.stalled_by(energy);
-        let stop = if self.iteration > 0 && swept.changed == 0 && means == self.means {
+        let stop = if self.iteration > 0 && pass.swept.changed == 0 && pass.means == self.means {
             Some(StopReason::LabelsStable)
         } else if stalled >= MAX_STALLED {
             Some(StopReason::Tolerance)
@@ -166,21 +140,22 @@ impl<T: Compute> VarianceReducedSolver<T> {
         };
         let idle = stop.is_some() || rate == 0.0;
         let steps = if idle { 0 } else { self.params.epoch_size.steps(n, self.iteration + 1) };
-        let mut now = means.clone();
+        let mut now = pass.means.clone();
         if steps > 0 {
-            let done = self.steps(&swept, (&centers, &means), (rate, steps), data, cx);
+            let done = self.steps(&pass, &centers, (rate, steps), data, cx);
             let done = done.inspect_err(|_| self.labels.undo())?;
             visited += steps;
             distances += done.distances;
             now = done.centers;
             project(&mut now, dim, metric);
             // Discard steps whose centers or moves are not finite.
-            let away: f64 = now.iter().zip(&means).map(|(c, m)| (c.to_f64() - m.to_f64()).powi(2)).sum();
+            let away: f64 = now.iter().zip(&pass.means).map(|(c, m)| (c.to_f64() - m.to_f64()).powi(2)).sum();
             if !(now.iter().all(|x| x.finite()) && away <= MOST_SQ_MOVE) {
-                now.clone_from(&means);
+                now.clone_from(&pass.means);
                 rate /= 2.0;
             }
         }
+        let SweptMeans { packed, mut swept, means } = pass;
         let (before, after) = (MatRef::new(&centers, dim), MatRef::new(&now, dim));
         swept.clusters.follow(before, after);
         if let Some(bounds) = &mut self.labels.bounds {
@@ -198,7 +173,6 @@ impl<T: Compute> VarianceReducedSolver<T> {
         self.settled = now == means;
         (self.centers, self.means) = (now, means);
         (self.energy, self.rate, self.stalled, self.finished) = (energy, Some(rate), stalled, None);
-        let last = self.iteration >= self.params.max_iter;
         Ok(Step {
             iteration: self.iteration,
             rows_seen: self.rows_seen,
@@ -208,7 +182,7 @@ impl<T: Compute> VarianceReducedSolver<T> {
             n_changed: changed,
             n_distances: distances,
             elapsed: 0.0,
-            stop_reason: stop.or(last.then_some(StopReason::MaxIterations)),
+            stop_reason: stop.or(StopReason::after(self.iteration, self.params.max_iter)),
         })
     }
 
@@ -261,8 +235,14 @@ impl<T: Compute> Solver<T> for VarianceReducedSolver<T> {
 }
 
 impl<T: Compute> VarianceReducedSolver<T> {
-    /// The solver's public state between two steps.
-    pub(crate) fn snapshot(&self) -> Snapshot<'_, T> {
+    /// The learning rate of the last epoch; `None` before the first.
+    pub(super) fn learning_rate(&self) -> Option<f64> {
+        self.rate
+    }
+}
+
+impl<T: Compute> FitSolver<T> for VarianceReducedSolver<T> {
+    fn snapshot(&self) -> Snapshot<'_, T> {
         let now = Snapshot {
             dim: self.dim,
             metric: self.params.metric,
@@ -277,30 +257,11 @@ impl<T: Compute> VarianceReducedSolver<T> {
             timings: self.timings,
         };
         match &self.finished {
-            Some(Finished { centers, labels, weights, inertia, .. }) => {
+            Some(FinishedCenters { centers, labels, weights, inertia, .. }) => {
                 Snapshot { centers, labels: labels.view(), weights, inertia: *inertia, ..now }
             }
             None => now,
         }
-    }
-
-    /// The learning rate of the last epoch; `None` before the first.
-    pub(super) fn learning_rate(&self) -> Option<f64> {
-        self.rate
-    }
-}
-
-impl<T: Compute> FitSolver<T> for VarianceReducedSolver<T> {
-    fn facts(&self) -> Facts {
-        self.snapshot().facts()
-    }
-
-    fn checkpoint(&self) -> Contents {
-        self.to_file()
-    }
-
-    fn fits(&self, n: Option<u64>) -> bool {
-        n.is_none_or(|n| self.labels.of_rows.len() as u64 == n)
     }
 
     fn conclude(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<()> {

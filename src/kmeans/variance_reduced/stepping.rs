@@ -2,15 +2,15 @@
 
 use std::ops::ControlFlow;
 
-use super::draws::{Draws, Origin};
-use super::inner::{Done, EpochStart, Inner};
-use super::{VarianceReducedSolver, Variant};
+use super::draws::{Origin, StepDraws};
+use super::inner::{EpochEnd, EpochStart, Inner};
+use super::params::Variant;
+use super::solver::{SweptMeans, VarianceReducedSolver};
 use crate::centers::sum_labeled;
 use crate::data::{self, Access, Converted, DataSource, row_bytes};
 use crate::error::Result;
 use crate::fit::Metric;
 use crate::kernel::{Compute, PackedCenters};
-use crate::kmeans::labels::Swept;
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::rng::{Purpose, Rng};
@@ -19,15 +19,15 @@ use crate::stats::{ClusterSums, divisor, to_means};
 use crate::tuning::stretch_rows;
 
 impl<T: Compute> VarianceReducedSolver<T> {
-    /// Runs the steps of an epoch, starting from a sweep by `centers` and the `means` of its clusters.
+    /// Runs the steps of an epoch, starting from a sweep by `centers` and the means of its clusters.
     pub(super) fn steps(
         &self,
-        swept: &Swept,
-        (centers, means): (&[T], &[T]),
+        SweptMeans { swept, means, .. }: &SweptMeans<T>,
+        centers: &[T],
         (rate, steps): (f64, u64),
         data: &dyn DataSource<T>,
         cx: &Executor,
-    ) -> Result<Done<T>> {
+    ) -> Result<EpochEnd<T>> {
         let dim = self.dim;
         let sums = &swept.clusters;
         let precise = precise_means(sums, MatRef::new(centers, dim), self.params.metric);
@@ -54,7 +54,7 @@ impl<T: Compute> VarianceReducedSolver<T> {
             let n = self.labels.of_rows.len() as u64;
             let odds = data.weights().map(Odds::new);
             let odds = odds.as_ref().zip(data.weights());
-            inner.run(&mut Draws::new((0, n), odds, rng, steps), Origin::Source(data))?;
+            inner.run(&mut StepDraws::new((0, n), odds, rng, steps), Origin::Source(data))?;
         } else {
             stretch_by_stretch(&mut inner, (steps, weight), rng, data, cx)?;
         }
@@ -118,7 +118,7 @@ fn stretch_by_stretch<T: Compute>(
             let odds = odds.as_ref().zip(weights);
             let rows = buffer.read(block.rows, range.clone(), None)?;
             let first = block.first_row + start as u64;
-            let mut draws = Draws::new((first, range.len() as u64), odds, rng, due - made);
+            let mut draws = StepDraws::new((first, range.len() as u64), odds, rng, due - made);
             inner.run(&mut draws, Origin::Stretch(first, rows))?;
             made = due;
         }

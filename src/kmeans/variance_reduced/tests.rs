@@ -4,12 +4,13 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::moving::Moving;
-use super::*;
-use crate::data::{AnySource, Block, Chunk, Chunks, Csr, DataSource, Dense, Source, Weighted};
-use crate::error::Error;
+use super::params::{EpochSize, VarianceReduced, VarianceReducedParams, VarianceReducedRun, Variant};
+use crate::data::{Access, AnySource, Block, Chunk, Chunks, Csr, DataSource, Dense, Source, Weighted};
+use crate::error::{Error, Result};
 use crate::fit::StopReason;
 use crate::parallel::Executor;
 use crate::rng::{Purpose, Rng};
+use crate::seeding::Seeding;
 use crate::tuning::STEPS_CHECKED;
 
 fn noise(n: usize, seed: u64) -> Vec<f64> {

@@ -22,7 +22,7 @@ pub(crate) struct Clusters<T> {
 
 /// Buffers of a worker.
 #[derive(Default)]
-struct Desk<T> {
+struct SettleBuffers<T> {
     copies: Copies<T>,
     sums: Vec<f64>,
 }
@@ -96,7 +96,7 @@ impl<T: Compute> Clusters<T> {
         let centers = self.centers.chunks_mut(together * dim);
         let sums = self.weights.chunks_mut(together).zip(self.energies.chunks_mut(together));
         let items = centers.zip(sums).enumerate();
-        cx.for_each(items, Desk::default, |(part, (centers, (weights, energies))), desk| {
+        cx.for_each(items, SettleBuffers::default, |(part, (centers, (weights, energies))), desk| {
             let each = centers.chunks_exact_mut(dim).zip(weights.iter_mut().zip(energies));
             for (j, (center, (weight, energy))) in (part * together..).zip(each) {
                 if stale[j] {
@@ -117,7 +117,8 @@ impl<T: Compute> Clusters<T> {
         metric: Metric,
     ) -> Result<()> {
         let center = &mut self.centers[j * self.dim..][..self.dim];
-        (self.weights[j], self.energies[j]) = settle(center, data, rows, metric, &mut Desk::default())?;
+        (self.weights[j], self.energies[j]) =
+            settle(center, data, rows, metric, &mut SettleBuffers::default())?;
         Ok(())
     }
 }
@@ -128,7 +129,7 @@ fn settle<T: Compute>(
     data: &dyn DataSource<T>,
     rows: &[u32],
     metric: Metric,
-    Desk { copies, sums }: &mut Desk<T>,
+    SettleBuffers { copies, sums }: &mut SettleBuffers<T>,
 ) -> Result<(f64, f64)> {
     let dim = center.len();
     sums.clear();

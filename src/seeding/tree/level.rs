@@ -75,6 +75,7 @@ impl Growth {
                 groups.len(j).min(node_sample(counts[j])).min(fitting as usize)
             })
             .collect();
+        let node = |j: usize| NodeToSplit { number, j, k: counts[j], size: sizes[j] };
         // A single node takes all threads too.
         let single = counts.iter().filter(|&&count| count > 1).count() == 1;
         let work = |j: usize| sizes[j] as u64 * counts[j] as u64 * row_values(data) as u64;
@@ -83,7 +84,7 @@ impl Growth {
         let mut large = Vec::new();
         for j in (0..counts.len()).filter(|j| counts[*j] > 1 && !small(j)) {
             let mut children = Children::default();
-            self.split(data, groups, (number, j), (counts[j], sizes[j]), cx, &mut children)?;
+            self.split(data, groups, node(j), cx, &mut children)?;
             large.push((j, children));
         }
         let mut all = Children::default();
@@ -98,7 +99,7 @@ impl Growth {
                 for j in nodes {
                     cx.check()?;
                     if counts[j] > 1 {
-                        self.split(data, groups, (number, j), (counts[j], sizes[j]), &one, out)?;
+                        self.split(data, groups, node(j), &one, out)?;
                     } else {
                         out.centers.extend_from_slice(clusters.centers().row(j));
                         out.counts.push(1);
@@ -124,13 +125,12 @@ impl Growth {
         }))
     }
 
-    /// Fits `k` children to `size` rows of node `j`.
+    /// Fits the children of a node to a sample of its rows.
     fn split<T: Compute>(
         &self,
         data: &dyn DataSource<T>,
         groups: &Groups,
-        (number, j): (u64, usize),
-        (k, size): (usize, usize),
+        NodeToSplit { number, j, k, size }: NodeToSplit,
         cx: &Executor,
         out: &mut Children<T>,
     ) -> Result<()> {
@@ -159,6 +159,14 @@ impl Growth {
         out.sample_rows = out.sample_rows.max(size as u64);
         Ok(())
     }
+}
+
+/// A node of level `number`, of which `size` rows get `k` children.
+struct NodeToSplit {
+    number: u64,
+    j: usize,
+    k: usize,
+    size: usize,
 }
 
 /// Small nodes that one thread splits between two merges.

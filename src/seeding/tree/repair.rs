@@ -14,17 +14,17 @@ use crate::tuning::GROUPED_ROWS;
 
 /// A cluster, ordered by its squared error; of equal ones, the lowest index comes first.
 #[derive(PartialEq)]
-struct Split(f64, usize);
+struct ClusterToSplit(f64, usize);
 
-impl Eq for Split {}
+impl Eq for ClusterToSplit {}
 
-impl PartialOrd for Split {
+impl PartialOrd for ClusterToSplit {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Split {
+impl Ord for ClusterToSplit {
     fn cmp(&self, other: &Self) -> Ordering {
         self.0.total_cmp(&other.0).then(other.1.cmp(&self.1))
     }
@@ -47,12 +47,13 @@ impl<T: Compute> Clusters<T> {
         }
         let sized = self.energies.iter().zip(&self.weights).enumerate();
         let sized = sized.filter(|(_, (energy, weight))| **energy > 0.0 && **weight > 0.0);
-        let mut splits: BinaryHeap<Split> = sized.map(|(j, (&energy, _))| Split(energy, j)).collect();
+        let mut splits: BinaryHeap<ClusterToSplit> =
+            sized.map(|(j, (&energy, _))| ClusterToSplit(energy, j)).collect();
         let (mut copies, mut moved) = (Copies::default(), 0);
         let mut empty = empty.into_iter().peekable();
         while let Some(&to) = empty.peek() {
             cx.check()?;
-            let Some(Split(_, from)) = splits.pop() else { break };
+            let Some(ClusterToSplit(_, from)) = splits.pop() else { break };
             let mut rows: Vec<u32> =
                 groups.of(from).iter().copied().filter(|&row| labels[row as usize] == from as u32).collect();
             // Without a row away from its center, the next cluster is split.
@@ -65,7 +66,7 @@ impl<T: Compute> Clusters<T> {
             (self.weights[to], self.energies[to]) = (weight, 0.0);
             self.settle_one(from, data, &rows, metric)?;
             if self.energies[from] > 0.0 {
-                splits.push(Split(self.energies[from], from));
+                splits.push(ClusterToSplit(self.energies[from], from));
             }
             moved += 1;
         }

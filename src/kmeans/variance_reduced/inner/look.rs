@@ -1,6 +1,6 @@
 //! Labels and bounds for the rows of a block, computed together before the first step of the block.
 
-use super::{Drawn, Inner, MORE};
+use super::{DrawnRow, Inner, MORE};
 use crate::error::Result;
 use crate::kernel::bounded::{Nearest, nearest_pair};
 use crate::kernel::{self, Compute, Scratch};
@@ -31,7 +31,7 @@ impl Reach {
 }
 
 /// Labels, upper and lower bounds of rows that were searched together, and the number of distances computed.
-type Found = (Vec<(u32, f64, f64)>, u64);
+type SearchedRows = (Vec<(u32, f64, f64)>, u64);
 
 /// Buffers of one worker.
 struct Looking<T: Compute> {
@@ -77,7 +77,7 @@ impl<T: Compute> Inner<'_, T> {
         }
         let chunks = open.len().div_ceil(STEPS_TOGETHER);
         self.copied.resize_with(chunks, RowBuf::default);
-        let mut found: Vec<Found> = vec![Found::default(); chunks];
+        let mut found: Vec<SearchedRows> = vec![SearchedRows::default(); chunks];
         let packing = self.panels.as_mut().unwrap_or(&mut self.all);
         let packed = packing.sync(&self.moving, &mut self.center);
         let dim = self.x.len();
@@ -121,7 +121,7 @@ impl<T: Compute> Inner<'_, T> {
             for (i, (&at, (label, upper, others))) in open.iter().zip(found).enumerate() {
                 let slack = others / MORE - reach.of(upper);
                 let drawn = &mut self.drawn[at as usize];
-                *drawn = Drawn { label, others, slack, at: Some((chunk as u32, i as u32)), ..*drawn };
+                *drawn = DrawnRow { label, others, slack, at: Some((chunk as u32, i as u32)), ..*drawn };
             }
         }
         Ok(())

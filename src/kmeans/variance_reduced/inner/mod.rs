@@ -13,7 +13,7 @@ mod look;
 
 use std::collections::VecDeque;
 
-use super::draws::{Draws, Origin};
+use super::draws::{Origin, StepDraws};
 use super::moving::Moving;
 use super::packing::{Few, Packing};
 use crate::centers::LabelsRef;
@@ -51,14 +51,14 @@ pub(super) struct EpochStart<'a, T: Compute> {
 }
 
 /// The result of the steps.
-pub(super) struct Done<T> {
+pub(super) struct EpochEnd<T> {
     pub(super) centers: Vec<T>,
     pub(super) distances: u64,
 }
 
 /// A drawn row, and its bounds as of the start of the block.
 #[derive(Clone, Copy)]
-struct Drawn {
+struct DrawnRow {
     row: u64,
     label: u32,
     /// Lower bound on the distance to all other centers, and its margin over the distance at which a center
@@ -120,7 +120,7 @@ pub(super) struct Inner<'a, T: Compute> {
     /// Drawn rows that have not been processed.
     pending: VecDeque<u64>,
     block: usize,
-    drawn: Vec<Drawn>,
+    drawn: Vec<DrawnRow>,
     copied: Vec<RowBuf<T>>,
     /// The row of the current step, if it was fetched.
     row: RowBuf<T>,
@@ -203,7 +203,7 @@ impl<'a, T: Compute> Inner<'a, T> {
     }
 
     /// Makes one step for every row that `draws` yields.
-    pub(super) fn run(&mut self, draws: &mut Draws<'_>, origin: Origin<'_, T>) -> Result<()> {
+    pub(super) fn run(&mut self, draws: &mut StepDraws<'_>, origin: Origin<'_, T>) -> Result<()> {
         while draws.left > 0 || !self.pending.is_empty() {
             self.cx.check()?;
             self.begin(draws);
@@ -236,23 +236,23 @@ impl<'a, T: Compute> Inner<'a, T> {
     }
 
     /// The centers after the steps.
-    pub(super) fn done(&mut self) -> Done<T> {
+    pub(super) fn done(&mut self) -> EpochEnd<T> {
         let mut centers = Vec::with_capacity(self.moving.len() * self.x.len());
         for j in 0..self.moving.len() {
             self.moving.write(j, &mut self.center);
             centers.extend_from_slice(&self.center);
         }
-        Done { centers, distances: self.distances }
+        EpochEnd { centers, distances: self.distances }
     }
 
     /// Draws the rows of a block and resets the record of moves.
-    fn begin(&mut self, draws: &mut Draws<'_>) {
+    fn begin(&mut self, draws: &mut StepDraws<'_>) {
         self.drawn.clear();
         while self.drawn.len() < self.block {
             let Some(row) = self.pending.pop_front().or_else(|| draws.next()) else { break };
             let label = self.start.labels.get(row as usize);
             let (others, slack) = (f64::NEG_INFINITY, f64::NEG_INFINITY);
-            self.drawn.push(Drawn { row, label, others, slack, at: None });
+            self.drawn.push(DrawnRow { row, label, others, slack, at: None });
         }
         self.moved.drain(..).for_each(|j| self.path[j as usize] = 0.0);
         (self.farthest, self.creep, self.common, self.over) = (0.0, 0.0, 0.0, false);
@@ -263,7 +263,7 @@ impl<'a, T: Compute> Inner<'a, T> {
     }
 
     /// The label of a drawn row.
-    fn label(&mut self, drawn: &Drawn, origin: Origin<'_, T>) -> Result<u32> {
+    fn label(&mut self, drawn: &DrawnRow, origin: Origin<'_, T>) -> Result<u32> {
         let a = drawn.label as usize;
         if !self.start.search_always {
             if self.farthest == 0.0 && self.common == 0.0 {
@@ -290,7 +290,7 @@ impl<'a, T: Compute> Inner<'a, T> {
 
     /// The label of the current row, if its distances to its own center and to those that moved far settle
     /// it. The other centers have come nearer by at most `creep` plus `beside`.
-    fn by_few(&mut self, drawn: &Drawn, beside: f64) -> Option<u32> {
+    fn by_few(&mut self, drawn: &DrawnRow, beside: f64) -> Option<u32> {
         let (a, row) = (drawn.label as usize, self.row.rows());
         let others = drawn.others - (self.creep + beside) * MORE;
         // The nearest of the few, if it is unique, with bounds on its distance.
@@ -328,7 +328,7 @@ impl<'a, T: Compute> Inner<'a, T> {
     }
 
     /// Copies the row of the current step unless that is done.
-    fn fetch(&mut self, drawn: &Drawn, origin: Origin<'_, T>) -> Result<()> {
+    fn fetch(&mut self, drawn: &DrawnRow, origin: Origin<'_, T>) -> Result<()> {
         if !self.row.is_empty() {
             return Ok(());
         }
@@ -340,7 +340,7 @@ impl<'a, T: Compute> Inner<'a, T> {
     }
 
     /// One step with a row of label `j`.
-    fn step(&mut self, drawn: &Drawn, j: u32, origin: Origin<'_, T>) -> Result<()> {
+    fn step(&mut self, drawn: &DrawnRow, j: u32, origin: Origin<'_, T>) -> Result<()> {
         let (j, s) = (j as usize, self.start.labels.get(drawn.row as usize) as usize);
         let rate = self.start.rate;
         if j == s {

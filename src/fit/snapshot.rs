@@ -1,16 +1,16 @@
-//! A borrowed view of a center-based method between two steps.
+//! What a solver shows between two steps.
 
-use super::LabelsRef;
-use crate::fit::{Facts, Metric, Timings};
+use super::{Facts, Metric, Timings};
+use crate::stats::labels::LabelsRef;
 
-/// A borrowed view of a center-based method between two steps: centers, labels, weights and counters.
+/// What a solver shows between two steps, borrowed: centers, labels, weights and counters.
 ///
 /// ```
 /// use shoal::KMeans;
-/// use shoal::centers::{CenterMethod, Snapshot};
-/// use shoal::fit::Method;
+/// use shoal::centers::Snapshot;
+/// use shoal::fit::{FitSolver, Method};
 /// let solver = KMeans::solver::<f32>(&KMeans::params(2));
-/// let before: Snapshot<'_, f32> = KMeans::snapshot(&solver);
+/// let before: Snapshot<'_, f32> = solver.snapshot();
 /// assert!(before.centers.is_empty() && before.n_iter == 0);
 /// ```
 #[derive(Clone, Copy, Debug)]

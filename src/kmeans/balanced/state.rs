@@ -1,25 +1,41 @@
 //! Writes a fit by balanced k-means to a checkpoint and reads it back.
 
-use super::BalancedParams;
+use super::params::BalancedParams;
 use super::solver::{Balance, BalancedSolver};
 use crate::centers::LabelList;
-use crate::fit::FitSolver;
+use crate::fit::{SolverState, Timings};
 use crate::kernel::Compute;
-use crate::kmeans::starts::LloydStarts;
+use crate::kmeans::lloyd::starts::{LloydStarts, restore_starts};
 use crate::persist::Contents;
 use crate::persist::schema::BALANCED_CHECKPOINT;
 use crate::persist::state::{StateReader, StateWriter, stored_fields};
 
 impl<T: Compute> BalancedSolver<T> {
     stored_fields! { iteration, rows_seen, timings }
+}
 
-    pub(super) fn to_file(&self) -> Contents {
+impl<T: Compute> SolverState for BalancedSolver<T> {
+    type Params = BalancedParams;
+
+    fn plan(params: &BalancedParams) -> Self {
+        Self {
+            start: LloydStarts::plan(&params.exact()),
+            balance: None,
+            finished: None,
+            iteration: 0,
+            rows_seen: 0,
+            timings: Timings::default(),
+            params: params.clone(),
+        }
+    }
+
+    fn checkpoint(&self) -> Contents {
         let mut to = StateWriter::new(BALANCED_CHECKPOINT);
         self.put_fields(&mut to);
         let dim = self.start.best().dim();
         to.put("dim", &dim);
         to.put("balanced", &self.balance.is_some());
-        to.contents.put("start", FitSolver::<T>::checkpoint(&self.start));
+        to.contents.put("start", self.start.checkpoint());
         if let Some(balance) = &self.balance {
             balance.put_fields(&mut to);
             to.put_matrix("centers", &balance.centers, dim);
@@ -28,12 +44,11 @@ impl<T: Compute> BalancedSolver<T> {
         to.finish()
     }
 
-    /// Reads what [`BalancedSolver::to_file`] wrote, to resume with `params`. The error says what is wrong.
-    pub(super) fn of_file(params: BalancedParams, contents: &Contents) -> Result<Self, String> {
+    fn restore(params: &BalancedParams, contents: &Contents) -> Result<Self, String> {
         contents.must_be(BALANCED_CHECKPOINT)?;
         let from = StateReader::new(contents)?;
         let start = contents.part("start").ok_or("it holds no centers")?;
-        let start = LloydStarts::of_file(&params.exact(), &start)?;
+        let start = restore_starts(&params.exact(), &start)?;
         let dim = from.get("dim")?;
         if dim != start.best().dim() {
             return Err("its \"dim\" does not match its centers".into());
@@ -42,7 +57,7 @@ impl<T: Compute> BalancedSolver<T> {
             if !params.has_limits() {
                 return Err("it holds clusters with limits, but size_min and size_max are none".into());
             }
-            Some(Balance::of_file(params.n_clusters, dim, &from)?)
+            Some(Balance::restore(params.n_clusters, dim, &from)?)
         } else {
             None
         };
@@ -50,13 +65,20 @@ impl<T: Compute> BalancedSolver<T> {
         state.get_fields(&from)?;
         Ok(state)
     }
+
+    fn fits(&self, n: Option<u64>) -> bool {
+        let fits = |balance: &Balance<T>| {
+            balance.labels.len() == 0 || n.is_none_or(|n| balance.labels.len() as u64 == n)
+        };
+        self.start.fits(n) && self.balance.as_ref().is_none_or(fits)
+    }
 }
 
 impl<T: Compute> Balance<T> {
     stored_fields! { prices, settled, sizes, energy, bound, current, sweeps }
 
     /// Reads the balance of `k` clusters of rows with `dim` columns.
-    fn of_file(k: usize, dim: usize, from: &StateReader<'_>) -> Result<Self, String> {
+    fn restore(k: usize, dim: usize, from: &StateReader<'_>) -> Result<Self, String> {
         let labels: Vec<u32> = from.get("labels")?;
         if !labels.iter().all(|&j| (j as usize) < k) {
             return Err("its \"labels\" do not match its \"centers\"".into());

@@ -1,12 +1,12 @@
 //! Writes a start of exact k-means to a checkpoint and reads it back. Bounds are not stored; they are
 //! rebuilt.
 
-use super::Lloyd;
+use super::params::KMeansParams;
+use super::solver::Lloyd;
 use crate::centers::{LabelList, NO_LABEL};
 use crate::kernel::Compute;
 use crate::kmeans::labels::Labels;
-use crate::kmeans::params::KMeansParams;
-use crate::kmeans::state::{carried_of, check_carried, keep_carried};
+use crate::kmeans::stored_sums::{carried_of, check_carried, keep_carried};
 use crate::matrix::MatRef;
 use crate::persist::Contents;
 use crate::persist::state::{StateReader, StateWriter, are_weights, stored_fields};
@@ -16,7 +16,7 @@ impl<T: Compute> Lloyd<T> {
         dim, weights, energy, exact, current, threshold, iteration, rows_seen, seeded_by, timings,
     }
 
-    pub(in crate::kmeans) fn to_file(&self) -> Contents {
+    pub(in crate::kmeans) fn checkpoint(&self) -> Contents {
         let mut to = StateWriter::new("");
         self.put_fields(&mut to);
         self.choice.put_fields(&mut to);
@@ -28,8 +28,8 @@ impl<T: Compute> Lloyd<T> {
         to.finish()
     }
 
-    /// Reads what [`Lloyd::to_file`] wrote, to resume with `params`. The error says what is wrong.
-    pub(in crate::kmeans) fn of_file(params: KMeansParams, contents: &Contents) -> Result<Self, String> {
+    /// Reads what [`Lloyd::checkpoint`] wrote, to resume with `params`. The error says what is wrong.
+    pub(in crate::kmeans) fn restore(params: KMeansParams, contents: &Contents) -> Result<Self, String> {
         let from = StateReader::new(contents)?;
         let mut state = Self::plan(params);
         state.get_fields(&from)?;

@@ -1,11 +1,13 @@
 //! Writes the state of nested mini-batch k-means to a file and reads it back.
 
-use super::{Nested, NestedParams};
+use super::params::NestedParams;
+use super::solver::Nested;
+use super::stream::Kept;
 use crate::centers::{LabelList, NO_LABEL};
-use crate::fit::Metric;
+use crate::fit::{FitSolver, Metric, SolverState, Timings};
 use crate::kernel::Compute;
 use crate::kmeans::labels::{Carried, Labels};
-use crate::kmeans::state::{carried_of, keep_carried, keep_sums, sums_of};
+use crate::kmeans::stored_sums::{carried_of, keep_carried, keep_sums, sums_of};
 use crate::matrix::MatRef;
 use crate::persist::Contents;
 use crate::persist::schema::{NESTED_CHECKPOINT, NESTED_STATE};
@@ -18,29 +20,8 @@ impl<T: Compute> Nested<T> {
         changed, lowest, stalled, threshold, iteration, rows_seen, seeded_by,
     }
 
-    /// Everything that the next rows depend on. The rows of a fit count as retired, because the state does
-    /// not hold them.
-    pub(super) fn to_file(&self) -> Contents {
-        if !self.fed && !self.centers.is_empty() {
-            let mut votes = Self::plan(self.params.clone());
-            (votes.dim, votes.centers, votes.fed) = (self.dim, self.centers.clone(), true);
-            votes.gone = self.sums.clone().map(Carried::into_clusters);
-            votes.retired = self.retired + self.voted;
-            votes.weights.clone_from(&self.weights);
-            (votes.threshold, votes.iteration, votes.rows_seen) =
-                (self.threshold, self.iteration, self.rows_seen);
-            votes.seeded_by.clone_from(&self.seeded_by);
-            return votes.whole(NESTED_STATE);
-        }
-        self.whole(NESTED_STATE)
-    }
-
-    /// Everything that the next sweep depends on, except the rows of the fit.
-    pub(super) fn to_checkpoint(&self) -> Contents {
-        self.whole(NESTED_CHECKPOINT)
-    }
-
-    fn whole(&self, kind: &str) -> Contents {
+    /// Everything that the next sweep depends on, except the rows of a fit.
+    pub(super) fn write(&self, kind: &str) -> Contents {
         let mut to = StateWriter::new(kind);
         self.put_fields(&mut to);
         to.put_value("seed", self.params.rng_seed);
@@ -60,18 +41,12 @@ impl<T: Compute> Nested<T> {
         to.finish()
     }
 
-    /// Reads what [`Nested::to_file`] wrote, to resume with `params`. The error says what is wrong.
-    pub(super) fn of_file(params: NestedParams, contents: &Contents) -> Result<Self, String> {
-        let state = Self::of_whole(params, NESTED_STATE, contents)?;
-        if state.fed { Ok(state) } else { Err("its rows are missing".into()) }
-    }
-
-    /// Reads what [`Nested::to_checkpoint`] wrote.
-    pub(super) fn of_checkpoint(params: NestedParams, contents: &Contents) -> Result<Self, String> {
-        Self::of_whole(params, NESTED_CHECKPOINT, contents)
-    }
-
-    fn of_whole(params: NestedParams, kind: &str, contents: &Contents) -> Result<Self, String> {
+    /// Reads what [`Nested::write`] wrote, to resume with `params`. The error says what is wrong.
+    pub(super) fn restore_from(
+        params: &NestedParams,
+        kind: &str,
+        contents: &Contents,
+    ) -> Result<Self, String> {
         contents.must_be(kind)?;
         let from = StateReader::new(contents)?;
         let mut state = Self::plan(params);
@@ -133,5 +108,61 @@ impl<T: Compute> Nested<T> {
             }
         }
         Ok(())
+    }
+}
+
+impl<T: Compute> SolverState for Nested<T> {
+    type Params = NestedParams;
+
+    fn plan(params: &NestedParams) -> Self {
+        let k = params.n_clusters;
+        Self {
+            params: params.clone(),
+            dim: 0,
+            centers: Vec::new(),
+            labels: Labels::new(0, k),
+            rows: Vec::new(),
+            due: 0,
+            sums: None,
+            carry: false,
+            voted: 0,
+            fed: false,
+            kept: Kept::default(),
+            gone: None,
+            retired: 0,
+            weights: Vec::new(),
+            energy: f64::NAN,
+            lowest: f64::INFINITY,
+            stalled: 0,
+            exact: false,
+            current: false,
+            changed: 0,
+            threshold: None,
+            iteration: 0,
+            rows_seen: 0,
+            known_as: None,
+            finished: None,
+            seeded_by: String::new(),
+            timings: Timings::default(),
+        }
+    }
+
+    fn checkpoint(&self) -> Contents {
+        self.write(NESTED_CHECKPOINT)
+    }
+
+    fn restore(params: &NestedParams, contents: &Contents) -> Result<Self, String> {
+        Self::restore_from(params, NESTED_CHECKPOINT, contents)
+    }
+
+    fn fits(&self, n: Option<u64>) -> bool {
+        let (batch, n) = (self.batch() as u64, n.unwrap_or(u64::MAX));
+        // Row numbers are stored only if the batch is a proper random subset.
+        let listed = self.params.shuffle && batch > 0 && batch < n;
+        !self.fed
+            && batch <= n
+            && self.due <= n
+            && self.rows.len() as u64 == if listed { batch } else { 0 }
+            && self.rows.last().is_none_or(|&last| last < n)
     }
 }

@@ -1,13 +1,10 @@
 //! The parameters of exact k-means, and the method made of them.
 
 use super::starts::LloydStarts;
-use crate::centers::{CenterMethod, KMeansModel, Snapshot};
-use crate::data::Access;
+use crate::centers::{CenterMethod, KMeansModel};
 use crate::error::Result;
 use crate::fit::{Element, Method, Metric, Run, Steps, parameters, run_methods};
-use crate::matrix::make_room;
 use crate::names::names;
-use crate::persist::Contents;
 use crate::seeding::Seeding;
 use crate::tuning::DEFAULT_MEMORY;
 
@@ -101,9 +98,6 @@ parameters! {
         /// centers share a bound; at the least, sweeps use no bounds. The tree of
         /// [`Algorithm::Filtering`], with a copy of the rows, must fit too.
         bounds_memory: u64 = DEFAULT_MEMORY,
-        /// Number of threads (default `None`: see [`Executor::new`](crate::Executor::new)). The result does
-        /// not depend on it.
-        threads: Option<usize> = None,
     }
 }
 
@@ -114,11 +108,6 @@ impl KMeansParams {
     /// [`Error::InvalidParam`](crate::Error::InvalidParam) that lists every problem.
     pub fn check(&self, n: Option<u64>, dim: usize) -> Result<()> {
         self.problems(n, dim).into_result()
-    }
-
-    /// The number of starts that give different results.
-    pub(super) fn n_starts(&self) -> u64 {
-        if matches!(self.seeding, Seeding::Given(_)) { 1 } else { self.n_init }
     }
 }
 
@@ -176,43 +165,17 @@ impl KMeansRun {
 }
 
 impl Method for KMeans {
+    const NAME: &'static str = "kmeans";
     type Params = KMeansParams;
     type Model = KMeansModel;
     type Solver<T: Element> = LloydStarts<T>;
 
-    fn needs(_params: &KMeansParams) -> Access {
-        Access::Replay
-    }
-
-    fn check(params: &KMeansParams, n: Option<u64>, dim: usize) -> Result<()> {
-        params.check(n, dim)?;
-        // A fit allocates this later, where failure would end the process.
-        let a_row = 8 + params.seeding.bytes_a_row();
-        make_room(&mut Vec::<u8>::new(), "labels and seeding", n.unwrap_or_default(), a_row)?;
-        Ok(())
-    }
-
-    fn threads(params: &KMeansParams) -> Option<usize> {
-        params.threads
-    }
-
-    fn solver<T: Element>(params: &KMeansParams) -> LloydStarts<T> {
-        LloydStarts::plan(params)
-    }
-
-    fn of_checkpoint<T: Element>(
-        params: &KMeansParams,
-        contents: &Contents,
-    ) -> Result<LloydStarts<T>, String> {
-        LloydStarts::of_checkpoint(params, contents)
+    fn memory_per_row(params: &KMeansParams) -> (&'static str, usize) {
+        ("labels and seeding", 8 + params.seeding.bytes_a_row())
     }
 }
 
-impl CenterMethod for KMeans {
-    fn snapshot<T: Element>(solver: &LloydStarts<T>) -> Snapshot<'_, T> {
-        solver.snapshot()
-    }
-}
+impl CenterMethod for KMeans {}
 
 #[cfg(test)]
 mod tests {

@@ -6,7 +6,7 @@ use super::affinity::Affinity;
 use super::params::{KModesParams, ModeUpdate};
 use super::shares::Shares;
 use super::solver::KModesSolver;
-use crate::fit::Element;
+use crate::fit::{Element, SolverState};
 use crate::persist::state::{StateReader, StateWriter, stored_fields};
 use crate::persist::{Contents, schema::KMODES_CHECKPOINT};
 
@@ -19,8 +19,56 @@ impl<T: Element> KModesSolver<T> {
         n_iter, rows_seen, seeded_by, warm_start, timings,
     }
 
-    /// Everything that the next step depends on, except the rows.
-    pub(super) fn to_file(&self) -> Contents {
+    /// Returns an error for parts that do not match `n` rows, `k` clusters or each other.
+    fn validate(&self, n: usize, k: usize) -> Result<(), String> {
+        let modes = self.modes.len() == k * self.dim && self.mode_rows.iter().all(|&row| row < n as u64);
+        let labels = self.labels.iter().all(|&label| (label as usize) < k);
+        let by_product = self.params.mode_update == ModeUpdate::ByProduct;
+        let rows = self.mode_rows.len() == if by_product { k } else { 0 };
+        if modes && labels && rows && self.variance > 0.0 && self.lambda >= 0.0 {
+            Ok(())
+        } else {
+            Err("its modes, labels and responsibilities do not match each other".into())
+        }
+    }
+}
+
+impl<T: Element> SolverState for KModesSolver<T> {
+    type Params = KModesParams;
+
+    fn plan(params: &KModesParams) -> Self {
+        Self {
+            params: params.clone(),
+            dim: 0,
+            about: String::new(),
+            affinity: None,
+            recall: 1.0,
+            variance: 0.0,
+            modes: Vec::new(),
+            mode_rows: Vec::new(),
+            labels: Vec::new(),
+            near: Vec::new(),
+            z: Shares::new(0, 0),
+            spare: [Shares::new(0, 0), Shares::new(0, 0)],
+            local: None,
+            lambda: params.laplacian_weight.unwrap_or(0.0),
+            first: Vec::new(),
+            warm_start: false,
+            shifted: false,
+            expected: None,
+            relaxed: Vec::new(),
+            energies: Vec::new(),
+            collapsed: false,
+            blind: false,
+            begun: false,
+            n_iter: 0,
+            rows_seen: 0,
+            seeded_by: String::new(),
+            timings: [0.0; 3],
+        }
+    }
+
+    fn checkpoint(&self) -> Contents {
         let mut to = StateWriter::new(KMODES_CHECKPOINT);
         self.put_fields(&mut to);
         to.put_matrix("centers", &self.modes, self.dim);
@@ -42,11 +90,10 @@ impl<T: Element> KModesSolver<T> {
         to.finish()
     }
 
-    /// Reads what [`to_file`](Self::to_file) wrote.
-    pub(super) fn of_checkpoint(params: &KModesParams, contents: &Contents) -> Result<Self, String> {
+    fn restore(params: &KModesParams, contents: &Contents) -> Result<Self, String> {
         contents.must_be(KMODES_CHECKPOINT)?;
         let from = StateReader::new(contents)?;
-        let mut state = Self::new(params);
+        let mut state = Self::plan(params);
         state.get_fields(&from)?;
         let &[_, dim] = contents.array("centers")?.shape() else {
             return Err("its \"centers\" are not a matrix".into());
@@ -81,16 +128,7 @@ impl<T: Element> KModesSolver<T> {
         Ok(state)
     }
 
-    /// Returns an error for parts that do not match `n` rows, `k` clusters or each other.
-    fn validate(&self, n: usize, k: usize) -> Result<(), String> {
-        let modes = self.modes.len() == k * self.dim && self.mode_rows.iter().all(|&row| row < n as u64);
-        let labels = self.labels.iter().all(|&label| (label as usize) < k);
-        let by_product = self.params.mode_update == ModeUpdate::ByProduct;
-        let rows = self.mode_rows.len() == if by_product { k } else { 0 };
-        if modes && labels && rows && self.variance > 0.0 && self.lambda >= 0.0 {
-            Ok(())
-        } else {
-            Err("its modes, labels and responsibilities do not match each other".into())
-        }
+    fn fits(&self, n: Option<u64>) -> bool {
+        n.is_none_or(|n| self.labels.len() as u64 == n)
     }
 }

@@ -78,7 +78,7 @@ impl Drop for Editing<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::centers::LabelList;
+    use crate::stats::labels::LabelList;
 
     #[test]
     fn a_change_takes_few_bytes() {

@@ -1,44 +1,18 @@
 //! Writes a fit to a checkpoint and reads it back.
 
 use super::lists::CenterLists;
-use super::{HierarchicalParams, HierarchicalSolver};
-use crate::fit::Element;
+use super::params::HierarchicalParams;
+use super::solver::HierarchicalSolver;
+use crate::fit::{Element, SolverState, Timings};
 use crate::persist::Contents;
 use crate::persist::schema::HIERARCHICAL_CHECKPOINT;
 use crate::persist::state::{StateReader, StateWriter, are_weights, stored_fields};
+use crate::seeding::Clusters;
 
 impl<T: Element> HierarchicalSolver<T> {
     stored_fields! {
         dim = clusters.dim, weights = clusters.weights, energies = clusters.energies,
         labels, slacks, moved, grown, levels, sweeps, sample_rows, rows_seen, seeded_by, timings,
-    }
-
-    pub(super) fn to_file(&self) -> Contents {
-        let mut to = StateWriter::new(HIERARCHICAL_CHECKPOINT);
-        self.put_fields(&mut to);
-        to.put_value("seed", self.params.rng_seed);
-        to.put_matrix("centers", &self.clusters.centers, self.clusters.dim);
-        if let Some(lists) = &self.lists {
-            lists.put_fields(&mut to);
-        }
-        to.finish()
-    }
-
-    /// Reads what [`HierarchicalSolver::to_file`] wrote, to resume with `params`. The error says what is wrong.
-    pub(super) fn of_file(mut params: HierarchicalParams, contents: &Contents) -> Result<Self, String> {
-        contents.must_be(HIERARCHICAL_CHECKPOINT)?;
-        let from = StateReader::new(contents)?;
-        params.rng_seed = from.seed()?;
-        let mut state = Self::plan(params);
-        state.get_fields(&from)?;
-        state.clusters.centers = from.finite_matrix("centers", state.clusters.dim)?;
-        if contents.arrays.contains_key("lists") {
-            let mut lists = CenterLists::default();
-            lists.get_fields(&from)?;
-            state.lists = Some(lists);
-        }
-        state.validate()?;
-        Ok(state)
     }
 
     /// Returns an error for parts that do not match each other.
@@ -67,6 +41,60 @@ impl<T: Element> HierarchicalSolver<T> {
             return Err("its \"slacks\" do not match its \"labels\"".into());
         }
         Ok(())
+    }
+}
+
+impl<T: Element> SolverState for HierarchicalSolver<T> {
+    type Params = HierarchicalParams;
+
+    fn plan(params: &HierarchicalParams) -> Self {
+        Self {
+            params: params.clone(),
+            labels: Vec::new(),
+            clusters: Clusters::default(),
+            grown: false,
+            levels: 0,
+            sweeps: 0,
+            sample_rows: 0,
+            lists: None,
+            moved: Vec::new(),
+            slacks: Vec::new(),
+            rows_seen: 0,
+            seeded_by: String::new(),
+            timings: Timings::default(),
+            finished: None,
+        }
+    }
+
+    fn checkpoint(&self) -> Contents {
+        let mut to = StateWriter::new(HIERARCHICAL_CHECKPOINT);
+        self.put_fields(&mut to);
+        to.put_value("seed", self.params.rng_seed);
+        to.put_matrix("centers", &self.clusters.centers, self.clusters.dim);
+        if let Some(lists) = &self.lists {
+            lists.put_fields(&mut to);
+        }
+        to.finish()
+    }
+
+    fn restore(params: &HierarchicalParams, contents: &Contents) -> Result<Self, String> {
+        contents.must_be(HIERARCHICAL_CHECKPOINT)?;
+        let from = StateReader::new(contents)?;
+        let mut state = Self::plan(params);
+        state.params.rng_seed = from.seed()?;
+        state.get_fields(&from)?;
+        state.clusters.centers = from.finite_matrix("centers", state.clusters.dim)?;
+        if contents.arrays.contains_key("lists") {
+            let mut lists = CenterLists::default();
+            lists.get_fields(&from)?;
+            state.lists = Some(lists);
+        }
+        state.validate()?;
+        Ok(state)
+    }
+
+    fn fits(&self, n: Option<u64>) -> bool {
+        n.is_none_or(|n| self.labels.len() as u64 == n)
     }
 }
 
