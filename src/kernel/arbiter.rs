@@ -122,10 +122,10 @@ impl<T: Compute> Doubts<T> {
                     let few = first..n.min(first + FEW);
                     let in_doubt = |i: usize| is_in_doubt(best[i], second[i], doubt.of(sq_norms[i]));
                     // Most rows are decided. Without a branch per row, the compiler uses vectors.
-                    if few.clone().fold(false, |any, i| any | in_doubt(i)) {
-                        few.for_each(|i| {
-                            _ = self.note(range.start + i, best[i], second[i], doubt.of(sq_norms[i]))
-                        });
+                    if few.clone().filter(|&i| in_doubt(i)).count() > 0 {
+                        for i in few {
+                            self.note(range.start + i, best[i], second[i], doubt.of(sq_norms[i]));
+                        }
                     }
                 }
             }
@@ -164,13 +164,12 @@ impl<T: Compute> Doubts<T> {
             found.fill((f64::INFINITY, 0));
             for_each_panel(packed, scratch, strip, |i, first, values| {
                 let limit = self.limits[range.start + i];
-                // Most panels hold no candidate.
-                if values.iter().fold(true, |none, &value| none & (value > limit)) {
+                let is_left = |value: &T| is_in_doubt(limit, *value, T::ZERO);
+                // Most panels hold no candidate. Without a branch per value, the compiler uses vectors.
+                if values.iter().filter(|value| is_left(value)).count() == 0 {
                     return;
                 }
-                for slot in
-                    (first..).zip(values).filter(|(_, value)| !(**value > limit)).map(|(slot, _)| slot)
-                {
+                for (slot, _) in (first..).zip(values).filter(|(_, value)| is_left(value)) {
                     // A place without a center.
                     if !packed.norms[slot].finite() {
                         continue;
@@ -252,7 +251,9 @@ impl<T: Compute> PackedCenters<T> {
         let parts = listed.chunk_by_mut(|a, b| is_exact::<T>(a.0) == is_exact::<T>(b.0));
         for part in parts.filter(|part| !is_exact::<T>(part[0].0) && self.prices.is_empty()) {
             sort(part, &mut |j| length(rows, row, self.centers().row(j)));
-            part.iter_mut().for_each(|(length, _)| *length *= *length);
+            for (length, _) in part {
+                *length *= *length;
+            }
         }
     }
 

@@ -160,7 +160,7 @@ pub(super) fn label<E: Engine>(
             (start - kept) * low.dim >= CERTIFIED_VALUES || doubts.candidates.len() >= CERTIFIED_CANDIDATES;
         if full || start == rows.rows() {
             candidates += doubts.candidates.len() + doubts.open.len() * GROUP * low.panels;
-            remeasured.label(engine, low, packed, rows, doubts, labels, &mut open);
+            remeasured.label(engine, low, packed, rows, doubts, (labels, &mut open));
             for &first in &doubts.open {
                 let range = first as usize..rows.rows().min(first as usize + GROUP);
                 plain(rows, range, packed, labels, &mut open, scratch);

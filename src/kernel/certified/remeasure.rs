@@ -38,8 +38,7 @@ impl Remeasured {
         packed: &PackedCenters<f32>,
         rows: MatRef<'_, f32>,
         doubts: &Doubts,
-        labels: &mut [u32],
-        open: &mut ArbiterDoubts<f32>,
+        (labels, open): (&mut [u32], &mut ArbiterDoubts<f32>),
     ) {
         self.load(low, packed, rows, doubts);
         self.pairs.clear();
@@ -213,9 +212,7 @@ fn sq_norm(x: &[f32]) -> f32 {
     let (parts, rest) = x.as_chunks::<16>();
     let mut squares = Line::ZERO;
     for x in parts {
-        for l in 0..16 {
-            squares.0[l] += x[l] * x[l];
-        }
+        squares.0.iter_mut().zip(x).for_each(|(sum, x)| *sum += x * x);
     }
     rest.iter().fold(squares.sum(), |sum, &x| sum + x * x)
 }

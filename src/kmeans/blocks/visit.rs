@@ -223,7 +223,7 @@ impl<T: Compute> Meeting<T> {
         let doubt =
             fixed.doubt.of(longest(fixed.packed, fixed.branch.faces(fixed.branch.leaves.len() - 1 + at)));
         let in_doubt = |i: usize| is_in_doubt(best[i], next[i], doubt);
-        if (0..leaf.rows).fold(false, |any, i| any | in_doubt(i)) {
+        if (0..leaf.rows).filter(|&i| in_doubt(i)).count() > 0 {
             for i in (0..leaf.rows).filter(|&i| in_doubt(i)) {
                 self.row.clear();
                 self.row.extend(fixed.branch.columns(leaf).iter().skip(i).step_by(places));
