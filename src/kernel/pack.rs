@@ -78,7 +78,7 @@ pub struct PackedCenters<T: Compute> {
     pub(super) sq_norms: Vec<f64>,
     /// The center in each slot, if the slots are reordered.
     pub(super) order: Vec<u32>,
-    /// What is added to the squared distances of each center where centers are compared; empty for nothing.
+    /// Per center, what is added to squared distances where centers are compared; empty for nothing.
     pub(super) prices: Vec<f64>,
     /// How much tile values are reduced, relative to squared lengths, so that rounding never lifts one above
     /// the true value. Nonzero only for [`PackedCenters::framed`].

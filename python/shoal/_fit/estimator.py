@@ -17,7 +17,6 @@ from shoal import _core
 from shoal._checks import params as _params
 from shoal._core import Source, Step
 from shoal._rows.checked import checked_rows, source_of
-from shoal._rows.zeros import warn_of_zeros
 from shoal.typing import Metric, PathName, Rows
 
 from .deferred import Deferred, is_by_name

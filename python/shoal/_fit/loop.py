@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from shoal._checks import params as _params
-from shoal._rows.zeros import warn_of_zeros
 from shoal._core import Step
+from shoal._rows.zeros import warn_of_zeros
 
 from .bases import BaseEstimator
 from .cloning import clone_estimator
