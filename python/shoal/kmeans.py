@@ -134,8 +134,9 @@ class KMeans(CenterClusterer):
     :class:`~sklearn.exceptions.ConvergenceWarning`.
 
     The label of a row is the center with the smallest sum of squared differences in float64, and the lowest
-    index among equals. It is the same on every instruction set. Rows that faster arithmetic leaves in doubt are
-    compared in float64. There are more of them if values are large compared with the distances between centers.
+    index among equals. It is the same on every instruction set. Rows that faster arithmetic leaves in doubt
+    are compared in float64. There are more of them if values are large compared with the distances between
+    centers.
 
     No other thread may write to ``X`` during a call.
 

@@ -70,13 +70,14 @@ pub(crate) struct Doubts<T> {
     rows: Vec<u32>,
     /// Per row: centers with larger tile values are not the nearest.
     limits: Vec<T>,
-    /// The largest `|c'|`.
+    /// The largest `|c'|`, and the doubt about dense rows.
     largest: f64,
+    of_dense: Doubt<T>,
 }
 
-impl<T> Default for Doubts<T> {
+impl<T: Float> Default for Doubts<T> {
     fn default() -> Self {
-        Self { rows: Vec::new(), limits: Vec::new(), largest: 0.0 }
+        Self { rows: Vec::new(), limits: Vec::new(), largest: 0.0, of_dense: Doubt::NONE }
     }
 }
 
@@ -91,6 +92,12 @@ impl<T: Compute> Doubts<T> {
     pub(super) fn begin(&mut self, packed: &PackedCenters<T>) {
         self.clear();
         self.largest = packed.largest_norm();
+        self.of_dense = packed.doubt_about(packed.dim, self.largest);
+    }
+
+    /// The doubt about dense rows.
+    pub(super) fn of_dense(&self) -> Doubt<T> {
+        self.of_dense
     }
 
     /// Notes a row if it [is in doubt](is_in_doubt). Returns whether it is.
@@ -104,7 +111,7 @@ impl<T: Compute> Doubts<T> {
         noted
     }
 
-    /// Notes the rows of a strip that [`two`](super::operations::two) left in doubt, after [`Doubts::begin`].
+    /// Notes the rows of a strip that [`argmin`](super::operations::argmin) or [`two`](super::operations::two) left in doubt, after [`Doubts::begin`].
     pub(super) fn note_strip(
         &mut self,
         rows: Rows<'_, T>,
@@ -116,7 +123,7 @@ impl<T: Compute> Doubts<T> {
         let (best, second) = (&scratch.best[..n], &scratch.second[..n]);
         match rows {
             Rows::Dense(_) => {
-                let doubt = packed.doubt_about(packed.dim, self.largest);
+                let doubt = self.of_dense;
                 let sq_norms = &scratch.sq_norms[..n];
                 for first in (0..n).step_by(FEW) {
                     let few = first..n.min(first + FEW);

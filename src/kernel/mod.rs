@@ -109,6 +109,21 @@ struct Strip<'a, T> {
 }
 
 impl<T: Compute> Strip<'_, T> {
+    /// The smallest tile value per row, its center, and whether another center may be nearer; see
+    /// [`operations::argmin`].
+    fn argmin(
+        self,
+        packed: &PackedCenters<T>,
+        doubts: &Doubts<T>,
+        scratch: &mut Scratch<T>,
+        labels: &mut [u32],
+    ) {
+        match self.sparse {
+            None => operations::argmin(packed.tier, packed, doubts.of_dense(), scratch, labels),
+            Some(rows) => operations::sparse_two(packed.tier, packed, rows, scratch, labels),
+        }
+    }
+
     /// The two smallest tile values per row, and the center of the smallest.
     fn two(self, packed: &PackedCenters<T>, scratch: &mut Scratch<T>, labels: &mut [u32]) {
         match self.sparse {
@@ -151,7 +166,7 @@ pub fn nearest<'a, T: Compute>(
     }
     with_doubts(packed, scratch, |doubts, scratch| {
         for_each_strip(rows, packed, scratch, |range, strip, scratch| {
-            strip.two(packed, scratch, &mut labels[range.clone()]);
+            strip.argmin(packed, doubts, scratch, &mut labels[range.clone()]);
             doubts.note_strip(rows, range, packed, scratch);
         });
         doubts.settle(rows, packed, labels, scratch);

@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 
+use super::arbiter::Doubt;
 use super::blocks::{Candidates, Narrowing, Skin};
 use super::bounded::{Gathered, Margins, Meeting, Nearest, Radii};
 use super::generic::listed::{self, Padded};
@@ -52,6 +53,21 @@ operations! {
         strip::load::<S>(packed, rows, scratch);
     }
 
+    /// The smallest tile value per row of the loaded strip (into `scratch.best`), its center, and whether another
+    /// center may be nearer: `scratch.second` is the second smallest value, or, if it is not in doubt, infinite.
+    FindNearest = argmin(
+        packed: &'a PackedCenters<T>,
+        doubt: Doubt<T>,
+        scratch: &'a mut Scratch<T>,
+        labels: &'a mut [u32],
+    ) {
+        if packed.form == Form::RowsInLanes {
+            return lanes::sweep::<S>(packed, scratch, labels);
+        }
+        tile::sweep::<S, Two, MR, NV>(packed, scratch, labels.len());
+        strip::reduce::<S, false>(scratch, labels, packed.k, doubt);
+    }
+
     /// The two smallest tile values per row of the loaded strip (into `scratch.best` and `scratch.second`), and the
     /// center of the smallest.
     FindTwo = two(packed: &'a PackedCenters<T>, scratch: &'a mut Scratch<T>, labels: &'a mut [u32]) {
@@ -59,7 +75,7 @@ operations! {
             return lanes::sweep::<S>(packed, scratch, labels);
         }
         tile::sweep::<S, Two, MR, NV>(packed, scratch, labels.len());
-        strip::reduce::<S>(scratch, labels, packed.k);
+        strip::reduce::<S, true>(scratch, labels, packed.k, Doubt::NONE);
     }
 
     /// The tile values of the first `rows` rows of the loaded strip against one panel, into `scratch.tile`,
@@ -79,7 +95,7 @@ operations! {
         labels: &'a mut [u32],
     ) {
         sparse::sweep::<S, Two>(packed, rows, scratch);
-        strip::reduce::<S>(scratch, labels, packed.k);
+        strip::reduce::<S, true>(scratch, labels, packed.k, Doubt::NONE);
     }
 
     /// [`values`] for sparse rows.

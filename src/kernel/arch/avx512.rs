@@ -18,6 +18,11 @@ vectors!(
     widen(p) Avx512F64 = _mm512_cvtps_pd(_mm256_loadu_ps(p)),
     and {
         #[inline(always)]
+        unsafe fn count_at_most(v: __m512, limit: f32) -> u32 {
+            // SAFETY: the caller's processor has the instruction set.
+            unsafe { _mm512_cmp_ps_mask::<_CMP_LE_OQ>(v, _mm512_set1_ps(limit)).count_ones() }
+        }
+        #[inline(always)]
         unsafe fn push_less(a: __m512, b: __m512, first: u32, to: *mut u32) -> usize {
             // SAFETY: the caller's processor has the instruction set, and `to` has room for all lanes.
             unsafe {

@@ -188,7 +188,7 @@ fn plain(
     let some = Rows::Dense(rows.slice(range.start, range.end));
     for_each_strip(some, packed, scratch, |range, strip, scratch| {
         let range = first + range.start..first + range.end;
-        strip.two(packed, scratch, &mut labels[range.clone()]);
+        strip.argmin(packed, open, scratch, &mut labels[range.clone()]);
         open.note_strip(Rows::Dense(rows), range, packed, scratch);
     });
 }

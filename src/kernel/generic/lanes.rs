@@ -20,6 +20,10 @@ const fn vectors_of(dim: usize, registers: usize) -> usize {
 /// Number of centers that a group of rows is compared with at a time.
 const CENTERS: usize = 4;
 
+/// From so many centers on, the nearest of [`CENTERS`] centers is found at the end, for the group that holds the
+/// nearest of all. That takes the time of a hundred centers or less, and saves a third of the comparisons.
+const GROUPED_CENTERS: usize = 512;
+
 /// Finds the smallest value, its center and the second smallest value, for `RV` vectors of rows with `D` columns. Compares with the first `k` centers, or with `k` listed centers if `LISTED`.
 ///
 /// # Safety
@@ -51,22 +55,29 @@ unsafe fn group<S: Simd, const D: usize, const RV: usize, const LISTED: bool>(
         let mut at = [S::splat(S::T::ZERO); RV];
         let mut next = [S::splat(S::T::INFINITY); RV];
         let mut j = 0;
-        macro_rules! centers {
+        let center = |at: usize| if LISTED { *list.add(at) as usize } else { at };
+        // The tile values of some centers.
+        macro_rules! sums {
             ($some:expr) => {{
                 let mut acc = [[S::splat(S::T::ZERO); RV]; $some];
-                let mut which = [0; $some];
-                for (i, (acc, which)) in acc.iter_mut().zip(&mut which).enumerate() {
-                    *which = if LISTED { *list.add(j + i) as usize } else { j + i };
-                    *acc = [S::splat(*norms.add(*which)); RV];
+                for (i, acc) in acc.iter_mut().enumerate() {
+                    let j = center(j + i);
+                    *acc = [S::splat(*norms.add(j)); RV];
                     for (t, column) in rows.iter().enumerate() {
-                        let b = S::splat(*c.add(*which * D + t));
+                        let b = S::splat(*c.add(j * D + t));
                         for (v, acc) in acc.iter_mut().enumerate() {
                             *acc = S::fmadd(column[v], b, *acc);
                         }
                     }
                 }
-                for (acc, which) in acc.iter().zip(which) {
-                    let id = S::splat(S::T::from_f32(which as f32));
+                acc
+            }};
+        }
+        macro_rules! centers {
+            ($some:expr) => {{
+                let acc = sums!($some);
+                for (i, acc) in acc.iter().enumerate() {
+                    let id = S::splat(S::T::from_f32(center(j + i) as f32));
                     for v in 0..RV {
                         next[v] = S::min(next[v], S::max(low[v], acc[v]));
                         (low[v], at[v]) = S::keep_less(low[v], at[v], acc[v], id);
@@ -76,6 +87,20 @@ unsafe fn group<S: Simd, const D: usize, const RV: usize, const LISTED: bool>(
             }};
         }
         // Several centers at a time, so that their sums do not wait for each other.
+        let by_groups = !LISTED && k >= GROUPED_CENTERS;
+        while by_groups && j + CENTERS <= k {
+            let values = sums!(CENTERS);
+            let id = S::splat(S::T::from_f32(j as f32));
+            for v in 0..RV {
+                let [a, b, c, d] = values.map(|value| value[v]);
+                let (ab, cd) = (S::min(a, b), S::min(c, d));
+                let (least, rest) = (S::min(ab, cd), S::min(S::max(a, b), S::max(c, d)));
+                let other = S::min(S::max(ab, cd), S::max(low[v], least));
+                next[v] = S::min(next[v], S::min(rest, other));
+                (low[v], at[v]) = S::keep_less(low[v], at[v], least, id);
+            }
+            j += CENTERS;
+        }
         while j + CENTERS <= k {
             centers!(CENTERS);
         }
@@ -86,6 +111,24 @@ unsafe fn group<S: Simd, const D: usize, const RV: usize, const LISTED: bool>(
             S::store(best.add(v * S::LANES), low[v]);
             S::store_ids(ids.add(v * S::LANES), at[v]);
             S::store(second.add(v * S::LANES), next[v]);
+        }
+        if by_groups {
+            // Unless the arbiter decides anyway, centers differ by more than these sums may be wrong.
+            for r in 0..RV * S::LANES {
+                let first = *ids.add(r) as usize;
+                let mut nearest = f64::INFINITY;
+                for j in first..k.min(first + CENTERS) {
+                    let mut sq_dist = 0.0;
+                    for t in 0..D {
+                        let apart = (*x.add(t * stride + r)).to_f64() + 0.5 * (*c.add(j * D + t)).to_f64();
+                        sq_dist += apart * apart;
+                    }
+                    if sq_dist < nearest {
+                        nearest = sq_dist;
+                        *ids.add(r) = j as u32;
+                    }
+                }
+            }
         }
     }
 }

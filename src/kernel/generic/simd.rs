@@ -105,6 +105,17 @@ pub(in crate::kernel) trait Simd: Copy {
         }
         n
     }
+    /// The number of lanes that are at most `limit`.
+    ///
+    /// # Safety
+    /// The processor has the instruction set.
+    #[inline(always)]
+    unsafe fn count_at_most(v: Self::V, limit: Self::T) -> u32 {
+        let mut x = [Self::T::ZERO; 16];
+        // SAFETY: no vector has more than 16 lanes.
+        unsafe { Self::store(x.as_mut_ptr(), v) };
+        x[..Self::LANES].iter().map(|&x| u32::from(x <= limit)).sum()
+    }
     /// Stores whole numbers as integers.
     ///
     /// # Safety

@@ -3,6 +3,7 @@
 use super::simd::{Epilogue, Simd, Two};
 use super::zeros;
 use crate::float::Float;
+use crate::kernel::arbiter::Doubt;
 use crate::kernel::pack::{Form, PackedCenters, Scratch, moved};
 use crate::kernel::tier::Compute;
 use crate::matrix::MatRef;
@@ -147,19 +148,25 @@ fn transpose<T: Float>(rows: MatRef<'_, T>, columns: &mut [T]) {
 }
 
 /// Reduces the lanes in `scratch.state` to one label per row: the center with the smallest value, the lowest
-/// index among equals; and the second smallest value.
+/// index among equals. With `TWO`, also the second smallest value. Otherwise `scratch.second` tells whether the label
+/// is in `doubt`: it is the smallest value if so, and infinite if not.
 ///
 /// # Safety
 /// The processor must support the instruction set, and `scratch.state` must hold `labels.len()` rows of the
 /// vectors of [`Two`].
 #[inline(always)]
-pub(in crate::kernel) unsafe fn reduce<S: Simd>(scratch: &mut Scratch<S::T>, labels: &mut [u32], k: usize)
-where
+pub(in crate::kernel) unsafe fn reduce<S: Simd, const TWO: bool>(
+    scratch: &mut Scratch<S::T>,
+    labels: &mut [u32],
+    k: usize,
+    doubt: Doubt<S::T>,
+) where
     S::T: Compute,
 {
     let vectors = <Two as Epilogue<S>>::VECTORS;
     assert!(scratch.state.len() >= labels.len() * vectors * S::LANES);
     assert!(scratch.best.len() >= labels.len() && scratch.second.len() >= labels.len());
+    assert!(scratch.sq_norms.len() >= labels.len());
     for (r, label) in labels.iter_mut().enumerate() {
         // SAFETY: the state is as long as asserted.
         unsafe {
@@ -172,8 +179,15 @@ where
             scratch.best[r] = best;
             // A row with NaN has no valid id.
             *label = (center.to_f64() as u32).min(k as u32 - 1);
-            let others = S::where_equal(centers, S::splat(center), never, values);
-            scratch.second[r] = S::min_lane(S::min(others, S::load(state.add(2 * S::LANES))));
+            let next = S::load(state.add(2 * S::LANES));
+            scratch.second[r] = if TWO {
+                S::min_lane(S::min(S::where_equal(centers, S::splat(center), never, values), next))
+            } else {
+                // The smallest value itself counts. With NaN, no value counts.
+                let limit = best + doubt.of(scratch.sq_norms[r]);
+                let near = S::count_at_most(values, limit) + S::count_at_most(next, limit);
+                if near == 1 { S::T::INFINITY } else { best }
+            };
         }
     }
 }
