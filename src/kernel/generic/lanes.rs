@@ -20,8 +20,10 @@ const fn vectors_of(dim: usize, registers: usize) -> usize {
 /// Number of centers that a group of rows is compared with at a time.
 const CENTERS: usize = 4;
 
-/// From so many centers on, the nearest of [`CENTERS`] centers is found at the end, for the group that holds the
-/// nearest of all. That takes the time of a hundred centers or less, and saves a third of the comparisons.
+/// For so few columns, and from so many centers on, the nearest of [`CENTERS`] centers is found at the end, for the
+/// group that holds the nearest of all. That takes the time of a hundred centers, and saves a third of the
+/// comparisons, which take as long as the products.
+const GROUPED_DIM: usize = 4;
 const GROUPED_CENTERS: usize = 512;
 
 /// Finds the smallest value, its center and the second smallest value, for `RV` vectors of rows with `D` columns. Compares with the first `k` centers, or with `k` listed centers if `LISTED`.
@@ -87,7 +89,7 @@ unsafe fn group<S: Simd, const D: usize, const RV: usize, const LISTED: bool>(
             }};
         }
         // Several centers at a time, so that their sums do not wait for each other.
-        let by_groups = !LISTED && k >= GROUPED_CENTERS;
+        let by_groups = !LISTED && D <= GROUPED_DIM && k >= GROUPED_CENTERS;
         while by_groups && j + CENTERS <= k {
             let values = sums!(CENTERS);
             let id = S::splat(S::T::from_f32(j as f32));

@@ -105,15 +105,18 @@ unsafe fn copy<S: Simd, const PLAIN: bool>(
     }
 }
 
-/// The sum of the values, by halving.
+/// The sum of the values, by halving. In arrays of known lengths, which the compiler adds as vectors.
 #[inline(always)]
-fn sum<T: Float>(mut values: [T; MOST_LANES]) -> T {
-    for width in [8, 4, 2, 1] {
-        for l in 0..width {
-            values[l] = values[l] + values[l + width];
-        }
+fn sum<T: Float>(values: [T; MOST_LANES]) -> T {
+    let mut eight = [T::ZERO; MOST_LANES / 2];
+    for l in 0..8 {
+        eight[l] = values[l] + values[l + 8];
     }
-    values[0]
+    let mut four = [T::ZERO; MOST_LANES / 4];
+    for l in 0..4 {
+        four[l] = eight[l] + eight[l + 4];
+    }
+    (four[0] + four[2]) + (four[1] + four[3])
 }
 
 /// Transposes rows into columns of [`STRIP_ROWS`] values.
