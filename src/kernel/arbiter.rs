@@ -18,9 +18,9 @@
 //!   more digits than needed.
 //!
 //! The sum of the arbiter has at most `d / 16 + 7` roundings of `f64`. Together, with `2 |x'| |c'| <= |x'|^2 +
-//! |c'|^2`, twice the difference is at most `2 g (|x'|^2 + 2 C^2)` with `g = (17 d / 16 + 16) u` for `f32` rows and
-//! `g = (2 d + 32) u` for `f64` rows. The rest of `16 u` or more covers the roundings of the bound itself and of
-//! `|x'|^2`, which has at most `d / 16 + 5` of them.
+//! |c'|^2`, twice the difference is at most `2 g (|x'|^2 + 2 C^2)` with `g = s / (1 - s)`, where `s = (17 d / 16 +
+//! 16) u` for `f32` rows and `s = (2 d + 32) u` for `f64` rows. The rest of `16 u` or more covers the roundings of
+//! the bound itself and of `|x'|^2`, which has at most `d / 16 + 5` of them.
 //!
 //! Hence a center whose tile value exceeds the smallest one by more than `2 g (|x'|^2 + 2 C^2)` is not the
 //! nearest. Prices are part of `|c'|^2` and of what the arbiter compares.
@@ -222,7 +222,8 @@ impl<T: Compute> PackedCenters<T> {
             // The lengths of centers are sums over all columns.
             2.0 * values.max(self.dim) as f64 + 32.0
         };
-        let gamma = roundings * T::EPSILON / 2.0;
+        let sum = roundings * T::EPSILON / 2.0;
+        let gamma = if sum < 1.0 { sum / (1.0 - sum) } else { f64::INFINITY };
         Doubt { share: T::from_f64(2.0 * gamma), fixed: T::from_f64(4.0 * gamma * largest * largest) }
     }
 
