@@ -7,9 +7,9 @@
 //! and nothing is done if they had it before. The rows of a leaf with several centers are compared with these
 //! centers only.
 //!
-//! Labels are canonical: a center is dropped only if its tile value is larger than that of another center for
-//! every row of the box, by more than the rounding of tile values (`kernel::blocks`), and rows are compared by
-//! their tile values. The rows whose label changed are then summed as in a plain sweep, in row order, so sums
+//! Labels are those of a plain sweep: a center is dropped only if it is farther than another center from every row
+//! of the box, by more than the rounding of tile values (`kernel::blocks`), and the arbiter decides where tile values
+//! leave a doubt. The rows whose label changed are then summed as in a plain sweep, in row order, so sums
 //! are bit-identical too.
 
 mod carried;
