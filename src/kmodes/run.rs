@@ -45,7 +45,7 @@ impl KModesRun {
     /// See [`KModesRun::begin_with`] for an example.
     ///
     /// # Errors
-    /// As [`Run::advance`].
+    /// As [`Run::advance`](crate::fit::Run::advance).
     pub fn prepare<S: Source>(&mut self, rows: S) -> Result<()> {
         let threads = either!(self.solver(), solver => solver.params.threads);
         self.prepare_on(rows, &Executor::new(threads)?)

@@ -83,8 +83,11 @@ class Compiled(Transform):
 class Normalize(Compiled):
     """Divides rows by their norms."""
 
-    name = "normalized"
     keeps_names = True
+
+    @property
+    def name(self) -> str:
+        return "normalized"
 
     def of(self, rows: Source) -> Source:
         return rows.normalized()
@@ -96,8 +99,11 @@ class Standardize(Compiled):
 
     mean: npt.NDArray[np.float64]
     scale: npt.NDArray[np.float64]
-    name = "standardized"
     keeps_names = True
+
+    @property
+    def name(self) -> str:
+        return "standardized"
 
     def of(self, rows: Source) -> Source:
         return rows.standardized(self.mean, self.scale)

@@ -5,6 +5,9 @@ use crate::float::Float;
 use crate::kernel::bounded::{Margins, ROUNDING, Radii};
 
 /// The smallest value of `lower - drift` for each of the `picked` rows, which have `drift.len()` bounds each.
+///
+/// # Safety
+/// The processor must support the instruction set.
 #[inline(always)]
 pub(in crate::kernel) unsafe fn least<S: Simd>(
     lower: &[S::T],
@@ -121,6 +124,9 @@ pub(in crate::kernel) unsafe fn below<S: Simd>(
 
 /// Writes the rows with `lower[r] - drift < reach[r]` to the front of `rows`, in order, and returns their
 /// number.
+///
+/// # Safety
+/// The processor must support the instruction set.
 #[inline(always)]
 pub(in crate::kernel) unsafe fn within<S: Simd>(
     lower: &[S::T],

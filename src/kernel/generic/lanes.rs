@@ -136,6 +136,10 @@ unsafe fn group<S: Simd, const D: usize, const RV: usize, const LISTED: bool>(
 }
 
 /// Compares the strip, loaded by column, with all centers.
+///
+/// # Safety
+/// The strip in `scratch` was loaded for `packed`, which has rows in lanes. The processor must support the
+/// instruction set.
 #[inline(always)]
 pub(in crate::kernel) unsafe fn sweep<S: Simd>(
     packed: &PackedCenters<S::T>,
@@ -222,6 +226,10 @@ pub(in crate::kernel) unsafe fn listed<S: Simd>(
 
 /// Writes the tile values of the first `rows` rows of the loaded strip against panel `at` to `scratch.tile`,
 /// `width` values per row.
+///
+/// # Safety
+/// The strip in `scratch` was loaded for `packed`, which has rows in lanes. The processor must support the
+/// instruction set.
 #[inline(always)]
 pub(in crate::kernel) unsafe fn values<S: Simd>(
     packed: &PackedCenters<S::T>,

@@ -10,6 +10,9 @@ use crate::float::Float;
 pub(super) const LANES: usize = 16;
 
 /// Sum of squared differences, with differences and sums in `f64`.
+///
+/// # Safety
+/// The processor must support the instruction set.
 #[inline(always)]
 pub(in crate::kernel) unsafe fn sq_dist<S: Widen>(a: &[S::T], b: &[S::T]) -> f64 {
     let (a, a_tail) = a.as_chunks::<LANES>();

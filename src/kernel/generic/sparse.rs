@@ -132,6 +132,9 @@ unsafe fn any_panel<S: Simd, E: Epilogue<S>>(
 }
 
 /// Compares a strip of rows with all panels. The running minima are left in `scratch.state`.
+///
+/// # Safety
+/// The processor must support the instruction set.
 #[inline(always)]
 pub(in crate::kernel) unsafe fn sweep<S: Simd, E: Epilogue<S>>(
     packed: &PackedCenters<S::T>,
@@ -149,6 +152,9 @@ pub(in crate::kernel) unsafe fn sweep<S: Simd, E: Epilogue<S>>(
 }
 
 /// Writes the tile values of a strip of rows against panel `at` to `scratch.tile`.
+///
+/// # Safety
+/// The processor must support the instruction set.
 #[inline(always)]
 pub(in crate::kernel) unsafe fn values<S: Simd>(
     packed: &PackedCenters<S::T>,

@@ -179,6 +179,10 @@ unsafe fn any_panel<S: Simd, E: Epilogue<S>, const MR: usize, const NV: usize>(
 
 /// Compares the first `rows` rows of the loaded strip with all panels. The running minima are left in
 /// `scratch.state`.
+///
+/// # Safety
+/// The strip in `scratch` was loaded for `packed`, and `MR` and `NV` are those of its tier. The processor
+/// must support the instruction set.
 #[inline(always)]
 pub(in crate::kernel) unsafe fn sweep<S: Simd, E: Epilogue<S>, const MR: usize, const NV: usize>(
     packed: &PackedCenters<S::T>,
@@ -203,6 +207,10 @@ pub(in crate::kernel) unsafe fn sweep<S: Simd, E: Epilogue<S>, const MR: usize, 
 }
 
 /// Writes the tile values of the first `rows` rows of the loaded strip against panel `at` to `scratch.tile`.
+///
+/// # Safety
+/// The strip in `scratch` was loaded for `packed`, and `MR` and `NV` are those of its tier. The processor
+/// must support the instruction set.
 #[inline(always)]
 pub(in crate::kernel) unsafe fn values<S: Simd, const MR: usize, const NV: usize>(
     packed: &PackedCenters<S::T>,

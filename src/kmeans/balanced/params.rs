@@ -43,7 +43,7 @@ parameters! {
         /// cluster may miss a limit by at most the weight of one row.
         size_min: Option<Size> as impl Into<Option<Size>> = None => Range(Size::is_valid, "a finite number of at least 0"),
         /// The largest size of a cluster (default `None`: no limit), as [`BalancedParams::size_min`]. Without any limit,
-        /// a fit is one of [`KMeans`](super::KMeans), bit for bit.
+        /// a fit is one of [`KMeans`](crate::KMeans), bit for bit.
         size_max: Option<Size> as impl Into<Option<Size>> = None => Range(Size::is_valid, "a finite number of at least 0"),
         /// How the first centers are chosen (default [`Seeding::Auto`]).
         seeding: Seeding = Seeding::Auto,

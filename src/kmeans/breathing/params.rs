@@ -13,7 +13,7 @@ use crate::tuning::{BREATH_RUN_SWEEPS, DEFAULT_MEMORY};
 /// After exact k-means, a fit breathes. It adds `m` centers to the clusters with the largest squared error, and runs
 /// exact k-means. Then it removes the `m` centers that are missed least, and runs exact k-means again. A breath that
 /// does not lower the inertia is undone. After three such breaths in a row `m` is lowered by one, until it is 0. The
-/// inertia is never above that of [`KMeans`](super::KMeans) with the same seed.
+/// inertia is never above that of [`KMeans`](crate::KMeans) with the same seed.
 ///
 /// Source: Fritzke, "The breathing k-means algorithm", 2020 (arXiv 2006.15666). There, `m` is lowered after each breath
 /// that fails. Here, the second and the third try add centers to clusters drawn by their error.
@@ -36,7 +36,7 @@ parameters! {
     /// Parameters for `n_clusters` clusters, all others at their defaults.
     Breathing::params(n_clusters) {
         /// Centers that the first breath adds and removes (default 5), at most as many as there are clusters. More
-        /// of them find lower minima and take longer. With 0, a fit is one start of [`KMeans`](super::KMeans).
+        /// of them find lower minima and take longer. With 0, a fit is one start of [`KMeans`](crate::KMeans).
         m: usize = 5,
         /// How the first centers are chosen (default [`Seeding::Auto`]).
         seeding: Seeding = Seeding::Auto,
