@@ -17,10 +17,11 @@
 //! - for `f64` rows, at most `d u |c'|^2` for the sum of the squares of the center. For `f32` rows, this sum has
 //!   more digits than needed.
 //!
-//! The sum of the arbiter has at most `d / 16 + 7` roundings of `f64`. Together, with `2 |x'| |c'| <= |x'|^2 +
+//! The sum of the arbiter has at most `d / 16 + 7` roundings of `f64`, or `d + 8` where lengths are compared because
+//! squares of `f64` values overflow or underflow. Together, with `2 |x'| |c'| <= |x'|^2 +
 //! |c'|^2`, twice the difference is at most `2 g (|x'|^2 + 2 C^2)` with `g = s / (1 - s)`, where `s = (17 d / 16 +
-//! 16) u` for `f32` rows and `s = (2 d + 32) u` for `f64` rows. The rest of `16 u` or more covers the roundings of
-//! the bound itself and of `|x'|^2`, which has at most `d / 16 + 5` of them.
+//! 16) u` for `f32` rows and `s = (3 d + 32) u` for `f64` rows. The rest covers the roundings of the bound itself
+//! and of `|x'|^2`, which are of second order.
 //!
 //! Hence a center whose tile value exceeds the smallest one by more than `2 g (|x'|^2 + 2 C^2)` is not the
 //! nearest. Prices are part of `|c'|^2` and of what the arbiter compares.
@@ -220,14 +221,14 @@ impl<T: Compute> PackedCenters<T> {
             values as f64 * (17.0 / 16.0) + 16.0
         } else {
             // The lengths of centers are sums over all columns.
-            2.0 * values.max(self.dim) as f64 + 32.0
+            3.0 * values.max(self.dim) as f64 + 32.0
         };
         let sum = roundings * T::EPSILON / 2.0;
         let gamma = if sum < 1.0 { sum / (1.0 - sum) } else { f64::INFINITY };
         Doubt { share: T::from_f64(2.0 * gamma), fixed: T::from_f64(4.0 * gamma * largest * largest) }
     }
 
-    /// What the arbiter compares: the squared distance, plus the price if centers have prices. `full` is a
+    /// What the arbiter compares: the squared distance, plus the price above the lowest if centers have prices. `full` is a
     /// buffer for sparse rows, which give the sum of the equal dense row.
     fn cost(&self, rows: Rows<'_, T>, row: usize, j: usize, full: &mut Vec<T>) -> f64 {
         let center = self.centers().row(j);

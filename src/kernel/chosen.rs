@@ -1,5 +1,5 @@
-//! A few of many centers, packed together in the frame of all of them. Their tile values are those of the whole
-//! set, so a row gets the same label from any choice that holds its nearest center.
+//! A few of many centers, packed together in the frame of all of them. A row gets the same label from any choice that
+//! holds its nearest center.
 
 use super::aligned::Aligned;
 use super::pack::{Form, PackedCenters};

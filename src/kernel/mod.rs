@@ -4,8 +4,8 @@
 //! [`Scratch`] has grown. They process strips of rows and write a row by center matrix only if asked to.
 //!
 //! All functions use the same label: the center with the smallest sum of squared differences in `f64`, and the
-//! lowest index among equals. Faster comparisons only exclude centers, by error bounds. Labels and reported
-//! distances are the same on every instruction set.
+//! lowest index among equals. Faster comparisons only exclude centers, by error bounds. Labels, and distances to the
+//! centers of labels, are the same on every instruction set.
 //!
 //! ```
 //! use shoal::MatRef;

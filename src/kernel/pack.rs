@@ -6,8 +6,8 @@
 //! centers always give the same labels. `|x'|^2` is the same for every center and is left out where only the
 //! order matters.
 //!
-//! A tile value is one chain of fused multiply-adds: `|c'|^2` first, then the columns in ascending order. It
-//! does not depend on where the (row, center) pair is in a tile.
+//! A tile value is one chain of multiply-adds: `|c'|^2` first, then the columns in ascending order. It does not
+//! depend on where the (row, center) pair is in a tile.
 
 use super::aligned::{Aligned, LINE};
 use super::arbiter::Doubts;
@@ -334,7 +334,8 @@ impl<T: Compute> PackedCenters<T> {
         for (norm, price) in self.norms.iter_mut().zip(prices) {
             *norm = T::from_f64(norm.to_f64() + (price - least) * square);
         }
-        self.prices = prices.to_vec();
+        self.prices = prices.iter().map(|price| price - least).collect();
+        self.certified = Certified::default();
         self
     }
 

@@ -41,9 +41,8 @@ unsafe fn group<S: Simd, const D: usize, const RV: usize, const LISTED: bool>(
     norms: *const S::T,
     k: usize,
     list: *const u32,
-    best: *mut S::T,
-    ids: *mut u32,
-    second: *mut S::T,
+    (best, ids, second): (*mut S::T, *mut u32, *mut S::T),
+    by_groups: bool,
 ) {
     // SAFETY: all offsets are within the ranges that the caller guarantees.
     unsafe {
@@ -89,7 +88,7 @@ unsafe fn group<S: Simd, const D: usize, const RV: usize, const LISTED: bool>(
             }};
         }
         // Several centers at a time, so that their sums do not wait for each other.
-        let by_groups = !LISTED && D <= GROUPED_DIM && k >= GROUPED_CENTERS;
+        let by_groups = !LISTED && D <= GROUPED_DIM && by_groups;
         while by_groups && j + CENTERS <= k {
             let values = sums!(CENTERS);
             let id = S::splat(S::T::from_f32(j as f32));
@@ -119,7 +118,8 @@ unsafe fn group<S: Simd, const D: usize, const RV: usize, const LISTED: bool>(
             for r in 0..RV * S::LANES {
                 let first = *ids.add(r) as usize;
                 let mut nearest = f64::INFINITY;
-                for j in first..k.min(first + CENTERS) {
+                // Places without a center have infinite norms.
+                for j in (first..k.min(first + CENTERS)).filter(|&j| (*norms.add(j)).finite()) {
                     let mut sq_dist = 0.0;
                     for t in 0..D {
                         let apart = (*x.add(t * stride + r)).to_f64() + 0.5 * (*c.add(j * D + t)).to_f64();
@@ -154,6 +154,8 @@ pub(in crate::kernel) unsafe fn sweep<S: Simd>(
     assert!(padded <= stride && dim <= ROWS_IN_LANES_DIM && scratch.x.len() >= dim * stride);
     assert!(scratch.ids.len() >= stride && scratch.best.len() >= stride && scratch.second.len() >= stride);
     assert!(packed.data.len() >= k * dim && packed.norms.len() >= k);
+    // The groups are resolved by distances without prices.
+    let by_groups = k >= GROUPED_CENTERS && packed.prices.is_empty();
     let mut r = 0;
     while r < padded {
         // SAFETY: the buffers are as long as asserted, and the rows of a group end before `padded`.
@@ -161,14 +163,15 @@ pub(in crate::kernel) unsafe fn sweep<S: Simd>(
             let (x, c, norms) = (scratch.x.as_ptr().add(r), packed.data.as_ptr(), packed.norms.as_ptr());
             let (best, list) = (scratch.best.as_mut_ptr().add(r), std::ptr::null());
             let (ids, second) = (scratch.ids.as_mut_ptr().add(r), scratch.second.as_mut_ptr().add(r));
+            let out = (best, ids, second);
             macro_rules! dims {
                 ($($d:literal)*) => {
                     match dim {
                         // The compiler removes the other branch.
                         $($d => if vectors_of($d, S::REGISTERS) == 2 {
-                            group::<S, $d, 2, false>(x, stride, c, norms, k, list, best, ids, second);
+                            group::<S, $d, 2, false>(x, stride, c, norms, k, list, out, by_groups);
                         } else {
-                            group::<S, $d, 1, false>(x, stride, c, norms, k, list, best, ids, second);
+                            group::<S, $d, 1, false>(x, stride, c, norms, k, list, out, by_groups);
                         },)*
                         _ => unreachable!("rows in lanes have at most {ROWS_IN_LANES_DIM} columns"),
                     }
@@ -214,7 +217,7 @@ pub(in crate::kernel) unsafe fn listed<S: Simd>(
             macro_rules! dims {
                 ($($d:literal)*) => {
                     match dim {
-                        $($d => group::<S, $d, 1, true>(x, stride, c, norms, k, list, best, ids, next),)*
+                        $($d => group::<S, $d, 1, true>(x, stride, c, norms, k, list, (best, ids, next), false),)*
                         _ => unreachable!("rows in lanes have at most {ROWS_IN_LANES_DIM} columns"),
                     }
                 };

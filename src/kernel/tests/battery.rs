@@ -300,7 +300,7 @@ proptest! {
     }
 }
 
-/// The canonical label depends neither on the position of a row in a tile, nor on the number of rows, nor on
+/// The label depends neither on the position of a row in a tile, nor on the number of rows, nor on
 /// the instruction set.
 #[test]
 fn one_label_wherever_a_row_stands() {

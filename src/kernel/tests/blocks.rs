@@ -1,4 +1,4 @@
-//! Tests that centers dropped for a box are never the canonical label of a row within it.
+//! Tests that centers dropped for a box are never the label of a row within it.
 
 use crate::kernel::blocks::{Candidates, Narrowing, Skin, narrow};
 use crate::kernel::{Compute, Isa, PackedCenters, Scratch, nearest};

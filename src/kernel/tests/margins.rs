@@ -102,6 +102,20 @@ fn the_shift_depends_on_the_spread() {
     assert!(is_shifted(&[100.0, 100.5, 101.0, 101.5, -1e6]));
 }
 
+/// Prices count where many centers of few columns share a comparison, and also if they are negative.
+#[test]
+fn prices_count_among_many_centers() {
+    let centers: Vec<f32> = (0..600).map(|j| j as f32).collect();
+    for (dear, others) in [(1e6, 0.0), (0.0, -1e6)] {
+        let mut prices = vec![others; 600];
+        prices[0] = dear;
+        let packed = PackedCenters::new(MatRef::new(&centers, 1)).priced(&prices);
+        let mut labels = [9; 2];
+        nearest(MatRef::new(&[0.2, 7.3], 1), &packed, &mut labels, &mut Scratch::default());
+        assert_eq!(labels, [1, 7]);
+    }
+}
+
 /// A price is in the units of the rows, also where centers are scaled.
 #[test]
 fn prices_are_scaled_with_the_centers() {

@@ -286,10 +286,18 @@ impl<T: Compute> Rules<'_, T> {
     /// it did.
     fn take(&self, r: usize, panel: usize, found: Better<T>, low: T, work: &mut Work<T>) -> bool {
         let nearer = low < work.best[r];
-        let other = if nearer { lesser(work.best[r], found.next) } else { low };
+        let center = self.center(panel, found.lane);
+        let other = if nearer {
+            lesser(work.best[r], found.next)
+        } else if center == work.new[r] {
+            // A panel that was met before.
+            found.next
+        } else {
+            low
+        };
         work.rival[r] = lesser(work.rival[r], other);
         if nearer {
-            (work.best[r], work.new[r]) = (low, self.center(panel, found.lane));
+            (work.best[r], work.new[r]) = (low, center);
             let upper = [upper(&work.gathered, r, low, work.error[r], self.margins)];
             let mut within = [0.0];
             reach(self.outer, &upper, &mut within);
