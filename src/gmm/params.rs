@@ -1,17 +1,11 @@
-//! The parameters of a mixture of Gaussians, and the method made of them.
+//! The parameters of a mixture of Gaussians.
 
 use std::fmt::{self, Display};
 
 use super::factors::FACTORS;
 use super::mixture::Covariance;
-use super::model::GaussianMixture;
-use super::solver::MixtureStarts;
-use crate::centers::CenterMethod;
-use crate::data::Access;
-use crate::error::{Error, InvalidParam, Result};
-use crate::fit::{
-    Element, Method, Metric, Parameter, Run, Steps, Value, either, parameters, parsed, require, run_methods,
-};
+use crate::error::{InvalidParam, Result};
+use crate::fit::{Metric, Parameter, Value, parameters, parsed, run_methods};
 use crate::names::names;
 use crate::seeding::Seeding;
 
@@ -312,41 +306,3 @@ run_methods! {
     /// ```
     solve;
 }
-
-/// A fit of a mixture that advances step by step. It does not hold the data.
-///
-/// See [`MixtureParams::start`] for an example.
-pub type MixtureRun = Run<TruncatedGaussianMixture>;
-
-/// The steps of a fit of a mixture. See [`MixtureParams::solve`].
-pub type MixtureSteps<S> = Steps<TruncatedGaussianMixture, S>;
-
-impl MixtureRun {
-    /// The lower bound after each iteration of the best start.
-    pub fn lower_bounds(&self) -> &[f64] {
-        either!(self.solver(), solver => solver.lower_bounds())
-    }
-
-    /// Whether a variance was raised to the floor that keeps densities finite.
-    pub fn is_floored(&self) -> bool {
-        either!(self.solver(), solver => solver.is_floored())
-    }
-}
-
-impl Method for TruncatedGaussianMixture {
-    const NAME: &'static str = "mixture";
-    type Params = MixtureParams;
-    type Model = GaussianMixture;
-    type Solver<T: Element> = MixtureStarts<T>;
-
-    fn admit(params: &MixtureParams, has: Access, sparse: bool) -> Result<()> {
-        require(Access::Replay, has)?;
-        if sparse && params.covariance.is_by_column() {
-            let expected = "\"spherical\" or \"tied_spherical\" for sparse rows";
-            return Err(Error::param("covariance", expected, format!("{:?}", params.covariance.name())));
-        }
-        Ok(())
-    }
-}
-
-impl CenterMethod for TruncatedGaussianMixture {}

@@ -20,5 +20,57 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-pub use params::{HierarchicalKMeans, HierarchicalParams, HierarchicalRun};
+use crate::centers::{CenterMethod, KMeansModel};
+use crate::error::Result;
+use crate::fit::{Element, Method, Run, either};
+use crate::matrix::make_room;
+pub use params::{HierarchicalKMeans, HierarchicalParams};
 pub use solver::HierarchicalSolver;
+
+/// A hierarchical k-means fit that advances step by step: a step is a level of the tree, or a sweep. It does not hold
+/// the data.
+///
+/// See [`HierarchicalParams::start`] for an example.
+pub type HierarchicalRun = Run<HierarchicalKMeans>;
+
+impl HierarchicalRun {
+    /// The share of the rows whose label was proven by the lists of centers alone, before the last pass compared the
+    /// other rows with all centers. `None` before [`Run::finish`]. 0 after sweeps by cells, which prove nothing.
+    ///
+    /// See [`HierarchicalParams::start`] for an example.
+    pub fn certified(&self) -> Option<f64> {
+        either!(self.solver(), solver => solver.certified())
+    }
+
+    /// The largest number of rows that a node of the tree was fitted to: the number of all rows, unless the first
+    /// level used a random sample.
+    ///
+    /// ```
+    /// let rows: Vec<[f64; 1]> = (0..60).map(|i| [f64::from(i)]).collect();
+    /// let mut run = shoal::HierarchicalKMeans::params(9).start(&rows).unwrap();
+    /// run.advance(&rows).unwrap();
+    /// assert_eq!(run.sample_rows(), 60);
+    /// ```
+    pub fn sample_rows(&self) -> u64 {
+        either!(self.solver(), solver => solver.sample_rows())
+    }
+}
+
+impl Method for HierarchicalKMeans {
+    const NAME: &'static str = "hierarchical";
+    type Params = HierarchicalParams;
+    type Model = KMeansModel;
+    type Solver<T: Element> = HierarchicalSolver<T>;
+
+    fn labels_at_end(params: &HierarchicalParams) -> bool {
+        params.compute_labels
+    }
+
+    fn check_memory(params: &HierarchicalParams, n: Option<u64>) -> Result<()> {
+        make_room(&mut Vec::<u8>::new(), "labels and groups of rows", n.unwrap_or_default(), 32)?;
+        let lists = 32 * params.n_candidates.min(params.n_clusters);
+        make_room(&mut Vec::<u8>::new(), "lists of centers", params.n_clusters as u64, lists)
+    }
+}
+
+impl CenterMethod for HierarchicalKMeans {}

@@ -1,10 +1,7 @@
-//! The parameters of hierarchical k-means, and the method made of them.
+//! The parameters of hierarchical k-means.
 
-use super::solver::HierarchicalSolver;
-use crate::centers::{CenterMethod, KMeansModel};
 use crate::error::Result;
-use crate::fit::{Element, Method, Metric, Run, either, parameters, run_methods};
-use crate::matrix::make_room;
+use crate::fit::{Metric, parameters, run_methods};
 use crate::tuning::DEFAULT_MEMORY;
 
 /// K-means for thousands to millions of clusters. Begin with [`HierarchicalKMeans::params`].
@@ -46,7 +43,7 @@ parameters! {
         /// Seed of all random draws (default 0).
         rng_seed: u64 = 0,
         /// Upper limit for the bytes of the rows that a node of the tree is fitted to (default 1 GB). Larger nodes
-        /// are fitted to a random sample; [`HierarchicalRun::sample_rows`] reports its size.
+        /// are fitted to a random sample; [`HierarchicalRun::sample_rows`](super::HierarchicalRun::sample_rows) reports its size.
         memory_limit: u64 = DEFAULT_MEMORY => at_least_1(),
         /// Whether a fit ends with exact labels (default true). If not, the model has no labels and inertia NaN, its
         /// weights are those of the last sweep or of the tree, and a center may be nearest to no row.
@@ -110,51 +107,3 @@ run_methods! {
     /// ```
     solve;
 }
-
-/// A hierarchical k-means fit that advances step by step: a step is a level of the tree, or a sweep. It does not hold
-/// the data.
-///
-/// See [`HierarchicalParams::start`] for an example.
-pub type HierarchicalRun = Run<HierarchicalKMeans>;
-
-impl HierarchicalRun {
-    /// The share of the rows whose label was proven by the lists of centers alone, before the last pass compared the
-    /// other rows with all centers. `None` before [`Run::finish`]. 0 after sweeps by cells, which prove nothing.
-    ///
-    /// See [`HierarchicalParams::start`] for an example.
-    pub fn certified(&self) -> Option<f64> {
-        either!(self.solver(), solver => solver.certified())
-    }
-
-    /// The largest number of rows that a node of the tree was fitted to: the number of all rows, unless the first
-    /// level used a random sample.
-    ///
-    /// ```
-    /// let rows: Vec<[f64; 1]> = (0..60).map(|i| [f64::from(i)]).collect();
-    /// let mut run = shoal::HierarchicalKMeans::params(9).start(&rows).unwrap();
-    /// run.advance(&rows).unwrap();
-    /// assert_eq!(run.sample_rows(), 60);
-    /// ```
-    pub fn sample_rows(&self) -> u64 {
-        either!(self.solver(), solver => solver.sample_rows())
-    }
-}
-
-impl Method for HierarchicalKMeans {
-    const NAME: &'static str = "hierarchical";
-    type Params = HierarchicalParams;
-    type Model = KMeansModel;
-    type Solver<T: Element> = HierarchicalSolver<T>;
-
-    fn labels_at_end(params: &HierarchicalParams) -> bool {
-        params.compute_labels
-    }
-
-    fn check_memory(params: &HierarchicalParams, n: Option<u64>) -> Result<()> {
-        make_room(&mut Vec::<u8>::new(), "labels and groups of rows", n.unwrap_or_default(), 32)?;
-        let lists = 32 * params.n_candidates.min(params.n_clusters);
-        make_room(&mut Vec::<u8>::new(), "lists of centers", params.n_clusters as u64, lists)
-    }
-}
-
-impl CenterMethod for HierarchicalKMeans {}

@@ -21,11 +21,20 @@ mod state;
 mod tests;
 mod width;
 
+use crate::fit::{Element, Method};
 pub use affinity::Affinity;
 pub use model::KModesModel;
 #[cfg(feature = "python")]
 pub(crate) use outside::{FittedRows, NeighborWeight, responsibilities};
-pub use params::{Collapse, KModesParams, KModesRun, LaplacianKModes, ModeUpdate, Shift};
+pub use params::{Collapse, KModesParams, LaplacianKModes, ModeUpdate, Shift};
+pub use run::KModesRun;
 #[cfg(feature = "python")]
 pub(crate) use shares::Shares;
 pub use solver::KModesSolver;
+
+impl Method for LaplacianKModes {
+    const NAME: &'static str = "kmodes";
+    type Params = KModesParams;
+    type Model = KModesModel;
+    type Solver<T: Element> = KModesSolver<T>;
+}

@@ -1,11 +1,9 @@
-//! The parameters of Laplacian K-modes, and the method made of them.
+//! The parameters of Laplacian K-modes.
 
 use std::fmt::{self, Display};
 
-use super::model::KModesModel;
-use super::solver::KModesSolver;
 use crate::error::{InvalidParam, Result};
-use crate::fit::{Element, Method, Metric, Parameter, Run, Value, parameters, parsed, run_methods};
+use crate::fit::{Metric, Parameter, Value, parameters, parsed, run_methods};
 use crate::graph::GraphMethod;
 use crate::names::names;
 use crate::seeding::Seeding;
@@ -254,16 +252,4 @@ run_methods! {
     resume_fit;
     /// See [`KMeansParams::solve`](crate::kmeans::KMeansParams::solve) for an example.
     solve;
-}
-
-/// A Laplacian K-modes fit in progress. It does not hold the data.
-///
-/// See [`KModesParams`] for an example.
-pub type KModesRun = Run<LaplacianKModes>;
-
-impl Method for LaplacianKModes {
-    const NAME: &'static str = "kmodes";
-    type Params = KModesParams;
-    type Model = KModesModel;
-    type Solver<T: Element> = KModesSolver<T>;
 }

@@ -1,12 +1,17 @@
 //! What runs of Laplacian K-modes can do in addition: begin with a graph or with labels, and show modes.
 
 use super::affinity::Affinity;
-use super::params::{KModesParams, KModesRun};
+use super::params::{KModesParams, LaplacianKModes};
 use crate::data::Source;
 use crate::error::{Error, Result};
-use crate::fit::{Element, either, over_rows};
+use crate::fit::{Element, Run, either, over_rows};
 use crate::float::Float;
 use crate::parallel::Executor;
+
+/// A Laplacian K-modes fit in progress. It does not hold the data.
+///
+/// See [`KModesParams`] for an example.
+pub type KModesRun = Run<LaplacianKModes>;
 
 impl KModesParams {
     /// A run over `rows` with a given affinity instead of a neighbor graph.

@@ -1,10 +1,8 @@
-//! The parameters of stochastic backward Euler, and the method made of them.
+//! The parameters of stochastic backward Euler.
 
-use super::solver::BackwardEulerSolver;
-use crate::centers::{CenterMethod, KMeansModel};
 use crate::data::Access;
 use crate::error::Result;
-use crate::fit::{Element, Method, Metric, Run, either, parameters, run_methods, stream_methods};
+use crate::fit::{Metric, parameters, run_methods, stream_methods};
 use crate::seeding::Seeding;
 use crate::tuning::{AUTO_END, AUTO_STEP, DEFAULT_MEMORY};
 
@@ -177,44 +175,3 @@ stream_methods! {
     /// See [`MiniBatchParams::resume`](crate::kmeans::MiniBatchParams::resume) for an example.
     resume;
 }
-
-/// A fit by stochastic backward Euler that advances step by step. It does not hold the data.
-///
-/// See [`BackwardEulerParams::start`] and [`BackwardEulerParams::stream`].
-pub type BackwardEulerRun = Run<BackwardEuler>;
-
-impl BackwardEulerRun {
-    /// The step size of each outer step of a fit.
-    pub fn step_sizes(&self) -> &[f64] {
-        either!(self.solver(), solver => solver.step_sizes())
-    }
-
-    /// Clusters that get fewer than a hundredth of the rows of the mean cluster, measured over some 100
-    /// batches. Their centers hardly move, because steps are shorter for clusters with fewer rows. Empty
-    /// until enough rows have been seen, and after sweeps over all rows.
-    ///
-    /// ```
-    /// use shoal::{BackwardEuler, Seeding};
-    /// let rows: Vec<[f64; 1]> = (0..2000).map(|i| [f64::from(i % 7)]).collect();
-    /// let start = Seeding::Given(vec![1.0, 4.0, 99.0]);
-    /// let mut run = BackwardEuler::params(3).seeding(start).polish(false).start(&rows).unwrap();
-    /// while run.advance(&rows).unwrap().is_some() {}
-    /// assert_eq!(run.starved(), [2]);
-    /// ```
-    pub fn starved(&self) -> Vec<u32> {
-        either!(self.solver(), solver => solver.starved())
-    }
-}
-
-impl Method for BackwardEuler {
-    const NAME: &'static str = "backward-euler";
-    type Params = BackwardEulerParams;
-    type Model = KMeansModel;
-    type Solver<T: Element> = BackwardEulerSolver<T>;
-
-    fn labels_at_end(params: &BackwardEulerParams) -> bool {
-        params.compute_labels
-    }
-}
-
-impl CenterMethod for BackwardEuler {}

@@ -8,5 +8,47 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-pub use params::{Breathing, BreathingParams, BreathingRun};
+use crate::centers::{CenterMethod, KMeansModel};
+use crate::fit::{Element, Method, Run, either};
+pub use params::{Breathing, BreathingParams};
 pub use solver::BreathingSolver;
+
+/// A fit by breathing k-means that advances step by step. It does not hold the data.
+///
+/// See [`BreathingParams::start`].
+pub type BreathingRun = Run<Breathing>;
+
+impl BreathingRun {
+    /// The number of breaths so far.
+    ///
+    /// ```
+    /// let rows = [[0.0f64], [1.0], [8.0], [9.0]];
+    /// let mut run = shoal::Breathing::params(1).start(&rows).unwrap();
+    /// while run.advance(&rows).unwrap().is_some() {}
+    /// // The mean of all rows cannot be improved.
+    /// assert_eq!((run.n_breaths(), run.start_inertia()), (0, run.inertia()));
+    /// ```
+    pub fn n_breaths(&self) -> u64 {
+        either!(self.solver(), solver => solver.n_breaths())
+    }
+
+    /// The inertia before the first breath; NaN until exact k-means has ended for the first time.
+    ///
+    /// See [`BreathingRun::n_breaths`] for an example.
+    pub fn start_inertia(&self) -> f64 {
+        either!(self.solver(), solver => solver.start_inertia())
+    }
+}
+
+impl Method for Breathing {
+    const NAME: &'static str = "breathing";
+    type Params = BreathingParams;
+    type Model = KMeansModel;
+    type Solver<T: Element> = BreathingSolver<T>;
+
+    fn memory_per_row(params: &BreathingParams) -> (&'static str, usize) {
+        ("labels and seeding", 12 + params.seeding.bytes_a_row())
+    }
+}
+
+impl CenterMethod for Breathing {}

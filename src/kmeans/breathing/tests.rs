@@ -1,8 +1,8 @@
 //! Tests of a breath against its definition, and of whole fits against exact k-means.
 
 use super::centers::{drawn, largest, with_copies, without_useless};
-use super::params::{Breathing, BreathingParams, BreathingRun};
 use super::passes::utilities;
+use super::{Breathing, BreathingParams, BreathingRun};
 use crate::data::{Access, Block, Csr, DataSource, Dense, Source, Weighted};
 use crate::error::{Error, Result};
 use crate::fit::{FitSolver, Method, Solver, SolverState};

@@ -8,3 +8,37 @@ pub(super) mod params;
 pub(super) mod solver;
 pub(super) mod starts;
 mod state;
+
+use crate::centers::{CenterMethod, KMeansModel};
+use crate::fit::{Element, Method, Run, Steps};
+pub use params::{Algorithm, KMeans, KMeansParams};
+pub use solver::Lloyd;
+pub use starts::LloydStarts;
+
+/// A k-means fit that advances step by step. It does not hold the data.
+///
+/// See [`KMeansParams::start`] for an example.
+pub type KMeansRun = Run<KMeans>;
+
+/// The steps of a k-means fit. See [`KMeansParams::solve`].
+pub type KMeansSteps<S> = Steps<KMeans, S>;
+
+impl KMeansRun {
+    /// The algorithm in use: of [`Algorithm::Auto`], what it has chosen so far.
+    pub fn algorithm(&self) -> Algorithm {
+        self.found_by().parse().unwrap_or_default()
+    }
+}
+
+impl Method for KMeans {
+    const NAME: &'static str = "kmeans";
+    type Params = KMeansParams;
+    type Model = KMeansModel;
+    type Solver<T: Element> = LloydStarts<T>;
+
+    fn memory_per_row(params: &KMeansParams) -> (&'static str, usize) {
+        ("labels and seeding", 8 + params.seeding.bytes_a_row())
+    }
+}
+
+impl CenterMethod for KMeans {}

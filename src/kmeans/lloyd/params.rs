@@ -1,9 +1,7 @@
-//! The parameters of exact k-means, and the method made of them.
+//! The parameters of exact k-means.
 
-use super::starts::LloydStarts;
-use crate::centers::{CenterMethod, KMeansModel};
 use crate::error::Result;
-use crate::fit::{Element, Method, Metric, Run, Steps, parameters, run_methods};
+use crate::fit::{Metric, parameters, run_methods};
 use crate::names::names;
 use crate::seeding::Seeding;
 use crate::tuning::DEFAULT_MEMORY;
@@ -148,34 +146,6 @@ run_methods! {
     /// ```
     solve;
 }
-
-/// A k-means fit that advances step by step. It does not hold the data.
-///
-/// See [`KMeansParams::start`] for an example.
-pub type KMeansRun = Run<KMeans>;
-
-/// The steps of a k-means fit. See [`KMeansParams::solve`].
-pub type KMeansSteps<S> = Steps<KMeans, S>;
-
-impl KMeansRun {
-    /// The algorithm in use: of [`Algorithm::Auto`], what it has chosen so far.
-    pub fn algorithm(&self) -> Algorithm {
-        self.found_by().parse().unwrap_or_default()
-    }
-}
-
-impl Method for KMeans {
-    const NAME: &'static str = "kmeans";
-    type Params = KMeansParams;
-    type Model = KMeansModel;
-    type Solver<T: Element> = LloydStarts<T>;
-
-    fn memory_per_row(params: &KMeansParams) -> (&'static str, usize) {
-        ("labels and seeding", 8 + params.seeding.bytes_a_row())
-    }
-}
-
-impl CenterMethod for KMeans {}
 
 #[cfg(test)]
 mod tests {

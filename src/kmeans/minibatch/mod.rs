@@ -7,5 +7,25 @@ mod starving;
 mod state;
 mod tolerance;
 
-pub use params::{MiniBatch, MiniBatchParams, MiniBatchRun};
+use crate::centers::{CenterMethod, KMeansModel};
+use crate::fit::{Element, Method, Run};
+pub use params::{MiniBatch, MiniBatchParams};
 pub use solver::MiniBatchSolver;
+
+/// A mini-batch fit that advances step by step. It does not hold the data.
+///
+/// See [`MiniBatchParams::start`] and [`MiniBatchParams::stream`].
+pub type MiniBatchRun = Run<MiniBatch>;
+
+impl Method for MiniBatch {
+    const NAME: &'static str = "minibatch";
+    type Params = MiniBatchParams;
+    type Model = KMeansModel;
+    type Solver<T: Element> = MiniBatchSolver<T>;
+
+    fn labels_at_end(params: &MiniBatchParams) -> bool {
+        params.compute_labels
+    }
+}
+
+impl CenterMethod for MiniBatch {}

@@ -1,9 +1,7 @@
-//! The parameters of mini-batch k-means, and the method made of them.
+//! The parameters of mini-batch k-means.
 
-use super::solver::MiniBatchSolver;
-use crate::centers::{CenterMethod, KMeansModel};
 use crate::error::Result;
-use crate::fit::{Element, Method, Metric, Run, parameters, run_methods, stream_methods};
+use crate::fit::{Metric, parameters, run_methods, stream_methods};
 use crate::seeding::Seeding;
 
 /// Mini-batch k-means: every center is the mean of all rows that were ever assigned to it. Begin with
@@ -156,21 +154,3 @@ stream_methods! {
     /// ```
     resume;
 }
-
-/// A mini-batch fit that advances step by step. It does not hold the data.
-///
-/// See [`MiniBatchParams::start`] and [`MiniBatchParams::stream`].
-pub type MiniBatchRun = Run<MiniBatch>;
-
-impl Method for MiniBatch {
-    const NAME: &'static str = "minibatch";
-    type Params = MiniBatchParams;
-    type Model = KMeansModel;
-    type Solver<T: Element> = MiniBatchSolver<T>;
-
-    fn labels_at_end(params: &MiniBatchParams) -> bool {
-        params.compute_labels
-    }
-}
-
-impl CenterMethod for MiniBatch {}

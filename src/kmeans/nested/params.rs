@@ -1,12 +1,10 @@
-//! The parameters of nested mini-batch k-means, and the method made of them.
+//! The parameters of nested mini-batch k-means.
 
 use std::collections::HashSet;
 
-use super::solver::Nested;
-use crate::centers::{CenterMethod, KMeansModel};
-use crate::data::{Access, DataSource, count_rows, weights_of};
-use crate::error::{Error, Result};
-use crate::fit::{Element, Method, Metric, Run, Steps, either, parameters, run_methods, stream_methods};
+use crate::data::{DataSource, count_rows, weights_of};
+use crate::error::Result;
+use crate::fit::{Metric, parameters, run_methods, stream_methods};
 use crate::kernel::Compute;
 use crate::names::names;
 use crate::seeding::{Seeding, Seeds};
@@ -192,57 +190,6 @@ stream_methods! {
     /// ```
     resume;
 }
-
-/// A nested mini-batch fit that advances step by step. It does not hold the data.
-///
-/// See [`NestedParams::start`] for an example.
-pub type NestedRun = Run<NestedMiniBatch>;
-
-/// The steps of a nested mini-batch fit. See [`NestedParams::solve`].
-pub type NestedSteps<S> = Steps<NestedMiniBatch, S>;
-
-impl NestedRun {
-    /// Number of rows in the current batch. Every sweep updates their labels.
-    ///
-    /// ```
-    /// use shoal::{Executor, NestedMiniBatch};
-    /// let rows = [[0.0f64], [1.0], [8.0], [9.0]];
-    /// let mut run = NestedMiniBatch::params(2).start(&rows).unwrap();
-    /// run.advance(&rows).unwrap();
-    /// assert_eq!((run.rows_used(), run.rows_retired(), run.rows_kept()), (4, 0, 0));
-    /// ```
-    pub fn rows_used(&self) -> u64 {
-        either!(self.solver(), solver => solver.batch() as u64)
-    }
-
-    /// Rows of a stream that left memory: their last votes count for ever.
-    pub fn rows_retired(&self) -> u64 {
-        either!(self.solver(), solver => solver.retired)
-    }
-}
-
-impl Method for NestedMiniBatch {
-    const NAME: &'static str = "nested";
-    type Params = NestedParams;
-    type Model = KMeansModel;
-    type Solver<T: Element> = Nested<T>;
-
-    fn admit(params: &NestedParams, has: Access, _sparse: bool) -> Result<()> {
-        if params.shuffle && has < Access::Random {
-            return Err(Error::Source(format!(
-                "batches of rows in random order need Random access, the source has {has:?}: write it to a .npy file and open that, \
-                 or set shuffle to false if the rows come in random order"
-            )));
-        }
-        Ok(())
-    }
-
-    fn labels_at_end(params: &NestedParams) -> bool {
-        params.compute_labels
-    }
-}
-
-impl CenterMethod for NestedMiniBatch {}
 
 /// Rows that are looked through for other values at a time.
 const LOOKED_THROUGH: u64 = 1024;

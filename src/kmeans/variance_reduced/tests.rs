@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::moving::Moving;
-use super::params::{EpochSize, VarianceReduced, VarianceReducedParams, VarianceReducedRun, Variant};
+use super::{EpochSize, VarianceReduced, VarianceReducedParams, VarianceReducedRun, Variant};
 use crate::data::{Access, AnySource, Block, Chunk, Chunks, Csr, DataSource, Dense, Source, Weighted};
 use crate::error::{Error, Result};
 use crate::fit::StopReason;
