@@ -5,12 +5,12 @@ use std::ops::Range;
 use super::any::stored;
 use super::raw::one_block;
 use super::source::forward;
-use super::tile::{Tile, Wanted, append_picked};
+use super::tile::{Tile, Wanted, append_filled, append_picked};
 use super::{Access, AnySource, DataSource, RawRows, Source, TileReader, Visit, check_rows};
 use crate::error::{Error, Result};
 use crate::float::Float;
 use crate::matrix::{MatRef, make_room};
-use crate::rows::{RowBuf, Rows, SparseRef, spread};
+use crate::rows::{RowBuf, Rows, SparseRef};
 
 /// Borrowed positions or columns, as 32 or 64-bit integers.
 ///
@@ -295,20 +295,6 @@ impl<T: Float> TileReader<T> for Csr<'_> {
         }
         Ok(Some(Tile::Stored { columns: &columns[stored], values }))
     }
-}
-
-/// Fills in the zeros of sparse rows.
-pub(super) fn fill<'s, T: Float>(rows: SparseRef<'_, T>, scratch: &'s mut Vec<T>) -> MatRef<'s, T> {
-    scratch.clear();
-    append_filled(rows, scratch);
-    MatRef::new(scratch, rows.cols())
-}
-
-/// Appends sparse rows with their zeros.
-pub(super) fn append_filled<T: Float>(rows: SparseRef<'_, T>, out: &mut Vec<T>) {
-    let (before, cols) = (out.len(), rows.cols());
-    out.resize(before + rows.rows() * cols, T::ZERO);
-    rows.iter().zip(out[before..].chunks_exact_mut(cols)).for_each(|(row, out)| spread(row, out));
 }
 
 impl<T: Float> DataSource<T> for Csr<'_> {

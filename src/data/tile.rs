@@ -2,11 +2,10 @@
 
 use std::ops::Range;
 
-use super::csr::fill;
 use crate::error::{Error, Result};
 use crate::float::Float;
 use crate::matrix::MatRef;
-use crate::rows::{RowBuf, Rows, SparseRef};
+use crate::rows::{RowBuf, Rows, SparseRef, spread};
 
 /// Which rows of a block a caller reads.
 #[doc(hidden)]
@@ -99,6 +98,20 @@ impl<'s, T: Float> Tile<'s, T> {
             },
         }
     }
+}
+
+/// Fills in the zeros of sparse rows.
+fn fill<'s, T: Float>(rows: SparseRef<'_, T>, scratch: &'s mut Vec<T>) -> MatRef<'s, T> {
+    scratch.clear();
+    append_filled(rows, scratch);
+    MatRef::new(scratch, rows.cols())
+}
+
+/// Appends sparse rows with their zeros.
+pub(super) fn append_filled<T: Float>(rows: SparseRef<'_, T>, out: &mut Vec<T>) {
+    let (before, cols) = (out.len(), rows.cols());
+    out.resize(before + rows.rows() * cols, T::ZERO);
+    rows.iter().zip(out[before..].chunks_exact_mut(cols)).for_each(|(row, out)| spread(row, out));
 }
 
 /// Reads rows of one block; many threads call it at the same time.

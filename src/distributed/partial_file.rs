@@ -2,11 +2,14 @@
 
 use serde_json::{Value, json};
 
+use super::clusters::ClusterTotals;
+use super::events::{Events, Measured};
 use super::extent::names_of;
 use super::numbers::{exact, exact_of, size_of_object};
 use super::partial::{About, Partial};
 use super::place::Place;
-use super::sums::AnySums;
+use super::seed_sums::{Draws, Votes};
+use super::sums::{AnySums, Sums};
 use super::tree::{Piece, Pieces};
 use crate::error::{Error, Result};
 use crate::persist::kept::{count, flag, keep, list, text};
@@ -15,6 +18,34 @@ use crate::persist::{Array, Contents, from_bytes, to_bytes};
 
 /// What messages call bytes that are read.
 const NAME: &str = "the partial result";
+
+/// Reads sums of one kind.
+type Reader = fn(&Contents, u64, usize) -> Result<AnySums, String>;
+
+/// The kinds of sums, with their names in files.
+const READERS: [(&str, Reader); 5] = [
+    (ClusterTotals::KIND, read::<ClusterTotals>),
+    (Draws::KIND, read::<Draws>),
+    (Votes::KIND, read::<Votes>),
+    (Measured::KIND, read::<Measured>),
+    (Events::KIND, read::<Events>),
+];
+
+fn read<S: Sums>(contents: &Contents, rows: u64, dim: usize) -> Result<AnySums, String> {
+    let sums = S::of_file(contents, dim)?;
+    if sums.fits(rows, dim) {
+        Ok(AnySums::new(sums))
+    } else {
+        Err("its sums do not belong to its rows".into())
+    }
+}
+
+/// Reads what [`AnySums::to_file`] wrote, of `rows` rows of `dim` values (0 if no partition has rows).
+fn sums_of_file(kind: &str, contents: &Contents, rows: u64, dim: usize) -> Result<AnySums, String> {
+    let known = READERS.iter().find(|(name, _)| *name == kind);
+    let (_, read) = known.ok_or_else(|| format!("it holds {kind:?}, which no pass sums"))?;
+    read(contents, rows, dim)
+}
 
 impl Partial {
     /// The partial result as bytes, in the safetensors format. Equal results have equal bytes.
@@ -114,7 +145,7 @@ impl Partial {
         let mut pieces = Vec::with_capacity(n);
         for i in 0..n {
             let own = contents.part(&i.to_string()).ok_or("it lacks the sums of a partition")?;
-            let sums = AnySums::of_file(&text(&all, "kind")?, &own, rows[i], dim)?;
+            let sums = sums_of_file(&text(&all, "kind")?, &own, rows[i], dim)?;
             pieces.push(Piece { start: starts[i], span: spans[i], rows: rows[i], blocks: blocks[i], sums });
         }
         let pieces = Pieces::of(by_row, pieces)?;

@@ -4,10 +4,7 @@ use std::any::Any;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use super::clusters::ClusterTotals;
 use super::errors::of_others;
-use super::events::{Events, Measured};
-use super::seed_sums::{Draws, Votes};
 use crate::error::Result;
 use crate::persist::Contents;
 
@@ -60,27 +57,6 @@ impl<S: Sums> DynSums for S {
 #[derive(Clone, Debug)]
 pub(crate) struct AnySums(Arc<dyn DynSums>);
 
-/// Reads sums of one kind.
-type Reader = fn(&Contents, u64, usize) -> Result<AnySums, String>;
-
-/// The kinds of sums, with their names in files.
-const READERS: [(&str, Reader); 5] = [
-    (ClusterTotals::KIND, read::<ClusterTotals>),
-    (Draws::KIND, read::<Draws>),
-    (Votes::KIND, read::<Votes>),
-    (Measured::KIND, read::<Measured>),
-    (Events::KIND, read::<Events>),
-];
-
-fn read<S: Sums>(contents: &Contents, rows: u64, dim: usize) -> Result<AnySums, String> {
-    let sums = S::of_file(contents, dim)?;
-    if sums.fits(rows, dim) {
-        Ok(AnySums::new(sums))
-    } else {
-        Err("its sums do not belong to its rows".into())
-    }
-}
-
 impl AnySums {
     pub(super) fn new(sums: impl Sums) -> Self {
         Self(Arc::new(sums))
@@ -119,12 +95,5 @@ impl AnySums {
         let mut contents = Contents::new("");
         self.0.put(&mut contents);
         contents
-    }
-
-    /// Reads what [`AnySums::to_file`] wrote, of `rows` rows of `dim` values (0 if no partition has rows).
-    pub(super) fn of_file(kind: &str, contents: &Contents, rows: u64, dim: usize) -> Result<Self, String> {
-        let known = READERS.iter().find(|(name, _)| *name == kind);
-        let (_, read) = known.ok_or_else(|| format!("it holds {kind:?}, which no pass sums"))?;
-        read(contents, rows, dim)
     }
 }

@@ -5,8 +5,8 @@ use pyo3::types::PyDict;
 
 use super::array::array1;
 use super::rows::AnyRows;
-use super::run::{AnyStream, PythonMethod};
-use super::start::{Call, Given};
+use super::run::AnyStream;
+use super::start::{Call, Given, PythonMethod};
 use crate::error::Result;
 use crate::fit::{self, Value};
 use crate::hierarchical::HierarchicalKMeans;

@@ -11,9 +11,9 @@ use super::array::{Centers, array1, array2, signed, vector};
 use super::enter::enter;
 use super::persist::of_python;
 use super::rows::Input;
-use super::run::{PythonMethod, Run};
+use super::run::Run;
 use super::source::Source;
-use super::start::{Call, StoredState, modes_of};
+use super::start::{Call, PythonMethod, StoredState, modes_of};
 use crate::fit::{Metric, either};
 use crate::kmodes::{
     Affinity, FittedRows, KModesRun, LaplacianKModes, NeighborWeight, Shares, responsibilities,

@@ -9,10 +9,10 @@ use super::coreset::{AnyCoreset, Parts};
 use super::enter::enter;
 use super::kernel::from_row;
 use super::rows::{AnyRows, Input};
-use super::run::{PythonMethod, Run};
+use super::run::Run;
 use super::seeding::named;
 use super::source::Source;
-use super::start::{Call, Given};
+use super::start::{Call, Given, PythonMethod};
 use crate::fit::{self, Typed, Value, either};
 use crate::gmm::{GaussianMixture, KnownComponents, TruncatedGaussianMixture};
 

@@ -13,13 +13,12 @@ use pyo3::types::PyDict;
 use super::array::{array1, array2, signed};
 use super::enter::enter;
 use super::persist::{Loaded, as_python, of_python};
-use super::rows::{AnyRows, Input};
+use super::rows::Input;
 use super::source::Source;
-use super::start::{Call, Given};
 use super::step::Step;
 use crate::data::AnySource;
-use crate::error::{Error, Result};
-use crate::fit::{self, Method, Params, Snapshot, StopReason, StreamMethod, Typed, either};
+use crate::error::Result;
+use crate::fit::{self, Method, Snapshot, StopReason, StreamMethod, Typed, either};
 use crate::parallel::Executor;
 use crate::persist::{self, Contents};
 
@@ -50,85 +49,8 @@ pub(super) trait AnyStream: Send {
 /// The snapshot of a run over rows of either type.
 pub(super) type AnySnapshot<'a> = Typed<Snapshot<'a, f32>, Snapshot<'a, f64>>;
 
-/// A method that Python can start, and what only this method shows.
-pub(super) trait PythonMethod: Method {
-    /// Parameters with `k` clusters. Takes out of `given` what is not a parameter of the method.
-    fn params(k: usize, _given: &mut Given) -> PyResult<Self::Params> {
-        Ok(Self::Params::new(k))
-    }
-
-    /// About how many rows the first step works on, seeding included, and a later one.
-    fn rows_of_steps(_params: &Self::Params, _given: &Given, rows: &AnyRows) -> (f64, f64) {
-        let all = rows.whole_effort();
-        // Seeding may cost more than a sweep.
-        (4.0 * all, all)
-    }
-
-    /// Starts a run.
-    fn start(call: Call<'_, '_>, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        Ok(Py::new(py, call.fit::<Self>(py)?)?.into_any())
-    }
-
-    /// Adds what only this method shows, by name.
-    fn details(_run: &fit::Run<Self>, _to: &Bound<'_, PyDict>) -> PyResult<()> {
-        Ok(())
-    }
-
-    /// The run as one that takes batches, if the method does.
-    fn stream(_run: &mut fit::Run<Self>) -> Option<&mut dyn AnyStream> {
-        None
-    }
-
-    /// Takes over what another state has learned, if the method can.
-    fn merge(_run: &mut fit::Run<Self>, _other: &Contents) -> Result<()> {
-        Err(Error::Source("states of this method cannot be merged".into()))
-    }
-}
-
 fn no_batches() -> PyErr {
     PyRuntimeError::new_err("this method takes no single batches")
-}
-
-impl<M: PythonMethod> AnyRun for fit::Run<M> {
-    fn advance(&mut self, rows: &Input, cx: &Executor) -> Result<Option<fit::Step>> {
-        self.advance_on(rows, cx)
-    }
-    fn finish(&mut self, rows: &Input, cx: &Executor) -> Result<f64> {
-        self.finish_on(rows, cx)
-    }
-    fn end(&mut self, reason: StopReason) {
-        self.end(reason);
-    }
-    fn history(&self) -> &[fit::Step] {
-        self.history()
-    }
-    fn know_rows(&mut self, rows: &Input) -> Result<()> {
-        self.know_rows(rows)
-    }
-    fn zero_rows(&self) -> u64 {
-        self.zero_rows()
-    }
-    fn checkpoint(&mut self, rows: &Input) -> Result<Contents> {
-        self.checkpoint(rows)
-    }
-    fn compare_rows(&mut self, checkpoint: &Contents, rows: &Input) -> Result<()> {
-        self.compare_rows(checkpoint, rows)
-    }
-    fn snapshot(&self) -> AnySnapshot<'_> {
-        self.snapshot()
-    }
-    fn details(&self, to: &Bound<'_, PyDict>) -> PyResult<()> {
-        M::details(self, to)
-    }
-    fn stream(&mut self) -> Option<&mut dyn AnyStream> {
-        M::stream(self)
-    }
-    fn merge(&mut self, other: &Contents) -> Result<()> {
-        M::merge(self, other)
-    }
-    fn as_any(&mut self) -> &mut dyn Any {
-        self
-    }
 }
 
 impl<M: StreamMethod> AnyStream for fit::Run<M> {
@@ -172,8 +94,8 @@ pub(super) struct Run {
 impl Run {
     /// A run over the rows of `input`. `steps` are the numbers of rows that the first step works on, seeding included,
     /// and a later one.
-    pub(super) fn new<M: PythonMethod>(
-        run: fit::Run<M>,
+    pub(super) fn new(
+        run: impl AnyRun + 'static,
         input: Input,
         steps: (f64, f64),
         n_clusters: usize,
@@ -183,11 +105,7 @@ impl Run {
     }
 
     /// A run without rows of its own.
-    pub(super) fn of_batches<M: PythonMethod>(
-        run: fit::Run<M>,
-        n_clusters: usize,
-        threads: Option<usize>,
-    ) -> Self {
+    pub(super) fn of_batches(run: impl AnyRun + 'static, n_clusters: usize, threads: Option<usize>) -> Self {
         Self { input: None, n_clusters, threads, steps: (0.0, 0.0), state: Mutex::new(Box::new(run)) }
     }
 
@@ -204,7 +122,7 @@ impl Run {
     }
 
     /// Calls `f` with the run of a method `M`, which this is one of.
-    pub(super) fn with<M: PythonMethod, R>(&self, f: impl FnOnce(&mut fit::Run<M>) -> R) -> PyResult<R> {
+    pub(super) fn with<M: Method, R>(&self, f: impl FnOnce(&mut fit::Run<M>) -> R) -> PyResult<R> {
         let mut state = self.locked()?;
         let run = state.as_any().downcast_mut().expect("the class was made for this method");
         Ok(f(run))
@@ -212,7 +130,7 @@ impl Run {
 
     /// Calls `f` with this run, which must be of the method `M`, and its rows, detached from the interpreter.
     /// `f` costs about as much as the first step.
-    pub(super) fn enter_with<M: PythonMethod, R: Send>(
+    pub(super) fn enter_with<M: Method, R: Send>(
         &self,
         py: Python<'_>,
         f: impl FnOnce(&mut fit::Run<M>, &Input, &Executor) -> Result<R> + Send,

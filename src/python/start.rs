@@ -1,5 +1,6 @@
 //! Starts the runs of all methods, with parameters that Python passes by name.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 
 use numpy::PyReadonlyArray1;
@@ -11,11 +12,11 @@ use super::array::Centers;
 use super::enter::enter;
 use super::error::{in_python, in_rust};
 use super::persist::of_python;
-use super::rows::Input;
-use super::run::{PythonMethod, Run};
+use super::rows::{AnyRows, Input};
+use super::run::{AnyRun, AnySnapshot, AnyStream, Run};
 use super::source::Source;
 use crate::error::{Error, Result};
-use crate::fit::{self, FitSolver, Params, StreamMethod, Value};
+use crate::fit::{self, FitSolver, Method, Params, StopReason, StreamMethod, Value};
 use crate::gmm::TruncatedGaussianMixture;
 use crate::hierarchical::HierarchicalKMeans;
 use crate::kmeans::{
@@ -23,9 +24,88 @@ use crate::kmeans::{
 };
 use crate::kmodes::{KModesParams, LaplacianKModes};
 use crate::names::unknown_name;
+use crate::parallel::Executor;
+use crate::persist::Contents;
 
 /// The kind, arrays and texts of a state, as `Run.state` returns them.
 pub(super) type StoredState<'py> = (String, BTreeMap<String, Bound<'py, PyAny>>, BTreeMap<String, String>);
+
+/// A method that Python can start, and what only this method shows.
+pub(super) trait PythonMethod: Method {
+    /// Parameters with `k` clusters. Takes out of `given` what is not a parameter of the method.
+    fn params(k: usize, _given: &mut Given) -> PyResult<Self::Params> {
+        Ok(Self::Params::new(k))
+    }
+
+    /// About how many rows the first step works on, seeding included, and a later one.
+    fn rows_of_steps(_params: &Self::Params, _given: &Given, rows: &AnyRows) -> (f64, f64) {
+        let all = rows.whole_effort();
+        // Seeding may cost more than a sweep.
+        (4.0 * all, all)
+    }
+
+    /// Starts a run.
+    fn start(call: Call<'_, '_>, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        Ok(Py::new(py, call.fit::<Self>(py)?)?.into_any())
+    }
+
+    /// Adds what only this method shows, by name.
+    fn details(_run: &fit::Run<Self>, _to: &Bound<'_, PyDict>) -> PyResult<()> {
+        Ok(())
+    }
+
+    /// The run as one that takes batches, if the method does.
+    fn stream(_run: &mut fit::Run<Self>) -> Option<&mut dyn AnyStream> {
+        None
+    }
+
+    /// Takes over what another state has learned, if the method can.
+    fn merge(_run: &mut fit::Run<Self>, _other: &Contents) -> Result<()> {
+        Err(Error::Source("states of this method cannot be merged".into()))
+    }
+}
+
+impl<M: PythonMethod> AnyRun for fit::Run<M> {
+    fn advance(&mut self, rows: &Input, cx: &Executor) -> Result<Option<fit::Step>> {
+        self.advance_on(rows, cx)
+    }
+    fn finish(&mut self, rows: &Input, cx: &Executor) -> Result<f64> {
+        self.finish_on(rows, cx)
+    }
+    fn end(&mut self, reason: StopReason) {
+        self.end(reason);
+    }
+    fn history(&self) -> &[fit::Step] {
+        self.history()
+    }
+    fn know_rows(&mut self, rows: &Input) -> Result<()> {
+        self.know_rows(rows)
+    }
+    fn zero_rows(&self) -> u64 {
+        self.zero_rows()
+    }
+    fn checkpoint(&mut self, rows: &Input) -> Result<Contents> {
+        self.checkpoint(rows)
+    }
+    fn compare_rows(&mut self, checkpoint: &Contents, rows: &Input) -> Result<()> {
+        self.compare_rows(checkpoint, rows)
+    }
+    fn snapshot(&self) -> AnySnapshot<'_> {
+        self.snapshot()
+    }
+    fn details(&self, to: &Bound<'_, PyDict>) -> PyResult<()> {
+        M::details(self, to)
+    }
+    fn stream(&mut self) -> Option<&mut dyn AnyStream> {
+        M::stream(self)
+    }
+    fn merge(&mut self, other: &Contents) -> Result<()> {
+        M::merge(self, other)
+    }
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
+    }
+}
 
 /// A method by its name: how a run of it starts, and its parameters with their defaults.
 struct Registered {

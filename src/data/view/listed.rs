@@ -2,7 +2,6 @@
 
 use std::ops::{ControlFlow, Deref};
 
-use super::permuted::RowIndex;
 use super::selected::Selection;
 use crate::data::raw::one_block;
 use crate::data::tile::append_picked;
@@ -11,6 +10,35 @@ use crate::error::Result;
 use crate::float::Float;
 use crate::rows::RowBuf;
 use crate::tuning::SUBSET_SHARE;
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for u32 {}
+    impl Sealed for u64 {}
+}
+
+/// A type of row numbers: `u32`, which takes half the memory, or `u64`.
+///
+/// ```
+/// use shoal::data::RowIndex;
+/// assert_eq!(7u32.row(), 7u64);
+/// ```
+pub trait RowIndex: sealed::Sealed + Copy + Send + Sync + 'static {
+    /// The row number as `u64`.
+    fn row(self) -> u64;
+}
+
+impl RowIndex for u32 {
+    fn row(self) -> u64 {
+        u64::from(self)
+    }
+}
+
+impl RowIndex for u64 {
+    fn row(self) -> u64 {
+        self
+    }
+}
 
 /// The rows with the numbers in `list`, and their weights.
 #[derive(Clone, Debug)]

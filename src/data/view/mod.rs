@@ -18,9 +18,10 @@ mod watched;
 mod weighted;
 
 pub(crate) use counted::Counted;
+pub use listed::RowIndex;
 pub use normalized::Normalized;
 pub(crate) use normalized::{ZeroRows, normalize_rows};
-pub use permuted::{Permuted, RowIndex};
+pub use permuted::Permuted;
 pub use projected::Projected;
 #[cfg(feature = "python")]
 pub(crate) use projected::Projection;

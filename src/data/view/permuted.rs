@@ -1,40 +1,11 @@
 //! The rows of a source in another order.
 
-use super::listed::Listed;
+use super::listed::{Listed, RowIndex};
 use super::selected::Selected;
 use crate::data::weights::check_announced;
 use crate::data::{Access, DataSource, no_such_row};
 use crate::error::{Error, Result};
 use crate::float::Float;
-
-mod sealed {
-    pub trait Sealed {}
-    impl Sealed for u32 {}
-    impl Sealed for u64 {}
-}
-
-/// A type of row numbers: `u32`, which takes half the memory, or `u64`.
-///
-/// ```
-/// use shoal::data::RowIndex;
-/// assert_eq!(7u32.row(), 7u64);
-/// ```
-pub trait RowIndex: sealed::Sealed + Copy + Send + Sync + 'static {
-    /// The row number as `u64`.
-    fn row(self) -> u64;
-}
-
-impl RowIndex for u32 {
-    fn row(self) -> u64 {
-        u64::from(self)
-    }
-}
-
-impl RowIndex for u64 {
-    fn row(self) -> u64 {
-        self
-    }
-}
 
 /// The rows of a source in a given order. Rows may be left out or come more than once.
 ///

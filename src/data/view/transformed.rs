@@ -4,8 +4,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use crate::data::any::ComputeType;
-use crate::data::csr::append_filled;
 use crate::data::source::forward;
+use crate::data::tile::append_filled;
 use crate::data::tile::{Wanted, read_to};
 use crate::data::{Access, AnySource, Block, DataSource, Source, Tile, TileReader, Visit, copy_to, gather};
 use crate::error::Result;

@@ -8,18 +8,18 @@ use super::trajectory::InnerStep;
 use crate::centers::{KMeansModel, LabelList, LabelsRef, Snapshot, project};
 use crate::data::{Access, DataSource, row_bytes};
 use crate::error::{Error, Result};
-use crate::fit::{FitSolver, Solver, Step, StopReason, StreamSolver, Timings};
+use crate::fit::{FitSolver, Solver, SolverState, Step, StopReason, StreamSolver, Timings};
 use crate::kernel::{Compute, PackedCenters};
 use crate::kmeans::batches::{
     BatchDraws, BatchSolver, BatchTotals, Spare, WaitingRows, check_centers, check_columns, check_readable,
 };
 use crate::kmeans::labels::all_labels;
 use crate::kmeans::lloyd::params::{KMeans, KMeansParams};
-use crate::kmeans::lloyd::starts::LloydStarts;
+use crate::kmeans::lloyd::starts::{LloydStarts, restore_starts};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::persist::Contents;
-use crate::persist::schema::BACKWARD_EULER_STATE;
+use crate::persist::schema::{BACKWARD_EULER_CHECKPOINT, BACKWARD_EULER_STATE};
 use crate::persist::state::StateReader;
 use crate::seeding::Seeding;
 use crate::stats::ClusterSums;
@@ -55,7 +55,7 @@ pub struct BackwardEulerSolver<T: Compute> {
 
 impl<T: Compute> BackwardEulerSolver<T> {
     /// A solver in this state.
-    pub(super) fn of(params: &BackwardEulerParams, state: BackwardEulerState<T>) -> Self {
+    fn of(params: &BackwardEulerParams, state: BackwardEulerState<T>) -> Self {
         Self {
             params: params.clone(),
             state,
@@ -72,7 +72,7 @@ impl<T: Compute> BackwardEulerSolver<T> {
     }
 
     /// A solver in the state that `from` holds.
-    pub(super) fn restore_from(params: &BackwardEulerParams, from: &StateReader<'_>) -> Result<Self, String> {
+    fn restore_from(params: &BackwardEulerParams, from: &StateReader<'_>) -> Result<Self, String> {
         let state = BackwardEulerState::restore(from)?;
         check_centers(&state.centers, state.given.len(), params.n_clusters)?;
         Ok(Self::of(params, state))
@@ -262,6 +262,48 @@ impl<T: Compute> FitSolver<T> for BackwardEulerSolver<T> {
         let finished = self.finished.insert(all_labels(centers, data, cx)?);
         self.timings.finish += begun.elapsed().as_secs_f64();
         Ok(finished.2)
+    }
+}
+
+impl<T: Compute> SolverState for BackwardEulerSolver<T> {
+    type Params = BackwardEulerParams;
+
+    fn plan(params: &BackwardEulerParams) -> Self {
+        Self::of(params, BackwardEulerState::new(params.rng_seed))
+    }
+
+    fn checkpoint(&self) -> Contents {
+        let mut to = self.state.write(BACKWARD_EULER_CHECKPOINT);
+        to.put("timings", &self.timings);
+        to.put("step_sizes", &self.step_sizes);
+        if let Some(polish) = &self.polish {
+            to.contents.put("polish", polish.checkpoint());
+        }
+        to.finish()
+    }
+
+    fn restore(params: &BackwardEulerParams, checkpoint: &Contents) -> Result<Self, String> {
+        checkpoint.must_be(BACKWARD_EULER_CHECKPOINT)?;
+        let from = StateReader::new(checkpoint)?;
+        let (timings, step_sizes) = (from.get("timings")?, from.weights("step_sizes")?);
+        let mut new = Self { step_sizes, timings, ..Self::restore_from(params, &from)? };
+        // `partial_fit` after a fit makes outer steps that are not listed, so fewer entries are allowed.
+        if new.step_sizes.len() as u64 > new.state.n_iter {
+            return Err("its \"step_sizes\" are more than its outer steps".into());
+        }
+        if let Some(part) = checkpoint.part("polish") {
+            let polish = restore_starts(&new.polish_params(), &part)?;
+            let Snapshot { dim, centers, .. } = polish.snapshot();
+            if dim != new.state.trajectory.dim || centers != new.state.centers {
+                return Err("its \"polish\" does not belong to its \"centers\"".into());
+            }
+            new.polish = Some(polish);
+        }
+        Ok(new)
+    }
+
+    fn fits(&self, n: Option<u64>) -> bool {
+        n.is_none_or(|n| self.state.position <= n) && self.polish.as_ref().is_none_or(|polish| polish.fits(n))
     }
 }
 

@@ -1,17 +1,11 @@
 //! State of stochastic backward Euler between two batches, and how a file stores it.
 
-use super::params::BackwardEulerParams;
-use super::solver::BackwardEulerSolver;
 use super::trajectory::Trajectory;
-use crate::centers::Snapshot;
-use crate::fit::{FitSolver, SolverState};
 use crate::kernel::Compute;
 use crate::kmeans::batches::WaitingRows;
-use crate::kmeans::lloyd::starts::restore_starts;
+use crate::persist::Array;
 use crate::persist::kept::{keep, matrix};
-use crate::persist::schema::BACKWARD_EULER_CHECKPOINT;
 use crate::persist::state::{StateReader, StateWriter, are_weights, stored_fields};
-use crate::persist::{Array, Contents};
 use crate::tuning::{RECENT_ROWS, RECENT_STAYS, STARVED};
 
 #[derive(Clone, Debug)]
@@ -158,47 +152,5 @@ impl<T: Compute> BackwardEulerState<T> {
             return Err(format!("its \"fade\" is {}", self.fade));
         }
         Ok(())
-    }
-}
-
-impl<T: Compute> SolverState for BackwardEulerSolver<T> {
-    type Params = BackwardEulerParams;
-
-    fn plan(params: &BackwardEulerParams) -> Self {
-        Self::of(params, BackwardEulerState::new(params.rng_seed))
-    }
-
-    fn checkpoint(&self) -> Contents {
-        let mut to = self.state.write(BACKWARD_EULER_CHECKPOINT);
-        to.put("timings", &self.timings);
-        to.put("step_sizes", &self.step_sizes);
-        if let Some(polish) = &self.polish {
-            to.contents.put("polish", polish.checkpoint());
-        }
-        to.finish()
-    }
-
-    fn restore(params: &BackwardEulerParams, checkpoint: &Contents) -> Result<Self, String> {
-        checkpoint.must_be(BACKWARD_EULER_CHECKPOINT)?;
-        let from = StateReader::new(checkpoint)?;
-        let (timings, step_sizes) = (from.get("timings")?, from.weights("step_sizes")?);
-        let mut new = Self { step_sizes, timings, ..Self::restore_from(params, &from)? };
-        // `partial_fit` after a fit makes outer steps that are not listed, so fewer entries are allowed.
-        if new.step_sizes.len() as u64 > new.state.n_iter {
-            return Err("its \"step_sizes\" are more than its outer steps".into());
-        }
-        if let Some(part) = checkpoint.part("polish") {
-            let polish = restore_starts(&new.polish_params(), &part)?;
-            let Snapshot { dim, centers, .. } = polish.snapshot();
-            if dim != new.state.trajectory.dim || centers != new.state.centers {
-                return Err("its \"polish\" does not belong to its \"centers\"".into());
-            }
-            new.polish = Some(polish);
-        }
-        Ok(new)
-    }
-
-    fn fits(&self, n: Option<u64>) -> bool {
-        n.is_none_or(|n| self.state.position <= n) && self.polish.as_ref().is_none_or(|polish| polish.fits(n))
     }
 }

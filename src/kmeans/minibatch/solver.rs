@@ -8,7 +8,9 @@ use super::state::MiniBatchState;
 use crate::centers::{KMeansModel, Snapshot, inertia, label, project};
 use crate::data::{Access, DataSource, Weighted, count_rows, row_bytes};
 use crate::error::{Error, Result};
-use crate::fit::{FitSolver, MergeSolver, Metric, Solver, Step, StopReason, StreamSolver, Timings};
+use crate::fit::{
+    FitSolver, MergeSolver, Metric, Solver, SolverState, Step, StopReason, StreamSolver, Timings,
+};
 use crate::kernel::{Compute, PackedCenters};
 use crate::kmeans::batches::{
     BatchDraws, BatchSolver, BatchTotals, Spare, WaitingRows, as_of_source, check_centers, check_columns,
@@ -19,7 +21,7 @@ use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::pass::{Left, go_on};
 use crate::persist::Contents;
-use crate::persist::schema::MINIBATCH_STATE;
+use crate::persist::schema::{MINIBATCH_CHECKPOINT, MINIBATCH_STATE};
 use crate::persist::state::StateReader;
 use crate::rng::{Purpose, Rng};
 use crate::seeding::{Sample, Seeding, Seeds, draw_sample, enough_rows};
@@ -47,7 +49,7 @@ pub struct MiniBatchSolver<T: Compute> {
 
 impl<T: Compute> MiniBatchSolver<T> {
     /// A solver in this state.
-    pub(super) fn of(params: &MiniBatchParams, state: MiniBatchState<T>) -> Self {
+    fn of(params: &MiniBatchParams, state: MiniBatchState<T>) -> Self {
         Self {
             params: params.clone(),
             state,
@@ -61,7 +63,7 @@ impl<T: Compute> MiniBatchSolver<T> {
     }
 
     /// A solver in the state that `from` holds.
-    pub(super) fn restore_from(params: &MiniBatchParams, from: &StateReader<'_>) -> Result<Self, String> {
+    fn restore_from(params: &MiniBatchParams, from: &StateReader<'_>) -> Result<Self, String> {
         let state = MiniBatchState::restore(from, params.metric)?;
         check_centers(&state.centers, state.clusters.weights().len(), params.n_clusters)?;
         Ok(Self::of(params, state))
@@ -333,6 +335,33 @@ impl<T: Compute> FitSolver<T> for MiniBatchSolver<T> {
         self.finished = Some((labels, inertia));
         self.timings.finish += begun.elapsed().as_secs_f64();
         Ok(inertia)
+    }
+}
+
+impl<T: Compute> SolverState for MiniBatchSolver<T> {
+    type Params = MiniBatchParams;
+
+    fn plan(params: &MiniBatchParams) -> Self {
+        Self::of(params, MiniBatchState::new(params.rng_seed, params.metric))
+    }
+
+    fn checkpoint(&self) -> Contents {
+        let mut to = self.state.write(MINIBATCH_CHECKPOINT);
+        to.put("timings", &self.timings);
+        to.finish()
+    }
+
+    fn restore(params: &MiniBatchParams, checkpoint: &Contents) -> Result<Self, String> {
+        checkpoint.must_be(MINIBATCH_CHECKPOINT)?;
+        let from = StateReader::new(checkpoint)?;
+        let timings = from.get("timings")?;
+        let mut new = Self::restore_from(params, &from)?;
+        new.timings = timings;
+        Ok(new)
+    }
+
+    fn fits(&self, n: Option<u64>) -> bool {
+        n.is_none_or(|n| self.state.position <= n)
     }
 }
 

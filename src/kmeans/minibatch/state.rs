@@ -2,18 +2,15 @@
 
 use std::collections::HashSet;
 
-use super::params::MiniBatchParams;
 use super::progress::Averages;
-use super::solver::MiniBatchSolver;
 use crate::error::{Error, Result};
-use crate::fit::{Metric, SolverState};
+use crate::fit::Metric;
 use crate::kernel::Compute;
 use crate::kmeans::batches::WaitingRows;
 use crate::matrix::MatRef;
+use crate::persist::Array;
 use crate::persist::kept::{keep, matrix};
-use crate::persist::schema::MINIBATCH_CHECKPOINT;
 use crate::persist::state::{StateReader, StateWriter, stored_fields};
-use crate::persist::{Array, Contents};
 use crate::stats::{ClusterSums, to_mean};
 
 /// Everything that the next batch depends on, as plain arrays and numbers.
@@ -166,32 +163,5 @@ impl<T: Compute> MiniBatchState<T> {
             return Err("its \"sums\" and \"weights\" do not match its \"centers\"".into());
         }
         Ok(state)
-    }
-}
-
-impl<T: Compute> SolverState for MiniBatchSolver<T> {
-    type Params = MiniBatchParams;
-
-    fn plan(params: &MiniBatchParams) -> Self {
-        Self::of(params, MiniBatchState::new(params.rng_seed, params.metric))
-    }
-
-    fn checkpoint(&self) -> Contents {
-        let mut to = self.state.write(MINIBATCH_CHECKPOINT);
-        to.put("timings", &self.timings);
-        to.finish()
-    }
-
-    fn restore(params: &MiniBatchParams, checkpoint: &Contents) -> Result<Self, String> {
-        checkpoint.must_be(MINIBATCH_CHECKPOINT)?;
-        let from = StateReader::new(checkpoint)?;
-        let timings = from.get("timings")?;
-        let mut new = Self::restore_from(params, &from)?;
-        new.timings = timings;
-        Ok(new)
-    }
-
-    fn fits(&self, n: Option<u64>) -> bool {
-        n.is_none_or(|n| self.state.position <= n)
     }
 }

@@ -1,35 +1,11 @@
-//! The batch of nested mini-batch k-means: which rows it holds, when it grows, and how it is read.
+//! The batch of nested mini-batch k-means: which rows it holds, and when it grows.
 
 use super::solver::Nested;
-use crate::data::{DataSource, RowRange, Subset};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::kernel::{self, Compute};
 use crate::matrix::MatRef;
 use crate::shuffle::Shuffle;
 use crate::stats::ClusterSums;
-
-/// Calls `f` with the batch as a source.
-pub(super) fn with_batch<T: Compute, R>(
-    data: &dyn DataSource<T>,
-    rows: &[u64],
-    batch: usize,
-    f: impl FnOnce(&dyn DataSource<T>) -> Result<R>,
-) -> Result<R> {
-    if !rows.is_empty() {
-        return f(&Subset::new(data, rows)).map_err(|e| named(e, rows));
-    }
-    if data.rows() == Some(batch as u64) { f(data) } else { f(&RowRange::new::<T>(data, 0..batch as u64)?) }
-}
-
-/// Translates a row number in an error from the batch to the source.
-fn named(error: Error, rows: &[u64]) -> Error {
-    match error {
-        Error::NotFinite { what, value, row, column } => {
-            Error::NotFinite { what, value, row: rows.get(row as usize).copied().unwrap_or(row), column }
-        }
-        other => other,
-    }
-}
 
 /// Merges two ascending lists. Also returns the new positions of the entries of `old`.
 fn merged(old: &[u64], fresh: &[u64]) -> (Vec<u64>, Vec<u64>) {

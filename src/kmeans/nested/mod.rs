@@ -11,7 +11,9 @@
 //! plain pass over the source.
 
 mod batch;
+mod kept;
 mod params;
+mod reading;
 mod solver;
 mod state;
 mod stream;

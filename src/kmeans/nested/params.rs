@@ -136,7 +136,7 @@ impl NestedParams {
     /// Checks the parameters against data of `n` rows, if their number is known, and `dim` columns.
     ///
     /// # Errors
-    /// [`Error::InvalidParam`] that lists every problem.
+    /// [`Error::InvalidParam`](crate::Error::InvalidParam) that lists every problem.
     pub fn check(&self, n: Option<u64>, dim: usize) -> Result<()> {
         self.problems(n, dim).into_result()
     }

@@ -2,9 +2,9 @@
 
 use std::time::Instant;
 
-use super::batch::with_batch;
+use super::kept::Kept;
 use super::params::{Bounds, NestedParams, make_distinct};
-use super::stream::Kept;
+use super::reading::with_batch;
 use crate::centers::{KMeansModel, LabelList, LabelsRef, Snapshot, inertia, project};
 use crate::data::{Access, DataSource, count_rows};
 use crate::error::Result;

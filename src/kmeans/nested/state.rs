@@ -1,8 +1,8 @@
 //! Writes the state of nested mini-batch k-means to a file and reads it back.
 
+use super::kept::Kept;
 use super::params::NestedParams;
 use super::solver::Nested;
-use super::stream::Kept;
 use crate::centers::{LabelList, NO_LABEL};
 use crate::fit::{FitSolver, Metric, SolverState, Timings};
 use crate::kernel::Compute;
