@@ -25,7 +25,7 @@
 //!
 //! A [source](data) yields rows in blocks. A [kernel] turns a block and packed centers into labels and
 //! [sums](stats). A [method](fit) turns the sums into the next centers. One [run](fit::Run) repeats these
-//! steps, checks when to stop and calls observers. `ARCHITECTURE.md` describes the layers.
+//! steps and checks when to stop. `ARCHITECTURE.md` describes the layers.
 //!
 //! # Guarantees
 //!
