@@ -218,20 +218,9 @@ impl<T: Compute> PackedCenters<T> {
                 while first < k {
                     let width = width.min(padded - first);
                     let members = first..k.min(first + width);
-                    let mut sq_norms = vec![0.0; width];
                     let panel = &mut data[first * dim..][..width * dim];
-                    // Process a few columns of all centers at a time, so that written values stay in the
-                    // cache.
-                    for start in (0..dim).step_by(PACKED_COLUMNS) {
-                        let columns = start..dim.min(start + PACKED_COLUMNS);
-                        let shift = &shift[columns.clone()];
-                        let lines = &mut panel[columns.start * width..columns.end * width];
-                        for (lane, j) in members.clone().enumerate() {
-                            let out = lines[lane..].iter_mut().step_by(width);
-                            let norm = &mut sq_norms[lane];
-                            *norm = fill(*norm, &center(j)[columns.clone()], shift, scale, out);
-                        }
-                    }
+                    let rows: Vec<&[T]> = members.clone().map(center).collect();
+                    let sq_norms = fill_panel(panel, width, &rows, &shift, scale);
                     for (j, sq_norm) in members.zip(sq_norms) {
                         norms[j] = T::from_f64(sq_norm);
                         if sparse {
@@ -445,6 +434,21 @@ fn fitting<T: Compute>(isa: Isa, k: usize) -> Tier<T> {
 
 /// Number of columns that are packed together for all centers of a panel.
 const PACKED_COLUMNS: usize = 16;
+
+/// Writes `-2 c'` of the centers of a panel, column by column, and returns their `|c'|^2`.
+fn fill_panel<T: Float>(panel: &mut [T], width: usize, centers: &[&[T]], shift: &[T], scale: T) -> Vec<f64> {
+    let (dim, mut sq_norms) = (shift.len(), vec![0.0; width]);
+    // Process a few columns of all centers at a time, so that written values stay in the cache.
+    for start in (0..dim).step_by(PACKED_COLUMNS) {
+        let columns = start..dim.min(start + PACKED_COLUMNS);
+        let lines = &mut panel[columns.start * width..columns.end * width];
+        for (lane, (center, norm)) in centers.iter().zip(&mut sq_norms).enumerate() {
+            let out = lines[lane..].iter_mut().step_by(width);
+            *norm = fill(*norm, &center[columns.clone()], &shift[columns.clone()], scale, out);
+        }
+    }
+    sq_norms
+}
 
 /// Writes `-2 c'` of some columns and returns `norm` plus the squares of these columns.
 #[inline(always)]

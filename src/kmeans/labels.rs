@@ -1,19 +1,20 @@
 //! Labels of all rows, and the exact sweep that updates them, with bounds if there are any.
 
 mod by_blocks;
+mod by_bounds;
 mod carried;
 
 use std::sync::{Mutex, PoisonError};
 
 use super::blocks::Blocks;
-use super::bounds::{PanelBounds, RowBoundsMut, Work};
-use crate::centers::{Editing, Journal, LabelList, LabelsMut, NO_LABEL, sum_labeled};
-use crate::data::{DataSource, count_rows, row_values};
+use super::bounds::PanelBounds;
+use crate::centers::{Editing, Journal, LabelList, LabelsMut, sum_labeled};
+use crate::data::{DataSource, count_rows};
 use crate::error::{Error, Result};
 use crate::kernel::{self, Compute, PackedCenters, Scratch};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
-use crate::pass::{Chunk, Cut, Unread, Wide, sweep_unread};
+use crate::pass::{Chunk, Unread, Wide, sweep_unread};
 use crate::rows::RowBuf;
 use crate::stats::ClusterSums;
 use crate::tuning::{CARRIED_CHANGES, CARRIED_ENERGY, CARRIED_SWEEPS, tile_rows};
@@ -302,70 +303,27 @@ impl Labels {
             self.label_by_blocks(search, packed, moments, (&mut total, afresh), data, cx)?;
             return Ok(total);
         }
-        let Some(bounds) = self.bounds.as_mut() else {
-            let absorb =
-                |mut chunk: Unread<'_, T>,
-                 labels: LabelsMut<'_>,
-                 part: &mut Part,
-                 (scratch, new, editing): &mut (Scratch<T>, Vec<u32>, Editing<'_>)| {
-                    let (chunk, old) = (chunk.read()?, labels.open(editing));
-                    new.resize(old.len(), 0);
-                    kernel::nearest(chunk.rows, packed, new, scratch);
-                    part.distances += old.len() as u64 * k as u64;
-                    part.absorb(&chunk, Relabeled { old, new }, packed, afresh)?;
-                    labels.store(editing);
-                    part.absorb_moments(&chunk, moments, new);
-                    Ok(())
-                };
-            let make = (empty, || (Scratch::default(), Vec::new(), Editing::new(journals)));
-            let labels = self.of_rows.view_mut();
-            sweep_unread(data, cx, tile_rows(k), labels, &mut total, make, absorb, Part::merge)?;
+        if self.bounds.is_some() {
+            self.label_by_bounds(journals, packed, moments, (&mut total, afresh), data, cx)?;
             return Ok(total);
-        };
-        let width = bounds.n_groups();
-        let mut rows = bounds.take_rows();
-        let rules = bounds.rules(packed, row_values(data));
-        let absorb = |mut chunk: Unread<'_, T>,
-                      (of_rows, ((upper, least), lower)): PerChunk<'_>,
-                      part: &mut Part,
-                      (work, moved, editing): &mut (Work<T>, Moved<T>, Editing<'_>)| {
-            let labels = of_rows.open(editing);
-            let mut bounds = RowBoundsMut { upper, least, lower: lower.values };
-            let unknown = labels.contains(&NO_LABEL);
-            // Rows without bounds are compared with all centers, so any old label will do.
-            let known: Vec<u32> = if unknown {
-                labels.iter().map(|&j| if j == NO_LABEL { 0 } else { j }).collect()
-            } else {
-                Vec::new()
+        }
+        let absorb =
+            |mut chunk: Unread<'_, T>,
+             labels: LabelsMut<'_>,
+             part: &mut Part,
+             (scratch, new, editing): &mut (Scratch<T>, Vec<u32>, Editing<'_>)| {
+                let (chunk, old) = (chunk.read()?, labels.open(editing));
+                new.resize(old.len(), 0);
+                kernel::nearest(chunk.rows, packed, new, scratch);
+                part.distances += old.len() as u64 * k as u64;
+                part.absorb(&chunk, Relabeled { old, new }, packed, afresh)?;
+                labels.store(editing);
+                part.absorb_moments(&chunk, moments, new);
+                Ok(())
             };
-            let old = if unknown { &known[..] } else { &*labels };
-            let near = rules.near(old, &mut bounds, work);
-            // Recomputed sums need all rows of the chunk.
-            let all = afresh || unknown || moments.is_some();
-            let rows = if all { chunk.read()? } else { chunk.read_of(near)? };
-            part.distances += rules.label(rows.rows, old, bounds, work);
-            let absorbed = if unknown {
-                moved.new.clear();
-                moved.new.extend_from_slice(&known);
-                work.changes.iter().for_each(|&(r, label)| moved.new[r as usize] = label);
-                part.absorb(&rows, Relabeled { old: labels, new: &moved.new }, packed, afresh)
-            } else {
-                part.absorb_changes(&rows, labels, &work.changes, packed, afresh, moved)
-            };
-            part.absorb_moments(&rows, moments, &mut moved.new);
-            if absorbed.is_err() {
-                return Err(chunk.read()?.not_finite());
-            }
-            of_rows.store(editing);
-            Ok(())
-        };
-        let cut =
-            Cut { tile_rows: tile_rows(k), chunk_rows: Some(bounds.chunk_rows(row_values(data).min(dim))) };
-        let lower = Wide { values: &mut rows.lower, width };
-        let state = (self.of_rows.view_mut(), ((&mut rows.upper[..], &mut rows.least[..]), lower));
-        let make = (empty, || (Work::default(), Moved::default(), Editing::new(journals)));
-        sweep_unread(data, cx, cut, state, &mut total, make, absorb, Part::merge)?;
-        bounds.put_rows(rows);
+        let make = (empty, || (Scratch::default(), Vec::new(), Editing::new(journals)));
+        let labels = self.of_rows.view_mut();
+        sweep_unread(data, cx, tile_rows(k), labels, &mut total, make, absorb, Part::merge)?;
         Ok(total)
     }
 }

@@ -114,21 +114,40 @@ unsafe fn group<S: Simd, const D: usize, const RV: usize, const LISTED: bool>(
             S::store(second.add(v * S::LANES), next[v]);
         }
         if by_groups {
-            // Unless the arbiter decides anyway, centers differ by more than these sums may be wrong.
-            for r in 0..RV * S::LANES {
-                let first = *ids.add(r) as usize;
-                let mut nearest = f64::INFINITY;
-                // Places without a center have infinite norms.
-                for j in (first..k.min(first + CENTERS)).filter(|&j| (*norms.add(j)).finite()) {
-                    let mut sq_dist = 0.0;
-                    for t in 0..D {
-                        let apart = (*x.add(t * stride + r)).to_f64() + 0.5 * (*c.add(j * D + t)).to_f64();
-                        sq_dist += apart * apart;
-                    }
-                    if sq_dist < nearest {
-                        nearest = sq_dist;
-                        *ids.add(r) = j as u32;
-                    }
+            resolve::<S, D>((x, stride), c, norms, k, RV * S::LANES, ids);
+        }
+    }
+}
+
+/// Replaces the first center of a group of [`CENTERS`] by the nearest of them, for `n` rows. Unless the arbiter decides
+/// anyway, these centers differ by more than the sums may be wrong.
+///
+/// # Safety
+/// `x` points to `D` columns of `stride` values, at least `n`, and `ids` to `n` centers below `k`. `c` and `norms` point to
+/// `D` values and one value per center.
+#[inline(always)]
+unsafe fn resolve<S: Simd, const D: usize>(
+    (x, stride): (*const S::T, usize),
+    c: *const S::T,
+    norms: *const S::T,
+    k: usize,
+    n: usize,
+    ids: *mut u32,
+) {
+    for r in 0..n {
+        // SAFETY: rows, centers and ids are within the ranges that the contract names.
+        unsafe {
+            let (first, mut nearest) = (*ids.add(r) as usize, f64::INFINITY);
+            // Places without a center have infinite norms.
+            for j in (first..k.min(first + CENTERS)).filter(|&j| (*norms.add(j)).finite()) {
+                let mut sq_dist = 0.0;
+                for t in 0..D {
+                    let apart = (*x.add(t * stride + r)).to_f64() + 0.5 * (*c.add(j * D + t)).to_f64();
+                    sq_dist += apart * apart;
+                }
+                if sq_dist < nearest {
+                    nearest = sq_dist;
+                    *ids.add(r) = j as u32;
                 }
             }
         }
