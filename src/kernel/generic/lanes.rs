@@ -10,7 +10,7 @@ use crate::float::Float;
 use crate::kernel::bounded::Nearest;
 use crate::kernel::pack::{PackedCenters, Scratch};
 use crate::kernel::tier::Compute;
-use crate::tuning::ROWS_IN_LANES_DIM;
+use crate::tuning::{GROUPED_CENTERS, GROUPED_DIM, ROWS_IN_LANES_DIM};
 
 /// Number of row vectors in a group: as many as fit the registers next to the sums and the minima.
 const fn vectors_of(dim: usize, registers: usize) -> usize {
@@ -19,12 +19,6 @@ const fn vectors_of(dim: usize, registers: usize) -> usize {
 
 /// Number of centers that a group of rows is compared with at a time.
 const CENTERS: usize = 4;
-
-/// For so few columns, and from so many centers on, the nearest of [`CENTERS`] centers is found at the end, for the
-/// group that holds the nearest of all. That takes the time of a hundred centers, and saves a third of the
-/// comparisons, which take as long as the products.
-const GROUPED_DIM: usize = 4;
-const GROUPED_CENTERS: usize = 512;
 
 /// Finds the smallest value, its center and the second smallest value, for `RV` vectors of rows with `D` columns. Compares with the first `k` centers, or with `k` listed centers if `LISTED`.
 ///
