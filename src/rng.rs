@@ -44,6 +44,8 @@ pub(crate) enum Purpose {
     Node = 14,
     /// Where breathing k-means adds centers.
     Breathing = 15,
+    /// The sample and the directions of sketches.
+    Sketching = 16,
 }
 
 /// One round of SplitMix64, which spreads every input bit over the output.

@@ -81,6 +81,39 @@ pub(crate) const CERTIFIED_VALUES: usize = 1 << 18;
 /// Upper limit of the candidates that are collected, of 8 bytes each.
 pub(crate) const CERTIFIED_CANDIDATES: usize = 1 << 16;
 
+/// Share of the squared lengths of rows, about their mean, that the columns of sketches hold. With less, sketches exclude
+/// too few centers; with more, they take longer to compare.
+pub(crate) const SKETCH_ENERGY: f64 = 0.9;
+
+/// Rows of a chunk of a sweep by sketches: so many that their lists of centers are worth sorting, and so few that their
+/// values stay in the second-level cache.
+pub(crate) fn sketch_chunk_rows(dim: usize) -> usize {
+    ((1 << 18) / dim.max(1)).clamp(256, 2048)
+}
+
+/// By how much more than the radius of a row a sweep by sketches looks for centers, so that lower bounds have room.
+pub(crate) const SKETCH_ROOM: f32 = 0.02;
+
+/// Most lower bounds of a row by group, of four bytes each.
+pub(crate) const SKETCH_BOUNDS: usize = 128;
+
+/// Growth of the upper bound of a row, in a sweep, from which the row is measured before it is scanned.
+pub(crate) const SKETCH_GROWTH: f32 = 0.05;
+
+/// Sweeps of a fit from which sketches pay.
+pub(crate) const SKETCH_SWEEPS: u64 = 3;
+
+/// Whether sketches are faster than other sweeps.
+pub(crate) fn sketches_pay(n: usize, k: usize, dim: usize) -> bool {
+    k >= 64 && dim >= 32 && k * dim >= 50_000 && n >= 4 * k
+}
+
+/// Steps of the iteration that finds the columns of sketches.
+pub(crate) const SKETCH_ROUNDS: usize = 3;
+
+/// Rows from which the columns of sketches are learned.
+pub(crate) const SKETCH_SAMPLE: usize = 1024;
+
 /// Sweeps for which Lloyd updates the sums of clusters before it recomputes them: each changed row adds a
 /// rounding error to the energy.
 pub(crate) const CARRIED_SWEEPS: u32 = 32;

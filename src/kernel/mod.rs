@@ -35,6 +35,7 @@ pub(crate) mod listed;
 pub(crate) mod near;
 mod operations;
 mod pack;
+pub(crate) mod sketched;
 #[cfg(test)]
 mod tests;
 mod tier;

@@ -267,6 +267,29 @@ operations! {
         pair::sq_dist::<S>(a, b)
     }
 
+    /// Writes `factor (x - mean)` in `f32`, and the squared length of each row.
+    Centered = centered(
+        rows: MatRef<'a, T>,
+        mean: &'a [f32],
+        factor: f64,
+        out: &'a mut [f32],
+        squares: &'a mut [f32],
+    ) {
+        let factor = T::from_f64(factor);
+        for ((row, out), square) in rows.iter().zip(out.chunks_exact_mut(mean.len())).zip(squares) {
+            for ((out, &x), &mean) in out.iter_mut().zip(row).zip(mean) {
+                *out = ((x - T::from_f32(mean)) * factor).to_f32();
+            }
+            let (chunks, tail) = out.as_chunks::<16>();
+            let mut sums = [0.0f32; 16];
+            for chunk in chunks {
+                sums.iter_mut().zip(chunk).for_each(|(sum, v)| *sum += v * v);
+            }
+            sums.iter_mut().zip(tail).for_each(|(sum, v)| *sum += v * v);
+            *square = sums.iter().sum();
+        }
+    }
+
     /// See [`bytes::add`].
     AddBytes = add_bytes(rows: MatRef<'a, u8>, sums: &'a mut [u64]) -> u64 {
         bytes::add(rows, sums)

@@ -11,7 +11,7 @@ use crate::matrix::MatRef;
 use crate::persist::state::{StateReader, stored_fields};
 use crate::tuning::{
     BALL_RUN, BLOCK_CENTERS, BLOCK_ROWS, BLOCK_SHARE, BLOCK_SWEEPS, BOUNDED_AGAIN, BOUNDED_LOSS,
-    BOUNDED_PAUSE, balls_pay,
+    BOUNDED_PAUSE, SKETCH_SWEEPS, balls_pay, sketches_pay,
 };
 
 /// The bounds of successive sweeps over the same rows.
@@ -91,6 +91,28 @@ impl Choice {
         true
     }
 
+    /// Whether the next sweep should be by sketches, of which there are none yet.
+    pub(super) fn wants_sketches<T: Compute>(
+        &mut self,
+        n: usize,
+        packed: &PackedCenters<T>,
+        (sweeps, most): (u64, u64),
+    ) -> bool {
+        let (k, dim) = (packed.n_centers(), packed.dim());
+        let wanted = match self.asked {
+            Algorithm::Sketch => true,
+            // A resumed fit continues with the same choice.
+            Algorithm::Auto if sweeps > 0 => self.algorithm == Algorithm::Sketch,
+            Algorithm::Auto => sketches_pay(n, k, dim) && most >= SKETCH_SWEEPS,
+            _ => false,
+        };
+        if wanted && !packed.is_sparse() {
+            self.algorithm = Algorithm::Sketch;
+            return true;
+        }
+        false
+    }
+
     /// Starts bounded sweeps if they are due. `sweeps` sweeps are done, and `centers` are those of the next
     /// one.
     pub(super) fn begin<T: Compute>(
@@ -101,7 +123,10 @@ impl Choice {
         sparse: bool,
     ) {
         // The first sweep creates the labels, and centers worth grouping.
-        if labels.bounds.is_some() || sweeps == 0 || self.algorithm == Algorithm::Filtering {
+        if labels.bounds.is_some()
+            || sweeps == 0
+            || matches!(self.algorithm, Algorithm::Filtering | Algorithm::Sketch)
+        {
             return;
         }
         let n = labels.of_rows.len();
@@ -119,7 +144,7 @@ impl Choice {
             Algorithm::Elkan => PanelBounds::fine(centers, n, self.memory),
             Algorithm::Hamerly => PanelBounds::single(centers, n, self.memory, false),
             Algorithm::Exponion => PanelBounds::single(centers, n, self.memory, true),
-            Algorithm::Auto | Algorithm::Lloyd | Algorithm::Filtering => None,
+            Algorithm::Auto | Algorithm::Lloyd | Algorithm::Filtering | Algorithm::Sketch => None,
         };
         if wanted == Algorithm::Elkan && labels.bounds.is_none() {
             wanted = Algorithm::Yinyang;

@@ -2,12 +2,14 @@
 
 mod by_blocks;
 mod by_bounds;
+mod by_sketches;
 mod carried;
 
 use std::sync::{Mutex, PoisonError};
 
 use super::blocks::Blocks;
 use super::bounds::PanelBounds;
+use super::sketches::Sketches;
 use crate::centers::{Editing, Journal, LabelList, LabelsMut, sum_labeled};
 use crate::data::{DataSource, count_rows};
 use crate::error::{Error, Result};
@@ -20,13 +22,14 @@ use crate::stats::ClusterSums;
 use crate::tuning::{CARRIED_CHANGES, CARRIED_ENERGY, CARRIED_SWEEPS, tile_rows};
 pub(super) use carried::Carried;
 
-/// Per-row state: labels and bounds.
+/// Per-row state: labels, and bounds or sketches.
 #[derive(Clone, Debug)]
 pub(super) struct Labels {
     pub(super) of_rows: LabelList,
     /// The changes of the last sweep; `None` if no row had a label before.
     changes: Option<Vec<Journal>>,
     pub(super) bounds: Option<PanelBounds>,
+    pub(super) sketches: Option<Sketches>,
 }
 
 /// Labels and bounds of a chunk: upper bounds, bounds to all other centers, and bounds by group.
@@ -191,7 +194,7 @@ impl Labels {
 
     /// Given labels.
     pub(super) fn of(of_rows: LabelList) -> Self {
-        Self { of_rows, changes: None, bounds: None }
+        Self { of_rows, changes: None, bounds: None, sketches: None }
     }
 
     /// Extends to `n` rows: old row `i` becomes row `at(i)`, in the same order, and the others have no label.
@@ -201,6 +204,7 @@ impl Labels {
         if !self.bounds.as_mut().is_some_and(|bounds| bounds.grow(at, n, budget)) {
             self.bounds = None;
         }
+        self.sketches = None;
     }
 
     /// Reserves memory for the labels of `n` rows.
@@ -223,7 +227,7 @@ impl Labels {
             Some(changes) => self.of_rows.restore(&changes),
             None => self.of_rows.clear(),
         }
-        self.bounds = None;
+        (self.bounds, self.sketches) = (None, None);
     }
 
     /// Packs the centers for a sweep over sparse or dense rows.
@@ -301,6 +305,10 @@ impl Labels {
         if let Some(blocks) = blocks {
             let search = (blocks, journals);
             self.label_by_blocks(search, packed, moments, (&mut total, afresh), data, cx)?;
+            return Ok(total);
+        }
+        if self.sketches.is_some() {
+            self.label_by_sketches(journals, packed, moments, (&mut total, afresh), data, cx)?;
             return Ok(total);
         }
         if self.bounds.is_some() {

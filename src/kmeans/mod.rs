@@ -16,6 +16,7 @@ mod labels;
 mod lloyd;
 mod minibatch;
 mod nested;
+mod sketches;
 mod stored_sums;
 mod variance_reduced;
 

@@ -124,6 +124,8 @@ impl Case<'_> {
             (Algorithm::Exponion, 2 * rows),
             (Algorithm::Filtering, 1 << 30),
             (Algorithm::Filtering, rows),
+            (Algorithm::Sketch, 1 << 30),
+            (Algorithm::Sketch, rows),
         ];
         for (algorithm, memory) in yinyang.into_iter().chain(others) {
             let bounded = self.trace(algorithm, memory, 2);

@@ -127,6 +127,7 @@ fn in_passes(name: &str, rows: &Any<'_>, finishes: bool) {
         Algorithm::Elkan,
         Algorithm::Exponion,
         Algorithm::Filtering,
+        Algorithm::Sketch,
         Algorithm::Auto,
     ] {
         same(&format!("{name}, {algorithm:?}"), &exact.clone().algorithm(algorithm), rows, finishes);

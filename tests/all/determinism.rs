@@ -197,6 +197,11 @@ fn kmeans_f32_by_blocks() {
 }
 
 #[test]
+fn kmeans_f32_by_sketches() {
+    check::<f32>(6_000, 40, 60, false, |params| params.algorithm(Algorithm::Sketch).n_init(2));
+}
+
+#[test]
 fn seeding_on_a_sample() {
     // More rows than the sample of `Seeding::Auto`: see src/tuning.rs.
     let values = rows::<f32>(60_000, 2);

@@ -138,6 +138,7 @@ fn an_interrupted_run_continues_with_identical_results() {
         shoal::Algorithm::Elkan,
         shoal::Algorithm::Exponion,
         shoal::Algorithm::Filtering,
+        shoal::Algorithm::Sketch,
     ] {
         let bounded =
             KMeans::params(70).seeding(Seeding::Random).tolerance(0.0).max_iter(6).algorithm(algorithm);

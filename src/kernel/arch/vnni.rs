@@ -7,6 +7,7 @@ use super::avx512::Avx512F32;
 use crate::kernel::certified::engine::{Engine, Line, Product, Sums, Tile};
 use crate::kernel::certified::{LowCenters, label};
 use crate::kernel::pack::{PackedCenters, Scratch};
+use crate::kernel::sketched::{Dots, GROUP, Products, Scanning, TILE, Words};
 use crate::matrix::MatRef;
 
 /// Permission to use AVX-512 VNNI.
@@ -58,6 +59,66 @@ pub(super) fn label_with<E: Engine<Vectors = Avx512F32>>(
     scratch: &mut Scratch<f32>,
 ) {
     label(engine, low, rows, packed, labels, scratch);
+}
+
+/// Runs a scan of sketches.
+///
+/// # Panics
+/// If this processor lacks the instructions.
+pub(in crate::kernel) fn scan(scan: impl Scanning) {
+    let engine = Vnni::available().expect("this processor has no AVX-512 VNNI");
+    // SAFETY: `engine` shows that the processor has the instructions.
+    unsafe { scan_with(&engine, scan) }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,fma")]
+#[inline(never)]
+fn scan_with(engine: &Vnni, scan: impl Scanning) {
+    // SAFETY: this function runs only where the instruction set is.
+    unsafe { scan.scan::<Avx512F32, _>(engine) }
+}
+
+impl Dots for Vnni {
+    #[inline(always)]
+    fn tile<const VECTORS: usize>(
+        &self,
+        rows: [&[[u8; 4]]; TILE],
+        centers: &[Words],
+        bias: &[i32; GROUP],
+        out: &mut Products,
+    ) {
+        let depth = centers.len();
+        assert!(rows.iter().all(|row| row.len() == depth));
+        let rows = rows.map(|row| row.as_ptr().cast::<i32>());
+        // SAFETY: `self` shows that the processor has the instructions. `VECTORS` vectors of 16 values are within
+        // the arrays, which begin at cache lines, and every row has `depth` words.
+        unsafe {
+            let mut sums = [[_mm512_setzero_si512(); VECTORS]; TILE];
+            for v in 0..VECTORS {
+                let bias = _mm512_load_si512(bias.as_ptr().add(16 * v).cast());
+                for sums in &mut sums {
+                    sums[v] = bias;
+                }
+            }
+            for (w, centers) in centers.iter().enumerate() {
+                let mut columns = [_mm512_setzero_si512(); VECTORS];
+                for (v, columns) in columns.iter_mut().enumerate() {
+                    *columns = _mm512_load_si512(centers.0.as_ptr().add(16 * v).cast());
+                }
+                for (row, sums) in rows.iter().zip(&mut sums) {
+                    let row = _mm512_set1_epi32(row.add(w).read_unaligned());
+                    for (sum, &column) in sums.iter_mut().zip(&columns) {
+                        *sum = _mm512_dpbusd_epi32(*sum, row, column);
+                    }
+                }
+            }
+            for (out, sums) in out.0.iter_mut().zip(&sums) {
+                for (v, &sum) in sums.iter().enumerate() {
+                    _mm512_store_ps(out.as_mut_ptr().add(16 * v), _mm512_cvtepi32_ps(sum));
+                }
+            }
+        }
+    }
 }
 
 /// Centers whose sums with two vectors of rows are in registers at a time.

@@ -12,6 +12,7 @@ pub(super) mod lanes;
 pub(super) mod listed;
 pub(super) mod pair;
 pub(super) mod picked;
+pub(super) mod product;
 pub(super) mod projected;
 pub(super) mod simd;
 pub(super) mod sparse;

@@ -56,6 +56,10 @@ pub enum Algorithm {
     /// The tree holds a copy of the rows, within `bounds_memory`. Sparse rows, more columns and a smaller
     /// budget get full sweeps.
     Filtering,
+    /// For many columns and clusters: a few bytes per row, kept in memory, tell which centers cannot be the nearest
+    /// (certified sketches). A sweep reads only the rows that they do not decide. The sketches must fit into
+    /// `bounds_memory`. Sparse rows and a smaller budget get full sweeps.
+    Sketch,
 }
 
 names! {
@@ -67,6 +71,7 @@ names! {
         Hamerly = "hamerly",
         Exponion = "exponion",
         Filtering = "filtering",
+        Sketch = "sketch",
     }
 }
 

@@ -14,6 +14,7 @@ use crate::kmeans::bounds::PanelBounds;
 use crate::kmeans::choice::Choice;
 use crate::kmeans::empty;
 use crate::kmeans::labels::{Carried, Labels};
+use crate::kmeans::sketches::Sketches;
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::stats::{ClusterSums, mean_variance, to_means};
@@ -200,7 +201,7 @@ impl<T: Compute> Lloyd<T> {
     /// Moves the centers with [`to_means`] and updates the bounds. If `carried`, shifts the squared errors of
     /// `sums` to the new centers. Returns the squared length of all moves.
     fn update(&mut self, sums: &mut ClusterSums, carried: bool) -> f64 {
-        if !carried && self.labels.bounds.is_none() {
+        if !carried && self.labels.bounds.is_none() && self.labels.sketches.is_none() {
             return to_means(&mut self.centers, self.dim, self.params.metric, sums);
         }
         let before = self.centers.clone();
@@ -209,6 +210,9 @@ impl<T: Compute> Lloyd<T> {
         sums.follow(before, now);
         if let Some(bounds) = &mut self.labels.bounds {
             bounds.follow(before, now);
+        }
+        if let Some(sketches) = &mut self.labels.sketches {
+            sketches.follow(before, now);
         }
         moved
     }
@@ -229,6 +233,13 @@ impl<T: Compute> Solver<T> for Lloyd<T> {
         let packed = self.labels.pack(centers, sparse);
         let n = self.labels.of_rows.len();
         let sweeps = (self.iteration, self.params.max_iter);
+        if self.labels.sketches.is_none() && self.choice.wants_sketches(n, &packed, sweeps) {
+            self.labels.sketches =
+                Sketches::new(data, (n, self.params.n_clusters), self.params.bounds_memory)?;
+            if self.labels.sketches.is_none() {
+                self.choice.algorithm = Algorithm::Lloyd;
+            }
+        }
         if self.blocks.is_none() && self.choice.wants_blocks(n, &packed, sweeps) {
             self.blocks = self.shared.blocks(n, data, cx)?;
             if self.blocks.is_none() {
@@ -330,7 +341,7 @@ impl<T: Compute> Restartable<T> for Lloyd<T> {
             self.exact = true;
         }
         // Only further sweeps need these.
-        (self.carried, self.labels.bounds, self.blocks) = (None, None, None);
+        (self.carried, self.labels.bounds, self.labels.sketches, self.blocks) = (None, None, None, None);
         self.labels.forget_before();
         self.timings.finish += begun.elapsed().as_secs_f64();
         Ok(self.energy)

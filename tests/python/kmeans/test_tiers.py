@@ -50,7 +50,7 @@ for name, X in {
     "sparse": scipy.sparse.random(2000, 200, 0.05, "csr", dtype=np.float32, random_state=0),
 }.items():
     init = np.asarray((X[:70].toarray() if name == "sparse" else X[:70]), np.float64)
-    for algorithm in ("lloyd", "auto", "yinyang", "elkan", "hamerly", "exponion"):
+    for algorithm in ("lloyd", "auto", "yinyang", "elkan", "hamerly", "exponion", "sketch"):
         model = shoal.KMeans(70, init=init, max_iter=8, algorithm=algorithm, n_jobs=1)
         show(f"{name} {algorithm}", model.fit(X))
     for seeding in ("k-means++", "plain-k-means++", "afk-mc2", "k-means||", "random"):

@@ -1,0 +1,209 @@
+//! The subspace of sketches, learned from a sample of the rows.
+
+use super::multiply;
+use super::sketch::{UNIT, centered};
+use crate::float::Float;
+use crate::kernel::aligned::Aligned;
+use crate::kernel::generic::product::{COLUMNS, DEPTH};
+use crate::kernel::tier::Compute;
+use crate::matrix::MatRef;
+use crate::rng::{Purpose, Rng};
+use crate::tuning::{SKETCH_ENERGY, SKETCH_ROUNDS};
+
+/// The most columns of a sketch: sums of products of bytes then have at most 24 bits.
+pub(super) const MOST: usize = 512;
+
+/// A fixed point, a scale, and orthonormal directions in which rows differ most.
+///
+/// The directions are rotated at random among each other. Their coordinates are then about equally large, so that one
+/// unit per row suits all of them.
+#[derive(Clone, Debug)]
+pub(crate) struct Basis {
+    /// Columns of a row, and of a sketch.
+    pub(super) dim: usize,
+    pub(super) width: usize,
+    pub(super) mean: Vec<f32>,
+    /// A power of two, by which the sample has values of about 1.
+    pub(super) factor: f64,
+    /// `dim` rows of `width` values. The last columns are zero if `width` is more than `dim`.
+    pub(super) matrix: Vec<f32>,
+    /// The directions span all columns, so that no row has a part outside.
+    pub(super) whole: bool,
+    /// Limit of the error of coordinates, relative to the length of the row, from rounding.
+    pub(super) rounding: f64,
+    /// Limit of the error, relative to the length of the coordinates, because the directions are rounded.
+    pub(super) defect: f64,
+    /// The share of the squared lengths that is in the subspace.
+    pub(crate) energy: f64,
+}
+
+impl Basis {
+    /// The smallest of some widths for which the subspace has most of the squared lengths of the sample, or all
+    /// columns if they are not more. `None` if the scale of the rows is out of range.
+    pub(crate) fn learn<T: Compute>(sample: MatRef<'_, T>) -> Option<Self> {
+        let dim = sample.cols();
+        let n = sample.rows().max(1) as f64;
+        let mean: Vec<f32> =
+            (0..dim).map(|t| (sample.iter().map(|row| row[t].to_f64()).sum::<f64>() / n) as f32).collect();
+        let far = sample.iter().flat_map(|row| row.iter().zip(&mean));
+        let peak = far.map(|(x, &m)| (x.to_f64() - f64::from(m)).abs()).fold(0.0, f64::max);
+        if !mean.iter().all(|m| m.is_finite()) || !(1e-30..1e30).contains(&peak) {
+            return None;
+        }
+        let factor = 2f64.powi(-(peak.log2().floor() as i32));
+        let new = Self {
+            dim,
+            width: 0,
+            mean,
+            factor,
+            matrix: Vec::new(),
+            whole: false,
+            rounding: 0.0,
+            defect: 0.0,
+            energy: 1.0,
+        };
+        let mut rows = vec![0.0; sample.rows() * dim];
+        centered(sample, &new, &mut rows, &mut vec![0.0; sample.rows()]);
+        let mut rng = Rng::keyed(0, Purpose::Sketching, dim as u64);
+        for width in [32, 64, 128, 256] {
+            if dim <= width + width / 2 {
+                break;
+            }
+            let (directions, energy) = leading(&rows, dim, width, &mut rng);
+            if energy >= SKETCH_ENERGY {
+                return new.with(&rotated(&directions, dim, width, &mut rng), width, energy);
+            }
+        }
+        if dim > MOST {
+            return None;
+        }
+        let directions = orthonormal(random(dim * dim, &mut rng), dim, &mut rng);
+        new.with(&directions, dim, 1.0)
+    }
+
+    /// The number of bytes of a sketch.
+    pub(crate) fn width(&self) -> usize {
+        self.width
+    }
+
+    /// The scale, a power of two: lengths of sketches are lengths of rows times this factor.
+    pub(crate) fn factor(&self) -> f64 {
+        self.factor
+    }
+
+    /// These directions, each a run of `dim` values. `None` if they are not orthonormal.
+    fn with(mut self, directions: &[f64], count: usize, energy: f64) -> Option<Self> {
+        let dim = self.dim;
+        self.width = count.next_multiple_of(COLUMNS);
+        self.matrix = vec![0.0; dim * self.width];
+        let rounded: Vec<f64> = directions.iter().map(|&v| f64::from(v as f32)).collect();
+        for (j, direction) in rounded.chunks_exact(dim).enumerate() {
+            for (t, &v) in direction.iter().enumerate() {
+                self.matrix[t * self.width + j] = v as f32;
+            }
+        }
+        let mut defect = 0.0;
+        for (j, a) in rounded.chunks_exact(dim).enumerate() {
+            for (i, b) in rounded.chunks_exact(dim).enumerate().take(j + 1) {
+                let off = dot(a, b) - f64::from(u8::from(i == j));
+                defect += off * off * if i == j { 1.0 } else { 2.0 };
+            }
+        }
+        self.defect = defect.sqrt() * 1.001 + 1e-12;
+        self.whole = count == dim;
+        // Two roundings per term without fused steps, one sum per chain, and one rounding of each value of a row.
+        let steps = 2.0 * dim.min(DEPTH) as f64 + (dim / DEPTH) as f64 + 6.0;
+        self.rounding = steps * UNIT * (count as f64).sqrt() * 1.01 + 4.0 * UNIT;
+        self.energy = energy;
+        (self.defect < 1e-3).then_some(self)
+    }
+}
+
+/// `count` directions of the largest squared lengths, by subspace iteration, and their share of these.
+fn leading(rows: &[f32], dim: usize, count: usize, rng: &mut Rng) -> (Vec<f64>, f64) {
+    let n = rows.len() / dim;
+    // Row by row, and column by column.
+    let mut columns = Aligned::filled(rows.len(), 0.0f32);
+    for (i, row) in rows.chunks_exact(dim).enumerate() {
+        for (t, &v) in row.iter().enumerate() {
+            columns[t * n + i] = v;
+        }
+    }
+    let (mut onto, mut back) = (vec![0.0f32; n * count], vec![0.0f32; dim * count]);
+    let mut directions = random(dim * count, rng);
+    for _ in 0..SKETCH_ROUNDS {
+        multiply(rows, &by_column(&directions, dim, count), (dim, count), &mut onto);
+        multiply(&columns, &onto, (n, count), &mut back);
+        directions = by_column(&back, count, dim).iter().map(|&v| f64::from(v)).collect();
+        directions = orthonormal(directions, dim, rng);
+    }
+    multiply(rows, &by_column(&directions, dim, count), (dim, count), &mut onto);
+    let squares = |values: &[f32]| values.iter().map(|&v| f64::from(v) * f64::from(v)).sum::<f64>();
+    let energy = squares(&onto) / squares(rows).max(f64::MIN_POSITIVE);
+    (directions, energy)
+}
+
+/// The same subspace in other directions: `count` of them, mixed by a random rotation.
+fn rotated(directions: &[f64], dim: usize, count: usize, rng: &mut Rng) -> Vec<f64> {
+    let rotation = orthonormal(random(count * count, rng), count, rng);
+    let rotation: Vec<f32> = rotation.iter().map(|&v| v as f32).collect();
+    let mut mixed = vec![0.0; dim * count];
+    multiply(&by_column(directions, dim, count), &rotation, (count, count), &mut mixed);
+    by_column(&mixed, count, dim).iter().map(|&v| f64::from(v)).collect()
+}
+
+/// The transposed matrix: `values` are runs of `length`, and there are `count` of them.
+fn by_column<V: Float>(values: &[V], length: usize, count: usize) -> Vec<f32> {
+    let mut out = vec![0.0; values.len()];
+    for (j, run) in values.chunks_exact(length).enumerate() {
+        for (t, &v) in run.iter().enumerate() {
+            out[t * count + j] = v.to_f32();
+        }
+    }
+    out
+}
+
+/// Values of a bell-shaped distribution: sums of uniform draws.
+fn random(count: usize, rng: &mut Rng) -> Vec<f64> {
+    (0..count).map(|_| (0..6).map(|_| rng.unit() - 0.5).sum()).collect()
+}
+
+/// Runs of `length` values, made orthonormal from the first to the last. A run that depends on those before it is
+/// drawn again.
+fn orthonormal(mut runs: Vec<f64>, length: usize, rng: &mut Rng) -> Vec<f64> {
+    for j in 0..runs.len() / length {
+        let (before, from_here) = runs.split_at_mut(j * length);
+        let run = &mut from_here[..length];
+        for _ in 0..4 {
+            let whole = dot(run, run).sqrt();
+            // Twice, because the first pass loses digits.
+            for _ in 0..2 {
+                for other in before.chunks_exact(length) {
+                    let along = dot(other, run);
+                    run.iter_mut().zip(other).for_each(|(v, o)| *v -= along * o);
+                }
+            }
+            let rest = dot(run, run).sqrt();
+            if whole.is_finite() && rest > 1e-6 * whole && rest > 0.0 {
+                run.iter_mut().for_each(|v| *v /= rest);
+                break;
+            }
+            run.copy_from_slice(&random(length, rng));
+        }
+    }
+    runs
+}
+
+/// The sum of products.
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    let (a, a_tail) = a.as_chunks::<8>();
+    let (b, b_tail) = b.as_chunks::<8>();
+    let mut sums = [0.0; 8];
+    for (a, b) in a.iter().zip(b) {
+        for (sum, (a, b)) in sums.iter_mut().zip(a.iter().zip(b)) {
+            *sum += a * b;
+        }
+    }
+    let tail: f64 = a_tail.iter().zip(b_tail).map(|(a, b)| a * b).sum();
+    sums.iter().sum::<f64>() + tail
+}

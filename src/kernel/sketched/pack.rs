@@ -1,0 +1,107 @@
+//! Sketches of centers, packed in groups for a scan.
+
+use super::scan::ROUNDING;
+use super::sketch::Sketch;
+
+/// Centers in a group: three vectors of the widest instruction set.
+pub(in crate::kernel) const GROUP: usize = 48;
+
+/// Four bytes of each center of a group: its whole numbers, signed.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+pub(in crate::kernel) struct Words(pub(in crate::kernel) [u32; GROUP]);
+
+/// What a scan needs of the centers of a group, beside their words.
+#[derive(Clone, Debug)]
+#[repr(C, align(64))]
+pub(in crate::kernel) struct Group {
+    /// Minus 128 times the sum of the whole numbers: the bytes of rows are 128 more than these.
+    pub(in crate::kernel) bias: [i32; GROUP],
+    pub(in crate::kernel) unit: [f32; GROUP],
+    pub(in crate::kernel) rest: [f32; GROUP],
+    pub(in crate::kernel) error: [f32; GROUP],
+    /// The squared length of the stored point; huge in places without a center.
+    pub(in crate::kernel) square: [f32; GROUP],
+    /// The largest error.
+    pub(in crate::kernel) largest_error: f32,
+    /// The squared length, less the squared error and the rounding of both.
+    pub(in crate::kernel) least: [f32; GROUP],
+}
+
+/// Sketches of centers in a given order.
+#[derive(Clone, Debug)]
+pub(crate) struct PackedSketches {
+    pub(super) words: Vec<Words>,
+    pub(super) groups: Vec<Group>,
+    /// Words of a sketch.
+    pub(super) depth: usize,
+    /// The center in each place.
+    order: Vec<u32>,
+    /// The place of each center.
+    places: Vec<u32>,
+}
+
+impl PackedSketches {
+    /// Packs the sketches, of `width` bytes each, in this order.
+    pub(crate) fn new(codes: &[u8], sketches: &[Sketch], width: usize, order: &[u32]) -> Self {
+        let depth = width / 4;
+        let mut places = vec![0; order.len()];
+        let mut words = vec![Words([0; GROUP]); order.len().div_ceil(GROUP) * depth];
+        let nothing = Group {
+            bias: [0; GROUP],
+            unit: [0.0; GROUP],
+            rest: [0.0; GROUP],
+            error: [0.0; GROUP],
+            largest_error: 0.0,
+            square: [1e38; GROUP],
+            least: [1e38; GROUP],
+        };
+        let mut groups = vec![nothing; order.len().div_ceil(GROUP)];
+        for (place, &j) in order.iter().enumerate() {
+            places[j as usize] = place as u32;
+            let (g, lane) = (place / GROUP, place % GROUP);
+            let codes = &codes[j as usize * width..][..width];
+            let mut sum = 0;
+            for (word, bytes) in words[g * depth..].iter_mut().zip(codes.as_chunks::<4>().0) {
+                sum += bytes.iter().map(|&b| i32::from(b) - 128).sum::<i32>();
+                // Less 128 in each byte.
+                word.0[lane] = u32::from_le_bytes(*bytes) ^ 0x8080_8080;
+            }
+            let (group, sketch) = (&mut groups[g], &sketches[j as usize]);
+            group.bias[lane] = -128 * sum;
+            group.unit[lane] = sketch.unit;
+            group.rest[lane] = sketch.rest;
+            group.error[lane] = sketch.error;
+            group.largest_error = group.largest_error.max(sketch.error);
+            group.square[lane] = sketch.square;
+            let error = sketch.error * sketch.error;
+            group.least[lane] = sketch.square - error - ROUNDING * (sketch.square + error);
+        }
+        Self { words, groups, depth, order: order.to_vec(), places }
+    }
+
+    /// Centers in a full group.
+    pub(crate) const fn group_centers() -> usize {
+        GROUP
+    }
+
+    /// The number of groups of `k` centers.
+    pub(crate) fn count_groups(k: usize) -> usize {
+        k.div_ceil(GROUP)
+    }
+
+    /// The number of groups.
+    pub(crate) fn n_groups(&self) -> usize {
+        self.groups.len()
+    }
+
+    /// The group of a center.
+    pub(crate) fn group_of(&self, center: u32) -> usize {
+        self.places[center as usize] as usize / GROUP
+    }
+
+    /// The centers of a group.
+    pub(crate) fn centers(&self, group: usize) -> &[u32] {
+        &self.order[group * GROUP..self.order.len().min((group + 1) * GROUP)]
+    }
+}

@@ -1,0 +1,188 @@
+//! The sketch of a row or a center, and what its numbers promise.
+//!
+//! # The error
+//! Let `y` be the moved and scaled row, `y~` its values as rounded, `Q` the orthonormal basis of the subspace that is
+//! nearest to `B`, and `c = Q'y`. With `delta = |B'B - I|`, `B = Q S` with `|S - 1| <= delta`, so `|B'y - c| <= delta
+//! |c|`. Rounding `y` and the sums of the product adds at most [`rounding`](super::Basis::rounding) times `|y|`. The
+//! stored coordinates differ from the computed ones by what is measured when they are rounded to whole numbers.
+//!
+//! The squared length outside is `|y|^2 - |c|^2`. Sums of squares and the error of the coordinates make it an
+//! interval, whose middle is stored. Half of its width is the error of `rest`.
+//!
+//! Lengths are computed in `f32`, their combination in `f64`, and rounded up by 1e-6, which covers the roundings that
+//! are not named.
+#![allow(unsafe_code)]
+
+use super::basis::Basis;
+use super::multiply;
+use crate::kernel::generic::simd::Widen;
+use crate::kernel::operations;
+use crate::kernel::tier::{Compute, Operation, Tier, active};
+use crate::matrix::MatRef;
+
+/// Half of the distance of 1 to the next `f32`.
+pub(super) const UNIT: f64 = 1.0 / (1 << 24) as f64;
+
+/// What is stored of a row beside its whole numbers, each plus 128 in a byte.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sketch {
+    /// Factor from whole numbers to coordinates.
+    pub(super) unit: f32,
+    /// Limit of the distance of the stored point from the true one.
+    pub(super) error: f32,
+    /// Length outside of the subspace.
+    pub(super) rest: f32,
+    /// Squared length of the stored point.
+    pub(super) square: f32,
+}
+
+/// The error of rows that have no sketch, because they are too far from all others or not numbers: nothing excludes a
+/// center for them.
+const UNKNOWN: f32 = 1e15;
+
+impl Sketch {
+    const UNKNOWN: Self = Self { unit: 0.0, error: UNKNOWN, rest: 0.0, square: 0.0 };
+}
+
+/// Rows that are sketched at a time.
+const STRIP: usize = 24;
+
+/// Buffers for sketching rows.
+#[derive(Debug, Default)]
+pub(crate) struct Sketching {
+    moved: Vec<f32>,
+    squares: Vec<f32>,
+    coordinates: Vec<f32>,
+}
+
+impl Sketching {
+    /// Writes the bytes and the numbers of the sketches of `rows`.
+    pub(crate) fn write<T: Compute>(
+        &mut self,
+        basis: &Basis,
+        rows: MatRef<'_, T>,
+        codes: &mut [u8],
+        sketches: &mut [Sketch],
+    ) {
+        let (n, dim, width) = (rows.rows(), basis.dim, basis.width);
+        assert!(codes.len() == n * width && sketches.len() == n && rows.cols() == dim);
+        self.moved.resize(STRIP * dim, 0.0);
+        self.squares.resize(STRIP, 0.0);
+        self.coordinates.resize(STRIP * width, 0.0);
+        let tier: Tier<f32> = active();
+        for first in (0..n).step_by(STRIP) {
+            let here = first..n.min(first + STRIP);
+            let few = here.len();
+            let moved = &mut self.moved[..few * dim];
+            centered(rows.slice(here.start, here.end), basis, moved, &mut self.squares[..few]);
+            let coordinates = &mut self.coordinates[..few * width];
+            multiply(moved, &basis.matrix, (dim, width), coordinates);
+            tier.run(Rounding {
+                basis,
+                squares: &self.squares[..few],
+                coordinates,
+                codes: &mut codes[here.start * width..here.end * width],
+                sketches: &mut sketches[here],
+            });
+        }
+    }
+}
+
+/// Writes `g (x - mean)` and the squared lengths of these.
+pub(super) fn centered<T: Compute>(rows: MatRef<'_, T>, basis: &Basis, out: &mut [f32], squares: &mut [f32]) {
+    operations::centered(active(), rows, &basis.mean, basis.factor, out, squares);
+}
+
+/// Rounds coordinates to whole numbers.
+struct Rounding<'a> {
+    basis: &'a Basis,
+    squares: &'a [f32],
+    coordinates: &'a [f32],
+    codes: &'a mut [u8],
+    sketches: &'a mut [Sketch],
+}
+
+impl Operation<f32> for Rounding<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Widen<T = f32>, const MR: usize, const M2: usize, const M3: usize, const NV: usize>(
+        self,
+    ) {
+        let Self { basis, squares, coordinates, codes, sketches } = self;
+        let width = basis.width;
+        let rows = coordinates.chunks_exact(width).zip(codes.chunks_exact_mut(width));
+        for ((row, codes), (&square, sketch)) in rows.zip(squares.iter().zip(sketches)) {
+            *sketch = rounded(basis, row, square, codes);
+        }
+    }
+}
+
+/// The sketch of a row with these coordinates and this squared length.
+#[inline(always)]
+fn rounded(basis: &Basis, coordinates: &[f32], square: f32, codes: &mut [u8]) -> Sketch {
+    /// Adding this rounds a value of at most 2^22 to a whole number, in the low bits.
+    const WHOLE: f32 = 12_582_912.0;
+    let (chunks, _) = coordinates.as_chunks::<16>();
+    let mut peaks = [0.0f32; 16];
+    for chunk in chunks {
+        for (peak, v) in peaks.iter_mut().zip(chunk) {
+            *peak = if v.abs() > *peak { v.abs() } else { *peak };
+        }
+    }
+    let peak = peaks.iter().fold(0.0, |a: f32, &b| a.max(b));
+    let unit = peak * (1.0 / 127.0);
+    let unit = if (1e-30..=1e30).contains(&unit) { unit } else { 0.0 };
+    let per_unit = if unit > 0.0 { 1.0 / unit } else { 0.0 };
+    let (mut lengths, mut misses, mut wholes) = ([0.0f32; 16], [0.0f32; 16], [0i32; 16]);
+    for (chunk, codes) in chunks.iter().zip(codes.as_chunks_mut::<16>().0) {
+        for l in 0..16 {
+            let v = chunk[l];
+            let near = v * per_unit + WHOLE;
+            let whole = (near.to_bits() as i32 - WHOLE.to_bits() as i32).clamp(-127, 127);
+            let miss = v - whole as f32 * unit;
+            lengths[l] += v * v;
+            misses[l] += miss * miss;
+            wholes[l] += whole * whole;
+            codes[l] = (whole + 128) as u8;
+        }
+    }
+    let total = |values: &[f32; 16]| values.iter().map(|&v| f64::from(v)).sum::<f64>();
+    let (square, within) = (f64::from(square), total(&lengths));
+    // Sums of `f32` in 16 lanes, with two roundings per term.
+    let grown = |terms: usize| (terms as f64 / 8.0 + 16.0) * UNIT;
+    let length = within.sqrt();
+    let error = basis.rounding * square.sqrt() * (1.0 + 1e-4) + basis.defect * 1.01 * length;
+    let (mut rest, mut rest_error) = (0.0, 0.0);
+    if !basis.whole {
+        let outside = (square - within).max(0.0);
+        let unsure = (2.0 * length + error) * error
+            + (grown(basis.dim) + 4.0 * UNIT) * square
+            + grown(basis.width) * within;
+        let (low, high) = ((outside - unsure).max(0.0).sqrt(), (outside + unsure).sqrt());
+        (rest, rest_error) = (0.5 * (low + high), 0.5 * (high - low) + high * 2.0 * UNIT);
+    }
+    let miss = total(&misses).sqrt() * (1.0 + grown(basis.width)) + 2.0 * UNIT * length + error;
+    // Squares that underflow.
+    let tiny = 1e-18 * (basis.dim as f64).sqrt();
+    let error = (miss * miss + rest_error * rest_error).sqrt() * (1.0 + 1e-6) + tiny;
+    let near = f64::from(unit) * f64::from(unit) * wholes.iter().map(|&w| f64::from(w)).sum::<f64>();
+    // Not `square >= ...`, because of NaN.
+    let known = square < 1e26 && peak < 1e13;
+    if !known {
+        codes.fill(128);
+        return Sketch::UNKNOWN;
+    }
+    Sketch { unit, error: error as f32, rest: rest as f32, square: (near + rest * rest) as f32 }
+}
+
+/// An upper bound of the distance of two rows with these sketches.
+pub(crate) fn farthest((a, a_codes): (&Sketch, &[u8]), (b, b_codes): (&Sketch, &[u8])) -> f32 {
+    let product: i32 =
+        a_codes.iter().zip(b_codes).map(|(&a, &b)| (i32::from(a) - 128) * (i32::from(b) - 128)).sum();
+    let squares = f64::from(a.square) + f64::from(b.square);
+    let along = 2.0 * f64::from(a.unit) * f64::from(b.unit) * f64::from(product);
+    let outside = 2.0 * f64::from(a.rest) * f64::from(b.rest);
+    let square = (squares - along + outside + 1e-6 * squares).max(0.0);
+    ((square.sqrt() + f64::from(a.error) + f64::from(b.error)) * (1.0 + 1e-6)) as f32
+}

@@ -1,0 +1,242 @@
+//! Sketches against exact distances in `f64`.
+
+use super::{Basis, Found, Hit, Lists, PackedSketches, Scan, Sketch, Sketching, farthest};
+use crate::kernel::Isa;
+use crate::kernel::tier::Compute;
+use crate::matrix::MatRef;
+use crate::rng::{Purpose, Rng};
+
+/// Kinds of rows.
+const KINDS: usize = 8;
+
+/// Rows of a kind that is hard for sketches: clusters, a falling spectrum, few directions, constant columns, duplicates,
+/// a far outlier, an offset.
+fn rows(kind: usize, n: usize, d: usize, seed: u64) -> Vec<f64> {
+    let mut rng = Rng::keyed(seed, Purpose::Seeding, kind as u64);
+    let middles: Vec<f64> = (0..6 * d).map(|_| 6.0 * rng.unit()).collect();
+    let mut out: Vec<f64> = (0..n)
+        .flat_map(|i| {
+            let weights = [rng.unit(), rng.unit(), rng.unit()];
+            (0..d)
+                .map(|t| {
+                    let x = rng.unit() - 0.5;
+                    match kind {
+                        0 => middles[i % 6 * d + t] + x,
+                        1 => x * 0.9f64.powi(t as i32 % 80),
+                        2 => (0..3).map(|r| weights[r] * middles[r * d + t]).sum(),
+                        3 if t % 3 == 0 => 0.25,
+                        4 => (4.0 * x).round(),
+                        5 if i == 7 => 1e4 * x,
+                        6 => x + 300.0,
+                        _ => x * x * x,
+                    }
+                })
+                .collect::<Vec<f64>>()
+        })
+        .collect();
+    // Duplicates.
+    let first = out[..d].to_vec();
+    out[(n - 1) * d..].copy_from_slice(&first);
+    out
+}
+
+/// Sketches of rows.
+struct Made {
+    basis: Basis,
+    codes: Vec<u8>,
+    sketches: Vec<Sketch>,
+}
+
+impl Made {
+    fn of<T: Compute>(basis: Basis, rows: MatRef<'_, T>) -> Self {
+        let (mut codes, mut sketches) =
+            (vec![0; rows.rows() * basis.width()], vec![Sketch::default(); rows.rows()]);
+        Sketching::default().write(&basis, rows, &mut codes, &mut sketches);
+        Self { basis, codes, sketches }
+    }
+
+    fn one(&self, i: usize) -> (&Sketch, &[u8]) {
+        (&self.sketches[i], &self.codes[i * self.basis.width()..][..self.basis.width()])
+    }
+
+    /// The squared distance of the stored points of two rows.
+    fn apart(&self, i: usize, j: usize) -> f64 {
+        let ((a, a_codes), (b, b_codes)) = (self.one(i), self.one(j));
+        let at = |s: &Sketch, code: u8| f64::from(s.unit) * (f64::from(code) - 128.0);
+        let within: f64 = a_codes.iter().zip(b_codes).map(|(&x, &y)| (at(a, x) - at(b, y)).powi(2)).sum();
+        within + (f64::from(a.rest) - f64::from(b.rest)).powi(2)
+    }
+
+    /// Whether the stored points are farther apart than the errors allow for rows at this distance.
+    fn is_wrong(&self, (i, j): (usize, usize), distance: f64) -> bool {
+        let errors = f64::from(self.sketches[i].error) + f64::from(self.sketches[j].error);
+        self.apart(i, j).sqrt() > distance + errors
+    }
+}
+
+/// The exact distance of two rows, in units of sketches.
+fn distance<T: Compute>(basis: &Basis, a: &[T], b: &[T]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| (a.to_f64() - b.to_f64()).powi(2)).sum::<f64>().sqrt() * basis.factor()
+}
+
+fn check<T: Compute>(kind: usize, (n, d): (usize, usize), scale: f64) {
+    let values: Vec<T> = rows(kind, n, d, d as u64).into_iter().map(|x| T::from_f64(x * scale)).collect();
+    let rows = MatRef::new(&values, d);
+    let what = format!("kind {kind}, {d} columns, scale {scale}");
+    let Some(basis) = Basis::learn(rows) else {
+        assert!(kind == 3 && d == 1, "{what}: only equal rows have no basis");
+        return;
+    };
+    let made = Made::of(basis, rows);
+    let apart = |i: usize, j: usize| distance(&made.basis, rows.row(i), rows.row(j));
+    for i in 0..n {
+        for j in 0..i {
+            assert!(!made.is_wrong((i, j), apart(i, j)), "{what}: rows {i} and {j}");
+            assert!(f64::from(farthest(made.one(i), made.one(j))) >= apart(i, j), "{what}: rows {i} and {j}");
+        }
+    }
+    // The first rows as centers, in falling order.
+    let k = n.min(101);
+    let width = made.basis.width();
+    let order: Vec<u32> = (0..k as u32).rev().collect();
+    let packed = PackedSketches::new(&made.codes[..k * width], &made.sketches[..k], width, &order);
+    let radius = |i: usize| apart(i, (i * 7 + 1) % k) as f32;
+    let mut scan = Scan::default();
+    scan.resize(n);
+    (0..n).for_each(|i| scan.set(i, &made.sketches[i], radius(i).next_up()));
+    // Two groups share a list, which lacks some rows.
+    let is_listed = |i: usize, list: usize| (i + list) % 5 != 0;
+    let lists: Vec<Vec<u32>> = (0..packed.n_groups().div_ceil(2))
+        .map(|list| (0..n).filter(|&i| is_listed(i, list)).map(|i| i as u32).collect())
+        .collect();
+    let counts: Vec<u32> = lists.iter().map(|list| list.len() as u32).collect();
+    let mut rows_of = vec![0; lists.len() * n];
+    for (room, list) in rows_of.chunks_mut(n).zip(&lists) {
+        room[..list.len()].copy_from_slice(list);
+    }
+    let raise = vec![0.0; counts.len()];
+    let lists = Lists { rows: &rows_of, room: n, counts: &counts, span: 2, raise: &raise };
+    for isa in Isa::available() {
+        let mut hits: Vec<Hit> = Vec::new();
+        let mut lower = vec![0.0; n * counts.len()];
+        let found = Found { hits: &mut hits, lower: &mut lower };
+        scan.within_on(isa, &packed, &made.codes, lists, found);
+        let mut found = vec![false; n * k];
+        for hit in &hits {
+            let (i, j) = (hit.row as usize, hit.center as usize);
+            found[i * k + j] = true;
+            assert!(f64::from(hit.bound) <= apart(i, j), "{isa}, {what}: row {i}, center {j}");
+        }
+        for i in 0..n {
+            for j in (0..k).filter(|&j| is_listed(i, packed.group_of(j as u32) / 2)) {
+                let missed = !found[i * k + j] && apart(i, j) <= f64::from(radius(i));
+                assert!(!missed, "{isa}, {what}: row {i}, center {j}");
+                let lower = f64::from(lower[i * counts.len() + packed.group_of(j as u32) / 2]);
+                assert!(found[i * k + j] || lower <= apart(i, j), "{isa}, {what}: row {i}, center {j}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_scan_finds_every_center_within_the_radius() {
+    for kind in 0..KINDS {
+        for (n, d) in [(40, 1), (60, 5), (110, 16), (130, 33), (150, 64), (90, 130), (70, 300)] {
+            check::<f32>(kind, (n, d), 1.0);
+            check::<f64>(kind, (n, d), 1e20);
+        }
+        for scale in [1e-25, 1e-10, 1e10, 1e25] {
+            check::<f32>(kind, (60, 40), scale);
+        }
+    }
+}
+
+/// The estimate finds the nearest center of nearly all rows of separate clusters, on every instruction set.
+#[test]
+fn estimates_find_near_centers() {
+    let (n, d) = (600, 200);
+    let values: Vec<f32> = rows(0, n, d, 1).into_iter().map(|x| x as f32).collect();
+    let rows = MatRef::new(&values, d);
+    let made = Made::of(Basis::learn(rows).unwrap(), rows);
+    let width = made.basis.width();
+    let k = 60;
+    let order: Vec<u32> = (0..k as u32).collect();
+    let packed = PackedSketches::new(&made.codes[..k * width], &made.sketches[..k], width, &order);
+    let mut scan = Scan::default();
+    scan.resize(n);
+    (0..n).for_each(|i| scan.set(i, &made.sketches[i], 0.0));
+    let mut found = Vec::new();
+    scan.nearest(&packed, &made.codes, &mut found);
+    assert!((0..n).all(|i| found[i] as usize % 6 == i % 6 || i == n - 1), "{found:?}");
+}
+
+#[test]
+fn rows_without_a_sketch_exclude_nothing() {
+    let values: Vec<f32> = rows(0, 50, 20, 1).into_iter().map(|x| x as f32).collect();
+    let basis = Basis::learn(MatRef::new(&values, 20)).unwrap();
+    for bad in [f32::NAN, f32::INFINITY, 3e30] {
+        let mut some = values[..40].to_vec();
+        some[3] = bad;
+        let made = Made::of(basis.clone(), MatRef::new(&some, 20));
+        let width = basis.width();
+        let packed = PackedSketches::new(&made.codes, &made.sketches, width, &[0, 1]);
+        let mut scan = Scan::default();
+        scan.resize(2);
+        (0..2).for_each(|i| scan.set(i, &made.sketches[i], 0.0));
+        let mut hits = Vec::new();
+        let lists = Lists { rows: &[0, 1], room: 2, counts: &[2], span: 1, raise: &[0.0] };
+        scan.within(&packed, &made.codes, lists, Found { hits: &mut hits, lower: &mut [0.0; 2] });
+        for i in 0..2 {
+            assert!(hits.iter().any(|hit| hit.row == i && hit.center == 0), "{bad}: row {i}");
+        }
+    }
+}
+
+#[test]
+fn rows_of_unsuitable_scale_have_no_basis() {
+    let basis = |x: f64| Basis::learn(MatRef::new(&[x, 0.0, 0.0, 0.0], 2));
+    assert!(basis(1.0).is_some());
+    assert!(
+        basis(1e-40).is_none() && basis(1e40).is_none() && basis(0.0).is_none() && basis(f64::NAN).is_none()
+    );
+}
+
+/// Without the error of a row, or of a center, a distance that is too large shows.
+#[test]
+fn both_errors_are_needed() {
+    let (n, d) = (200, 60);
+    let values: Vec<f32> = rows(1, n, d, 4).into_iter().map(|x| x as f32).collect();
+    let rows = MatRef::new(&values, d);
+    let mut made = Made::of(Basis::learn(rows).unwrap(), rows);
+    let wrong = |made: &Made| {
+        let pairs = (0..n).flat_map(|i| (0..i).map(move |j| (i, j)));
+        pairs.filter(|&(i, j)| made.is_wrong((i, j), distance(&made.basis, rows.row(i), rows.row(j)))).count()
+    };
+    assert_eq!(wrong(&made), 0);
+    // Rounding to whole numbers.
+    made.sketches.iter_mut().for_each(|sketch| sketch.error *= 0.1);
+    assert!(wrong(&made) > 0);
+}
+
+/// Two directions that are not quite orthogonal make rows seem farther apart than they are. The coordinates are whole
+/// multiples of the unit, so that no other error hides it.
+#[test]
+fn the_defect_of_the_directions_is_needed() {
+    let (d, lean) = (96, 1.0 / 127.0f32);
+    let mut basis = Basis::learn(MatRef::new(&rows(1, 300, d, 2), d)).unwrap();
+    basis.mean.fill(0.0);
+    (basis.factor, basis.width, basis.whole, basis.rounding) = (1.0, 16, false, 1e-7);
+    basis.matrix = vec![0.0; d * 16];
+    basis.matrix[..2].copy_from_slice(&[1.0, lean]);
+    basis.matrix[16 + 1] = (1.0 - lean * lean).sqrt();
+    basis.defect = f64::from(lean) * 1.5;
+    let mut values = vec![0.0f32; 2 * d];
+    (values[0], values[d + 1]) = (127.0, -127.0);
+    let rows = MatRef::new(&values, d);
+    let is_wrong = |basis: Basis| {
+        let apart = distance(&basis, rows.row(0), rows.row(1));
+        Made::of(basis, rows).is_wrong((0, 1), apart)
+    };
+    assert!(!is_wrong(basis.clone()));
+    assert!(is_wrong(Basis { defect: 0.0, ..basis }));
+}

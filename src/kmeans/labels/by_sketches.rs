@@ -1,0 +1,78 @@
+//! A sweep by sketches: rows that their sketches and bounds decide are not read.
+
+use std::sync::Mutex;
+
+use super::{Labels, Moved, Part};
+use crate::centers::{Editing, Journal, LabelsMut, NO_LABEL};
+use crate::data::DataSource;
+use crate::error::Result;
+use crate::kernel::{Compute, PackedCenters};
+use crate::kmeans::sketches::{Reading, RowSketches, Work};
+use crate::parallel::Executor;
+use crate::pass::{Cut, Unread, sweep_unread};
+use crate::tuning::{sketch_chunk_rows, tile_rows};
+
+impl Labels {
+    /// Labels all rows by their sketches and adds them to `total`: all of them if `afresh`, otherwise those whose label
+    /// changes. Does nothing without sketches.
+    pub(super) fn label_by_sketches<T: Compute>(
+        &mut self,
+        journals: Option<&Mutex<Vec<Journal>>>,
+        packed: &PackedCenters<T>,
+        moments: Option<&PackedCenters<T>>,
+        (total, afresh): (&mut Part, bool),
+        data: &dyn DataSource<T>,
+        cx: &Executor,
+    ) -> Result<()> {
+        // After an error there are no sketches, and the next sweep is a plain one.
+        let Some(mut sketches) = self.sketches.take() else { return Ok(()) };
+        let (k, dim) = (packed.n_centers(), packed.dim());
+        let mut rows = sketches.take_rows();
+        let (width, bounds) = (sketches.width(), sketches.n_bounds());
+        let rules = sketches.rules(packed.centers());
+        let absorb = |mut chunk: Unread<'_, T>,
+                      (of_rows, mut rows): (LabelsMut<'_>, RowSketches<'_>),
+                      part: &mut Part,
+                      (work, moved, editing): &mut (Work, Moved<T>, Editing<'_>)| {
+            let labels = of_rows.open(editing);
+            let unknown = labels.contains(&NO_LABEL);
+            // Recomputed sums need all rows of the chunk.
+            let all = afresh || unknown || rules.needs_all() || moments.is_some();
+            let mut reading = if all { Reading::All(chunk.read()?) } else { Reading::None(&mut chunk) };
+            rules.label(&mut reading, labels, &mut rows, packed, work)?;
+            part.distances += work.distances;
+            let chunk_rows = match reading {
+                Reading::All(chunk) => chunk,
+                Reading::None(unread) => unread.read_of(&work.picked)?,
+            };
+            let absorbed = part.absorb_changes(&chunk_rows, labels, &work.changes, packed, afresh, moved);
+            part.absorb_moments(&chunk_rows, moments, &mut moved.new);
+            if absorbed.is_err() {
+                return Err(chunk.read()?.not_finite());
+            }
+            of_rows.store(editing);
+            Ok(())
+        };
+        let cut = Cut { tile_rows: tile_rows(k), chunk_rows: Some(sketch_chunk_rows(dim)) };
+        let state = RowSketches {
+            codes: &mut rows.codes,
+            sketches: &mut rows.sketches,
+            upper: &mut rows.upper,
+            least: &mut rows.least,
+            near: &mut rows.near,
+            lower: &mut rows.lower,
+            width,
+            bounds,
+        };
+        let state = (self.of_rows.view_mut(), state);
+        let make = (
+            || Part::new(k, dim, moments.is_some()),
+            || (Work::default(), Moved::default(), Editing::new(journals)),
+        );
+        sweep_unread(data, cx, cut, state, total, make, absorb, Part::merge)?;
+        drop(rules);
+        sketches.put_rows(rows);
+        self.sketches = Some(sketches);
+        Ok(())
+    }
+}

@@ -1,0 +1,435 @@
+//! Labels a chunk of rows: bounds, scan, exact distances.
+
+use super::work::{Open, Work};
+use super::{NEAR, Near, lower_of, upper_of};
+use crate::centers::NO_LABEL;
+use crate::error::Result;
+use crate::kernel::sketched::{Basis, Found, Lists, PackedSketches, Sketch, farthest};
+use crate::kernel::{Compute, PackedCenters, bounded, sq_dist};
+use crate::matrix::MatRef;
+use crate::pass::{Chunk, PerRow, Unread};
+use crate::rows::Rows;
+use crate::tuning::{SKETCH_GROWTH, SKETCH_ROOM};
+
+/// What all rows of a sweep share.
+pub(in crate::kmeans) struct Rules<'a, T> {
+    pub(super) basis: &'a Basis,
+    pub(super) centers: MatRef<'a, T>,
+    pub(super) packed: PackedSketches,
+    /// Groups that share a bound, and the drift of each bound.
+    pub(super) span: usize,
+    pub(super) drifts: Vec<f32>,
+    /// How far each center moved since the last sweep, and the largest of these.
+    pub(super) moves: &'a [f32],
+    pub(super) farthest: f32,
+    pub(super) paths: &'a [f64],
+    pub(super) codes: &'a [u8],
+    pub(super) sketches: &'a [Sketch],
+    pub(super) are_made: bool,
+    pub(super) are_known: bool,
+}
+
+/// Sketches and bounds of the rows of a chunk.
+pub(in crate::kmeans) struct RowSketches<'a> {
+    pub(in crate::kmeans) codes: &'a mut [u8],
+    pub(in crate::kmeans) sketches: &'a mut [Sketch],
+    pub(in crate::kmeans) upper: &'a mut [f32],
+    pub(in crate::kmeans) least: &'a mut [f32],
+    pub(in crate::kmeans) near: &'a mut [Near],
+    pub(in crate::kmeans) lower: &'a mut [f32],
+    /// Bytes, and bounds by group, of a row.
+    pub(in crate::kmeans) width: usize,
+    pub(in crate::kmeans) bounds: usize,
+}
+
+impl PerRow for RowSketches<'_> {
+    fn split(self, n: usize) -> (Self, Self) {
+        let Self { codes, sketches, upper, least, near, lower, width, bounds } = self;
+        let (codes, sketches) = (codes.split_at_mut(n * width), sketches.split_at_mut(n));
+        let (upper, least, near) = (upper.split_at_mut(n), least.split_at_mut(n), near.split_at_mut(n));
+        let lower = lower.split_at_mut(n * bounds);
+        let part = |codes, sketches, upper, least, near, lower| Self {
+            codes,
+            sketches,
+            upper,
+            least,
+            near,
+            lower,
+            width,
+            bounds,
+        };
+        (
+            part(codes.0, sketches.0, upper.0, least.0, near.0, lower.0),
+            part(codes.1, sketches.1, upper.1, least.1, near.1, lower.1),
+        )
+    }
+    fn rows(&self) -> Option<usize> {
+        Some(self.sketches.len())
+    }
+}
+
+/// Factors that cover a few roundings of `f32`.
+const UP: f32 = 1.0 + 5e-7;
+const DOWN: f32 = 1.0 - 5e-7;
+
+/// The radius within which a center may be as near as one at a distance of at most `upper`.
+fn radius_of(upper: f32) -> f32 {
+    upper * (1.0 + 2e-6)
+}
+
+impl<T: Compute> Rules<'_, T> {
+    /// Whether the rows have no sketches yet, so that all of them must be read.
+    pub(in crate::kmeans) fn needs_all(&self) -> bool {
+        !self.are_made
+    }
+
+    /// Finds the new label of every row of a chunk. Notes the changes in `work`. Reads only rows with several centers
+    /// within reach.
+    pub(in crate::kmeans) fn label(
+        &self,
+        reading: &mut Reading<'_, '_, T>,
+        labels: &[u32],
+        rows: &mut RowSketches<'_>,
+        packed: &PackedCenters<T>,
+        work: &mut Work,
+    ) -> Result<()> {
+        work.changes.clear();
+        (work.distances, work.scanned) = (0, 0);
+        if let (false, Reading::All(chunk)) = (self.are_made, &*reading) {
+            work.sketching.write(self.basis, dense(chunk), rows.codes, rows.sketches);
+        }
+        work.scan.resize(labels.len());
+        let has_bounds = self.are_known && !labels.contains(&NO_LABEL);
+        if has_bounds {
+            self.test_bounds(labels, rows, work);
+        } else {
+            self.guess(rows, work);
+        }
+        if !work.first.is_empty() {
+            let Work { first, open, distances, .. } = work;
+            let values = reading.of(first)?;
+            for open in open.iter_mut().filter(|open| open.sq_dist.is_infinite()) {
+                open.sq_dist = self.sq_dist(values, open.row, open.label);
+                self.measured(open);
+                *distances += 1;
+            }
+        }
+        if has_bounds {
+            self.retest(rows, &mut work.open);
+        }
+        self.list(rows, work);
+        self.scan(rows, work);
+        self.pick(rows, work);
+        let values = reading.of(&work.picked)?;
+        self.decide(values, labels, rows, packed, work);
+        Ok(())
+    }
+
+    /// Opens all rows with the center of the smallest estimate.
+    fn guess(&self, rows: &mut RowSketches<'_>, work: &mut Work) {
+        let n = rows.sketches.len();
+        rows.near.fill(Near::NONE);
+        rows.lower.fill(0.0);
+        for (r, sketch) in rows.sketches.iter().enumerate() {
+            work.scan.set(r, sketch, 0.0);
+        }
+        work.scan.nearest(&self.packed, rows.codes, &mut work.nearest);
+        work.scanned += (n * self.centers.rows()) as u64;
+        work.open.clear();
+        work.open.extend(work.nearest.iter().enumerate().map(|(r, &label)| Open {
+            row: r as u32,
+            label,
+            left: 0,
+            upper: f32::INFINITY,
+            radius: f32::INFINITY,
+            sq_dist: f64::INFINITY,
+        }));
+        work.first.clear();
+        work.first.extend(0..n as u32);
+    }
+
+    /// Opens the rows whose bounds do not tell their label.
+    fn test_bounds(&self, labels: &[u32], rows: &mut RowSketches<'_>, work: &mut Work) {
+        let Work { open, first, unsure, least, .. } = work;
+        open.clear();
+        first.clear();
+        unsure.clear();
+        for (r, &label) in labels.iter().enumerate() {
+            let before = rows.upper[r];
+            let moved = self.moves[label as usize];
+            let mut upper = (before + moved) * UP;
+            rows.least[r] = (rows.least[r] - self.farthest) * DOWN;
+            let settled = |upper: f32, rows: &RowSketches<'_>| {
+                let radius = radius_of(upper);
+                rows.least[r] > radius && !self.is_near(&rows.near[r], radius)
+            };
+            if !settled(upper, rows) {
+                if moved > 0.01 * upper {
+                    let j = label as usize;
+                    let center = (&self.sketches[j], &self.codes[j * rows.width..][..rows.width]);
+                    upper = upper.min(farthest((&rows.sketches[r], codes_of(rows, r)), center));
+                }
+                // Whether the row is measured before it is scanned.
+                let grown = upper > before * (1.0 + SKETCH_GROWTH);
+                let sq_dist = if grown { f64::INFINITY } else { f64::NAN };
+                unsure.push(r as u32);
+                open.push(Open { row: r as u32, label, left: 0, upper, radius: radius_of(upper), sq_dist });
+            }
+            rows.upper[r] = upper;
+        }
+        least.resize(unsure.len(), 0.0);
+        bounded::least(rows.lower, &self.drifts, unsure, least);
+        for (&r, &least) in unsure.iter().zip(&*least) {
+            rows.least[r as usize] = least;
+        }
+        self.retest(rows, open);
+        first.extend(open.iter().filter(|open| open.sq_dist.is_infinite()).map(|open| open.row));
+    }
+
+    /// Closes the rows whose bounds tell their label.
+    fn retest(&self, rows: &mut RowSketches<'_>, open: &mut Vec<Open>) {
+        open.retain(|open| {
+            let r = open.row as usize;
+            rows.upper[r] = open.upper;
+            let settled = rows.least[r] > open.radius && !self.is_near(&rows.near[r], open.radius);
+            !settled
+        });
+    }
+
+    /// Lists the open rows by the bounds that do not exceed their radius.
+    fn list(&self, rows: &RowSketches<'_>, work: &mut Work) {
+        let Work { scan, open, reach, rows: listed, lists, counts, scanned, .. } = work;
+        let (n, bounds, room) = (rows.sketches.len(), rows.bounds, open.len());
+        reach.resize(n, 0.0);
+        listed.clear();
+        for open in &*open {
+            let r = open.row as usize;
+            listed.push(open.row);
+            // A radius that is not a number reaches everything.
+            reach[r] = if open.radius.is_nan() { f32::INFINITY } else { open.radius.next_up() };
+            scan.set(r, &rows.sketches[r], open.radius * (1.0 + SKETCH_ROOM));
+        }
+        counts.clear();
+        counts.resize(bounds, 0);
+        lists.resize(lists.len().max(bounds * room), 0);
+        bounded::near(rows.lower, (&self.drifts, 1), listed, reach, (lists, room, counts));
+        for open in open.iter_mut() {
+            let r = open.row as usize;
+            for (s, &j) in rows.near[r].centers.iter().enumerate().filter(|(_, j)| **j != u32::MAX) {
+                let bound = self.bound_with(j);
+                let now = rows.lower[r * bounds + bound] - self.drifts[bound];
+                open.left |= u8::from(now >= reach[r]) << s;
+            }
+        }
+        for (bound, &count) in counts.iter().enumerate() {
+            let groups = bound * self.span..self.packed.n_groups().min((bound + 1) * self.span);
+            let centers: usize = groups.map(|group| self.packed.centers(group).len()).sum();
+            *scanned += u64::from(count) * centers as u64;
+        }
+    }
+
+    /// Finds the centers within reach of the open rows.
+    fn scan(&self, rows: &mut RowSketches<'_>, work: &mut Work) {
+        let Work { scan, hits, sorted, ends, open, lists, counts, .. } = work;
+        hits.clear();
+        let lists = Lists { rows: lists, room: open.len(), counts, span: self.span, raise: &self.drifts };
+        scan.within(&self.packed, rows.codes, lists, Found { hits, lower: rows.lower });
+        let n = rows.sketches.len();
+        ends.clear();
+        ends.resize(n + 1, 0);
+        for hit in &*hits {
+            ends[hit.row as usize + 1] += 1;
+        }
+        for r in 0..n {
+            ends[r + 1] += ends[r];
+        }
+        sorted.clear();
+        sorted.resize(hits.len(), (0.0, 0));
+        // Afterwards `ends[r]` is where the hits of row `r` end.
+        for hit in &*hits {
+            let at = &mut ends[hit.row as usize];
+            sorted[*at as usize] = (hit.bound, hit.center);
+            *at += 1;
+        }
+    }
+
+    /// Lists the rows with several centers within reach.
+    fn pick(&self, rows: &RowSketches<'_>, work: &mut Work) {
+        let Work { open, sorted, ends, picked, .. } = work;
+        picked.clear();
+        for open in &*open {
+            let hits = hits_of(sorted, ends, open.row as usize);
+            let is_rival = |&(bound, j): &(f32, u32)| j != open.label && bound <= open.radius;
+            if hits.iter().any(is_rival) || self.is_near(&rows.near[open.row as usize], open.radius) {
+                picked.push(open.row);
+            }
+        }
+    }
+
+    /// Measures what is left, and renews the bounds of the open rows.
+    fn decide(
+        &self,
+        values: MatRef<'_, T>,
+        labels: &[u32],
+        rows: &mut RowSketches<'_>,
+        packed: &PackedCenters<T>,
+        work: &mut Work,
+    ) {
+        let Work { open, sorted, ends, rivals, measured, changes, distances, .. } = work;
+        let factor = self.basis.factor();
+        for open in open.iter_mut() {
+            let r = open.row as usize;
+            self.sort_hits(open, hits_of(sorted, ends, r), &rows.near[r], rivals);
+            measured.clear();
+            if rivals.first().is_some_and(|rival| rival.0 <= open.radius) {
+                if open.sq_dist.is_nan() {
+                    open.sq_dist = self.sq_dist(values, open.row, open.label);
+                    self.measured(open);
+                    *distances += 1;
+                }
+                measured.push((open.sq_dist, open.label));
+                let mut best = (open.sq_dist, open.label);
+                for (bound, j) in &mut *rivals {
+                    if *bound > open.radius {
+                        break;
+                    }
+                    let sq_dist = self.sq_dist(values, open.row, *j);
+                    *distances += 1;
+                    measured.push((sq_dist, *j));
+                    *bound = lower_of(sq_dist, factor);
+                    // NaN is never smaller.
+                    if sq_dist < best.0 || sq_dist == best.0 && *j < best.1 {
+                        best = (sq_dist, *j);
+                        open.radius = radius_of(upper_of(sq_dist, factor));
+                    }
+                }
+                if T::WIDE && !is_exact(best.0) {
+                    let list: Vec<u32> = measured.iter().map(|&(_, j)| j).collect();
+                    best.1 = packed.nearest_of(Rows::Dense(values), r, &list);
+                }
+                if best.1 != open.label {
+                    rivals.push((lower_of(open.sq_dist, factor), open.label));
+                }
+                (open.label, open.upper) = (best.1, upper_of(best.0, factor));
+            }
+            rows.upper[r] = open.upper;
+            // The bounds by group have changed.
+            rows.least[r] = 0.0;
+            let lower = &mut rows.lower[r * rows.bounds..][..rows.bounds];
+            rows.near[r] = self.keep(rivals.iter().copied().filter(|&(_, j)| j != open.label), lower);
+            if labels[r] != open.label {
+                changes.push((open.row, open.label));
+            }
+        }
+    }
+
+    /// Lists the centers that a scan found, and the near centers whose group it did not scan, by rising bound.
+    fn sort_hits(&self, open: &Open, hits: &[(f32, u32)], near: &Near, rivals: &mut Vec<(f32, u32)>) {
+        rivals.clear();
+        for &(bound, j) in hits.iter().filter(|(_, j)| *j != open.label) {
+            let known = (0..NEAR).find(|&s| near.centers[s] == j);
+            rivals.push((known.map_or(bound, |s| bound.max(self.bound_of(near.bounds[s], j))), j));
+        }
+        for s in (0..NEAR).filter(|s| open.left >> s & 1 == 1) {
+            rivals.push((self.bound_of(near.bounds[s], near.centers[s]), near.centers[s]));
+        }
+        if rivals.len() > 1 {
+            rivals.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+        }
+    }
+
+    /// Keeps the smallest of these bounds with their centers, and lowers the bounds by group to the others.
+    fn keep(&self, bounds: impl Iterator<Item = (f32, u32)>, lower: &mut [f32]) -> Near {
+        let mut nearest = [(f32::INFINITY, u32::MAX); NEAR];
+        for (bound, j) in bounds {
+            let at = nearest.partition_point(|&(other, _)| other <= bound);
+            let mut out = (bound, j);
+            if at < NEAR {
+                nearest[at..].rotate_right(1);
+                std::mem::swap(&mut nearest[at], &mut out);
+            }
+            if out.1 != u32::MAX {
+                let with = self.bound_with(out.1);
+                lower[with] = lower[with].min(self.raised(out.0, with));
+            }
+        }
+        let mut near = Near::NONE;
+        for (s, &(bound, j)) in nearest.iter().enumerate().filter(|(_, (_, j))| *j != u32::MAX) {
+            near.centers[s] = j;
+            near.bounds[s] = ((f64::from(bound) + self.paths[j as usize]) as f32).next_down();
+        }
+        near
+    }
+
+    /// The bound by group that covers a center.
+    fn bound_with(&self, center: u32) -> usize {
+        self.packed.group_of(center) / self.span
+    }
+
+    /// A bound by group as it is stored.
+    fn raised(&self, bound: f32, at: usize) -> f32 {
+        (bound + self.drifts[at]).next_down()
+    }
+
+    /// Whether a near center may be within the radius.
+    fn is_near(&self, near: &Near, radius: f32) -> bool {
+        (0..NEAR).any(|s| {
+            let j = near.centers[s];
+            j != u32::MAX && self.bound_of(near.bounds[s], j) <= radius
+        })
+    }
+
+    /// A lower bound of the distance to a near center now.
+    fn bound_of(&self, stored: f32, j: u32) -> f32 {
+        (f64::from(stored) - self.paths[j as usize]) as f32 * DOWN
+    }
+
+    fn sq_dist(&self, values: MatRef<'_, T>, row: u32, center: u32) -> f64 {
+        sq_dist(values.row(row as usize), self.centers.row(center as usize))
+    }
+
+    /// Takes over the distance of an open row.
+    fn measured(&self, open: &mut Open) {
+        open.upper = upper_of(open.sq_dist, self.basis.factor());
+        open.radius = radius_of(open.upper);
+    }
+}
+
+/// The rows of a chunk: all of them, or none yet.
+pub(in crate::kmeans) enum Reading<'c, 'u, T: Compute> {
+    All(Chunk<'c, T>),
+    None(&'c mut Unread<'u, T>),
+}
+
+impl<T: Compute> Reading<'_, '_, T> {
+    /// The chunk, of which only the rows `picked` may be looked at.
+    fn of(&mut self, picked: &[u32]) -> Result<MatRef<'_, T>> {
+        match self {
+            Self::All(chunk) => Ok(dense(chunk)),
+            Self::None(unread) => Ok(dense(&unread.read_of(picked)?)),
+        }
+    }
+}
+
+/// The rows of a chunk, which are dense.
+fn dense<'c, T: Compute>(chunk: &Chunk<'c, T>) -> MatRef<'c, T> {
+    match chunk.rows {
+        Rows::Dense(rows) => rows,
+        Rows::Sparse(_) => unreachable!("sparse rows have no sketches"),
+    }
+}
+
+/// The hits of a row.
+fn hits_of<'s>(sorted: &'s [(f32, u32)], ends: &[u32], r: usize) -> &'s [(f32, u32)] {
+    let start = if r == 0 { 0 } else { ends[r - 1] };
+    &sorted[start as usize..ends[r] as usize]
+}
+
+fn codes_of<'r>(rows: &'r RowSketches<'_>, r: usize) -> &'r [u8] {
+    &rows.codes[r * rows.width..][..rows.width]
+}
+
+/// Whether a squared distance in `f64` has neither overflowed nor lost digits to underflow.
+fn is_exact(sq_dist: f64) -> bool {
+    sq_dist.is_finite() && sq_dist >= 1e-280
+}

@@ -1,0 +1,50 @@
+//! Buffers of a worker that labels chunks of rows by sketches.
+
+use crate::kernel::sketched::{Hit, Scan, Sketching};
+
+/// A row that a sweep looks at.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Open {
+    pub(super) row: u32,
+    /// Its center.
+    pub(super) label: u32,
+    /// Near centers whose group is not scanned, a bit each.
+    pub(super) left: u8,
+    /// An upper bound of the distance to its center, and the same with room for rounding.
+    pub(super) upper: f32,
+    pub(super) radius: f32,
+    /// The squared distance, if it was measured.
+    pub(super) sq_dist: f64,
+}
+
+/// Buffers of one worker.
+#[derive(Default)]
+pub(in crate::kmeans) struct Work {
+    pub(super) sketching: Sketching,
+    pub(super) scan: Scan,
+    pub(super) hits: Vec<Hit>,
+    /// The hits by row, and where those of each row end.
+    pub(super) sorted: Vec<(f32, u32)>,
+    pub(super) ends: Vec<u32>,
+    pub(super) open: Vec<Open>,
+    /// Rows whose smallest bound by group is not known, and these bounds.
+    pub(super) unsure: Vec<u32>,
+    pub(super) least: Vec<f32>,
+    /// The radius of each row, the rows to scan per bound, and their number.
+    pub(super) reach: Vec<f32>,
+    pub(super) rows: Vec<u32>,
+    pub(super) lists: Vec<u32>,
+    pub(super) counts: Vec<u32>,
+    pub(super) nearest: Vec<u32>,
+    /// Open rows whose center is measured before the scan, and rows with several centers within reach.
+    pub(super) first: Vec<u32>,
+    pub(in crate::kmeans) picked: Vec<u32>,
+    /// Centers of a row that may be nearest, with lower bounds, and those that were measured.
+    pub(super) rivals: Vec<(f32, u32)>,
+    pub(super) measured: Vec<(f64, u32)>,
+    /// Rows whose label changed, with the new labels.
+    pub(in crate::kmeans) changes: Vec<(u32, u32)>,
+    /// Distances that were measured, and pairs of a row and a center that were scanned.
+    pub(in crate::kmeans) distances: u64,
+    pub(in crate::kmeans) scanned: u64,
+}
