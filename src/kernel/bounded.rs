@@ -349,8 +349,23 @@ pub(crate) fn lowest<T: Compute>(
     }
 }
 
-/// Writes lower bounds on the distances of `picked` rows into a column of `lower`, which has `width` columns.
-/// The bounds follow from the lowest tile values `low` (in the order of `picked`) and their errors (per row),
+/// One column of a table of lower bounds, with a row of `width` bounds per row of a chunk.
+pub(crate) struct BoundColumn<'a> {
+    pub(crate) lower: &'a mut [f32],
+    pub(crate) width: usize,
+    pub(crate) column: usize,
+}
+
+/// Lists of rows, one per group of bounds.
+pub(crate) struct GroupLists<'a> {
+    /// The rows of group `g` start at index `g * room`.
+    pub(crate) rows: &'a mut [u32],
+    pub(crate) room: usize,
+    /// Number of rows per group.
+    pub(crate) counts: &'a mut [u32],
+}
+
+/// Writes lower bounds on the distances of `picked` rows. They follow from the lowest tile values `low` (in the order of `picked`) and their errors (per row),
 /// plus `drift`.
 pub(crate) fn renew<T: Compute>(
     gathered: &Gathered<T>,
@@ -358,9 +373,8 @@ pub(crate) fn renew<T: Compute>(
     (low, error): (&[T], &[T]),
     margins: Margins<T>,
     drift: f32,
-    (lower, width, column): (&mut [f32], usize, usize),
+    to: BoundColumn<'_>,
 ) {
-    let to = (lower, width, column);
     operations::renew(active::<T>(), &gathered.sq_norm, picked, low, error, margins.unit, drift, to);
 }
 
@@ -383,14 +397,14 @@ pub(crate) fn least(lower: &[f32], drift: &[f32], picked: &[u32], out: &mut [f32
     operations::least(active::<f32>(), lower, drift, picked, out);
 }
 
-/// Lists the `picked` rows per group of `span` bounds, if one bound of the group is within the row's `reach`.
-/// The `counts[g]` rows of group `g` start at `lists[g * room]`.
+/// Adds each of the `picked` rows to the lists of the groups of `span` bounds in which one bound is within the row's
+/// `reach`.
 pub(crate) fn near(
     lower: &[f32],
     (drift, span): (&[f32], usize),
     picked: &[u32],
     reach: &[f32],
-    lists: (&mut [u32], usize, &mut [u32]),
+    lists: GroupLists<'_>,
 ) {
     operations::near(active::<f32>(), lower, (drift, span), picked, reach, lists);
 }

@@ -48,7 +48,8 @@ pub use tier::Compute;
 
 use crate::matrix::MatRef;
 use crate::rows::{Rows, SparseRef};
-use generic::{accumulate as sums_of, sparse};
+use generic::accumulate::{self as sums_of, TwoPartSums};
+use generic::sparse;
 use pack::Form;
 use tier::{Tier, active};
 
@@ -495,15 +496,8 @@ pub fn reassign<'a, T: Compute>(
     assert!(totals.len() == packed.k && energies.len() == packed.k, "one weight and one energy per center");
     match rows {
         Rows::Dense(rows) => {
-            operations::reassign(
-                packed.tier,
-                rows,
-                (old, new),
-                packed.centers(),
-                (sums, lows),
-                totals,
-                energies,
-            );
+            let to = TwoPartSums { sums, lows, totals, energies };
+            operations::reassign(packed.tier, rows, (old, new), packed.centers(), to);
         }
         Rows::Sparse(sparse) => {
             for (i, (columns, values)) in sparse.iter().enumerate().filter(|(i, _)| old[*i] != new[*i]) {

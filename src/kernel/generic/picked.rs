@@ -160,7 +160,8 @@ unsafe fn micro<S: Simd, const MR: usize, const NV: usize>(
     tile: *mut S::T,
 ) {
     let width = NV * S::LANES;
-    // SAFETY: all offsets are within the ranges that the caller guarantees.
+    // SAFETY: rows, panel, norms and tile are as large as this function requires. `t` is below `columns`, and
+    // there are `MR` rows and `NV` vectors.
     unsafe {
         let mut acc = [[S::splat(S::T::ZERO); NV]; MR];
         for row in &mut acc {
@@ -243,7 +244,7 @@ unsafe fn panel<S: Simd, const MR: usize, const M2: usize, const M3: usize, cons
     let mut at = 0;
     while at < picked.len() {
         let left = picked.len() - at;
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: this function requires the instruction set, as `tile` does.
         let rows = unsafe {
             if left > M2 {
                 tile::<S, MR, NV>(packed, gathered, first, picked, at);
@@ -258,7 +259,7 @@ unsafe fn panel<S: Simd, const MR: usize, const M2: usize, const M3: usize, cons
         };
         let Gathered { tile, sq_norm, .. } = &mut *gathered;
         for (i, row) in (at..picked.len().min(at + rows)).zip(tile.chunks_exact_mut(width)) {
-            // SAFETY: a row has whole vectors.
+            // SAFETY: a row of the tile has `NV` vectors, and this function requires the instruction set.
             unsafe { weigh::<S, NV>(row, i, first, sq_norm, meeting) };
         }
         at += rows;
@@ -269,7 +270,7 @@ unsafe fn panel<S: Simd, const MR: usize, const M2: usize, const M3: usize, cons
 /// at center `first`.
 ///
 /// # Safety
-/// The processor has the instruction set.
+/// `row` holds `NV` vectors. The processor has the instruction set.
 #[inline(always)]
 pub(super) unsafe fn weigh<S: Simd, const NV: usize>(
     row: &mut [S::T],
@@ -296,10 +297,10 @@ pub(super) unsafe fn weigh<S: Simd, const NV: usize>(
             *lower = (length.to_f32() * (1.0 - ROUNDING) + drift) * (1.0 - ROUNDING);
         }
     }
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: `row` holds `NV` vectors, and this function requires the instruction set.
     low[i] = unsafe { smallest::<S, NV>(row) };
     if low[i] <= best[r] + doubt.of(sq_norm[r]) {
-        // SAFETY: as above.
+        // SAFETY: the row and the instruction set are those of `smallest` above.
         better.push(unsafe { second::<S, NV>(row, low[i], i as u32) });
     }
 }
@@ -330,7 +331,7 @@ unsafe fn second<S: Simd, const NV: usize>(row: &mut [S::T], low: S::T, at: u32)
     // With NaN in the row, no value equals the smallest.
     let lane = row.iter().position(|&value| value == low).unwrap_or(row.len() - 1);
     row[lane] = S::T::INFINITY;
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: `row` still holds `NV` vectors, and this function requires the instruction set.
     Better { at, lane: lane as u32, next: unsafe { smallest::<S, NV>(row) } }
 }
 
@@ -353,7 +354,8 @@ pub(in crate::kernel) unsafe fn lowest<
     S::T: Compute,
 {
     let first = meeting.panel * packed.width;
-    // SAFETY: guaranteed by the caller. The remaining packed centers fill the panel.
+    // SAFETY: this function requires the instruction set, as `panel` does. The remaining packed centers fill the
+    // panel.
     unsafe {
         match ((packed.norms.len() - first) / S::LANES).min(NV) {
             1 => panel::<S, MR, M2, M3, 1>(packed, gathered, meeting),

@@ -93,7 +93,8 @@ pub(in crate::kernel) trait Simd: Copy {
     #[inline(always)]
     unsafe fn push_less(a: Self::V, b: Self::V, first: u32, to: *mut u32) -> usize {
         let mut n = 0;
-        // SAFETY: no vector has more than 16 lanes, and `to` has room for all of them.
+        // SAFETY: no vector has more than 16 lanes, and `to` has room for all of them. The processor has the
+        // instruction set, which this function requires.
         unsafe {
             let (mut x, mut y) = ([Self::T::ZERO; 16], [Self::T::ZERO; 16]);
             Self::store(x.as_mut_ptr(), a);
@@ -112,7 +113,7 @@ pub(in crate::kernel) trait Simd: Copy {
     #[inline(always)]
     unsafe fn count_at_most(v: Self::V, limit: Self::T) -> u32 {
         let mut x = [Self::T::ZERO; 16];
-        // SAFETY: no vector has more than 16 lanes.
+        // SAFETY: no vector has more than 16 lanes. This function requires the instruction set.
         unsafe { Self::store(x.as_mut_ptr(), v) };
         x[..Self::LANES].iter().map(|&x| u32::from(x <= limit)).sum()
     }
@@ -154,9 +155,12 @@ pub(in crate::kernel) struct Two;
 impl<S: Simd> Epilogue<S> for Two {
     const VECTORS: usize = 3;
 
+    /// # Safety
+    /// `state` must point to three vectors, and the processor must support the instruction set.
     #[inline(always)]
     unsafe fn absorb<const NV: usize>(state: *mut S::T, acc: &[S::V; NV], ids: &[S::V; NV]) {
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the three vectors of `state` are loaded and stored, with the instruction set that this function
+        // requires.
         unsafe {
             let (mut best, mut at) = (S::load(state), S::load(state.add(S::LANES)));
             let mut second = S::load(state.add(2 * S::LANES));

@@ -73,7 +73,7 @@ unsafe fn panel<S: Simd, E: Epilogue<S>, const NV: usize>(
 {
     let (state, width) = (E::VECTORS * S::LANES, NV * S::LANES);
     assert!(scratch.state.len() >= rows.rows() * state && scratch.tile.len() >= rows.rows() * width);
-    // SAFETY: guaranteed by the caller; state and tile are as long as asserted.
+    // SAFETY: this function requires the instruction set, too. State and tile are as long as asserted.
     unsafe {
         let mut ids = [S::splat(S::T::ZERO); NV];
         for (v, id) in ids.iter_mut().enumerate() {
@@ -116,7 +116,7 @@ unsafe fn any_panel<S: Simd, E: Epilogue<S>>(
 ) where
     S::T: Compute,
 {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: all that `panel` requires is the instruction set, which this function requires, too.
     unsafe {
         match (packed.norms.len() - first).min(packed.width) / S::LANES {
             1 => panel::<S, E, 1>(packed, rows, scratch, first, sink),
@@ -146,7 +146,7 @@ pub(in crate::kernel) unsafe fn sweep<S: Simd, E: Epilogue<S>>(
     scratch.fit(packed);
     scratch.state[..rows.rows() * E::VECTORS * S::LANES].fill(S::T::INFINITY);
     for first in (0..packed.norms.len()).step_by(packed.width) {
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: this function requires the instruction set, as `any_panel` does.
         unsafe { any_panel::<S, E>(packed, rows, scratch, first, &Sink::State) };
     }
 }
@@ -165,7 +165,7 @@ pub(in crate::kernel) unsafe fn values<S: Simd>(
     S::T: Compute,
 {
     scratch.fit(packed);
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: this function requires the instruction set, as `any_panel` does.
     unsafe { any_panel::<S, Two>(packed, rows, scratch, at * packed.width, &Sink::Tile) };
 }
 
@@ -183,7 +183,7 @@ pub(in crate::kernel) unsafe fn lowest<S: Simd, const NV: usize>(
     S::T: Compute,
 {
     let first = meeting.panel * packed.width;
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: this function requires the instruction set, as `meet` does.
     unsafe {
         match ((packed.norms.len() - first) / S::LANES).min(NV) {
             1 => meet::<S, 1>(packed, rows, gathered, meeting, first),
@@ -210,7 +210,8 @@ unsafe fn meet<S: Simd, const NV: usize>(
     let Gathered { tile, sq_norm, .. } = gathered;
     let tile = &mut tile[..NV * S::LANES];
     for i in 0..meeting.picked.len() {
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: `micro`, `store` and `weigh` require only the instruction set, as this function does, and `tile`
+        // holds `NV` vectors.
         unsafe {
             store::<S, NV>(micro::<S, NV>(packed, rows.row(meeting.picked[i] as usize), first), tile);
             weigh::<S, NV>(tile, i, first, sq_norm, meeting);

@@ -54,7 +54,7 @@ pub(in crate::kernel) unsafe fn load<S: Simd>(
             let columns = packed.depth.min(dim - from);
             let to = &mut scratch.x[b * block + r * stride..][..columns];
             let (x, shift) = (&row[from..][..columns], &packed.shift[from..][..columns]);
-            // SAFETY: guaranteed by the caller.
+            // SAFETY: this function requires the instruction set, as `copy` does.
             unsafe {
                 if plain {
                     copy::<S, true>(x, shift, packed.scale, to, &mut squares);
@@ -84,7 +84,7 @@ unsafe fn copy<S: Simd, const PLAIN: bool>(
 ) {
     let whole = x.len() / S::LANES * S::LANES;
     assert!(to.len() == x.len() && shift.len() == x.len());
-    // SAFETY: vectors end before `whole`, and `squares` has room for one.
+    // SAFETY: vectors end before `whole`, and `squares` has room for one. This function requires the instruction set.
     unsafe {
         let (mut sum, factor) = (S::load(squares.as_ptr()), S::splat(scale));
         for at in (0..whole).step_by(S::LANES) {

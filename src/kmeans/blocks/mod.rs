@@ -31,7 +31,7 @@ use crate::kernel::{Compute, PackedCenters};
 use crate::parallel::Executor;
 pub(super) use shared::Shared;
 use tree::Tree;
-use visit::{State, Visit};
+use visit::{MovedCenters, State, Visit};
 
 /// Rows of the words of [`Blocks::marks`].
 const WORD: usize = 64;
@@ -112,6 +112,7 @@ impl<T: Compute> Blocks<T> {
         let (shift, scale) = packed.frame();
         let shift_move = last.map_or(T::INFINITY, |(_, last)| apart(shift, &last, scale));
         self.last = Some((packed.centers().iter().flatten().copied().collect(), shift.to_vec()));
+        let centers = MovedCenters { packed: &packed, all: &all, doubt, shift_move };
         let each = self.states.len().div_ceil(ITEMS * cx.threads()).max(1);
         let items = self.tree.branches.chunks(each).zip(self.states.chunks_mut(each));
         let (latest, marks) = (&self.latest[..], &self.marks[..]);
@@ -129,7 +130,7 @@ impl<T: Compute> Blocks<T> {
                         latest[row].store(label, Relaxed);
                         marks[row / WORD].fetch_or(1 << (row % WORD), Relaxed);
                     };
-                    visit.branch(branch, state, (&packed, &all, doubt, shift_move), changed, work);
+                    visit.branch(branch, state, &centers, changed, work);
                 }
                 Ok(())
             },

@@ -93,12 +93,21 @@ impl Node {
     }
 }
 
+/// The centers of a sweep.
+#[derive(Clone, Copy)]
+pub(super) struct MovedCenters<'a, T: Compute> {
+    pub(super) packed: &'a PackedCenters<T>,
+    /// All centers as candidates, with their last moves.
+    pub(super) all: &'a Candidates<T>,
+    pub(super) doubt: Doubt<T>,
+    /// How far the shift of the frame has moved.
+    pub(super) shift_move: T,
+}
+
 /// What does not change during the visit of a branch.
 struct Fixed<'a, T: Compute> {
     branch: &'a Branch<T>,
-    packed: &'a PackedCenters<T>,
-    all: &'a Candidates<T>,
-    doubt: Doubt<T>,
+    centers: MovedCenters<'a, T>,
     skin: Skin<T>,
 }
 
@@ -108,7 +117,7 @@ impl<T: Compute> Visit<T> {
         &mut self,
         branch: &Branch<T>,
         state: &mut State<T>,
-        (packed, all, doubt, shift_move): (&PackedCenters<T>, &Candidates<T>, Doubt<T>, T),
+        centers: &MovedCenters<'_, T>,
         mut changed: impl FnMut(u32, u32),
         work: &mut Work,
     ) {
@@ -119,7 +128,8 @@ impl<T: Compute> Visit<T> {
         if self.lists.len() < levels {
             self.lists.resize_with(levels, Candidates::default);
         }
-        let mut fixed = Fixed { branch, packed, all, doubt, skin: Skin::default() };
+        let mut fixed = Fixed { branch, centers: *centers, skin: Skin::default() };
+        let packed = centers.packed;
         let mut at = self.narrow(&fixed, 0, 0, work);
         let carried = state.carried.take();
         if self.list(&fixed, at).ids().len() > 1 {
@@ -131,7 +141,7 @@ impl<T: Compute> Visit<T> {
                 return;
             }
             let few = |list: &Candidates<T>| list.ids().len() <= branch.rows.len() / FEW;
-            let skin = self.list(&fixed, at).skin(branch.radius, packed.frame().1, shift_move);
+            let skin = self.list(&fixed, at).skin(branch.radius, packed.frame().1, centers.shift_move);
             if let Some(skin) = skin.filter(|_| few(self.list(&fixed, at))) {
                 fixed.skin = skin;
                 at = self.narrow(&fixed, 0, 0, work);
@@ -145,17 +155,24 @@ impl<T: Compute> Visit<T> {
 
     /// The candidates of list `at - 1`, or all.
     fn list<'s>(&'s self, fixed: &Fixed<'s, T>, at: usize) -> &'s Candidates<T> {
-        if at == 0 { fixed.all } else { &self.lists[at - 1] }
+        if at == 0 { fixed.centers.all } else { &self.lists[at - 1] }
     }
 
     /// Narrows the candidates of list `at - 1` to those of a node. Returns the next list, or the same if none
     /// was dropped.
     fn narrow(&mut self, fixed: &Fixed<'_, T>, node: usize, at: usize, work: &mut Work) -> usize {
         let (lists, rest) = self.lists.split_at_mut(at);
-        let from = lists.last().unwrap_or(fixed.all);
+        let from = lists.last().unwrap_or(fixed.centers.all);
         work.tests += from.ids().len() as u64;
         let faces = fixed.branch.faces(node);
-        at + usize::from(narrow(fixed.packed, faces, fixed.skin, from, &mut rest[0], &mut self.narrowing))
+        at + usize::from(narrow(
+            fixed.centers.packed,
+            faces,
+            fixed.skin,
+            from,
+            &mut rest[0],
+            &mut self.narrowing,
+        ))
     }
 
     /// Labels the rows of a node from the candidates of list `at - 1`. `before` is the label that all of its rows
@@ -170,7 +187,7 @@ impl<T: Compute> Visit<T> {
         work: &mut Work,
     ) {
         let leaves = &fixed.branch.leaves[node.first_leaf..][..node.leaves];
-        let list = if at == 0 { fixed.all } else { &self.lists[at - 1] };
+        let list = if at == 0 { fixed.centers.all } else { &self.lists[at - 1] };
         if let &[label] = list.ids() {
             if before != label {
                 for leaf in leaves {
@@ -210,30 +227,30 @@ impl<T: Compute> Meeting<T> {
         changed: &mut impl FnMut(u32, u32),
         work: &mut Work,
     ) {
-        let leaf = fixed.branch.leaves[at];
+        let Fixed { branch, centers: MovedCenters { packed, doubt, .. }, .. } = *fixed;
+        let leaf = branch.leaves[at];
         work.distances += (list.len() * leaf.rows) as u64;
-        let columns = in_frame(fixed.packed, fixed.branch.columns(leaf), &mut self.moved);
+        let columns = in_frame(packed, branch.columns(leaf), &mut self.moved);
         let places = leaf.end - leaf.start;
         if self.nearest.ids.len() < places {
             self.nearest.resize(places);
         }
-        nearest_listed(fixed.packed, columns, 0..leaf.rows, list, &mut self.nearest);
+        nearest_listed(packed, columns, 0..leaf.rows, list, &mut self.nearest);
         let Nearest { ids, best, next } = &mut self.nearest;
         let (best, next) = (&best[..leaf.rows], &next[..leaf.rows]);
-        let doubt =
-            fixed.doubt.of(longest(fixed.packed, fixed.branch.faces(fixed.branch.leaves.len() - 1 + at)));
+        let doubt = doubt.of(longest(packed, branch.faces(branch.leaves.len() - 1 + at)));
         let in_doubt = |i: usize| is_in_doubt(best[i], next[i], doubt);
         if (0..leaf.rows).filter(|&i| in_doubt(i)).count() > 0 {
             for i in (0..leaf.rows).filter(|&i| in_doubt(i)) {
                 self.row.clear();
-                self.row.extend(fixed.branch.columns(leaf).iter().skip(i).step_by(places));
-                ids[i] = fixed.packed.nearest_of(MatRef::new(&self.row, self.row.len()).into(), 0, list);
+                self.row.extend(branch.columns(leaf).iter().skip(i).step_by(places));
+                ids[i] = packed.nearest_of(MatRef::new(&self.row, self.row.len()).into(), 0, list);
             }
         }
         let rows = leaf.start..leaf.start + leaf.rows;
         if state.labels[rows.clone()] != self.nearest.ids[..leaf.rows] {
             for (at, &label) in rows.zip(&self.nearest.ids) {
-                state.set(at, fixed.branch.rows[at], label, changed);
+                state.set(at, branch.rows[at], label, changed);
             }
         }
     }

@@ -10,8 +10,8 @@ use super::rules::Rules;
 use super::work::{Part, RowBoundsMut, Work};
 use crate::kernel::Compute;
 use crate::kernel::bounded::{
-    BEHIND, Nearest, ROUNDING, Radii, is_in_doubt, measure, nearest_listed, nearest_pair, put_in_columns,
-    radii, reach, renew, upper, within,
+    BEHIND, BoundColumn, Nearest, ROUNDING, Radii, is_in_doubt, measure, nearest_listed, nearest_pair,
+    put_in_columns, radii, reach, renew, upper, within,
 };
 
 impl<T: Compute> Rules<'_, T> {
@@ -38,7 +38,7 @@ impl<T: Compute> Rules<'_, T> {
         // In row order, so that sums are updated in the same order whichever method found the changes.
         work.changes.sort_unstable();
         let found = (&work.nearest.next[..open.len()], &work.error[..]);
-        let to = (&mut chunk.bounds.least[..], 1, 0);
+        let to = BoundColumn { lower: chunk.bounds.least, width: 1, column: 0 };
         renew(&work.gathered, met_rows, found, self.margins, self.new_far_drift, to);
         work.open = open;
         (measured + met) as u64

@@ -20,7 +20,8 @@ use super::rules::Rules;
 use super::work::{Part, RowBoundsMut, Work};
 use crate::kernel::Compute;
 use crate::kernel::bounded::{
-    Better, Fine, Margins, Meeting, ROUNDING, gather, least, lowest, near, reach, renew, upper, within,
+    Better, BoundColumn, Fine, GroupLists, Margins, Meeting, ROUNDING, gather, least, lowest, near, reach,
+    renew, upper, within,
 };
 use crate::rows::Rows;
 
@@ -175,7 +176,7 @@ impl<T: Compute> Rules<'_, T> {
         }
         counts.clear();
         counts.resize(groups, 0);
-        let to = (&mut lists[..], room, &mut counts[..]);
+        let to = GroupLists { rows: &mut lists, room, counts: &mut counts };
         near(chunk.bounds.lower, (&self.new_drift, span), &work.open, &work.reach, to);
         let mut met = 0;
         for (group, &count) in counts.iter().enumerate() {
@@ -312,7 +313,7 @@ impl<T: Compute> Rules<'_, T> {
     }
 
     fn renew_from(&self, low: &[T], group: usize, picked: &[u32], chunk: &mut Part<'_, T>, work: &Work<T>) {
-        let to = (&mut chunk.bounds.lower[..], self.bounds.n_groups, group);
+        let to = BoundColumn { lower: chunk.bounds.lower, width: self.bounds.n_groups, column: group };
         renew(&work.gathered, picked, (low, &work.error), self.margins, self.new_drift[group], to);
     }
 
