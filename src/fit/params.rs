@@ -146,31 +146,24 @@ impl Parameter for bool {
     }
 }
 
-impl Parameter for u64 {
-    fn from_value(name: &'static str, value: Value) -> Result<Self, InvalidParam> {
-        match value {
-            Value::Int(value) if Self::try_from(value).is_ok() => Ok(value as Self),
-            other => Err(InvalidParam::new(name, "an integer of at least 0", other)),
-        }
-    }
+macro_rules! counts {
+    ($($t:ty),+) => {$(
+        impl Parameter for $t {
+            fn from_value(name: &'static str, value: Value) -> Result<Self, InvalidParam> {
+                match value {
+                    Value::Int(value) if Self::try_from(value).is_ok() => Ok(value as Self),
+                    other => Err(InvalidParam::new(name, "an integer of at least 0", other)),
+                }
+            }
 
-    fn to_value(&self) -> Value {
-        (*self).into()
-    }
+            fn to_value(&self) -> Value {
+                (*self).into()
+            }
+        }
+    )+};
 }
 
-impl Parameter for usize {
-    fn from_value(name: &'static str, value: Value) -> Result<Self, InvalidParam> {
-        match value {
-            Value::Int(value) if Self::try_from(value).is_ok() => Ok(value as Self),
-            other => Err(InvalidParam::new(name, "an integer of at least 0", other)),
-        }
-    }
-
-    fn to_value(&self) -> Value {
-        (*self).into()
-    }
-}
+counts! { u64, usize }
 
 impl Parameter for f64 {
     fn from_value(name: &'static str, value: Value) -> Result<Self, InvalidParam> {
@@ -271,6 +264,8 @@ pub trait Params: Clone + Send + Sync {
 ///         /// Without a range, and with a setter that takes `impl Into<Option<f64>>`.
 ///         name: Option<f64> as impl Into<Option<f64>> = None,
 ///     }
+///     /// The example of `check`. Without this line, the method has a `check` of its own.
+///     check;
 /// }
 /// ```
 macro_rules! parameters {
@@ -279,6 +274,7 @@ macro_rules! parameters {
         $(#[$about_new:meta])* $method:ident::params($fixed:ident) {
             $($(#[$about:meta])* $name:ident: $t:ty $(as $given:ty)? = $default:expr $(=> $range:expr)?),* $(,)?
         }
+        $($(#[$about_check:meta])* check;)?
     ) => {
         $(#[$about_struct])*
         #[derive(Clone, Debug)]
@@ -354,6 +350,8 @@ macro_rules! parameters {
             }
         }
 
+        $($crate::fit::parameters!(@check [$(#[$about_check])*] $params);)?
+
         impl $crate::fit::Params for $params {
             const NAMES: &'static [&'static str] = Self::NAMES;
 
@@ -375,6 +373,19 @@ macro_rules! parameters {
 
             fn threads(&self) -> Option<usize> {
                 self.threads
+            }
+        }
+    };
+    (@check [$($about:tt)*] $params:ident) => {
+        impl $params {
+            /// Checks the parameters against data of `n` rows, if their number is known, and `dim` columns.
+            ///
+            $($about)*
+            ///
+            /// # Errors
+            /// [`Error::InvalidParam`](crate::Error::InvalidParam) that lists every problem.
+            pub fn check(&self, n: Option<u64>, dim: usize) -> $crate::error::Result<()> {
+                self.problems(n, dim).into_result()
             }
         }
     };

@@ -365,8 +365,8 @@ pub(crate) struct GroupLists<'a> {
     pub(crate) counts: &'a mut [u32],
 }
 
-/// Writes lower bounds on the distances of `picked` rows. They follow from the lowest tile values `low` (in the order of `picked`) and their errors (per row),
-/// plus `drift`.
+/// Writes lower bounds on the distances of `picked` rows. They follow from the lowest tile values `low` (in the
+/// order of `picked`) and their errors (per row), plus `drift`.
 pub(crate) fn renew<T: Compute>(
     gathered: &Gathered<T>,
     picked: &[u32],

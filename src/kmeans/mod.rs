@@ -3,6 +3,25 @@
 //! One file or folder per algorithm. All exact algorithms have the same fixed points and return the same
 //! labels.
 
+/// The snapshot of a solver whose sweeps label all rows, from its fields.
+macro_rules! snapshot_of_sweeps {
+    ($solver:expr) => {
+        Snapshot {
+            dim: $solver.dim,
+            metric: $solver.params.metric,
+            centers: &$solver.centers,
+            weights: &$solver.weights,
+            labels: $solver.labels.of_rows.view(),
+            inertia: $solver.energy,
+            n_iter: $solver.iteration,
+            n_steps: $solver.iteration,
+            seeded_by: &$solver.seeded_by,
+            algorithm: $solver.choice.algorithm.name(),
+            timings: $solver.timings,
+        }
+    };
+}
+
 mod backward_euler;
 mod balanced;
 mod batches;

@@ -60,9 +60,9 @@ impl<S: Simd, const RV: usize> Minima<S, RV> {
         // SAFETY: this function requires the instruction set.
         unsafe {
             let id = S::splat(S::T::from_f32(id as f32));
-            for v in 0..RV {
-                self.next[v] = S::min(self.next[v], S::max(self.low[v], values[v]));
-                (self.low[v], self.at[v]) = S::keep_less(self.low[v], self.at[v], values[v], id);
+            for (v, &value) in values.iter().enumerate() {
+                self.next[v] = S::min(self.next[v], S::max(self.low[v], value));
+                (self.low[v], self.at[v]) = S::keep_less(self.low[v], self.at[v], value, id);
             }
         }
     }
@@ -91,11 +91,11 @@ impl<S: Simd, const RV: usize> Minima<S, RV> {
 /// The id of the center that is compared as number `at`.
 ///
 /// # Safety
-/// If `LISTED`, `from.list` points to more than `at` centers.
+/// If `LISTED`, `list` points to more than `at` centers.
 #[inline(always)]
-unsafe fn center<T, const LISTED: bool>(from: Operands<T>, at: usize) -> usize {
+unsafe fn center<const LISTED: bool>(list: *const u32, at: usize) -> usize {
     // SAFETY: this function requires more than `at` listed centers.
-    if LISTED { unsafe { *from.list.add(at) as usize } } else { at }
+    if LISTED { unsafe { *list.add(at) as usize } } else { at }
 }
 
 /// The tile values of `RV` vectors of rows and `N` centers, of which `first` is the number of the first.
@@ -112,7 +112,7 @@ unsafe fn tile_values<S: Simd, const D: usize, const RV: usize, const N: usize, 
     unsafe {
         let mut values = [[S::splat(S::T::ZERO); RV]; N];
         for (i, values) in values.iter_mut().enumerate() {
-            let j = center::<S::T, LISTED>(from, first + i);
+            let j = center::<LISTED>(from.list, first + i);
             *values = [S::splat(*from.norms.add(j)); RV];
             for (t, column) in rows.iter().enumerate() {
                 let b = S::splat(*from.c.add(j * D + t));
@@ -160,13 +160,13 @@ unsafe fn group<S: Simd, const D: usize, const RV: usize, const LISTED: bool>(
         while j + CENTERS <= k {
             let values = tile_values::<S, D, RV, CENTERS, LISTED>(from, &rows, j);
             for (i, &values) in values.iter().enumerate() {
-                minima.take(values, center::<S::T, LISTED>(from, j + i));
+                minima.take(values, center::<LISTED>(from.list, j + i));
             }
             j += CENTERS;
         }
         while j < k {
             let [values] = tile_values::<S, D, RV, 1, LISTED>(from, &rows, j);
-            minima.take(values, center::<S::T, LISTED>(from, j));
+            minima.take(values, center::<LISTED>(from.list, j));
             j += 1;
         }
         for v in 0..RV {

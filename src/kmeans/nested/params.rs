@@ -130,17 +130,10 @@ parameters! {
         /// Whether a fit ends with the labels of all rows, which may take a pass over them (default true).
         compute_labels: bool = true,
     }
+    check;
 }
 
 impl NestedParams {
-    /// Checks the parameters against data of `n` rows, if their number is known, and `dim` columns.
-    ///
-    /// # Errors
-    /// [`Error::InvalidParam`](crate::Error::InvalidParam) that lists every problem.
-    pub fn check(&self, n: Option<u64>, dim: usize) -> Result<()> {
-        self.problems(n, dim).into_result()
-    }
-
     /// Rows of the first batch, of `n`.
     pub(crate) fn first_batch(&self, n: u64) -> u64 {
         let k = self.n_clusters as u64;

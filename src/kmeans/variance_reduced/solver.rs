@@ -243,19 +243,7 @@ impl<T: Compute> VarianceReducedSolver<T> {
 
 impl<T: Compute> FitSolver<T> for VarianceReducedSolver<T> {
     fn snapshot(&self) -> Snapshot<'_, T> {
-        let now = Snapshot {
-            dim: self.dim,
-            metric: self.params.metric,
-            centers: &self.centers,
-            weights: &self.weights,
-            labels: self.labels.of_rows.view(),
-            inertia: self.energy,
-            n_iter: self.iteration,
-            n_steps: self.iteration,
-            seeded_by: &self.seeded_by,
-            algorithm: self.choice.algorithm.name(),
-            timings: self.timings,
-        };
+        let now = snapshot_of_sweeps!(self);
         match &self.finished {
             Some(FinishedCenters { centers, labels, weights, inertia, .. }) => {
                 Snapshot { centers, labels: labels.view(), weights, inertia: *inertia, ..now }
