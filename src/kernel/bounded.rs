@@ -36,7 +36,7 @@ impl<T: Float> Default for Gathered<T> {
 
 /// A comparison of some gathered rows with one panel of centers. Per-row slices are indexed by the row's
 /// index in the chunk.
-pub(crate) struct Meeting<'a, T> {
+pub(crate) struct PanelComparison<'a, T> {
     pub(crate) panel: usize,
     /// The rows, without duplicates.
     pub(crate) picked: &'a [u32],
@@ -305,7 +305,7 @@ pub(crate) fn nearest_single<T: Compute>(
     for panel in 0..packed.n_panels() {
         better.clear();
         let mut best = [nearest.next[0]];
-        let meeting = &mut Meeting {
+        let comparison = &mut PanelComparison {
             panel,
             picked: &[0],
             slot: &[u32::MAX],
@@ -316,7 +316,7 @@ pub(crate) fn nearest_single<T: Compute>(
             better: &mut better,
             fine: None,
         };
-        operations::lowest(packed.tier, packed, gathered, meeting);
+        operations::lowest(packed.tier, packed, gathered, comparison);
         // A tile value that is not below the second best so far changes nothing.
         let Some(&Better { lane, next, .. }) = better.first() else { continue };
         if low[0] < nearest.best[0] {
@@ -340,12 +340,12 @@ pub(crate) fn lowest<T: Compute>(
     packed: &PackedCenters<T>,
     rows: Rows<'_, T>,
     gathered: &mut Gathered<T>,
-    meeting: &mut Meeting<'_, T>,
+    comparison: &mut PanelComparison<'_, T>,
 ) {
-    assert!(meeting.panel < packed.n_panels() && meeting.low.len() == meeting.picked.len());
+    assert!(comparison.panel < packed.n_panels() && comparison.low.len() == comparison.picked.len());
     match rows {
-        Rows::Dense(_) => operations::lowest(packed.tier, packed, gathered, meeting),
-        Rows::Sparse(rows) => operations::sparse_lowest(packed.tier, packed, rows, gathered, meeting),
+        Rows::Dense(_) => operations::lowest(packed.tier, packed, gathered, comparison),
+        Rows::Sparse(rows) => operations::sparse_lowest(packed.tier, packed, rows, gathered, comparison),
     }
 }
 

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::arbiter::Doubt;
 use super::blocks::{Candidates, Narrowing, Skin};
-use super::bounded::{BoundColumn, Gathered, GroupLists, Margins, Meeting, Nearest, Radii};
+use super::bounded::{BoundColumn, Gathered, GroupLists, Margins, Nearest, PanelComparison, Radii};
 use super::generic::accumulate::TwoPartSums;
 use super::generic::listed::{self, Padded};
 use super::generic::projected::Axes;
@@ -146,8 +146,8 @@ operations! {
     }
 
     /// See [`picked::lowest`].
-    Lowest = lowest(packed: &'a PackedCenters<T>, gathered: &'a mut Gathered<T>, meeting: &'a mut Meeting<'b, T>) {
-        picked::lowest::<S, MR, M2, M3, NV>(packed, gathered, meeting);
+    Lowest = lowest(packed: &'a PackedCenters<T>, gathered: &'a mut Gathered<T>, comparison: &'a mut PanelComparison<'b, T>) {
+        picked::lowest::<S, MR, M2, M3, NV>(packed, gathered, comparison);
     }
 
     /// [`lowest`] for sparse rows.
@@ -155,9 +155,9 @@ operations! {
         packed: &'a PackedCenters<T>,
         rows: SparseRef<'a, T>,
         gathered: &'a mut Gathered<T>,
-        meeting: &'a mut Meeting<'b, T>,
+        comparison: &'a mut PanelComparison<'b, T>,
     ) {
-        sparse::lowest::<S, NV>(packed, rows, gathered, meeting);
+        sparse::lowest::<S, NV>(packed, rows, gathered, comparison);
     }
 
     /// See [`lanes::listed`]. Only for rows in lanes.

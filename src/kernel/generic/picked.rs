@@ -5,7 +5,7 @@
 
 use super::simd::Simd;
 use crate::float::Float;
-use crate::kernel::bounded::{Better, Fine, Gathered, Margins, Meeting, ROUNDING};
+use crate::kernel::bounded::{Better, Fine, Gathered, Margins, PanelComparison, ROUNDING};
 use crate::kernel::pack::{PackedCenters, moved};
 use crate::kernel::tier::Compute;
 use crate::matrix::MatRef;
@@ -234,13 +234,13 @@ unsafe fn tile<S: Simd, const MR: usize, const NV: usize>(
 unsafe fn panel<S: Simd, const MR: usize, const M2: usize, const M3: usize, const NV: usize>(
     packed: &PackedCenters<S::T>,
     gathered: &mut Gathered<S::T>,
-    meeting: &mut Meeting<'_, S::T>,
+    comparison: &mut PanelComparison<'_, S::T>,
 ) where
     S::T: Compute,
 {
     let width = NV * S::LANES;
-    let first = meeting.panel * packed.width;
-    let picked = meeting.picked;
+    let first = comparison.panel * packed.width;
+    let picked = comparison.picked;
     let mut at = 0;
     while at < picked.len() {
         let left = picked.len() - at;
@@ -260,7 +260,7 @@ unsafe fn panel<S: Simd, const MR: usize, const M2: usize, const M3: usize, cons
         let Gathered { tile, sq_norm, .. } = &mut *gathered;
         for (i, row) in (at..picked.len().min(at + rows)).zip(tile.chunks_exact_mut(width)) {
             // SAFETY: a row of the tile has `NV` vectors, and this function requires the instruction set.
-            unsafe { weigh::<S, NV>(row, i, first, sq_norm, meeting) };
+            unsafe { weigh::<S, NV>(row, i, first, sq_norm, comparison) };
         }
         at += rows;
     }
@@ -277,9 +277,9 @@ pub(super) unsafe fn weigh<S: Simd, const NV: usize>(
     i: usize,
     first: usize,
     sq_norm: &[S::T],
-    meeting: &mut Meeting<'_, S::T>,
+    comparison: &mut PanelComparison<'_, S::T>,
 ) {
-    let Meeting { picked, slot, best, begin, low, doubt, better, fine, .. } = meeting;
+    let PanelComparison { picked, slot, best, begin, low, doubt, better, fine, .. } = comparison;
     let (r, width) = (picked[i] as usize, NV * S::LANES);
     if let Some(own) = row.get_mut((slot[r] as usize).wrapping_sub(first)) {
         if *begin {
@@ -349,18 +349,18 @@ pub(in crate::kernel) unsafe fn lowest<
 >(
     packed: &PackedCenters<S::T>,
     gathered: &mut Gathered<S::T>,
-    meeting: &mut Meeting<'_, S::T>,
+    comparison: &mut PanelComparison<'_, S::T>,
 ) where
     S::T: Compute,
 {
-    let first = meeting.panel * packed.width;
+    let first = comparison.panel * packed.width;
     // SAFETY: this function requires the instruction set, as `panel` does. The remaining packed centers fill the
     // panel.
     unsafe {
         match ((packed.norms.len() - first) / S::LANES).min(NV) {
-            1 => panel::<S, MR, M2, M3, 1>(packed, gathered, meeting),
-            2 => panel::<S, MR, M2, M3, 2>(packed, gathered, meeting),
-            _ => panel::<S, MR, M2, M3, NV>(packed, gathered, meeting),
+            1 => panel::<S, MR, M2, M3, 1>(packed, gathered, comparison),
+            2 => panel::<S, MR, M2, M3, 2>(packed, gathered, comparison),
+            _ => panel::<S, MR, M2, M3, NV>(packed, gathered, comparison),
         }
     }
 }

@@ -7,7 +7,7 @@
 use super::picked::weigh;
 use super::simd::{Epilogue, Simd, Two};
 use crate::float::Float;
-use crate::kernel::bounded::{Gathered, Meeting};
+use crate::kernel::bounded::{Gathered, PanelComparison};
 use crate::kernel::pack::{PackedCenters, Scratch};
 use crate::kernel::tier::Compute;
 use crate::rows::SparseRef;
@@ -178,17 +178,17 @@ pub(in crate::kernel) unsafe fn lowest<S: Simd, const NV: usize>(
     packed: &PackedCenters<S::T>,
     rows: SparseRef<'_, S::T>,
     gathered: &mut Gathered<S::T>,
-    meeting: &mut Meeting<'_, S::T>,
+    comparison: &mut PanelComparison<'_, S::T>,
 ) where
     S::T: Compute,
 {
-    let first = meeting.panel * packed.width;
-    // SAFETY: this function requires the instruction set, as `meet` does.
+    let first = comparison.panel * packed.width;
+    // SAFETY: this function requires the instruction set, as `compare` does.
     unsafe {
         match ((packed.norms.len() - first) / S::LANES).min(NV) {
-            1 => meet::<S, 1>(packed, rows, gathered, meeting, first),
-            2 => meet::<S, 2>(packed, rows, gathered, meeting, first),
-            _ => meet::<S, NV>(packed, rows, gathered, meeting, first),
+            1 => compare::<S, 1>(packed, rows, gathered, comparison, first),
+            2 => compare::<S, 2>(packed, rows, gathered, comparison, first),
+            _ => compare::<S, NV>(packed, rows, gathered, comparison, first),
         }
     }
 }
@@ -198,23 +198,23 @@ pub(in crate::kernel) unsafe fn lowest<S: Simd, const NV: usize>(
 /// # Safety
 /// The processor has the instruction set.
 #[inline(always)]
-unsafe fn meet<S: Simd, const NV: usize>(
+unsafe fn compare<S: Simd, const NV: usize>(
     packed: &PackedCenters<S::T>,
     rows: SparseRef<'_, S::T>,
     gathered: &mut Gathered<S::T>,
-    meeting: &mut Meeting<'_, S::T>,
+    comparison: &mut PanelComparison<'_, S::T>,
     first: usize,
 ) where
     S::T: Compute,
 {
     let Gathered { tile, sq_norm, .. } = gathered;
     let tile = &mut tile[..NV * S::LANES];
-    for i in 0..meeting.picked.len() {
+    for i in 0..comparison.picked.len() {
         // SAFETY: `micro`, `store` and `weigh` require only the instruction set, as this function does, and `tile`
         // holds `NV` vectors.
         unsafe {
-            store::<S, NV>(micro::<S, NV>(packed, rows.row(meeting.picked[i] as usize), first), tile);
-            weigh::<S, NV>(tile, i, first, sq_norm, meeting);
+            store::<S, NV>(micro::<S, NV>(packed, rows.row(comparison.picked[i] as usize), first), tile);
+            weigh::<S, NV>(tile, i, first, sq_norm, comparison);
         }
     }
 }

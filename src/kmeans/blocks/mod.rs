@@ -57,14 +57,14 @@ pub(super) struct Blocks<T> {
 
 /// The work of a search.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Work {
+pub(super) struct WorkCount {
     /// Distances between rows and centers.
     pub(super) distances: u64,
     /// Pairs of a box and a center.
     pub(super) tests: u64,
 }
 
-impl Work {
+impl WorkCount {
     /// The work in units of distances.
     pub(super) fn total(self) -> u64 {
         self.distances + self.tests
@@ -100,7 +100,7 @@ impl<T: Compute> Blocks<T> {
         labels: LabelsRef<'_>,
         packed: &PackedCenters<T>,
         cx: &Executor,
-    ) -> Result<Work> {
+    ) -> Result<WorkCount> {
         if !self.known {
             self.take(labels);
         }
@@ -116,11 +116,11 @@ impl<T: Compute> Blocks<T> {
         let each = self.states.len().div_ceil(ITEMS * cx.threads()).max(1);
         let items = self.tree.branches.chunks(each).zip(self.states.chunks_mut(each));
         let (latest, marks) = (&self.latest[..], &self.marks[..]);
-        let mut total = Work::default();
+        let mut total = WorkCount::default();
         cx.ordered_reduce(
             items,
             &mut total,
-            Work::default,
+            WorkCount::default,
             Visit::default,
             |(branches, states), work, visit| {
                 for (branch, state) in branches.iter().zip(states) {

@@ -1,6 +1,6 @@
 //! Takes the candidates down a branch.
 
-use super::Work;
+use super::WorkCount;
 use super::carried::Carried;
 use super::tree::{Branch, NO_ROW};
 use crate::centers::{LabelsRef, NO_LABEL};
@@ -58,12 +58,12 @@ pub(super) struct Visit<T> {
     /// The candidates on the way down.
     lists: Vec<Candidates<T>>,
     narrowing: Narrowing<T>,
-    meeting: Meeting<T>,
+    leaf: LeafBuffers<T>,
 }
 
 /// Buffers for the rows of a leaf.
 #[derive(Debug, Default)]
-struct Meeting<T> {
+struct LeafBuffers<T> {
     nearest: Nearest<T>,
     moved: Vec<T>,
     row: Vec<T>,
@@ -71,7 +71,7 @@ struct Meeting<T> {
 
 impl<T: Compute> Default for Visit<T> {
     fn default() -> Self {
-        Self { lists: Vec::new(), narrowing: Narrowing::default(), meeting: Meeting::default() }
+        Self { lists: Vec::new(), narrowing: Narrowing::default(), leaf: LeafBuffers::default() }
     }
 }
 
@@ -119,7 +119,7 @@ impl<T: Compute> Visit<T> {
         state: &mut State<T>,
         centers: &MovedCenters<'_, T>,
         mut changed: impl FnMut(u32, u32),
-        work: &mut Work,
+        work: &mut WorkCount,
     ) {
         if branch.rows.is_empty() {
             return;
@@ -135,7 +135,7 @@ impl<T: Compute> Visit<T> {
         if self.list(&fixed, at).ids().len() > 1 {
             if let Some(carried) = carried.filter(|c| c.holds(packed, self.list(&fixed, at))) {
                 for (leaf, list) in carried.open() {
-                    self.meeting.meet(&fixed, state, (list, leaf), &mut changed, work);
+                    self.leaf.label(&fixed, state, (list, leaf), &mut changed, work);
                 }
                 state.carried = Some(carried);
                 return;
@@ -160,7 +160,7 @@ impl<T: Compute> Visit<T> {
 
     /// Narrows the candidates of list `at - 1` to those of a node. Returns the next list, or the same if none
     /// was dropped.
-    fn narrow(&mut self, fixed: &Fixed<'_, T>, node: usize, at: usize, work: &mut Work) -> usize {
+    fn narrow(&mut self, fixed: &Fixed<'_, T>, node: usize, at: usize, work: &mut WorkCount) -> usize {
         let (lists, rest) = self.lists.split_at_mut(at);
         let from = lists.last().unwrap_or(fixed.centers.all);
         work.tests += from.ids().len() as u64;
@@ -184,7 +184,7 @@ impl<T: Compute> Visit<T> {
         (node, before): (Node, u32),
         at: usize,
         changed: &mut impl FnMut(u32, u32),
-        work: &mut Work,
+        work: &mut WorkCount,
     ) {
         let leaves = &fixed.branch.leaves[node.first_leaf..][..node.leaves];
         let list = if at == 0 { fixed.centers.all } else { &self.lists[at - 1] };
@@ -203,7 +203,7 @@ impl<T: Compute> Visit<T> {
         if node.leaves == 1 {
             let most = fixed.branch.rows.len();
             state.carried.take_if(|carried| !carried.push(node.first_leaf, list.ids(), most));
-            self.meeting.meet(fixed, state, (list.ids(), node.first_leaf), changed, work);
+            self.leaf.label(fixed, state, (list.ids(), node.first_leaf), changed, work);
             return;
         }
         for child in node.children() {
@@ -217,15 +217,15 @@ impl<T: Compute> Visit<T> {
     }
 }
 
-impl<T: Compute> Meeting<T> {
+impl<T: Compute> LeafBuffers<T> {
     /// Compares the rows of a leaf with the candidates.
-    fn meet(
+    fn label(
         &mut self,
         fixed: &Fixed<'_, T>,
         state: &mut State<T>,
         (list, at): (&[u32], usize),
         changed: &mut impl FnMut(u32, u32),
-        work: &mut Work,
+        work: &mut WorkCount,
     ) {
         let Fixed { branch, centers: MovedCenters { packed, doubt, .. }, .. } = *fixed;
         let leaf = branch.leaves[at];
