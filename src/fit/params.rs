@@ -426,7 +426,7 @@ pub(crate) fn from_0_to_1() -> Range<f64> {
 
 /// A parameter that can have a range. `None` is always in range.
 pub(crate) trait Ranged {
-    /// What the range is of.
+    /// The type of the values in the range.
     type Value: Copy + Display;
 
     /// The value to test.

@@ -258,8 +258,8 @@ pub(crate) fn nearest_others<T: Compute>(packed: &PackedCenters<T>, nearest: &mu
     (0..packed.n_centers()).map(|j| packed.sq_norm(centers, j)).collect()
 }
 
-/// Like [`nearest`](super::nearest), with the smallest and second smallest tile value per row. Where these do not
-/// tell the nearest center, the second is the smallest as well.
+/// Like [`nearest`](super::nearest), with the smallest and second smallest tile value per row. Where these do
+/// not determine the nearest center, the second is the smallest as well.
 pub(crate) fn nearest_pair<T: Compute>(
     rows: Rows<'_, T>,
     packed: &PackedCenters<T>,

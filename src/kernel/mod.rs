@@ -222,7 +222,7 @@ pub fn nearest_two<'a, T: Compute>(
             doubts.note_strip(rows, range, packed, scratch);
         });
         doubts.settle(rows, packed, labels, scratch);
-        // Tile values do not tell the second from the nearest.
+        // Tile values do not determine which center is the second.
         for &r in doubts.rows() {
             let mut listed = packed.all_listed();
             packed.rank(rows, r as usize, &mut listed);

@@ -78,7 +78,8 @@ pub struct PackedCenters<T: Compute> {
     pub(super) sq_norms: Vec<f64>,
     /// The center in each slot, if the slots are reordered.
     pub(super) order: Vec<u32>,
-    /// Per center, what is added to squared distances where centers are compared; empty for nothing.
+    /// The price per center, which is added to squared distances where centers are compared. Empty without
+    /// prices.
     pub(super) prices: Vec<f64>,
     /// How much tile values are reduced, relative to squared lengths, so that rounding never lifts one above
     /// the true value. Nonzero only for [`PackedCenters::framed`].
@@ -286,7 +287,7 @@ impl<T: Compute> PackedCenters<T> {
             j < self.k && slot < self.k && center.len() == dim,
             "the place must exist and the center have {dim} columns"
         );
-        // Its copies of the centers would be out of date.
+        // The copies of the centers in low precision would be out of date.
         self.certified = Certified::default();
         self.centers[j * dim..][..dim].copy_from_slice(center);
         let norm = if self.form == Form::RowsInLanes {

@@ -50,7 +50,7 @@ impl PythonMethod for TruncatedGaussianMixture {
     fn rows_of_steps(_params: &Self::Params, given: &Given, rows: &AnyRows) -> (f64, f64) {
         let all = rows.whole_effort();
         let coreset = given.count("coreset_size");
-        // A search looks at few of the components.
+        // A search evaluates few of the components.
         let k = given.count("n_components");
         let looks = (given.count("n_active") * given.count("n_neighbors")).min(k) / k;
         (4.0 * all, all.min(coreset) * looks)

@@ -1,4 +1,4 @@
-//! Takes the candidates down a branch.
+//! Narrows the candidates on the way down a branch.
 
 use super::WorkCount;
 use super::carried::Carried;
@@ -9,7 +9,8 @@ use crate::kernel::bounded::{Doubt, Nearest, is_in_doubt, nearest_listed};
 use crate::kernel::{Compute, PackedCenters};
 use crate::matrix::MatRef;
 
-/// Candidates are carried if a branch has this many times as many rows, so that they take less memory.
+/// Candidates are carried only if a branch has at least this many times as many rows, so that they take
+/// little memory.
 const FEW: usize = 4;
 
 /// The labels of a branch.

@@ -184,9 +184,9 @@ stream_methods! {
     resume;
 }
 
-/// Rows that are looked through for other values at a time.
+/// Number of rows that are searched for other values at a time.
 const LOOKED_THROUGH: u64 = 1024;
-/// Their values at most.
+/// Upper limit for the number of values of these rows.
 const LOOKED_THROUGH_VALUES: u64 = 1 << 22;
 
 /// Replaces duplicate seeds by other rows with a positive weight, if there are any, because a cluster that
@@ -209,7 +209,7 @@ pub(super) fn make_distinct<T: Compute>(
     let weights = weights_of(data)?;
     let n = count_rows(data)?;
     let order = Shuffle::new(n, seed);
-    // Sparse rows get their zeros: not too many of them.
+    // Sparse rows get their zeros here, so that the number of values is limited.
     let some = (LOOKED_THROUGH_VALUES / d as u64).clamp(1, LOOKED_THROUGH);
     for start in (0..n).step_by(some as usize) {
         if twice.is_empty() {
