@@ -146,7 +146,11 @@ operations! {
     }
 
     /// See [`picked::lowest`].
-    Lowest = lowest(packed: &'a PackedCenters<T>, gathered: &'a mut Gathered<T>, comparison: &'a mut PanelComparison<'b, T>) {
+    Lowest = lowest(
+        packed: &'a PackedCenters<T>,
+        gathered: &'a mut Gathered<T>,
+        comparison: &'a mut PanelComparison<'b, T>,
+    ) {
         picked::lowest::<S, MR, M2, M3, NV>(packed, gathered, comparison);
     }
 

@@ -101,27 +101,30 @@ impl<T: Compute> Tier<T> {
     }
 }
 
+/// # Safety
+/// The processor has AVX2 and FMA.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
 fn in_avx2<T: Compute, O: Operation<T>>(operation: O) -> O::Output {
-    // SAFETY: the attribute of this function enables the instruction set, so it is called only where the processor
-    // has it.
+    // SAFETY: this function requires the instruction set, too, and its attribute enables it.
     unsafe { operation.run::<T::Avx2, 6, 4, 2, 2>() }
 }
 
+/// # Safety
+/// The processor has AVX-512F, AVX2 and FMA.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx2,fma")]
 fn in_avx512<T: Compute, O: Operation<T>>(operation: O) -> O::Output {
-    // SAFETY: the attribute of this function enables the instruction set, so it is called only where the processor
-    // has it.
+    // SAFETY: this function requires the instruction set, too, and its attribute enables it.
     unsafe { operation.run::<T::Avx512, 12, 8, 4, 2>() }
 }
 
+/// # Safety
+/// The processor has Neon.
 #[cfg(target_arch = "aarch64")]
 #[target_feature(enable = "neon")]
 fn in_neon<T: Compute, O: Operation<T>>(operation: O) -> O::Output {
-    // SAFETY: the attribute of this function enables the instruction set, so it is called only where the processor
-    // has it.
+    // SAFETY: this function requires the instruction set, too, and its attribute enables it.
     unsafe { operation.run::<T::Neon, 8, 4, 2, 2>() }
 }
 
@@ -132,7 +135,7 @@ impl<T> Operation<T> for Sizes {
     type Output = (usize, usize, usize, usize);
 
     /// # Safety
-    /// None is needed: no vector is used.
+    /// None is needed, because no vector is used.
     #[inline(always)]
     unsafe fn run<S: Widen<T = T>, const MR: usize, const M2: usize, const M3: usize, const NV: usize>(
         self,

@@ -181,7 +181,7 @@ impl<T: Element> Problem<'_, T> {
                 for (group, out) in out.chunks_mut(GROUP_ROWS * self.k).enumerate() {
                     let first = tile * TILE_ROWS + group * GROUP_ROWS;
                     if let Some(z) = z {
-                        self.exponents(width, z, first, out, sums);
+                        self.logits(width, z, first, out, sums);
                     } else {
                         out.copy_from_slice(&self.near[first * self.k..][..out.len()]);
                     }
@@ -240,14 +240,7 @@ impl<T: Element> Problem<'_, T> {
 
     /// Writes `a_p + lambda (sum_q w_pq z_q + shift_p z_p)` for the rows from `first` on.
     #[inline(always)]
-    fn exponents(
-        &self,
-        width: impl ClusterCount,
-        z: &[T],
-        first: usize,
-        out: &mut [T],
-        sums: &mut UpdateSums,
-    ) {
+    fn logits(&self, width: impl ClusterCount, z: &[T], first: usize, out: &mut [T], sums: &mut UpdateSums) {
         let k = width.get();
         for (i, out) in out.chunks_exact_mut(k).enumerate() {
             let p = first + i;
@@ -258,7 +251,7 @@ impl<T: Element> Problem<'_, T> {
         }
     }
 
-    /// Like `exponents`, for one row with the responsibilities `own`; `add` adds those of a neighbor.
+    /// Like `logits`, for one row with the responsibilities `own`; `add` adds those of a neighbor.
     #[inline(always)]
     fn wish(
         &self,
@@ -290,7 +283,7 @@ impl<T: Element> Problem<'_, T> {
         out.iter_mut().zip(near).for_each(|(out, &a)| *out = a + lambda * *out);
     }
 
-    /// Turns these exponents into responsibilities, in place.
+    /// Turns these logits into responsibilities, in place.
     #[inline(always)]
     fn softmax(
         &self,

@@ -6,21 +6,6 @@ use super::simd::Widen;
 use crate::float::Float;
 use crate::matrix::MatRef;
 
-/// Calls a function of `D` columns for up to 16 columns, and returns. Bounds that the compiler knows save most of
-/// the time of a short row.
-macro_rules! few_columns {
-    ($d:expr, $f:ident($($arg:expr),*)) => {
-        few_columns!(@ $d, $f($($arg),*), 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16)
-    };
-    (@ $d:expr, $f:ident $args:tt, $($n:literal)*) => {
-        match $d {
-            $($n => return few_columns!(= $f, $n, $args),)*
-            _ => {}
-        }
-    };
-    (= $f:ident, $n:literal, ($($arg:expr),*)) => { $f::<_, $n>($($arg),*) };
-}
-
 /// A row of `D` columns.
 #[inline(always)]
 fn short<T, const D: usize>(values: &[T]) -> &[T; D] {
@@ -109,7 +94,9 @@ pub(in crate::kernel) unsafe fn accumulate<S: Widen>(
     energies: &mut [f64],
 ) {
     let d = rows.cols();
-    few_columns!(d, accumulate_few(rows, labels, weights, centers, (sums, totals, energies)));
+    with_columns!(d, D => {
+        return accumulate_few::<_, D>(rows, labels, weights, centers, (sums, totals, energies));
+    }, else {});
     for (i, row) in rows.iter().enumerate() {
         let j = labels[i] as usize;
         let sum = &mut sums[j * d..][..d];
@@ -153,7 +140,7 @@ pub(in crate::kernel) unsafe fn reassign<S: Widen>(
     to: TwoPartSums<'_>,
 ) {
     let d = rows.cols();
-    few_columns!(d, reassign_few(rows, (old, new), centers, to));
+    with_columns!(d, D => return reassign_few::<_, D>(rows, (old, new), centers, to), else {});
     let TwoPartSums { sums, lows, totals, energies } = to;
     for (i, row) in rows.iter().enumerate() {
         let (from, to) = (old[i] as usize, new[i] as usize);

@@ -101,7 +101,8 @@ unsafe fn center<const LISTED: bool>(list: *const u32, at: usize) -> usize {
 /// The tile values of `RV` vectors of rows and `N` centers, of which `first` is the number of the first.
 ///
 /// # Safety
-/// As for [`group`]; there are at least `first + N` centers.
+/// `from` has at least `first + N` centers, and points to what [`group`] requires. The processor must support the
+/// instruction set.
 #[inline(always)]
 unsafe fn tile_values<S: Simd, const D: usize, const RV: usize, const N: usize, const LISTED: bool>(
     from: Operands<S::T>,
@@ -190,7 +191,8 @@ unsafe fn group<S: Simd, const D: usize, const RV: usize, const LISTED: bool>(
 unsafe fn resolve<T: Float, const D: usize>(from: Operands<T>, n: usize, ids: *mut u32) {
     let Operands { x, stride, c, norms, k, .. } = from;
     for r in 0..n {
-        // SAFETY: `r` is below `n`, and the centers are below `k`, so that this function requires their values.
+        // SAFETY: `r` is below `n`, and the centers are below `k`. This function requires their values, and those of
+        // `n` rows.
         unsafe {
             let (first, mut nearest) = (*ids.add(r) as usize, f64::INFINITY);
             // Places without a center have infinite norms.
@@ -248,20 +250,12 @@ pub(in crate::kernel) unsafe fn sweep<S: Simd>(
                 ids: scratch.ids.as_mut_ptr().add(r),
                 second: scratch.second.as_mut_ptr().add(r),
             };
-            macro_rules! dims {
-                ($($d:literal)*) => {
-                    match dim {
-                        // The compiler removes the other branch.
-                        $($d => if vectors_of($d, S::REGISTERS) == 2 {
-                            group::<S, $d, 2, false>(from, to, by_groups);
-                        } else {
-                            group::<S, $d, 1, false>(from, to, by_groups);
-                        },)*
-                        _ => unreachable!("rows in lanes have at most {ROWS_IN_LANES_DIM} columns"),
-                    }
-                };
-            }
-            dims!(1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16);
+            // The compiler removes the other branch.
+            with_columns!(dim, D => if vectors_of(D, S::REGISTERS) == 2 {
+                group::<S, D, 2, false>(from, to, by_groups);
+            } else {
+                group::<S, D, 1, false>(from, to, by_groups);
+            });
         }
         r += vectors * S::LANES;
     }
@@ -307,15 +301,7 @@ pub(in crate::kernel) unsafe fn listed<S: Simd>(
                 ids: nearest.ids.as_mut_ptr().add(r),
                 second: nearest.next.as_mut_ptr().add(r),
             };
-            macro_rules! dims {
-                ($($d:literal)*) => {
-                    match dim {
-                        $($d => group::<S, $d, 1, true>(from, to, false),)*
-                        _ => unreachable!("rows in lanes have at most {ROWS_IN_LANES_DIM} columns"),
-                    }
-                };
-            }
-            dims!(1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16);
+            with_columns!(dim, D => group::<S, D, 1, true>(from, to, false));
         }
     }
 }

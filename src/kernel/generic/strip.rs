@@ -7,7 +7,7 @@ use crate::kernel::arbiter::Doubt;
 use crate::kernel::pack::{Form, PackedCenters, Scratch, moved};
 use crate::kernel::tier::Compute;
 use crate::matrix::MatRef;
-use crate::tuning::{ROWS_IN_LANES_DIM, STRIP_ROWS};
+use crate::tuning::STRIP_ROWS;
 
 /// Copies `rows` as `x' = g (x - s)`, and computes `|x'|^2` of each. Rows of an earlier strip may remain after them;
 /// their results are not read.
@@ -139,15 +139,7 @@ fn transpose<T: Float>(rows: MatRef<'_, T>, columns: &mut [T]) {
             }
         }
     }
-    macro_rules! dims {
-        ($($d:literal)*) => {
-            match rows.cols() {
-                $($d => of::<T, $d>(rows, columns),)*
-                _ => unreachable!("rows in lanes have at most {ROWS_IN_LANES_DIM} columns"),
-            }
-        };
-    }
-    dims!(1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16);
+    with_columns!(rows.cols(), D => of::<T, D>(rows, columns));
 }
 
 /// Reduces the lanes in `scratch.state` to one label per row: the center with the smallest value, the lowest

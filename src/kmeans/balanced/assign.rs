@@ -69,8 +69,8 @@ pub(super) fn assign<T: Compute>(
     let mut prices = prices.to_vec();
     let (mut labels, mut lowest) = (Vec::new(), f64::INFINITY);
     for round in 1..=BALANCED_ROUNDS {
-        // The candidates depend on the prices of the last round, which show better in every round which
-        // centers are in demand.
+        // The candidates follow from the prices of the last round. With every round, the prices tell better
+        // which centers are in demand.
         let lists = CandidateLists::new(centers, &prices, candidates(width, k, n, memory), data, cx)?;
         let mut keep = |prices: &[f64]| {
             let (found, _) = lists.demand(prices, limits);

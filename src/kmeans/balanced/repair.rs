@@ -1,5 +1,5 @@
 //! Repairs limits that the candidates of the rows could not keep: rows of clusters above their upper limit
-//! move to the nearest of all clusters with room, in the order of regret.
+//! move to the nearest of all clusters with room, those of least regret first.
 
 use crate::data::DataSource;
 use crate::error::Result;

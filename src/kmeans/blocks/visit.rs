@@ -162,18 +162,12 @@ impl<T: Compute> Visit<T> {
     /// Narrows the candidates of list `at - 1` to those of a node. Returns the next list, or the same if none
     /// was dropped.
     fn narrow(&mut self, fixed: &Fixed<'_, T>, node: usize, at: usize, work: &mut WorkCount) -> usize {
+        let MovedCenters { packed, all, .. } = fixed.centers;
         let (lists, rest) = self.lists.split_at_mut(at);
-        let from = lists.last().unwrap_or(fixed.centers.all);
+        let from = lists.last().unwrap_or(all);
         work.tests += from.ids().len() as u64;
         let faces = fixed.branch.faces(node);
-        at + usize::from(narrow(
-            fixed.centers.packed,
-            faces,
-            fixed.skin,
-            from,
-            &mut rest[0],
-            &mut self.narrowing,
-        ))
+        at + usize::from(narrow(packed, faces, fixed.skin, from, &mut rest[0], &mut self.narrowing))
     }
 
     /// Labels the rows of a node from the candidates of list `at - 1`. `before` is the label that all of its rows
