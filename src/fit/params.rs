@@ -133,26 +133,13 @@ macro_rules! parsed {
 }
 pub(crate) use parsed;
 
-impl Parameter for bool {
-    fn from_value(name: &'static str, value: Value) -> Result<Self, InvalidParam> {
-        match value {
-            Value::Bool(value) => Ok(value),
-            other => Err(InvalidParam::new(name, "true or false", other)),
-        }
-    }
-
-    fn to_value(&self) -> Value {
-        (*self).into()
-    }
-}
-
-macro_rules! counts {
-    ($($t:ty),+) => {$(
+macro_rules! plain_parameters {
+    ($($t:ty: $expected:literal { $($pattern:pat $(if $holds:expr)? => $made:expr,)+ })+) => {$(
         impl Parameter for $t {
             fn from_value(name: &'static str, value: Value) -> Result<Self, InvalidParam> {
                 match value {
-                    Value::Int(value) if Self::try_from(value).is_ok() => Ok(value as Self),
-                    other => Err(InvalidParam::new(name, "an integer of at least 0", other)),
+                    $($pattern $(if $holds)? => Ok($made),)+
+                    other => Err(InvalidParam::new(name, $expected, other)),
                 }
             }
 
@@ -163,20 +150,11 @@ macro_rules! counts {
     )+};
 }
 
-counts! { u64, usize }
-
-impl Parameter for f64 {
-    fn from_value(name: &'static str, value: Value) -> Result<Self, InvalidParam> {
-        match value {
-            Value::Float(value) => Ok(value),
-            Value::Int(value) => Ok(value as Self),
-            other => Err(InvalidParam::new(name, "a number", other)),
-        }
-    }
-
-    fn to_value(&self) -> Value {
-        (*self).into()
-    }
+plain_parameters! {
+    bool: "true or false" { Value::Bool(value) => value, }
+    u64: "an integer of at least 0" { Value::Int(value) if Self::try_from(value).is_ok() => value as Self, }
+    usize: "an integer of at least 0" { Value::Int(value) if Self::try_from(value).is_ok() => value as Self, }
+    f64: "a number" { Value::Float(value) => value, Value::Int(value) => value as Self, }
 }
 
 impl<T: Parameter> Parameter for Option<T> {

@@ -43,7 +43,7 @@ struct Results<T> {
     second: *mut T,
 }
 
-/// The smallest value of each row so far, its center and the second smallest value.
+/// Per row: the smallest value so far, its center, and the second smallest value.
 struct Minima<S: Simd, const RV: usize> {
     low: [S::V; RV],
     at: [S::V; RV],

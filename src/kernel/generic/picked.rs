@@ -3,15 +3,12 @@
 //! [`gather`] copies each picked row to its index in the chunk, so that a row is copied once for all panels.
 //! A panel and a few rows fit the first-level cache, so the columns need no blocks.
 
-use super::simd::Simd;
+use super::simd::{MOST_LANES, Simd, sum_of_lanes};
 use crate::float::Float;
 use crate::kernel::bounded::{Better, Fine, Gathered, Margins, PanelComparison, ROUNDING};
 use crate::kernel::pack::{PackedCenters, moved};
 use crate::kernel::tier::Compute;
 use crate::matrix::MatRef;
-
-/// The largest number of lanes in a vector.
-const MOST_LANES: usize = 16;
 
 /// Copies the `picked` rows of a chunk as `x' = g (x - s)` to their indices in `to`, with `|x'|^2` (per row).
 /// Writes the squared distances to the centers in `slot` (per row) to `own`, in the order of `picked`.
@@ -79,7 +76,7 @@ pub(in crate::kernel) unsafe fn gather<S: Simd>(
             S::store(sums.as_mut_ptr(), sum);
             S::store(norms.as_mut_ptr(), norm);
         }
-        (*own, to.sq_norm[r]) = (fold(sums), fold(norms));
+        (*own, to.sq_norm[r]) = (sum_of_lanes(sums), sum_of_lanes(norms));
     }
 }
 
@@ -133,17 +130,6 @@ pub(in crate::kernel) fn between<T: Compute>(
             *out = ((if distance > T::ZERO { distance } else { T::ZERO }) * unit).to_f32() * (1.0 - ROUNDING);
         }
     }
-}
-
-/// Sum of the lanes, by halving.
-#[inline(always)]
-fn fold<T: Float>(mut lanes: [T; MOST_LANES]) -> T {
-    for width in [8, 4, 2, 1] {
-        for l in 0..width {
-            lanes[l] = lanes[l] + lanes[l + width];
-        }
-    }
-    lanes[0]
 }
 
 /// Computes the tile values of `MR` rows and `NV` vectors of centers.

@@ -5,8 +5,8 @@
 //! axes of the center. For a Gaussian with factors, this is the Mahalanobis distance by the identity of
 //! Woodbury.
 
-use super::listed::{MOST_LANES, Padded, fold};
-use super::simd::Simd;
+use super::listed::{Padded, fold};
+use super::simd::{MOST_LANES, Simd};
 use crate::float::Float;
 
 /// Number of axes that share a pass over the columns: their sums fit the registers of every instruction set.

@@ -1,6 +1,6 @@
 //! Copies rows into a strip, and reduces lanes of running minima to one label per row.
 
-use super::simd::{Epilogue, Simd, Two};
+use super::simd::{Epilogue, MOST_LANES, Simd, Two, sum_of_lanes};
 use super::zeros;
 use crate::float::Float;
 use crate::kernel::arbiter::Doubt;
@@ -63,12 +63,9 @@ pub(in crate::kernel) unsafe fn load<S: Simd>(
                 }
             }
         }
-        scratch.sq_norms[r] = sum(squares);
+        scratch.sq_norms[r] = sum_of_lanes(squares);
     }
 }
-
-/// The largest number of lanes in a vector.
-const MOST_LANES: usize = 16;
 
 /// Writes `g (x - s)`, or `x` if `PLAIN`, to `to`, and adds the squares to `squares`.
 ///
@@ -103,20 +100,6 @@ unsafe fn copy<S: Simd, const PLAIN: bool>(
         let square = &mut squares[t - whole];
         *square = *square + x * x;
     }
-}
-
-/// The sum of the values, by halving. In arrays of known lengths, which the compiler adds as vectors.
-#[inline(always)]
-fn sum<T: Float>(values: [T; MOST_LANES]) -> T {
-    let mut eight = [T::ZERO; MOST_LANES / 2];
-    for l in 0..8 {
-        eight[l] = values[l] + values[l + 8];
-    }
-    let mut four = [T::ZERO; MOST_LANES / 4];
-    for l in 0..4 {
-        four[l] = eight[l] + eight[l + 4];
-    }
-    (four[0] + four[2]) + (four[1] + four[3])
 }
 
 /// Transposes rows into columns of [`STRIP_ROWS`] values.
