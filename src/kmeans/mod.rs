@@ -22,6 +22,22 @@ macro_rules! snapshot_of_sweeps {
     };
 }
 
+/// Parameters of exact k-means, from those of a method that has them too, except the named ones.
+macro_rules! exact_params {
+    ($params:expr, $($name:ident: $value:expr),+) => {
+        KMeansParams {
+            $($name: $value,)+
+            seeding: $params.seeding.clone(),
+            rng_seed: $params.rng_seed,
+            tolerance: $params.tolerance,
+            metric: $params.metric,
+            algorithm: $params.algorithm,
+            bounds_memory: $params.bounds_memory,
+            threads: $params.threads,
+        }
+    };
+}
+
 mod backward_euler;
 mod balanced;
 mod batches;

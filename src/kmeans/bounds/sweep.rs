@@ -158,7 +158,7 @@ impl<T: Compute> Rules<'_, T> {
                 }
             }
             if self.bounds.group_panels == 1 && !self.bounds.fine {
-                self.renew(panel, picked, chunk, work);
+                self.renew(&work.low, panel, picked, chunk, work);
             }
         }
         work.lists = lists;
@@ -225,7 +225,7 @@ impl<T: Compute> Rules<'_, T> {
                 }
             }
             if !self.bounds.fine {
-                self.renew(group, picked, chunk, work);
+                self.renew(&work.low, group, picked, chunk, work);
             }
             return picked.len();
         }
@@ -260,7 +260,7 @@ impl<T: Compute> Rules<'_, T> {
                 work.next[r] = lesser(work.next[r], work.low_next[i]);
             }
         }
-        self.renew(group, picked, chunk, work);
+        self.renew(&work.low, group, picked, chunk, work);
         panels.len() * picked.len()
     }
 
@@ -320,12 +320,8 @@ impl<T: Compute> Rules<'_, T> {
         nearer
     }
 
-    /// Writes the bounds of the `picked` rows for `group`, from their lowest values there.
-    fn renew(&self, group: usize, picked: &[u32], chunk: &mut BoundedChunk<'_, T>, work: &Work<T>) {
-        self.renew_from(&work.low, group, picked, chunk, work);
-    }
-
-    fn renew_from(
+    /// Writes the bounds of the `picked` rows for `group`, from their lowest values there, `low`.
+    fn renew(
         &self,
         low: &[T],
         group: usize,
@@ -366,7 +362,7 @@ impl<T: Compute> Rules<'_, T> {
             if self.bounds.fine {
                 chunk.bounds.lower[r * groups + to] = f32::INFINITY;
             } else {
-                self.renew_from(&[work.next[r]], to, &[row], chunk, work);
+                self.renew(&[work.next[r]], to, &[row], chunk, work);
             }
             let own = self.at_least(work.own[r]);
             let bound = &mut chunk.bounds.lower[r * groups + from];

@@ -71,18 +71,7 @@ parameters! {
 impl BreathingParams {
     /// The parameters of a run of exact k-means with `k` centers.
     pub(super) fn run_of(&self, k: usize) -> KMeansParams {
-        KMeansParams {
-            n_clusters: k,
-            seeding: self.seeding.clone(),
-            rng_seed: self.rng_seed,
-            n_init: 1,
-            max_iter: BREATH_RUN_SWEEPS,
-            tolerance: self.tolerance,
-            metric: self.metric,
-            algorithm: self.algorithm,
-            bounds_memory: self.bounds_memory,
-            threads: self.threads,
-        }
+        exact_params!(self, n_clusters: k, n_init: 1, max_iter: BREATH_RUN_SWEEPS)
     }
 }
 
