@@ -365,8 +365,8 @@ pub(crate) struct GroupLists<'a> {
     pub(crate) counts: &'a mut [u32],
 }
 
-/// Writes lower bounds on the distances of `picked` rows. They follow from the lowest tile values `low` (in the
-/// order of `picked`) and their errors (per row), plus `drift`.
+/// Writes lower bounds on the distances of `picked` rows. They follow from the lowest tile values `low` (in
+/// the order of `picked`) and their errors (per row), plus `drift`.
 pub(crate) fn renew<T: Compute>(
     gathered: &Gathered<T>,
     picked: &[u32],
@@ -397,8 +397,8 @@ pub(crate) fn least(lower: &[f32], drift: &[f32], picked: &[u32], out: &mut [f32
     operations::least(active::<f32>(), lower, drift, picked, out);
 }
 
-/// Adds each of the `picked` rows to the lists of the groups of `span` bounds in which one bound is within the row's
-/// `reach`.
+/// Adds each of the `picked` rows to the lists of the groups of `span` bounds in which one bound is within
+/// the row's `reach`.
 pub(crate) fn near(
     lower: &[f32],
     (drift, span): (&[f32], usize),

@@ -37,8 +37,9 @@ macro_rules! operations {
                 self,
             ) -> Self::Output {
                 let Self(($($arg,)*)) = self;
-                // SAFETY: this function requires the instruction set of `S`, as the bodies do. `MR` and `NV` are those
-                // of the tier. The kernel calls load a strip for `packed` before they run an operation on it.
+                // SAFETY: this function requires the instruction set of `S`, as the bodies do. `MR` and `NV`
+                // are those of the tier. The kernel calls load a strip for `packed` before they run an
+                // operation on it.
                 unsafe { $body }
             }
         }
@@ -258,8 +259,8 @@ operations! {
         sums_of::accumulate::<S>(rows, labels, weights, centers, sums, totals, energies);
     }
 
-    /// Moves rows of weight 1 whose label changed from one cluster to another. `labels` are the old and the new
-    /// ones.
+    /// Moves rows of weight 1 whose label changed from one cluster to another. `labels` are the old and the
+    /// new ones.
     Reassign = reassign(
         rows: MatRef<'a, T>,
         labels: (&'a [u32], &'a [u32]),

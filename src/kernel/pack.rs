@@ -210,7 +210,8 @@ impl<T: Compute> PackedCenters<T> {
             k,
             dim,
             width,
-            // Blocks of equal depth: a short last block would cost as much accumulator traffic as a full block.
+            // Blocks of equal depth: a short last block would cost as much accumulator traffic as a full
+            // block.
             depth: dim.div_ceil(dim.div_ceil(most)),
             data: data.unwrap_or_else(made),
             norms: Aligned::filled(padded, T::INFINITY),

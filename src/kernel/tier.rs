@@ -90,7 +90,8 @@ impl<T: Compute> Tier<T> {
             // SAFETY: a tier exists only if the processor has its instruction set.
             Isa::Avx2 => unsafe { in_avx2(operation) },
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: a tier exists only if the processor has its instruction set. The wider sets include this one.
+            // SAFETY: a tier exists only if the processor has its instruction set. The wider sets include
+            // this one.
             Isa::Avx512 | Isa::Avx512Vnni | Isa::Amx => unsafe { in_avx512(operation) },
             #[cfg(target_arch = "aarch64")]
             // SAFETY: a tier exists only if the processor has its instruction set.

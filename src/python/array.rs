@@ -64,9 +64,9 @@ impl SparseArray {
         let dtype = dtype_of(values)?;
         let layout =
             Layout { dtype, rows: stored, cols: 1, row_stride: stride, col_stride: dtype.size() as isize };
-        // SAFETY: `as_array_ptr` points to a live 1-D array object. `data` points to its first value, and `stride`
-        // says where the others are, within one buffer that `owners` keeps alive. NumPy cannot resize the memory
-        // while there are references to it.
+        // SAFETY: `as_array_ptr` points to a live 1-D array object. `data` points to its first value, and
+        // `stride` says where the others are, within one buffer that `owners` keeps alive. NumPy cannot
+        // resize the memory while there are references to it.
         let of_values =
             unsafe { RawRows::from_parts((*values.as_array_ptr()).fields.data.cast_const().cast(), layout) }?;
         let rows = Csr::of_raw(shape, index_of("indptr", indptr)?, index_of("indices", indices)?, of_values)?;

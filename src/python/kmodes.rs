@@ -131,8 +131,8 @@ pub(super) fn start_modes(
 #[derive(FromPyObject)]
 pub(super) struct StoredShares<'py>(Bound<'py, PyAny>, PyReadonlyArray1<'py, i32>);
 
-/// The number of neighbors, the weight of each or `None` for its kernel value, the bandwidth, and the weight of the
-/// Laplacian.
+/// The number of neighbors, the weight of each or `None` for its kernel value, the bandwidth, and the weight
+/// of the Laplacian.
 #[derive(Clone, Copy, FromPyObject)]
 pub(super) struct Influence(usize, Option<f64>, f64, f64);
 

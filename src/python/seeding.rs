@@ -11,8 +11,8 @@ use crate::data::Source as _;
 use crate::float::either;
 use crate::seeding::Seeding;
 
-/// Parameters of seedings: the candidates per center, the rows per round as a multiple of the number of centers,
-/// and the rounds. `None` takes the default.
+/// Parameters of seedings: the candidates per center, the rows per round as a multiple of the number of
+/// centers, and the rounds. `None` takes the default.
 #[derive(Clone, Copy, FromPyObject)]
 pub(super) struct SeedingOptions(pub(super) Option<usize>, pub(super) Option<f64>, pub(super) Option<usize>);
 

@@ -70,8 +70,8 @@ impl Stored for f16 {
         let (mut narrow, mut wide) = ([f16::ZERO; RUN], [0.0f32; RUN]);
         for (i, out) in out.chunks_mut(RUN).enumerate() {
             let n = out.len();
-            // SAFETY: the run lies within the `out.len()` values that this function requires, and `narrow` has room
-            // for RUN >= n values.
+            // SAFETY: the run lies within the `out.len()` values that this function requires, and `narrow`
+            // has room for RUN >= n values.
             unsafe {
                 let run = from.add(i * RUN * size_of::<f16>());
                 run.copy_to_nonoverlapping(narrow.as_mut_ptr().cast(), n * size_of::<f16>());

@@ -7,8 +7,8 @@ macro_rules! methods {
         /// See the method of the trait.
         #[inline(always)]
         unsafe fn $name($($arg: $t),*) $(-> $out)? {
-            // SAFETY: every method of the traits requires that the processor has the instruction set. Methods with
-            // a pointer also require that it points to all values that the expression reads or writes.
+            // SAFETY: every method of the traits requires that the processor has the instruction set. Methods
+            // with a pointer also require that it points to all values that the expression reads or writes.
             unsafe { $value }
         }
     )*};

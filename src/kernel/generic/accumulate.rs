@@ -42,8 +42,8 @@ fn accumulate_few<T: Float, const D: usize>(
     }
 }
 
-/// The statistics of clusters between which rows move. The sum of a cluster has two parts, so that a removed row
-/// leaves no residue.
+/// The statistics of clusters between which rows move. The sum of a cluster has two parts, so that a removed
+/// row leaves no residue.
 pub(in crate::kernel) struct TwoPartSums<'a> {
     pub(in crate::kernel) sums: &'a mut [f64],
     /// The rounding errors of `sums`.

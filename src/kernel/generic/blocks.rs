@@ -65,8 +65,8 @@ fn copy<T: Float>(from: &Candidates<T>, kept: &[u32], to: &mut Candidates<T>) {
     }
 }
 
-/// See [`crate::kernel::blocks::narrow`]. Moving the box and the test stand here: as functions of their own, they take
-/// up to 17% longer with 16 columns.
+/// See [`crate::kernel::blocks::narrow`]. Moving the box and testing the candidates would take longer as
+/// functions of their own.
 #[inline(always)]
 pub(in crate::kernel) fn narrow<T: Float>(
     (shift, scale): (&[T], T),

@@ -21,7 +21,8 @@ pub(in crate::kernel) unsafe fn least<S: Simd>(
         let row = &lower[r as usize * groups..][..groups];
         let mut least = S::T::INFINITY;
         if whole > 0 {
-            // SAFETY: all vectors are within the first `whole` bounds. This function requires the instruction set.
+            // SAFETY: all vectors are within the first `whole` bounds. This function requires the instruction
+            // set.
             unsafe {
                 let mut lanes = S::splat(S::T::INFINITY);
                 for at in (0..whole).step_by(S::LANES) {
@@ -70,8 +71,8 @@ pub(in crate::kernel) unsafe fn near<S: Simd>(
             }
         };
         for at in (0..whole).step_by(S::LANES) {
-            // SAFETY: all vectors are within the first `whole` bounds, and no vector has more than 16 lanes. This
-            // function requires the instruction set.
+            // SAFETY: all vectors are within the first `whole` bounds, and no vector has more than 16 lanes.
+            // This function requires the instruction set.
             let n = unsafe {
                 let now = S::sub(S::load(row.as_ptr().add(at)), S::load(drift.as_ptr().add(at)));
                 S::push_less(now, S::splat(reach), at as u32, found.as_mut_ptr())
@@ -140,8 +141,8 @@ pub(in crate::kernel) unsafe fn within<S: Simd>(
     let mut n = 0;
     let whole = m / S::LANES * S::LANES;
     for r in (0..whole).step_by(S::LANES) {
-        // SAFETY: `r` plus a vector is within the slices, and `n <= r`, so `rows` has room. This function requires
-        // the instruction set.
+        // SAFETY: `r` plus a vector is within the slices, and `n <= r`, so `rows` has room. This function
+        // requires the instruction set.
         unsafe {
             let now = S::sub(S::load(lower.as_ptr().add(r)), S::splat(drift));
             n += S::push_less(now, S::load(reach.as_ptr().add(r)), r as u32, rows.as_mut_ptr().add(n));

@@ -2,10 +2,7 @@
 //! center after the other.
 //!
 //! The running minima stay in registers.
-#![allow(
-    clippy::needless_range_loop,
-    reason = "other loops over the vectors of a group take up to 7% longer"
-)]
+#![allow(clippy::needless_range_loop, reason = "iterators over the vectors of a group take longer")]
 
 use std::ops::Range;
 
@@ -105,15 +102,16 @@ unsafe fn center<const LISTED: bool>(list: *const u32, at: usize) -> usize {
 /// The tile values of `RV` vectors of rows and `N` centers, of which `first` is the number of the first.
 ///
 /// # Safety
-/// `from` has at least `first + N` centers, and points to what [`group`] requires. The processor must support the
-/// instruction set.
+/// `from` has at least `first + N` centers, and points to what [`group`] requires. The processor must support
+/// the instruction set.
 #[inline(always)]
 unsafe fn tile_values<S: Simd, const D: usize, const RV: usize, const N: usize, const LISTED: bool>(
     from: Operands<S::T>,
     rows: &[[S::V; RV]; D],
     first: usize,
 ) -> [[S::V; RV]; N] {
-    // SAFETY: the centers exist, with `D` values and a norm each, and this function requires the instruction set.
+    // SAFETY: the centers exist, with `D` values and a norm each, and this function requires the instruction
+    // set.
     unsafe {
         let mut values = [[S::splat(S::T::ZERO); RV]; N];
         for (i, values) in values.iter_mut().enumerate() {
@@ -130,13 +128,14 @@ unsafe fn tile_values<S: Simd, const D: usize, const RV: usize, const N: usize, 
     }
 }
 
-/// Finds the smallest value, its center and the second smallest value, for `RV` vectors of rows with `D` columns.
-/// With `by_groups`, the minima are those of groups of centers, of which [`resolve`] finds the nearest center.
+/// Finds the smallest value, its center and the second smallest value, for `RV` vectors of rows with `D`
+/// columns. With `by_groups`, the minima are those of groups of centers, of which [`resolve`] finds the
+/// nearest center.
 ///
 /// # Safety
-/// `from.x` points to `D` columns of `stride` values, of which `RV` vectors are read. `c` and `norms` point to `D`
-/// values and one value per center. `list` points to `k` centers if `LISTED`. The pointers in `to` point to `RV`
-/// vectors. The processor must support the instruction set.
+/// `from.x` points to `D` columns of `stride` values, of which `RV` vectors are read. `c` and `norms` point
+/// to `D` values and one value per center. `list` points to `k` centers if `LISTED`. The pointers in `to`
+/// point to `RV` vectors. The processor must support the instruction set.
 #[inline(always)]
 unsafe fn group<S: Simd, const D: usize, const RV: usize, const LISTED: bool>(
     from: Operands<S::T>,
@@ -145,8 +144,8 @@ unsafe fn group<S: Simd, const D: usize, const RV: usize, const LISTED: bool>(
 ) {
     let Operands { x, stride, k, .. } = from;
     let mut j = 0;
-    // SAFETY: this function requires the instruction set, and rows, centers and results of these sizes. All centers
-    // are below number `k`.
+    // SAFETY: this function requires the instruction set, and rows, centers and results of these sizes. All
+    // centers are below number `k`.
     unsafe {
         let mut rows = [[S::splat(S::T::ZERO); RV]; D];
         for (t, column) in rows.iter_mut().enumerate() {
@@ -189,14 +188,14 @@ unsafe fn group<S: Simd, const D: usize, const RV: usize, const LISTED: bool>(
 /// anyway, these centers differ by more than the sums may be wrong.
 ///
 /// # Safety
-/// `from.x` points to `D` columns of `stride` values, at least `n`, and `ids` to `n` centers below `k`. `c` and
-/// `norms` point to `D` values and one value per center.
+/// `from.x` points to `D` columns of `stride` values, at least `n`, and `ids` to `n` centers below `k`. `c`
+/// and `norms` point to `D` values and one value per center.
 #[inline(always)]
 unsafe fn resolve<T: Float, const D: usize>(from: Operands<T>, n: usize, ids: *mut u32) {
     let Operands { x, stride, c, norms, k, .. } = from;
     for r in 0..n {
-        // SAFETY: `r` is below `n`, and the centers are below `k`. This function requires their values, and those of
-        // `n` rows.
+        // SAFETY: `r` is below `n`, and the centers are below `k`. This function requires their values, and
+        // those of `n` rows.
         unsafe {
             let (first, mut nearest) = (*ids.add(r) as usize, f64::INFINITY);
             // Places without a center have infinite norms.
@@ -238,8 +237,8 @@ pub(in crate::kernel) unsafe fn sweep<S: Simd>(
     let by_groups = k >= GROUPED_CENTERS && packed.prices.is_empty();
     let mut r = 0;
     while r < padded {
-        // SAFETY: the buffers are as long as asserted, and the rows of a group end before `padded`. This function
-        // requires the instruction set, as `group` does.
+        // SAFETY: the buffers are as long as asserted, and the rows of a group end before `padded`. This
+        // function requires the instruction set, as `group` does.
         unsafe {
             let from = Operands {
                 x: scratch.x.as_ptr().add(r),
@@ -289,8 +288,8 @@ pub(in crate::kernel) unsafe fn listed<S: Simd>(
     assert!(nearest.best.len() >= end && nearest.ids.len() >= end && nearest.next.len() >= end);
     assert!(packed.data.len() >= packed.k * dim && packed.norms.len() >= packed.k);
     for r in rows.step_by(S::LANES) {
-        // SAFETY: a vector of rows starting at `r` ends before `end`, and the buffers are as long as asserted. This
-        // function requires the instruction set, as `group` does.
+        // SAFETY: a vector of rows starting at `r` ends before `end`, and the buffers are as long as
+        // asserted. This function requires the instruction set, as `group` does.
         unsafe {
             let from = Operands {
                 x: columns.as_ptr().add(r),

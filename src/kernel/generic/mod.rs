@@ -4,8 +4,8 @@
 //! the instruction set.
 #![allow(unsafe_code)]
 
-/// Evaluates an expression in which `D` is the number of columns as a constant, for 1 to 16 columns, or else the other
-/// expression. Bounds that the compiler knows save most of the time of a short row.
+/// Evaluates an expression in which `D` is the number of columns as a constant, for 1 to 16 columns, or else
+/// the other expression. Bounds that the compiler knows save most of the time of a short row.
 macro_rules! with_columns {
     ($dim:expr, $d:ident => $value:expr) => {
         with_columns!($dim, $d => $value, else unreachable!("rows in lanes have 1 to 16 columns"))

@@ -340,8 +340,8 @@ pub(in crate::kernel) unsafe fn lowest<
     S::T: Compute,
 {
     let first = comparison.panel * packed.width;
-    // SAFETY: this function requires the instruction set, as `panel` does. The remaining packed centers fill the
-    // panel.
+    // SAFETY: this function requires the instruction set, as `panel` does. The remaining packed centers fill
+    // the panel.
     unsafe {
         match ((packed.norms.len() - first) / S::LANES).min(NV) {
             1 => panel::<S, MR, M2, M3, 1>(packed, gathered, comparison),

@@ -41,8 +41,8 @@ unsafe fn project<S: Simd, const N: usize>(
     (axes, stride): (*const S::T, usize),
     onto: &mut [S::T; AXES],
 ) -> S::T {
-    // SAFETY: vectors are within `whole`, within `last`, or within rows that are padded to whole vectors. This
-    // function requires the instruction set.
+    // SAFETY: vectors are within `whole`, within `last`, or within rows that are padded to whole vectors.
+    // This function requires the instruction set.
     unsafe {
         let (mut length, mut sums) = (S::splat(S::T::ZERO), [S::splat(S::T::ZERO); N]);
         let mut add = |at: usize, x: S::V| {
@@ -70,8 +70,8 @@ unsafe fn project<S: Simd, const N: usize>(
     }
 }
 
-/// Distances of a row to the listed centers, each with its own row of factors and its own axes. The projections
-/// go to `onto`, one per axis of each listed center, unless it is empty.
+/// Distances of a row to the listed centers, each with its own row of factors and its own axes. The
+/// projections go to `onto`, one per axis of each listed center, unless it is empty.
 ///
 /// # Safety
 /// The processor must support the instruction set.
@@ -101,8 +101,8 @@ pub(in crate::kernel) unsafe fn distances<S: Simd>(
         for first in (0..n_axes).step_by(AXES) {
             let mut some = [S::T::ZERO; AXES];
             let n = (n_axes - first).min(AXES);
-            // SAFETY: `j` is below `k`, and there are `k` centers, `k` rows of factors, and `k * n_axes` rows of axes,
-            // padded to whole vectors. This function requires the instruction set.
+            // SAFETY: `j` is below `k`, and there are `k` centers, `k` rows of factors, and `k * n_axes` rows
+            // of axes, padded to whole vectors. This function requires the instruction set.
             unsafe {
                 let (c, f) =
                     (centers.values.as_ptr().add(j * stride), factors.values.as_ptr().add(j * stride));

@@ -110,8 +110,8 @@ pub(in crate::kernel) trait Simd: Copy {
     #[inline(always)]
     unsafe fn push_less(a: Self::V, b: Self::V, first: u32, to: *mut u32) -> usize {
         let mut n = 0;
-        // SAFETY: no vector has more than `MOST_LANES` lanes, and `to` has room for all of them. The processor has the
-        // instruction set, which this function requires.
+        // SAFETY: no vector has more than `MOST_LANES` lanes, and `to` has room for all of them. The
+        // processor has the instruction set, which this function requires.
         unsafe {
             let (mut x, mut y) = ([Self::T::ZERO; MOST_LANES], [Self::T::ZERO; MOST_LANES]);
             Self::store(x.as_mut_ptr(), a);
@@ -176,8 +176,8 @@ impl<S: Simd> Epilogue<S> for Two {
     /// `state` must point to three vectors, and the processor must support the instruction set.
     #[inline(always)]
     unsafe fn absorb<const NV: usize>(state: *mut S::T, acc: &[S::V; NV], ids: &[S::V; NV]) {
-        // SAFETY: the three vectors of `state` are loaded and stored, with the instruction set that this function
-        // requires.
+        // SAFETY: the three vectors of `state` are loaded and stored, with the instruction set that this
+        // function requires.
         unsafe {
             let (mut best, mut at) = (S::load(state), S::load(state.add(S::LANES)));
             let mut second = S::load(state.add(2 * S::LANES));

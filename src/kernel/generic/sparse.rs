@@ -210,8 +210,8 @@ unsafe fn compare<S: Simd, const NV: usize>(
     let Gathered { tile, sq_norm, .. } = gathered;
     let tile = &mut tile[..NV * S::LANES];
     for i in 0..comparison.picked.len() {
-        // SAFETY: `micro`, `store` and `weigh` require only the instruction set, as this function does, and `tile`
-        // holds `NV` vectors.
+        // SAFETY: `micro`, `store` and `weigh` require only the instruction set, as this function does, and
+        // `tile` holds `NV` vectors.
         unsafe {
             store::<S, NV>(micro::<S, NV>(packed, rows.row(comparison.picked[i] as usize), first), tile);
             weigh::<S, NV>(tile, i, first, sq_norm, comparison);

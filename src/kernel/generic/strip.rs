@@ -81,7 +81,8 @@ unsafe fn copy<S: Simd, const PLAIN: bool>(
 ) {
     let whole = x.len() / S::LANES * S::LANES;
     assert!(to.len() == x.len() && shift.len() == x.len());
-    // SAFETY: vectors end before `whole`, and `squares` has room for one. This function requires the instruction set.
+    // SAFETY: vectors end before `whole`, and `squares` has room for one. This function requires the
+    // instruction set.
     unsafe {
         let (mut sum, factor) = (S::load(squares.as_ptr()), S::splat(scale));
         for at in (0..whole).step_by(S::LANES) {
