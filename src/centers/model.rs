@@ -82,7 +82,7 @@ impl KMeansModel {
         self.inertia
     }
 
-    /// Number of sweeps of the best restart.
+    /// Number of sweeps of the best start.
     pub fn n_iter(&self) -> u64 {
         self.n_iter
     }
@@ -97,7 +97,7 @@ impl KMeansModel {
         &self.seeded_by
     }
 
-    /// Seconds spent in each phase, summed over all restarts.
+    /// Seconds spent in each phase, summed over all starts.
     pub fn timings(&self) -> Timings {
         self.timings
     }

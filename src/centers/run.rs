@@ -41,12 +41,12 @@ impl<M: CenterMethod> Run<M> {
         either!(self.solver(), solver => solver.snapshot().inertia)
     }
 
-    /// Number of iterations, in the method's unit. With several restarts: of the best one.
+    /// Number of iterations, in the method's unit. With several starts: of the best one.
     pub fn n_iter(&self) -> u64 {
         either!(self.solver(), solver => solver.snapshot().n_iter)
     }
 
-    /// Number of times that the centers have moved. With several restarts: of the best one.
+    /// Number of times that the centers have moved. With several starts: of the best one.
     pub fn n_steps(&self) -> u64 {
         either!(self.solver(), solver => solver.snapshot().n_steps)
     }

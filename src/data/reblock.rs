@@ -25,12 +25,12 @@ pub(crate) struct Reblock<'f, T: Float> {
 }
 
 /// Consecutive rows of a block. It forwards every method, because the reader of another crate may have any of them.
-struct Part<'a, T: Float> {
+struct BlockRange<'a, T: Float> {
     whole: &'a dyn TileReader<T>,
     rows: Range<usize>,
 }
 
-impl<T: Float> Part<'_, T> {
+impl<T: Float> BlockRange<'_, T> {
     /// Rows of the part as rows of the block.
     fn of_whole(&self, rows: &Range<usize>) -> Range<usize> {
         assert!(rows.end <= self.rows.len(), "rows {rows:?} are not in the block");
@@ -38,7 +38,7 @@ impl<T: Float> Part<'_, T> {
     }
 }
 
-impl<T: Float> TileReader<T> for Part<'_, T> {
+impl<T: Float> TileReader<T> for BlockRange<'_, T> {
     fn tile<'s>(&'s self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> Result<MatRef<'s, T>> {
         self.whole.tile(self.of_whole(&rows), scratch)
     }
@@ -120,7 +120,7 @@ impl<'f, T: Float> Reblock<'f, T> {
         }
         let whole = if last { rows.len() } else { rows.len() / self.tile_rows * self.tile_rows };
         if whole > 0 {
-            let part = Part { whole: piece, rows: rows.start..rows.start + whole };
+            let part = BlockRange { whole: piece, rows: rows.start..rows.start + whole };
             let block = Block {
                 first_row: self.first_row,
                 len: whole,

@@ -265,7 +265,7 @@ pub(crate) fn open_shard(path: &Path) -> Result<Mapped> {
 }
 
 /// Consecutive rows of one file.
-struct Part {
+struct ShardRows {
     shard: usize,
     rows: Range<usize>,
 }
@@ -278,7 +278,7 @@ impl Files {
     }
 
     /// Cuts rows at the ends of the files.
-    fn parts(&self, rows: Range<u64>) -> impl Iterator<Item = Part> {
+    fn parts(&self, rows: Range<u64>) -> impl Iterator<Item = ShardRows> {
         let mut at = rows.start;
         std::iter::from_fn(move || {
             if at >= rows.end {
@@ -286,7 +286,7 @@ impl Files {
             }
             let shard = self.shard_of(at);
             let (start, end) = (self.starts[shard], self.starts[shard + 1].min(rows.end));
-            let part = Part { shard, rows: (at - start) as usize..(end - start) as usize };
+            let part = ShardRows { shard, rows: (at - start) as usize..(end - start) as usize };
             at = end;
             Some(part)
         })
@@ -360,7 +360,7 @@ impl ShardBlock<'_> {
     }
 
     /// The only part of some rows, if they lie in one file.
-    fn only_part(&self, rows: &Range<usize>) -> Option<Part> {
+    fn only_part(&self, rows: &Range<usize>) -> Option<ShardRows> {
         let mut parts = self.files.parts(self.of_all(rows));
         parts.next().filter(|part| part.rows.len() == rows.len())
     }
@@ -382,7 +382,7 @@ impl<T: Float> TileReader<T> for ShardBlock<'_> {
         if reads_ahead(&wanted) {
             self.read_ahead(&wanted.rows);
         }
-        if let Some(Part { shard, rows }) = self.only_part(&wanted.rows) {
+        if let Some(ShardRows { shard, rows }) = self.only_part(&wanted.rows) {
             return self.file(shard)?.read(&Wanted { rows, ..wanted }, buffer).map(Some);
         }
         self.collect(&wanted.rows, buffer)?;

@@ -24,7 +24,7 @@ pub(super) struct ClusterTotals {
 }
 
 impl ClusterTotals {
-    /// The sums of clusters, with room for their farthest rows, which are `f64` if the centers are `wide`.
+    /// The sums of clusters, with room for their farthest rows, which are `f64` if `wide`, as the centers.
     pub(super) fn new(clusters: ClusterSums, (k, dim): (usize, usize), wide: bool) -> Self {
         Self { k, dim, clusters, far: Picked::new(dim, FARTHEST_ROWS, wide), all: None }
     }

@@ -73,7 +73,8 @@ names! {
     }
 }
 
-/// Passes after which the rows must have changed: too few events fall on all rows once in a hundred million passes.
+/// After so many passes without enough events, the rows must have changed: by chance, a pass has too few
+/// events once in a hundred million times.
 const MOST_PASSES: u64 = 10;
 
 impl CoresetPass {
@@ -165,7 +166,7 @@ impl Pass for CoresetPass {
             before: &self.before,
             centers: None,
             is_done: self.is_done(),
-            // Of all partitions together, however many there are: the rows of the coreset.
+            // All partitions together return about the rows of the coreset, for any number of partitions.
             result_bytes: match self.stage {
                 CoresetStage::Measuring => 16,
                 _ => self.m * Picked::row_bytes(self.dim()),
@@ -224,7 +225,7 @@ impl Pass for CoresetPass {
                 let Measured { moments: Some(moments), wide } = total.into_kind()? else {
                     return Err(of_others());
                 };
-                // Raises for rows without weight.
+                // Fails if no row has weight.
                 SamplingLaw::<f64>::new(&moments)?;
                 let is_small = next.before.rows() <= self.m as u64;
                 next.stage = if is_small { CoresetStage::KeepingAll } else { CoresetStage::Drawing };

@@ -18,7 +18,7 @@ use crate::rng::mix;
 /// What messages call bytes that are read.
 const NAME: &str = "the pass";
 
-/// What a pass tells about itself.
+/// Facts about a pass.
 pub(crate) struct PassFacts<'a> {
     pub(crate) metric: Metric,
     /// The columns of the rows, and whether they are computed as `f64`; `None` before the first rows.
@@ -30,7 +30,7 @@ pub(crate) struct PassFacts<'a> {
     /// Whether there is a result: centers or a coreset.
     #[cfg_attr(not(feature = "python"), expect(dead_code, reason = "for Python"))]
     pub(crate) is_done: bool,
-    /// About the bytes of one partial result, at most.
+    /// Approximate upper limit of the bytes of one partial result.
     #[cfg_attr(not(feature = "python"), expect(dead_code, reason = "for Python"))]
     pub(crate) result_bytes: usize,
 }

@@ -27,7 +27,7 @@ pub(super) struct Entry {
 }
 
 impl Picked {
-    /// Room for `most` rows, whose values are `f64` if they are `wide`.
+    /// Room for `most` rows, whose values are `f64` if `wide`.
     pub(super) fn new(dim: usize, most: usize, wide: bool) -> Self {
         let values = if wide { Values::F64(Vec::new()) } else { Values::F32(Vec::new()) };
         Self { dim, most, entries: Vec::new(), values, limit: f64::INFINITY }

@@ -18,7 +18,7 @@ pub(super) const MOST: u64 = 1 << 62;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Place {
-    /// A whole partition, by its number. Nobody needs to know the sizes of the partitions before it.
+    /// A whole partition, by its number. The sizes of the partitions before it need not be known.
     Partition(u64),
     /// A block of rows, by the number of its first row among all rows.
     FirstRow(u64),

@@ -47,7 +47,7 @@ impl Piece {
     fn plus(self, next: &Self) -> Result<Self> {
         let sum =
             |one: u64, two: u64| one.checked_add(two).filter(|&sum| sum <= MOST).ok_or_else(of_too_many);
-        // Counts first: those within the sums are bounded by them.
+        // First the counts, because they bound the counts within the sums.
         let span = sum(self.span, next.span)?;
         let rows = sum(self.rows, next.rows)?;
         let blocks = sum(self.blocks, next.blocks)?;

@@ -93,7 +93,7 @@ impl<S> Driver<S> {
     ///
     /// # Errors
     /// [`Error::Shape`] for another number than before.
-    pub(crate) fn meet(&mut self, rows: Option<u64>) -> Result<()> {
+    pub(crate) fn note_rows(&mut self, rows: Option<u64>) -> Result<()> {
         match (self.rows, rows) {
             (Some(before), Some(now)) if before != now => Err(Error::Shape(format!(
                 "`rows` have {now} rows, but the run began with {before}: pass the rows of the run"
@@ -118,7 +118,7 @@ impl<S> Driver<S> {
             return Ok(None);
         }
         require(self.solver.needs(), data.access())?;
-        self.meet(data.rows())?;
+        self.note_rows(data.rows())?;
         let begun = Instant::now();
         let mut step = self.solver.step(data, cx)?;
         self.elapsed += begun.elapsed().as_secs_f64();

@@ -133,57 +133,28 @@ macro_rules! parsed {
 }
 pub(crate) use parsed;
 
-impl Parameter for bool {
-    fn from_value(name: &'static str, value: Value) -> Result<Self, InvalidParam> {
-        match value {
-            Value::Bool(value) => Ok(value),
-            other => Err(InvalidParam::new(name, "true or false", other)),
-        }
-    }
+macro_rules! plain_parameters {
+    ($($t:ty: $expected:literal { $($pattern:pat $(if $holds:expr)? => $made:expr,)+ })+) => {$(
+        impl Parameter for $t {
+            fn from_value(name: &'static str, value: Value) -> Result<Self, InvalidParam> {
+                match value {
+                    $($pattern $(if $holds)? => Ok($made),)+
+                    other => Err(InvalidParam::new(name, $expected, other)),
+                }
+            }
 
-    fn to_value(&self) -> Value {
-        (*self).into()
-    }
+            fn to_value(&self) -> Value {
+                (*self).into()
+            }
+        }
+    )+};
 }
 
-impl Parameter for u64 {
-    fn from_value(name: &'static str, value: Value) -> Result<Self, InvalidParam> {
-        match value {
-            Value::Int(value) if Self::try_from(value).is_ok() => Ok(value as Self),
-            other => Err(InvalidParam::new(name, "an integer of at least 0", other)),
-        }
-    }
-
-    fn to_value(&self) -> Value {
-        (*self).into()
-    }
-}
-
-impl Parameter for usize {
-    fn from_value(name: &'static str, value: Value) -> Result<Self, InvalidParam> {
-        match value {
-            Value::Int(value) if Self::try_from(value).is_ok() => Ok(value as Self),
-            other => Err(InvalidParam::new(name, "an integer of at least 0", other)),
-        }
-    }
-
-    fn to_value(&self) -> Value {
-        (*self).into()
-    }
-}
-
-impl Parameter for f64 {
-    fn from_value(name: &'static str, value: Value) -> Result<Self, InvalidParam> {
-        match value {
-            Value::Float(value) => Ok(value),
-            Value::Int(value) => Ok(value as Self),
-            other => Err(InvalidParam::new(name, "a number", other)),
-        }
-    }
-
-    fn to_value(&self) -> Value {
-        (*self).into()
-    }
+plain_parameters! {
+    bool: "true or false" { Value::Bool(value) => value, }
+    u64: "an integer of at least 0" { Value::Int(value) if Self::try_from(value).is_ok() => value as Self, }
+    usize: "an integer of at least 0" { Value::Int(value) if Self::try_from(value).is_ok() => value as Self, }
+    f64: "a number" { Value::Float(value) => value, Value::Int(value) => value as Self, }
 }
 
 impl<T: Parameter> Parameter for Option<T> {
@@ -271,6 +242,8 @@ pub trait Params: Clone + Send + Sync {
 ///         /// Without a range, and with a setter that takes `impl Into<Option<f64>>`.
 ///         name: Option<f64> as impl Into<Option<f64>> = None,
 ///     }
+///     /// The example of `check`. Without this line, the method has a `check` of its own.
+///     check;
 /// }
 /// ```
 macro_rules! parameters {
@@ -279,6 +252,7 @@ macro_rules! parameters {
         $(#[$about_new:meta])* $method:ident::params($fixed:ident) {
             $($(#[$about:meta])* $name:ident: $t:ty $(as $given:ty)? = $default:expr $(=> $range:expr)?),* $(,)?
         }
+        $($(#[$about_check:meta])* check;)?
     ) => {
         $(#[$about_struct])*
         #[derive(Clone, Debug)]
@@ -354,6 +328,8 @@ macro_rules! parameters {
             }
         }
 
+        $($crate::fit::parameters!(@check [$(#[$about_check])*] $params);)?
+
         impl $crate::fit::Params for $params {
             const NAMES: &'static [&'static str] = Self::NAMES;
 
@@ -375,6 +351,19 @@ macro_rules! parameters {
 
             fn threads(&self) -> Option<usize> {
                 self.threads
+            }
+        }
+    };
+    (@check [$($about:tt)*] $params:ident) => {
+        impl $params {
+            /// Checks the parameters against data of `n` rows, if their number is known, and `dim` columns.
+            ///
+            $($about)*
+            ///
+            /// # Errors
+            /// [`Error::InvalidParam`](crate::Error::InvalidParam) that lists every problem.
+            pub fn check(&self, n: Option<u64>, dim: usize) -> $crate::error::Result<()> {
+                self.problems(n, dim).into_result()
             }
         }
     };
@@ -415,7 +404,7 @@ pub(crate) fn from_0_to_1() -> Range<f64> {
 
 /// A parameter that can have a range. `None` is always in range.
 pub(crate) trait Ranged {
-    /// What the range is of.
+    /// The type of the values in the range.
     type Value: Copy + Display;
 
     /// The value to test.

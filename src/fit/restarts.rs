@@ -94,7 +94,7 @@ pub(crate) struct RestartsState<S> {
     pub(crate) lost_rows: u64,
     /// Steps of the present start.
     pub(crate) steps: u64,
-    /// The last step of the present start, while bringing its model up to date has not yet succeeded.
+    /// The last step of the present start, until the model of the start is up to date.
     pub(crate) ended: Option<Step>,
     pub(crate) iteration: u64,
     pub(crate) rows_seen: u64,
@@ -153,7 +153,7 @@ impl<S> Restarts<S> {
         self.kept().map(S::timings).fold(self.state.lost_timings, |all, more| all + more)
     }
 
-    /// A step of the present start as one of all starts.
+    /// A step of the present start, counted over all starts.
     fn count(&mut self, mut step: Step) -> Step {
         let state = &mut self.state;
         state.steps += 1;
@@ -207,7 +207,7 @@ impl<T: Float, S: Restartable<T>> Solver<T> for Restarts<S> {
         let objective = match current.finish(data, cx) {
             Ok(objective) => objective,
             Err(e) => {
-                // Nothing is lost: the next call finishes this start.
+                // After an error, the next call finishes this start.
                 (self.state.current, self.state.ended) = (Some(current), Some(step));
                 return Err(e);
             }

@@ -182,7 +182,7 @@ impl<M: Method> Run<M> {
     pub fn advance_on<S: Source>(&mut self, rows: S, cx: &Executor) -> Result<Option<Step>> {
         let step = over_rows!(&mut self.typed, rows, (self.rows, &self.zeros), |driver, data| {
             // Also when there are no more steps.
-            driver.meet(data.rows())?;
+            driver.note_rows(data.rows())?;
             let step = driver.advance(data, cx)?;
             if step.is_none() {
                 driver.solver_mut().conclude(data, cx)?;
@@ -215,7 +215,7 @@ impl<M: Method> Run<M> {
         }
         let _phase = cx.phase("labels", 0);
         over_rows!(&mut self.typed, rows, (self.rows, &self.zeros), |driver, data| {
-            driver.meet(data.rows())?;
+            driver.note_rows(data.rows())?;
             driver.solver_mut().finish(data, cx)
         })
     }

@@ -1,6 +1,8 @@
 //! Brute-force search: compares all pairs of rows, one packed block at a time, and each pair once for both
 //! rows.
 
+use std::ops::Range;
+
 use super::lists::{Found, NeighborLists, is_before, offer, reach};
 use crate::data::{DataSource, RowRange, count_rows, row_values, take};
 use crate::error::Result;
@@ -95,11 +97,12 @@ pub(super) fn neighbors<T: Compute>(
         let end = n.min(start + part);
         let rows: Vec<u64> = (start..end).collect();
         let packed = packed(data, &rows, &frame, data)?;
+        let block = |limits| Block { packed: &packed, first: start, limits };
         let (before, rest) = lists.places.split_at_mut(start as usize * m);
         let own = &mut rest[..rows.len() * m];
         // Rows of the block among themselves, each row for itself.
         let unreachable = packed.limits(rows.iter().map(|_| -1.0));
-        meet(data, (start, end), &packed, start, &unreachable, m, own, &mut [], cx)?;
+        compare(data, start..end, &block(unreachable), m, own, &mut [], cx)?;
         // Compare with earlier rows, in parts that grow, so that the reaches shrink early: whenever the
         // number of rows doubles, about `m` of them come into reach.
         let mut first = 0;
@@ -107,27 +110,33 @@ pub(super) fn neighbors<T: Compute>(
             let last = start.min(first + part.max(first));
             let limits = packed.limits(own.chunks_exact(m).map(|list| reach(list, first as u32)));
             let lists = &mut before[first as usize * m..last as usize * m];
-            meet(data, (first, last), &packed, start, &limits, m, lists, own, cx)?;
+            compare(data, first..last, &block(limits), m, lists, own, cx)?;
             first = last;
         }
     }
     Ok(lists)
 }
 
-/// Compares the rows `first..last` with packed rows that start at row number `start`. `lists` are the lists
-/// of the rows, `others` those of the packed rows.
-#[expect(clippy::too_many_arguments, reason = "a meeting has two sides")]
-fn meet<T: Compute>(
+/// Packed rows, to be compared with other rows.
+struct Block<'a, T: Compute> {
+    packed: &'a PackedCenters<T>,
+    /// The number of the first packed row.
+    first: u64,
+    /// The reach of each packed row.
+    limits: Limits<T>,
+}
+
+/// Compares rows with packed rows. `lists` are the lists of the rows, `others` those of the packed rows.
+fn compare<T: Compute>(
     data: &dyn DataSource<T>,
-    (first, last): (u64, u64),
-    packed: &PackedCenters<T>,
-    start: u64,
-    limits: &Limits<T>,
+    rows: Range<u64>,
+    block: &Block<'_, T>,
     m: usize,
     lists: &mut [Found],
     others: &mut [Found],
     cx: &Executor,
 ) -> Result<()> {
+    let (first, start) = (rows.start, block.first as u32);
     // The reach of the packed rows at the start of the pass.
     let furthest: Vec<Found> = others.chunks_exact(m).map(|list| list[m - 1]).collect();
     let absorb = |chunk: Chunk<'_, T>,
@@ -135,10 +144,10 @@ fn meet<T: Compute>(
                   part: &mut Offers<'_>,
                   (reaches, buffers): &mut (Vec<f64>, Near<T>)| {
         reaches.clear();
-        reaches.extend(mine.values.chunks_exact(m).map(|list| reach(list, start as u32)));
+        reaches.extend(mine.values.chunks_exact(m).map(|list| reach(list, start)));
         let from = (first + chunk.first_row) as u32;
-        near(chunk.rows, packed, reaches, limits, buffers, |i, j, sq_dist| {
-            let (row, other) = (from + i as u32, start as u32 + j as u32);
+        near(chunk.rows, block.packed, reaches, &block.limits, buffers, |i, j, sq_dist| {
+            let (row, other) = (from + i as u32, start + j as u32);
             let list = &mut mine.values[i * m..(i + 1) * m];
             if row != other {
                 if furthest.get(j).is_some_and(|&furthest| is_before((sq_dist, row), furthest)) {
@@ -151,7 +160,7 @@ fn meet<T: Compute>(
         });
         Ok(())
     };
-    let rows = RowRange::new::<T>(data, first..last)?;
+    let rows = RowRange::new::<T>(data, rows)?;
     let state = Wide { values: lists, width: m };
     let mut total = Offers { lists: others, waiting: Vec::new() };
     let empty = (|| Offers { lists: &mut [], waiting: Vec::new() }, Default::default);

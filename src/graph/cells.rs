@@ -38,15 +38,15 @@ pub(super) fn neighbors<T: Compute + Own>(
     let _phase = cx.phase("neighbors", 0);
     let frame = frame(data, None, cx)?;
     let centers = partition(data, n, n_cells(n), cx)?;
-    let k = centers.len() / data.dim();
-    let (n_probes, found) = probes(data, n, m, recall, (&centers, k), &frame, cx)?;
+    let centers = MatRef::new(&centers, data.dim());
+    let (n_probes, found) = probes(data, n, m, recall, centers, &frame, cx)?;
     // Each row visits its probed cells, and each part visits itself.
     let _phase = cx.phase("neighbors", n.saturating_mul(n_probes as u64 + 2));
     // Probes are stored for some rows at a time, so that memory does not grow with the number of probes.
     let slab = (n.max(LOOKS_TOGETHER) / n_probes as u64).clamp(1, n);
-    let mut lists = look(data, m, (&centers, k), n_probes, slab, &frame, cx)?;
+    let mut lists = look(data, m, centers, n_probes, slab, &frame, cx)?;
     fill(data, &frame, &mut lists, cx)?;
-    Ok((lists, About { method: GraphMethod::Cells, recall: found, n_cells: k, n_probes }))
+    Ok((lists, About { method: GraphMethod::Cells, recall: found, n_cells: centers.rows(), n_probes }))
 }
 
 /// Searches the `n_probes` nearest cells of all rows, `slab` rows at a time. Neighbors are offered to both
@@ -54,20 +54,20 @@ pub(super) fn neighbors<T: Compute + Own>(
 fn look<T: Compute>(
     data: &dyn DataSource<T>,
     m: usize,
-    (centers, k): (&[T], usize),
+    centers: MatRef<'_, T>,
     n_probes: usize,
     slab: u64,
     frame: &Frame<T>,
     cx: &Executor,
 ) -> Result<NeighborLists> {
-    let n = count_rows(data)?;
+    let (n, k) = (count_rows(data)?, centers.rows());
     let probed = |first: u64| -> Result<Vec<u32>> {
         let rows = RowRange::new::<T>(data, first..n.min(first + slab))?;
-        Ok(nearest(centers, n_probes, Metric::Euclidean, &rows, cx)?.0)
+        Ok(nearest(centers.data(), n_probes, Metric::Euclidean, &rows, cx)?.0)
     };
     let mut cells = probed(0)?;
     let members = if slab < n {
-        by_cell(predict(centers, Metric::Euclidean, data, cx)?.iter(), 0, k, 1)
+        by_cell(predict(centers.data(), Metric::Euclidean, data, cx)?.iter(), 0, k, 1)
     } else {
         by_cell(cells.iter().step_by(n_probes), 0, k, 1)
     };
@@ -125,7 +125,7 @@ fn probes<T: Compute>(
     n: u64,
     m: usize,
     recall: f64,
-    (centers, k): (&[T], usize),
+    centers: MatRef<'_, T>,
     frame: &Frame<T>,
     cx: &Executor,
 ) -> Result<(usize, f64)> {
@@ -133,7 +133,7 @@ fn probes<T: Compute>(
     rows.sort_unstable();
     let found = nearest_of(data, &rows, m, frame, cx)?;
     let sparse = data.most_values().is_some();
-    let packed = PackedCenters::for_rows(MatRef::new(centers, data.dim()), sparse);
+    let (packed, k) = (PackedCenters::for_rows(centers, sparse), centers.rows());
     let mut needed: Vec<usize> = Vec::with_capacity(found.len());
     // Some rows at a time: 32 MB of distances.
     let group = ((4 << 20) / (k * (m + 1))).max(1);
@@ -344,7 +344,7 @@ mod tests {
     fn found(values: &[f32], dim: usize, (m, k, n_probes): (usize, usize, usize), slab: u64) -> Vec<Found> {
         let (rows, cx) = (Dense::new(values, dim).unwrap(), Executor::new(Some(2)).unwrap());
         let frame = frame::<f32>(&rows, None, &cx).unwrap();
-        look(&rows, m, (&values[..k * dim], k), n_probes, slab, &frame, &cx).unwrap().places
+        look(&rows, m, MatRef::new(&values[..k * dim], dim), n_probes, slab, &frame, &cx).unwrap().places
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The end of a fit: exact labels, and centers that are nearest to no row.
+//! The end of a fit: exact labels, and new places for centers that are nearest to no row.
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
@@ -28,8 +28,9 @@ pub(super) struct ExactLabels {
 }
 
 impl<T: Element> HierarchicalSolver<T> {
-    /// Puts centers that are nearest to no row, as exact labels show, to rows of the clusters with the largest squared
-    /// errors, unless exact labels are not wanted. No two centers are equal afterwards, as far as rows differ.
+    /// Moves centers that are nearest to no row, as exact labels show, to rows of the clusters with the
+    /// largest squared errors, unless the fit ends without exact labels. Afterwards, no two centers are
+    /// equal, as far as rows differ.
     pub(super) fn fill(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<()> {
         let rounds = if self.params.compute_labels { FILLED } else { 0 };
         for _ in 0..rounds {
@@ -54,7 +55,8 @@ impl<T: Element> HierarchicalSolver<T> {
         Ok(())
     }
 
-    /// Puts every center that equals another one to a row that equals none. Returns whether there was one.
+    /// Moves every center that equals another one to a row that equals none. Returns whether there was such a
+    /// center.
     fn part(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<bool> {
         let dim = self.clusters.dim;
         let old = self.clusters.clone();

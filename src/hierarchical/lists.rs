@@ -17,7 +17,7 @@ pub(super) struct CenterLists {
     pub(super) ids: Vec<u32>,
     /// Lower bounds on the distances to the centers outside the lists, when the lists were made.
     pub(super) reach: Vec<f64>,
-    /// Per center: the length of its way since then.
+    /// Per center: the length of its path since then.
     pub(super) drift: Vec<f64>,
     /// The sum over sweeps of the longest move of any center.
     pub(super) far: f64,
@@ -37,7 +37,7 @@ impl CenterLists {
             return Ok(Self { width: k, reach: vec![f64::INFINITY; k], drift, ..Self::default() });
         }
         let rows = Dense::new(centers.data(), dim)?;
-        // One more than the list holds gives the reach.
+        // The nearest center outside the list gives the reach.
         let found = m + 1;
         let method = if tree_pays(k as u64, dim) { GraphMethod::Tree } else { GraphMethod::Exact };
         let graph = knn_graph::<T>(&rows, found, method, 1.0, cx)?;

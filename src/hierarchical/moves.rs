@@ -1,4 +1,4 @@
-//! Rows that move one by one, each if the squared error falls by it.
+//! Rows that move one by one, each only if its move lowers the squared error.
 //!
 //! A row pulls the center of its cluster to itself. With ten rows in a cluster, its distance to this center is too
 //! short by a tenth, so sweeps that move rows only to nearer centers end too early. Taking a row of weight `w` from a
@@ -14,13 +14,14 @@ use crate::rows::Rows;
 use crate::seeding::Clusters;
 use crate::tuning::GROUPED_ROWS;
 
-/// What the squared error gains by adding a row of weight `row` to a cluster, per squared distance and weight.
+/// The increase of the squared error when a row of weight `row` joins a cluster, per squared distance and
+/// weight.
 pub(super) fn joining(cluster: f64, row: f64) -> f64 {
     cluster / (cluster + row)
 }
 
-/// What the squared error loses without a row of weight `row` of a cluster, per squared distance and weight. The last
-/// row never leaves.
+/// The decrease of the squared error when a row of weight `row` leaves a cluster, per squared distance and
+/// weight. The last row never leaves.
 pub(super) fn leaving(cluster: f64, row: f64) -> f64 {
     let rest = cluster - row;
     if rest > cluster * f64::EPSILON { cluster / rest } else { 0.0 }
@@ -61,7 +62,7 @@ pub(super) fn move_rows<T: Compute>(
     Ok(())
 }
 
-/// Moves a center by the share `by` of its way to row `i`.
+/// Moves a center toward row `i`, by the share `by` of the way.
 fn pull<T: Compute>(center: &mut [T], rows: Rows<'_, T>, i: usize, by: f64) {
     match rows {
         Rows::Dense(rows) => {

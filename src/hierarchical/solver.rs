@@ -192,7 +192,7 @@ impl<T: Element> HierarchicalSolver<T> {
         let SweptClusters { labels, clusters, slacks, moved, changed, distances, repaired } = match swept {
             Ok(swept) => swept,
             Err(error) => {
-                // Fresh lists are made again: they are those of the same centers.
+                // Lists of this sweep can be made again from the same centers.
                 self.lists = lists.filter(|_| !fresh);
                 return Err(error);
             }
@@ -208,7 +208,7 @@ impl<T: Element> HierarchicalSolver<T> {
         if let Some(lists) = lists.as_mut() {
             lists.follow(moves.iter().copied());
         }
-        // Lists are of no use to a center that was put elsewhere.
+        // A center that was moved elsewhere has no valid list.
         self.lists = lists.filter(|_| repaired == 0);
         (self.labels, self.clusters, self.slacks) = (labels, clusters, slacks);
         self.sweeps += 1;
@@ -224,7 +224,7 @@ impl<T: Element> HierarchicalSolver<T> {
         Ok(self.step_of(changed, distances, shift, stop))
     }
 
-    /// What a sweep finds; this state stays as it is.
+    /// The result of a sweep. The state does not change.
     fn swept(
         &self,
         lists: Option<&CenterLists>,

@@ -96,8 +96,8 @@ impl<T: Float> std::ops::DerefMut for Aligned<T> {
     fn deref_mut(&mut self) -> &mut [T] {
         match &mut self.buffer {
             Buffer::Heap(values) => &mut values[self.start..][..self.len],
-            // SAFETY: as for `deref`; `self` is borrowed mutably, so no other reference to the mapping
-            // exists.
+            // SAFETY: the mapping has room for `len` values of any bits, as `deref` explains. `self` is
+            // borrowed mutably, so no other reference to the mapping exists.
             Buffer::Pages(pages) => unsafe {
                 std::slice::from_raw_parts_mut(pages.as_mut_ptr().cast(), self.len)
             },

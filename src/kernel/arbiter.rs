@@ -53,8 +53,8 @@ impl<T: Float> Doubt<T> {
     }
 }
 
-/// Whether the two smallest tile values of a row differ by at most `doubt`, so that they do not tell the nearest
-/// center. Values that are not numbers tell nothing.
+/// Whether the two smallest tile values of a row differ by at most `doubt`, so that they do not determine the
+/// nearest center. Values that are not numbers determine nothing.
 #[inline(always)]
 pub(crate) fn is_in_doubt<T: Float>(best: T, second: T, doubt: T) -> bool {
     // Not `second <= ...`, because of NaN.
@@ -65,7 +65,7 @@ pub(crate) fn is_in_doubt<T: Float>(best: T, second: T, doubt: T) -> bool {
 /// Rows that are tested for doubt at a time.
 const FEW: usize = 32;
 
-/// Rows whose two smallest tile values differ too little to tell the nearest center.
+/// Rows whose two smallest tile values differ too little to determine the nearest center.
 #[derive(Debug)]
 pub(crate) struct Doubts<T> {
     rows: Vec<u32>,

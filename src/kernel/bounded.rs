@@ -36,7 +36,7 @@ impl<T: Float> Default for Gathered<T> {
 
 /// A comparison of some gathered rows with one panel of centers. Per-row slices are indexed by the row's
 /// index in the chunk.
-pub(crate) struct Meeting<'a, T> {
+pub(crate) struct PanelComparison<'a, T> {
     pub(crate) panel: usize,
     /// The rows, without duplicates.
     pub(crate) picked: &'a [u32],
@@ -258,8 +258,8 @@ pub(crate) fn nearest_others<T: Compute>(packed: &PackedCenters<T>, nearest: &mu
     (0..packed.n_centers()).map(|j| packed.sq_norm(centers, j)).collect()
 }
 
-/// Like [`nearest`](super::nearest), with the smallest and second smallest tile value per row. Where these do not
-/// tell the nearest center, the second is the smallest as well.
+/// Like [`nearest`](super::nearest), with the smallest and second smallest tile value per row. Where these do
+/// not determine the nearest center, the second is the smallest as well.
 pub(crate) fn nearest_pair<T: Compute>(
     rows: Rows<'_, T>,
     packed: &PackedCenters<T>,
@@ -305,7 +305,7 @@ pub(crate) fn nearest_single<T: Compute>(
     for panel in 0..packed.n_panels() {
         better.clear();
         let mut best = [nearest.next[0]];
-        let meeting = &mut Meeting {
+        let comparison = &mut PanelComparison {
             panel,
             picked: &[0],
             slot: &[u32::MAX],
@@ -316,7 +316,7 @@ pub(crate) fn nearest_single<T: Compute>(
             better: &mut better,
             fine: None,
         };
-        operations::lowest(packed.tier, packed, gathered, meeting);
+        operations::lowest(packed.tier, packed, gathered, comparison);
         // A tile value that is not below the second best so far changes nothing.
         let Some(&Better { lane, next, .. }) = better.first() else { continue };
         if low[0] < nearest.best[0] {
@@ -340,27 +340,41 @@ pub(crate) fn lowest<T: Compute>(
     packed: &PackedCenters<T>,
     rows: Rows<'_, T>,
     gathered: &mut Gathered<T>,
-    meeting: &mut Meeting<'_, T>,
+    comparison: &mut PanelComparison<'_, T>,
 ) {
-    assert!(meeting.panel < packed.n_panels() && meeting.low.len() == meeting.picked.len());
+    assert!(comparison.panel < packed.n_panels() && comparison.low.len() == comparison.picked.len());
     match rows {
-        Rows::Dense(_) => operations::lowest(packed.tier, packed, gathered, meeting),
-        Rows::Sparse(rows) => operations::sparse_lowest(packed.tier, packed, rows, gathered, meeting),
+        Rows::Dense(_) => operations::lowest(packed.tier, packed, gathered, comparison),
+        Rows::Sparse(rows) => operations::sparse_lowest(packed.tier, packed, rows, gathered, comparison),
     }
 }
 
-/// Writes lower bounds on the distances of `picked` rows into a column of `lower`, which has `width` columns.
-/// The bounds follow from the lowest tile values `low` (in the order of `picked`) and their errors (per row),
-/// plus `drift`.
+/// One column of a table of lower bounds, with a row of `width` bounds per row of a chunk.
+pub(crate) struct BoundColumn<'a> {
+    pub(crate) lower: &'a mut [f32],
+    pub(crate) width: usize,
+    pub(crate) column: usize,
+}
+
+/// Lists of rows, one per group of bounds.
+pub(crate) struct GroupLists<'a> {
+    /// The rows of group `g` start at index `g * room`.
+    pub(crate) rows: &'a mut [u32],
+    pub(crate) room: usize,
+    /// Number of rows per group.
+    pub(crate) counts: &'a mut [u32],
+}
+
+/// Writes lower bounds on the distances of `picked` rows. They follow from the lowest tile values `low` (in
+/// the order of `picked`) and their errors (per row), plus `drift`.
 pub(crate) fn renew<T: Compute>(
     gathered: &Gathered<T>,
     picked: &[u32],
     (low, error): (&[T], &[T]),
     margins: Margins<T>,
     drift: f32,
-    (lower, width, column): (&mut [f32], usize, usize),
+    to: BoundColumn<'_>,
 ) {
-    let to = (lower, width, column);
     operations::renew(active::<T>(), &gathered.sq_norm, picked, low, error, margins.unit, drift, to);
 }
 
@@ -383,14 +397,14 @@ pub(crate) fn least(lower: &[f32], drift: &[f32], picked: &[u32], out: &mut [f32
     operations::least(active::<f32>(), lower, drift, picked, out);
 }
 
-/// Lists the `picked` rows per group of `span` bounds, if one bound of the group is within the row's `reach`.
-/// The `counts[g]` rows of group `g` start at `lists[g * room]`.
+/// Adds each of the `picked` rows to the lists of the groups of `span` bounds in which one bound is within
+/// the row's `reach`.
 pub(crate) fn near(
     lower: &[f32],
     (drift, span): (&[f32], usize),
     picked: &[u32],
     reach: &[f32],
-    lists: (&mut [u32], usize, &mut [u32]),
+    lists: GroupLists<'_>,
 ) {
     operations::near(active::<f32>(), lower, (drift, span), picked, reach, lists);
 }

@@ -4,6 +4,7 @@
 use super::aligned::{Aligned, LINE};
 use super::arbiter::vanishing;
 use super::generic::listed::Padded;
+use super::generic::projected::Axes;
 use super::generic::sparse;
 use super::isa::Isa;
 use super::operations;
@@ -151,8 +152,8 @@ impl<T: Compute> RowCenters<T> {
         Padded { values: &self.factors, stride: self.factor_stride }
     }
 
-    fn padded_axes(&self) -> (Padded<'_, T>, usize) {
-        (Padded { values: &self.axes, stride: self.stride }, self.n_axes)
+    fn padded_axes(&self) -> Axes<'_, T> {
+        Axes { rows: Padded { values: &self.axes, stride: self.stride }, per_center: self.n_axes }
     }
 
     /// Prefetches row `i`.

@@ -49,7 +49,8 @@ pub use tier::Compute;
 
 use crate::matrix::MatRef;
 use crate::rows::{Rows, SparseRef};
-use generic::{accumulate as sums_of, sparse};
+use generic::accumulate::{self as sums_of, TwoPartSums};
+use generic::sparse;
 use pack::Form;
 use tier::{Tier, active};
 
@@ -222,7 +223,7 @@ pub fn nearest_two<'a, T: Compute>(
             doubts.note_strip(rows, range, packed, scratch);
         });
         doubts.settle(rows, packed, labels, scratch);
-        // Tile values do not tell the second from the nearest.
+        // Tile values do not determine which center is the second.
         for &r in doubts.rows() {
             let mut listed = packed.all_listed();
             packed.rank(rows, r as usize, &mut listed);
@@ -496,15 +497,8 @@ pub fn reassign<'a, T: Compute>(
     assert!(totals.len() == packed.k && energies.len() == packed.k, "one weight and one energy per center");
     match rows {
         Rows::Dense(rows) => {
-            operations::reassign(
-                packed.tier,
-                rows,
-                (old, new),
-                packed.centers(),
-                (sums, lows),
-                totals,
-                energies,
-            );
+            let to = TwoPartSums { sums, lows, totals, energies };
+            operations::reassign(packed.tier, rows, (old, new), packed.centers(), to);
         }
         Rows::Sparse(sparse) => {
             for (i, (columns, values)) in sparse.iter().enumerate().filter(|(i, _)| old[*i] != new[*i]) {

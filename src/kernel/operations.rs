@@ -5,8 +5,10 @@ use std::ops::Range;
 
 use super::arbiter::Doubt;
 use super::blocks::{Candidates, Narrowing, Skin};
-use super::bounded::{Gathered, Margins, Meeting, Nearest, Radii};
+use super::bounded::{BoundColumn, Gathered, GroupLists, Margins, Nearest, PanelComparison, Radii};
+use super::generic::accumulate::TwoPartSums;
 use super::generic::listed::{self, Padded};
+use super::generic::projected::Axes;
 use super::generic::simd::{Two, Widen};
 use super::generic::{
     accumulate as sums_of, blocks, bounds, bytes, lanes, pair, picked, projected, sparse, strip, tile,
@@ -27,13 +29,17 @@ macro_rules! operations {
         impl<'a, 'b, T: Compute> Operation<T> for $op<($($ty,)*)> {
             type Output = operations!(@output $($out)?);
 
+            /// # Safety
+            /// The processor has the instruction set of `S`.
             #[inline(always)]
             #[allow(unused_unsafe, reason = "some bodies are safe")]
             unsafe fn run<S: Widen<T = T>, const MR: usize, const M2: usize, const M3: usize, const NV: usize>(
                 self,
             ) -> Self::Output {
                 let Self(($($arg,)*)) = self;
-                // SAFETY: the processor has the instruction set of `S`, which is all that the bodies ask for.
+                // SAFETY: this function requires the instruction set of `S`, as the bodies do. `MR` and `NV`
+                // are those of the tier. The kernel calls load a strip for `packed` before they run an
+                // operation on it.
                 unsafe { $body }
             }
         }
@@ -141,8 +147,12 @@ operations! {
     }
 
     /// See [`picked::lowest`].
-    Lowest = lowest(packed: &'a PackedCenters<T>, gathered: &'a mut Gathered<T>, meeting: &'a mut Meeting<'b, T>) {
-        picked::lowest::<S, MR, M2, M3, NV>(packed, gathered, meeting);
+    Lowest = lowest(
+        packed: &'a PackedCenters<T>,
+        gathered: &'a mut Gathered<T>,
+        comparison: &'a mut PanelComparison<'b, T>,
+    ) {
+        picked::lowest::<S, MR, M2, M3, NV>(packed, gathered, comparison);
     }
 
     /// [`lowest`] for sparse rows.
@@ -150,9 +160,9 @@ operations! {
         packed: &'a PackedCenters<T>,
         rows: SparseRef<'a, T>,
         gathered: &'a mut Gathered<T>,
-        meeting: &'a mut Meeting<'b, T>,
+        comparison: &'a mut PanelComparison<'b, T>,
     ) {
-        sparse::lowest::<S, NV>(packed, rows, gathered, meeting);
+        sparse::lowest::<S, NV>(packed, rows, gathered, comparison);
     }
 
     /// See [`lanes::listed`]. Only for rows in lanes.
@@ -189,7 +199,7 @@ operations! {
         drift: (&'a [T], usize),
         rows: &'a [u32],
         reach: &'a [T],
-        lists: (&'a mut [u32], usize, &'a mut [u32]),
+        lists: GroupLists<'a>,
     ) {
         bounds::near::<S>(lower, drift, rows, reach, lists);
     }
@@ -228,9 +238,9 @@ operations! {
         error: &'a [T],
         unit: T,
         drift: f32,
-        lower: (&'a mut [f32], usize, usize),
+        to: BoundColumn<'a>,
     ) {
-        bounds::renew(sq_norm, rows, low, error, unit, drift, lower);
+        bounds::renew(sq_norm, rows, low, error, unit, drift, to);
     }
 }
 
@@ -249,17 +259,15 @@ operations! {
         sums_of::accumulate::<S>(rows, labels, weights, centers, sums, totals, energies);
     }
 
-    /// Moves rows of weight 1 whose label changed from one sum to the other, and updates the sums of squared
-    /// differences. `labels` are the old and the new ones.
+    /// Moves rows of weight 1 whose label changed from one cluster to another. `labels` are the old and the
+    /// new ones.
     Reassign = reassign(
         rows: MatRef<'a, T>,
         labels: (&'a [u32], &'a [u32]),
         centers: MatRef<'a, T>,
-        sums: (&'a mut [f64], &'a mut [f64]),
-        totals: &'a mut [f64],
-        energies: &'a mut [f64],
+        to: TwoPartSums<'a>,
     ) {
-        sums_of::reassign::<S>(rows, labels, centers, sums, totals, energies);
+        sums_of::reassign::<S>(rows, labels, centers, to);
     }
 
     /// Sum of squared differences, with differences and sums in `f64`.
@@ -340,13 +348,12 @@ operations! {
         listed::add_squares(row, centers, list, parts, squares);
     }
 
-    /// [`few_scaled`], and projections onto axes: `axes` and their number per center. Out: distances and
-    /// projections.
+    /// [`few_scaled`], and projections onto axes. `out` are distances and projections.
     FewProjected = few_projected(
         row: &'a [T],
         centers: Padded<'a, T>,
         factors: Padded<'a, T>,
-        axes: (Padded<'a, T>, usize),
+        axes: Axes<'a, T>,
         list: &'a [u32],
         out: (&'a mut [T], &'a mut [T]),
     ) {

@@ -78,7 +78,8 @@ pub struct PackedCenters<T: Compute> {
     pub(super) sq_norms: Vec<f64>,
     /// The center in each slot, if the slots are reordered.
     pub(super) order: Vec<u32>,
-    /// Per center, what is added to squared distances where centers are compared; empty for nothing.
+    /// The price per center, which is added to squared distances where centers are compared. Empty without
+    /// prices.
     pub(super) prices: Vec<f64>,
     /// How much tile values are reduced, relative to squared lengths, so that rounding never lifts one above
     /// the true value. Nonzero only for [`PackedCenters::framed`].
@@ -189,7 +190,6 @@ impl<T: Compute> PackedCenters<T> {
         };
         // With an order, one bound covers one panel. Without an order, wider panels are faster.
         let width = if sparse && order.is_none() { SPARSE_VECTORS * tier.lanes } else { tier.width };
-        let mut sq_norms_of = vec![0.0; if sparse { k } else { 0 }];
         let last = last.filter(|last| {
             let same = (last.form, last.k, last.dim, last.width) == (form, k, dim, width);
             // Padding must be in the same places.
@@ -203,56 +203,55 @@ impl<T: Compute> PackedCenters<T> {
         let padded = k.next_multiple_of(tier.lanes);
         let size = if form == Form::RowsInLanes { k } else { padded } * dim;
         let made = || if sparse { Aligned::scattered(size) } else { Aligned::filled(size, T::ZERO) };
-        let mut data = data.unwrap_or_else(made);
-        let mut norms = Aligned::filled(padded, T::INFINITY);
-        let center = |j: usize| centers.row(order.map_or(j, |order| order[j] as usize));
-        match form {
-            Form::RowsInLanes => {
-                for (j, out) in data.chunks_exact_mut(dim).take(k).enumerate() {
-                    let norm = fill(0.0, center(j), &shift, scale, out.iter_mut());
-                    norms[j] = T::from_f64(norm);
-                }
-            }
-            Form::CentersInLanes | Form::Sparse => {
-                let mut first = 0;
-                while first < k {
-                    let width = width.min(padded - first);
-                    let members = first..k.min(first + width);
-                    let panel = &mut data[first * dim..][..width * dim];
-                    let rows: Vec<&[T]> = members.clone().map(center).collect();
-                    let sq_norms = fill_panel(panel, width, &rows, &shift, scale);
-                    for (j, sq_norm) in members.zip(sq_norms) {
-                        norms[j] = T::from_f64(sq_norm);
-                        if sparse {
-                            let sq_norm = sq_norm_in_data(sq_norm, center(j), scale);
-                            sq_norms_of[order.map_or(j, |order| order[j] as usize)] = sq_norm;
-                        }
-                    }
-                    first += width;
-                }
-            }
-        }
         let most = if dim * size_of::<T>() <= SHALLOW_DEPTH { dim } else { DEEP_DEPTH / size_of::<T>() };
-        // Blocks of equal depth: a short last block would cost as much accumulator traffic as a full block.
-        let depth = dim.div_ceil(dim.div_ceil(most));
-        Self {
+        let mut packed = Self {
             tier,
             form,
             k,
             dim,
             width,
-            depth,
-            data,
-            norms,
+            // Blocks of equal depth: a short last block would cost as much accumulator traffic as a full
+            // block.
+            depth: dim.div_ceil(dim.div_ceil(most)),
+            data: data.unwrap_or_else(made),
+            norms: Aligned::filled(padded, T::INFINITY),
             shift,
             scale,
             centers: plain,
             plain: Aligned::default(),
-            sq_norms: sq_norms_of,
+            sq_norms: vec![0.0; if sparse { k } else { 0 }],
             order: Vec::new(),
             prices: Vec::new(),
             slack: 0.0,
             certified: Certified::default(),
+        };
+        packed.fill_data(centers, order);
+        packed
+    }
+
+    /// Writes the moved values of the centers, in the given order, and their norms.
+    fn fill_data(&mut self, centers: MatRef<'_, T>, order: Option<&[u32]>) {
+        let Self { form, k, dim, width, ref shift, scale, .. } = *self;
+        let (data, norms) = (&mut self.data, &mut self.norms);
+        let index = |j: usize| order.map_or(j, |order| order[j] as usize);
+        if form == Form::RowsInLanes {
+            for (j, out) in data.chunks_exact_mut(dim).take(k).enumerate() {
+                norms[j] = T::from_f64(fill(0.0, centers.row(index(j)), shift, scale, out.iter_mut()));
+            }
+            return;
+        }
+        for first in (0..k).step_by(width) {
+            let width = width.min(norms.len() - first);
+            let members = first..k.min(first + width);
+            let panel = &mut data[first * dim..][..width * dim];
+            let rows: Vec<&[T]> = members.clone().map(|j| centers.row(index(j))).collect();
+            let sq_norms = fill_panel(panel, width, &rows, shift, scale);
+            for ((j, sq_norm), row) in members.zip(sq_norms).zip(rows) {
+                norms[j] = T::from_f64(sq_norm);
+                if form == Form::Sparse {
+                    self.sq_norms[index(j)] = sq_norm_in_data(sq_norm, row, scale);
+                }
+            }
         }
     }
 
@@ -289,7 +288,7 @@ impl<T: Compute> PackedCenters<T> {
             j < self.k && slot < self.k && center.len() == dim,
             "the place must exist and the center have {dim} columns"
         );
-        // Its copies of the centers would be out of date.
+        // The copies of the centers in low precision would be out of date.
         self.certified = Certified::default();
         self.centers[j * dim..][..dim].copy_from_slice(center);
         let norm = if self.form == Form::RowsInLanes {

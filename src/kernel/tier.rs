@@ -90,10 +90,11 @@ impl<T: Compute> Tier<T> {
             // SAFETY: a tier exists only if the processor has its instruction set.
             Isa::Avx2 => unsafe { in_avx2(operation) },
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: see above; the wider sets include this one.
+            // SAFETY: a tier exists only if the processor has its instruction set. The wider sets include
+            // this one.
             Isa::Avx512 | Isa::Avx512Vnni | Isa::Amx => unsafe { in_avx512(operation) },
             #[cfg(target_arch = "aarch64")]
-            // SAFETY: see above.
+            // SAFETY: a tier exists only if the processor has its instruction set.
             Isa::Neon => unsafe { in_neon(operation) },
             // SAFETY: every processor has portable code.
             _ => unsafe { operation.run::<T::Scalar, 4, 2, 1, 2>() },
@@ -101,24 +102,30 @@ impl<T: Compute> Tier<T> {
     }
 }
 
+/// # Safety
+/// The processor has AVX2 and FMA.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
 fn in_avx2<T: Compute, O: Operation<T>>(operation: O) -> O::Output {
-    // SAFETY: this function runs only where the instruction set is.
+    // SAFETY: this function requires the instruction set, too, and its attribute enables it.
     unsafe { operation.run::<T::Avx2, 6, 4, 2, 2>() }
 }
 
+/// # Safety
+/// The processor has AVX-512F, AVX2 and FMA.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx2,fma")]
 fn in_avx512<T: Compute, O: Operation<T>>(operation: O) -> O::Output {
-    // SAFETY: this function runs only where the instruction set is.
+    // SAFETY: this function requires the instruction set, too, and its attribute enables it.
     unsafe { operation.run::<T::Avx512, 12, 8, 4, 2>() }
 }
 
+/// # Safety
+/// The processor has Neon.
 #[cfg(target_arch = "aarch64")]
 #[target_feature(enable = "neon")]
 fn in_neon<T: Compute, O: Operation<T>>(operation: O) -> O::Output {
-    // SAFETY: this function runs only where the instruction set is.
+    // SAFETY: this function requires the instruction set, too, and its attribute enables it.
     unsafe { operation.run::<T::Neon, 8, 4, 2, 2>() }
 }
 
@@ -128,6 +135,8 @@ struct Sizes;
 impl<T> Operation<T> for Sizes {
     type Output = (usize, usize, usize, usize);
 
+    /// # Safety
+    /// None is needed, because no vector is used.
     #[inline(always)]
     unsafe fn run<S: Widen<T = T>, const MR: usize, const M2: usize, const M3: usize, const NV: usize>(
         self,

@@ -103,11 +103,11 @@ impl<T: Element> Problem<'_, T> {
         self.shift.len() == n && self.shift.iter().enumerate().all(enough)
     }
 
-    /// Runs the loop, starting from `softmax(a)`, or from an update of the second buffer if `going_on`.
+    /// Runs the loop, starting from `softmax(a)`, or from an update of the second buffer if `continued`.
     pub(super) fn relax(
         &self,
         buffers: &mut [Shares<T>; 2],
-        going_on: bool,
+        continued: bool,
         leave_when_it_rises: bool,
         cx: &Executor,
     ) -> Result<Relaxed> {
@@ -117,7 +117,7 @@ impl<T: Element> Problem<'_, T> {
         let slack = if buffers[0].is_whole() { T::EPSILON } else { TRUNCATED_SLACK };
         let sure = cfg!(debug_assertions) && buffers[0].is_whole() && self.goes_down();
         let [now, next] = buffers;
-        let mut free = self.update(going_on.then_some(&*next), now, cx)?.free;
+        let mut free = self.update(continued.then_some(&*next), now, cx)?.free;
         let mut watched: Vec<f64> = Vec::new();
         let mut rose = false;
         loop {
@@ -181,7 +181,7 @@ impl<T: Element> Problem<'_, T> {
                 for (group, out) in out.chunks_mut(GROUP_ROWS * self.k).enumerate() {
                     let first = tile * TILE_ROWS + group * GROUP_ROWS;
                     if let Some(z) = z {
-                        self.wishes(width, z, first, out, sums);
+                        self.logits(width, z, first, out, sums);
                     } else {
                         out.copy_from_slice(&self.near[first * self.k..][..out.len()]);
                     }
@@ -240,7 +240,7 @@ impl<T: Element> Problem<'_, T> {
 
     /// Writes `a_p + lambda (sum_q w_pq z_q + shift_p z_p)` for the rows from `first` on.
     #[inline(always)]
-    fn wishes(&self, width: impl ClusterCount, z: &[T], first: usize, out: &mut [T], sums: &mut UpdateSums) {
+    fn logits(&self, width: impl ClusterCount, z: &[T], first: usize, out: &mut [T], sums: &mut UpdateSums) {
         let k = width.get();
         for (i, out) in out.chunks_exact_mut(k).enumerate() {
             let p = first + i;
@@ -251,7 +251,7 @@ impl<T: Element> Problem<'_, T> {
         }
     }
 
-    /// Like `wishes`, for one row with the responsibilities `own`; `add` adds those of a neighbor.
+    /// Like `logits`, for one row with the responsibilities `own`; `add` adds those of a neighbor.
     #[inline(always)]
     fn wish(
         &self,
@@ -283,7 +283,7 @@ impl<T: Element> Problem<'_, T> {
         out.iter_mut().zip(near).for_each(|(out, &a)| *out = a + lambda * *out);
     }
 
-    /// Turns these exponents into responsibilities, in place.
+    /// Turns these logits into responsibilities, in place.
     #[inline(always)]
     fn softmax(
         &self,

@@ -113,7 +113,7 @@ impl<T: Element> KModesSolver<T> {
 
     /// Runs the inner loop for the current kernel values. With [`Shift::Auto`], repeats it with the shift if
     /// the objective rises.
-    fn relax(&mut self, lambda: f64, going_on: bool, shifted: &mut bool, cx: &Executor) -> Result<Relaxed> {
+    fn relax(&mut self, lambda: f64, continued: bool, shifted: &mut bool, cx: &Executor) -> Result<Relaxed> {
         let k = self.params.n_clusters;
         if self.local.is_none() && size_of_val(&self.near[..]) > NEAR_BYTES {
             let affinity = self.affinity.as_ref().expect("made at the beginning");
@@ -129,10 +129,10 @@ impl<T: Element> KModesSolver<T> {
             let shift = shift_of(params.shift, affinity, lambda, *shifted);
             let problem = Problem { near, k, affinity, lambda, shift: &shift };
             let leave = params.shift == Shift::Auto && !*shifted;
-            if going_on {
+            if continued {
                 spare[1].take_from(z, local.as_ref().map(|(_, order)| &order[..]))?;
             }
-            match problem.relax(spare, going_on, leave, cx) {
+            match problem.relax(spare, continued, leave, cx) {
                 Ok(relaxed) if relaxed.rose && leave => *shifted = true,
                 ended => break ended?,
             }
@@ -161,7 +161,7 @@ impl<T: Element> KModesSolver<T> {
         let (mut modes, mut passes) = (self.modes.clone(), 1);
         if self.params.mode_update == ModeUpdate::MeanShift {
             passes += shift(data, &self.labels, &mut modes, self.gauss(), cx)? as u64;
-            self.meet(&modes, data, cx)?;
+            self.measure(&modes, data, cx)?;
         }
         let blind = self.blind || is_blind(&self.near, k);
         let (mut lambda, mut shifted, mut collapses) = (self.lambda, self.shifted, 0);
@@ -192,7 +192,7 @@ impl<T: Element> KModesSolver<T> {
             if modes != self.modes {
                 moved = true;
                 passes += 1;
-                self.meet(&modes, data, cx)?;
+                self.measure(&modes, data, cx)?;
             }
         }
         // Nothing below can fail.
@@ -243,7 +243,7 @@ impl<T: Element> KModesSolver<T> {
     ) -> Result<Step> {
         if self.modes != tried {
             let modes = self.modes.clone();
-            self.meet(&modes, data, cx)?;
+            self.measure(&modes, data, cx)?;
         }
         if self.z.is_empty() {
             self.relax(0.0, false, &mut false, cx)?;
@@ -271,7 +271,7 @@ impl<T: Element> KModesSolver<T> {
     }
 
     /// Computes the kernel values of `modes`. After an error there are none.
-    fn meet(&mut self, modes: &[T], data: &dyn DataSource<T>, cx: &Executor) -> Result<()> {
+    fn measure(&mut self, modes: &[T], data: &dyn DataSource<T>, cx: &Executor) -> Result<()> {
         let mut near = std::mem::take(&mut self.near);
         near.resize(self.labels.len() * self.params.n_clusters, T::ZERO);
         nearness(data, modes, self.gauss(), &mut near, cx)?;
@@ -304,7 +304,7 @@ impl<T: Element> Solver<T> for KModesSolver<T> {
         if self.near.is_empty() {
             // After an interrupt or a resume.
             let modes = self.modes.clone();
-            self.meet(&modes, data, cx)?;
+            self.measure(&modes, data, cx)?;
         }
         let step = self.iterate(data, cx)?;
         self.timings[2] += begun.elapsed().as_secs_f64();

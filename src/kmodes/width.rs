@@ -50,10 +50,10 @@ pub(super) fn sound_variance<T: Element>(mean: f64, normalized: bool) -> Result<
 ///
 /// Responsibilities that follow only their neighbors, `z = softmax(lambda degree z)`, are the mean field of a
 /// Potts model with `k` states. If `lambda degree` is below `2 (k - 1) / (k - 2) ln(k - 1)`, equal shares are
-/// optimal, and neighbors agree on nothing. From there up to `k`, existing labels are stable, but nearly
-/// equal shares stay nearly equal unless the modes break the tie. A fit that starts from labels uses the
-/// lower end, scaled for rows of the smallest degree. A fit that starts from modes uses half of the upper
-/// end, where modes still matter. `benches/python/papers/slk.py --part defaults` compares.
+/// optimal, and no labels emerge. From there up to `k`, existing labels are stable, but nearly equal shares
+/// stay nearly equal unless the modes break the tie. A fit that starts from labels uses the lower end, scaled
+/// for rows of the smallest degree. A fit that starts from modes uses half of the upper end, where modes
+/// still matter. `benches/python/papers/slk.py --part defaults` compares.
 pub(super) fn weight_for(k: usize, degree: f64, from_labels: bool) -> f64 {
     if degree <= 0.0 {
         return 0.0;

@@ -173,7 +173,7 @@ macro_rules! value_fields {
 value_fields! {
     bool: |flag| *flag, flag;
     String: |text| text.as_str(), text;
-    // Later counts are added to a count, so that it is limited.
+    // Limited, because later counts are added to it.
     u64: |count| *count, count;
     u32: |count| *count, small;
     usize: |count| *count, small;

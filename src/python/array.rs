@@ -64,7 +64,9 @@ impl SparseArray {
         let dtype = dtype_of(values)?;
         let layout =
             Layout { dtype, rows: stored, cols: 1, row_stride: stride, col_stride: dtype.size() as isize };
-        // SAFETY: as for `Array::new`, for a 1-D array whose values are the rows.
+        // SAFETY: `as_array_ptr` points to a live 1-D array object. `data` points to its first value, and
+        // `stride` says where the others are, within one buffer that `owners` keeps alive. NumPy cannot
+        // resize the memory while there are references to it.
         let of_values =
             unsafe { RawRows::from_parts((*values.as_array_ptr()).fields.data.cast_const().cast(), layout) }?;
         let rows = Csr::of_raw(shape, index_of("indptr", indptr)?, index_of("indices", indices)?, of_values)?;
@@ -98,7 +100,7 @@ fn index_of(name: &str, array: &Bound<'_, PyUntypedArray>) -> PyResult<Index<'st
         let touching = n == 1 || stride == size_of::<T>() as isize;
         // SAFETY: the array has `n` contiguous values of the size of `T`, an integer type without invalid bit
         // patterns, starting at `first`. The owner keeps the array alive for as long as the slice is used.
-        // For writes see `Array::new`.
+        // NumPy cannot resize the memory while there are references to it.
         (touching && first.is_aligned()).then(|| unsafe { std::slice::from_raw_parts(first, n) })
     }
     let descr = array.dtype();

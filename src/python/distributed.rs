@@ -242,7 +242,7 @@ impl Pass {
         Ok(Self::new(pass.first_sweep()?))
     }
 
-    /// About the bytes of one partial result, at most.
+    /// Approximate upper limit of the bytes of one partial result.
     #[getter]
     fn result_bytes(&self) -> usize {
         self.0.facts().result_bytes

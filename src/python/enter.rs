@@ -22,7 +22,7 @@ const POLL: Duration = Duration::from_millis(50);
 const SHORT_WORK: f64 = 4e6;
 
 thread_local! {
-    /// The function of the user's thread that hears of the progress of long work.
+    /// The progress function of the user's thread.
     static REPORT: RefCell<Option<Py<PyAny>>> = const { RefCell::new(None) };
 
     /// The interrupt of the work on this thread, if this is a driver thread and another thread checks for

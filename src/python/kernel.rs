@@ -174,10 +174,8 @@ pub(super) fn sq_dists_to<'py>(
 #[pyfunction]
 #[pyo3(signature = (source, labels, n_clusters, weights, metric, threads, first_row = 0))]
 #[expect(clippy::needless_pass_by_value, reason = "as PyO3 hands arrays over")]
-#[expect(clippy::too_many_arguments, reason = "all of these define a pass")]
 pub(super) fn sums_of<'py>(
-    py: Python<'py>,
-    source: &Source,
+    source: &Bound<'py, Source>,
     labels: PyReadonlyArray1<'_, i32>,
     n_clusters: usize,
     weights: Option<PyReadonlyArray1<'_, f64>>,
@@ -185,6 +183,7 @@ pub(super) fn sums_of<'py>(
     threads: Option<usize>,
     first_row: u64,
 ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+    let (py, source) = (source.py(), source.get());
     let rows = source.0.seen_by(metric.parse()?);
     let (input, labels) = (Input::new(&rows, weights.as_ref())?, unsigned(&labels));
     let cost = source.0.whole_effort() * source.0.cols() as f64;

@@ -127,29 +127,34 @@ pub(super) fn start_modes(
     Py::new(py, PyClassInitializer::from(run).add_subclass(ModesRun))
 }
 
-/// Responsibilities of new rows. `known` are the rows of the fit, with their stored responsibilities and
-/// clusters. A neighbor has the weight `pull`, or its kernel value.
+/// Stored responsibilities, and their clusters.
+#[derive(FromPyObject)]
+pub(super) struct StoredShares<'py>(Bound<'py, PyAny>, PyReadonlyArray1<'py, i32>);
+
+/// The number of neighbors, the weight of each or `None` for its kernel value, the bandwidth, and the weight
+/// of the Laplacian.
+#[derive(Clone, Copy, FromPyObject)]
+pub(super) struct Influence(usize, Option<f64>, f64, f64);
+
+/// Responsibilities of new rows. `known` are the rows of the fit.
 #[pyfunction]
-#[expect(clippy::too_many_arguments, reason = "as Python passes them")]
 pub(super) fn kmodes_responsibilities<'py>(
-    py: Python<'py>,
-    source: &Source,
+    source: &Bound<'py, Source>,
     known: &Source,
     modes: &Bound<'py, PyAny>,
-    responsibilities_of_known: (Bound<'py, PyAny>, PyReadonlyArray1<'py, i32>),
-    n_neighbors: usize,
-    pull: Option<f64>,
-    bandwidth: f64,
-    laplacian_weight: f64,
+    responsibilities_of_known: StoredShares<'py>,
+    influence: Influence,
     normalize: bool,
     threads: Option<usize>,
 ) -> PyResult<Bound<'py, PyAny>> {
+    let (py, source) = (source.py(), source.get());
+    let Influence(n_neighbors, pull, bandwidth, laplacian_weight) = influence;
     let metric = if normalize { Metric::Cosine } else { Metric::Euclidean };
     let seen = |source: &Source| Input::new(&source.0.seen_by(metric), None);
     let (rows, fitted) = (seen(source)?, seen(known)?);
     let modes = Centers::new(modes, source.0.cols())?;
     let k = modes.len() / source.0.cols();
-    let (z, clusters) = responsibilities_of_known;
+    let StoredShares(z, clusters) = responsibilities_of_known;
     let width: usize = z.getattr("shape")?.get_item(1)?.extract()?;
     let z = Centers::new(&z, width)?;
     let clusters: Vec<u32> = vector(&clusters).into_iter().map(i32::cast_unsigned).collect();

@@ -10,7 +10,7 @@ use super::enter::enter;
 use super::kernel::from_row;
 use super::rows::{AnyRows, Input};
 use super::run::Run;
-use super::seeding::named;
+use super::seeding::{SeedingOptions, named};
 use super::source::Source;
 use super::start::{Call, Given, PythonMethod};
 use crate::fit::{self, Typed, Value, either};
@@ -40,7 +40,8 @@ impl PythonMethod for TruncatedGaussianMixture {
         if let Some(Value::Int(chain)) = given.take("chain")
             && let Some(Value::Text(name)) = given.get("seeding")
         {
-            params = params.seeding(named(name, usize::try_from(chain).ok(), None, None)?);
+            let options = SeedingOptions(usize::try_from(chain).ok(), None, None);
+            params = params.seeding(named(name, options)?);
             given.take("seeding");
         }
         Ok(params)
@@ -49,7 +50,7 @@ impl PythonMethod for TruncatedGaussianMixture {
     fn rows_of_steps(_params: &Self::Params, given: &Given, rows: &AnyRows) -> (f64, f64) {
         let all = rows.whole_effort();
         let coreset = given.count("coreset_size");
-        // A search looks at few of the components.
+        // A search evaluates few of the components.
         let k = given.count("n_components");
         let looks = (given.count("n_active") * given.count("n_neighbors")).min(k) / k;
         (4.0 * all, all.min(coreset) * looks)

@@ -121,7 +121,7 @@ impl Run {
         self.input.as_ref().ok_or_else(|| PyRuntimeError::new_err("this run takes batches and has no rows"))
     }
 
-    /// Calls `f` with the run of a method `M`, which this is one of.
+    /// Calls `f` with this run, which must be of the method `M`.
     pub(super) fn with<M: Method, R>(&self, f: impl FnOnce(&mut fit::Run<M>) -> R) -> PyResult<R> {
         let mut state = self.locked()?;
         let run = state.as_any().downcast_mut().expect("the class was made for this method");
@@ -209,7 +209,7 @@ impl Run {
         enter(py, Some(1), input.rows().effort(0.0), |_| run.compare_rows(&checkpoint, input))
     }
 
-    /// All that the next step depends on, but for the rows, as arrays and texts.
+    /// Everything that the next step depends on, except the rows, as arrays and texts.
     fn checkpoint<'py>(&self, py: Python<'py>) -> PyResult<Loaded<'py>> {
         let (mut state, input) = (self.locked()?, self.input()?);
         let run = &mut *state;
@@ -248,7 +248,7 @@ impl Run {
         Ok(self.locked()?.history().iter().copied().map(Step::from).collect())
     }
 
-    /// Takes over what another state has learned.
+    /// Merges another state into the run.
     fn merge(
         &self,
         kind: &str,

@@ -11,14 +11,14 @@ use crate::data::Source as _;
 use crate::float::either;
 use crate::seeding::Seeding;
 
-/// The seeding with this name. The optional parameters are the candidates per center, the rows per round as a
-/// multiple of the number of centers, and the rounds. `None` takes the default.
-pub(super) fn named(
-    name: &str,
-    chain: Option<usize>,
-    oversampling: Option<f64>,
-    rounds: Option<usize>,
-) -> PyResult<Seeding> {
+/// Parameters of seedings: the candidates per center, the rows per round as a multiple of the number of
+/// centers, and the rounds. `None` takes the default.
+#[derive(Clone, Copy, FromPyObject)]
+pub(super) struct SeedingOptions(pub(super) Option<usize>, pub(super) Option<f64>, pub(super) Option<usize>);
+
+/// The seeding with this name.
+pub(super) fn named(name: &str, options: SeedingOptions) -> PyResult<Seeding> {
+    let SeedingOptions(chain, oversampling, rounds) = options;
     Ok(match name.parse()? {
         Seeding::AfkMc2 { chain: usual } => Seeding::AfkMc2 { chain: chain.unwrap_or(usual) },
         Seeding::KMc2 { chain: usual } => Seeding::KMc2 { chain: chain.unwrap_or(usual) },
@@ -33,21 +33,19 @@ pub(super) fn named(
 type Found<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, u64);
 
 #[pyfunction]
-#[pyo3(signature = (source, *, n_clusters, seeding, chain, oversampling, rounds, seed, weights, threads))]
-#[expect(clippy::too_many_arguments, clippy::needless_pass_by_value, reason = "as Python passes them")]
+#[pyo3(signature = (source, *, n_clusters, seeding, options, seed, weights, threads))]
+#[expect(clippy::needless_pass_by_value, reason = "as PyO3 hands arrays over")]
 pub(super) fn first_centers<'py>(
-    py: Python<'py>,
-    source: &Source,
+    source: &Bound<'py, Source>,
     n_clusters: usize,
     seeding: &str,
-    chain: Option<usize>,
-    oversampling: Option<f64>,
-    rounds: Option<usize>,
+    options: SeedingOptions,
     seed: u64,
     weights: Option<PyReadonlyArray1<'py, f64>>,
     threads: Option<usize>,
 ) -> PyResult<Found<'py>> {
-    let how = named(seeding, chain, oversampling, rounds)?;
+    let (py, source) = (source.py(), source.get());
+    let how = named(seeding, options)?;
     let input = Input::new(&source.0, weights.as_ref())?;
     let cols = source.0.cols();
     let cost = source.0.whole_effort() * cols as f64 * n_clusters as f64 * 4.0;

@@ -59,7 +59,7 @@ pub(super) trait PythonMethod: Method {
         None
     }
 
-    /// Takes over what another state has learned, if the method can.
+    /// Merges another state into the run, if the method can.
     fn merge(_run: &mut fit::Run<Self>, _other: &Contents) -> Result<()> {
         Err(Error::Source("states of this method cannot be merged".into()))
     }

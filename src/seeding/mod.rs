@@ -141,7 +141,7 @@ pub struct Seeds<T> {
     pub n_distances: u64,
 }
 
-/// Candidates per center of a seeding by chains that is chosen by its name.
+/// Candidates per center of seedings by chains that are chosen by their name.
 const CHAIN: usize = 200;
 
 impl Seeding {
@@ -221,10 +221,10 @@ impl Seeding {
     }
 
     /// Upper limit of the state, in bytes per row.
-    pub(crate) fn bytes_a_row(&self) -> usize {
+    pub(crate) fn bytes_per_row(&self) -> usize {
         match self {
             Self::PlusPlus { .. } | Self::Parallel { .. } => 16,
-            // The odds. 16 bytes more only if chains find no center.
+            // The odds. If chains find no center, 16 bytes more.
             Self::AfkMc2 { .. } => 9,
             // Old and new nodes, and row numbers by node.
             Self::Hierarchical => 24,

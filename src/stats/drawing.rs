@@ -67,7 +67,7 @@ struct Draw<'a, T> {
 
 /// Buffers of a worker: squared distances of the rows of a chunk, and the rows on which events fell, with their odds.
 #[derive(Default)]
-struct Buffers {
+struct DrawingBuffers {
     sq_dists: Vec<f64>,
     hits: Vec<(u32, f64)>,
 }
@@ -145,8 +145,8 @@ pub(crate) fn draw_events<T: Compute>(
     let point = law.point();
     let center: Vec<f64> = law.center.iter().map(|c| c.to_f64()).collect();
     let draw = Draw { law, key, events, most, sum_shares };
-    let absorb = |mut chunk: Unread<'_, T>, (): (), part: &mut Drawn<T>, buffers: &mut Buffers| {
-        let Buffers { sq_dists, hits } = buffers;
+    let absorb = |mut chunk: Unread<'_, T>, (): (), part: &mut Drawn<T>, buffers: &mut DrawingBuffers| {
+        let DrawingBuffers { sq_dists, hits } = buffers;
         sq_dists.clear();
         if let Some(bytes) = chunk.bytes()? {
             sq_dists.resize(bytes.rows(), 0.0);
@@ -174,7 +174,7 @@ pub(crate) fn draw_events<T: Compute>(
         total.all += std::mem::take(&mut part.all);
         total.seen += std::mem::take(&mut part.seen);
     };
-    sweep_unread(rows, cx, cut(rows), (), drawn, (|| Drawn::new(dim), Buffers::default), absorb, merge)
+    sweep_unread(rows, cx, cut(rows), (), drawn, (|| Drawn::new(dim), DrawingBuffers::default), absorb, merge)
 }
 
 /// The error for a pass that returned other rows than the previous pass.

@@ -7,7 +7,7 @@ use crate::pass::PerRow;
 
 /// Marks a row that has no label yet.
 pub(crate) const NO_LABEL: u32 = u32::MAX;
-/// The most clusters whose labels take 16 bits; the remaining value marks rows without a label.
+/// Maximum number of clusters whose labels take 16 bits. The remaining value marks rows without a label.
 const NARROW: usize = u16::MAX as usize;
 
 /// Labels of rows. Up to 65,535 clusters they take 16 bits each.
@@ -239,7 +239,7 @@ impl<'a> LabelsRef<'a> {
         either!(Stored, self.0, labels => labels.windows(2).filter(|two| two[0] != two[1]).count())
     }
 
-    /// Whether a row, or each row, has no label.
+    /// Whether some row has no label, and whether no row has one.
     pub(crate) fn are_missing(&self) -> (bool, bool) {
         fn missing<W: Width + PartialEq>(labels: &[W]) -> (bool, bool) {
             let none = W::of_label(NO_LABEL);

@@ -143,15 +143,13 @@ class FittedKModes(ClusterMixin, Clusterer):
         kept, clusters = z, np.empty(0, dtype=np.int32)
         if issparse(z):
             kept, clusters = z.data.reshape(n, -1), z.indices.astype(np.int32, copy=False)
+        pull = None if self.affinity == "gaussian" else float(self.affinity_.data.sum()) / (n * m)
         return _core.kmodes_responsibilities(
             source,
             source_of(self._fit_rows),
             self.modes_,
             (kept, clusters),
-            m,
-            None if self.affinity == "gaussian" else float(self.affinity_.data.sum()) / (n * m),
-            self.bandwidth_,
-            self.laplacian_weight_,
+            (m, pull, self.bandwidth_, self.laplacian_weight_),
             bool(self.normalize),
             _params.threads(self.n_jobs, tell=False),
         )

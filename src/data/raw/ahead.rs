@@ -78,7 +78,8 @@ fn bytes_in(text: &str) -> Result<Option<usize>> {
     })
 }
 
-/// Bytes of memory that this process may still take, where the system tells; the cache of files counts as free.
+/// Bytes of memory that this process may still take, if the system reports them. The cache of files counts as
+/// free.
 fn available() -> Option<usize> {
     let found = fs::read_to_string("/proc/meminfo").ok()?;
     let line = found.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
@@ -87,7 +88,8 @@ fn available() -> Option<usize> {
     Some(left_in_groups(Path::new("/sys/fs/cgroup"), &groups).fold(free, usize::min))
 }
 
-/// What the limits of control groups, as of a container, leave. `groups` lists the groups of this process.
+/// The memory that the limits of control groups leave, for example in a container. `groups` lists the groups
+/// of this process.
 fn left_in_groups<'a>(root: &'a Path, groups: &'a str) -> impl Iterator<Item = usize> + use<'a> {
     // In a container the path may be one of the host: then only the root exists.
     groups.lines().flat_map(move |line| {

@@ -25,7 +25,7 @@ fn kept_files() -> usize {
     }
 }
 
-/// What tells whether a file is still the one that was opened.
+/// Metadata that identify an opened file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp {
     length: u64,
@@ -48,7 +48,7 @@ impl Stamp {
     }
 }
 
-/// A file that was opened before, and what tells that it is still the same.
+/// A file that was opened before, with the metadata that identify it.
 #[derive(Debug)]
 pub(super) struct KnownFile {
     /// The path in messages.
@@ -162,7 +162,7 @@ impl Descriptor {
         if let Some(file) = self.files.find(self.number) {
             return Ok(file);
         }
-        // Opened without the lock: other threads go on.
+        // Opened without the lock, so that other threads can continue.
         let file = Arc::new(self.known.open()?);
         self.files.keep(self.number, file.clone());
         Ok(file)

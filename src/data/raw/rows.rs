@@ -42,7 +42,7 @@ pub struct RawRows<'a> {
 
 // SAFETY: a `RawRows` only reads, and its constructors require that nothing writes to the bytes during its lifetime.
 unsafe impl Send for RawRows<'_> {}
-// SAFETY: as above.
+// SAFETY: a `RawRows` has no method that writes, so threads may share it.
 unsafe impl Sync for RawRows<'_> {}
 
 impl<'a> RawRows<'a> {

@@ -36,7 +36,7 @@ pub(super) trait Stored: Copy {
     unsafe fn convert_run<T: Float>(from: *const u8, out: &mut [T]) {
         let from = from.cast::<Self>();
         for (j, o) in out.iter_mut().enumerate() {
-            // SAFETY: `j` is below `out.len()`, and the caller vouches for that many values.
+            // SAFETY: `j` is below `out.len()`, and this function requires as many readable values.
             *o = unsafe { from.add(j).read_unaligned() }.value();
         }
     }
@@ -61,14 +61,17 @@ impl Stored for f16 {
     }
 
     /// In runs, for which `half` uses the conversion instructions of the processor.
+    ///
+    /// # Safety
+    /// `out.len()` values are readable from `from` on; no alignment is needed.
     #[inline(always)]
     unsafe fn convert_run<T: Float>(from: *const u8, out: &mut [T]) {
         const RUN: usize = 64;
         let (mut narrow, mut wide) = ([f16::ZERO; RUN], [0.0f32; RUN]);
         for (i, out) in out.chunks_mut(RUN).enumerate() {
             let n = out.len();
-            // SAFETY: the run lies within the values that the caller vouches for; `narrow` has room for RUN
-            // >= n of them.
+            // SAFETY: the run lies within the `out.len()` values that this function requires, and `narrow`
+            // has room for RUN >= n values.
             unsafe {
                 let run = from.add(i * RUN * size_of::<f16>());
                 run.copy_to_nonoverlapping(narrow.as_mut_ptr().cast(), n * size_of::<f16>());

@@ -17,22 +17,15 @@ vectors!(
     prefetch(p) _mm_prefetch::<_MM_HINT_T1>(p.cast()),
     widen(p) Avx512F64 = _mm512_cvtps_pd(_mm256_loadu_ps(p)),
     and {
-        #[inline(always)]
-        unsafe fn count_at_most(v: __m512, limit: f32) -> u32 {
-            // SAFETY: the caller's processor has the instruction set.
-            unsafe { _mm512_cmp_ps_mask::<_CMP_LE_OQ>(v, _mm512_set1_ps(limit)).count_ones() }
-        }
-        #[inline(always)]
-        unsafe fn push_less(a: __m512, b: __m512, first: u32, to: *mut u32) -> usize {
-            // SAFETY: the caller's processor has the instruction set, and `to` has room for all lanes.
-            unsafe {
-                let less = _mm512_cmp_ps_mask::<_CMP_LT_OQ>(a, b);
-                let lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-                let rows = _mm512_add_epi32(lanes, _mm512_set1_epi32(first as i32));
-                _mm512_storeu_si512(to.cast(), _mm512_maskz_compress_epi32(less, rows));
-                less.count_ones() as usize
-            }
-        }
+        fn count_at_most(v: __m512, limit: f32) -> u32 =
+            _mm512_cmp_ps_mask::<_CMP_LE_OQ>(v, _mm512_set1_ps(limit)).count_ones();
+        fn push_less(a: __m512, b: __m512, first: u32, to: *mut u32) -> usize = {
+            let less = _mm512_cmp_ps_mask::<_CMP_LT_OQ>(a, b);
+            let lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+            let rows = _mm512_add_epi32(lanes, _mm512_set1_epi32(first as i32));
+            _mm512_storeu_si512(to.cast(), _mm512_maskz_compress_epi32(less, rows));
+            less.count_ones() as usize
+        };
     }
 );
 vectors!(

@@ -15,7 +15,8 @@ fn splat<T: Copy, const N: usize>(x: T) -> [T; N] {
 /// `p` points to `N` readable values.
 #[inline(always)]
 unsafe fn load<T: Copy, const N: usize>(p: *const T) -> [T; N] {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: an array of `N` values is read, which this function requires to be readable. No alignment is
+    // needed.
     unsafe { p.cast::<[T; N]>().read_unaligned() }
 }
 
@@ -23,7 +24,8 @@ unsafe fn load<T: Copy, const N: usize>(p: *const T) -> [T; N] {
 /// `p` has room for `N` values.
 #[inline(always)]
 unsafe fn store<T: Copy, const N: usize>(p: *mut T, v: [T; N]) {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: an array of `N` values is written, for which this function requires room. No alignment is
+    // needed.
     unsafe { p.cast::<[T; N]>().write_unaligned(v) }
 }
 

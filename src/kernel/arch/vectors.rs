@@ -1,5 +1,20 @@
 //! Implements the vector traits of an instruction set from its intrinsics.
 
+/// Implements unsafe methods of the vector traits, with one expression each.
+macro_rules! methods {
+    ($(fn $name:ident($($arg:ident: $t:ty),*) $(-> $out:ty)? = $value:expr;)*) => {$(
+        /// # Safety
+        /// See the method of the trait.
+        #[inline(always)]
+        unsafe fn $name($($arg: $t),*) $(-> $out)? {
+            // SAFETY: every method of the traits requires that the processor has the instruction set. Methods
+            // with a pointer also require that it points to all values that the expression reads or writes.
+            unsafe { $value }
+        }
+    )*};
+}
+pub(super) use methods;
+
 /// Implements the common operations of a vector type from its intrinsics. `more` adds what differs between
 /// instruction sets.
 macro_rules! vectors {
@@ -22,110 +37,57 @@ macro_rules! vectors {
             const LANES: usize = $lanes;
             const REGISTERS: usize = $registers;
 
-            // SAFETY of every block: the caller's processor has the instruction set, and pointers satisfy the
-            // trait's contract.
-            #[inline(always)]
-            unsafe fn splat(x: $t) -> $v {
-                // SAFETY: see above.
-                unsafe { $splat(x) }
-            }
-            #[inline(always)]
-            unsafe fn load(p: *const $t) -> $v {
-                // SAFETY: see above.
-                unsafe { $load(p) }
-            }
-            #[inline(always)]
-            unsafe fn store(p: *mut $t, v: $v) {
-                // SAFETY: see above.
-                unsafe { $store(p, v) }
-            }
-            #[inline(always)]
-            unsafe fn fmadd($a: $v, $b: $v, $c: $v) -> $v {
-                // SAFETY: see above.
-                unsafe { $fmadd }
-            }
-            #[inline(always)]
-            unsafe fn add(a: $v, b: $v) -> $v {
-                // SAFETY: see above.
-                unsafe { $add(a, b) }
-            }
-            #[inline(always)]
-            unsafe fn sub(a: $v, b: $v) -> $v {
-                // SAFETY: see above.
-                unsafe { $sub(a, b) }
-            }
-            #[inline(always)]
-            unsafe fn mul(a: $v, b: $v) -> $v {
-                // SAFETY: see above.
-                unsafe { $mul(a, b) }
-            }
-            #[inline(always)]
-            unsafe fn min(a: $v, b: $v) -> $v {
-                // SAFETY: see above.
-                unsafe { $min(a, b) }
-            }
-            #[inline(always)]
-            unsafe fn max(a: $v, b: $v) -> $v {
-                // SAFETY: see above.
-                unsafe { $max(a, b) }
-            }
-            #[inline(always)]
-            unsafe fn keep_less(best: $v, id: $v, candidate: $v, candidate_id: $v) -> ($v, $v) {
-                /// `yes` where `x < y`, else `no`.
-                #[inline(always)]
-                unsafe fn less($x: $v, $y: $v, $yes: $v, $no: $v) -> $v {
-                    // SAFETY: see above.
-                    unsafe { $less }
-                }
-                // SAFETY: see above. The compiler merges the two comparisons.
-                unsafe { (less(candidate, best, candidate, best), less(candidate, best, candidate_id, id)) }
-            }
-            #[inline(always)]
-            unsafe fn where_equal($p: $v, $q: $v, $eq_yes: $v, $eq_no: $v) -> $v {
-                // SAFETY: see above.
-                unsafe { $equal }
-            }
-            #[inline(always)]
-            unsafe fn min_lane($m: $v) -> $t {
-                // SAFETY: see above.
-                unsafe { $min_lane }
-            }
-            #[inline(always)]
-            unsafe fn iota() -> $v {
-                const IOTA: [$t; $lanes] = {
-                    let mut iota = [0.0; $lanes];
-                    let mut i = 0;
-                    while i < $lanes {
-                        iota[i] = i as $t;
-                        i += 1;
-                    }
-                    iota
+            $crate::kernel::arch::vectors::methods! {
+                fn splat(x: $t) -> $v = $splat(x);
+                fn load(p: *const $t) -> $v = $load(p);
+                fn store(p: *mut $t, v: $v) = $store(p, v);
+                fn fmadd($a: $v, $b: $v, $c: $v) -> $v = $fmadd;
+                fn add(a: $v, b: $v) -> $v = $add(a, b);
+                fn sub(a: $v, b: $v) -> $v = $sub(a, b);
+                fn mul(a: $v, b: $v) -> $v = $mul(a, b);
+                fn min(a: $v, b: $v) -> $v = $min(a, b);
+                fn max(a: $v, b: $v) -> $v = $max(a, b);
+                // The compiler merges the two comparisons.
+                fn keep_less(best: $v, id: $v, candidate: $v, candidate_id: $v) -> ($v, $v) = (
+                    {
+                        let ($x, $y, $yes, $no) = (candidate, best, candidate, best);
+                        $less
+                    },
+                    {
+                        let ($x, $y, $yes, $no) = (candidate, best, candidate_id, id);
+                        $less
+                    },
+                );
+                fn where_equal($p: $v, $q: $v, $eq_yes: $v, $eq_no: $v) -> $v = $equal;
+                fn min_lane($m: $v) -> $t = $min_lane;
+                fn iota() -> $v = {
+                    const IOTA: [$t; $lanes] = {
+                        let mut iota = [0.0; $lanes];
+                        let mut i = 0;
+                        while i < $lanes {
+                            iota[i] = i as $t;
+                            i += 1;
+                        }
+                        iota
+                    };
+                    $load(IOTA.as_ptr())
                 };
-                // SAFETY: see above.
-                unsafe { $load(IOTA.as_ptr()) }
+                fn store_ids($to: *mut u32, $ids: $v) = $store_ids;
+                $($($more)*)?
             }
             #[inline(always)]
             fn prefetch($line: *const $t) {
                 // SAFETY: a prefetch reads nothing that the program can see.
                 unsafe { $prefetch }
             }
-            #[inline(always)]
-            unsafe fn store_ids($to: *mut u32, $ids: $v) {
-                // SAFETY: see above.
-                unsafe { $store_ids }
-            }
-            $($($more)*)?
         }
 
         #[allow(unused_unsafe, reason = "portable operations are safe")]
         impl Widen for $name {
             type Wide = $wide;
 
-            // SAFETY: the trait's contract.
-            #[inline(always)]
-            unsafe fn widen($from: *const $t) -> <$wide as Simd>::V {
-                // SAFETY: see above.
-                unsafe { $widen }
+            $crate::kernel::arch::vectors::methods! {
+                fn widen($from: *const $t) -> <$wide as Simd>::V = $widen;
             }
         }
     };

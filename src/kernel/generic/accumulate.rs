@@ -6,21 +6,6 @@ use super::simd::Widen;
 use crate::float::Float;
 use crate::matrix::MatRef;
 
-/// Calls a function of `D` columns for up to 16 columns, and returns. Bounds that the compiler knows save most of
-/// the time of a short row.
-macro_rules! few_columns {
-    ($d:expr, $f:ident($($arg:expr),*)) => {
-        few_columns!(@ $d, $f($($arg),*), 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16)
-    };
-    (@ $d:expr, $f:ident $args:tt, $($n:literal)*) => {
-        match $d {
-            $($n => return few_columns!(= $f, $n, $args),)*
-            _ => {}
-        }
-    };
-    (= $f:ident, $n:literal, ($($arg:expr),*)) => { $f::<_, $n>($($arg),*) };
-}
-
 /// A row of `D` columns.
 #[inline(always)]
 fn short<T, const D: usize>(values: &[T]) -> &[T; D] {
@@ -57,14 +42,23 @@ fn accumulate_few<T: Float, const D: usize>(
     }
 }
 
+/// The statistics of clusters between which rows move. The sum of a cluster has two parts, so that a removed
+/// row leaves no residue.
+pub(in crate::kernel) struct TwoPartSums<'a> {
+    pub(in crate::kernel) sums: &'a mut [f64],
+    /// The rounding errors of `sums`.
+    pub(in crate::kernel) lows: &'a mut [f64],
+    pub(in crate::kernel) totals: &'a mut [f64],
+    pub(in crate::kernel) energies: &'a mut [f64],
+}
+
 /// [`reassign`] for `D` columns.
 #[inline(always)]
 fn reassign_few<T: Float, const D: usize>(
     rows: MatRef<'_, T>,
     (old, new): (&[u32], &[u32]),
     centers: MatRef<'_, T>,
-    (sums, lows): (&mut [f64], &mut [f64]),
-    (totals, energies): (&mut [f64], &mut [f64]),
+    TwoPartSums { sums, lows, totals, energies }: TwoPartSums<'_>,
 ) {
     let ((sums, _), (lows, _)) = (sums.as_chunks_mut::<D>(), lows.as_chunks_mut::<D>());
     for (i, row) in rows.iter().enumerate() {
@@ -100,7 +94,9 @@ pub(in crate::kernel) unsafe fn accumulate<S: Widen>(
     energies: &mut [f64],
 ) {
     let d = rows.cols();
-    few_columns!(d, accumulate_few(rows, labels, weights, centers, (sums, totals, energies)));
+    with_columns!(d, D => {
+        return accumulate_few::<_, D>(rows, labels, weights, centers, (sums, totals, energies));
+    }, else {});
     for (i, row) in rows.iter().enumerate() {
         let j = labels[i] as usize;
         let sum = &mut sums[j * d..][..d];
@@ -110,14 +106,14 @@ pub(in crate::kernel) unsafe fn accumulate<S: Widen>(
                 *s += w * x.to_f64();
             }
             totals[j] += w;
-            // SAFETY: guaranteed by the caller.
+            // SAFETY: this function requires the instruction set, as `sq_dist` does.
             energies[j] += w * unsafe { sq_dist::<S>(row, centers.row(j)) };
         } else {
             for (s, x) in sum.iter_mut().zip(row) {
                 *s += x.to_f64();
             }
             totals[j] += 1.0;
-            // SAFETY: guaranteed by the caller.
+            // SAFETY: this function requires the instruction set, as `sq_dist` does.
             energies[j] += unsafe { sq_dist::<S>(row, centers.row(j)) };
         }
     }
@@ -132,8 +128,7 @@ pub(in crate::kernel) fn add(sum: &mut f64, low: &mut f64, x: f64) {
     *sum = total;
 }
 
-/// Moves every row whose label changed from the sum of its old center to the sum of its new center, and
-/// updates `energies`. Sums have two parts, so that a removed row leaves no residue.
+/// Moves every row whose label changed from the sum of its old center to the sum of its new center.
 ///
 /// # Safety
 /// The processor must support the instruction set.
@@ -142,12 +137,11 @@ pub(in crate::kernel) unsafe fn reassign<S: Widen>(
     rows: MatRef<'_, S::T>,
     (old, new): (&[u32], &[u32]),
     centers: MatRef<'_, S::T>,
-    (sums, lows): (&mut [f64], &mut [f64]),
-    totals: &mut [f64],
-    energies: &mut [f64],
+    to: TwoPartSums<'_>,
 ) {
     let d = rows.cols();
-    few_columns!(d, reassign_few(rows, (old, new), centers, (sums, lows), (totals, energies)));
+    with_columns!(d, D => return reassign_few::<_, D>(rows, (old, new), centers, to), else {});
+    let TwoPartSums { sums, lows, totals, energies } = to;
     for (i, row) in rows.iter().enumerate() {
         let (from, to) = (old[i] as usize, new[i] as usize);
         if from == to {
@@ -159,7 +153,7 @@ pub(in crate::kernel) unsafe fn reassign<S: Widen>(
                 add(s, l, sign * x.to_f64());
             }
             totals[j] += sign;
-            // SAFETY: guaranteed by the caller.
+            // SAFETY: this function requires the instruction set, as `sq_dist` does.
             energies[j] += sign * unsafe { sq_dist::<S>(row, centers.row(j)) };
         }
     }

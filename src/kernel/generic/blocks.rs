@@ -21,7 +21,52 @@ fn largest<T: Float>(a: T, b: T) -> T {
     if a > b { a } else { b }
 }
 
-/// See [`crate::kernel::blocks::narrow`].
+/// The candidate nearest to the middle of a box. Writes the squared distances of all to `sq_dists`.
+#[inline(always)]
+fn nearest_to_middle<T: Float>(middle: &[T], from: &Candidates<T>, sq_dists: &mut Vec<T>) -> usize {
+    let (dim, stride) = (middle.len(), from.stride);
+    sq_dists.resize(stride, T::ZERO);
+    for g in 0..stride / GROUP {
+        let mut sums = [T::ZERO; GROUP];
+        for t in 0..dim {
+            let (c, m) = (group(&from.values, stride, t, g), middle[t]);
+            for l in 0..GROUP {
+                let apart = c[l] - m;
+                sums[l] = sums[l] + apart * apart;
+            }
+        }
+        sq_dists[g * GROUP..][..GROUP].copy_from_slice(&sums);
+    }
+    let mut nearest = 0;
+    let mut least = sq_dists[0];
+    for (i, &sq_dist) in sq_dists[..from.ids.len()].iter().enumerate() {
+        if sq_dist < least {
+            (nearest, least) = (i, sq_dist);
+        }
+    }
+    nearest
+}
+
+/// Copies the candidates at the positions `kept`.
+#[inline(always)]
+fn copy<T: Float>(from: &Candidates<T>, kept: &[u32], to: &mut Candidates<T>) {
+    let (stride, n) = (from.stride, kept.len());
+    let (columns, to_stride) = (from.values.len() / stride, n.next_multiple_of(GROUP));
+    to.ids.clear();
+    to.ids.extend(kept.iter().map(|&i| from.ids[i as usize]));
+    to.stride = to_stride;
+    to.values.resize(columns * to_stride, T::ZERO);
+    for t in 0..columns {
+        let column = &from.values[t * stride..][..stride];
+        let out = &mut to.values[t * to_stride..][..n];
+        for l in 0..n {
+            out[l] = column[kept[l] as usize];
+        }
+    }
+}
+
+/// See [`crate::kernel::blocks::narrow`]. Moving the box and testing the candidates would take longer as
+/// functions of their own.
 #[inline(always)]
 pub(in crate::kernel) fn narrow<T: Float>(
     (shift, scale): (&[T], T),
@@ -32,7 +77,6 @@ pub(in crate::kernel) fn narrow<T: Float>(
     work: &mut Narrowing<T>,
 ) -> bool {
     let (dim, stride, count) = (shift.len(), from.stride, from.ids.len());
-    let groups = stride / GROUP;
     let (half, two) = (T::from_f32(0.5), T::from_f32(2.0));
     let gamma = gamma(dim);
     let up = T::from_f32(1.0) + gamma;
@@ -53,37 +97,18 @@ pub(in crate::kernel) fn narrow<T: Float>(
     }
     let (farthest, radius) = (farthest.sqrt() * up + skin.shift, radius.sqrt() * up);
 
-    sq_dists.resize(stride, T::ZERO);
-    for g in 0..groups {
-        let mut sums = [T::ZERO; GROUP];
-        for t in 0..dim {
-            let (c, m) = (group(&from.values, stride, t, g), middle[t]);
-            for l in 0..GROUP {
-                let apart = c[l] - m;
-                sums[l] = sums[l] + apart * apart;
-            }
-        }
-        sq_dists[g * GROUP..][..GROUP].copy_from_slice(&sums);
-    }
-    let mut nearest = 0;
-    let mut least = sq_dists[0];
-    for (i, &sq_dist) in sq_dists[..count].iter().enumerate() {
-        if sq_dist < least {
-            (nearest, least) = (i, sq_dist);
-        }
-    }
-
-    // What the test takes from the length and the allowance of a center.
+    let nearest = nearest_to_middle(middle, from, sq_dists);
+    // The part of the margin that depends on the length and the allowance of one center.
     let reach = |length: T, allowed: T| {
         let reach = length + allowed + skin.shift + farthest;
         gamma * (reach * reach)
     };
     let allowed = skin.of(from.values[(dim + 1) * stride + nearest]);
     let fixed = reach(from.values[dim * stride + nearest], allowed)
-        + (two * allowed * (least.sqrt() * up + radius) + allowed * allowed) * up;
+        + (two * allowed * (sq_dists[nearest].sqrt() * up + radius) + allowed * allowed) * up;
     kept.resize(stride, 0);
     let mut n = 0;
-    for g in 0..groups {
+    for g in 0..stride / GROUP {
         let mut sums = [T::ZERO; GROUP];
         for t in 0..dim {
             let b = from.values[t * stride + nearest];
@@ -112,17 +137,6 @@ pub(in crate::kernel) fn narrow<T: Float>(
     if n == count {
         return false;
     }
-    let kept = &kept[..n];
-    to.ids.clear();
-    to.ids.extend(kept.iter().map(|&i| from.ids[i as usize]));
-    to.stride = n.next_multiple_of(GROUP);
-    to.values.resize((dim + 2) * to.stride, T::ZERO);
-    for t in 0..dim + 2 {
-        let column = &from.values[t * stride..][..stride];
-        let out = &mut to.values[t * to.stride..][..n];
-        for l in 0..n {
-            out[l] = column[kept[l] as usize];
-        }
-    }
+    copy(from, &kept[..n], to);
     true
 }

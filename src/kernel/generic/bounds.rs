@@ -2,7 +2,7 @@
 
 use super::simd::Simd;
 use crate::float::Float;
-use crate::kernel::bounded::{Margins, ROUNDING, Radii};
+use crate::kernel::bounded::{BoundColumn, GroupLists, Margins, ROUNDING, Radii};
 
 /// The smallest value of `lower - drift` for each of the `picked` rows, which have `drift.len()` bounds each.
 ///
@@ -21,7 +21,8 @@ pub(in crate::kernel) unsafe fn least<S: Simd>(
         let row = &lower[r as usize * groups..][..groups];
         let mut least = S::T::INFINITY;
         if whole > 0 {
-            // SAFETY: all vectors are within the first `whole` bounds.
+            // SAFETY: all vectors are within the first `whole` bounds. This function requires the instruction
+            // set.
             unsafe {
                 let mut lanes = S::splat(S::T::INFINITY);
                 for at in (0..whole).step_by(S::LANES) {
@@ -40,8 +41,7 @@ pub(in crate::kernel) unsafe fn least<S: Simd>(
 }
 
 /// Adds each of the `picked` rows to the list of every group of `span` bounds in which one bound satisfies
-/// `lower - drift < reach` (reach per row). The list of group `g` starts at `lists[g * room]` and has
-/// `counts[g]` rows.
+/// `lower - drift < reach` (reach per row).
 ///
 /// # Safety
 /// The processor must support the instruction set.
@@ -51,7 +51,7 @@ pub(in crate::kernel) unsafe fn near<S: Simd>(
     (drift, span): (&[S::T], usize),
     picked: &[u32],
     reach: &[S::T],
-    (lists, room, counts): (&mut [u32], usize, &mut [u32]),
+    GroupLists { rows: lists, room, counts }: GroupLists<'_>,
 ) {
     let columns = drift.len();
     assert!(counts.len() * span == columns && lists.len() >= counts.len() * room);
@@ -72,6 +72,7 @@ pub(in crate::kernel) unsafe fn near<S: Simd>(
         };
         for at in (0..whole).step_by(S::LANES) {
             // SAFETY: all vectors are within the first `whole` bounds, and no vector has more than 16 lanes.
+            // This function requires the instruction set.
             let n = unsafe {
                 let now = S::sub(S::load(row.as_ptr().add(at)), S::load(drift.as_ptr().add(at)));
                 S::push_less(now, S::splat(reach), at as u32, found.as_mut_ptr())
@@ -108,7 +109,7 @@ pub(in crate::kernel) unsafe fn below<S: Simd>(
     let mut count = 0;
     for r in 0..n {
         // SAFETY: whole vectors are within a row of the tile, and no more positions are written than values
-        // were read.
+        // were read, plus one vector. This function requires the instruction set.
         unsafe {
             let (add, limit) = (S::splat(base[r]), S::splat(rows[r]));
             for at in (0..stride).step_by(S::LANES) {
@@ -140,7 +141,8 @@ pub(in crate::kernel) unsafe fn within<S: Simd>(
     let mut n = 0;
     let whole = m / S::LANES * S::LANES;
     for r in (0..whole).step_by(S::LANES) {
-        // SAFETY: `r` plus a vector is within the slices, and `n <= r`, so `rows` has room.
+        // SAFETY: `r` plus a vector is within the slices, and `n <= r`, so `rows` has room. This function
+        // requires the instruction set.
         unsafe {
             let now = S::sub(S::load(lower.as_ptr().add(r)), S::splat(drift));
             n += S::push_less(now, S::load(reach.as_ptr().add(r)), r as u32, rows.as_mut_ptr().add(n));
@@ -198,7 +200,7 @@ pub(in crate::kernel) fn renew<T: Float>(
     error: &[T],
     unit: T,
     drift: f32,
-    (lower, width, column): (&mut [f32], usize, usize),
+    BoundColumn { lower, width, column }: BoundColumn<'_>,
 ) {
     /// Number of roots computed together.
     const STEP: usize = 32;

@@ -2,6 +2,7 @@
 //! center after the other.
 //!
 //! The running minima stay in registers.
+#![allow(clippy::needless_range_loop, reason = "iterators over the vectors of a group take longer")]
 
 use std::ops::Range;
 
@@ -20,25 +21,131 @@ const fn vectors_of(dim: usize, registers: usize) -> usize {
 /// Number of centers that a group of rows is compared with at a time.
 const CENTERS: usize = 4;
 
-/// Finds the smallest value, its center and the second smallest value, for `RV` vectors of rows with `D` columns. Compares with the first `k` centers, or with `k` listed centers if `LISTED`.
+/// Rows by column and the centers that they are compared with.
+#[derive(Clone, Copy)]
+struct Operands<T> {
+    /// The first of the columns, `stride` values apart.
+    x: *const T,
+    stride: usize,
+    /// The centers, row by row, and their norms.
+    c: *const T,
+    norms: *const T,
+    /// Number of centers to compare with.
+    k: usize,
+    /// Their ids, if they are listed.
+    list: *const u32,
+}
+
+/// The destinations of the results of a group of rows.
+#[derive(Clone, Copy)]
+struct Results<T> {
+    best: *mut T,
+    ids: *mut u32,
+    second: *mut T,
+}
+
+/// Per row: the smallest value so far, its center, and the second smallest value.
+struct Minima<S: Simd, const RV: usize> {
+    low: [S::V; RV],
+    at: [S::V; RV],
+    next: [S::V; RV],
+}
+
+impl<S: Simd, const RV: usize> Minima<S, RV> {
+    /// Takes the values of center `id` into account.
+    ///
+    /// # Safety
+    /// The processor must support the instruction set.
+    #[inline(always)]
+    unsafe fn take(&mut self, values: &[S::V; RV], id: usize) {
+        // SAFETY: this function requires the instruction set.
+        unsafe {
+            let id = S::splat(S::T::from_f32(id as f32));
+            for v in 0..RV {
+                self.next[v] = S::min(self.next[v], S::max(self.low[v], values[v]));
+                (self.low[v], self.at[v]) = S::keep_less(self.low[v], self.at[v], values[v], id);
+            }
+        }
+    }
+
+    /// Takes the values of [`CENTERS`] centers into account. The first of them stands for all.
+    ///
+    /// # Safety
+    /// The processor must support the instruction set.
+    #[inline(always)]
+    unsafe fn take_together(&mut self, values: [[S::V; RV]; CENTERS], first: usize) {
+        // SAFETY: this function requires the instruction set.
+        unsafe {
+            let id = S::splat(S::T::from_f32(first as f32));
+            for v in 0..RV {
+                let [a, b, c, d] = values.map(|value| value[v]);
+                let (ab, cd) = (S::min(a, b), S::min(c, d));
+                let (least, rest) = (S::min(ab, cd), S::min(S::max(a, b), S::max(c, d)));
+                let other = S::min(S::max(ab, cd), S::max(self.low[v], least));
+                self.next[v] = S::min(self.next[v], S::min(rest, other));
+                (self.low[v], self.at[v]) = S::keep_less(self.low[v], self.at[v], least, id);
+            }
+        }
+    }
+}
+
+/// The id of the center that is compared as number `at`.
 ///
 /// # Safety
-/// `x` points to `D` columns of `stride` values, of which `RV` vectors are read. `c` and `norms` point to `D`
-/// values and one value per center. `list` points to `k` centers if `LISTED`. `best`, `ids` and `second` point to
-/// `RV` vectors. The processor must support the instruction set.
+/// If `LISTED`, `list` points to more than `at` centers.
 #[inline(always)]
-#[allow(clippy::too_many_arguments, reason = "registers, not a data structure")]
+unsafe fn center<const LISTED: bool>(list: *const u32, at: usize) -> usize {
+    // SAFETY: this function requires more than `at` listed centers.
+    if LISTED { unsafe { *list.add(at) as usize } } else { at }
+}
+
+/// The tile values of `RV` vectors of rows and `N` centers, of which `first` is the number of the first.
+///
+/// # Safety
+/// `from` has at least `first + N` centers, and points to what [`group`] requires. The processor must support
+/// the instruction set.
+#[inline(always)]
+unsafe fn tile_values<S: Simd, const D: usize, const RV: usize, const N: usize, const LISTED: bool>(
+    from: Operands<S::T>,
+    rows: &[[S::V; RV]; D],
+    first: usize,
+) -> [[S::V; RV]; N] {
+    // SAFETY: the centers exist, with `D` values and a norm each, and this function requires the instruction
+    // set.
+    unsafe {
+        let mut values = [[S::splat(S::T::ZERO); RV]; N];
+        for (i, values) in values.iter_mut().enumerate() {
+            let j = center::<LISTED>(from.list, first + i);
+            *values = [S::splat(*from.norms.add(j)); RV];
+            for (t, column) in rows.iter().enumerate() {
+                let b = S::splat(*from.c.add(j * D + t));
+                for (v, value) in values.iter_mut().enumerate() {
+                    *value = S::fmadd(column[v], b, *value);
+                }
+            }
+        }
+        values
+    }
+}
+
+/// Finds the smallest value, its center and the second smallest value, for `RV` vectors of rows with `D`
+/// columns. With `by_groups`, the minima are those of groups of centers, of which [`resolve`] finds the
+/// nearest center.
+///
+/// # Safety
+/// `from.x` points to `D` columns of `stride` values, of which `RV` vectors are read. `c` and `norms` point
+/// to `D` values and one value per center. `list` points to `k` centers if `LISTED`. The pointers in `to`
+/// point to `RV` vectors. The processor must support the instruction set.
+#[inline(always)]
 unsafe fn group<S: Simd, const D: usize, const RV: usize, const LISTED: bool>(
-    x: *const S::T,
-    stride: usize,
-    c: *const S::T,
-    norms: *const S::T,
-    k: usize,
-    list: *const u32,
-    (best, ids, second): (*mut S::T, *mut u32, *mut S::T),
+    from: Operands<S::T>,
+    to: Results<S::T>,
     by_groups: bool,
 ) {
-    // SAFETY: all offsets are within the ranges that the caller guarantees.
+    let Operands { x, stride, k, .. } = from;
+    let mut j = 0;
+    // SAFETY: this function requires the instruction set, and rows, centers and results of these sizes. All
+    // centers are below number `k`.
     unsafe {
         let mut rows = [[S::splat(S::T::ZERO); RV]; D];
         for (t, column) in rows.iter_mut().enumerate() {
@@ -46,69 +153,33 @@ unsafe fn group<S: Simd, const D: usize, const RV: usize, const LISTED: bool>(
                 *x_tv = S::load(x.add(t * stride + v * S::LANES));
             }
         }
-        let mut low = [S::splat(S::T::INFINITY); RV];
-        let mut at = [S::splat(S::T::ZERO); RV];
-        let mut next = [S::splat(S::T::INFINITY); RV];
-        let mut j = 0;
-        let center = |at: usize| if LISTED { *list.add(at) as usize } else { at };
-        // The tile values of some centers.
-        macro_rules! sums {
-            ($some:expr) => {{
-                let mut acc = [[S::splat(S::T::ZERO); RV]; $some];
-                for (i, acc) in acc.iter_mut().enumerate() {
-                    let j = center(j + i);
-                    *acc = [S::splat(*norms.add(j)); RV];
-                    for (t, column) in rows.iter().enumerate() {
-                        let b = S::splat(*c.add(j * D + t));
-                        for (v, acc) in acc.iter_mut().enumerate() {
-                            *acc = S::fmadd(column[v], b, *acc);
-                        }
-                    }
-                }
-                acc
-            }};
-        }
-        macro_rules! centers {
-            ($some:expr) => {{
-                let acc = sums!($some);
-                for (i, acc) in acc.iter().enumerate() {
-                    let id = S::splat(S::T::from_f32(center(j + i) as f32));
-                    for v in 0..RV {
-                        next[v] = S::min(next[v], S::max(low[v], acc[v]));
-                        (low[v], at[v]) = S::keep_less(low[v], at[v], acc[v], id);
-                    }
-                }
-                j += $some;
-            }};
-        }
+        let never = [S::splat(S::T::INFINITY); RV];
+        let mut minima = Minima::<S, RV> { low: never, at: [S::splat(S::T::ZERO); RV], next: never };
         // Several centers at a time, so that their sums do not wait for each other.
         let by_groups = !LISTED && D <= GROUPED_DIM && by_groups;
         while by_groups && j + CENTERS <= k {
-            let values = sums!(CENTERS);
-            let id = S::splat(S::T::from_f32(j as f32));
-            for v in 0..RV {
-                let [a, b, c, d] = values.map(|value| value[v]);
-                let (ab, cd) = (S::min(a, b), S::min(c, d));
-                let (least, rest) = (S::min(ab, cd), S::min(S::max(a, b), S::max(c, d)));
-                let other = S::min(S::max(ab, cd), S::max(low[v], least));
-                next[v] = S::min(next[v], S::min(rest, other));
-                (low[v], at[v]) = S::keep_less(low[v], at[v], least, id);
-            }
+            minima.take_together(tile_values::<S, D, RV, CENTERS, LISTED>(from, &rows, j), j);
             j += CENTERS;
         }
         while j + CENTERS <= k {
-            centers!(CENTERS);
+            let values = tile_values::<S, D, RV, CENTERS, LISTED>(from, &rows, j);
+            for (i, values) in values.iter().enumerate() {
+                minima.take(values, center::<LISTED>(from.list, j + i));
+            }
+            j += CENTERS;
         }
         while j < k {
-            centers!(1);
+            let [values] = tile_values::<S, D, RV, 1, LISTED>(from, &rows, j);
+            minima.take(&values, center::<LISTED>(from.list, j));
+            j += 1;
         }
         for v in 0..RV {
-            S::store(best.add(v * S::LANES), low[v]);
-            S::store_ids(ids.add(v * S::LANES), at[v]);
-            S::store(second.add(v * S::LANES), next[v]);
+            S::store(to.best.add(v * S::LANES), minima.low[v]);
+            S::store_ids(to.ids.add(v * S::LANES), minima.at[v]);
+            S::store(to.second.add(v * S::LANES), minima.next[v]);
         }
         if by_groups {
-            resolve::<S, D>((x, stride), c, norms, k, RV * S::LANES, ids);
+            resolve::<S::T, D>(from, RV * S::LANES, to.ids);
         }
     }
 }
@@ -117,19 +188,14 @@ unsafe fn group<S: Simd, const D: usize, const RV: usize, const LISTED: bool>(
 /// anyway, these centers differ by more than the sums may be wrong.
 ///
 /// # Safety
-/// `x` points to `D` columns of `stride` values, at least `n`, and `ids` to `n` centers below `k`. `c` and `norms` point to
-/// `D` values and one value per center.
+/// `from.x` points to `D` columns of `stride` values, at least `n`, and `ids` to `n` centers below `k`. `c`
+/// and `norms` point to `D` values and one value per center.
 #[inline(always)]
-unsafe fn resolve<S: Simd, const D: usize>(
-    (x, stride): (*const S::T, usize),
-    c: *const S::T,
-    norms: *const S::T,
-    k: usize,
-    n: usize,
-    ids: *mut u32,
-) {
+unsafe fn resolve<T: Float, const D: usize>(from: Operands<T>, n: usize, ids: *mut u32) {
+    let Operands { x, stride, c, norms, k, .. } = from;
     for r in 0..n {
-        // SAFETY: rows, centers and ids are within the ranges that the contract names.
+        // SAFETY: `r` is below `n`, and the centers are below `k`. This function requires their values, and
+        // those of `n` rows.
         unsafe {
             let (first, mut nearest) = (*ids.add(r) as usize, f64::INFINITY);
             // Places without a center have infinite norms.
@@ -171,26 +237,28 @@ pub(in crate::kernel) unsafe fn sweep<S: Simd>(
     let by_groups = k >= GROUPED_CENTERS && packed.prices.is_empty();
     let mut r = 0;
     while r < padded {
-        // SAFETY: the buffers are as long as asserted, and the rows of a group end before `padded`.
+        // SAFETY: the buffers are as long as asserted, and the rows of a group end before `padded`. This
+        // function requires the instruction set, as `group` does.
         unsafe {
-            let (x, c, norms) = (scratch.x.as_ptr().add(r), packed.data.as_ptr(), packed.norms.as_ptr());
-            let (best, list) = (scratch.best.as_mut_ptr().add(r), std::ptr::null());
-            let (ids, second) = (scratch.ids.as_mut_ptr().add(r), scratch.second.as_mut_ptr().add(r));
-            let out = (best, ids, second);
-            macro_rules! dims {
-                ($($d:literal)*) => {
-                    match dim {
-                        // The compiler removes the other branch.
-                        $($d => if vectors_of($d, S::REGISTERS) == 2 {
-                            group::<S, $d, 2, false>(x, stride, c, norms, k, list, out, by_groups);
-                        } else {
-                            group::<S, $d, 1, false>(x, stride, c, norms, k, list, out, by_groups);
-                        },)*
-                        _ => unreachable!("rows in lanes have at most {ROWS_IN_LANES_DIM} columns"),
-                    }
-                };
-            }
-            dims!(1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16);
+            let from = Operands {
+                x: scratch.x.as_ptr().add(r),
+                stride,
+                c: packed.data.as_ptr(),
+                norms: packed.norms.as_ptr(),
+                k,
+                list: std::ptr::null(),
+            };
+            let to = Results {
+                best: scratch.best.as_mut_ptr().add(r),
+                ids: scratch.ids.as_mut_ptr().add(r),
+                second: scratch.second.as_mut_ptr().add(r),
+            };
+            // The compiler removes the other branch.
+            with_columns!(dim, D => if vectors_of(D, S::REGISTERS) == 2 {
+                group::<S, D, 2, false>(from, to, by_groups);
+            } else {
+                group::<S, D, 1, false>(from, to, by_groups);
+            });
         }
         r += vectors * S::LANES;
     }
@@ -221,21 +289,22 @@ pub(in crate::kernel) unsafe fn listed<S: Simd>(
     assert!(packed.data.len() >= packed.k * dim && packed.norms.len() >= packed.k);
     for r in rows.step_by(S::LANES) {
         // SAFETY: a vector of rows starting at `r` ends before `end`, and the buffers are as long as
-        // asserted.
+        // asserted. This function requires the instruction set, as `group` does.
         unsafe {
-            let (x, c, norms) = (columns.as_ptr().add(r), packed.data.as_ptr(), packed.norms.as_ptr());
-            let (list, k) = (list.as_ptr(), list.len());
-            let (best, next) = (nearest.best.as_mut_ptr().add(r), nearest.next.as_mut_ptr().add(r));
-            let ids = nearest.ids.as_mut_ptr().add(r);
-            macro_rules! dims {
-                ($($d:literal)*) => {
-                    match dim {
-                        $($d => group::<S, $d, 1, true>(x, stride, c, norms, k, list, (best, ids, next), false),)*
-                        _ => unreachable!("rows in lanes have at most {ROWS_IN_LANES_DIM} columns"),
-                    }
-                };
-            }
-            dims!(1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16);
+            let from = Operands {
+                x: columns.as_ptr().add(r),
+                stride,
+                c: packed.data.as_ptr(),
+                norms: packed.norms.as_ptr(),
+                k: list.len(),
+                list: list.as_ptr(),
+            };
+            let to = Results {
+                best: nearest.best.as_mut_ptr().add(r),
+                ids: nearest.ids.as_mut_ptr().add(r),
+                second: nearest.next.as_mut_ptr().add(r),
+            };
+            with_columns!(dim, D => group::<S, D, 1, true>(from, to, false));
         }
     }
 }

@@ -3,12 +3,9 @@
 //! Distances are computed by difference. This costs one more operation per vector than a product, and loses
 //! no digits to cancellation, so neither norms nor a shift are needed.
 
-use super::simd::Simd;
+use super::simd::{MOST_LANES, Simd};
 use crate::float::Float;
 use crate::kernel::aligned::LINE;
-
-/// The largest number of lanes in a vector.
-pub(super) const MOST_LANES: usize = 16;
 
 /// Number of centers that a row is compared with at a time: enough parallel sums to hide their latency.
 const AT_A_TIME: usize = 4;

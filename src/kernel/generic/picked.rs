@@ -3,15 +3,12 @@
 //! [`gather`] copies each picked row to its index in the chunk, so that a row is copied once for all panels.
 //! A panel and a few rows fit the first-level cache, so the columns need no blocks.
 
-use super::simd::Simd;
+use super::simd::{MOST_LANES, Simd, sum_of_lanes};
 use crate::float::Float;
-use crate::kernel::bounded::{Better, Fine, Gathered, Margins, Meeting, ROUNDING};
+use crate::kernel::bounded::{Better, Fine, Gathered, Margins, PanelComparison, ROUNDING};
 use crate::kernel::pack::{PackedCenters, moved};
 use crate::kernel::tier::Compute;
 use crate::matrix::MatRef;
-
-/// The largest number of lanes in a vector.
-const MOST_LANES: usize = 16;
 
 /// Copies the `picked` rows of a chunk as `x' = g (x - s)` to their indices in `to`, with `|x'|^2` (per row).
 /// Writes the squared distances to the centers in `slot` (per row) to `own`, in the order of `picked`.
@@ -79,7 +76,7 @@ pub(in crate::kernel) unsafe fn gather<S: Simd>(
             S::store(sums.as_mut_ptr(), sum);
             S::store(norms.as_mut_ptr(), norm);
         }
-        (*own, to.sq_norm[r]) = (fold(sums), fold(norms));
+        (*own, to.sq_norm[r]) = (sum_of_lanes(sums), sum_of_lanes(norms));
     }
 }
 
@@ -135,17 +132,6 @@ pub(in crate::kernel) fn between<T: Compute>(
     }
 }
 
-/// Sum of the lanes, by halving.
-#[inline(always)]
-fn fold<T: Float>(mut lanes: [T; MOST_LANES]) -> T {
-    for width in [8, 4, 2, 1] {
-        for l in 0..width {
-            lanes[l] = lanes[l] + lanes[l + width];
-        }
-    }
-    lanes[0]
-}
-
 /// Computes the tile values of `MR` rows and `NV` vectors of centers.
 ///
 /// # Safety
@@ -160,7 +146,8 @@ unsafe fn micro<S: Simd, const MR: usize, const NV: usize>(
     tile: *mut S::T,
 ) {
     let width = NV * S::LANES;
-    // SAFETY: all offsets are within the ranges that the caller guarantees.
+    // SAFETY: rows, panel, norms and tile are as large as this function requires. `t` is below `columns`, and
+    // there are `MR` rows and `NV` vectors.
     unsafe {
         let mut acc = [[S::splat(S::T::ZERO); NV]; MR];
         for row in &mut acc {
@@ -233,17 +220,17 @@ unsafe fn tile<S: Simd, const MR: usize, const NV: usize>(
 unsafe fn panel<S: Simd, const MR: usize, const M2: usize, const M3: usize, const NV: usize>(
     packed: &PackedCenters<S::T>,
     gathered: &mut Gathered<S::T>,
-    meeting: &mut Meeting<'_, S::T>,
+    comparison: &mut PanelComparison<'_, S::T>,
 ) where
     S::T: Compute,
 {
     let width = NV * S::LANES;
-    let first = meeting.panel * packed.width;
-    let picked = meeting.picked;
+    let first = comparison.panel * packed.width;
+    let picked = comparison.picked;
     let mut at = 0;
     while at < picked.len() {
         let left = picked.len() - at;
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: this function requires the instruction set, as `tile` does.
         let rows = unsafe {
             if left > M2 {
                 tile::<S, MR, NV>(packed, gathered, first, picked, at);
@@ -258,8 +245,8 @@ unsafe fn panel<S: Simd, const MR: usize, const M2: usize, const M3: usize, cons
         };
         let Gathered { tile, sq_norm, .. } = &mut *gathered;
         for (i, row) in (at..picked.len().min(at + rows)).zip(tile.chunks_exact_mut(width)) {
-            // SAFETY: a row has whole vectors.
-            unsafe { weigh::<S, NV>(row, i, first, sq_norm, meeting) };
+            // SAFETY: a row of the tile has `NV` vectors, and this function requires the instruction set.
+            unsafe { weigh::<S, NV>(row, i, first, sq_norm, comparison) };
         }
         at += rows;
     }
@@ -269,16 +256,16 @@ unsafe fn panel<S: Simd, const MR: usize, const M2: usize, const M3: usize, cons
 /// at center `first`.
 ///
 /// # Safety
-/// The processor has the instruction set.
+/// `row` holds `NV` vectors. The processor has the instruction set.
 #[inline(always)]
 pub(super) unsafe fn weigh<S: Simd, const NV: usize>(
     row: &mut [S::T],
     i: usize,
     first: usize,
     sq_norm: &[S::T],
-    meeting: &mut Meeting<'_, S::T>,
+    comparison: &mut PanelComparison<'_, S::T>,
 ) {
-    let Meeting { picked, slot, best, begin, low, doubt, better, fine, .. } = meeting;
+    let PanelComparison { picked, slot, best, begin, low, doubt, better, fine, .. } = comparison;
     let (r, width) = (picked[i] as usize, NV * S::LANES);
     if let Some(own) = row.get_mut((slot[r] as usize).wrapping_sub(first)) {
         if *begin {
@@ -296,10 +283,10 @@ pub(super) unsafe fn weigh<S: Simd, const NV: usize>(
             *lower = (length.to_f32() * (1.0 - ROUNDING) + drift) * (1.0 - ROUNDING);
         }
     }
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: `row` holds `NV` vectors, and this function requires the instruction set.
     low[i] = unsafe { smallest::<S, NV>(row) };
     if low[i] <= best[r] + doubt.of(sq_norm[r]) {
-        // SAFETY: as above.
+        // SAFETY: the row and the instruction set are those of `smallest` above.
         better.push(unsafe { second::<S, NV>(row, low[i], i as u32) });
     }
 }
@@ -330,7 +317,7 @@ unsafe fn second<S: Simd, const NV: usize>(row: &mut [S::T], low: S::T, at: u32)
     // With NaN in the row, no value equals the smallest.
     let lane = row.iter().position(|&value| value == low).unwrap_or(row.len() - 1);
     row[lane] = S::T::INFINITY;
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: `row` still holds `NV` vectors, and this function requires the instruction set.
     Better { at, lane: lane as u32, next: unsafe { smallest::<S, NV>(row) } }
 }
 
@@ -348,17 +335,18 @@ pub(in crate::kernel) unsafe fn lowest<
 >(
     packed: &PackedCenters<S::T>,
     gathered: &mut Gathered<S::T>,
-    meeting: &mut Meeting<'_, S::T>,
+    comparison: &mut PanelComparison<'_, S::T>,
 ) where
     S::T: Compute,
 {
-    let first = meeting.panel * packed.width;
-    // SAFETY: guaranteed by the caller. The remaining packed centers fill the panel.
+    let first = comparison.panel * packed.width;
+    // SAFETY: this function requires the instruction set, as `panel` does. The remaining packed centers fill
+    // the panel.
     unsafe {
         match ((packed.norms.len() - first) / S::LANES).min(NV) {
-            1 => panel::<S, MR, M2, M3, 1>(packed, gathered, meeting),
-            2 => panel::<S, MR, M2, M3, 2>(packed, gathered, meeting),
-            _ => panel::<S, MR, M2, M3, NV>(packed, gathered, meeting),
+            1 => panel::<S, MR, M2, M3, 1>(packed, gathered, comparison),
+            2 => panel::<S, MR, M2, M3, 2>(packed, gathered, comparison),
+            _ => panel::<S, MR, M2, M3, NV>(packed, gathered, comparison),
         }
     }
 }

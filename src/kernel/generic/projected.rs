@@ -5,8 +5,8 @@
 //! axes of the center. For a Gaussian with factors, this is the Mahalanobis distance by the identity of
 //! Woodbury.
 
-use super::listed::{MOST_LANES, Padded, fold};
-use super::simd::Simd;
+use super::listed::{Padded, fold};
+use super::simd::{MOST_LANES, Simd};
 use crate::float::Float;
 
 /// Number of axes that share a pass over the columns: their sums fit the registers of every instruction set.
@@ -14,6 +14,12 @@ const AXES: usize = 8;
 
 /// Number of columns whose differences are converted at a time.
 const COLUMNS: usize = 64;
+
+/// The axes of all centers, one center after the other.
+pub(in crate::kernel) struct Axes<'a, T> {
+    pub(in crate::kernel) rows: Padded<'a, T>,
+    pub(in crate::kernel) per_center: usize,
+}
 
 /// A row without its last columns, and these padded with zeros to a vector.
 struct Split<'a, T> {
@@ -36,6 +42,7 @@ unsafe fn project<S: Simd, const N: usize>(
     onto: &mut [S::T; AXES],
 ) -> S::T {
     // SAFETY: vectors are within `whole`, within `last`, or within rows that are padded to whole vectors.
+    // This function requires the instruction set.
     unsafe {
         let (mut length, mut sums) = (S::splat(S::T::ZERO), [S::splat(S::T::ZERO); N]);
         let mut add = |at: usize, x: S::V| {
@@ -63,8 +70,8 @@ unsafe fn project<S: Simd, const N: usize>(
     }
 }
 
-/// Distances of a row to the listed centers, each with its own row of factors and `n_axes` rows of axes. The
-/// projections go to `onto`, `n_axes` per listed center, unless it is empty.
+/// Distances of a row to the listed centers, each with its own row of factors and its own axes. The
+/// projections go to `onto`, one per axis of each listed center, unless it is empty.
 ///
 /// # Safety
 /// The processor must support the instruction set.
@@ -73,7 +80,7 @@ pub(in crate::kernel) unsafe fn distances<S: Simd>(
     row: &[S::T],
     centers: Padded<'_, S::T>,
     factors: Padded<'_, S::T>,
-    (axes, n_axes): (Padded<'_, S::T>, usize),
+    Axes { rows: axes, per_center: n_axes }: Axes<'_, S::T>,
     list: &[u32],
     (out, onto): (&mut [S::T], &mut [S::T]),
 ) {
@@ -94,7 +101,8 @@ pub(in crate::kernel) unsafe fn distances<S: Simd>(
         for first in (0..n_axes).step_by(AXES) {
             let mut some = [S::T::ZERO; AXES];
             let n = (n_axes - first).min(AXES);
-            // SAFETY: there are `k` centers, `k` rows of factors, and `k * n_axes` rows of axes.
+            // SAFETY: `j` is below `k`, and there are `k` centers, `k` rows of factors, and `k * n_axes` rows
+            // of axes, padded to whole vectors. This function requires the instruction set.
             unsafe {
                 let (c, f) =
                     (centers.values.as_ptr().add(j * stride), factors.values.as_ptr().add(j * stride));

@@ -2,6 +2,23 @@
 
 use crate::float::Float;
 
+/// The largest number of lanes in a vector.
+pub(super) const MOST_LANES: usize = 16;
+
+/// The sum of the lanes, by halving. In arrays of known lengths, which the compiler adds as vectors.
+#[inline(always)]
+pub(super) fn sum_of_lanes<T: Float>(values: [T; MOST_LANES]) -> T {
+    let mut eight = [T::ZERO; MOST_LANES / 2];
+    for l in 0..8 {
+        eight[l] = values[l] + values[l + 8];
+    }
+    let mut four = [T::ZERO; MOST_LANES / 4];
+    for l in 0..4 {
+        four[l] = eight[l] + eight[l + 4];
+    }
+    (four[0] + four[2]) + (four[1] + four[3])
+}
+
 /// A vector type of one instruction set and one element type.
 pub(in crate::kernel) trait Simd: Copy {
     /// The element type.
@@ -93,9 +110,10 @@ pub(in crate::kernel) trait Simd: Copy {
     #[inline(always)]
     unsafe fn push_less(a: Self::V, b: Self::V, first: u32, to: *mut u32) -> usize {
         let mut n = 0;
-        // SAFETY: no vector has more than 16 lanes, and `to` has room for all of them.
+        // SAFETY: no vector has more than `MOST_LANES` lanes, and `to` has room for all of them. The
+        // processor has the instruction set, which this function requires.
         unsafe {
-            let (mut x, mut y) = ([Self::T::ZERO; 16], [Self::T::ZERO; 16]);
+            let (mut x, mut y) = ([Self::T::ZERO; MOST_LANES], [Self::T::ZERO; MOST_LANES]);
             Self::store(x.as_mut_ptr(), a);
             Self::store(y.as_mut_ptr(), b);
             for l in 0..Self::LANES {
@@ -111,8 +129,8 @@ pub(in crate::kernel) trait Simd: Copy {
     /// The processor has the instruction set.
     #[inline(always)]
     unsafe fn count_at_most(v: Self::V, limit: Self::T) -> u32 {
-        let mut x = [Self::T::ZERO; 16];
-        // SAFETY: no vector has more than 16 lanes.
+        let mut x = [Self::T::ZERO; MOST_LANES];
+        // SAFETY: no vector has more than `MOST_LANES` lanes. This function requires the instruction set.
         unsafe { Self::store(x.as_mut_ptr(), v) };
         x[..Self::LANES].iter().map(|&x| u32::from(x <= limit)).sum()
     }
@@ -154,9 +172,12 @@ pub(in crate::kernel) struct Two;
 impl<S: Simd> Epilogue<S> for Two {
     const VECTORS: usize = 3;
 
+    /// # Safety
+    /// `state` must point to three vectors, and the processor must support the instruction set.
     #[inline(always)]
     unsafe fn absorb<const NV: usize>(state: *mut S::T, acc: &[S::V; NV], ids: &[S::V; NV]) {
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the three vectors of `state` are loaded and stored, with the instruction set that this
+        // function requires.
         unsafe {
             let (mut best, mut at) = (S::load(state), S::load(state.add(S::LANES)));
             let mut second = S::load(state.add(2 * S::LANES));

@@ -7,7 +7,7 @@
 use super::picked::weigh;
 use super::simd::{Epilogue, Simd, Two};
 use crate::float::Float;
-use crate::kernel::bounded::{Gathered, Meeting};
+use crate::kernel::bounded::{Gathered, PanelComparison};
 use crate::kernel::pack::{PackedCenters, Scratch};
 use crate::kernel::tier::Compute;
 use crate::rows::SparseRef;
@@ -73,7 +73,7 @@ unsafe fn panel<S: Simd, E: Epilogue<S>, const NV: usize>(
 {
     let (state, width) = (E::VECTORS * S::LANES, NV * S::LANES);
     assert!(scratch.state.len() >= rows.rows() * state && scratch.tile.len() >= rows.rows() * width);
-    // SAFETY: guaranteed by the caller; state and tile are as long as asserted.
+    // SAFETY: this function requires the instruction set, too. State and tile are as long as asserted.
     unsafe {
         let mut ids = [S::splat(S::T::ZERO); NV];
         for (v, id) in ids.iter_mut().enumerate() {
@@ -116,7 +116,7 @@ unsafe fn any_panel<S: Simd, E: Epilogue<S>>(
 ) where
     S::T: Compute,
 {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: all that `panel` requires is the instruction set, which this function requires, too.
     unsafe {
         match (packed.norms.len() - first).min(packed.width) / S::LANES {
             1 => panel::<S, E, 1>(packed, rows, scratch, first, sink),
@@ -146,7 +146,7 @@ pub(in crate::kernel) unsafe fn sweep<S: Simd, E: Epilogue<S>>(
     scratch.fit(packed);
     scratch.state[..rows.rows() * E::VECTORS * S::LANES].fill(S::T::INFINITY);
     for first in (0..packed.norms.len()).step_by(packed.width) {
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: this function requires the instruction set, as `any_panel` does.
         unsafe { any_panel::<S, E>(packed, rows, scratch, first, &Sink::State) };
     }
 }
@@ -165,7 +165,7 @@ pub(in crate::kernel) unsafe fn values<S: Simd>(
     S::T: Compute,
 {
     scratch.fit(packed);
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: this function requires the instruction set, as `any_panel` does.
     unsafe { any_panel::<S, Two>(packed, rows, scratch, at * packed.width, &Sink::Tile) };
 }
 
@@ -178,17 +178,17 @@ pub(in crate::kernel) unsafe fn lowest<S: Simd, const NV: usize>(
     packed: &PackedCenters<S::T>,
     rows: SparseRef<'_, S::T>,
     gathered: &mut Gathered<S::T>,
-    meeting: &mut Meeting<'_, S::T>,
+    comparison: &mut PanelComparison<'_, S::T>,
 ) where
     S::T: Compute,
 {
-    let first = meeting.panel * packed.width;
-    // SAFETY: guaranteed by the caller.
+    let first = comparison.panel * packed.width;
+    // SAFETY: this function requires the instruction set, as `compare` does.
     unsafe {
         match ((packed.norms.len() - first) / S::LANES).min(NV) {
-            1 => meet::<S, 1>(packed, rows, gathered, meeting, first),
-            2 => meet::<S, 2>(packed, rows, gathered, meeting, first),
-            _ => meet::<S, NV>(packed, rows, gathered, meeting, first),
+            1 => compare::<S, 1>(packed, rows, gathered, comparison, first),
+            2 => compare::<S, 2>(packed, rows, gathered, comparison, first),
+            _ => compare::<S, NV>(packed, rows, gathered, comparison, first),
         }
     }
 }
@@ -198,22 +198,23 @@ pub(in crate::kernel) unsafe fn lowest<S: Simd, const NV: usize>(
 /// # Safety
 /// The processor has the instruction set.
 #[inline(always)]
-unsafe fn meet<S: Simd, const NV: usize>(
+unsafe fn compare<S: Simd, const NV: usize>(
     packed: &PackedCenters<S::T>,
     rows: SparseRef<'_, S::T>,
     gathered: &mut Gathered<S::T>,
-    meeting: &mut Meeting<'_, S::T>,
+    comparison: &mut PanelComparison<'_, S::T>,
     first: usize,
 ) where
     S::T: Compute,
 {
     let Gathered { tile, sq_norm, .. } = gathered;
     let tile = &mut tile[..NV * S::LANES];
-    for i in 0..meeting.picked.len() {
-        // SAFETY: guaranteed by the caller.
+    for i in 0..comparison.picked.len() {
+        // SAFETY: `micro`, `store` and `weigh` require only the instruction set, as this function does, and
+        // `tile` holds `NV` vectors.
         unsafe {
-            store::<S, NV>(micro::<S, NV>(packed, rows.row(meeting.picked[i] as usize), first), tile);
-            weigh::<S, NV>(tile, i, first, sq_norm, meeting);
+            store::<S, NV>(micro::<S, NV>(packed, rows.row(comparison.picked[i] as usize), first), tile);
+            weigh::<S, NV>(tile, i, first, sq_norm, comparison);
         }
     }
 }

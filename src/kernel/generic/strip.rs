@@ -1,13 +1,13 @@
 //! Copies rows into a strip, and reduces lanes of running minima to one label per row.
 
-use super::simd::{Epilogue, Simd, Two};
+use super::simd::{Epilogue, MOST_LANES, Simd, Two, sum_of_lanes};
 use super::zeros;
 use crate::float::Float;
 use crate::kernel::arbiter::Doubt;
 use crate::kernel::pack::{Form, PackedCenters, Scratch, moved};
 use crate::kernel::tier::Compute;
 use crate::matrix::MatRef;
-use crate::tuning::{ROWS_IN_LANES_DIM, STRIP_ROWS};
+use crate::tuning::STRIP_ROWS;
 
 /// Copies `rows` as `x' = g (x - s)`, and computes `|x'|^2` of each. Rows of an earlier strip may remain after them;
 /// their results are not read.
@@ -54,7 +54,7 @@ pub(in crate::kernel) unsafe fn load<S: Simd>(
             let columns = packed.depth.min(dim - from);
             let to = &mut scratch.x[b * block + r * stride..][..columns];
             let (x, shift) = (&row[from..][..columns], &packed.shift[from..][..columns]);
-            // SAFETY: guaranteed by the caller.
+            // SAFETY: this function requires the instruction set, as `copy` does.
             unsafe {
                 if plain {
                     copy::<S, true>(x, shift, packed.scale, to, &mut squares);
@@ -63,12 +63,9 @@ pub(in crate::kernel) unsafe fn load<S: Simd>(
                 }
             }
         }
-        scratch.sq_norms[r] = sum(squares);
+        scratch.sq_norms[r] = sum_of_lanes(squares);
     }
 }
-
-/// The largest number of lanes in a vector.
-const MOST_LANES: usize = 16;
 
 /// Writes `g (x - s)`, or `x` if `PLAIN`, to `to`, and adds the squares to `squares`.
 ///
@@ -84,7 +81,8 @@ unsafe fn copy<S: Simd, const PLAIN: bool>(
 ) {
     let whole = x.len() / S::LANES * S::LANES;
     assert!(to.len() == x.len() && shift.len() == x.len());
-    // SAFETY: vectors end before `whole`, and `squares` has room for one.
+    // SAFETY: vectors end before `whole`, and `squares` has room for one. This function requires the
+    // instruction set.
     unsafe {
         let (mut sum, factor) = (S::load(squares.as_ptr()), S::splat(scale));
         for at in (0..whole).step_by(S::LANES) {
@@ -103,20 +101,6 @@ unsafe fn copy<S: Simd, const PLAIN: bool>(
         let square = &mut squares[t - whole];
         *square = *square + x * x;
     }
-}
-
-/// The sum of the values, by halving. In arrays of known lengths, which the compiler adds as vectors.
-#[inline(always)]
-fn sum<T: Float>(values: [T; MOST_LANES]) -> T {
-    let mut eight = [T::ZERO; MOST_LANES / 2];
-    for l in 0..8 {
-        eight[l] = values[l] + values[l + 8];
-    }
-    let mut four = [T::ZERO; MOST_LANES / 4];
-    for l in 0..4 {
-        four[l] = eight[l] + eight[l + 4];
-    }
-    (four[0] + four[2]) + (four[1] + four[3])
 }
 
 /// Transposes rows into columns of [`STRIP_ROWS`] values.
@@ -139,15 +123,7 @@ fn transpose<T: Float>(rows: MatRef<'_, T>, columns: &mut [T]) {
             }
         }
     }
-    macro_rules! dims {
-        ($($d:literal)*) => {
-            match rows.cols() {
-                $($d => of::<T, $d>(rows, columns),)*
-                _ => unreachable!("rows in lanes have at most {ROWS_IN_LANES_DIM} columns"),
-            }
-        };
-    }
-    dims!(1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16);
+    with_columns!(rows.cols(), D => of::<T, D>(rows, columns));
 }
 
 /// Reduces the lanes in `scratch.state` to one label per row: the center with the smallest value, the lowest

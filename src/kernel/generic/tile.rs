@@ -9,24 +9,25 @@ use crate::kernel::tier::Compute;
 
 /// The columns that a micro tile adds, and where its accumulators come from and go.
 #[derive(Clone, Copy)]
-struct Depth {
+struct Depth<'a> {
     /// Number of columns to add.
     columns: usize,
+    /// The columns to add if zeros are skipped.
+    listed: &'a [u16],
     /// Start from the norms instead of stored accumulators.
     first: bool,
     /// Pass the accumulators to the epilogue instead of storing them.
     last: bool,
 }
 
-/// Compares `MR` rows with `NV` vectors of centers, over one block of columns, or over the `listed` columns
-/// if `SKIP`. `STRIDE` is the number of bytes between two rows.
+/// Compares `MR` rows with `NV` vectors of centers, over one block of columns, or over its listed columns if
+/// `SKIP`. `STRIDE` is the number of bytes between two rows.
 ///
 /// # Safety
 /// `x` points to `MR` rows, `panel` to `depth.columns` times `NV` vectors, `norms` to `NV` vectors, `tile` to
-/// `MR` rows of `NV` vectors, and `state` to `MR` rows of the epilogue's vectors. Columns in `listed` are
-/// below `depth.columns`. The processor must support the instruction set.
+/// `MR` rows of `NV` vectors, and `state` to `MR` rows of the epilogue's vectors. Listed columns
+/// are below `depth.columns`. The processor must support the instruction set.
 #[inline(always)]
-#[allow(clippy::too_many_arguments, reason = "registers, not a data structure")]
 unsafe fn micro<
     S: Simd,
     E: Epilogue<S>,
@@ -40,13 +41,13 @@ unsafe fn micro<
     norms: *const S::T,
     tile: *mut S::T,
     state: *mut S::T,
-    depth: Depth,
-    listed: &[u16],
+    depth: Depth<'_>,
     id: usize,
 ) {
     let width = NV * S::LANES;
     let stride = STRIDE / size_of::<S::T>();
-    // SAFETY: all offsets are within the ranges that the caller guarantees.
+    // SAFETY: rows, panel, norms, tile and state are as large as this function requires. `t` is below
+    // `depth.columns`, `r` below `MR` and `v` below `NV`.
     unsafe {
         let mut acc = [[S::splat(S::T::ZERO); NV]; MR];
         for (r, row) in acc.iter_mut().enumerate() {
@@ -56,9 +57,9 @@ unsafe fn micro<
                 );
             }
         }
-        let columns = if SKIP { listed.len() } else { depth.columns };
+        let columns = if SKIP { depth.listed.len() } else { depth.columns };
         for i in 0..columns {
-            let t = if SKIP { usize::from(*listed.get_unchecked(i)) } else { i };
+            let t = if SKIP { usize::from(*depth.listed.get_unchecked(i)) } else { i };
             let (p, q) = (panel.add(t * width), x.add(t));
             let mut c = [S::splat(S::T::ZERO); NV];
             for (v, c) in c.iter_mut().enumerate() {
@@ -117,7 +118,7 @@ unsafe fn panel<S: Simd, E: Epilogue<S>, const MR: usize, const NV: usize, const
         let column = b * packed.depth;
         let columns = packed.depth.min(packed.dim - column);
         let last = column + columns == packed.dim;
-        let depth = Depth { columns, first: b == 0, last: last && !parked };
+        let depth = Depth { columns, listed: &[], first: b == 0, last: last && !parked };
         // SAFETY: the buffers are as long as asserted above, and the columns of a block are within one row's
         // stride. Listed columns are below `columns`: `zeros::find` created the lists when this strip was
         // loaded for this `packed`.
@@ -140,9 +141,10 @@ unsafe fn panel<S: Simd, E: Epilogue<S>, const MR: usize, const NV: usize, const
                 if STRIDE == DEEP && NV > 1 && scratch.skipping {
                     let at = g * packed.depth_blocks() + b;
                     let listed = &scratch.columns[at * packed.depth..][..usize::from(scratch.lengths[at])];
-                    micro::<S, E, MR, NV, STRIDE, true>(x, p, norms, tile, state, depth, listed, id);
+                    let depth = Depth { listed, ..depth };
+                    micro::<S, E, MR, NV, STRIDE, true>(x, p, norms, tile, state, depth, id);
                 } else {
-                    micro::<S, E, MR, NV, STRIDE, false>(x, p, norms, tile, state, depth, &[], id);
+                    micro::<S, E, MR, NV, STRIDE, false>(x, p, norms, tile, state, depth, id);
                 }
             }
         }
@@ -164,7 +166,8 @@ unsafe fn any_panel<S: Simd, E: Epilogue<S>, const MR: usize, const NV: usize>(
     S::T: Compute,
 {
     let vectors = ((packed.norms.len() - first) / S::LANES).min(NV);
-    // SAFETY: guaranteed by the caller; `vectors` is the number of remaining vectors.
+    // SAFETY: this function requires a loaded strip and the instruction set, too, and the panel has `vectors`
+    // vectors. The strides are those of shallow and deep strips.
     unsafe {
         match (vectors, packed.is_shallow()) {
             (1, true) => panel::<S, E, MR, 1, SHALLOW>(packed, scratch, rows, first, parked),
@@ -195,12 +198,12 @@ pub(in crate::kernel) unsafe fn sweep<S: Simd, E: Epilogue<S>, const MR: usize, 
     for state in scratch.state[..rows * E::VECTORS * S::LANES].chunks_exact_mut(S::LANES) {
         // Ids need no initial value: they are set together with the values. As vectors, because the compiler turns
         // `fill` into scatters, which take a tenth of the time for 64 centers.
-        // SAFETY: a chunk has room for one vector, and the caller's processor has the instruction set.
+        // SAFETY: a chunk has room for one vector, and this function requires the instruction set.
         unsafe { S::store(state.as_mut_ptr(), S::splat(S::T::INFINITY)) };
     }
     let mut first = 0;
     while first < packed.norms.len() {
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: this function requires a loaded strip and the instruction set, as `any_panel` does.
         unsafe { any_panel::<S, E, MR, NV>(packed, scratch, rows, first, false) };
         first += NV * S::LANES;
     }
@@ -221,6 +224,6 @@ pub(in crate::kernel) unsafe fn values<S: Simd, const MR: usize, const NV: usize
     S::T: Compute,
 {
     let rows = rows.next_multiple_of(MR);
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: this function requires a loaded strip and the instruction set, as `any_panel` does.
     unsafe { any_panel::<S, super::simd::Two, MR, NV>(packed, scratch, rows, at * NV * S::LANES, true) };
 }

@@ -83,8 +83,8 @@ impl<T: Compute> BackwardEulerSolver<T> {
         let was_begun = begun.is_some();
         let mut polish = begun.unwrap_or_else(|| LloydStarts::plan(&self.polish_params()));
         let step = polish.step(data, cx);
-        // If the first sweep fails, the polish has not begun. A later step may move the centers and fail in
-        // the pass that follows, so its centers are kept.
+        // If the first sweep fails, the polish has not begun. A later step may fail after it has moved the
+        // centers, so its centers are kept.
         if was_begun || step.is_ok() {
             self.finished = None;
             self.state.place(polish.snapshot().centers);

@@ -1,7 +1,6 @@
 //! The parameters of stochastic backward Euler.
 
 use crate::data::Access;
-use crate::error::Result;
 use crate::fit::{Metric, parameters, run_methods, stream_methods};
 use crate::seeding::Seeding;
 use crate::tuning::{AUTO_END, AUTO_STEP, DEFAULT_MEMORY};
@@ -92,6 +91,13 @@ parameters! {
         /// Whether [`BackwardEulerParams::fit`] ends with a pass for labels and inertia (default true).
         compute_labels: bool = true,
     }
+    /// ```
+    /// let params = shoal::BackwardEuler::params(8).batch_size(0).averaging(1.5).step_size(Some(-1.0));
+    /// let refused = params.check(Some(5), 2).unwrap_err().to_string();
+    /// assert!(refused.contains("n_clusters") && refused.contains("batch_size"));
+    /// assert!(refused.contains("averaging") && refused.contains("step_size"));
+    /// ```
+    check;
 }
 
 impl BackwardEulerParams {
@@ -114,21 +120,6 @@ impl BackwardEulerParams {
     /// Whether a fit to rows with this access ends with sweeps.
     pub(super) fn polishes(&self, access: Access) -> bool {
         self.polish.unwrap_or(access > Access::Once)
-    }
-
-    /// Checks the parameters against data of `n` rows, if their number is known, and `dim` columns.
-    ///
-    /// ```
-    /// let params = shoal::BackwardEuler::params(8).batch_size(0).averaging(1.5).step_size(Some(-1.0));
-    /// let refused = params.check(Some(5), 2).unwrap_err().to_string();
-    /// assert!(refused.contains("n_clusters") && refused.contains("batch_size"));
-    /// assert!(refused.contains("averaging") && refused.contains("step_size"));
-    /// ```
-    ///
-    /// # Errors
-    /// [`Error::InvalidParam`](crate::Error::InvalidParam) that lists every problem.
-    pub fn check(&self, n: Option<u64>, dim: usize) -> Result<()> {
-        self.problems(n, dim).into_result()
     }
 }
 

@@ -1,7 +1,8 @@
 //! Prices by ascent on the Lagrangian dual: near the best ones, for rows of any weights.
 //!
-//! A cluster above its upper limit becomes more expensive, one below its lower limit cheaper, each in proportion to what
-//! it has too much or too little. Prices of clusters between their limits return to 0. Steps become shorter.
+//! A cluster above its upper limit becomes more expensive, one below its lower limit cheaper, each in
+//! proportion to its excess or its shortfall. Prices of clusters between their limits return to 0. Steps
+//! become shorter.
 
 use super::limits::SizeLimits;
 use super::lists::CandidateLists;
@@ -49,7 +50,8 @@ fn moved(price: f64, size: f64, step: f64, limits: &SizeLimits) -> f64 {
     }
 }
 
-/// How much more the second candidate of a row costs than the first, in the mean. Prices of this magnitude move rows.
+/// The mean difference in cost between the second candidate of a row and the first. Prices of this magnitude
+/// move rows.
 fn mean_regret(lists: &CandidateLists, prices: &[f64], limits: &SizeLimits) -> f64 {
     let (mut regret, mut weight) = (0.0, 0.0);
     for row in 0..lists.rows() {

@@ -20,12 +20,12 @@ pub(super) struct Assigned {
     pub(super) labels: Vec<u32>,
     /// Sums of the rows by their labels, with squared errors about the centers.
     pub(super) sums: ClusterSums,
-    /// Per cluster: added to squared distances, they prove the bound.
+    /// The price per cluster. Added to squared distances, the prices prove the bound.
     pub(super) prices: Vec<f64>,
-    /// Where the search for other centers near these begins: prices at which every row chooses its label among its
-    /// candidates, if there are such prices.
+    /// Prices from which a search for nearby centers begins. With them, every row chooses its label among its
+    /// candidates, if such prices exist.
     pub(super) settled: Vec<f64>,
-    /// No labels that keep the limits have less energy.
+    /// A lower bound of the energy of all labels that keep the limits.
     pub(super) bound: f64,
 }
 
@@ -69,7 +69,8 @@ pub(super) fn assign<T: Compute>(
     let mut prices = prices.to_vec();
     let (mut labels, mut lowest) = (Vec::new(), f64::INFINITY);
     for round in 1..=BALANCED_ROUNDS {
-        // Candidates for the prices of the last round: each round knows more of the centers that rows have to share.
+        // The candidates follow from the prices of the last round. With every round, the prices tell better
+        // which centers are in demand.
         let lists = CandidateLists::new(centers, &prices, candidates(width, k, n, memory), data, cx)?;
         let mut keep = |prices: &[f64]| {
             let (found, _) = lists.demand(prices, limits);
@@ -102,7 +103,7 @@ pub(super) fn assign<T: Compute>(
             (labels, lowest) = (found, energy);
         }
         let bound = keep(&found_prices);
-        // Prices of clusters that candidates cannot fill say nothing.
+        // Prices are meaningless for clusters that their candidates cannot fill.
         prices = if settled { found_prices } else { best.1.clone() };
         if is_close(lowest, bound) || lowest.is_finite() && round >= rounds {
             break;
@@ -114,7 +115,7 @@ pub(super) fn assign<T: Compute>(
     let sums = sum_labeled(LabelsRef::from(&labels[..]), &packed, data, cx)?;
     // Without prices, 0 is a bound.
     let (bound, best) = if best.0 > 0.0 { best } else { (0.0, vec![0.0; k]) };
-    // Rounding, and limits that weights exceed, must not lift the bound above what was reached.
+    // Rounding, and limits that weights exceed, must not lift the bound above the energy that was reached.
     let bound = bound.min(sums.energy());
     Ok(Assigned { labels, sums, prices: best, settled: prices, bound })
 }

@@ -33,7 +33,7 @@ impl Size {
             Self::Rows(rows) => rows as f64,
             Self::TimesMean(times) => {
                 let size = times * mean;
-                // A product that should be a whole number is one.
+                // Rounding must not move a product that should be a whole number to the next one.
                 match (unit, up) {
                     (true, true) => (size * (1.0 - 1e-12)).ceil(),
                     (true, false) => (size * (1.0 + 1e-12)).floor(),
@@ -43,7 +43,7 @@ impl Size {
         }
     }
 
-    /// Whether the value is one that a limit can have, for any rows.
+    /// Whether a limit can have this value, for any rows.
     pub(super) fn is_valid(self) -> bool {
         match self {
             Self::Rows(_) => true,
@@ -100,7 +100,8 @@ pub(super) struct SizeLimits {
 /// The weights of the rows of a fit.
 #[derive(Clone, Debug)]
 pub(super) enum Weights {
-    /// All weights are equal to this one, or 0; then `true` marks the rows with weight, unless it is empty.
+    /// Every weight is 0 or this number. `true` marks the rows with weight; the list is empty if all rows
+    /// have weight.
     Equal(f64, Vec<bool>),
     Any(Vec<f64>),
 }
@@ -125,7 +126,7 @@ impl Weights {
         }
     }
 
-    /// The largest weight of rows whose weights differ, else 0.
+    /// The largest weight, or 0 if all rows with weight have the same.
     pub(super) fn heaviest(&self) -> f64 {
         match self {
             Self::Equal(..) => 0.0,
@@ -133,7 +134,7 @@ impl Weights {
         }
     }
 
-    /// The weight that all rows with weight have, if it is the same.
+    /// The weight of all rows with weight, if they have the same.
     pub(super) fn equal(&self) -> Option<f64> {
         match self {
             Self::Equal(weight, _) => Some(*weight),

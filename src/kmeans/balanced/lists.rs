@@ -25,7 +25,7 @@ pub(super) struct CandidateLists {
     prices: Vec<f64>,
 }
 
-/// Where the candidates of a chunk go.
+/// The destination of the candidates of a chunk.
 type CandidatesOut<'a> = ((Wide<'a, u32>, Wide<'a, f64>), &'a mut [f64]);
 
 impl CandidateLists {
@@ -112,8 +112,8 @@ impl CandidateLists {
         labels.iter().enumerate().map(|(row, &label)| limits.weights.of(row) * sq_dist(row, label)).sum()
     }
 
-    /// A lower bound of the energy of all assignments that keep the limits, for any prices: the Lagrangian dual. And the
-    /// weight of the rows for which each cluster is the cheapest candidate.
+    /// A lower bound of the energy of all assignments that keep the limits, for any prices: the Lagrangian
+    /// dual. Also returns, per cluster, the weight of the rows for which it is the cheapest candidate.
     pub(super) fn demand(&self, prices: &[f64], limits: &SizeLimits) -> (f64, Vec<f64>) {
         let rise = prices.iter().zip(&self.prices).map(|(new, old)| new - old).fold(f64::INFINITY, f64::min);
         let (mut energy, mut sizes) = (0.0, vec![0.0; prices.len()]);

@@ -43,9 +43,9 @@ impl BalancedRun {
         self.cluster_weights()
     }
 
-    /// The price per cluster, in the unit of squared distances: positive for clusters at their upper limit that
-    /// more rows are nearest to, negative for clusters that the lower limit fills, 0 for others. Empty without limits
-    /// and before the first sweep with limits.
+    /// The price per cluster, in the unit of squared distances: positive for a cluster at its upper limit
+    /// whose center is nearest to more rows, negative for a cluster that has some rows only because of its
+    /// lower limit, 0 for others. Empty without limits and before the first sweep with limits.
     ///
     /// See [`BalancedRun::sizes`] for an example.
     pub fn prices(&self) -> &[f64] {
@@ -83,7 +83,7 @@ impl Method for Balanced {
 
     fn memory_per_row(params: &BalancedParams) -> (&'static str, usize) {
         let candidates = if params.has_limits() { CANDIDATE_BYTES * params.n_clusters.min(2) } else { 0 };
-        ("labels, candidates and seeding", 12 + params.seeding.bytes_a_row() + candidates)
+        ("labels, candidates and seeding", 12 + params.seeding.bytes_per_row() + candidates)
     }
 
     fn check(params: &BalancedParams, n: Option<u64>, dim: usize) -> Result<()> {

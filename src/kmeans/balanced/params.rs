@@ -113,18 +113,7 @@ impl BalancedParams {
 
     /// The parameters of exact k-means.
     pub(super) fn exact(&self) -> KMeansParams {
-        KMeansParams {
-            n_clusters: self.n_clusters,
-            seeding: self.seeding.clone(),
-            rng_seed: self.rng_seed,
-            n_init: self.n_init,
-            max_iter: self.max_iter,
-            tolerance: self.tolerance,
-            metric: self.metric,
-            algorithm: self.algorithm,
-            bounds_memory: self.bounds_memory,
-            threads: self.threads,
-        }
+        exact_params!(self, n_clusters: self.n_clusters, n_init: self.n_init, max_iter: self.max_iter)
     }
 }
 

@@ -1,5 +1,5 @@
-//! Repairs limits that the candidates of the rows could not keep: the rows of least regret leave clusters above their
-//! upper limit, for the cheapest cluster with room among all clusters.
+//! Repairs limits that the candidates of the rows could not keep: rows of clusters above their upper limit
+//! move to the nearest of all clusters with room, those of least regret first.
 
 use crate::data::DataSource;
 use crate::error::Result;
@@ -11,10 +11,10 @@ use crate::tuning::{STRIP_ROWS, repair_tile_rows, tile_rows};
 
 use super::limits::SizeLimits;
 
-/// The share of a limit that rounding may leave of weights.
+/// An excess below this share of the mean size counts as rounding of weights.
 const NEGLIGIBLE: f64 = 1e-9;
 
-/// Most exchanges for a lower limit. Rows without weights need one.
+/// Maximum number of exchanges for a lower limit. Rows without weights need one.
 const ROUNDS: usize = 8;
 
 /// Rows of a chunk that are compared with all centers.
@@ -62,15 +62,15 @@ impl<T: Compute> ComparedRows<T> {
     }
 }
 
-/// Moves rows between clusters: the weight that each cluster gives away or takes.
+/// Moves rows between clusters: from those that give weight to those that take some.
 struct Exchange<'a> {
     limits: &'a SizeLimits,
-    /// What a cluster may give away, and what it may take.
+    /// The weight that each cluster may give, and the weight that it may take.
     gives: Vec<f64>,
     takes: Vec<f64>,
     /// The weight that has to move.
     due: f64,
-    /// Clusters give away no more than that, and keep a row that weighs more than what is left to give.
+    /// `gives` are upper limits: a cluster keeps a row that weighs more than the rest of its limit.
     at_most: bool,
 }
 
@@ -93,14 +93,14 @@ pub(super) fn repair<T: Compute>(
     let now = sizes(labels);
     let gives = with(&now, &|size| size - limits.most);
     let due = gives.iter().sum();
-    // A cluster gives away its excess and no more: other clusters would have to keep the rest.
+    // A cluster gives at most its excess, because other clusters would have to take the rest.
     Exchange { limits, gives, takes: with(&now, &|size| limits.most - size), due, at_most: true }
         .run(labels, packed, data, cx)?;
     let heaviest = limits.weights.heaviest();
     for round in 0..ROUNDS {
         let now = sizes(labels);
-        // Weights may miss the limit by one row. In the last rounds only clusters that lack more get rows: otherwise
-        // near clusters may get them again and again, and far ones never.
+        // Weights may miss the limit by one row. In the last rounds only clusters that lack more get rows:
+        // otherwise near clusters could get rows in every round, and far clusters none.
         let enough = if round < ROUNDS / 2 { 0.0 } else { heaviest };
         let take = |size: f64| if limits.least - size <= enough { 0.0 } else { limits.least - size };
         let takes = with(&now, &take);
@@ -206,7 +206,8 @@ impl Exchange<'_> {
     }
 }
 
-/// Rows that wait for their turn, with their squared distances to all centers; and where earlier ones went.
+/// Rows that wait for their turn, with their squared distances to all centers, and the clusters to which
+/// earlier rows moved.
 #[derive(Default)]
 struct Placing {
     rows: Vec<usize>,

@@ -107,7 +107,7 @@ impl<T: Compute> BalancedSolver<T> {
         SizeLimits::new(self.params.asked(), self.params.n_clusters, data)
     }
 
-    /// Follows exact k-means by clusters with limits.
+    /// The clusters with limits from which the fit continues after exact k-means.
     fn begin(&self) -> Balance<T> {
         let k = self.params.n_clusters;
         Balance::new(self.start.snapshot().centers.to_vec(), LabelList::new(0, k), k)

@@ -53,7 +53,7 @@ impl Arcs {
         self.to.binary_search(&to).ok()
     }
 
-    /// Lets a row move.
+    /// Adds a row that may move along an arc.
     fn push(&mut self, to: u32, cost: i64, row: u32) {
         let at = self.to.binary_search(&to).unwrap_or_else(|at| {
             self.to.insert(at, to);

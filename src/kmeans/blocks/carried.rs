@@ -26,7 +26,7 @@ pub(super) struct Carried<T> {
 }
 
 impl<T: Compute> Carried<T> {
-    /// Nothing yet below the candidates of the root.
+    /// The candidates of the root, before any leaf is added.
     pub(super) fn of(packed: &PackedCenters<T>, root: &Candidates<T>, skin: Skin<T>) -> Self {
         let places = root.ids().iter().flat_map(|&j| packed.centers().row(j as usize));
         Self {

@@ -31,7 +31,7 @@ use crate::kernel::{Compute, PackedCenters};
 use crate::parallel::Executor;
 pub(super) use shared::Shared;
 use tree::Tree;
-use visit::{State, Visit};
+use visit::{MovedCenters, State, Visit};
 
 /// Rows of the words of [`Blocks::marks`].
 const WORD: usize = 64;
@@ -57,14 +57,14 @@ pub(super) struct Blocks<T> {
 
 /// The work of a search.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Work {
+pub(super) struct WorkCount {
     /// Distances between rows and centers.
     pub(super) distances: u64,
     /// Pairs of a box and a center.
     pub(super) tests: u64,
 }
 
-impl Work {
+impl WorkCount {
     /// The work in units of distances.
     pub(super) fn total(self) -> u64 {
         self.distances + self.tests
@@ -100,7 +100,7 @@ impl<T: Compute> Blocks<T> {
         labels: LabelsRef<'_>,
         packed: &PackedCenters<T>,
         cx: &Executor,
-    ) -> Result<Work> {
+    ) -> Result<WorkCount> {
         if !self.known {
             self.take(labels);
         }
@@ -112,14 +112,15 @@ impl<T: Compute> Blocks<T> {
         let (shift, scale) = packed.frame();
         let shift_move = last.map_or(T::INFINITY, |(_, last)| apart(shift, &last, scale));
         self.last = Some((packed.centers().iter().flatten().copied().collect(), shift.to_vec()));
+        let centers = MovedCenters { packed: &packed, all: &all, doubt, shift_move };
         let each = self.states.len().div_ceil(ITEMS * cx.threads()).max(1);
         let items = self.tree.branches.chunks(each).zip(self.states.chunks_mut(each));
         let (latest, marks) = (&self.latest[..], &self.marks[..]);
-        let mut total = Work::default();
+        let mut total = WorkCount::default();
         cx.ordered_reduce(
             items,
             &mut total,
-            Work::default,
+            WorkCount::default,
             Visit::default,
             |(branches, states), work, visit| {
                 for (branch, state) in branches.iter().zip(states) {
@@ -129,7 +130,7 @@ impl<T: Compute> Blocks<T> {
                         latest[row].store(label, Relaxed);
                         marks[row / WORD].fetch_or(1 << (row % WORD), Relaxed);
                     };
-                    visit.branch(branch, state, (&packed, &all, doubt, shift_move), changed, work);
+                    visit.branch(branch, state, &centers, changed, work);
                 }
                 Ok(())
             },

@@ -1,5 +1,5 @@
-//! A complete binary tree of splits, made from a sample of rows: where a row belongs takes one comparison per
-//! level.
+//! A complete binary tree of splits, made from a sample of rows. Finding the place of a row takes one
+//! comparison per level.
 
 #![allow(clippy::neg_cmp_op_on_partial_ord, reason = "what is not a number goes to the left")]
 #![allow(clippy::needless_range_loop, reason = "loops over several arrays")]

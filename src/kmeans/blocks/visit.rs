@@ -1,6 +1,6 @@
-//! Takes the candidates down a branch.
+//! Narrows the candidates on the way down a branch.
 
-use super::Work;
+use super::WorkCount;
 use super::carried::Carried;
 use super::tree::{Branch, NO_ROW};
 use crate::centers::{LabelsRef, NO_LABEL};
@@ -9,7 +9,8 @@ use crate::kernel::bounded::{Doubt, Nearest, is_in_doubt, nearest_listed};
 use crate::kernel::{Compute, PackedCenters};
 use crate::matrix::MatRef;
 
-/// Candidates are carried if a branch has this many times as many rows, so that they take less memory.
+/// Candidates are carried only if a branch has at least this many times as many rows, so that they take
+/// little memory.
 const FEW: usize = 4;
 
 /// The labels of a branch.
@@ -58,12 +59,12 @@ pub(super) struct Visit<T> {
     /// The candidates on the way down.
     lists: Vec<Candidates<T>>,
     narrowing: Narrowing<T>,
-    meeting: Meeting<T>,
+    leaf: LeafBuffers<T>,
 }
 
 /// Buffers for the rows of a leaf.
 #[derive(Debug, Default)]
-struct Meeting<T> {
+struct LeafBuffers<T> {
     nearest: Nearest<T>,
     moved: Vec<T>,
     row: Vec<T>,
@@ -71,7 +72,7 @@ struct Meeting<T> {
 
 impl<T: Compute> Default for Visit<T> {
     fn default() -> Self {
-        Self { lists: Vec::new(), narrowing: Narrowing::default(), meeting: Meeting::default() }
+        Self { lists: Vec::new(), narrowing: Narrowing::default(), leaf: LeafBuffers::default() }
     }
 }
 
@@ -93,12 +94,21 @@ impl Node {
     }
 }
 
+/// The centers of a sweep.
+#[derive(Clone, Copy)]
+pub(super) struct MovedCenters<'a, T: Compute> {
+    pub(super) packed: &'a PackedCenters<T>,
+    /// All centers as candidates, with their last moves.
+    pub(super) all: &'a Candidates<T>,
+    pub(super) doubt: Doubt<T>,
+    /// How far the shift of the frame has moved.
+    pub(super) shift_move: T,
+}
+
 /// What does not change during the visit of a branch.
 struct Fixed<'a, T: Compute> {
     branch: &'a Branch<T>,
-    packed: &'a PackedCenters<T>,
-    all: &'a Candidates<T>,
-    doubt: Doubt<T>,
+    centers: MovedCenters<'a, T>,
     skin: Skin<T>,
 }
 
@@ -108,9 +118,9 @@ impl<T: Compute> Visit<T> {
         &mut self,
         branch: &Branch<T>,
         state: &mut State<T>,
-        (packed, all, doubt, shift_move): (&PackedCenters<T>, &Candidates<T>, Doubt<T>, T),
+        centers: &MovedCenters<'_, T>,
         mut changed: impl FnMut(u32, u32),
-        work: &mut Work,
+        work: &mut WorkCount,
     ) {
         if branch.rows.is_empty() {
             return;
@@ -119,19 +129,20 @@ impl<T: Compute> Visit<T> {
         if self.lists.len() < levels {
             self.lists.resize_with(levels, Candidates::default);
         }
-        let mut fixed = Fixed { branch, packed, all, doubt, skin: Skin::default() };
+        let mut fixed = Fixed { branch, centers: *centers, skin: Skin::default() };
+        let packed = centers.packed;
         let mut at = self.narrow(&fixed, 0, 0, work);
         let carried = state.carried.take();
         if self.list(&fixed, at).ids().len() > 1 {
             if let Some(carried) = carried.filter(|c| c.holds(packed, self.list(&fixed, at))) {
                 for (leaf, list) in carried.open() {
-                    self.meeting.meet(&fixed, state, (list, leaf), &mut changed, work);
+                    self.leaf.label(&fixed, state, (list, leaf), &mut changed, work);
                 }
                 state.carried = Some(carried);
                 return;
             }
             let few = |list: &Candidates<T>| list.ids().len() <= branch.rows.len() / FEW;
-            let skin = self.list(&fixed, at).skin(branch.radius, packed.frame().1, shift_move);
+            let skin = self.list(&fixed, at).skin(branch.radius, packed.frame().1, centers.shift_move);
             if let Some(skin) = skin.filter(|_| few(self.list(&fixed, at))) {
                 fixed.skin = skin;
                 at = self.narrow(&fixed, 0, 0, work);
@@ -145,17 +156,18 @@ impl<T: Compute> Visit<T> {
 
     /// The candidates of list `at - 1`, or all.
     fn list<'s>(&'s self, fixed: &Fixed<'s, T>, at: usize) -> &'s Candidates<T> {
-        if at == 0 { fixed.all } else { &self.lists[at - 1] }
+        if at == 0 { fixed.centers.all } else { &self.lists[at - 1] }
     }
 
     /// Narrows the candidates of list `at - 1` to those of a node. Returns the next list, or the same if none
     /// was dropped.
-    fn narrow(&mut self, fixed: &Fixed<'_, T>, node: usize, at: usize, work: &mut Work) -> usize {
+    fn narrow(&mut self, fixed: &Fixed<'_, T>, node: usize, at: usize, work: &mut WorkCount) -> usize {
+        let MovedCenters { packed, all, .. } = fixed.centers;
         let (lists, rest) = self.lists.split_at_mut(at);
-        let from = lists.last().unwrap_or(fixed.all);
+        let from = lists.last().unwrap_or(all);
         work.tests += from.ids().len() as u64;
         let faces = fixed.branch.faces(node);
-        at + usize::from(narrow(fixed.packed, faces, fixed.skin, from, &mut rest[0], &mut self.narrowing))
+        at + usize::from(narrow(packed, faces, fixed.skin, from, &mut rest[0], &mut self.narrowing))
     }
 
     /// Labels the rows of a node from the candidates of list `at - 1`. `before` is the label that all of its rows
@@ -167,10 +179,10 @@ impl<T: Compute> Visit<T> {
         (node, before): (Node, u32),
         at: usize,
         changed: &mut impl FnMut(u32, u32),
-        work: &mut Work,
+        work: &mut WorkCount,
     ) {
         let leaves = &fixed.branch.leaves[node.first_leaf..][..node.leaves];
-        let list = if at == 0 { fixed.all } else { &self.lists[at - 1] };
+        let list = if at == 0 { fixed.centers.all } else { &self.lists[at - 1] };
         if let &[label] = list.ids() {
             if before != label {
                 for leaf in leaves {
@@ -186,7 +198,7 @@ impl<T: Compute> Visit<T> {
         if node.leaves == 1 {
             let most = fixed.branch.rows.len();
             state.carried.take_if(|carried| !carried.push(node.first_leaf, list.ids(), most));
-            self.meeting.meet(fixed, state, (list.ids(), node.first_leaf), changed, work);
+            self.leaf.label(fixed, state, (list.ids(), node.first_leaf), changed, work);
             return;
         }
         for child in node.children() {
@@ -200,40 +212,40 @@ impl<T: Compute> Visit<T> {
     }
 }
 
-impl<T: Compute> Meeting<T> {
+impl<T: Compute> LeafBuffers<T> {
     /// Compares the rows of a leaf with the candidates.
-    fn meet(
+    fn label(
         &mut self,
         fixed: &Fixed<'_, T>,
         state: &mut State<T>,
         (list, at): (&[u32], usize),
         changed: &mut impl FnMut(u32, u32),
-        work: &mut Work,
+        work: &mut WorkCount,
     ) {
-        let leaf = fixed.branch.leaves[at];
+        let Fixed { branch, centers: MovedCenters { packed, doubt, .. }, .. } = *fixed;
+        let leaf = branch.leaves[at];
         work.distances += (list.len() * leaf.rows) as u64;
-        let columns = in_frame(fixed.packed, fixed.branch.columns(leaf), &mut self.moved);
+        let columns = in_frame(packed, branch.columns(leaf), &mut self.moved);
         let places = leaf.end - leaf.start;
         if self.nearest.ids.len() < places {
             self.nearest.resize(places);
         }
-        nearest_listed(fixed.packed, columns, 0..leaf.rows, list, &mut self.nearest);
+        nearest_listed(packed, columns, 0..leaf.rows, list, &mut self.nearest);
         let Nearest { ids, best, next } = &mut self.nearest;
         let (best, next) = (&best[..leaf.rows], &next[..leaf.rows]);
-        let doubt =
-            fixed.doubt.of(longest(fixed.packed, fixed.branch.faces(fixed.branch.leaves.len() - 1 + at)));
+        let doubt = doubt.of(longest(packed, branch.faces(branch.leaves.len() - 1 + at)));
         let in_doubt = |i: usize| is_in_doubt(best[i], next[i], doubt);
         if (0..leaf.rows).filter(|&i| in_doubt(i)).count() > 0 {
             for i in (0..leaf.rows).filter(|&i| in_doubt(i)) {
                 self.row.clear();
-                self.row.extend(fixed.branch.columns(leaf).iter().skip(i).step_by(places));
-                ids[i] = fixed.packed.nearest_of(MatRef::new(&self.row, self.row.len()).into(), 0, list);
+                self.row.extend(branch.columns(leaf).iter().skip(i).step_by(places));
+                ids[i] = packed.nearest_of(MatRef::new(&self.row, self.row.len()).into(), 0, list);
             }
         }
         let rows = leaf.start..leaf.start + leaf.rows;
         if state.labels[rows.clone()] != self.nearest.ids[..leaf.rows] {
             for (at, &label) in rows.zip(&self.nearest.ids) {
-                state.set(at, fixed.branch.rows[at], label, changed);
+                state.set(at, branch.rows[at], label, changed);
             }
         }
     }

@@ -131,13 +131,20 @@ impl PanelBounds {
         for (s, &j) in order.iter().enumerate() {
             slot[j as usize] = s as u32;
         }
-        let mut new = Self {
+        Some(Self::settled(order, slot, group_panels, n_groups, n))
+    }
+
+    /// Bounds for `n` rows before the centers first move.
+    fn settled(order: Vec<u32>, slot: Vec<u32>, group_panels: usize, n_groups: usize, n: usize) -> Self {
+        let mut rows = RowBounds::default();
+        rows.reset(n, n_groups);
+        Self {
+            moves: vec![0.0; order.len()],
             order,
             slot,
             group_panels,
             n_groups,
             drift: vec![0.0; n_groups],
-            moves: vec![0.0; k],
             scale: 0.0,
             unit: 1.0,
             age: 0,
@@ -145,10 +152,8 @@ impl PanelBounds {
             few_centers: false,
             balls: false,
             fine: false,
-            rows: RowBounds::default(),
-        };
-        new.rows.reset(n, n_groups);
-        Some(new)
+            rows,
+        }
     }
 
     /// One bound per row for `n` rows; `None` if it does not fit into `budget` bytes. With `balls`, rows are
@@ -163,23 +168,8 @@ impl PanelBounds {
         let k = centers.rows() as u64;
         // One thread computes the center-to-center distances before each sweep.
         let few_centers = k * k <= 64 * n as u64;
-        let mut new = Self {
-            order: (0..centers.rows() as u32).collect(),
-            slot: (0..centers.rows() as u32).collect(),
-            group_panels: 0,
-            n_groups: 0,
-            drift: Vec::new(),
-            moves: vec![0.0; centers.rows()],
-            scale: 0.0,
-            unit: 1.0,
-            age: 0,
-            far_drift: 0.0,
-            few_centers: false,
-            balls: false,
-            fine: false,
-            rows: RowBounds::default(),
-        };
-        new.rows.reset(n, 0);
+        let order: Vec<u32> = (0..centers.rows() as u32).collect();
+        let mut new = Self::settled(order.clone(), order, 0, 0, n);
         new.few_centers = few_centers;
         new.balls = balls && few_centers && left >= 4 * k * k;
         Some(new)

@@ -7,16 +7,16 @@
 //! Otherwise they are compared with all centers.
 
 use super::rules::Rules;
-use super::work::{Part, RowBoundsMut, Work};
+use super::work::{BoundedChunk, RowBoundsMut, Work};
 use crate::kernel::Compute;
 use crate::kernel::bounded::{
-    BEHIND, Nearest, ROUNDING, Radii, is_in_doubt, measure, nearest_listed, nearest_pair, put_in_columns,
-    radii, reach, renew, upper, within,
+    BEHIND, BoundColumn, Nearest, ROUNDING, Radii, is_in_doubt, measure, nearest_listed, nearest_pair,
+    put_in_columns, radii, reach, renew, upper, within,
 };
 
 impl<T: Compute> Rules<'_, T> {
     /// [`Rules::label`] for rows with a single bound.
-    pub(super) fn label_by_one_bound(&self, chunk: &mut Part<'_, T>, work: &mut Work<T>) -> u64 {
+    pub(super) fn label_by_one_bound(&self, chunk: &mut BoundedChunk<'_, T>, work: &mut Work<T>) -> u64 {
         let measured = self.open_by_one_bound(chunk, work);
         let open = std::mem::take(&mut work.open);
         work.nearest.resize(open.len() + BEHIND);
@@ -38,7 +38,7 @@ impl<T: Compute> Rules<'_, T> {
         // In row order, so that sums are updated in the same order whichever method found the changes.
         work.changes.sort_unstable();
         let found = (&work.nearest.next[..open.len()], &work.error[..]);
-        let to = (&mut chunk.bounds.least[..], 1, 0);
+        let to = BoundColumn { lower: chunk.bounds.least, width: 1, column: 0 };
         renew(&work.gathered, met_rows, found, self.margins, self.new_far_drift, to);
         work.open = open;
         (measured + met) as u64
@@ -62,7 +62,7 @@ impl<T: Compute> Rules<'_, T> {
 
     /// Computes the distance of each open row to its own center, and keeps the rows whose label may still
     /// change. Returns the number of distances computed.
-    fn open_by_one_bound(&self, chunk: &mut Part<'_, T>, work: &mut Work<T>) -> usize {
+    fn open_by_one_bound(&self, chunk: &mut BoundedChunk<'_, T>, work: &mut Work<T>) -> usize {
         let measured = work.open.len();
         let picked = &work.open[..];
         measure(self.packed, chunk.values, picked, chunk.old, &mut work.gathered, &mut work.radii);
@@ -84,7 +84,7 @@ impl<T: Compute> Rules<'_, T> {
     }
 
     /// Compares the open rows with all centers.
-    fn meet_all(&self, open: &[u32], chunk: &Part<'_, T>, work: &mut Work<T>) -> usize {
+    fn meet_all(&self, open: &[u32], chunk: &BoundedChunk<'_, T>, work: &mut Work<T>) -> usize {
         work.open_rows.clear(chunk.values.cols());
         for &r in open {
             work.open_rows.push(chunk.values, r as usize);
@@ -99,7 +99,7 @@ impl<T: Compute> Rules<'_, T> {
     /// bound and `s(a)` the distance from its center `c_a` to the nearest other center, the second nearest
     /// center is within `u + s(a)` of the row. So no center farther from `c_a` than `u` plus the reach of
     /// `u + s(a)` can be among the nearest two.
-    fn meet_balls(&self, open: &[u32], chunk: &Part<'_, T>, work: &mut Work<T>) -> usize {
+    fn meet_balls(&self, open: &[u32], chunk: &BoundedChunk<'_, T>, work: &mut Work<T>) -> usize {
         let (k, dim) = (self.packed.n_centers(), chunk.values.cols());
         work.lists.by_panel(open, chunk.old, 1, k);
         let stride = open.len() + BEHIND;

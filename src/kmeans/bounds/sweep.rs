@@ -17,10 +17,11 @@
 //! With a single bound per row, the phases are those of [`single`](super::single).
 
 use super::rules::Rules;
-use super::work::{Part, RowBoundsMut, Work};
+use super::work::{BoundedChunk, RowBoundsMut, Work};
 use crate::kernel::Compute;
 use crate::kernel::bounded::{
-    Better, Fine, Margins, Meeting, ROUNDING, gather, least, lowest, near, reach, renew, upper, within,
+    Better, BoundColumn, Fine, GroupLists, Margins, PanelComparison, ROUNDING, gather, least, lowest, near,
+    reach, renew, upper, within,
 };
 use crate::rows::Rows;
 
@@ -74,7 +75,7 @@ impl<T: Compute> Rules<'_, T> {
         work: &mut Work<T>,
     ) -> u64 {
         work.changes.clear();
-        let chunk = &mut Part { values: rows, old, bounds };
+        let chunk = &mut BoundedChunk { values: rows, old, bounds };
         if self.bounds.is_single() {
             return self.label_by_one_bound(chunk, work);
         }
@@ -105,7 +106,7 @@ impl<T: Compute> Rules<'_, T> {
 
     /// Gathers the rows that `near` found, computes the distance of each to its own center, and keeps those
     /// whose label may change. Returns the number of rows gathered.
-    fn open(&self, chunk: &mut Part<'_, T>, work: &mut Work<T>) -> usize {
+    fn open(&self, chunk: &mut BoundedChunk<'_, T>, work: &mut Work<T>) -> usize {
         let m = chunk.old.len();
         work.slot.resize(m, 0);
         work.own.resize(m, T::ZERO);
@@ -138,7 +139,7 @@ impl<T: Compute> Rules<'_, T> {
 
     /// Compares every open row with the panel of its own center, which sets the value to beat. Returns the
     /// number of row-panel comparisons.
-    fn own_panels(&self, chunk: &mut Part<'_, T>, work: &mut Work<T>) -> usize {
+    fn own_panels(&self, chunk: &mut BoundedChunk<'_, T>, work: &mut Work<T>) -> usize {
         let mut lists = std::mem::take(&mut work.lists);
         lists.by_panel(&work.open, &work.slot, self.width, self.packed.n_panels());
         for (panel, &end) in lists.ends.iter().enumerate() {
@@ -157,7 +158,7 @@ impl<T: Compute> Rules<'_, T> {
                 }
             }
             if self.bounds.group_panels == 1 && !self.bounds.fine {
-                self.renew(panel, picked, chunk, work);
+                self.renew(&work.low, panel, picked, chunk, work);
             }
         }
         work.lists = lists;
@@ -165,7 +166,7 @@ impl<T: Compute> Rules<'_, T> {
     }
 
     /// Compares the open rows with all groups within reach. Returns the number of row-panel comparisons.
-    fn groups(&self, chunk: &mut Part<'_, T>, work: &mut Work<T>) -> usize {
+    fn groups(&self, chunk: &mut BoundedChunk<'_, T>, work: &mut Work<T>) -> usize {
         let (columns, room) = (self.bounds.n_groups, work.open.len());
         let span = if self.bounds.fine { self.width } else { 1 };
         let (groups, single) = (columns / span, self.bounds.group_panels == 1);
@@ -175,7 +176,7 @@ impl<T: Compute> Rules<'_, T> {
         }
         counts.clear();
         counts.resize(groups, 0);
-        let to = (&mut lists[..], room, &mut counts[..]);
+        let to = GroupLists { rows: &mut lists, room, counts: &mut counts };
         near(chunk.bounds.lower, (&self.new_drift, span), &work.open, &work.reach, to);
         let mut met = 0;
         for (group, &count) in counts.iter().enumerate() {
@@ -202,7 +203,13 @@ impl<T: Compute> Rules<'_, T> {
     }
 
     /// Compares the rows `picked` with the panels of `group`. Returns the number of row-panel comparisons.
-    fn group(&self, group: usize, picked: &[u32], chunk: &mut Part<'_, T>, work: &mut Work<T>) -> usize {
+    fn group(
+        &self,
+        group: usize,
+        picked: &[u32],
+        chunk: &mut BoundedChunk<'_, T>,
+        work: &mut Work<T>,
+    ) -> usize {
         let first = group * self.bounds.group_panels;
         let panels = first..(first + self.bounds.group_panels).min(self.packed.n_panels());
         work.low.clear();
@@ -218,7 +225,7 @@ impl<T: Compute> Rules<'_, T> {
                 }
             }
             if !self.bounds.fine {
-                self.renew(group, picked, chunk, work);
+                self.renew(&work.low, group, picked, chunk, work);
             }
             return picked.len();
         }
@@ -253,16 +260,23 @@ impl<T: Compute> Rules<'_, T> {
                 work.next[r] = lesser(work.next[r], work.low_next[i]);
             }
         }
-        self.renew(group, picked, chunk, work);
+        self.renew(&work.low, group, picked, chunk, work);
         panels.len() * picked.len()
     }
 
     /// Compares the rows `picked` with one panel. Writes their lowest values to `panel_low`, and to `better`
     /// the ones that may improve on the row's best.
-    fn meet(&self, panel: usize, picked: &[u32], begin: bool, chunk: &mut Part<'_, T>, work: &mut Work<T>) {
+    fn meet(
+        &self,
+        panel: usize,
+        picked: &[u32],
+        begin: bool,
+        chunk: &mut BoundedChunk<'_, T>,
+        work: &mut Work<T>,
+    ) {
         work.panel_low.resize(picked.len(), T::INFINITY);
         work.better.clear();
-        let meeting = &mut Meeting {
+        let comparison = &mut PanelComparison {
             panel,
             picked,
             slot: &work.slot,
@@ -279,7 +293,7 @@ impl<T: Compute> Rules<'_, T> {
                 unit: self.margins.unit,
             }),
         };
-        lowest(self.packed, chunk.values, &mut work.gathered, meeting);
+        lowest(self.packed, chunk.values, &mut work.gathered, comparison);
     }
 
     /// Takes the center that was found in a panel as the row's label if its tile value is lower. Returns whether
@@ -306,13 +320,16 @@ impl<T: Compute> Rules<'_, T> {
         nearer
     }
 
-    /// Writes the bounds of the `picked` rows for `group`, from their lowest values there.
-    fn renew(&self, group: usize, picked: &[u32], chunk: &mut Part<'_, T>, work: &Work<T>) {
-        self.renew_from(&work.low, group, picked, chunk, work);
-    }
-
-    fn renew_from(&self, low: &[T], group: usize, picked: &[u32], chunk: &mut Part<'_, T>, work: &Work<T>) {
-        let to = (&mut chunk.bounds.lower[..], self.bounds.n_groups, group);
+    /// Writes the bounds of the `picked` rows for `group`, from their lowest values there, `low`.
+    fn renew(
+        &self,
+        low: &[T],
+        group: usize,
+        picked: &[u32],
+        chunk: &mut BoundedChunk<'_, T>,
+        work: &Work<T>,
+    ) {
+        let to = BoundColumn { lower: chunk.bounds.lower, width: self.bounds.n_groups, column: group };
         renew(&work.gathered, picked, (low, &work.error), self.margins, self.new_drift[group], to);
     }
 
@@ -328,7 +345,7 @@ impl<T: Compute> Rules<'_, T> {
     }
 
     /// Updates the bounds that a new label affects, and lists the change.
-    fn close(&self, chunk: &mut Part<'_, T>, work: &mut Work<T>) {
+    fn close(&self, chunk: &mut BoundedChunk<'_, T>, work: &mut Work<T>) {
         let groups = self.bounds.n_groups;
         self.settle(chunk, work);
         let open = std::mem::take(&mut work.open);
@@ -345,7 +362,7 @@ impl<T: Compute> Rules<'_, T> {
             if self.bounds.fine {
                 chunk.bounds.lower[r * groups + to] = f32::INFINITY;
             } else {
-                self.renew_from(&[work.next[r]], to, &[row], chunk, work);
+                self.renew(&[work.next[r]], to, &[row], chunk, work);
             }
             let own = self.at_least(work.own[r]);
             let bound = &mut chunk.bounds.lower[r * groups + from];
@@ -357,7 +374,7 @@ impl<T: Compute> Rules<'_, T> {
     }
 
     /// Decides the labels of open rows that tile values leave in doubt.
-    fn settle(&self, chunk: &Part<'_, T>, work: &mut Work<T>) {
+    fn settle(&self, chunk: &BoundedChunk<'_, T>, work: &mut Work<T>) {
         work.doubts.clear();
         for &r in &work.open {
             let r = r as usize;

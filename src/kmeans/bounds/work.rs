@@ -12,7 +12,7 @@ pub(in crate::kmeans) struct RowBoundsMut<'a> {
 }
 
 /// A chunk of rows with their labels and bounds.
-pub(super) struct Part<'a, T> {
+pub(super) struct BoundedChunk<'a, T> {
     pub(super) values: Rows<'a, T>,
     pub(super) old: &'a [u32],
     pub(super) bounds: RowBoundsMut<'a>,

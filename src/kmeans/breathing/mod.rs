@@ -47,7 +47,7 @@ impl Method for Breathing {
     type Solver<T: Element> = BreathingSolver<T>;
 
     fn memory_per_row(params: &BreathingParams) -> (&'static str, usize) {
-        ("labels and seeding", 12 + params.seeding.bytes_a_row())
+        ("labels and seeding", 12 + params.seeding.bytes_per_row())
     }
 }
 

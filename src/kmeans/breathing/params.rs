@@ -1,6 +1,5 @@
 //! The parameters of breathing k-means.
 
-use crate::error::Result;
 use crate::fit::{Metric, parameters, run_methods};
 use crate::kmeans::lloyd::params::{Algorithm, KMeansParams};
 use crate::seeding::Seeding;
@@ -61,37 +60,18 @@ parameters! {
         /// Upper limit for the bytes of the bounds (default 1 GB). See [`KMeansParams::bounds_memory`].
         bounds_memory: u64 = DEFAULT_MEMORY,
     }
-}
-
-impl BreathingParams {
-    /// Checks the parameters against data of `n` rows, if their number is known, and `dim` columns.
-    ///
     /// ```
     /// let params = shoal::Breathing::params(8).max_iter(0).tolerance(-1.0);
     /// let refused = params.check(Some(5), 2).unwrap_err().to_string();
     /// assert!(["n_clusters", "max_iter", "tolerance"].iter().all(|name| refused.contains(name)));
     /// ```
-    ///
-    /// # Errors
-    /// [`Error::InvalidParam`](crate::Error::InvalidParam) that lists every problem.
-    pub fn check(&self, n: Option<u64>, dim: usize) -> Result<()> {
-        self.problems(n, dim).into_result()
-    }
+    check;
+}
 
+impl BreathingParams {
     /// The parameters of a run of exact k-means with `k` centers.
     pub(super) fn run_of(&self, k: usize) -> KMeansParams {
-        KMeansParams {
-            n_clusters: k,
-            seeding: self.seeding.clone(),
-            rng_seed: self.rng_seed,
-            n_init: 1,
-            max_iter: BREATH_RUN_SWEEPS,
-            tolerance: self.tolerance,
-            metric: self.metric,
-            algorithm: self.algorithm,
-            bounds_memory: self.bounds_memory,
-            threads: self.threads,
-        }
+        exact_params!(self, n_clusters: k, n_init: 1, max_iter: BREATH_RUN_SWEEPS)
     }
 }
 

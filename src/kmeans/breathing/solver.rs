@@ -95,7 +95,7 @@ impl<T: Compute> BreathingSolver<T> {
         self.start_inertia
     }
 
-    /// The run of exact k-means that the next step sweeps for, if none is in progress.
+    /// The run of exact k-means that the next step begins, if none is in progress.
     fn begin(&self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Lloyd<T>> {
         let Some(best) = &self.best else {
             return Ok(self.plan.begin(0, data, cx)?.sharing(&self.shared));
@@ -162,7 +162,7 @@ impl<T: Compute> BreathingSolver<T> {
         self.params.m.min(most).min(n.min(MAX_CENTERS) - k)
     }
 
-    /// Follows the run in progress, which has ended with the step `last`, by the next one. Returns why the fit ends,
+    /// Begins the run after the one in progress, which ended with the step `last`. Returns why the fit ends,
     /// if it does. After an error, the next call does the same.
     fn close(&mut self, last: &Step, data: &dyn DataSource<T>, cx: &Executor) -> Result<Option<StopReason>> {
         let cut = StopReason::after(self.iteration, self.params.max_iter);
@@ -242,7 +242,7 @@ impl<T: Compute> Solver<T> for BreathingSolver<T> {
             None => self.sweep(data, cx)?,
         };
         if self.has_ended(&step) {
-            // If this fails, nothing is lost: the next call does it.
+            // After an error, the next call tries again.
             self.ended = Some(step);
             step.stop_reason = self.close(&step, data, cx)?;
             self.ended = None;

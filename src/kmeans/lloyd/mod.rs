@@ -37,7 +37,7 @@ impl Method for KMeans {
     type Solver<T: Element> = LloydStarts<T>;
 
     fn memory_per_row(params: &KMeansParams) -> (&'static str, usize) {
-        ("labels and seeding", 8 + params.seeding.bytes_a_row())
+        ("labels and seeding", 8 + params.seeding.bytes_per_row())
     }
 }
 

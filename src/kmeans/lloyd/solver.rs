@@ -167,19 +167,7 @@ impl<T: Compute> Lloyd<T> {
 
     /// The solver's public state between two steps.
     pub(in crate::kmeans) fn snapshot(&self) -> Snapshot<'_, T> {
-        Snapshot {
-            dim: self.dim,
-            metric: self.params.metric,
-            centers: &self.centers,
-            weights: &self.weights,
-            labels: self.labels.of_rows.view(),
-            inertia: self.energy,
-            n_iter: self.iteration,
-            n_steps: self.iteration,
-            seeded_by: &self.seeded_by,
-            algorithm: self.choice.algorithm.name(),
-            timings: self.timings,
-        }
+        snapshot_of_sweeps!(self)
     }
 
     /// The algorithm in use. With [`Algorithm::Auto`], its current choice.

@@ -299,8 +299,6 @@ impl<T: Compute> Solver<T> for MiniBatchSolver<T> {
     }
 }
 
-impl<T: Compute> MiniBatchSolver<T> {}
-
 impl<T: Compute> FitSolver<T> for MiniBatchSolver<T> {
     fn snapshot(&self) -> Snapshot<'_, T> {
         let state = &self.state;

@@ -130,17 +130,10 @@ parameters! {
         /// Whether a fit ends with the labels of all rows, which may take a pass over them (default true).
         compute_labels: bool = true,
     }
+    check;
 }
 
 impl NestedParams {
-    /// Checks the parameters against data of `n` rows, if their number is known, and `dim` columns.
-    ///
-    /// # Errors
-    /// [`Error::InvalidParam`](crate::Error::InvalidParam) that lists every problem.
-    pub fn check(&self, n: Option<u64>, dim: usize) -> Result<()> {
-        self.problems(n, dim).into_result()
-    }
-
     /// Rows of the first batch, of `n`.
     pub(crate) fn first_batch(&self, n: u64) -> u64 {
         let k = self.n_clusters as u64;
@@ -191,9 +184,9 @@ stream_methods! {
     resume;
 }
 
-/// Rows that are looked through for other values at a time.
+/// Number of rows that are searched for other values at a time.
 const LOOKED_THROUGH: u64 = 1024;
-/// Their values at most.
+/// Upper limit for the number of values of these rows.
 const LOOKED_THROUGH_VALUES: u64 = 1 << 22;
 
 /// Replaces duplicate seeds by other rows with a positive weight, if there are any, because a cluster that
@@ -216,7 +209,7 @@ pub(super) fn make_distinct<T: Compute>(
     let weights = weights_of(data)?;
     let n = count_rows(data)?;
     let order = Shuffle::new(n, seed);
-    // Sparse rows get their zeros: not too many of them.
+    // Sparse rows get their zeros here, so that the number of values is limited.
     let some = (LOOKED_THROUGH_VALUES / d as u64).clamp(1, LOOKED_THROUGH);
     for start in (0..n).step_by(some as usize) {
         if twice.is_empty() {

@@ -223,8 +223,6 @@ impl<T: Compute> Solver<T> for Nested<T> {
     }
 }
 
-impl<T: Compute> Nested<T> {}
-
 impl<T: Compute> FitSolver<T> for Nested<T> {
     fn snapshot(&self) -> Snapshot<'_, T> {
         let (labels, weights, inertia) = match &self.finished {

@@ -48,7 +48,7 @@ impl Method for VarianceReduced {
     }
 
     fn memory_per_row(params: &VarianceReducedParams) -> (&'static str, usize) {
-        ("labels and seeding", 8 + params.seeding.bytes_a_row())
+        ("labels and seeding", 8 + params.seeding.bytes_per_row())
     }
 }
 

@@ -196,7 +196,8 @@ impl<T: Compute> VarianceReducedSolver<T> {
     /// The number of consecutive epochs without enough progress, including one with this energy.
     fn stalled_by(&self, energy: f64) -> u64 {
         let enough = self.params.tolerance * self.energy;
-        // A short epoch is little more than a sweep: its lack of progress says nothing about longer ones.
+        // A short epoch is little more than a sweep: its lack of progress does not mean that longer epochs
+        // make none.
         let n = self.labels.of_rows.len() as u64;
         let whole = self.params.epoch_size.is_whole(n, self.iteration);
         if self.iteration > 0 && whole && self.params.tolerance > 0.0 && self.energy - energy < enough {
@@ -243,19 +244,7 @@ impl<T: Compute> VarianceReducedSolver<T> {
 
 impl<T: Compute> FitSolver<T> for VarianceReducedSolver<T> {
     fn snapshot(&self) -> Snapshot<'_, T> {
-        let now = Snapshot {
-            dim: self.dim,
-            metric: self.params.metric,
-            centers: &self.centers,
-            weights: &self.weights,
-            labels: self.labels.of_rows.view(),
-            inertia: self.energy,
-            n_iter: self.iteration,
-            n_steps: self.iteration,
-            seeded_by: &self.seeded_by,
-            algorithm: self.choice.algorithm.name(),
-            timings: self.timings,
-        };
+        let now = snapshot_of_sweeps!(self);
         match &self.finished {
             Some(FinishedCenters { centers, labels, weights, inertia, .. }) => {
                 Snapshot { centers, labels: labels.view(), weights, inertia: *inertia, ..now }

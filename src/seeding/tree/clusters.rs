@@ -49,7 +49,7 @@ impl<T: Compute> Clusters<T> {
         self.energies.iter().sum()
     }
 
-    /// Drops the clusters without rows, numbers `labels` and `stale` anew, and groups the rows.
+    /// Drops the clusters without rows, renumbers `labels` and `stale`, and groups the rows.
     pub(crate) fn without_empty(&mut self, labels: &mut [u32], stale: &mut Vec<bool>) -> Groups {
         let groups = Groups::new(labels, self.len());
         let kept: Vec<usize> = (0..self.len()).filter(|&j| groups.len(j) > 0).collect();

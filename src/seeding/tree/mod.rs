@@ -1,9 +1,9 @@
 //! A tree of small k-means fits: first centers for thousands of clusters.
 //!
-//! Each level splits the nodes of the tree. The number of clusters that a node may still get is its quota. Quotas are
-//! given out anew at every level, to all nodes at once, so a node with too few distinct rows leaves its share to the
-//! others. The squared error of a set of rows that is described by `q` centers falls like `q^(-2 / d)`, so quotas
-//! follow the squared errors of the nodes, not their weights.
+//! Each level splits the nodes of the tree. The number of clusters that a node may still get is its quota.
+//! Quotas are assigned again at every level, to all nodes at once, so a node with too few distinct rows
+//! leaves its share to the others. The squared error of a set of rows that is described by `q` centers falls
+//! like `q^(-2 / d)`, so quotas follow the squared errors of the nodes, not their weights.
 
 mod clusters;
 mod level;

@@ -26,8 +26,8 @@ def rows():
     return np.concatenate([rng.normal(c, 0.3, size=(200, 3)) for c in rng.uniform(-20, 20, size=(15, 3))])
 
 
-def counted(X, k, name, **more):
-    given = {"chain": None, "oversampling": None, "rounds": None, "seed": 0, "weights": None, "threads": 2}
+def counted(X, k, name, chain=None, oversampling=None, rounds=None, **more):
+    given = {"options": (chain, oversampling, rounds), "seed": 0, "weights": None, "threads": 2}
     return _core.first_centers(shoal.open(X)._source, n_clusters=k, seeding=name, **(given | more))
 
 

@@ -50,6 +50,8 @@ impl Host for Machine {
     }
 
     fn saved_state(&self) -> u64 {
+        /// # Safety
+        /// The processor has the instruction `xgetbv`, and the operating system has enabled it.
         #[target_feature(enable = "xsave")]
         fn read() -> u64 {
             // SAFETY: register 0 exists wherever the instruction does.

@@ -188,24 +188,24 @@ unsafe fn execute(instruction: Instruction, unit: &mut Unit) -> bool {
     let line = |at: usize, i: usize, stride: usize| at.wrapping_add(i.wrapping_mul(stride)) as *mut [u32; 16];
     match instruction {
         Instruction::LoadConfig { from } => {
-            // SAFETY: the caller vouches for the operand.
+            // SAFETY: this function requires a valid operand, here 64 bytes at `from`.
             let config = unsafe { *(from as *const [u8; 64]) };
             *unit = Unit { config, ..RELEASED };
             return is_supported(&config);
         }
-        // SAFETY: as above.
+        // SAFETY: this function requires a valid operand, here 64 bytes at `to`.
         Instruction::StoreConfig { to } => unsafe { *(to as *mut [u8; 64]) = unit.config },
         Instruction::Release => *unit = RELEASED,
         _ if unit.config[0] == 0 => return false,
         Instruction::Load { tile, from, stride } => {
             for (i, out) in unit.tiles[tile].0.iter_mut().enumerate() {
-                // SAFETY: as above.
+                // SAFETY: this function requires a valid operand, here 16 lines from `from` on.
                 *out = unsafe { line(from, i, stride).read_unaligned() };
             }
         }
         Instruction::Store { tile, to, stride } => {
             for (i, &words) in unit.tiles[tile].0.iter().enumerate() {
-                // SAFETY: as above.
+                // SAFETY: this function requires a valid operand, here 16 lines from `to` on.
                 unsafe { line(to, i, stride).write_unaligned(words) };
             }
         }
