@@ -94,19 +94,27 @@ pub(crate) fn sketch_chunk_rows(dim: usize) -> usize {
 /// By how much more than the radius of a row a sweep by sketches looks for centers, so that lower bounds have room.
 pub(crate) const SKETCH_ROOM: f32 = 0.02;
 
-/// Most lower bounds of a row by group, of four bytes each.
-pub(crate) const SKETCH_BOUNDS: usize = 128;
-
 /// Growth of the upper bound of a row, in a sweep, from which the row is measured before it is scanned.
 pub(crate) const SKETCH_GROWTH: f32 = 0.05;
 
-/// Sweeps of a fit from which sketches pay.
+/// Sweeps of a fit from which sketches pay: sketching all rows takes about as long as one plain sweep.
 pub(crate) const SKETCH_SWEEPS: u64 = 3;
 
-/// Whether sketches are faster than other sweeps.
+/// Whether sketches pay for `n` rows and `k` clusters in `dim` columns (`auto.py`, AVX-512 VNNI): a row takes about as
+/// long as 50,000 values of centers in bookkeeping and exact distances. There must be enough rows to learn the columns of
+/// sketches from.
 pub(crate) fn sketches_pay(n: usize, k: usize, dim: usize) -> bool {
-    k >= 64 && dim >= 32 && k * dim >= 50_000 && n >= 4 * k
+    dim >= 32 && k * dim >= 50_000 && n >= 4096
 }
+
+/// Whether sketches leave few enough of the `k` centers: the distances of one center in 32 take as long as the sweep by
+/// `f32` tile values.
+pub(crate) fn sketches_exclude_most(distances: u64, rows: u64, k: u64) -> bool {
+    distances * 32 <= rows * (k + 128)
+}
+
+/// Rows for which this is tested before all rows are sketched.
+pub(crate) const SKETCH_PROBE: usize = 256;
 
 /// Steps of the iteration that finds the columns of sketches.
 pub(crate) const SKETCH_ROUNDS: usize = 3;

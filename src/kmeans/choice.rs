@@ -6,12 +6,12 @@ use super::costs::Costs;
 use super::labels::{Labels, Swept};
 use super::lloyd::params::Algorithm;
 use crate::centers::LabelsRef;
-use crate::kernel::{Compute, PackedCenters};
+use crate::kernel::{Compute, PackedCenters, sketched};
 use crate::matrix::MatRef;
 use crate::persist::state::{StateReader, stored_fields};
 use crate::tuning::{
     BALL_RUN, BLOCK_CENTERS, BLOCK_ROWS, BLOCK_SHARE, BLOCK_SWEEPS, BOUNDED_AGAIN, BOUNDED_LOSS,
-    BOUNDED_PAUSE, SKETCH_SWEEPS, balls_pay, sketches_pay,
+    BOUNDED_PAUSE, SKETCH_SWEEPS, balls_pay, sketches_exclude_most, sketches_pay,
 };
 
 /// The bounds of successive sweeps over the same rows.
@@ -103,7 +103,7 @@ impl Choice {
             Algorithm::Sketch => true,
             // A resumed fit continues with the same choice.
             Algorithm::Auto if sweeps > 0 => self.algorithm == Algorithm::Sketch,
-            Algorithm::Auto => sketches_pay(n, k, dim) && most >= SKETCH_SWEEPS,
+            Algorithm::Auto => sketched::are_fast() && sketches_pay(n, k, dim) && most >= SKETCH_SWEEPS,
             _ => false,
         };
         if wanted && !packed.is_sparse() {
@@ -190,6 +190,16 @@ impl Choice {
         if self.asked == Algorithm::Auto && blocks.is_some() && share > BLOCK_SHARE {
             *blocks = None;
             shared.decline();
+            self.algorithm = Algorithm::Lloyd;
+        }
+    }
+
+    /// Evaluates the last sweep by sketches. Drops them if they exclude too few centers.
+    pub(super) fn watch_sketches(&mut self, labels: &mut Labels, swept: &Swept) {
+        let k = swept.clusters.weights().len() as u64;
+        let pay = sketches_exclude_most(swept.distances, labels.of_rows.len() as u64, k);
+        if self.asked == Algorithm::Auto && labels.sketches.is_some() && !pay {
+            labels.sketches = None;
             self.algorithm = Algorithm::Lloyd;
         }
     }

@@ -33,8 +33,6 @@ pub(crate) struct Basis {
     pub(super) rounding: f64,
     /// Limit of the error, relative to the length of the coordinates, because the directions are rounded.
     pub(super) defect: f64,
-    /// The share of the squared lengths that is in the subspace.
-    pub(crate) energy: f64,
 }
 
 impl Basis {
@@ -60,7 +58,6 @@ impl Basis {
             whole: false,
             rounding: 0.0,
             defect: 0.0,
-            energy: 1.0,
         };
         let mut rows = vec![0.0; sample.rows() * dim];
         centered(sample, &new, &mut rows, &mut vec![0.0; sample.rows()]);
@@ -71,14 +68,14 @@ impl Basis {
             }
             let (directions, energy) = leading(&rows, dim, width, &mut rng);
             if energy >= SKETCH_ENERGY {
-                return new.with(&rotated(&directions, dim, width, &mut rng), width, energy);
+                return new.with(&rotated(&directions, dim, width, &mut rng), width);
             }
         }
         if dim > MOST {
             return None;
         }
         let directions = orthonormal(random(dim * dim, &mut rng), dim, &mut rng);
-        new.with(&directions, dim, 1.0)
+        new.with(&directions, dim)
     }
 
     /// The number of bytes of a sketch.
@@ -92,7 +89,7 @@ impl Basis {
     }
 
     /// These directions, each a run of `dim` values. `None` if they are not orthonormal.
-    fn with(mut self, directions: &[f64], count: usize, energy: f64) -> Option<Self> {
+    fn with(mut self, directions: &[f64], count: usize) -> Option<Self> {
         let dim = self.dim;
         self.width = count.next_multiple_of(COLUMNS);
         self.matrix = vec![0.0; dim * self.width];
@@ -114,7 +111,6 @@ impl Basis {
         // Two roundings per term without fused steps, one sum per chain, and one rounding of each value of a row.
         let steps = 2.0 * dim.min(DEPTH) as f64 + (dim / DEPTH) as f64 + 6.0;
         self.rounding = steps * UNIT * (count as f64).sqrt() * 1.01 + 4.0 * UNIT;
-        self.energy = energy;
         (self.defect < 1e-3).then_some(self)
     }
 }

@@ -17,7 +17,7 @@
 //! Nothing but `D` depends on both, and `D` follows from one product of whole numbers.
 //!
 //! # A scan
-//! Centers are packed in groups ([`pack`]). A [`scan`] compares listed rows with each group and lists every center that
+//! Centers are packed in groups ([`pack`]). A [`scan`] compares rows with the first groups and lists every center that
 //! may be within the radius of its row, with a lower bound of the distance. The products are exact, so every
 //! instruction set may compute them in its own way. What is listed is for the [arbiter](super::arbiter) to compare.
 #![allow(unsafe_code)]
@@ -33,12 +33,18 @@ pub(crate) use basis::Basis;
 pub(crate) use pack::PackedSketches;
 pub(in crate::kernel) use pack::{GROUP, Words};
 pub(in crate::kernel) use scan::{Dots, Products, Scanning, TILE};
-pub(crate) use scan::{Found, Hit, Lists, Scan};
+pub(crate) use scan::{Hit, Scan};
 pub(crate) use sketch::{Sketch, Sketching, farthest};
 
 use super::generic::product;
 use super::generic::simd::Widen;
+use super::isa::Isa;
 use super::tier::{Operation, Tier, active};
+
+/// Whether the instruction set in use multiplies bytes fast, so that sketches can pay.
+pub(crate) fn are_fast() -> bool {
+    Isa::active().is_certified()
+}
 
 /// `left * right`; see [`product::product`].
 struct Product<'a> {

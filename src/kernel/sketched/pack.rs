@@ -22,8 +22,6 @@ pub(in crate::kernel) struct Group {
     pub(in crate::kernel) error: [f32; GROUP],
     /// The squared length of the stored point; huge in places without a center.
     pub(in crate::kernel) square: [f32; GROUP],
-    /// The largest error.
-    pub(in crate::kernel) largest_error: f32,
     /// The squared length, less the squared error and the rounding of both.
     pub(in crate::kernel) least: [f32; GROUP],
 }
@@ -52,7 +50,6 @@ impl PackedSketches {
             unit: [0.0; GROUP],
             rest: [0.0; GROUP],
             error: [0.0; GROUP],
-            largest_error: 0.0,
             square: [1e38; GROUP],
             least: [1e38; GROUP],
         };
@@ -72,22 +69,11 @@ impl PackedSketches {
             group.unit[lane] = sketch.unit;
             group.rest[lane] = sketch.rest;
             group.error[lane] = sketch.error;
-            group.largest_error = group.largest_error.max(sketch.error);
             group.square[lane] = sketch.square;
             let error = sketch.error * sketch.error;
             group.least[lane] = sketch.square - error - ROUNDING * (sketch.square + error);
         }
         Self { words, groups, depth, order: order.to_vec(), places }
-    }
-
-    /// Centers in a full group.
-    pub(crate) const fn group_centers() -> usize {
-        GROUP
-    }
-
-    /// The number of groups of `k` centers.
-    pub(crate) fn count_groups(k: usize) -> usize {
-        k.div_ceil(GROUP)
     }
 
     /// The number of groups.

@@ -89,29 +89,6 @@ struct Query {
     square: f32,
     slope: f32,
     limit: f32,
-    /// A lower bound of the distance to centers that are not within the radius.
-    beyond: f32,
-}
-
-/// Rows to be scanned for each of some groups: list `g` starts at `rows[g * room]` and has `counts[g]` rows. It is for
-/// `span` consecutive groups.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Lists<'a> {
-    pub(crate) rows: &'a [u32],
-    pub(crate) room: usize,
-    pub(crate) counts: &'a [u32],
-    pub(crate) span: usize,
-    /// What is added to bounds by list.
-    pub(crate) raise: &'a [f32],
-}
-
-/// What a scan finds.
-#[derive(Debug)]
-pub(crate) struct Found<'a> {
-    /// Every center that may be within the radius of its row.
-    pub(crate) hits: &'a mut Vec<Hit>,
-    /// Per row and list: a lower bound of the distances to all other centers of the list.
-    pub(crate) lower: &'a mut [f32],
 }
 
 /// Rows of a chunk that are compared with centers.
@@ -151,13 +128,19 @@ impl Scan {
             square: sketch.square,
             slope: -2.0 * (reach * (1.0 + 1e-6)) as f32,
             limit: ((reach * reach + rounding) * (1.0 + 1e-6) - square) as f32,
-            beyond: radius.min(Self::FARTHEST) * (1.0 - 5e-7),
         };
     }
 
-    /// Compares the listed rows with the groups of their lists. `codes` are the bytes of all rows of the chunk.
-    pub(crate) fn within(&self, packed: &PackedSketches, codes: &[u8], lists: Lists<'_>, found: Found<'_>) {
-        self.within_on(Isa::active(), packed, codes, lists, found);
+    /// Appends every center that may be within the radius of its row: of group `g` for the first `counts[g]` of `rows`.
+    /// `codes` are the bytes of all rows of the chunk.
+    pub(crate) fn within(
+        &self,
+        packed: &PackedSketches,
+        codes: &[u8],
+        (rows, counts): (&[u32], &[u32]),
+        hits: &mut Vec<Hit>,
+    ) {
+        self.within_on(Isa::active(), packed, codes, (rows, counts), hits);
     }
 
     pub(super) fn within_on(
@@ -165,10 +148,10 @@ impl Scan {
         isa: Isa,
         packed: &PackedSketches,
         codes: &[u8],
-        lists: Lists<'_>,
-        found: Found<'_>,
+        (rows, counts): (&[u32], &[u32]),
+        hits: &mut Vec<Hit>,
     ) {
-        run(isa, Within { queries: &self.queries, packed, codes, lists, found });
+        run(isa, Within { queries: &self.queries, packed, codes, rows, counts, hits });
     }
 
     /// Writes the center of the smallest estimated distance of each row.
@@ -229,44 +212,33 @@ struct Within<'a> {
     queries: &'a [Query],
     packed: &'a PackedSketches,
     codes: &'a [u8],
-    lists: Lists<'a>,
-    found: Found<'a>,
+    rows: &'a [u32],
+    counts: &'a [u32],
+    hits: &'a mut Vec<Hit>,
 }
 
 impl Scanning for Within<'_> {
     #[inline(always)]
     unsafe fn scan<S: Simd<T = f32>, D: Dots>(self, dots: &D) {
-        let Self { queries, packed, codes, lists, found } = self;
-        let Lists { rows, room, counts, span, raise } = lists;
-        let stride = counts.len();
+        let Self { queries, packed, codes, rows, counts, hits } = self;
         // Room for one vector more than is found.
         let mut places = [0; GROUP + 16];
-        for (list, &count) in counts.iter().enumerate() {
-            let rows = &rows[list * room..][..count as usize];
-            for &row in rows {
-                found.lower[row as usize * stride + list] = f32::INFINITY;
-            }
-            for at in list * span..packed.n_groups().min((list + 1) * span) {
+        for (first, rows) in rows.chunks(BLOCK).enumerate() {
+            for (at, &count) in counts.iter().enumerate() {
+                let Some(few) = (count as usize).checked_sub(first * BLOCK).filter(|&few| few > 0) else {
+                    break;
+                };
                 let group = &packed.groups[at];
                 let each = |row: u32, products: &[f32; GROUP], vectors: usize| {
                     let query = &queries[row as usize];
                     // SAFETY: the processor has the instruction set.
-                    let (count, least) = unsafe { below::<S>(query, products, group, vectors, &mut places) };
-                    let bound = if count == 0 {
-                        query.bound_of_all(least, group.largest_error)
-                    } else {
-                        query.beyond
-                    };
-                    let (raised, lower) =
-                        (bound + raise[list], &mut found.lower[row as usize * stride + list]);
-                    let raised = raised - raised.abs() * 1.2e-7;
-                    *lower = if raised < *lower { raised } else { *lower };
+                    let count = unsafe { below::<S>(query, products, group, vectors, &mut places) };
                     for &l in &places[..count] {
                         let bound = query.bound(products[l as usize], group, l as usize);
-                        found.hits.push(Hit { row, center: packed.centers(at)[l as usize], bound });
+                        hits.push(Hit { row, center: packed.centers(at)[l as usize], bound });
                     }
                 };
-                multiply(dots, packed, (codes, at), rows, each);
+                multiply(dots, packed, (codes, at), &rows[..rows.len().min(few)], each);
             }
         }
     }
@@ -358,8 +330,7 @@ unsafe fn value<S: Simd<T = f32>>(
     }
 }
 
-/// Writes the places of a group whose center may be within the radius to `places`. Returns their number, and a lower
-/// limit of the values that are compared with the limit of the row.
+/// Writes the places of a group whose center may be within the radius to `places`. Returns their number.
 ///
 /// # Safety
 /// The processor has the instruction set.
@@ -370,7 +341,7 @@ unsafe fn below<S: Simd<T = f32>>(
     group: &Group,
     vectors: usize,
     places: &mut [u32; GROUP + 16],
-) -> (usize, f32) {
+) -> usize {
     let mut count = 0;
     // SAFETY: the processor has the instruction set. Vectors are within arrays of `GROUP` values.
     unsafe {
@@ -382,16 +353,15 @@ unsafe fn below<S: Simd<T = f32>>(
         for l in (0..vectors * 16).step_by(S::LANES) {
             least = S::min(least, of(l));
         }
-        let least = S::min_lane(least);
         // Most groups hold no such center.
-        if least <= query.limit {
+        if S::count_at_most(least, query.limit) > 0 {
             for l in (0..vectors * 16).step_by(S::LANES) {
                 let limit = S::splat(query.limit.next_up());
                 count += S::push_less(of(l), limit, l as u32, places.as_mut_ptr().add(count));
             }
         }
-        (count, least)
     }
+    count
 }
 
 impl Query {
@@ -402,20 +372,5 @@ impl Query {
         let squares = self.square + group.square[l];
         let apart = (along + (squares - ROUNDING * squares)).max(0.0).sqrt() * (1.0 - 1e-6);
         apart - (group.error[l] + self.error) * (1.0 + 1e-6)
-    }
-
-    /// A lower bound of the distances to all centers of a group, none of which is within the radius, from the smallest
-    /// value that was compared with the limit.
-    ///
-    /// With `A` as in the description of the module and `B^2 = value + square`, `D^2 >= B^2 + 2 A error + error^2` for
-    /// every center. As `B >= A`, `D - error` is the smallest where the error is the largest.
-    #[inline(always)]
-    fn bound_of_all(&self, value: f32, largest_error: f32) -> f32 {
-        let reach = self.slope * -0.5;
-        let rounding = 1.5 * ROUNDING * (self.square + reach * reach + value.abs());
-        let square = value + self.square - rounding + largest_error * (2.0 * reach + largest_error);
-        let apart = if square > 0.0 { square } else { 0.0 }.sqrt() * (1.0 - 1e-6);
-        let bound = apart - (largest_error + self.error) * (1.0 + 1e-6);
-        if bound > self.beyond { bound } else { self.beyond }
     }
 }

@@ -6,7 +6,7 @@ use crate::matrix::MatRef;
 /// An order of the centers in which the centers of each panel of `width` are near each other. Halves the set
 /// along the direction of largest spread, down to single panels. Within a panel the indices ascend, as
 /// tie-breaking requires.
-pub(in crate::kmeans) fn similar_together<T: Compute>(centers: MatRef<'_, T>, width: usize) -> Vec<u32> {
+pub(super) fn similar_together<T: Compute>(centers: MatRef<'_, T>, width: usize) -> Vec<u32> {
     fn split<T: Compute>(centers: MatRef<'_, T>, members: &mut [u32], width: usize) {
         if members.len() <= width {
             members.sort_unstable();

@@ -28,7 +28,7 @@ impl Labels {
         let Some(mut sketches) = self.sketches.take() else { return Ok(()) };
         let (k, dim) = (packed.n_centers(), packed.dim());
         let mut rows = sketches.take_rows();
-        let (width, bounds) = (sketches.width(), sketches.n_bounds());
+        let width = sketches.width();
         let rules = sketches.rules(packed.centers());
         let absorb = |mut chunk: Unread<'_, T>,
                       (of_rows, mut rows): (LabelsMut<'_>, RowSketches<'_>),
@@ -54,17 +54,7 @@ impl Labels {
             Ok(())
         };
         let cut = Cut { tile_rows: tile_rows(k), chunk_rows: Some(sketch_chunk_rows(dim)) };
-        let state = RowSketches {
-            codes: &mut rows.codes,
-            sketches: &mut rows.sketches,
-            upper: &mut rows.upper,
-            least: &mut rows.least,
-            near: &mut rows.near,
-            lower: &mut rows.lower,
-            width,
-            bounds,
-        };
-        let state = (self.of_rows.view_mut(), state);
+        let state = (self.of_rows.view_mut(), rows.view_mut(width));
         let make = (
             || Part::new(k, dim, moments.is_some()),
             || (Work::default(), Moved::default(), Editing::new(journals)),

@@ -222,8 +222,8 @@ impl<T: Compute> Solver<T> for Lloyd<T> {
         let n = self.labels.of_rows.len();
         let sweeps = (self.iteration, self.params.max_iter);
         if self.labels.sketches.is_none() && self.choice.wants_sketches(n, &packed, sweeps) {
-            self.labels.sketches =
-                Sketches::new(data, (n, self.params.n_clusters), self.params.bounds_memory)?;
+            let asked = self.params.algorithm == Algorithm::Sketch;
+            self.labels.sketches = Sketches::new(data, n, &packed, (self.params.bounds_memory, asked))?;
             if self.labels.sketches.is_none() {
                 self.choice.algorithm = Algorithm::Lloyd;
             }
@@ -261,6 +261,7 @@ impl<T: Compute> Solver<T> for Lloyd<T> {
         let (changed, distances) = (swept.changed, swept.distances);
         self.iteration += 1;
         self.choice.watch(&mut self.labels, &packed, &swept, self.iteration);
+        self.choice.watch_sketches(&mut self.labels, &swept);
         self.choice.watch_blocks(&mut self.blocks, &self.shared, &packed, (n as usize, &swept));
         self.rows_seen += n;
         self.carried = carry.then(|| swept.into_carried());

@@ -4,8 +4,8 @@ use super::work::{Open, Work};
 use super::{NEAR, Near, lower_of, upper_of};
 use crate::centers::NO_LABEL;
 use crate::error::Result;
-use crate::kernel::sketched::{Basis, Found, Lists, PackedSketches, Sketch, farthest};
-use crate::kernel::{Compute, PackedCenters, bounded, sq_dist};
+use crate::kernel::sketched::{Basis, PackedSketches, Scan, Sketch, farthest};
+use crate::kernel::{Compute, PackedCenters, sq_dist};
 use crate::matrix::MatRef;
 use crate::pass::{Chunk, PerRow, Unread};
 use crate::rows::Rows;
@@ -16,12 +16,9 @@ pub(in crate::kmeans) struct Rules<'a, T> {
     pub(super) basis: &'a Basis,
     pub(super) centers: MatRef<'a, T>,
     pub(super) packed: PackedSketches,
-    /// Groups that share a bound, and the drift of each bound.
-    pub(super) span: usize,
-    pub(super) drifts: Vec<f32>,
-    /// How far each center moved since the last sweep, and the largest of these.
+    /// How far each center moved since the last sweep, and the largest move in each group. They fall.
     pub(super) moves: &'a [f32],
-    pub(super) farthest: f32,
+    pub(super) group_moves: Vec<f32>,
     pub(super) paths: &'a [f64],
     pub(super) codes: &'a [u8],
     pub(super) sketches: &'a [Sketch],
@@ -36,31 +33,19 @@ pub(in crate::kmeans) struct RowSketches<'a> {
     pub(in crate::kmeans) upper: &'a mut [f32],
     pub(in crate::kmeans) least: &'a mut [f32],
     pub(in crate::kmeans) near: &'a mut [Near],
-    pub(in crate::kmeans) lower: &'a mut [f32],
-    /// Bytes, and bounds by group, of a row.
+    /// Bytes of a row.
     pub(in crate::kmeans) width: usize,
-    pub(in crate::kmeans) bounds: usize,
 }
 
 impl PerRow for RowSketches<'_> {
     fn split(self, n: usize) -> (Self, Self) {
-        let Self { codes, sketches, upper, least, near, lower, width, bounds } = self;
+        let Self { codes, sketches, upper, least, near, width } = self;
         let (codes, sketches) = (codes.split_at_mut(n * width), sketches.split_at_mut(n));
         let (upper, least, near) = (upper.split_at_mut(n), least.split_at_mut(n), near.split_at_mut(n));
-        let lower = lower.split_at_mut(n * bounds);
-        let part = |codes, sketches, upper, least, near, lower| Self {
-            codes,
-            sketches,
-            upper,
-            least,
-            near,
-            lower,
-            width,
-            bounds,
-        };
+        let part = |codes, sketches, upper, least, near| Self { codes, sketches, upper, least, near, width };
         (
-            part(codes.0, sketches.0, upper.0, least.0, near.0, lower.0),
-            part(codes.1, sketches.1, upper.1, least.1, near.1, lower.1),
+            part(codes.0, sketches.0, upper.0, least.0, near.0),
+            part(codes.1, sketches.1, upper.1, least.1, near.1),
         )
     }
     fn rows(&self) -> Option<usize> {
@@ -94,7 +79,7 @@ impl<T: Compute> Rules<'_, T> {
         work: &mut Work,
     ) -> Result<()> {
         work.changes.clear();
-        (work.distances, work.scanned) = (0, 0);
+        work.distances = 0;
         if let (false, Reading::All(chunk)) = (self.are_made, &*reading) {
             work.sketching.write(self.basis, dense(chunk), rows.codes, rows.sketches);
         }
@@ -117,7 +102,7 @@ impl<T: Compute> Rules<'_, T> {
         if has_bounds {
             self.retest(rows, &mut work.open);
         }
-        self.list(rows, work);
+        self.order(&work.open, &mut work.rows, &mut work.counts);
         self.scan(rows, work);
         self.pick(rows, work);
         let values = reading.of(&work.picked)?;
@@ -129,17 +114,15 @@ impl<T: Compute> Rules<'_, T> {
     fn guess(&self, rows: &mut RowSketches<'_>, work: &mut Work) {
         let n = rows.sketches.len();
         rows.near.fill(Near::NONE);
-        rows.lower.fill(0.0);
         for (r, sketch) in rows.sketches.iter().enumerate() {
             work.scan.set(r, sketch, 0.0);
         }
         work.scan.nearest(&self.packed, rows.codes, &mut work.nearest);
-        work.scanned += (n * self.centers.rows()) as u64;
         work.open.clear();
         work.open.extend(work.nearest.iter().enumerate().map(|(r, &label)| Open {
             row: r as u32,
             label,
-            left: 0,
+            groups: self.packed.n_groups() as u32,
             upper: f32::INFINITY,
             radius: f32::INFINITY,
             sq_dist: f64::INFINITY,
@@ -150,20 +133,14 @@ impl<T: Compute> Rules<'_, T> {
 
     /// Opens the rows whose bounds do not tell their label.
     fn test_bounds(&self, labels: &[u32], rows: &mut RowSketches<'_>, work: &mut Work) {
-        let Work { open, first, unsure, least, .. } = work;
+        let Work { open, first, .. } = work;
         open.clear();
         first.clear();
-        unsure.clear();
         for (r, &label) in labels.iter().enumerate() {
             let before = rows.upper[r];
             let moved = self.moves[label as usize];
             let mut upper = (before + moved) * UP;
-            rows.least[r] = (rows.least[r] - self.farthest) * DOWN;
-            let settled = |upper: f32, rows: &RowSketches<'_>| {
-                let radius = radius_of(upper);
-                rows.least[r] > radius && !self.is_near(&rows.near[r], radius)
-            };
-            if !settled(upper, rows) {
+            if !self.is_settled(rows, r, radius_of(upper)) {
                 if moved > 0.01 * upper {
                     let j = label as usize;
                     let center = (&self.sketches[j], &self.codes[j * rows.width..][..rows.width]);
@@ -172,68 +149,75 @@ impl<T: Compute> Rules<'_, T> {
                 // Whether the row is measured before it is scanned.
                 let grown = upper > before * (1.0 + SKETCH_GROWTH);
                 let sq_dist = if grown { f64::INFINITY } else { f64::NAN };
-                unsure.push(r as u32);
-                open.push(Open { row: r as u32, label, left: 0, upper, radius: radius_of(upper), sq_dist });
+                open.push(Open { row: r as u32, label, groups: 0, upper, radius: radius_of(upper), sq_dist });
+            } else {
+                rows.least[r] = self.least_now(rows, r);
             }
             rows.upper[r] = upper;
         }
-        least.resize(unsure.len(), 0.0);
-        bounded::least(rows.lower, &self.drifts, unsure, least);
-        for (&r, &least) in unsure.iter().zip(&*least) {
-            rows.least[r as usize] = least;
-        }
-        self.retest(rows, open);
         first.extend(open.iter().filter(|open| open.sq_dist.is_infinite()).map(|open| open.row));
     }
 
-    /// Closes the rows whose bounds tell their label.
+    /// Closes the rows whose bounds tell their label, now that some have been measured, and finds how many groups the
+    /// others must be compared with.
     fn retest(&self, rows: &mut RowSketches<'_>, open: &mut Vec<Open>) {
-        open.retain(|open| {
+        open.retain_mut(|open| {
             let r = open.row as usize;
             rows.upper[r] = open.upper;
-            let settled = rows.least[r] > open.radius && !self.is_near(&rows.near[r], open.radius);
-            !settled
+            if self.is_settled(rows, r, open.radius) {
+                rows.least[r] = self.least_now(rows, r);
+                return false;
+            }
+            let is_within = |&moved: &f32| {
+                let beyond = (rows.least[r] - moved) * DOWN > open.radius;
+                !beyond
+            };
+            open.groups = self.group_moves.partition_point(is_within) as u32;
+            true
         });
     }
 
-    /// Lists the open rows by the bounds that do not exceed their radius.
-    fn list(&self, rows: &RowSketches<'_>, work: &mut Work) {
-        let Work { scan, open, reach, rows: listed, lists, counts, scanned, .. } = work;
-        let (n, bounds, room) = (rows.sketches.len(), rows.bounds, open.len());
-        reach.resize(n, 0.0);
-        listed.clear();
-        for open in &*open {
-            let r = open.row as usize;
-            listed.push(open.row);
-            // A radius that is not a number reaches everything.
-            reach[r] = if open.radius.is_nan() { f32::INFINITY } else { open.radius.next_up() };
-            scan.set(r, &rows.sketches[r], open.radius * (1.0 + SKETCH_ROOM));
-        }
+    /// Whether the bounds of a row tell its label.
+    fn is_settled(&self, rows: &RowSketches<'_>, r: usize, radius: f32) -> bool {
+        self.least_now(rows, r) > radius && !self.is_near(&rows.near[r], radius)
+    }
+
+    /// A lower bound of the distances to all centers but that of the label and the near ones, after their moves.
+    fn least_now(&self, rows: &RowSketches<'_>, r: usize) -> f32 {
+        (rows.least[r] - self.group_moves[0]) * DOWN
+    }
+
+    /// Sorts the open rows by falling number of groups, and counts the rows that each group is compared with.
+    fn order(&self, open: &[Open], rows: &mut Vec<u32>, counts: &mut Vec<u32>) {
         counts.clear();
-        counts.resize(bounds, 0);
-        lists.resize(lists.len().max(bounds * room), 0);
-        bounded::near(rows.lower, (&self.drifts, 1), listed, reach, (lists, room, counts));
-        for open in open.iter_mut() {
-            let r = open.row as usize;
-            for (s, &j) in rows.near[r].centers.iter().enumerate().filter(|(_, j)| **j != u32::MAX) {
-                let bound = self.bound_with(j);
-                let now = rows.lower[r * bounds + bound] - self.drifts[bound];
-                open.left |= u8::from(now >= reach[r]) << s;
-            }
+        counts.resize(self.packed.n_groups(), 0);
+        for open in open.iter().filter(|open| open.groups > 0) {
+            counts[open.groups as usize - 1] += 1;
         }
-        for (bound, &count) in counts.iter().enumerate() {
-            let groups = bound * self.span..self.packed.n_groups().min((bound + 1) * self.span);
-            let centers: usize = groups.map(|group| self.packed.centers(group).len()).sum();
-            *scanned += u64::from(count) * centers as u64;
+        for g in (1..counts.len()).rev() {
+            counts[g - 1] += counts[g];
+        }
+        // Rows of as many groups come after those of more. A counting sort keeps the order of rows.
+        let mut starts = counts.clone();
+        starts.push(0);
+        rows.clear();
+        rows.resize(open.len(), 0);
+        for open in open {
+            let at = &mut starts[open.groups as usize];
+            rows[*at as usize] = open.row;
+            *at += 1;
         }
     }
 
     /// Finds the centers within reach of the open rows.
-    fn scan(&self, rows: &mut RowSketches<'_>, work: &mut Work) {
-        let Work { scan, hits, sorted, ends, open, lists, counts, .. } = work;
+    fn scan(&self, rows: &RowSketches<'_>, work: &mut Work) {
+        let Work { scan, hits, sorted, ends, open, rows: scanned, counts, .. } = work;
+        for open in &*open {
+            let r = open.row as usize;
+            scan.set(r, &rows.sketches[r], open.radius * (1.0 + SKETCH_ROOM));
+        }
         hits.clear();
-        let lists = Lists { rows: lists, room: open.len(), counts, span: self.span, raise: &self.drifts };
-        scan.within(&self.packed, rows.codes, lists, Found { hits, lower: rows.lower });
+        scan.within(&self.packed, rows.codes, (scanned, counts), hits);
         let n = rows.sketches.len();
         ends.clear();
         ends.resize(n + 1, 0);
@@ -279,6 +263,10 @@ impl<T: Compute> Rules<'_, T> {
         let factor = self.basis.factor();
         for open in open.iter_mut() {
             let r = open.row as usize;
+            let mut least = (open.radius * (1.0 + SKETCH_ROOM)).min(Scan::FARTHEST) * DOWN;
+            if let Some(&moved) = self.group_moves.get(open.groups as usize) {
+                least = least.min((rows.least[r] - moved) * DOWN);
+            }
             self.sort_hits(open, hits_of(sorted, ends, r), &rows.near[r], rivals);
             measured.clear();
             if rivals.first().is_some_and(|rival| rival.0 <= open.radius) {
@@ -313,10 +301,8 @@ impl<T: Compute> Rules<'_, T> {
                 (open.label, open.upper) = (best.1, upper_of(best.0, factor));
             }
             rows.upper[r] = open.upper;
-            // The bounds by group have changed.
-            rows.least[r] = 0.0;
-            let lower = &mut rows.lower[r * rows.bounds..][..rows.bounds];
-            rows.near[r] = self.keep(rivals.iter().copied().filter(|&(_, j)| j != open.label), lower);
+            let others = rivals.iter().copied().filter(|&(_, j)| j != open.label);
+            (rows.near[r], rows.least[r]) = self.keep(others, least);
             if labels[r] != open.label {
                 changes.push((open.row, open.label));
             }
@@ -330,16 +316,18 @@ impl<T: Compute> Rules<'_, T> {
             let known = (0..NEAR).find(|&s| near.centers[s] == j);
             rivals.push((known.map_or(bound, |s| bound.max(self.bound_of(near.bounds[s], j))), j));
         }
-        for s in (0..NEAR).filter(|s| open.left >> s & 1 == 1) {
-            rivals.push((self.bound_of(near.bounds[s], near.centers[s]), near.centers[s]));
+        for (&j, &bound) in near.centers.iter().zip(&near.bounds).filter(|(j, _)| **j != u32::MAX) {
+            if self.packed.group_of(j) >= open.groups as usize {
+                rivals.push((self.bound_of(bound, j), j));
+            }
         }
         if rivals.len() > 1 {
             rivals.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
         }
     }
 
-    /// Keeps the smallest of these bounds with their centers, and lowers the bounds by group to the others.
-    fn keep(&self, bounds: impl Iterator<Item = (f32, u32)>, lower: &mut [f32]) -> Near {
+    /// The smallest of these bounds with their centers, and the smallest of `least` and the other bounds.
+    fn keep(&self, bounds: impl Iterator<Item = (f32, u32)>, mut least: f32) -> (Near, f32) {
         let mut nearest = [(f32::INFINITY, u32::MAX); NEAR];
         for (bound, j) in bounds {
             let at = nearest.partition_point(|&(other, _)| other <= bound);
@@ -348,35 +336,19 @@ impl<T: Compute> Rules<'_, T> {
                 nearest[at..].rotate_right(1);
                 std::mem::swap(&mut nearest[at], &mut out);
             }
-            if out.1 != u32::MAX {
-                let with = self.bound_with(out.1);
-                lower[with] = lower[with].min(self.raised(out.0, with));
-            }
+            least = least.min(out.0);
         }
         let mut near = Near::NONE;
         for (s, &(bound, j)) in nearest.iter().enumerate().filter(|(_, (_, j))| *j != u32::MAX) {
             near.centers[s] = j;
             near.bounds[s] = ((f64::from(bound) + self.paths[j as usize]) as f32).next_down();
         }
-        near
-    }
-
-    /// The bound by group that covers a center.
-    fn bound_with(&self, center: u32) -> usize {
-        self.packed.group_of(center) / self.span
-    }
-
-    /// A bound by group as it is stored.
-    fn raised(&self, bound: f32, at: usize) -> f32 {
-        (bound + self.drifts[at]).next_down()
+        (near, least)
     }
 
     /// Whether a near center may be within the radius.
     fn is_near(&self, near: &Near, radius: f32) -> bool {
-        (0..NEAR).any(|s| {
-            let j = near.centers[s];
-            j != u32::MAX && self.bound_of(near.bounds[s], j) <= radius
-        })
+        near.centers.iter().zip(&near.bounds).any(|(&j, &b)| j != u32::MAX && self.bound_of(b, j) <= radius)
     }
 
     /// A lower bound of the distance to a near center now.

@@ -5,11 +5,11 @@
 //!
 //! - an upper bound of the distance to its center;
 //! - lower bounds of the distances to three near centers;
-//! - a lower bound of the distances to the others of each group of similar centers (Ding et al., 2015).
+//! - one lower bound of the distances to all others (Hamerly, 2010).
 //!
-//! A row is compared only with the groups whose bound does not exceed its upper bound. The scan lists the centers that
-//! may be as near as the upper bound allows. Only rows with such centers are read, and the arbiter measures their
-//! distances.
+//! A sweep packs the sketches of the centers by falling move. The last bound, less the move of a group of centers, then
+//! tells how many leading groups a row must be compared with. The scan lists the centers that may be as near as the
+//! upper bound allows. Only rows with such centers are read, and the arbiter measures their distances.
 //!
 //! Labels are those of a plain sweep: a center is excluded only if a lower bound of its distance exceeds an upper bound
 //! of the distance to another center by more than the rounding of both.
@@ -17,14 +17,15 @@
 mod chunk;
 mod work;
 
+use crate::centers::NO_LABEL;
 use crate::data::{self, DataSource};
 use crate::error::Result;
 use crate::kernel::sketched::{Basis, PackedSketches, Sketch, Sketching};
-use crate::kernel::{Compute, sq_dist};
-use crate::kmeans::bounds::similar_together;
+use crate::kernel::{Compute, PackedCenters, sq_dist};
 use crate::matrix::MatRef;
+use crate::pass::Chunk;
 use crate::rng::{Purpose, Rng};
-use crate::tuning::{SKETCH_BOUNDS, SKETCH_SAMPLE};
+use crate::tuning::{SKETCH_PROBE, SKETCH_SAMPLE, sketches_exclude_most};
 pub(super) use chunk::{Reading, RowSketches, Rules};
 pub(super) use work::Work;
 
@@ -48,8 +49,6 @@ impl Near {
 pub(super) struct Sketches {
     basis: Basis,
     rows: AllRows,
-    /// Sweeps that were made.
-    sweeps: u32,
     /// The rows have been sketched.
     are_made: bool,
     /// The bounds hold.
@@ -59,88 +58,89 @@ pub(super) struct Sketches {
     centers: Vec<Sketch>,
     moves: Vec<f32>,
     paths: Vec<f64>,
-    /// The center in each place, so that similar ones share a group.
-    order: Vec<u32>,
-    /// Groups that share a bound, and how far the farthest-moving center of each bound moved in all sweeps.
-    span: usize,
-    drifts: Vec<f64>,
 }
 
 /// Sketches and bounds of all rows.
 #[derive(Clone, Debug, Default)]
 pub(super) struct AllRows {
-    pub(super) codes: Vec<u8>,
-    pub(super) sketches: Vec<Sketch>,
-    pub(super) upper: Vec<f32>,
-    /// The smallest of `lower`, or less.
-    pub(super) least: Vec<f32>,
-    pub(super) near: Vec<Near>,
-    /// Lower bounds by group, plus the drift of the group.
-    pub(super) lower: Vec<f32>,
+    codes: Vec<u8>,
+    sketches: Vec<Sketch>,
+    upper: Vec<f32>,
+    least: Vec<f32>,
+    near: Vec<Near>,
 }
 
-impl Sketches {
-    /// For `n` rows and `k` centers, in at most `budget` bytes. `None` if they do not fit, or if no sketch suits the
-    /// rows.
-    ///
-    /// # Errors
-    /// Those of the source.
-    pub(super) fn new<T: Compute>(
-        data: &dyn DataSource<T>,
-        (n, k): (usize, usize),
-        budget: u64,
-    ) -> Result<Option<Self>> {
-        let sample = sample_of(n);
-        let values = data::take(data, &sample)?;
-        let Some(basis) = Basis::learn(MatRef::new(&values, data.dim())) else { return Ok(None) };
-        let width = basis.width();
-        let bytes = width + size_of::<Sketch>() + size_of::<Near>() + 2 * size_of::<f32>();
-        let left = (budget / n.max(1) as u64).saturating_sub(bytes as u64) / size_of::<f32>() as u64;
-        let most = left.min(SKETCH_BOUNDS as u64) as usize;
-        if most == 0 {
-            return Ok(None);
-        }
-        let groups = PackedSketches::count_groups(k);
-        let span = groups.div_ceil(most);
-        let bounds = groups.div_ceil(span);
-        let rows = AllRows {
+impl AllRows {
+    /// Room for `n` rows with sketches of `width` bytes.
+    fn of(n: usize, width: usize) -> Self {
+        Self {
             codes: vec![0; n * width],
             sketches: vec![Sketch::default(); n],
             upper: vec![f32::INFINITY; n],
             least: vec![0.0; n],
             near: vec![Near::NONE; n],
-            lower: vec![0.0; n * bounds],
-        };
-        Ok(Some(Self {
+        }
+    }
+
+    /// All rows, with sketches of `width` bytes.
+    pub(super) fn view_mut(&mut self, width: usize) -> RowSketches<'_> {
+        let Self { codes, sketches, upper, least, near } = self;
+        RowSketches { codes, sketches, upper, least, near, width }
+    }
+}
+
+impl Sketches {
+    /// For the rows of `data`, in at most `budget` bytes. `None` if the sketches do not fit, if no sketch suits the rows,
+    /// or, unless they are `asked` for, if they exclude too few of the centers.
+    ///
+    /// # Errors
+    /// Those of the source.
+    pub(super) fn new<T: Compute>(
+        data: &dyn DataSource<T>,
+        n: usize,
+        packed: &PackedCenters<T>,
+        (budget, asked): (u64, bool),
+    ) -> Result<Option<Self>> {
+        let values = data::take(data, &sample_of(n))?;
+        let sample = MatRef::new(&values, data.dim());
+        let Some(basis) = Basis::learn(sample) else { return Ok(None) };
+        let width = basis.width();
+        let bytes = width + size_of::<Sketch>() + size_of::<Near>() + 2 * size_of::<f32>();
+        if (n as u64).saturating_mul(bytes as u64) > budget {
+            return Ok(None);
+        }
+        let k = packed.n_centers();
+        let mut new = Self {
             basis,
-            rows,
-            sweeps: 0,
+            rows: AllRows::default(),
             are_made: false,
             are_known: false,
             codes: vec![0; k * width],
             centers: vec![Sketch::default(); k],
             moves: vec![f32::INFINITY; k],
             paths: vec![0.0; k],
-            order: (0..k as u32).collect(),
-            span,
-            drifts: vec![0.0; bounds],
-        }))
+        };
+        if !asked && !new.excludes_most(sample.slice(0, sample.rows().min(SKETCH_PROBE)), packed)? {
+            return Ok(None);
+        }
+        new.rows = AllRows::of(n, width);
+        Ok(Some(new))
+    }
+
+    /// Whether few centers are left for most of these rows.
+    fn excludes_most<T: Compute>(&mut self, rows: MatRef<'_, T>, packed: &PackedCenters<T>) -> Result<bool> {
+        let (n, width) = (rows.rows(), self.width());
+        let mut of_rows = AllRows::of(n, width);
+        let mut work = Work::default();
+        let mut all = Reading::All(Chunk { first_row: 0, rows: rows.into(), weights: None });
+        let rules = self.rules(packed.centers());
+        rules.label(&mut all, &vec![NO_LABEL; n], &mut of_rows.view_mut(width), packed, &mut work)?;
+        Ok(sketches_exclude_most(work.distances, n as u64, packed.n_centers() as u64))
     }
 
     /// Bytes of a sketch of a row.
     pub(super) fn width(&self) -> usize {
         self.basis.width()
-    }
-
-    /// Lower bounds of a row by group.
-    pub(super) fn n_bounds(&self) -> usize {
-        self.drifts.len()
-    }
-
-    /// The share of the squared lengths of rows that sketches hold.
-    #[cfg(test)]
-    pub(super) fn energy(&self) -> f64 {
-        self.basis.energy
     }
 
     /// Takes the sketches and bounds of all rows out for a sweep.
@@ -159,15 +159,16 @@ impl Sketches {
                 sketching.write(&self.basis, row, codes, &mut self.centers[j..=j]);
             }
         }
-        let packed = PackedSketches::new(&self.codes, &self.centers, width, &self.order);
+        let mut order: Vec<u32> = (0..centers.rows() as u32).collect();
+        order.sort_by(|&a, &b| self.moves[b as usize].total_cmp(&self.moves[a as usize]));
+        let packed = PackedSketches::new(&self.codes, &self.centers, width, &order);
+        let group_moves = (0..packed.n_groups()).map(|g| self.moves[packed.centers(g)[0] as usize]).collect();
         Rules {
             basis: &self.basis,
             centers,
             packed,
-            span: self.span,
-            drifts: self.drifts.iter().map(|&drift| (drift as f32).next_up()).collect(),
+            group_moves,
             moves: &self.moves,
-            farthest: self.moves.iter().copied().fold(0.0, f32::max),
             paths: &self.paths,
             codes: &self.codes,
             sketches: &self.centers,
@@ -181,7 +182,6 @@ impl Sketches {
         self.rows = rows;
         (self.are_made, self.are_known) = (true, true);
         self.moves.fill(0.0);
-        self.sweeps += 1;
     }
 
     /// Records that the centers moved from `old` to `new` after a sweep.
@@ -194,20 +194,9 @@ impl Sketches {
             self.moves[j] += moved;
             self.paths[j] += f64::from(moved);
         }
-        // The centers of the first sweep are often rows, which tell little of where the centers go.
-        if self.sweeps == 1 {
-            self.order = similar_together(new, PackedSketches::group_centers());
-            self.rows.lower.fill(0.0);
-            self.rows.least.fill(0.0);
-        }
-        for (bound, centers) in self.order.chunks(self.span * PackedSketches::group_centers()).enumerate() {
-            let moves = centers.iter().map(|&j| self.moves[j as usize]);
-            self.drifts[bound] += f64::from(moves.fold(0.0, f32::max));
-        }
         if self.paths.iter().any(|path| path.is_infinite()) {
             self.are_known = false;
             self.paths.fill(0.0);
-            self.drifts.fill(0.0);
         }
     }
 }

@@ -8,8 +8,8 @@ pub(super) struct Open {
     pub(super) row: u32,
     /// Its center.
     pub(super) label: u32,
-    /// Near centers whose group is not scanned, a bit each.
-    pub(super) left: u8,
+    /// Leading groups of centers that must be scanned.
+    pub(super) groups: u32,
     /// An upper bound of the distance to its center, and the same with room for rounding.
     pub(super) upper: f32,
     pub(super) radius: f32,
@@ -27,13 +27,8 @@ pub(in crate::kmeans) struct Work {
     pub(super) sorted: Vec<(f32, u32)>,
     pub(super) ends: Vec<u32>,
     pub(super) open: Vec<Open>,
-    /// Rows whose smallest bound by group is not known, and these bounds.
-    pub(super) unsure: Vec<u32>,
-    pub(super) least: Vec<f32>,
-    /// The radius of each row, the rows to scan per bound, and their number.
-    pub(super) reach: Vec<f32>,
+    /// The open rows by falling number of groups, and how many of them each group is compared with.
     pub(super) rows: Vec<u32>,
-    pub(super) lists: Vec<u32>,
     pub(super) counts: Vec<u32>,
     pub(super) nearest: Vec<u32>,
     /// Open rows whose center is measured before the scan, and rows with several centers within reach.
@@ -44,7 +39,6 @@ pub(in crate::kmeans) struct Work {
     pub(super) measured: Vec<(f64, u32)>,
     /// Rows whose label changed, with the new labels.
     pub(in crate::kmeans) changes: Vec<(u32, u32)>,
-    /// Distances that were measured, and pairs of a row and a center that were scanned.
+    /// Distances that were measured.
     pub(in crate::kmeans) distances: u64,
-    pub(in crate::kmeans) scanned: u64,
 }
