@@ -26,6 +26,20 @@ def commands(page):
     return [line.partition(" #")[0].strip() for line in lines if line.startswith("shoal ")]
 
 
+def test_shoal_alone_shows_five_commands(tmp_path, monkeypatch, capsys):
+    with pytest.raises(SystemExit) as stop:
+        cli.main([])
+    out, err = capsys.readouterr()
+    assert (stop.value.code, out) == (2, "")
+    assert err.splitlines()[-1].startswith("shoal: error: shoal needs a COMMAND, one of fit, ")
+    lines = [re.split(" {2,}", line.strip())[0] for line in err.splitlines() if line.startswith("  shoal ")]
+    assert len(lines) == 5
+    monkeypatch.chdir(tmp_path)
+    make_files()
+    for line in lines:
+        assert cli.main(shlex.split(line)[1:]) == 0
+
+
 def named(page):
     """The name of a page in the list of tests."""
     return str(page.relative_to(ROOT)).removeprefix("docs/")
