@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pages import DOCS, ROOT, agrees, blocks, examples, run
+from pages import DOCS, ROOT, agrees, commands, examples, run, run_command
 from shoal import cli
 
 #: Folders of `docs` whose pages are made when the site is built.
@@ -18,12 +18,6 @@ PAGES = [ROOT / "README.md", *GUIDES]
 MADE_TARGETS = re.compile(r"(gallery|api)/[\w.]+\.rst")
 #: Pages whose examples run in the tests of an engine, which has to be started.
 ENGINES = {"ray.md", "spark.md"}
-
-
-def commands(page):
-    """The lines of a page that run `shoal` in a shell, without comments."""
-    lines = "".join(blocks(page, "") + blocks(page, "sh")).replace("\\\n", " ").splitlines()
-    return [line.partition(" #")[0].strip() for line in lines if line.startswith("shoal ")]
 
 
 def test_shoal_alone_shows_five_commands(tmp_path, monkeypatch, capsys):
@@ -37,7 +31,7 @@ def test_shoal_alone_shows_five_commands(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     make_files()
     for line in lines:
-        assert cli.main(shlex.split(line)[1:]) == 0
+        run_command(line)
 
 
 def named(page):
@@ -50,6 +44,7 @@ def test_the_examples_are_found():
     assert {"data.md", "tour.md", "recipes.md", "streams.md"} <= {named(page) for page in GUIDES}
     assert len(examples(DOCS / "tour.md")) >= 8
     assert len(commands(DOCS / "cli.md")) >= 10
+    assert len(commands(DOCS / "recipes.md")) >= 4
 
 
 @pytest.mark.parametrize(
@@ -98,19 +93,16 @@ def make_files():
         np.save(f"parts/part-{part}.npy", rows[part::3])
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if commands(page)], ids=named)
-def test_the_commands_run_one_after_the_other(page, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if commands(page) and not examples(page)], ids=named
+)
+def test_the_commands_run_one_after_the_other(page, tmp_path, monkeypatch):
+    """Of pages with examples, they run between the examples, on files that the examples have made."""
     monkeypatch.chdir(tmp_path)
     make_files()
-    fit = ["fit", "vectors.npy", "-k", "5", "--quiet", "-o", "model.safetensors"]
-    assert cli.main(fit) == 0
+    run_command("shoal fit vectors.npy -k 5 --quiet -o model.safetensors")
     for command in commands(page):
-        arguments, _, rest = command.partition(" <")
-        with monkeypatch.context() as patched:
-            if rest:
-                patched.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(Path(rest.strip()).read_bytes())))
-            status = cli.main(shlex.split(arguments)[1:])
-        assert status == 0, f"{command}: {capsys.readouterr().err}"
+        run_command(command)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
