@@ -61,7 +61,12 @@ html_show_sourcelink = False
 html_copy_source = False
 html_sidebars = {"index": [], "inside/changelog": [], "inside/benchmarks": []}
 html_theme_options = {
-    "logo": {"text": "shoal", "image_light": "_static/logo.svg", "image_dark": "_static/logo.svg"},
+    "logo": {
+        "text": "shoal",
+        "alt_text": "Home page of shoal",
+        "image_light": "_static/logo.svg",
+        "image_dark": "_static/logo.svg",
+    },
     "header_links_before_dropdown": 6,
     "navigation_with_keys": False,
     "show_prev_next": True,

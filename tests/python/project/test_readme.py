@@ -1,8 +1,6 @@
 """The examples of the README and of the guides print what the pages say, and links between pages resolve."""
 
-import io
 import re
-import shlex
 from pathlib import Path
 
 import numpy as np
@@ -93,9 +91,7 @@ def make_files():
         np.save(f"parts/part-{part}.npy", rows[part::3])
 
 
-@pytest.mark.parametrize(
-    "page", [page for page in PAGES if commands(page) and not examples(page)], ids=named
-)
+@pytest.mark.parametrize("page", [page for page in PAGES if commands(page) and not examples(page)], ids=named)
 def test_the_commands_run_one_after_the_other(page, tmp_path, monkeypatch):
     """Of pages with examples, they run between the examples, on files that the examples have made."""
     monkeypatch.chdir(tmp_path)
