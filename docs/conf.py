@@ -13,6 +13,9 @@ author = "The shoal developers"
 project_copyright = f"2026, {author}"
 version = release = shoal.__version__
 
+#: Sections of the gallery, in their order: folders of `examples/gallery`.
+QUESTIONS = ("methods", "numbers", "large", "streams", "embeddings")
+
 extensions = [
     "sphinx.ext.autodoc",
     "numpydoc",
@@ -41,6 +44,8 @@ autodoc_mock_imports = ["dask", "distributed", "pyspark", "ray"]
 sphinx_gallery_conf = {
     "examples_dirs": "../examples/gallery",
     "gallery_dirs": "gallery",
+    "subsection_order": [f"../examples/gallery/{name}" for name in QUESTIONS],
+    "within_subsection_order": "FileNameSortKey",
     "filename_pattern": "/plot_",
     "abort_on_example_error": True,
     "download_all_examples": False,

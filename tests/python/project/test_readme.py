@@ -13,7 +13,7 @@ MADE = {"_build", "api", "gallery"}
 GUIDES = [page for page in sorted(DOCS.rglob("*.md")) if page.relative_to(DOCS).parts[0] not in MADE]
 PAGES = [ROOT / "README.md", *GUIDES]
 #: Links to pages that are made when the site is built.
-MADE_TARGETS = re.compile(r"(gallery|api)/[\w.]+\.rst")
+MADE_TARGETS = re.compile(r"(gallery|api)/[\w./]+\.rst")
 #: Pages whose examples run in the tests of an engine, which has to be started.
 ENGINES = {"ray.md", "spark.md"}
 
@@ -109,9 +109,10 @@ def test_links_between_pages_resolve(page):
 
 
 def test_every_picture_of_the_gallery_has_a_program():
-    programs = {path.stem for path in (ROOT / "examples" / "gallery").glob("plot_*.py")}
+    folder = ROOT / "examples" / "gallery"
+    programs = {str(path.relative_to(folder).with_suffix("")) for path in folder.glob("*/plot_*.py")}
     linked = {
-        name for page in GUIDES for name in re.findall(r"gallery/(plot_\w+)\.rst", page.read_text("utf-8"))
+        name for page in PAGES for name in re.findall(r"gallery/(\w+/plot_\w+)\.rst", page.read_text("utf-8"))
     }
     assert linked <= programs
     assert len(programs) >= 12
