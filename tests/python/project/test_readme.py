@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import shoal
 from pages import DOCS, ROOT, agrees, commands, examples, run, run_command
 from shoal import cli
 
@@ -99,6 +100,22 @@ def test_the_commands_run_one_after_the_other(page, tmp_path, monkeypatch):
     run_command("shoal fit vectors.npy -k 5 --quiet -o model.safetensors")
     for command in commands(page):
         run_command(command)
+
+
+def test_every_call_in_the_table_of_the_readme_runs_as_written(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    table = text.partition("| your data | the call |\n")[2].partition("\n\n")[0]
+    calls = [call for row in table.splitlines()[1:] for call in re.findall(r"`([^`]+)`", row.split(" | ")[1])]
+    assert len(calls) >= 14
+    names = {}
+    exec(examples(ROOT / "README.md")[0], names)
+    make_files()
+    names["model"] = shoal.KMeans(5, random_state=0).fit("vectors.npy")
+    for call in calls:
+        # The tests of Dask run the program of its page, which starts a client.
+        if "dask" not in call:
+            exec(call, names)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
