@@ -4,7 +4,11 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE / "_extensions"), str(HERE.parent / "python")]
+sys.path[:0] = [
+    str(HERE / "_extensions"),
+    str(HERE.parent / "python"),
+    str(HERE.parent / "benches" / "python"),
+]
 
 import shoal  # noqa: E402 - from the folder above, whatever is installed
 
