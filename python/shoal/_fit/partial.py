@@ -48,10 +48,9 @@ class StreamClusterer(CenterClusterer):
 
         The first batch initializes the centers. (`n_init` and `init_size` apply to :meth:`fit` only.) A first
         batch with fewer rows than clusters is kept until there are enough rows; until then, :meth:`predict`
-        raises an error that says how many there are. Later batches continue from
-        the previous state, also after :meth:`fit`, with the current parameter values. Memory does not grow
-        with the number of batches: `history_` stays that of the last fit. If a batch raises, the estimator
-        does not change.
+        raises an error that says how many rows there are. Later batches continue from the previous state,
+        also after :meth:`fit`, with the current parameter values. Memory does not grow with the number of
+        batches: `history_` stays that of the last fit. If a batch raises, the estimator does not change.
 
         Afterwards `labels_` and `inertia_` are those of this batch for the updated centers. They are computed
         on first access, or when the estimator is pickled, in a pass over the batch. The batch is not copied:

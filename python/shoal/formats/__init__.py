@@ -103,7 +103,8 @@ def of_object(obj: Any, columns: Sequence[Any] | None, limit: int | str | None) 
         from .tables import of_pyarrow
 
         return of_pyarrow(obj, columns)
-    if "datasets" in libraries:
+    # The module of a class of the user may have this name too.
+    if "datasets" in libraries and hasattr(obj, "with_format"):
         from .tables import of_hugging_face
 
         return of_hugging_face(obj, columns)

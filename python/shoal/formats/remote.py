@@ -46,5 +46,6 @@ def open_file(name: str) -> IO[bytes]:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name) from error
     except Exception as error:
         # Every protocol has its own errors.
-        raise OSError(f"{name}: cannot be opened: {str(error) or type(error).__name__}") from error
+        problem = f"cannot be opened: {str(error) or type(error).__name__}"
+        raise OSError(errno.EIO, problem, name) from error
     return file

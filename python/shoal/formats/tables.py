@@ -115,17 +115,15 @@ def of_data_set(data: Any, columns: Sequence[Any] | None) -> Stream:
     return streamed(name, data.count_rows() if counted else None, found, lambda: batches(size))
 
 
-def of_hugging_face(obj: Any, columns: Sequence[Any] | None) -> Stream | None:
+def of_hugging_face(obj: Any, columns: Sequence[Any] | None) -> Stream:
     """Open a dataset of the Hugging Face library `datasets`, converted to Arrow batch by batch.
 
-    None for its other objects, such as columns. Raises `TypeError` for a dictionary of splits.
+    Raises `TypeError` for a dictionary of splits.
     """
     name = f"Hugging Face {type(obj).__name__}"
     if isinstance(obj, dict):
         split = shown(next(iter(obj), "train"))
         raise TypeError(f"X must be one split of a {type(obj).__name__}: pass X[{split}]")
-    if not hasattr(obj, "select_columns"):
-        return None
     if columns is None:
         # The columns that `with_format(..., columns=)` has chosen.
         columns = getattr(obj, "format", {}).get("columns")

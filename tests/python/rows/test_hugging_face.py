@@ -51,6 +51,9 @@ class DatasetDict(dict):
 
     __module__ = "datasets.dataset_dict"
 
+    def with_format(self, kind):
+        return self
+
 
 @pytest.fixture(params=["stand-in", "datasets"])
 def make(request):
@@ -94,6 +97,11 @@ def test_columns_of_numbers_have_names():
     assert model.feature_names_in_.tolist() == ["x", "y"]
     with pytest.raises(ValueError, match="has no rows"):
         shoal.open(IterableDataset(pa.table({"x": np.empty(0)})))
+
+
+def test_other_objects_of_a_module_of_this_name():
+    loader = type("Loader", (), {"__module__": "datasets", "__iter__": lambda self: iter([X])})
+    assert shoal.open(loader()).dtype.name == "float32"
 
 
 def test_datasets_is_not_imported():
