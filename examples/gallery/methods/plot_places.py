@@ -6,8 +6,8 @@ Places of 4,000 road accidents in Great Britain: dense in cities, sparse elsewhe
 stay in poor local minima of such data. `BreathingKMeans` adds and removes centers until the inertia no
 longer falls.
 
-The places are a sample of the road safety data of the Department for Transport, public sector
-information licensed under the Open Government Licence v3.0.
+The places, in `accidents.csv` next to this program, are a sample of the road safety data of the
+Department for Transport, public sector information licensed under the Open Government Licence v3.0.
 """
 
 import matplotlib.pyplot as plt
