@@ -38,7 +38,7 @@ export PYO3_PYTHON := $(VIRTUAL_ENV)/bin/python
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport CONDA_PREFIX PYTHONHOME PYTHONPATH
 
-.PHONY: help check-tools venv build demo docs check test test-rust test-python test-core test-lowest lint lint-rust lint-python msrv cross fmt bench claims wheel \
+.PHONY: help check-tools venv build demo docs thumbnails check test test-rust test-python test-core test-lowest lint lint-rust lint-python msrv cross fmt bench claims peers wheel \
   neon asan miri fuzz soak mutants notices clean package release-check
 
 help: ## This list.
@@ -95,6 +95,10 @@ demo: $(VENV)/.built-release ## Set-up on a fresh machine, then `shoal demo`.
 # Nothing is downloaded but the packages. Programs of the gallery run only if they have changed (docs/gallery).
 docs: $(VENV)/.docs $(VENV)/.built ## The documentation site, in docs/_build/html; warnings are errors.
 	MPLBACKEND=agg $(BIN)/python -m sphinx -j auto -q -W --keep-going docs docs/_build/html
+
+thumbnails: docs ## Copy the pictures of the gallery that the README shows from the site.
+	for name in exemplars modes places steps; do \
+	  cp docs/gallery/*/images/thumb/sphx_glr_plot_$${name}_thumb.png docs/images/gallery-$$name.png; done
 
 # ---------------------------------------------------------------- checks
 
@@ -214,6 +218,13 @@ neon: ## Kernel tests for 64-bit Arm, in an emulator.
 
 claims: $(VENV)/.dev ## Write the measured figures of the pages, and draw their pictures, from benches/results.
 	$(BIN)/python benches/python/claims.py
+
+ROWS ?= target/bench/photo-patches-540176-0.npy:256
+
+peers: $(VENV)/.built-release ## Measure shoal and other libraries on this machine, or with ROWS='vectors.npy:100'.
+	$(BIN)/maturin develop --release --locked --extras bench
+	SHOAL_BENCH_CACHE=target/bench $(BIN)/python benches/python/datasets.py photo-patches
+	$(BIN)/python benches/python/peers.py --data $(ROWS) --csv target/bench/peers.csv
 
 bench: | check-tools ## Rust benchmarks; those against other libraries: CONTRIBUTING.md.
 	$(CARGO) bench --locked --manifest-path benches/Cargo.toml

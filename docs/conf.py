@@ -4,7 +4,11 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE / "_extensions"), str(HERE.parent / "python")]
+sys.path[:0] = [
+    str(HERE / "_extensions"),
+    str(HERE.parent / "python"),
+    str(HERE.parent / "benches" / "python"),
+]
 
 import shoal  # noqa: E402 - from the folder above, whatever is installed
 
@@ -12,6 +16,9 @@ project = "shoal"
 author = "The shoal developers"
 project_copyright = f"2026, {author}"
 version = release = shoal.__version__
+
+#: Sections of the gallery, in their order: folders of `examples/gallery`.
+QUESTIONS = ("methods", "numbers", "large", "streams", "embeddings")
 
 extensions = [
     "sphinx.ext.autodoc",
@@ -41,6 +48,8 @@ autodoc_mock_imports = ["dask", "distributed", "pyspark", "ray"]
 sphinx_gallery_conf = {
     "examples_dirs": "../examples/gallery",
     "gallery_dirs": "gallery",
+    "subsection_order": [f"../examples/gallery/{name}" for name in QUESTIONS],
+    "within_subsection_order": "FileNameSortKey",
     "filename_pattern": "/plot_",
     "abort_on_example_error": True,
     "download_all_examples": False,
@@ -61,7 +70,12 @@ html_show_sourcelink = False
 html_copy_source = False
 html_sidebars = {"index": [], "inside/changelog": [], "inside/benchmarks": []}
 html_theme_options = {
-    "logo": {"text": "shoal", "image_light": "_static/logo.svg", "image_dark": "_static/logo.svg"},
+    "logo": {
+        "text": "shoal",
+        "alt_text": "Home page of shoal",
+        "image_light": "_static/logo.svg",
+        "image_dark": "_static/logo.svg",
+    },
     "header_links_before_dropdown": 6,
     "navigation_with_keys": False,
     "show_prev_next": True,

@@ -90,6 +90,11 @@ def recalls(t: Results) -> list[float]:
     return [t("hierarchical-ivf").where(fit=fit).one("recall") for fit in ("hierarchical", "flat", "faiss")]
 
 
+def of_memory(t: Results, *columns: str) -> list[float]:
+    """Return sizes of the fit of a path with one thread."""
+    return [t("memory").where(what="fit, path", threads=1).one(column) for column in columns]
+
+
 EQUAL = {"part": "limits", "limits": "size_min=1.0 size_max=1.0"}
 LOOSE = {"part": "limits", "limits": "size_max=1.25"}
 README: list[tuple[str, Formula]] = [
@@ -171,6 +176,22 @@ CLAIMS: Claims = {
     "README.md": README,
     "docs/index.md": README[:1],
     "docs/choosing.md": CHOOSING,
+    "docs/inside/benchmarks.md": [
+        (
+            "on MNIST, it takes {:.1f} times the time of shoal",
+            of("peers", {**MNIST, "peer": "sklearn"}, (median, "ratio")),
+        ),
+        (
+            "On SIFT descriptors, a fit takes {:.0f} MB beyond the rows, and one of shoal {:.0f} MB",
+            lambda t: [t("peers").where(**SIFT, peer=name).one("MB") for name in ("faiss", "shoal")],
+        ),
+    ],
+    "docs/memory.md": [
+        (
+            "over a file of {:.0f} MB takes {:.0f} MB of memory, on one thread of an {:s}: 2,000,000 rows",
+            lambda t: [*of_memory(t, "file MB", "MB"), t.processor],
+        ),
+    ],
     "docs/balanced.md": [
         ("processor time of one thread of an {:s}, medians", processor),
         (
@@ -247,6 +268,7 @@ PICTURES = [
     Picture("choosing-methods.png", ("docs/choosing.md",), ("guide-methods",), "methods"),
     Picture("choosing-options.png", ("docs/choosing.md",), ("guide-options", "guide-coresets"), "options"),
     Picture("balanced-cost.png", ("docs/balanced.md",), ("balanced",), "balanced"),
+    Picture("memory.png", ("docs/memory.md",), ("memory",), "memory"),
     Picture("densities.png", ("docs/densities.md",), ("factor-mixture",), "densities"),
     Picture(
         "many-machines.png", ("docs/many-machines.md",), ("distributed", "distributed-model"), "machines"

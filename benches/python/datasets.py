@@ -112,6 +112,19 @@ def scaled_kddcup(rows: int, seed: int) -> Iterator[np.ndarray]:
     yield scaled[np.random.default_rng(seed).permutation(len(X))[:rows]]
 
 
+def photo_patches(rows: int, seed: int) -> Iterator[np.ndarray]:
+    """Yield patches of 4 x 4 color pixels of the photographs that scikit-learn ships, in random order."""
+    from sklearn.datasets import load_sample_images
+
+    patches = [
+        np.moveaxis(np.lib.stride_tricks.sliding_window_view(image, (4, 4), axis=(0, 1)), 2, -1).reshape(
+            -1, 48
+        )
+        for image in load_sample_images().images
+    ]
+    yield np.random.default_rng(seed).permutation(np.concatenate(patches))[:rows]
+
+
 @dataclass(frozen=True)
 class Made:
     """A data set: its source of blocks, the number of rows, and how many of the last are for validation."""
@@ -125,6 +138,7 @@ SETS = {
     "patches": Made(color_patches, 1_000_000, 40_000),
     "deformed-mnist": Made(deformed_mnist, 440_000, 40_000),
     "kddcup": Made(scaled_kddcup, 494_021, 40_000),
+    "photo-patches": Made(photo_patches, 540_176, 40_000),
 }
 
 

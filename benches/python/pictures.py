@@ -13,7 +13,7 @@ import hierarchical_plot
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from tables import ClaimError, Results, Table, newest
+from tables import TITLES, ClaimError, Results, Table, newest
 
 #: Sets with clusters of very few rows, far from all others.
 RARE = {"kddcup99_10pct_494k", "http_567k", "shuttle_49k", "uk_accidents_lnglat_140k"}
@@ -119,19 +119,6 @@ def options(results: Results) -> Figure:
 
 LIMITS = {"size_max=1.25": USUAL, "size_min=1.0 size_max=1.0": RARE_COLOR}
 SIZES = {USUAL: "at most 1.25 times the mean", RARE_COLOR: "equal sizes"}
-TITLES = {
-    "uk_accidents_lnglat_140k": "accidents",
-    "cover_286k": "terrain",
-    "letter_20k": "letters",
-    "letter_20k+u": "letters",
-    "aloi_27d_50k": "images of objects",
-    "sift_bsds_trainval": "SIFT descriptors",
-    "sift_bsds_trainval+u": "SIFT descriptors",
-    "mnist_70k": "MNIST",
-    "mnist_70k+u": "MNIST",
-    "usps_11k+u": "USPS",
-    "fsdd_logmel40_spkA": "spoken digits",
-}
 
 
 def titled(row: dict[str, str]) -> str:
@@ -179,6 +166,15 @@ def densities(results: Results) -> Figure:
         ('time, "diag" = 1', times, ".1f", []),
     ]
     return bars([titled(row) for row in rows], panels)
+
+
+def memory(results: Results) -> Figure:
+    """Draw the memory of a fit beside the size of its file."""
+    (row,) = results("memory").where(what="fit, path", threads=1).rows
+    names = {"as f32 MB": "the rows as float32", "file MB": "the file", "MB": "memory of the fit"}
+    return bars(
+        list(names.values()), [("MB (lower is better)", [float(row[name]) for name in names], ".0f", [])]
+    )
 
 
 def machines(results: Results) -> Figure:
@@ -256,7 +252,7 @@ def peers(results: Results) -> Figure:
     ticks = [2**power for power in range(-1, 6)]
     axes[0].set_yscale("log", base=2)
     axes[0].set_yticks(ticks, [f"{tick:g}" for tick in ticks])
-    axes[0].set_ylabel("time, shoal = 1")
+    axes[0].set_ylabel("time, shoal = 1\n(lower is better)")
     for name, color in LIBRARIES.values():
         axes[1].bar([0], [0], color=color, label=name)
     figure.legend(*axes[1].get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False)
@@ -291,4 +287,4 @@ def draw(name: str, results: Results) -> Figure:
     return functions[name](results)
 
 
-FUNCTIONS = (methods, options, balanced, densities, machines, clusters, growth, peers)
+FUNCTIONS = (methods, options, balanced, densities, machines, memory, clusters, growth, peers)

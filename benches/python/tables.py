@@ -20,6 +20,26 @@ MACHINES = {
     "intel-xeon-processor": "Intel Xeon (with AMX)",
     "intel-xeon-processor-2-50ghz": "Intel Xeon (2.5 GHz)",
 }
+#: What the pages call the data sets.
+TITLES = {
+    "uk_accidents_lnglat_140k": "accidents",
+    "cover_286k": "terrain",
+    "letter_20k": "letters",
+    "letter_20k+u": "letters",
+    "aloi_27d_50k": "images of objects",
+    "sift_bsds_trainval": "SIFT descriptors",
+    "sift_bsds_trainval+u": "SIFT descriptors",
+    "mnist_70k": "MNIST",
+    "mnist_70k+u": "MNIST",
+    "usps_11k+u": "USPS",
+    "fsdd_logmel40_spkA": "spoken digits",
+    "bsds_pixels_rgb": "pixels",
+    "cifar10_test10k_rgb": "CIFAR-10",
+    "shuttle_49k": "shuttle",
+    "skin_245k": "skin colors",
+    "usps_11k": "USPS",
+    "duplicates": "duplicates",
+}
 #: Columns that count the rounds of a row.
 ROUNDS, LEAST_ROUNDS = ("rounds", "seeds", "starts"), 3
 

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import shoal
+from docutils import nodes
+from sphinx import addnodes
 
 #: Title, text and first letters of the modules of each group of the names in ``shoal``.
 GROUPS = {
@@ -39,6 +41,8 @@ MODULES = (
     *("shoal.callbacks", "shoal.metrics", "shoal.convert", "shoal.distributed"),
     *("shoal.dask", "shoal.spark", "shoal.ray", "shoal.plot"),
 )
+#: Code of a guide that begins with a public name, perhaps with arguments.
+MENTION = re.compile(r"([A-Za-z][\w.]*)(\(.*\))?$")
 #: scikit-learn adds these methods to every estimator.
 FOREIGN = re.compile(r"(set_\w+_request|set_output|get_metadata_routing|mro)$")
 
@@ -116,6 +120,41 @@ def public() -> dict[str, tuple[str, dict[str, Any]]]:
     return {title: group for title, group in found.items() if group[1]}
 
 
+def targets() -> dict[str, str]:
+    """Return the public objects by the names that guides have for them: full names, and bare class names."""
+    found: dict[str, str] = {}
+    for _, values in public().values():
+        for name, value in values.items():
+            found.setdefault(name, name)
+            # A bare name of a function could also be that of a command or a method.
+            if inspect.isclass(value):
+                found.setdefault(name.rpartition(".")[2], name)
+    return found
+
+
+def link_names(app: Any, tree: nodes.document) -> None:
+    """Link the first mention of a public object in every section of a guide to its page."""
+    if "/" in app.env.docname:
+        return
+    known = targets()
+    linked: set[tuple[int, str]] = set()
+    for code in list(tree.findall(nodes.literal)):
+        mention = MENTION.fullmatch(code.astext())
+        name = known.get(mention[1]) if mention else None
+        if name is None or not isinstance(code.parent, (nodes.paragraph, nodes.strong, nodes.emphasis)):
+            continue
+        section = code
+        while section.parent is not None and not isinstance(section, nodes.section):
+            section = section.parent
+        if (id(section), name) not in linked:
+            linked.add((id(section), name))
+            link = addnodes.pending_xref(
+                "", code.deepcopy(), refdomain="py", reftype="obj", reftarget=name, refwarn=True
+            )
+            link["refdoc"] = app.env.docname
+            code.replace_self(link)
+
+
 def write_if_changed(path: Path, text: str) -> None:
     """Leave the time of an equal file, so that Sphinx does not read it again."""
     if not path.is_file() or path.read_text(encoding="utf-8") != text:
@@ -161,4 +200,5 @@ def setup(app: Any) -> dict[str, bool]:
     app.connect("builder-inited", write_pages)
     app.connect("autodoc-skip-member", skip)
     app.connect("autodoc-process-docstring", escape, priority=100)
+    app.connect("doctree-read", link_names)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 from docutils import nodes
 from docutils.parsers.rst import directives
 from sphinx.util.docutils import SphinxDirective
+from tables import RESULTS, TITLES
 
-RESULTS = Path(__file__).parents[2] / "benches" / "results"
 #: Significant digits of the figures shown.
 DIGITS = 3
 
@@ -50,8 +50,11 @@ class Table:
 
 
 def shown(value: str | None) -> str:
-    """Round numbers; keep everything else."""
+    """Round numbers, and write the plain names of data sets; keep everything else."""
     value = value or ""
+    name, colon, clusters = value.partition(":")
+    if name in TITLES:
+        return TITLES[name] + (f", k = {clusters}" if colon else "")
     if re.fullmatch(r"-?\d+", value):
         return f"{int(value):,}"
     try:

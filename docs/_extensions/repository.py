@@ -1,8 +1,10 @@
-"""Completes lists of pages, and redirects links that leave the folder of the documentation."""
+"""Completes lists of pages and texts of images, and redirects links that leave the documentation."""
 
 import re
 from pathlib import Path
 from typing import Any
+
+from docutils import nodes
 
 #: Files and folders outside of `docs`, and the page that shows them.
 PAGES = {
@@ -37,8 +39,17 @@ def outdated(app: Any, env: Any, added: set[str], changed: set[str], removed: se
     return ["guide"] if added | removed else []
 
 
+def describe_thumbnails(app: Any, tree: nodes.document, name: str) -> None:
+    """Give every thumbnail of the gallery the title of its program as text."""
+    for image in tree.findall(nodes.image):
+        link = image.next_node(nodes.reference, ascend=True)
+        if not image.get("alt") and "_thumb" in image["uri"] and link is not None:
+            image["alt"] = link.astext()
+
+
 def setup(app: Any) -> dict[str, bool]:
     """Register with Sphinx."""
     app.connect("source-read", read)
     app.connect("env-get-outdated", outdated)
+    app.connect("doctree-resolved", describe_thumbnails)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

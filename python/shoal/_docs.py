@@ -64,7 +64,7 @@ n_jobs : int or None, default=None
 """,
     "verbose": """
 verbose : int, default=0
-    1 shows a progress bar on stderr.
+    1 shows a progress bar on stderr; in a file or a pipe, a line every few seconds.
 """,
     "callbacks": """
 callbacks : iterable of callables or None, default=None

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import time
 import warnings
 from abc import ABC, abstractmethod
@@ -79,6 +80,9 @@ class Callback(ABC):
 
 class ProgressBar(Callback):
     """A progress line on stderr, by tqdm if it is installed, else as plain text.
+
+    If stderr is neither a terminal nor a notebook, progress is a new line at the first step, every few
+    seconds, and at the end.
 
     Parameters
     ----------
@@ -253,20 +257,21 @@ class LogSteps(Callback):
     Parameters
     ----------
     logger : logging.Logger, optional
-        Default: the logger ``"shoal"``.
+        Default: the logger ``"shoal"``; while the program has not configured logging, stderr instead.
     level : int, default=logging.INFO
         Level of the messages.
     """
 
+    _FORMAT = "%s step %d: objective %.9g, center shift %.3g, %d labels changed, %.3f s%s"
+
     def __init__(self, logger: logging.Logger | None = None, level: int = logging.INFO) -> None:
+        self._is_default = logger is None
         self.logger = logging.getLogger("shoal") if logger is None else logger
         self.level = level
 
     def __call__(self, estimator: Any, step: Step) -> bool | None:
         """Log a step."""
-        self.logger.log(
-            self.level,
-            "%s step %d: objective %.9g, center shift %.3g, %d labels changed, %.3f s%s",
+        values = (
             type(estimator).__name__,
             step.iteration,
             step.objective,
@@ -275,6 +280,11 @@ class LogSteps(Callback):
             step.elapsed,
             f", stopped: {step.stop_reason}" if step.stop_reason else "",
         )
+        if self._is_default and not self.logger.hasHandlers():
+            # Without a handler, logging drops everything below a warning.
+            print(self._FORMAT % values, file=sys.stderr)
+        else:
+            self.logger.log(self.level, self._FORMAT, *values)
         return None
 
 

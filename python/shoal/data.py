@@ -52,6 +52,9 @@ def open(
           and ``.tsv`` also with ``.gz`` (extra ``arrow``), ``.h5`` and ``.hdf5`` (extra ``hdf5``), ``.zarr``
           (extra ``zarr``).
 
+        The URL of a ``.npy``, ``.parquet``, ``.csv`` or ``.tsv`` file, such as ``s3://bucket/rows.npy``: read
+        block by block in every pass (extra ``remote``).
+
         Many files as one source: a list of paths, read in its order; a glob (also with ``**``) or a folder
         (without subfolders), whose files are sorted by name as text.
 
@@ -66,11 +69,11 @@ def open(
         A :class:`shoal.Coreset`: its points, with their weights in ``DataSource.sample_weight``.
 
         Rows of another library that are not loaded: ``h5py.Dataset`` (its file must stay open),
-        ``zarr.Array``, ``pyarrow.dataset.Dataset``, ``pyarrow.RecordBatchReader``, and other objects with
-        ``__arrow_c_stream__`` that do not convert to an array, results of DuckDB and cursors of ADBC. Objects
-        without a length can be read only once. LazyFrames of polars and relations of DuckDB run again for
-        each pass. A column of vectors in a pyarrow table or polars frame is read in place if it is one chunk;
-        in a pandas frame or Series it is copied.
+        ``zarr.Array``, datasets of Hugging Face, ``pyarrow.dataset.Dataset``, ``pyarrow.RecordBatchReader``,
+        and other objects with ``__arrow_c_stream__`` that do not convert to an array, results of DuckDB and
+        cursors of ADBC. Objects without a length can be read only once. LazyFrames of polars and relations of
+        DuckDB run again for each pass. A column of vectors in a pyarrow table or polars frame is read in
+        place if it is one chunk; in a pandas frame or Series it is copied.
     shape : tuple of (int, int), optional
         Number of rows and columns of a raw file. The rows begin at its first byte.
     dtype : dtype, optional

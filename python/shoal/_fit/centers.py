@@ -15,6 +15,7 @@ from shoal import _core
 from shoal._checks import params as _params
 from shoal._checks.warn import warn
 from shoal._core import Run, Source, Step
+from shoal._rows.arrays import as_csr
 from shoal._rows.checked import weighted
 from shoal._rows.source import DataSource
 from shoal._rows.streams import refuse_once
@@ -361,6 +362,7 @@ class CenterFitter(Clusterer):
             `labels_`.
         """
         refuse_once(X, f"{type(self).__name__}.fit_predict")
+        X = as_csr(X)
         fitted: Any = self.fit(X, sample_weight=sample_weight)
         # No labels with compute_labels=False.
         known = fitted.__dict__.get("_labels") is not None
@@ -382,7 +384,7 @@ class CenterFitter(Clusterer):
         self, X: Rows, sample_weight: Weights
     ) -> tuple[Source, npt.NDArray[np.float64] | None]:
         """Return the rows and their weights for a fitted model."""
-        check_is_fitted(self, "cluster_centers_")
+        self._require_fitted()
         return weighted(self._checked(X, reset=False), sample_weight)
 
     def __sklearn_tags__(self) -> Any:

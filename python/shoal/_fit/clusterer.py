@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.utils.validation import check_is_fitted
 
 from shoal import _core
 from shoal._checks import params as _params
+from shoal._rows.arrays import as_csr
 from shoal._rows.streams import refuse_once
 from shoal._rows.zeros import SeenBy
 from shoal.typing import PathName, Rows, Weights
@@ -39,6 +39,7 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
             As :meth:`transform`.
         """
         refuse_once(X, f"{type(self).__name__}.fit_transform")
+        X = as_csr(X)
         return self.fit(X, sample_weight=sample_weight)._distances(X)
 
     def predict(
@@ -86,7 +87,7 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
             If the result is larger than memory.
         """
         if out is not None or distances is not None:
-            check_is_fitted(self, "cluster_centers_")
+            self._require_fitted()
             return label_into(self, X, out, distances)
         threads = _params.threads(self.n_jobs, tell=False)
         with SeenBy(self._fitted_rows(X), self.metric) as rows:
@@ -117,7 +118,7 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
             As :meth:`predict`.
         """
         if out is not None:
-            check_is_fitted(self, "cluster_centers_")
+            self._require_fitted()
             return transform_into(self, X, out)
         return self._distances(X)
 

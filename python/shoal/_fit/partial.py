@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.exceptions import NotFittedError
 
 from shoal import _core
 from shoal._checks import params as _params
@@ -38,16 +39,18 @@ class StreamClusterer(CenterClusterer):
     _state: State | None
     #: The last batch, its weights, and a fingerprint of its rows.
     _batch: tuple[Source, npt.NDArray[np.float64] | None, int] | None
+    #: Rows of the first batches that wait for more rows, before there are centers.
+    _n_waiting: int = 0
     _saved_attributes: ClassVar = {"n_steps_": "count"}
 
     def partial_fit(self, X: Rows, y: Any = None, sample_weight: Weights = None) -> Self:
         """Learn from one batch of rows, of any size.
 
         The first batch initializes the centers. (`n_init` and `init_size` apply to :meth:`fit` only.) A first
-        batch with fewer rows than clusters is kept until there are enough rows. Later batches continue from
-        the previous state, also after :meth:`fit`, with the current parameter values. Memory does not grow
-        with the number of batches: `history_` stays that of the last fit. If a batch raises, the estimator
-        does not change.
+        batch with fewer rows than clusters is kept until there are enough rows; until then, :meth:`predict`
+        raises an error that says how many rows there are. Later batches continue from the previous state,
+        also after :meth:`fit`, with the current parameter values. Memory does not grow with the number of
+        batches: `history_` stays that of the last fit. If a batch raises, the estimator does not change.
 
         Afterwards `labels_` and `inertia_` are those of this batch for the updated centers. They are computed
         on first access, or when the estimator is pickled, in a pass over the batch. The batch is not copied:
@@ -95,6 +98,8 @@ class StreamClusterer(CenterClusterer):
             before = stream.zero_rows
             step = stream.partial_fit(source, weights)
         self._use_stream(stream, step is not None)
+        if step is None:
+            self._n_waiting += source.shape[0] or 0
         warn_of_zeros(stream.zero_rows - before)
         if step is not None:
             if self.compute_labels:
@@ -162,6 +167,8 @@ class StreamClusterer(CenterClusterer):
         """Update the estimator after a batch; `begun` says that the run has centers."""
         self._stream, self._state, self._made_with = stream, None, self._settings()
         self._batch = None
+        if begun:
+            self._n_waiting = 0
         # Labels of an earlier fit do not belong to the new centers.
         self._run = self._visited = None
         if begun:
@@ -172,6 +179,15 @@ class StreamClusterer(CenterClusterer):
     def _forget(self) -> None:
         super()._forget()
         self._stream = self._state = self._made_with = self._batch = None
+        self._n_waiting = 0
+
+    def _require_fitted(self) -> None:
+        if self._n_waiting:
+            raise NotFittedError(
+                f"this {type(self).__name__} has no centers yet: partial_fit has {self._n_waiting} of "
+                f"{self.n_clusters} rows so far. Call it with more rows."
+            )
+        super()._require_fitted()
 
     def _require_rows(self, name: str) -> None:
         batch = self.__dict__.get("_batch")

@@ -94,17 +94,21 @@ def warn_of_format(matrix: Any) -> None:
         )
 
 
+def as_csr(X: Any) -> Any:
+    """Convert a sparse matrix of another format to CSR, with a warning; return anything else unchanged."""
+    if not is_sparse(X):
+        return X
+    warn_of_format(X)
+    return csr_of(X)
+
+
 def as_rows(obj: Any, check: Callable[..., Any]) -> Any:
     """Convert rows in memory to an array of numbers or a CSR matrix.
 
     `check` is a function of scikit-learn: `check_array` or `validate_data`, with its first arguments bound.
     """
     refuse_unreadable(obj)
-    obj = wrap_batch(obj)
-    if is_sparse(obj):
-        warn_of_format(obj)
-        obj = csr_of(obj)
-    obj = array_of(obj)
+    obj = array_of(as_csr(wrap_batch(obj)))
     if isinstance(obj, (list, tuple)) and obj and is_bf16(obj[0]):
         obj = np.asarray(obj)
     given: Any = obj

@@ -17,7 +17,8 @@ from shoal._checks.marked import ParameterError
 from shoal._checks.params import shown, weights, whole
 from shoal._core import Source
 from shoal._files.staged import Name, is_name
-from shoal.formats.pipe import is_file, read_pipe
+from shoal.formats.pipe import is_file, open_remote_npy, read_pipe
+from shoal.formats.remote import check_url, is_url
 from shoal.formats.shards import open_shards
 from shoal.formats.stream import Stream
 from shoal.formats.stream import chunk_limit as limit_of
@@ -178,12 +179,16 @@ def _open_path(
     known = describes_itself(name)
     if known and (shape is not None or (dtype is not None and suffix not in formats.TEXT)):
         raise ParameterError(f"{name}: an {suffix} file has its own `shape` and `dtype`, leave them out")
+    if is_url(name):
+        check_url(name, suffix)
     if suffix in formats.SUFFIXES:
         return source_of_stream(formats.of_file(name, suffix, columns, key, limit, dtype), name, path=name)
     for option, given in (("columns", columns), ("key", key), ("chunk_limit", limit)):
         if option != "columns" and suffix == ".npz":
             continue
         refuse_option(name, option, given)
+    if is_url(name):
+        return source_of_stream(open_remote_npy(name), name, path=name)
     if suffix in MAPPED:
         return DataSource(MAPPED[suffix](name), name, path=name)
     if suffix == ".npz":
@@ -379,7 +384,7 @@ def open_npz(name: str, key: str | None, limit: int) -> DataSource:
     members = members_of(name)
     if key is None and is_coreset(members):
         coreset = weighted_source(read_coreset(name, limit))
-        coreset._name, coreset._path = name, Path(name).absolute()
+        coreset._name, coreset._path = name, str(Path(name).absolute())
         return coreset
     if key is None and {"format", "shape", "data"} <= members.keys():
         return DataSource(sparse_source(load_npz(name, limit)), name, path=name)

@@ -16,11 +16,11 @@ from .source import DataSource
 
 
 def file_read_by(X: Any) -> str | None:
-    """Return the file or folder that rows are read from; None for rows in memory."""
+    """Return the file, folder or URL that rows are read from; None for rows in memory."""
     if is_name(X):
         return os.fsdecode(X)
     if isinstance(X, DataSource):
-        return None if X._path is None else str(X._path)
+        return X._path
     while isinstance(X, np.ndarray):
         name = getattr(X, "filename", None)
         if isinstance(X, np.memmap) and name is not None:

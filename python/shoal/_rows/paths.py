@@ -14,6 +14,7 @@ import numpy as np
 from shoal import formats
 from shoal._checks.params import shown
 from shoal._files.staged import Name, is_name, is_special
+from shoal.formats.remote import is_url
 
 #: Number of names in an error message.
 MOST_NAMES = 3
@@ -48,6 +49,11 @@ def list_files(given: Name | Sequence[Name], is_rows: Callable[[str], bool]) -> 
         if not is_name(item):
             raise ValueError(f"X[{i}] must be a path like X[0], got {shown(item)}")
         name = os.fsdecode(item)
+        if is_url(name):
+            raise ValueError(
+                f"X must be one URL or a list of local paths, got a list with {name!r}. For many URLs, pass "
+                "X = lambda: (block for url in urls for block in shoal.open(url).blocks())."
+            )
         found = expand(name, is_rows)
         files += [name] if found is None else found
     return files
@@ -55,7 +61,7 @@ def list_files(given: Name | Sequence[Name], is_rows: Callable[[str], bool]) -> 
 
 def expand(name: str, is_rows: Callable[[str], bool]) -> list[str] | None:
     """List the files of a glob or a folder; None for any other path."""
-    if "\0" in name or not name:
+    if "\0" in name or not name or is_url(name):
         return None
     path = Path(name)
     if path.is_dir():

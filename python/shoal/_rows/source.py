@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from shoal._checks.params import whole
 from shoal._core import Source
+from shoal.formats.remote import is_url
 
 from .arrays import read_csr
 from .bfloat16 import NAME, widened
@@ -93,8 +94,8 @@ class DataSource:
         # The table that the rows are read from, or a function that returns it.
         self._table = table
         self._name = name
-        # The file or folder that is read. Absolute: the working directory may change.
-        self._path = None if path is None else Path(path).absolute()
+        # The file, folder or URL that is read. Absolute: the working directory may change.
+        self._path = path if path is None or is_url(path) else str(Path(path).absolute())
         # The files, if the source has many.
         self._shards = None if shards is None else [str(Path(shard).absolute()) for shard in shards]
         # For a stream: returns the blocks of one pass.
@@ -569,7 +570,7 @@ class DataSource:
                 "copied: pass a path, or what it was made from"
             )
         shape = (rows.shape, rows.dtype)
-        path = str(self._path) if self._shards is None else self._shards
+        path = self._path if self._shards is None else self._shards
         return self._reopen, (path, self._slices, shape, self._name)
 
     def close(self) -> None:

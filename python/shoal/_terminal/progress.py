@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Callable, Generator
@@ -14,6 +15,8 @@ from shoal import _core
 SHORT = 0.3
 #: Least time between two calls, in seconds.
 PAUSE = 0.2
+#: Least time between two lines if stderr is not a terminal, in seconds.
+LINE_PAUSE = 5.0
 
 
 def format_progress(phase: str, share: float | None, seconds: float) -> str:
@@ -22,31 +25,55 @@ def format_progress(phase: str, share: float | None, seconds: float) -> str:
     return f"{phase or 'pass'}:{done} {seconds:.0f} s"
 
 
+def can_rewrite() -> bool:
+    """Whether stderr is a terminal or a notebook, where a carriage return begins the line again."""
+    # A stream of the user's own may have nothing but `write` and `flush`.
+    is_terminal: Callable[[], bool] = getattr(sys.stderr, "isatty", bool)
+    return is_terminal() or any(kind.__module__.startswith("ipykernel.") for kind in type(sys.stderr).__mro__)
+
+
 class Line:
-    """A line on stderr that each text replaces."""
+    """A line on stderr that each text replaces; in a file or a pipe, a new line every few seconds.
+
+    There, the first text and the last one are shown too.
+    """
 
     def __init__(self, label: str) -> None:
         self._label, self._width = label, 0
+        self._rewrites = can_rewrite()
+        self._due, self._unshown = -math.inf, ""
 
     def show(self, text: str) -> None:
         """Replace the text."""
         text = f"{self._label}: {text}"
-        sys.stderr.write("\r" + text.ljust(self._width))
-        sys.stderr.flush()
-        self._width = len(text)
+        if self._rewrites:
+            sys.stderr.write("\r" + text.ljust(self._width))
+            sys.stderr.flush()
+            self._width = len(text)
+            return
+        self._unshown = text
+        if time.monotonic() >= self._due:
+            self._end_line()
 
     def close(self) -> None:
         """End the line, if there is one."""
-        if self._width:
-            sys.stderr.write("\n")
+        if self._width or self._unshown:
+            self._end_line()
+
+    def _end_line(self) -> None:
+        sys.stderr.write(self._unshown + "\n")
+        sys.stderr.flush()
+        self._due, self._unshown = time.monotonic() + LINE_PAUSE, ""
 
 
 class Bar:
-    """A progress bar on stderr, by tqdm if it is installed, else a :class:`Line`."""
+    """A progress bar on stderr, by tqdm if it is installed and can redraw it, else a :class:`Line`."""
 
     def __init__(self, label: str, unit: str, total: int | None) -> None:
         self._line = Line(label)
         self._tqdm: Any = None
+        if not can_rewrite():
+            return
         with suppress(ImportError):
             from tqdm.auto import tqdm
 

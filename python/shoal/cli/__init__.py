@@ -42,13 +42,22 @@ VERBS = {
     "demo": demo,
 }
 
+EXAMPLES = """examples:
+  shoal demo                                               cluster images that ship with scikit-learn
+  shoal fit vectors.npy -k 50 -o model.safetensors         cluster the rows of a file
+  shoal predict model.safetensors more.npy -o labels.npy   label other rows
+  shoal compare vectors.npy -k 50 --plot curves.png        try all methods on the same rows
+  shoal select vectors.npy --k 2:50 --plot k.png           choose the number of clusters
+"""
+
 
 def parser() -> argparse.ArgumentParser:
     """Build the argument parser."""
     top = Parser(
         prog="shoal",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Fast clustering of data larger than memory: exact, streaming and deterministic.",
-        epilog="Run `shoal COMMAND --help` for the options of a command. "
+        epilog=f"{EXAMPLES}\nRun `shoal COMMAND --help` for the options of a command.\n"
         "Exit status: 0 success, 1 failure, 2 wrong usage, 130 interrupted.",
     )
     top.add_argument("--version", action="store_true", help="print the version and exit")
@@ -113,6 +122,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"shoal {__version__}")
             return 0
         if args.verb is None:
+            print(EXAMPLES, file=sys.stderr)
             top.error(f"shoal needs a COMMAND, one of {', '.join(VERBS)}. See shoal --help")
         if sys.stdout is None:
             raise FailedError("standard output is closed. Redirect it to /dev/null if you do not need it.")

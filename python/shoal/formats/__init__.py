@@ -12,6 +12,7 @@ import numpy.typing as npt
 from shoal._checks.marked import ParameterError
 from shoal._core import Source
 
+from .remote import is_url
 from .stream import Stream, chunk_limit
 
 #: For every suffix: the module of its reader, the function, and the option of `shoal.open` that it takes. The
@@ -39,8 +40,11 @@ STORE = ("zarr.json", ".zarray", ".zgroup")
 
 
 def suffix_of(name: str) -> str:
-    """Return the lower-case suffix of a path; a folder without a known suffix gets one from its contents."""
-    path = Path(name)
+    """Return the lower-case suffix of a path; a folder without a known suffix gets one from its contents.
+
+    A URL may have a query behind the suffix.
+    """
+    path = Path(name.partition("?")[0] if is_url(name) else name)
     suffix = "".join(path.suffixes[-2:]).lower()
     if suffix not in SUFFIXES:
         suffix = path.suffix.lower()
@@ -99,6 +103,11 @@ def of_object(obj: Any, columns: Sequence[Any] | None, limit: int | str | None) 
         from .tables import of_pyarrow
 
         return of_pyarrow(obj, columns)
+    # The module of a class of the user may have this name too.
+    if "datasets" in libraries and hasattr(obj, "with_format"):
+        from .tables import of_hugging_face
+
+        return of_hugging_face(obj, columns)
     if "polars" in libraries and type(obj).__name__ == "LazyFrame":
         from .queries import of_lazy
 

@@ -14,9 +14,9 @@ import numpy.typing as npt
 
 from shoal._checks.marked import MarkedError, ParameterError
 from shoal._checks.params import shown
-from shoal._files.staged import open_regular
 
 from .arrow import Columns, import_pyarrow
+from .remote import open_file
 from .stream import Block, Stream, listed, name_errors, required
 
 #: Bytes of text per parsed block; the longest line that can be read.
@@ -179,7 +179,7 @@ class Text:
     def _text(self, *, begin: bool) -> Any:
         """Open the text. Of a pipe, the lines at the beginning can be read before the only pass."""
         if self._pipe is None:
-            return open_regular(self._name)
+            return open_file(self._name)
         if not begin:
             return self._pipe
         start = self._pipe.peek(TEXT_BYTES)

@@ -8,11 +8,10 @@ from functools import partial
 from itertools import islice
 from typing import IO, Any
 
-from shoal._files.staged import open_regular
-
 from .arrow import Columns, import_pyarrow
 from .kept import Table
 from .pages import check_pages
+from .remote import is_url, open_file
 from .stream import BLOCK_BYTES, Block, Stream, name_errors, refuse_large
 
 #: Buffer size for reading a column of a row group.
@@ -52,7 +51,7 @@ class ParquetRows:
         self.name, self._limit, self._open = name, limit, parquet.ParquetFile
         # The number of row groups whose pages were checked, and the first row of the next group.
         self._checked, self._first_unchecked = 0, 0
-        with name_errors(name), open_regular(name) as raw, self._open(self._readable(raw)) as file:
+        with name_errors(name), open_file(name) as raw, self._open(self._readable(raw)) as file:
             self._metadata, self.schema, self.rows = file.metadata, file.schema_arrow, file.metadata.num_rows
 
     def blocks(self, columns: Columns) -> Iterator[Block]:
@@ -84,8 +83,8 @@ class ParquetRows:
 
     def _batches(self, names: list[str], size: int) -> Generator[Any]:
         with (
-            open_regular(self.name) as raw,
-            open_regular(self.name) as headers,
+            open_file(self.name) as raw,
+            open_file(self.name) as headers,
             self._open(
                 self._readable(raw),
                 metadata=self._metadata,
@@ -113,7 +112,10 @@ class ParquetRows:
             self._checked += 1
 
     def _readable(self, raw: IO[bytes]) -> str | IO[bytes]:
-        """Return what pyarrow can open: the name, which is faster, or the file if the name is not UTF-8."""
+        """Return what pyarrow can open: the name, which is faster, or the file behind it."""
+        if is_url(self.name):
+            return raw
+        # pyarrow takes names in UTF-8.
         try:
             self.name.encode()
         except UnicodeEncodeError:

@@ -1,11 +1,12 @@
-"""Rows from a pipe or another binary file object, in one pass."""
+"""NPY files and text from a pipe or another binary file object, in one pass; NPY files behind a URL."""
 
 from __future__ import annotations
 
 import io
 import math
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,8 @@ from shoal._checks.marked import ParameterError
 from shoal._checks.params import shown
 
 from .npz import HEADERS
-from .stream import Block, Stream, block_rows, name_errors, numbers, refuse_large
+from .remote import open_file
+from .stream import Block, Stream, block_rows, chunk_limit, name_errors, numbers, refuse_large
 
 #: Name of standard input in messages.
 STDIN = "standard input"
@@ -136,3 +138,23 @@ def npy(file: Begun, name: str, limit: int) -> Stream:
             raise ValueError(f"{name}: holds more bytes than the {math.prod(shape)} values of its header")
 
     return Stream(name, rows, cols, kind, blocks, once=True)
+
+
+def open_remote_npy(name: str) -> Stream:
+    """Open the ``.npy`` file behind a URL, which is read again in every pass."""
+    limit = chunk_limit(None)
+
+    def begin(file: Any) -> Stream:
+        return npy(Begun(file), name, limit)
+
+    with open_file(name) as file:
+        first = begin(file)
+
+    def blocks() -> Iterator[Block]:
+        with open_file(name) as file, name_errors(name):
+            found = begin(file)
+            if (found.rows, found.cols, found.dtype) != (first.rows, first.cols, first.dtype):
+                raise ValueError(f"{name}: was changed or replaced while it was open: open it again")
+            yield from found.blocks()
+
+    return replace(first, blocks=blocks, once=False)

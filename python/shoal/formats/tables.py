@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
+from shoal._checks.params import shown
 from shoal._core import Source
 
 from .arrow import MOST_LISTS, Columns, import_pyarrow, is_vector_type
@@ -112,6 +113,38 @@ def of_data_set(data: Any, columns: Sequence[Any] | None) -> Stream:
         found.measure(batches(MOST_LISTS))
     size = found.batch_rows(NUMBERS)
     return streamed(name, data.count_rows() if counted else None, found, lambda: batches(size))
+
+
+def of_hugging_face(obj: Any, columns: Sequence[Any] | None) -> Stream:
+    """Open a dataset of the Hugging Face library `datasets`, converted to Arrow batch by batch.
+
+    Raises `TypeError` for a dictionary of splits.
+    """
+    name = f"Hugging Face {type(obj).__name__}"
+    if isinstance(obj, dict):
+        split = shown(next(iter(obj), "train"))
+        raise TypeError(f"X must be one split of a {type(obj).__name__}: pass X[{split}]")
+    if columns is None:
+        # The columns that `with_format(..., columns=)` has chosen.
+        columns = getattr(obj, "format", {}).get("columns")
+    data = obj.with_format("arrow")
+    schema = None if obj.features is None else obj.features.arrow_schema
+    if schema is None:
+        first = next(iter(data.iter(batch_size=1)), None)
+        if first is None:
+            raise ValueError(f"{name}: has no rows")
+        schema = first.schema
+    found = Columns(name, schema, columns)
+    data = data.select_columns(found.names)
+
+    def batches(size: int) -> Iterator[Any]:
+        for table in data.iter(batch_size=size):
+            yield from table.to_batches()
+
+    found.measure(batches(1))
+    size = found.batch_rows(NUMBERS)
+    rows = len(obj) if hasattr(obj, "__len__") else None
+    return streamed(name, rows, found, lambda: batches(size))
 
 
 def streamed(

@@ -30,7 +30,6 @@ def rows(tmp_path, monkeypatch):
 
 
 USAGE = [
-    ("", "shoal needs a COMMAND, one of fit, "),
     ("fitt rows.npy", "got 'fitt'. Did you mean 'fit'?"),
     ("fit", "shoal fit needs DATA and -k. See shoal fit --help"),
     ("fit rows.npy -k", "-k needs a value"),
@@ -244,8 +243,9 @@ def test_an_exception_of_the_display_ends_the_work(rows):
 def test_progress_is_one_short_text(capsys, monkeypatch):
     assert format_progress("seeding", 0.426, 12.3) == "seeding: 43% 12 s"
     assert format_progress("", None, 1.0) == "pass: 1 s"
-    # Without tqdm.
+    # A terminal without tqdm.
     monkeypatch.setitem(sys.modules, "tqdm.auto", None)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     bar = shoal.callbacks.ProgressBar("shoal fit")
     bar.begin(None)
     bar.working(None, "seeding", 0.426, 12.3)

@@ -1,27 +1,53 @@
 """The pages of documentation, and how their examples run."""
 
+import io
 import re
+import shlex
 import sys
 from pathlib import Path
 
 import pytest
+from shoal import cli
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
 #: A call of `print` with its output as a comment; "..." stands for any text.
 PRINT = re.compile(r"^ *print\(.*\)  # (.*)$")
 NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[-+]?\d+)?(?!\w)")
+#: A code block: its language, and its lines.
+BLOCK = re.compile(r"^```([^\n`]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+#: What code blocks with lines of a shell are marked with.
+SHELL = ("", "sh")
 
 
-def blocks(page, language):
-    """The code blocks of a page in a language."""
-    text = page.read_text(encoding="utf-8")
-    return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+def blocks(page):
+    """The code blocks of a page, in their order: languages and lines."""
+    return BLOCK.findall(page.read_text(encoding="utf-8"))
 
 
 def examples(page):
     """The Python code blocks of a page."""
-    return blocks(page, "python")
+    return [block for language, block in blocks(page) if language == "python"]
+
+
+def commands_in(block):
+    """The lines of a block that run `shoal` in a shell, without comments."""
+    lines = block.replace("\\\n", " ").splitlines()
+    return [line.partition(" #")[0].strip() for line in lines if line.startswith("shoal ")]
+
+
+def commands(page):
+    """The lines of a page that run `shoal` in a shell."""
+    return [line for language, block in blocks(page) if language in SHELL for line in commands_in(block)]
+
+
+def run_command(command):
+    """Run a line of a shell in this process; it may read a file as standard input."""
+    arguments, _, rest = command.partition(" <")
+    with pytest.MonkeyPatch.context() as patched:
+        if rest:
+            patched.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(Path(rest.strip()).read_bytes())))
+        assert cli.main(shlex.split(arguments)[1:]) == 0, command
 
 
 def agrees(stated, printed):
@@ -38,9 +64,17 @@ def agrees(stated, printed):
 
 
 def run(page):
-    """Run the examples of a page one after the other; each call of `print` has its output as a comment."""
+    """Run the examples and the shell lines of a page one after the other, in the working folder.
+
+    Each call of `print` has its output as a comment.
+    """
     names = {}
-    for example in examples(page):
+    for language, example in blocks(page):
+        if language in SHELL:
+            for command in commands_in(example):
+                run_command(command)
+        if language != "python":
+            continue
         lines, printed = example.splitlines(), {}
 
         def note(*values, lines=lines, printed=printed):

@@ -1,6 +1,7 @@
 """Running fits: steps, callbacks, interrupts and memory; and copied or saved estimators."""
 
 import copy
+import io
 import logging
 import os
 import pickle
@@ -405,23 +406,77 @@ def test_early_stopping():
             callbacks.EarlyStopping(HELD_OUT, **bad)
 
 
+def test_log_steps_without_a_configuration_of_logging():
+    code = """
+        import numpy as np, shoal
+        from shoal.callbacks import LogSteps
+        X = np.random.default_rng(0).normal(size=(100, 2))
+        shoal.KMeans(3, random_state=0, max_iter=2, tol=0.0, callbacks=[LogSteps()]).fit(X)
+    """
+    configured = "import logging; logging.basicConfig(level=logging.WARNING)"
+    lines = [
+        subprocess.run(
+            [sys.executable, "-c", first + textwrap.dedent(code)], capture_output=True, text=True, check=True
+        ).stderr.splitlines()
+        for first in ("", configured)
+    ]
+    assert [line[:15] for line in lines[0]] == ["KMeans step 1: ", "KMeans step 2: "]
+    assert lines[0][-1].endswith("stopped: max-iter")
+    assert lines[1] == []
+
+
 @pytest.mark.parametrize("tqdm", [True, False])
-def test_progress_bar(tqdm, capsys, monkeypatch):
+@pytest.mark.parametrize("terminal", [True, False])
+def test_progress_bar(tqdm, terminal, capsys, monkeypatch):
     if tqdm:
         pytest.importorskip("tqdm")
     else:
         monkeypatch.setitem(sys.modules, "tqdm", None)
         monkeypatch.setitem(sys.modules, "tqdm.auto", None)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
     model = fitted(verbose=1)
     out, err = capsys.readouterr()
     assert out == ""
     assert "KMeans" in err
     assert f"{model.history_['objective'][-1]:.6g}" in err
     assert err.endswith("\n")
+    assert ("\r" in err) == terminal
     fitted(callbacks=[callbacks.ProgressBar("mine")], max_iter=2)
     assert "mine" in capsys.readouterr().err
     fitted(verbose=0)
     assert capsys.readouterr() == ("", "")
+
+
+def test_progress_in_a_file_is_a_line_every_few_seconds(capsys, monkeypatch):
+    from shoal._terminal import progress
+
+    now = 0.0
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now)
+    bar = progress.Bar("shuffle", "row", 100)
+    for rows in range(1, 13):
+        now += 1.0
+        bar.show(f"{rows} of 100 rows", done=1)
+    assert capsys.readouterr().err == "".join(f"shuffle: {n} of 100 rows\n" for n in (1, 6, 11))
+    bar.close()
+    bar.close()
+    assert capsys.readouterr().err == "shuffle: 12 of 100 rows\n"
+    progress.Bar("shuffle", "row", 100).close()
+    assert capsys.readouterr().err == ""
+
+
+def test_a_notebook_and_any_stream_show_progress(capsys, monkeypatch):
+    class OutStream(io.StringIO):
+        """Stands in for the stderr of a notebook, which is no terminal."""
+
+    OutStream.__module__ = "ipykernel.iostream"
+    monkeypatch.setattr(sys, "stderr", OutStream())
+    fitted(verbose=1)
+    assert "\r" in sys.stderr.getvalue()
+    written = []
+    plain = type("Plain", (), {"write": lambda self, text: written.append(text), "flush": lambda self: None})
+    monkeypatch.setattr(sys, "stderr", plain())
+    fitted(verbose=1)
+    assert "".join(written).startswith("KMeans: step ")
 
 
 # ---------------------------------------------------------------- saved and copied

@@ -687,6 +687,28 @@ def test_saved_and_loaded(tmp_path):
     assert same(shoal.load(tmp_path / "stream.safetensors"), stream)
 
 
+@pytest.mark.parametrize(
+    "Estimator", [MiniBatchKMeans, shoal.NestedMiniBatchKMeans, shoal.BackwardEulerKMeans]
+)
+def test_too_few_rows_so_far_are_counted(Estimator, tmp_path):
+    rows = np.random.default_rng(0).normal(size=(60, 2))
+    model = Estimator(50, random_state=0).partial_fit(rows[:20])
+    model = pickle.loads(pickle.dumps(model.partial_fit(rows[20:25])))
+    told = f"this {Estimator.__name__} has no centers yet: partial_fit has 25 of 50 rows so far"
+    for call in (
+        model.predict,
+        model.transform,
+        model.score,
+        lambda X: model.predict(X, out=tmp_path / "labels.npy"),
+        lambda X: shoal.write_predictions(model, X, tmp_path / "labels.parquet"),
+    ):
+        with pytest.raises(NotFittedError, match=told):
+            call(rows)
+    assert model.partial_fit(rows[25:]).predict(rows).max() < 50
+    with pytest.raises(NotFittedError, match="is not fitted yet"):
+        Estimator(50).predict(rows)
+
+
 @pytest.mark.parametrize("Estimator", [shoal.KMeans, MiniBatchKMeans, shoal.NestedMiniBatchKMeans])
 def test_an_estimator_without_centers_cannot_be_saved(Estimator, tmp_path):
     models = [Estimator(4)]

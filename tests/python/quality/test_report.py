@@ -377,7 +377,8 @@ def test_histograms():
         Elements(picture)
 
 
-def test_progress(capfd):
+def test_progress(capfd, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     X = blobs()
     model = shoal.KMeans(3, random_state=0).fit(X)
     shoal.report(model, X)
@@ -393,6 +394,7 @@ def test_progress_without_tqdm_counts_rows(capfd, monkeypatch):
     X = blobs()
     model = shoal.KMeans(3, random_state=0).fit(X)
     monkeypatch.setitem(sys.modules, "tqdm.auto", None)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     shoal.report(model, lambda: iter(np.array_split(X, 4)), progress=True)
     last = capfd.readouterr().err.split("\r")[-1]
     assert last.startswith("report: 400 rows, ")

@@ -1,6 +1,7 @@
 """The choice of the number of clusters: measures, criteria, warm starts and callbacks."""
 
 import itertools
+import sys
 
 import numpy as np
 import pytest
@@ -276,7 +277,8 @@ def test_stability_by_hand(weighted):
 # ---------------------------------------------------------------- callbacks, plot, errors
 
 
-def test_callbacks_and_progress(capfd):
+def test_callbacks_and_progress(capfd, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     seen = []
 
     def stop_at_3(selection, step):

@@ -179,6 +179,16 @@ def test_other_formats_are_converted_with_a_warning(kind):
     np.testing.assert_array_equal(model.labels_, KMeans(3, random_state=0).fit(X).labels_)
 
 
+def test_a_call_that_fits_and_reads_again_warns_once():
+    X = sp.csc_array(rows_of(100, 20))
+    for call in (KMeans(3).fit_transform, MiniBatchKMeans(3, compute_labels=False).fit_predict):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            call(X)
+        (warning,) = caught
+        assert (warning.category, warning.filename) == (DataConversionWarning, __file__)
+
+
 def test_a_sparse_data_frame():
     X = rows_of(100, 5)
     frame = pd.DataFrame.sparse.from_spmatrix(sp.csr_matrix(X), columns=list("abcde"))

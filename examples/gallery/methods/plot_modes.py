@@ -21,5 +21,5 @@ for ax, model, middles in zip(axes, (means, modes), (means.cluster_centers_, mod
     ax.scatter(*X.T, c=model.labels_, s=3, cmap="coolwarm")
     ax.scatter(*middles.T, c="black", marker="x")
     accuracy = shoal.metrics.clustering_accuracy(truth, model.labels_)
-    ax.set_title(f"{type(model).__name__}: {accuracy:.1%} right")
+    ax.set_title(f"{type(model).__name__}\n{accuracy:.1%} right")
 plt.show()

@@ -38,6 +38,6 @@ for day in days:
 for half_life, miss in misses.items():
     plt.plot(days, miss, label=f"half_life={half_life}")
 plt.xlabel("day")
-plt.ylabel("distance of the true middles to the centers")
+plt.ylabel("distance to the centers")
 plt.legend()
 plt.show()

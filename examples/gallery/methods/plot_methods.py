@@ -5,6 +5,9 @@ Inertia over rows read
 All methods have `iter_fit`, which yields one step at a time. The steps tell how many rows were
 read, and the model can be scored after each. All fits start from the same 30 images. 597 images
 are held out.
+
+Mini-batches are ahead at first: each step reads 100 new rows. Nested batches read the same rows
+again until the centers settle, and end lower, at a k-means solution.
 """
 
 import matplotlib.pyplot as plt
@@ -35,6 +38,6 @@ for method in methods:
     plt.plot(*np.transpose(energies), label=type(method).__name__)
 plt.xscale("log")
 plt.xlabel("rows read")
-plt.ylabel("mean squared distance, held-out rows")
-plt.legend()
+plt.ylabel("held-out inertia per row")
+plt.legend(fontsize="small")
 plt.show()
