@@ -33,7 +33,7 @@ from typing import Any
 import _common as common
 import numpy as np
 
-OWN = ("lloyd", "yinyang", "elkan", "hamerly", "exponion", "filtering")
+OWN = ("lloyd", "yinyang", "elkan", "hamerly", "exponion", "filtering", "sketch")
 CLUSTERS = (8, 20, 50, 100, 128, 256, 1024)
 #: Sets on which thresholds were tuned.
 TUNED = {

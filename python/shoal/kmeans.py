@@ -67,7 +67,7 @@ class KMeans(CenterClusterer):
     tol : float, default=1e-4
         A start has converged when the squared length of the center shift is at most `tol` times the mean
         variance of the features, or when no label changes. 0: only when no label changes.
-    algorithm : {"auto", "lloyd", "elkan", "yinyang", "hamerly", "exponion", "filtering"}, default="auto"
+    algorithm : {"auto", "lloyd", "elkan", "yinyang", "hamerly", "exponion", "filtering", "sketch"}, default="auto"
         How a sweep finds the nearest centers. Results are bit-identical for all values.
 
         - ``"lloyd"`` computes all distances.
@@ -82,9 +82,14 @@ class KMeans(CenterClusterer):
           where rows lie near few dimensions (coordinates, point clouds, colors, many equal rows), and loses
           where they fill 8 or more. Sparse rows, more dimensions and a small `bounds_memory` get plain
           sweeps, with a warning.
+        - ``"sketch"`` keeps 32 to 512 bytes per row in memory: certified sketches, which tell which centers
+          cannot be the nearest. A sweep reads only the rows that they do not decide. It wins with many
+          dimensions and clusters. Sparse rows, rows whose variance is spread over more than 256 directions of
+          more than 512, and a small `bounds_memory` get plain sweeps, with a warning.
         - ``"auto"`` tries ``"filtering"`` first for at least 16,384 rows and 16 clusters in up to 16
-          dimensions, and keeps ``"filtering"`` while sweeps compute at most 15% of all distances. Otherwise
-          the fit begins with plain sweeps. Bounds start once few enough labels change: ``"elkan"`` (from 160
+          dimensions, and keeps ``"filtering"`` while sweeps compute at most 15% of all distances. On
+          processors with AVX-512 VNNI, it chooses ``"sketch"`` from 32 dimensions on, if there are at least
+          50,000 / dimensions clusters, and leaves it if it excludes too few centers. Otherwise the fit begins with plain sweeps. Bounds start once few enough labels change: ``"elkan"`` (from 160
           dimensions on, or for up to 64 clusters) or ``"yinyang"`` above 16 dimensions; ``"hamerly"``,
           ``"exponion"`` or ``"yinyang"`` below, from 24 clusters on. Bounds pause while they cost more
           distances than they save. The choice never depends on a clock. Sparse rows get plain sweeps, because
@@ -92,7 +97,7 @@ class KMeans(CenterClusterer):
     bounds_memory : str or int, default="1GB"
         Memory budget for distance bounds, in bytes or as text such as ``"500MB"``. With a smaller budget more
         centers share a bound, down to no bounds at all, with a warning if `algorithm` names bounds. The tree
-        of ``"filtering"``, with a copy of the rows, must fit too. Not used by ``"lloyd"``.
+        of ``"filtering"``, with a copy of the rows, and the sketches must fit too. Not used by ``"lloyd"``.
     copy_x : bool, default=True
         Has no effect; present for scikit-learn compatibility. X is never modified.
     {n_jobs} {verbose} {callbacks}
@@ -225,11 +230,14 @@ class KMeans(CenterClusterer):
         super()._conclude(run)
         # The first sweep never has bounds.
         named = self.algorithm not in ("auto", "lloyd")
-        if self.algorithm == "filtering" and self.algorithm_ == "lloyd":
+        needs = {
+            "filtering": "dense rows of at most 16 features and room for a copy of them",
+            "sketch": "dense rows, most of whose variance lies in 256 directions, and room for their sketches",
+        }.get(self.algorithm)
+        if needs and self.algorithm_ == "lloyd":
             warn(
-                "`algorithm`='filtering' needs dense rows of at most 16 features and room for a copy of them "
-                f"in `bounds_memory`={self.bounds_memory}: every distance was measured. "
-                "The result is the same.",
+                f"`algorithm`={self.algorithm!r} needs {needs} in `bounds_memory`={self.bounds_memory}: "
+                "every distance was measured. The result is the same.",
                 RuntimeWarning,
             )
         elif named and self.algorithm_ == "lloyd" and self.n_iter_ > 1:

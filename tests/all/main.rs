@@ -18,5 +18,6 @@ mod params;
 mod props;
 mod saturation;
 mod seeding;
+mod sketches;
 mod sources;
 mod sparse;

@@ -220,7 +220,7 @@ fn options_are_what_their_names_say() {
             assert!(names.iter().all(|name| refused.to_string().contains(&format!("{name:?}"))), "{refused}");
         }
     }
-    check::<Algorithm>(&["auto", "lloyd", "yinyang", "elkan", "hamerly", "exponion", "filtering"]);
+    check::<Algorithm>(&["auto", "lloyd", "yinyang", "elkan", "hamerly", "exponion", "filtering", "sketch"]);
     check::<Bounds>(&["auto", "elkan", "yinyang", "hamerly", "none"]);
     check::<Variant>(&["vrkm++", "vrkm"]);
     check::<Stopping>(&["auto", "per-weight", "relative"]);

@@ -32,8 +32,9 @@ pub struct KMeans;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Algorithm {
-    /// Chooses for the data. A fit begins with full sweeps, uses bounds once few enough labels change, and
-    /// returns to full sweeps if the bounds skip too few distances.
+    /// Chooses for the data. With many columns and clusters, sweeps use sketches; with few columns, blocks of rows.
+    /// Other fits begin with full sweeps, use bounds once few enough labels change, and return to full sweeps if the
+    /// bounds skip too few distances.
     #[default]
     Auto,
     /// Compute all distances.

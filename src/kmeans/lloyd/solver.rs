@@ -221,17 +221,20 @@ impl<T: Compute> Solver<T> for Lloyd<T> {
         let packed = self.labels.pack(centers, sparse);
         let n = self.labels.of_rows.len();
         let sweeps = (self.iteration, self.params.max_iter);
-        if self.labels.sketches.is_none() && self.choice.wants_sketches(n, &packed, sweeps) {
-            let asked = self.params.algorithm == Algorithm::Sketch;
-            self.labels.sketches = Sketches::new(data, n, &packed, (self.params.bounds_memory, asked))?;
-            if self.labels.sketches.is_none() {
-                self.choice.algorithm = Algorithm::Lloyd;
-            }
-        }
         if self.blocks.is_none() && self.choice.wants_blocks(n, &packed, sweeps) {
             self.blocks = self.shared.blocks(n, data, cx)?;
             if self.blocks.is_none() {
                 // An earlier start declined them.
+                self.choice.algorithm = Algorithm::Lloyd;
+            }
+        }
+        if self.blocks.is_none()
+            && self.labels.sketches.is_none()
+            && self.choice.wants_sketches(n, &packed, sweeps)
+        {
+            let asked = self.params.algorithm == Algorithm::Sketch;
+            self.labels.sketches = Sketches::new(data, n, &packed, (self.params.bounds_memory, asked))?;
+            if self.labels.sketches.is_none() {
                 self.choice.algorithm = Algorithm::Lloyd;
             }
         }
