@@ -85,10 +85,10 @@ pub(crate) const CERTIFIED_CANDIDATES: usize = 1 << 16;
 /// too few centers; with more, they take longer to compare.
 pub(crate) const SKETCH_ENERGY: f64 = 0.9;
 
-/// Rows of a chunk of a sweep by sketches: so many that their lists of centers are worth sorting, and so few that their
-/// values stay in the second-level cache.
-pub(crate) fn sketch_chunk_rows(dim: usize) -> usize {
-    ((1 << 18) / dim.max(1)).clamp(256, 2048)
+/// Rows of a chunk of a sweep by sketches, for `k` centers: so many that their lists of centers are worth sorting, and so
+/// few that their values stay in the second-level cache, and that the lists take at most 20 MB if nothing is excluded.
+pub(crate) fn sketch_chunk_rows(dim: usize, k: usize) -> usize {
+    ((1 << 18) / dim.max(1)).min((1 << 20) / k.max(1)).clamp(64, 2048)
 }
 
 /// By how much more than the radius of a row a sweep by sketches looks for centers, so that lower bounds have room.

@@ -275,7 +275,7 @@ operations! {
         pair::sq_dist::<S>(a, b)
     }
 
-    /// Writes `factor (x - mean)` in `f32`, and the squared length of each row.
+    /// Writes `factor (x - mean)` in `f32`, and the squared length per row.
     Centered = centered(
         rows: MatRef<'a, T>,
         mean: &'a [f32],

@@ -100,7 +100,8 @@ impl Choice {
     ) -> bool {
         let (k, dim) = (packed.n_centers(), packed.dim());
         let wanted = match self.asked {
-            Algorithm::Sketch => true,
+            // Once they were declined, they are not tried again.
+            Algorithm::Sketch => sweeps == 0 || self.algorithm == Algorithm::Sketch,
             // A resumed fit continues with the same choice.
             Algorithm::Auto if sweeps > 0 => self.algorithm == Algorithm::Sketch,
             Algorithm::Auto => sketched::are_fast() && sketches_pay(n, k, dim) && most >= SKETCH_SWEEPS,

@@ -68,14 +68,14 @@ pub(super) fn label_with<E: Engine<Vectors = Avx512F32>>(
 pub(in crate::kernel) fn scan(scan: impl Scanning) {
     let engine = Vnni::available().expect("this processor has no AVX-512 VNNI");
     // SAFETY: `engine` shows that the processor has the instructions.
-    unsafe { scan_with(&engine, scan) }
+    unsafe { scan_with(engine, scan) }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,fma")]
 #[inline(never)]
-fn scan_with(engine: &Vnni, scan: impl Scanning) {
+fn scan_with(engine: Vnni, scan: impl Scanning) {
     // SAFETY: this function runs only where the instruction set is.
-    unsafe { scan.scan::<Avx512F32, _>(engine) }
+    unsafe { scan.scan::<Avx512F32, _>(&engine) }
 }
 
 impl Dots for Vnni {
@@ -87,9 +87,10 @@ impl Dots for Vnni {
         bias: &[i32; GROUP],
         out: &mut Products,
     ) {
+        const { assert!(16 * VECTORS <= GROUP) };
         let depth = centers.len();
         assert!(rows.iter().all(|row| row.len() == depth));
-        let rows = rows.map(|row| row.as_ptr().cast::<i32>());
+        let rows = rows.map(<[[u8; 4]]>::as_ptr);
         // SAFETY: `self` shows that the processor has the instructions. `VECTORS` vectors of 16 values are within
         // the arrays, which begin at cache lines, and every row has `depth` words.
         unsafe {
@@ -106,7 +107,7 @@ impl Dots for Vnni {
                     *columns = _mm512_load_si512(centers.0.as_ptr().add(16 * v).cast());
                 }
                 for (row, sums) in rows.iter().zip(&mut sums) {
-                    let row = _mm512_set1_epi32(row.add(w).read_unaligned());
+                    let row = _mm512_set1_epi32(i32::from_le_bytes(*row.add(w)));
                     for (sum, &column) in sums.iter_mut().zip(&columns) {
                         *sum = _mm512_dpbusd_epi32(*sum, row, column);
                     }

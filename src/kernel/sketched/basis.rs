@@ -36,8 +36,11 @@ pub(crate) struct Basis {
 }
 
 impl Basis {
+    /// The fewest bytes of a sketch, for rows with at least as many columns.
+    pub(crate) const LEAST_WIDTH: usize = 32;
+
     /// The smallest of some widths for which the subspace has most of the squared lengths of the sample, or all
-    /// columns if they are not more. `None` if the scale of the rows is out of range.
+    /// columns if they are not many more. `None` if the scale of the rows is out of range, or if no width suits them.
     pub(crate) fn learn<T: Compute>(sample: MatRef<'_, T>) -> Option<Self> {
         let dim = sample.cols();
         let n = sample.rows().max(1) as f64;
@@ -62,7 +65,7 @@ impl Basis {
         let mut rows = vec![0.0; sample.rows() * dim];
         centered(sample, &new, &mut rows, &mut vec![0.0; sample.rows()]);
         let mut rng = Rng::keyed(0, Purpose::Sketching, dim as u64);
-        for width in [32, 64, 128, 256] {
+        for width in [Self::LEAST_WIDTH, 64, 128, 256] {
             if dim <= width + width / 2 {
                 break;
             }
@@ -181,7 +184,9 @@ fn orthonormal(mut runs: Vec<f64>, length: usize, rng: &mut Rng) -> Vec<f64> {
             }
             let rest = dot(run, run).sqrt();
             if whole.is_finite() && rest > 1e-6 * whole && rest > 0.0 {
-                run.iter_mut().for_each(|v| *v /= rest);
+                for v in run.iter_mut() {
+                    *v /= rest;
+                }
                 break;
             }
             run.copy_from_slice(&random(length, rng));

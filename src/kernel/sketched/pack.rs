@@ -6,7 +6,7 @@ use super::sketch::Sketch;
 /// Centers in a group: three vectors of the widest instruction set.
 pub(in crate::kernel) const GROUP: usize = 48;
 
-/// Four bytes of each center of a group: its whole numbers, signed.
+/// Four bytes per center of a group: whole numbers, signed.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub(in crate::kernel) struct Words(pub(in crate::kernel) [u32; GROUP]);
@@ -15,7 +15,7 @@ pub(in crate::kernel) struct Words(pub(in crate::kernel) [u32; GROUP]);
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub(in crate::kernel) struct Group {
-    /// Minus 128 times the sum of the whole numbers: the bytes of rows are 128 more than these.
+    /// The sum of the whole numbers, times -128: the bytes of rows are whole numbers plus 128.
     pub(in crate::kernel) bias: [i32; GROUP],
     pub(in crate::kernel) unit: [f32; GROUP],
     pub(in crate::kernel) rest: [f32; GROUP],
@@ -35,7 +35,7 @@ pub(crate) struct PackedSketches {
     pub(super) depth: usize,
     /// The center in each place.
     order: Vec<u32>,
-    /// The place of each center.
+    /// The place per center.
     places: Vec<u32>,
 }
 

@@ -154,7 +154,7 @@ impl Scan {
         run(isa, Within { queries: &self.queries, packed, codes, rows, counts, hits });
     }
 
-    /// Writes the center of the smallest estimated distance of each row.
+    /// Writes, per row, the center of the smallest estimated distance.
     pub(crate) fn nearest(&mut self, packed: &PackedSketches, codes: &[u8], centers: &mut Vec<u32>) {
         let nothing = Minimum { value: [f32::INFINITY; 16], place: [0.0; 16] };
         self.minima.clear();
@@ -244,7 +244,7 @@ impl Scanning for Within<'_> {
     }
 }
 
-/// Keeps the smallest estimate of each row.
+/// Keeps the smallest estimate per row.
 struct Nearest<'a> {
     queries: &'a [Query],
     packed: &'a PackedSketches,
@@ -333,7 +333,7 @@ unsafe fn value<S: Simd<T = f32>>(
 /// Writes the places of a group whose center may be within the radius to `places`. Returns their number.
 ///
 /// # Safety
-/// The processor has the instruction set.
+/// The processor has the instruction set, and `vectors * 16` is at most [`GROUP`].
 #[inline(always)]
 unsafe fn below<S: Simd<T = f32>>(
     query: &Query,

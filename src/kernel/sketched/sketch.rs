@@ -176,8 +176,11 @@ fn rounded(basis: &Basis, coordinates: &[f32], square: f32, codes: &mut [u8]) ->
     Sketch { unit, error: error as f32, rest: rest as f32, square: (near + rest * rest) as f32 }
 }
 
-/// An upper bound of the distance of two rows with these sketches.
+/// An upper bound of the distance of two rows with these sketches; infinite for a row without a sketch.
 pub(crate) fn farthest((a, a_codes): (&Sketch, &[u8]), (b, b_codes): (&Sketch, &[u8])) -> f32 {
+    if a.error >= UNKNOWN || b.error >= UNKNOWN {
+        return f32::INFINITY;
+    }
     let product: i32 =
         a_codes.iter().zip(b_codes).map(|(&a, &b)| (i32::from(a) - 128) * (i32::from(b) - 128)).sum();
     let squares = f64::from(a.square) + f64::from(b.square);

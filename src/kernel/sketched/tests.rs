@@ -227,3 +227,63 @@ fn the_defect_of_the_directions_is_needed() {
     assert!(!is_wrong(basis.clone()));
     assert!(is_wrong(Basis { defect: 0.0, ..basis }));
 }
+
+/// A basis of given directions, for which all errors are known.
+fn crafted(d: usize, directions: &[Vec<f32>]) -> Basis {
+    let mut basis = Basis::learn(MatRef::new(&rows(1, 300, d, 2), d)).unwrap();
+    basis.mean.fill(0.0);
+    (basis.factor, basis.width, basis.whole) = (1.0, 16, false);
+    (basis.rounding, basis.defect) = (1e-9, 1e-9);
+    basis.matrix = vec![0.0; d * 16];
+    for (j, direction) in directions.iter().enumerate() {
+        for (t, &v) in direction.iter().enumerate() {
+            basis.matrix[t * 16 + j] = v;
+        }
+    }
+    basis
+}
+
+/// The length outside is the root of a difference of large squares, so it needs an error of its own.
+#[test]
+fn the_error_of_the_rest_is_needed() {
+    let d = 96;
+    let first = (0..d).map(|t| f32::from(u8::from(t == 0))).collect();
+    let basis = crafted(d, &[first]);
+    // The first coordinate is a whole multiple of the unit. The others are lost in the square of the first.
+    let mut values = vec![1e-3f32; d];
+    values[0] = 127.0;
+    let made = Made::of(basis, MatRef::new(&values, d));
+    let rest = 95f64.sqrt() * f64::from(1e-3f32);
+    let (off, error) = ((f64::from(made.sketches[0].rest) - rest).abs(), f64::from(made.sketches[0].error));
+    assert!(off <= error, "{off} {error}");
+    // More than all other terms allow.
+    assert!(off > 4.0 * 127.0 / f64::from(1 << 24), "{off}");
+}
+
+/// Sums of the product are rounded in one direction if all terms are equal.
+#[test]
+fn the_rounding_of_the_product_is_needed() {
+    let d = 128;
+    let length = (d as f32).sqrt();
+    let mut basis = crafted(d, &[vec![1.0 / length; d]]);
+    let share = f64::from(1.0 / length);
+    // The direction as rounded is not quite of length 1.
+    basis.defect = (share * share * d as f64 - 1.0).abs() + 1e-12;
+    let mut most = 0.0f64;
+    for step in 1..40 {
+        let values = vec![0.1 + 0.013 * step as f32; d];
+        let made = |rounding: f64| Made::of(Basis { rounding, ..basis.clone() }, MatRef::new(&values, d));
+        let true_product = f64::from(values[0]) * share * d as f64;
+        let off = |made: &Made| {
+            let product = f64::from(made.sketches[0].unit) * (f64::from(made.codes[0]) - 128.0);
+            (product - true_product).abs() / f64::from(made.sketches[0].error)
+        };
+        let rounding = 2.0 * (d as f64 + 4.0) / f64::from(1 << 24);
+        assert!(off(&made(rounding)) <= 1.0);
+        // The part outside of the direction is nothing but rounding.
+        let mut without = made(0.0);
+        without.sketches[0].error = (2.5 * true_product / f64::from(1 << 24)) as f32;
+        most = most.max(off(&without));
+    }
+    assert!(most > 1.0, "{most}");
+}

@@ -24,7 +24,7 @@ impl Labels {
         data: &dyn DataSource<T>,
         cx: &Executor,
     ) -> Result<()> {
-        // After an error there are no sketches, and the next sweep is a plain one.
+        // After an error there are no sketches.
         let Some(mut sketches) = self.sketches.take() else { return Ok(()) };
         let (k, dim) = (packed.n_centers(), packed.dim());
         let mut rows = sketches.take_rows();
@@ -53,7 +53,7 @@ impl Labels {
             of_rows.store(editing);
             Ok(())
         };
-        let cut = Cut { tile_rows: tile_rows(k), chunk_rows: Some(sketch_chunk_rows(dim)) };
+        let cut = Cut { tile_rows: tile_rows(k), chunk_rows: Some(sketch_chunk_rows(dim, k)) };
         let state = (self.of_rows.view_mut(), rows.view_mut(width));
         let make = (
             || Part::new(k, dim, moments.is_some()),

@@ -16,7 +16,7 @@ pub(in crate::kmeans) struct Rules<'a, T> {
     pub(super) basis: &'a Basis,
     pub(super) centers: MatRef<'a, T>,
     pub(super) packed: PackedSketches,
-    /// How far each center moved since the last sweep, and the largest move in each group. They fall.
+    /// How far each center moved since the last sweep, and the largest move per group, which falls from group to group.
     pub(super) moves: &'a [f32],
     pub(super) group_moves: Vec<f32>,
     pub(super) paths: &'a [f64],
@@ -63,9 +63,9 @@ fn radius_of(upper: f32) -> f32 {
 }
 
 impl<T: Compute> Rules<'_, T> {
-    /// Whether the rows have no sketches yet, so that all of them must be read.
+    /// Whether all rows must be read: they have no sketches yet, or no bounds, so that any label may change.
     pub(in crate::kmeans) fn needs_all(&self) -> bool {
-        !self.are_made
+        !(self.are_made && self.are_known)
     }
 
     /// Finds the new label of every row of a chunk. Notes the changes in `work`. Reads only rows with several centers
@@ -140,7 +140,9 @@ impl<T: Compute> Rules<'_, T> {
             let before = rows.upper[r];
             let moved = self.moves[label as usize];
             let mut upper = (before + moved) * UP;
-            if !self.is_settled(rows, r, radius_of(upper)) {
+            if self.is_settled(rows, r, radius_of(upper)) {
+                rows.least[r] = self.least_now(rows, r);
+            } else {
                 if moved > 0.01 * upper {
                     let j = label as usize;
                     let center = (&self.sketches[j], &self.codes[j * rows.width..][..rows.width]);
@@ -150,8 +152,6 @@ impl<T: Compute> Rules<'_, T> {
                 let grown = upper > before * (1.0 + SKETCH_GROWTH);
                 let sq_dist = if grown { f64::INFINITY } else { f64::NAN };
                 open.push(Open { row: r as u32, label, groups: 0, upper, radius: radius_of(upper), sq_dist });
-            } else {
-                rows.least[r] = self.least_now(rows, r);
             }
             rows.upper[r] = upper;
         }

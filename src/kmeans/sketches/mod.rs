@@ -15,6 +15,8 @@
 //! of the distance to another center by more than the rounding of both.
 
 mod chunk;
+#[cfg(test)]
+mod tests;
 mod work;
 
 use crate::centers::NO_LABEL;
@@ -101,14 +103,15 @@ impl Sketches {
         packed: &PackedCenters<T>,
         (budget, asked): (u64, bool),
     ) -> Result<Option<Self>> {
-        let values = data::take(data, &sample_of(n))?;
-        let sample = MatRef::new(&values, data.dim());
-        let Some(basis) = Basis::learn(sample) else { return Ok(None) };
-        let width = basis.width();
-        let bytes = width + size_of::<Sketch>() + size_of::<Near>() + 2 * size_of::<f32>();
-        if (n as u64).saturating_mul(bytes as u64) > budget {
+        let a_row = size_of::<Sketch>() + size_of::<Near>() + 2 * size_of::<f32>();
+        let fits = |width: usize| (n as u64).saturating_mul((width + a_row) as u64) <= budget;
+        if !fits(data.dim().min(Basis::LEAST_WIDTH)) {
             return Ok(None);
         }
+        let values = data::take(data, &sample_of(n))?;
+        let sample = MatRef::new(&values, data.dim());
+        let Some(basis) = Basis::learn(sample).filter(|basis| fits(basis.width())) else { return Ok(None) };
+        let width = basis.width();
         let k = packed.n_centers();
         let mut new = Self {
             basis,
@@ -191,7 +194,9 @@ impl Sketches {
             let moved = if old == new { 0.0 } else { upper_of(sq_dist(old, new), factor) };
             // NaN counts as infinite.
             let moved = if moved.is_nan() { f32::INFINITY } else { moved };
-            self.moves[j] += moved;
+            // One sweep is followed at most once, so this sum is exact.
+            debug_assert!(self.moves[j] == 0.0);
+            self.moves[j] = moved;
             self.paths[j] += f64::from(moved);
         }
         if self.paths.iter().any(|path| path.is_infinite()) {

@@ -23,7 +23,7 @@ pub(in crate::kmeans) struct Work {
     pub(super) sketching: Sketching,
     pub(super) scan: Scan,
     pub(super) hits: Vec<Hit>,
-    /// The hits by row, and where those of each row end.
+    /// The hits by row, and where they end, per row.
     pub(super) sorted: Vec<(f32, u32)>,
     pub(super) ends: Vec<u32>,
     pub(super) open: Vec<Open>,

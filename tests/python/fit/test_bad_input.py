@@ -152,7 +152,7 @@ def test_more_clusters_than_rows():
         ({"random_state": 10**5000}, "random_state must be within .*, got an integer of thousands of digits"),
         ({"metric": np.ones(2)}, r"metric must be one of euclidean, cosine, got array\(\[1\., 1\.\]\)"),
         ({"metric": None}, "metric must be one of euclidean, cosine, got None"),
-        ({"algorithm": np.ones(2)}, r"algorithm must be one of auto, lloyd, .*, filtering, got array\(\[1\."),
+        ({"algorithm": np.ones(2)}, r"algorithm must be one of auto, lloyd, .*, sketch, got array\(\[1\."),
         ({"verbose": "x"}, "verbose must be True, False or an integer of at least 0, got 'x'"),
         ({"verbose": -1}, "verbose must be True, False or an integer of at least 0, got -1"),
         ({"verbose": np.ones(2)}, r"verbose must be True, False or an integer of at least 0, got array"),
