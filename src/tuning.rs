@@ -383,17 +383,10 @@ pub(crate) const FARTHEST_ROWS: usize = 16;
 /// by this number of tiles.
 pub(crate) const SEEDING_TILE_ROWS: usize = 4096;
 
-/// Rows that `Seeding::Auto` runs greedy k-means++ on, of `n` of `row_bytes` each, for `k` centers.
-///
-/// Greedy k-means++ computes up to `k (2 + ln k)` distances per row, at about half the rate of the kernel: on
-/// this sample, the time of three sweeps over all rows. Fewer than 32 rows per center seed badly, and 16,384
-/// rows take almost no time. The sample is copied: if it takes more than 32 MB, it has 16 rows per center.
-pub(crate) fn auto_seeding_sample(n: u64, k: usize, row_bytes: usize) -> u64 {
-    let affordable = 1.5 * n as f64 / (3.0 + (k as f64).ln());
-    let wanted = (affordable as u64).max(32 * k as u64).max(16_384);
-    let fitting = ((32 << 20) / row_bytes as u64).max(16 * k as u64);
-    // A sample of all rows is not copied.
-    if wanted >= n { n } else { wanted.min(fitting) }
+/// Most rows on which `Seeding::Auto` runs greedy k-means++ for `k` centers. It computes up to `k (2 + ln k)` distances
+/// per row, at about half the rate of the kernel; with more rows, k-means|| takes less time and ends as low (`init.py`).
+pub(crate) fn greedy_seeding_rows(k: usize) -> u64 {
+    (32 * k as u64).max(16_384)
 }
 
 /// Chains of `chain` candidates that AFK-MC2 begins together, with `centers` centers so far. The kernels

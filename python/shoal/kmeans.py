@@ -36,8 +36,9 @@ class KMeans(CenterClusterer):
     init : str, array-like or callable, default="auto"
         How to choose the first centers.
 
-        - ``"auto"``: for fewer than 4,000 clusters greedy k-means++, on all rows while that is cheaper than a
-          few sweeps, else on a random sample. For more clusters ``"hierarchical"``, except for streams.
+        - ``"auto"`` looks at all rows, so that rare groups get centers: for fewer than 4,000 clusters greedy
+          k-means++ for up to 16,384 rows or 32 rows per cluster, else ``"k-means||"``. For more clusters
+          ``"hierarchical"``, except for streams.
         - ``"k-means++"``: greedy k-means++, as in scikit-learn.
         - ``"plain-k-means++"``: k-means++ with one candidate per center.
         - ``"random"``: distinct random rows.

@@ -37,7 +37,7 @@ class NestedMiniBatchKMeans(StreamClusterer):
     {n_clusters}
     init : str, array-like or callable, default="auto"
         First centers, chosen from the rows of the first batch, with distinct values while there are enough of
-        them. ``"auto"`` is greedy k-means++ on these rows, or on a sample if there are many. All other values
+        them. ``"auto"`` is greedy k-means++ on these rows, or k-means|| if there are many. All other values
         are as for :class:`KMeans`; a callable gets all rows.
     batch_size : int, default=5000
         Rows of the first batch, at least 1. At most the number of rows is used. A value below `n_clusters`

@@ -30,7 +30,7 @@ use crate::names::unknown_name;
 use crate::parallel::Executor;
 use crate::rng::{Purpose, Rng};
 use crate::rows::RowBuf;
-use crate::tuning::{TREE_CENTERS, auto_seeding_sample};
+use crate::tuning::{TREE_CENTERS, greedy_seeding_rows};
 
 /// The method that chooses the first centers.
 ///
@@ -43,8 +43,9 @@ use crate::tuning::{TREE_CENTERS, auto_seeding_sample};
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum Seeding {
-    /// The default: for fewer than 4,000 centers greedy k-means++, on all rows if it is cheaper than a few sweeps, else
-    /// on a random sample of suitable size; for more centers [`Seeding::Hierarchical`], if single rows can be read.
+    /// The default, which looks at all rows: for fewer than 4,000 centers greedy k-means++ if there are few rows, else
+    /// k-means|| with the defaults of [`Seeding::from_str`]; for more centers [`Seeding::Hierarchical`], if single rows
+    /// can be read.
     #[default]
     Auto,
     /// For the fastest start: distinct rows, drawn by weight.
@@ -150,6 +151,9 @@ impl Seeding {
         if matches!(self, Self::Given(_)) { 1 } else { n_init }
     }
 
+    /// k-means|| with its default parameters.
+    const PARALLEL: Self = Self::Parallel { oversampling: 2.0, rounds: 5 };
+
     /// The names of the seedings that need no centers.
     const NAMED: [(&'static str, Self); 8] = [
         ("auto", Self::Auto),
@@ -158,7 +162,7 @@ impl Seeding {
         ("plain-k-means++", Self::PlusPlus { greedy: false }),
         ("afk-mc2", Self::AfkMc2 { chain: CHAIN }),
         ("k-mc2", Self::KMc2 { chain: CHAIN }),
-        ("k-means||", Self::Parallel { oversampling: 2.0, rounds: 5 }),
+        ("k-means||", Self::PARALLEL),
         ("hierarchical", Self::Hierarchical),
     ];
 
@@ -198,11 +202,13 @@ impl Seeding {
         start: u64,
         cx: &Executor,
     ) -> Result<Seeds<T>> {
-        let row_bytes = row_bytes(data);
-        if *self == Self::Auto && k >= TREE_CENTERS && data.access() == Access::Random {
-            return Self::Hierarchical.choose(data, k, seed, start, cx);
-        }
-        self.choose_within(data, k, seed, start, |n| auto_seeding_sample(n, k, row_bytes), cx)
+        let chosen = match self {
+            Self::Auto if k >= TREE_CENTERS && data.access() == Access::Random => Self::Hierarchical,
+            // On a sample, greedy k-means++ would miss rare groups.
+            Self::Auto if known(data, k)? > greedy_seeding_rows(k) => Self::PARALLEL,
+            named => named.clone(),
+        };
+        chosen.choose_within(data, k, seed, start, |n| n, cx)
     }
 
     /// Returns an error that lists all parameters outside their range.
@@ -223,7 +229,7 @@ impl Seeding {
     /// Upper limit of the state, in bytes per row.
     pub(crate) fn bytes_per_row(&self) -> usize {
         match self {
-            Self::PlusPlus { .. } | Self::Parallel { .. } => 16,
+            Self::PlusPlus { .. } | Self::Parallel { .. } | Self::Auto => 16,
             // The odds. If chains find no center, 16 bytes more.
             Self::AfkMc2 { .. } => 9,
             // Old and new nodes, and row numbers by node.

@@ -159,17 +159,29 @@ fn auto_reports_its_method() {
     assert_eq!(choose(&Seeding::Auto, &few, 10, 0).method, "k-means++");
     let many = Dense::new(&values, 2).unwrap();
     let seeds = choose(&Seeding::Auto, &many, 64, 0);
-    assert!(
-        seeds.method.starts_with("k-means++ on ") && seeds.method.ends_with(" sampled rows"),
-        "{}",
-        seeds.method
-    );
-    assert!(seeds.rows.iter().any(|&row| row > 30_000), "the sample is of all rows");
+    assert_eq!(seeds.method, "k-means||");
     let model = KMeans::params(64).max_iter(1).fit(&many).unwrap();
     assert_eq!(model.seeded_by(), seeds.method);
-    // The sample is large enough for an inertia close to that of all rows.
     let all = choose(&GREEDY, &many, 64, 0);
     assert!(cost(&values, &seeds.centers) < 1.5 * cost(&values, &all.centers));
+}
+
+/// A group of a few rows among many gets a center of its own.
+#[test]
+fn auto_finds_rare_groups() {
+    let mut values = blobs(60_000);
+    for group in 0..20 {
+        for row in 0..3 {
+            let at = 2 * (group * 2_900 + row * 31);
+            values[at..at + 2].copy_from_slice(&[1e4 * (1.0 + group as f64), row as f64]);
+        }
+    }
+    let data = Dense::new(&values, 2).unwrap();
+    let seeds = choose(&Seeding::Auto, &data, 100, 0);
+    for group in 0..20 {
+        let near = |center: &[f64]| (center[0] - 1e4 * (1.0 + f64::from(group))).abs() < 1e3;
+        assert!(seeds.centers.chunks(2).any(near), "group {group}");
+    }
 }
 
 #[test]
