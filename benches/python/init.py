@@ -1,4 +1,4 @@
-"""Where whole fits of ``KMeans`` end, by seeding: ``init="auto"``, k-means|| and greedy k-means++ on all rows.
+"""Where whole fits of ``KMeans`` end, by seeding: the default, k-means|| and greedy k-means++ on all rows.
 
 Every set is fitted with every number of clusters and the same random states. ``auto``, ``k-means||`` and
 ``k-means++``: the mean inertia, relative to that of greedy k-means++ on all rows. ``... s``: seconds of whole

@@ -51,7 +51,7 @@ class BalancedKMeans(CenterClusterer):
     tol : float, default=1e-4
         Tolerance of exact k-means, as for :class:`~shoal.KMeans`. A fit with limits also ends when a sweep
         lowers the inertia by at most this fraction.
-    algorithm : {"auto", "lloyd", "elkan", "yinyang", "hamerly", "exponion", "filtering", "sketch"}, default="auto"
+    algorithm : str, default="auto"
         How sweeps of exact k-means find the nearest centers. As for :class:`~shoal.KMeans`; results do not
         depend on it.
     bounds_memory : str or int, default="1GB"

@@ -39,7 +39,7 @@ class BreathingKMeans(CenterClusterer):
     tol : float, default=1e-4
         Tolerance of exact k-means, as for :class:`~shoal.KMeans`; the last run uses ``tol / 100``. A breath
         that lowers the inertia by less than the fraction `tol` is kept, but counts as failed.
-    algorithm : {"auto", "lloyd", "elkan", "yinyang", "hamerly", "exponion", "filtering", "sketch"}, default="auto"
+    algorithm : str, default="auto"
         How a sweep finds the nearest centers. As for :class:`~shoal.KMeans`; results do not depend on it.
     bounds_memory : str or int, default="1GB"
         Memory budget for distance bounds. As for :class:`~shoal.KMeans`.

@@ -68,7 +68,7 @@ class KMeans(CenterClusterer):
     tol : float, default=1e-4
         A start has converged when the squared length of the center shift is at most `tol` times the mean
         variance of the features, or when no label changes. 0: only when no label changes.
-    algorithm : {"auto", "lloyd", "elkan", "yinyang", "hamerly", "exponion", "filtering", "sketch"}, default="auto"
+    algorithm : str, default="auto"
         How a sweep finds the nearest centers. Results are bit-identical for all values.
 
         - ``"lloyd"`` computes all distances.
@@ -90,11 +90,12 @@ class KMeans(CenterClusterer):
         - ``"auto"`` tries ``"filtering"`` first for at least 16,384 rows and 16 clusters in up to 16
           dimensions, and keeps ``"filtering"`` while sweeps compute at most 15% of all distances. On
           processors with AVX-512 VNNI, it chooses ``"sketch"`` from 32 dimensions on, if there are at least
-          50,000 / dimensions clusters, and leaves it if it excludes too few centers. Otherwise the fit begins with plain sweeps. Bounds start once few enough labels change: ``"elkan"`` (from 160
-          dimensions on, or for up to 64 clusters) or ``"yinyang"`` above 16 dimensions; ``"hamerly"``,
-          ``"exponion"`` or ``"yinyang"`` below, from 24 clusters on. Bounds pause while they cost more
-          distances than they save. The choice never depends on a clock. Sparse rows get plain sweeps, because
-          bounds skip almost no distances there.
+          50,000 / dimensions clusters, and leaves it if it excludes too few centers. Otherwise the fit begins
+          with plain sweeps. Bounds start once few enough labels change: ``"elkan"`` (from 160 dimensions on,
+          or for up to 64 clusters) or ``"yinyang"`` above 16 dimensions; ``"hamerly"``, ``"exponion"`` or
+          ``"yinyang"`` below, from 24 clusters on. Bounds pause while they cost more distances than they
+          save. The choice never depends on a clock. Sparse rows get plain sweeps, because bounds skip almost
+          no distances there.
     bounds_memory : str or int, default="1GB"
         Memory budget for distance bounds, in bytes or as text such as ``"500MB"``. With a smaller budget more
         centers share a bound, down to no bounds at all, with a warning if `algorithm` names bounds. The tree
@@ -233,7 +234,7 @@ class KMeans(CenterClusterer):
         named = self.algorithm not in ("auto", "lloyd")
         needs = {
             "filtering": "dense rows of at most 16 features and room for a copy of them",
-            "sketch": "dense rows, most of whose variance lies in 256 directions, and room for their sketches",
+            "sketch": "dense rows, most of whose variance is in 256 directions, and room for their sketches",
         }.get(self.algorithm)
         if needs and self.algorithm_ == "lloyd":
             warn(

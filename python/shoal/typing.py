@@ -113,7 +113,9 @@ Init: TypeAlias = Seeding | Centers | Callable[..., npt.ArrayLike]
 #: Distances that centers are assigned by.
 Metric: TypeAlias = Literal["euclidean", "cosine"]
 #: How :class:`~shoal.KMeans` finds the nearest centers.
-Algorithm: TypeAlias = Literal["auto", "lloyd", "elkan", "yinyang", "hamerly", "exponion", "filtering", "sketch"]
+Algorithm: TypeAlias = Literal[
+    "auto", "lloyd", "elkan", "yinyang", "hamerly", "exponion", "filtering", "sketch"
+]
 #: Bounds of :class:`~shoal.NestedMiniBatchKMeans`.
 Bounds: TypeAlias = Literal["auto", "elkan", "yinyang", "hamerly", "none"]
 #: Variants of :class:`~shoal.VarianceReducedKMeans`.

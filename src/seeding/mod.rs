@@ -22,7 +22,7 @@ use scalable::parallel;
 use tree::tree;
 pub(crate) use tree::{Clusters, Grown, Growth, Nodes, packed};
 
-use crate::data::{Access, DataSource, Weighted, check_finite, count_rows, row_bytes, weights_of};
+use crate::data::{Access, DataSource, Weighted, check_finite, count_rows, weights_of};
 use crate::error::{Error, InvalidParam, Result};
 use crate::fit::{Parameter, Problems, Value};
 use crate::kernel::Compute;

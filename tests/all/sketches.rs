@@ -53,8 +53,9 @@ fn auto_uses_sketches_for_many_columns_and_clusters() {
 #[test]
 fn auto_leaves_sketches_that_exclude_too_little() {
     let (n, d, mut draws) = (5000, 256, Draws::new(2));
-    // One column is so large that a byte cannot hold what the others tell.
-    let mut value = |i: usize| if i.is_multiple_of(d) { 1e6 * draws.unit() } else { draws.unit() };
+    // One column has two values, so far apart that a byte cannot hold what the others tell.
+    let mut value =
+        |i: usize| if i.is_multiple_of(d) { 1e6 * (2.0 * draws.unit()).floor() } else { draws.unit() };
     let values: Vec<f32> = (0..n * d).map(|i| value(i) as f32).collect();
     assert_ne!(chosen(&values, d, 250), Algorithm::Sketch);
 }
