@@ -201,7 +201,7 @@ impl<T: Compute> Doubts<T> {
 
 /// Whether a squared distance has neither overflowed nor lost digits to underflow. Differences of `f32` values do
 /// neither in `f64`.
-fn is_exact<T: Float>(sq_dist: f64) -> bool {
+pub(crate) fn is_exact<T: Float>(sq_dist: f64) -> bool {
     size_of::<T>() == size_of::<f32>() || sq_dist.is_finite() && sq_dist >= vanishing::<f64>()
 }
 

@@ -40,7 +40,7 @@ pub(crate) mod sketched;
 mod tests;
 mod tier;
 
-pub(crate) use arbiter::Doubts;
+pub(crate) use arbiter::{Doubts, is_exact};
 pub(crate) use bytes::{add_bytes, byte_sq_dists};
 pub use isa::Isa;
 pub(crate) use pack::Frame;

@@ -203,12 +203,12 @@ impl Seeding {
         cx: &Executor,
     ) -> Result<Seeds<T>> {
         let chosen = match self {
-            Self::Auto if k >= TREE_CENTERS && data.access() == Access::Random => Self::Hierarchical,
+            Self::Auto if k >= TREE_CENTERS && data.access() == Access::Random => &Self::Hierarchical,
             // On a sample, greedy k-means++ would miss rare groups.
-            Self::Auto if known(data, k)? > greedy_seeding_rows(k) => Self::PARALLEL,
-            named => named.clone(),
+            Self::Auto if known(data, k)? > greedy_seeding_rows(k) => &Self::PARALLEL,
+            named => named,
         };
-        chosen.choose_within(data, k, seed, start, |n| n, cx)
+        chosen.choose_within(data, k, seed, start, u64::MAX, cx)
     }
 
     /// Returns an error that lists all parameters outside their range.
@@ -238,14 +238,14 @@ impl Seeding {
         }
     }
 
-    /// Like [`Seeding::choose`], but [`Seeding::Auto`] reads only `sample(n)` of the `n` rows.
+    /// Like [`Seeding::choose`], but [`Seeding::Auto`] is greedy k-means++ on a random sample of at most `most` rows.
     pub(crate) fn choose_within<T: Compute>(
         &self,
         data: &dyn DataSource<T>,
         k: usize,
         seed: u64,
         start: u64,
-        sample: impl Fn(u64) -> u64,
+        most: u64,
         cx: &Executor,
     ) -> Result<Seeds<T>> {
         let _phase = cx.phase("seeding", 0);
@@ -266,12 +266,8 @@ impl Seeding {
         }
         self.check()?;
         let rng = &mut Rng::keyed(seed, Purpose::Seeding, start);
-        if *self == Self::Auto {
-            let n = known(data, k)?;
-            let sample = sample(n);
-            if sample < n {
-                return self.of_sample(data, k, sample, rng, cx);
-            }
+        if *self == Self::Auto && known(data, k)? > most {
+            return self.of_sample(data, k, most, rng, cx);
         }
         self.of_all(data, k, rng, cx)
     }
@@ -287,7 +283,7 @@ impl Seeding {
         cx: &Executor,
     ) -> Result<Seeds<T>> {
         if matches!(self, Self::Given(_)) || known(data, k)? <= sample {
-            return self.choose_within(data, k, seed, start, |n| n, cx);
+            return self.choose_within(data, k, seed, start, u64::MAX, cx);
         }
         self.check()?;
         let _phase = cx.phase("seeding", 0);

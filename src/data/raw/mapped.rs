@@ -500,7 +500,7 @@ fn no_rows(path: &Path, layout: Layout) -> Error {
     Error::format(path, format!("must have at least 1 row and 1 column, got {rows} x {cols}"))
 }
 
-/// The extension of a file name, in lower case. Empty if there is none.
+/// The extension of a file name in lower case, or an empty string.
 pub(in crate::data) fn suffix_of(path: &Path) -> String {
     path.extension().map(|suffix| suffix.to_string_lossy().to_ascii_lowercase()).unwrap_or_default()
 }

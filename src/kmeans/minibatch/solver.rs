@@ -75,7 +75,7 @@ impl<T: Compute> MiniBatchSolver<T> {
         let (seed, most) = (self.state.seed, self.sample_rows(data));
         let choose = |start| match init_size {
             Some(_) => seeding.choose_of_sample(data, *k, seed, start, most, cx),
-            None => seeding.choose_within(data, *k, seed, start, |n| most.min(n), cx),
+            None => seeding.choose_within(data, *k, seed, start, most, cx),
         };
         let mut best = choose(0)?;
         let n_starts = seeding.n_starts(*n_init);

@@ -5,7 +5,7 @@ use super::{NEAR, Near, lower_of, upper_of};
 use crate::centers::NO_LABEL;
 use crate::error::Result;
 use crate::kernel::sketched::{Basis, PackedSketches, Scan, Sketch, farthest};
-use crate::kernel::{Compute, PackedCenters, sq_dist};
+use crate::kernel::{Compute, PackedCenters, is_exact, sq_dist};
 use crate::matrix::MatRef;
 use crate::pass::{Chunk, PerRow, Unread};
 use crate::rows::Rows;
@@ -291,7 +291,7 @@ impl<T: Compute> Rules<'_, T> {
                         open.radius = radius_of(upper_of(sq_dist, factor));
                     }
                 }
-                if T::WIDE && !is_exact(best.0) {
+                if !is_exact::<T>(best.0) {
                     let list: Vec<u32> = measured.iter().map(|&(_, j)| j).collect();
                     best.1 = packed.nearest_of(Rows::Dense(values), r, &list);
                 }
@@ -399,9 +399,4 @@ fn hits_of<'s>(sorted: &'s [(f32, u32)], ends: &[u32], r: usize) -> &'s [(f32, u
 
 fn codes_of<'r>(rows: &'r RowSketches<'_>, r: usize) -> &'r [u8] {
     &rows.codes[r * rows.width..][..rows.width]
-}
-
-/// Whether a squared distance in `f64` has neither overflowed nor lost digits to underflow.
-fn is_exact(sq_dist: f64) -> bool {
-    sq_dist.is_finite() && sq_dist >= 1e-280
 }

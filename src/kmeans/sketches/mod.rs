@@ -194,7 +194,7 @@ impl Sketches {
             let moved = if old == new { 0.0 } else { upper_of(sq_dist(old, new), factor) };
             // NaN counts as infinite.
             let moved = if moved.is_nan() { f32::INFINITY } else { moved };
-            // One sweep is followed at most once, so this sum is exact.
+            // Every sweep clears the moves.
             debug_assert!(self.moves[j] == 0.0);
             self.moves[j] = moved;
             self.paths[j] += f64::from(moved);
