@@ -20,7 +20,8 @@ MODULE_FILES := $(RUST_FILES) Cargo.toml Cargo.lock pyproject.toml
 QUICK := $(patsubst %,tests/python/%.py,kmeans/test_reference kmeans/test_unit_weights project/test_lint project/test_readme \
   quality/test_metrics rows/test_row_counts rows/test_vectors seeding/test_seeding)
 # The kernel tests run again under these instruction sets, which are below the best one of the machine.
-ISAS := scalar $(shell grep -qsw avx2 /proc/cpuinfo && echo avx2) $(shell grep -qsw avx512_vnni /proc/cpuinfo && echo avx512)
+ISAS := scalar $(shell grep -qsw avx2 /proc/cpuinfo && echo avx2) \
+	$(shell grep -qsw avx_vnni /proc/cpuinfo && echo avxvnni) $(shell grep -qsw avx512_vnni /proc/cpuinfo && echo avx512)
 
 # Seconds for each target of `make fuzz`, and its random seed; minutes of `make soak`.
 FUZZ_SECONDS ?= 60

@@ -29,8 +29,8 @@ pub(crate) const SKIPPING_SHARE: f64 = 7.0 / 8.0;
 /// Strips that are not searched for zero columns after a strip with too few of them.
 pub(crate) const SKIPPING_PAUSE: u32 = 31;
 
-/// Whether certified low precision is faster than the `f32` kernel for `k` centers of `dim` columns (bench `kernels`,
-/// table `certified`). With fewer of either, converting the rows takes what the products save.
+/// Whether tiles of low precision are faster than the `f32` kernel for `k` centers of `dim` columns (bench `kernels`, table
+/// `certified`). With fewer of either, converting the rows takes what the products save.
 pub(crate) const fn certified_pays(k: usize, dim: usize) -> bool {
     k >= 64 && dim >= 64
 }
@@ -85,6 +85,25 @@ pub(crate) const CERTIFIED_CANDIDATES: usize = 1 << 16;
 /// too few centers; with more, they take longer to compare.
 pub(crate) const SKETCH_ENERGY: f64 = 0.9;
 
+/// Rows on which mixing columns is tried, and the share of the largest coordinates from which on it pays: it takes as long
+/// as rounding the rows.
+pub(crate) const SKETCH_PEAKS: usize = 64;
+pub(crate) const SKETCH_GAIN: f32 = 0.85;
+
+/// Whether sketches of rows that are met once are faster than the `f32` kernel (bench `kernels`, table `certified`): with
+/// less, sketching a row takes what products of bytes save.
+pub(crate) const fn few_sketches_pay(k: usize, dim: usize) -> bool {
+    k >= 64 && dim >= 32 && k * dim >= 40_000
+}
+
+/// Centers that sketches may leave for a row that is met once. With more, its `f32` tile values take less time.
+pub(crate) const fn sketch_candidates(k: usize) -> usize {
+    4 + k / 32
+}
+
+/// Estimates of distances, of 4 bytes each, that are kept per worker: they stay in the second-level cache.
+pub(crate) const SKETCH_ESTIMATES: usize = 1 << 16;
+
 /// Rows of a chunk of a sweep by sketches, for `k` centers: so many that their lists of centers are worth sorting, and so
 /// few that their values stay in the second-level cache, and that the lists take at most 20 MB if nothing is excluded.
 pub(crate) fn sketch_chunk_rows(dim: usize, k: usize) -> usize {
@@ -100,7 +119,7 @@ pub(crate) const SKETCH_GROWTH: f32 = 0.05;
 /// Sweeps of a fit from which sketches pay: sketching all rows takes about as long as one plain sweep.
 pub(crate) const SKETCH_SWEEPS: u64 = 3;
 
-/// Whether sketches pay for `n` rows and `k` clusters in `dim` columns (`auto.py`, AVX-512 VNNI): a row takes about as
+/// Whether sketches pay for `n` rows and `k` clusters in `dim` columns (`auto.py`, AVX-512 VNNI; AVX-VNNI gains as much over AVX2): a row takes about as
 /// long as 50,000 values of centers in bookkeeping and exact distances. There must be enough rows to learn the columns of
 /// sketches from.
 pub(crate) fn sketches_pay(n: usize, k: usize, dim: usize) -> bool {
@@ -382,6 +401,13 @@ pub(crate) const FARTHEST_ROWS: usize = 16;
 /// Rows per tile of squared distances in k-means++: a draw scans one tile, and a pass schedules `n` divided
 /// by this number of tiles.
 pub(crate) const SEEDING_TILE_ROWS: usize = 4096;
+
+/// Whether sketches of `n` rows pay for choosing `k` centers by k-means++ (`seeding.py`): sketching takes as long as
+/// comparing the rows with a few dozen candidates. They take at most a byte per column and about 50 per row, and must fit
+/// into 1 GiB.
+pub(crate) fn seeding_sketches_pay(n: usize, k: usize, dim: usize) -> bool {
+    dim >= 32 && k >= 32 && n >= 4096 && n * (dim + 50) <= 1 << 30
+}
 
 /// Most rows on which `Seeding::Auto` runs greedy k-means++ for `k` centers. It computes up to `k (2 + ln k)` distances
 /// per row, at about half the rate of the kernel; with more rows, k-means|| takes less time and ends as low (`init.py`).

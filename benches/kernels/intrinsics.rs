@@ -221,7 +221,7 @@ macro_rules! real {
                     Isa::Avx512 | Isa::Avx512Vnni | Isa::Amx => unsafe { $wide::peak(turns) },
                     // SAFETY: as above.
                     #[cfg(target_arch = "x86_64")]
-                    Isa::Avx2 => unsafe { $half::peak(turns) },
+                    Isa::Avx2 | Isa::AvxVnni => unsafe { $half::peak(turns) },
                     _ => peak_plain(turns),
                 }
             }

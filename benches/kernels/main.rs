@@ -19,8 +19,9 @@ use intrinsics::{Real, peak};
 
 const DIMS: [usize; 13] = [2, 3, 4, 8, 16, 32, 64, 128, 256, 384, 768, 1024, 3072];
 const CENTERS: [usize; 5] = [8, 64, 256, 1024, 4096];
-/// Instruction sets with the vectors of `avx512` and products of low precision.
-const CERTIFIED: [Isa; 2] = [Isa::Avx512Vnni, Isa::Amx];
+/// Instruction sets with products of low precision, and those with the same vectors without them.
+const CERTIFIED: [(Isa, Isa); 3] =
+    [(Isa::AvxVnni, Isa::Avx2), (Isa::Avx512Vnni, Isa::Avx512), (Isa::Amx, Isa::Avx512)];
 /// Rows per product of the `gemm` crate; the faster one counts.
 const BLOCKS: [usize; 2] = [768, 3072];
 /// Numbers of rows are multiples of this, so that neither side has a remainder.
@@ -187,7 +188,7 @@ impl Options {
 
 /// The available instruction sets that differ in their vectors.
 fn vectors() -> Vec<Isa> {
-    Isa::available().into_iter().filter(|isa| !CERTIFIED.contains(isa)).collect()
+    Isa::available().into_iter().filter(|isa| !CERTIFIED.iter().any(|(tier, _)| tier == isa)).collect()
 }
 
 fn cores() -> usize {
@@ -324,7 +325,7 @@ impl Noise {
 impl Options {
     /// Rows of bytes in certified low precision against the `f32` kernel, in turns.
     fn certified(&self, csv: &mut String) {
-        let tiers: Vec<Isa> = CERTIFIED.into_iter().filter(|isa| isa.is_available()).collect();
+        let tiers: Vec<(Isa, Isa)> = CERTIFIED.into_iter().filter(|(tier, _)| tier.is_available()).collect();
         if tiers.is_empty() {
             println!("\nThis processor has no instructions for certified low precision.");
             return;
@@ -337,14 +338,14 @@ impl Options {
         csv.push_str("table,d,k,n,tier,f32_gflops,certified_gflops,ratio\n");
         for &d in self.dims.iter().filter(|&&d| d >= 64 || self.smoke) {
             for &k in self.centers.iter().filter(|&&k| k >= 64) {
-                for &tier in &tiers {
-                    self.certified_cell(d, k, tier, csv);
+                for &tiers in &tiers {
+                    self.certified_cell(d, k, tiers, csv);
                 }
             }
         }
     }
 
-    fn certified_cell(&self, d: usize, k: usize, tier: Isa, csv: &mut String) {
+    fn certified_cell(&self, d: usize, k: usize, (tier, plain): (Isa, Isa), csv: &mut String) {
         let flops_a_row = 2.0 * (k * d) as f64;
         let n = ((4.0 * self.work / flops_a_row) as usize).clamp(2048, 100_000);
         // Rows around k points, and centers near these points.
@@ -355,7 +356,7 @@ impl Options {
         let x: Vec<f32> =
             (0..n * d).map(|i| byte(160.0 * points[i / d * 7 % k * d + i % d] + 120.0 * spread[i])).collect();
         let c: Vec<f32> = points.iter().zip(&off).map(|(p, o)| 160.0 * p + 20.0 * o + 128.0).collect();
-        let packed = [Isa::Avx512, tier].map(|isa| PackedCenters::for_isa(MatRef::new(&c, d), isa));
+        let packed = [plain, tier].map(|isa| PackedCenters::for_isa(MatRef::new(&c, d), isa));
         let (mut labels, mut scratch) = ([vec![0; n], vec![0; n]], Scratch::default());
         let mut rates = [Vec::new(), Vec::new()];
         let mut ratios = Vec::new();

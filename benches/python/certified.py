@@ -6,6 +6,8 @@ the results must be bit-identical, otherwise the run fails.
 
 nearest
     ``predict`` of all rows of a set with the centers of a fit after one sweep (early) and after ten (late).
+seeding
+    Greedy k-means++ on all rows of a set.
 fit
     A whole fit with ``algorithm="auto"`` of at most 100 sweeps, from given centers.
 predict
@@ -33,14 +35,16 @@ import _common as common
 import numpy as np
 import peers
 
-PARTS = ("nearest", "fit", "predict", "sweep")
+PARTS = ("nearest", "seeding", "fit", "predict", "sweep")
 CLOCKS = ("wall", "processor")
 #: The instruction set that the others are compared with.
 PLAIN = "avx512"
 #: Sets with targets.
 SETS = (
     "sift_bsds_trainval:1024",
+    "resnet18_cifar_16k:256",
     "resnet18_cifar_16k:1024",
+    "wordvec_ppmi_svd100:1024",
     "mnist_70k:1024",
     "cifar10_test10k_rgb:1024",
 )
@@ -113,6 +117,14 @@ class Handler:
         begun = self._clock()
         labels = self._model.predict(self._X)
         return self._clock() - begun, checksum(labels)
+
+    def seed(self) -> tuple[float, str]:
+        """Return seconds, and a checksum of the chosen centers."""
+        import shoal
+
+        begun = self._clock()
+        centers, _ = shoal.kmeans_plusplus(self._X, len(self._start), random_state=0, n_jobs=self._threads)
+        return self._clock() - begun, checksum(centers)
 
     def fit(self) -> tuple[float, str]:
         """Return seconds, and a checksum of the centers and labels."""
@@ -229,6 +241,12 @@ def measured(args: argparse.Namespace) -> list[dict[str, Any]]:
                 pair.both("prepare", len(X), sweeps)
                 row = pair.compare(f"nearest, {stage}", "predict", args.rounds)
                 add(described(row, name, X, int(k), 1))
+        for spec in args.data if "seeding" in args.parts else ():
+            name, k = spec.split(":")
+            X = stored(name, args.quick)
+            pair.data(X, int(k))
+            row = pair.compare("greedy k-means++", "seed", max(1, args.rounds // 2))
+            add(described(row, name, X, int(k)))
         if "fit" in args.parts:
             X = stored(LARGE, args.quick)
             pair.data(X, 1024)
@@ -266,7 +284,9 @@ def swept(args: argparse.Namespace) -> list[dict[str, Any]]:
 def main() -> None:
     parser = common.parser(__doc__)
     parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=PARTS)
-    parser.add_argument("--data", nargs="+", default=list(SETS), metavar="NAME:K", help='for "nearest"')
+    parser.add_argument(
+        "--data", nargs="+", default=list(SETS), metavar="NAME:K", help='for "nearest" and "seeding"'
+    )
     parser.add_argument("--tier", metavar="ISA", help=f"compared with {PLAIN} (default: the fastest)")
     parser.add_argument("--sweeps", type=int, default=5, help='timed sweeps of "sweep" (default 5)')
     parser.add_argument("--rounds", type=int, default=7, help="interleaved rounds (default 7)")

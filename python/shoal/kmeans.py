@@ -83,14 +83,13 @@ class KMeans(CenterClusterer):
           where rows lie near few dimensions (coordinates, point clouds, colors, many equal rows), and loses
           where they fill 8 or more. Sparse rows, more dimensions and a small `bounds_memory` get plain
           sweeps, with a warning.
-        - ``"sketch"`` keeps 32 to 512 bytes per row in memory: certified sketches, which tell which centers
+        - ``"sketch"`` keeps 32 bytes per row or more in memory: certified sketches, which tell which centers
           cannot be the nearest. A sweep reads only the rows that they do not decide. It wins with many
-          dimensions and clusters. Sparse rows, rows whose variance is spread over more than 256 directions of
-          more than 512, and a small `bounds_memory` get plain sweeps, with a warning.
+          dimensions and clusters. Sparse rows and a small `bounds_memory` get plain sweeps, with a warning.
         - ``"auto"`` tries ``"filtering"`` first for at least 16,384 rows and 16 clusters in up to 16
           dimensions, and keeps ``"filtering"`` while sweeps compute at most 15% of all distances. On
-          processors with AVX-512 VNNI, it chooses ``"sketch"`` from 32 dimensions on, if there are at least
-          50,000 / dimensions clusters, and leaves it if it excludes too few centers. Otherwise the fit begins
+          processors with AVX-512 VNNI or AVX-VNNI, it chooses ``"sketch"`` from 32 dimensions on, if there
+          are at least 50,000 / dimensions clusters, and leaves it if it excludes too few centers. Otherwise the fit begins
           with plain sweeps. Bounds start once few enough labels change: ``"elkan"`` (from 160 dimensions on,
           or for up to 64 clusters) or ``"yinyang"`` above 16 dimensions; ``"hamerly"``, ``"exponion"`` or
           ``"yinyang"`` below, from 24 clusters on. Bounds pause while they cost more distances than they

@@ -55,13 +55,13 @@ use pack::Form;
 use tier::{Tier, active};
 
 impl Compute for f32 {
-    fn certified(
+    fn by_tiles(
         rows: MatRef<'_, Self>,
         packed: &PackedCenters<Self>,
         labels: &mut [u32],
         scratch: &mut Scratch<Self>,
     ) -> bool {
-        certified::nearest(rows, packed, labels, scratch)
+        certified::by_tiles(rows, packed, labels, scratch)
     }
 }
 
@@ -162,10 +162,22 @@ pub fn nearest<'a, T: Compute>(
     assert_eq!(rows.rows(), labels.len(), "one label per row");
     fits(rows, packed);
     if let Rows::Dense(dense) = rows
-        && T::certified(dense, packed, labels, scratch)
+        && packed.certified.pays(rows.rows())
+        && (T::by_tiles(dense, packed, labels, scratch)
+            || certified::by_sketches(dense, packed, labels, scratch))
     {
         return;
     }
+    nearest_by_tiles(rows, packed, labels, scratch);
+}
+
+/// As [`nearest`], by tile values alone.
+fn nearest_by_tiles<T: Compute>(
+    rows: Rows<'_, T>,
+    packed: &PackedCenters<T>,
+    labels: &mut [u32],
+    scratch: &mut Scratch<T>,
+) {
     with_doubts(packed, scratch, |doubts, scratch| {
         for_each_strip(rows, packed, scratch, |range, strip, scratch| {
             strip.argmin(packed, doubts, scratch, &mut labels[range.clone()]);

@@ -14,6 +14,7 @@ use super::arbiter::Doubts;
 use super::certified::{Buffers, Certified};
 use super::generic::sparse;
 use super::isa::Isa;
+use super::sketched::Labeling;
 use super::tier::{Compute, Tier, active, tier_of};
 use crate::float::Float;
 use crate::matrix::MatRef;
@@ -607,6 +608,9 @@ pub struct Scratch<T> {
     pub(super) doubts: Doubts<T>,
     pub(super) copies: RowBuf<T>,
     pub(super) certified: Buffers,
+    /// Buffers for labels by sketches, and copies of the rows that they leave open.
+    pub(super) labeling: Labeling,
+    pub(super) open: RowBuf<T>,
 }
 
 impl<T: Float> Default for Scratch<T> {
@@ -627,6 +631,8 @@ impl<T: Float> Default for Scratch<T> {
             doubts: Doubts::default(),
             copies: RowBuf::default(),
             certified: Buffers::default(),
+            labeling: Labeling::default(),
+            open: RowBuf::default(),
         }
     }
 }

@@ -19,9 +19,9 @@ use crate::matrix::MatRef;
 /// ```
 #[allow(private_bounds, reason = "vectors are an inner matter of the kernels; no other type can have them")]
 pub trait Compute: Vectors {
-    /// Labels rows with certified low precision, if the type has it and it pays off.
+    /// Labels rows by tiles of low precision, if the type has them and they pay off.
     #[doc(hidden)]
-    fn certified(
+    fn by_tiles(
         _rows: MatRef<'_, Self>,
         _packed: &PackedCenters<Self>,
         _labels: &mut [u32],
@@ -88,7 +88,7 @@ impl<T: Compute> Tier<T> {
         match self.isa {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: a tier exists only if the processor has its instruction set.
-            Isa::Avx2 => unsafe { in_avx2(operation) },
+            Isa::Avx2 | Isa::AvxVnni => unsafe { in_avx2(operation) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: a tier exists only if the processor has its instruction set. The wider sets include
             // this one.

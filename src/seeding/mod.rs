@@ -7,6 +7,7 @@ mod partition;
 mod plus_plus;
 mod random;
 mod scalable;
+mod sketched;
 mod tree;
 
 use std::fmt::{self, Display};

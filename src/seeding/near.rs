@@ -8,6 +8,7 @@
 
 use std::collections::HashSet;
 
+use super::sketched::Sketched;
 use super::{Seeds, finite_or_first_bad};
 use crate::data::{DataSource, copy, take, too_heavy};
 use crate::error::Result;
@@ -29,7 +30,7 @@ const ADMITTED: usize = 1 << 15;
 pub(super) struct Potential<T> {
     pub(super) near: Vec<Near>,
     /// Sum of weight times `D2` per tile.
-    tiles: Vec<f64>,
+    pub(super) tiles: Vec<f64>,
     /// The row numbers of the centers.
     pub(super) rows: Vec<u64>,
     pub(super) centers: Vec<T>,
@@ -37,6 +38,8 @@ pub(super) struct Potential<T> {
     pub(super) stored: RowBuf<T>,
     pub(super) dim: usize,
     pub(super) n_distances: u64,
+    /// Sketches of the rows, with which [`Potential::grow`] compares candidates.
+    pub(super) sketched: Option<Sketched>,
 }
 
 /// The buffers of a worker that finds the nearest of many centers.
@@ -56,6 +59,7 @@ impl<T: Compute> Potential<T> {
             stored: RowBuf::new(data.dim()),
             dim: data.dim(),
             n_distances: 0,
+            sketched: None,
         })
     }
 
@@ -202,9 +206,16 @@ impl<T: Compute> Potential<T> {
             let mut drawn: Vec<u64> = (0..trials).map(|_| self.draw(rng.unit() * total, weights)).collect();
             drawn.sort_unstable();
             drawn.dedup();
-            let next = if drawn.len() == 1 { drawn[0] } else { self.best_of(data, cx, &drawn)? };
-            self.take_in(data, &[next])?;
-            self.admit(data, cx)?;
+            let next = match &self.sketched {
+                Some(_) => self.best_by_sketches(data, cx, &drawn)?,
+                None if drawn.len() == 1 => 0,
+                None => self.best_of(data, cx, &drawn)?,
+            };
+            self.take_in(data, &[drawn[next]])?;
+            match &self.sketched {
+                Some(_) => self.admit_found(data, cx, next)?,
+                None => self.admit(data, cx)?,
+            }
         }
         Ok(())
     }
@@ -232,15 +243,15 @@ pub(super) fn unused(rows: &[u64], n: u64, k: usize, rng: &mut Rng) -> Vec<u64> 
 
 /// Sums per tile, collected in tile order.
 #[derive(Default)]
-struct TileSums {
-    sums: Vec<f64>,
-    open: f64,
+pub(super) struct TileSums {
+    pub(super) sums: Vec<f64>,
+    pub(super) open: f64,
     measured: u64,
 }
 
 impl TileSums {
     /// Each partial result is one tile.
-    fn merge(&mut self, part: &mut Self) {
+    pub(super) fn merge(&mut self, part: &mut Self) {
         self.sums.push(std::mem::take(&mut part.open));
         self.measured += std::mem::take(&mut part.measured);
     }

@@ -36,21 +36,22 @@ pub(super) fn plus_plus<T: Compute>(
     let mut state = Potential::new(data, n)?;
     state.take_in(data, &first)?;
     state.admit(data, cx)?;
+    state.sketch(data, k, cx)?;
     state.grow(data, k, trials, weights.as_deref(), rng, cx)?;
     Ok(state.seeds(if greedy { "k-means++" } else { "plain-k-means++" }))
 }
 
 /// The reduction of the sum by each candidate, and the number of computed distances.
-type Gains = (Vec<f64>, u64);
+pub(super) type Gains = (Vec<f64>, u64);
 
 impl<T: Compute> Potential<T> {
-    /// The candidate that reduces the sum most; the earliest among equals.
+    /// Which of the candidates reduces the sum most; the earliest among equals.
     pub(super) fn best_of(
         &mut self,
         data: &dyn DataSource<T>,
         cx: &Executor,
         candidates: &[u64],
-    ) -> Result<u64> {
+    ) -> Result<usize> {
         let values = take(data, candidates)?;
         let candidate = MatRef::new(&values, self.dim);
         // The distance of each candidate to each center, center by center.
@@ -74,17 +75,23 @@ impl<T: Compute> Potential<T> {
             }
             Ok(())
         };
-        let merge = |(total, measured): &mut Gains, (part, more): &mut Gains| {
-            total.iter_mut().zip(part).for_each(|(t, p)| *t += std::mem::take(p));
-            *measured += std::mem::take(more);
-        };
         let make = (|| (vec![0.0; m], 0), || ());
-        sweep(data, cx, SEEDING_TILE_ROWS, &self.near[..], &mut gains, make, absorb, merge)?;
+        sweep(data, cx, SEEDING_TILE_ROWS, &self.near[..], &mut gains, make, absorb, merge_gains)?;
         let (gains, measured) = gains;
         self.n_distances += measured + between.len() as u64;
-        let best = (0..gains.len()).rev().max_by(|&a, &b| gains[a].total_cmp(&gains[b])).unwrap_or(0);
-        Ok(candidates[best])
+        Ok(best_of_gains(&gains))
     }
+}
+
+/// Adds the gains of a tile.
+pub(super) fn merge_gains((total, measured): &mut Gains, (part, more): &mut Gains) {
+    total.iter_mut().zip(part).for_each(|(t, p)| *t += std::mem::take(p));
+    *measured += std::mem::take(more);
+}
+
+/// The largest gain; the earliest among equals.
+pub(super) fn best_of_gains(gains: &[f64]) -> usize {
+    (0..gains.len()).rev().max_by(|&a, &b| gains[a].total_cmp(&gains[b])).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -148,7 +155,7 @@ mod tests {
         }
         let before = state.n_distances + (centers.len() * candidates.len()) as u64;
         let best = state.best_of(data, &cx, candidates).unwrap();
-        (best, state.n_distances - before)
+        (candidates[best], state.n_distances - before)
     }
 
     #[test]

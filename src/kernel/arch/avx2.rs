@@ -19,7 +19,21 @@ vectors!(
     },
     store_ids(to, ids) _mm256_storeu_si256(to.cast(), _mm256_cvttps_epi32(ids)),
     prefetch(p) _mm_prefetch::<_MM_HINT_T1>(p.cast()),
-    widen(p) Avx2F64 = _mm256_cvtps_pd(_mm_loadu_ps(p))
+    widen(p) Avx2F64 = _mm256_cvtps_pd(_mm_loadu_ps(p)),
+    and {
+        fn count_at_most(v: __m256, limit: f32) -> u32 =
+            _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_LE_OQ>(v, _mm256_set1_ps(limit))).count_ones();
+        fn push_less(a: __m256, b: __m256, first: u32, to: *mut u32) -> usize = {
+            let mut less = _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_LT_OQ>(a, b)) as u32;
+            let mut n = 0;
+            while less != 0 {
+                *to.add(n) = first + less.trailing_zeros();
+                less &= less - 1;
+                n += 1;
+            }
+            n
+        };
+    }
 );
 vectors!(
     Avx2F64, f64, __m256d, 4 x 16,

@@ -7,11 +7,13 @@ pub(super) mod amx;
 pub(super) mod avx2;
 #[cfg(target_arch = "x86_64")]
 pub(super) mod avx512;
+#[cfg(target_arch = "x86_64")]
+pub(super) mod avx_vnni;
 #[cfg(target_arch = "aarch64")]
 pub(super) mod neon;
 pub(super) mod scalar;
 mod vectors;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[cfg(target_arch = "x86_64")]
 pub(super) mod vnni;
 
 use vectors::vectors;

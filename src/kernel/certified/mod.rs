@@ -1,4 +1,7 @@
-//! Certified low precision: labels by products of low precision, proven to be those of the arbiter.
+//! Certified low precision: labels that bounds prove, and the arbiter's where they do not.
+//!
+//! Where a processor multiplies bytes fast, rows and centers are sketched ([`sketched`](super::sketched)). Where it has a
+//! matrix unit, tiles of rows and centers are compared:
 //!
 //! 1. Centers are rounded to low precision once ([`pack`]), rows strip by strip ([`rows`]). An [`Engine`]
 //!    multiplies tiles of both ([`strip`]).
@@ -12,8 +15,8 @@
 //! Labels are therefore the same as without low precision, whatever the engine. The products only decide how many
 //! rows are measured again.
 //!
-//! Bytes suit rows of whole numbers from 0 to 255, however they are stored. bf16 suits all finite rows. Strips of
-//! other rows go to the `f32` kernel.
+//! Tiles of bytes suit rows of whole numbers from 0 to 255, however they are stored. Tiles of bf16 suit all finite rows.
+//! Strips of other rows go to the `f32` kernel.
 
 mod bound;
 mod decide;
@@ -36,23 +39,29 @@ pub(super) use self::pack::LowCenters;
 use self::remeasure::Remeasured;
 use self::rows::GROUP;
 use self::strip::{Strip, strip_rows};
-use super::for_each_strip;
 use super::isa::Isa;
 use super::pack::{PackedCenters, Scratch};
+use super::sketched::SketchedCenters;
+use super::tier::Compute;
+use super::{for_each_strip, nearest_by_tiles};
 use crate::matrix::MatRef;
 use crate::rows::Rows;
 use crate::tuning::{
     CERTIFIED_CANDIDATES, CERTIFIED_DOUBT, CERTIFIED_ROWS, CERTIFIED_TRIAL, CERTIFIED_VALUES, certified_pays,
+    few_sketches_pay, sketch_candidates,
 };
 
 /// Which engine labels rows, and the centers in its low precision, made when enough rows have come.
 #[derive(Debug, Default)]
 pub(super) struct Certified {
-    tier: Option<Isa>,
+    /// Tiles of the matrix unit pay off for the centers, or sketches do, on this instruction set.
+    tiles_pay: bool,
+    sketches_pay: Option<Isa>,
     /// Rows that have come so far.
     met: AtomicUsize,
     bytes: OnceLock<Option<LowCenters>>,
     halves: OnceLock<Option<LowCenters>>,
+    sketches: OnceLock<Option<SketchedCenters>>,
     /// Rows labeled so far, and candidates among them. Too many candidates end it.
     rows: AtomicUsize,
     candidates: AtomicUsize,
@@ -62,15 +71,23 @@ pub(super) struct Certified {
 impl Certified {
     /// For `k` dense centers of `dim` columns and the chosen tier.
     pub(super) fn new(isa: Isa, k: usize, dim: usize) -> Self {
-        let tier = (isa.is_certified() && certified_pays(k, dim)).then_some(isa);
-        Self { tier, ..Self::default() }
+        Self {
+            tiles_pay: isa == Isa::Amx && certified_pays(k, dim),
+            sketches_pay: (isa.multiplies_bytes() && few_sketches_pay(k, dim)).then_some(isa),
+            ..Self::default()
+        }
     }
 
-    /// The centers for a product, if they pay off for the rows so far and `rows` more.
-    fn centers(&self, packed: &PackedCenters<f32>, product: Product, rows: usize) -> Option<&LowCenters> {
-        if self.stopped.load(Relaxed) || self.met.fetch_add(rows, Relaxed) + rows < CERTIFIED_ROWS {
-            return None;
-        }
+    /// Whether low precision pays off for the rows so far and `rows` more.
+    pub(super) fn pays(&self, rows: usize) -> bool {
+        rows > 0
+            && (self.tiles_pay || self.sketches_pay.is_some())
+            && !self.stopped.load(Relaxed)
+            && self.met.fetch_add(rows, Relaxed) + rows >= CERTIFIED_ROWS
+    }
+
+    /// The centers for a product, if they suit it.
+    fn centers(&self, packed: &PackedCenters<f32>, product: Product) -> Option<&LowCenters> {
         let centers = match product {
             Product::Bytes => &self.bytes,
             Product::Bf16 => &self.halves,
@@ -78,11 +95,11 @@ impl Certified {
         centers.get_or_init(|| LowCenters::new(packed, product)).as_ref()
     }
 
-    /// Counts what was measured again, and stops if it is too much.
-    fn count(&self, low: &LowCenters, rows: usize, candidates: usize) {
+    /// Counts what was measured again, and stops if it is more than `most` per row.
+    fn count(&self, rows: usize, candidates: usize, most: f64) {
         let rows = self.rows.fetch_add(rows, Relaxed) + rows;
         let candidates = self.candidates.fetch_add(candidates, Relaxed) + candidates;
-        if rows >= CERTIFIED_TRIAL && candidates as f64 > CERTIFIED_DOUBT * rows as f64 * low.panels as f64 {
+        if rows >= CERTIFIED_TRIAL && candidates as f64 > most * rows as f64 {
             self.stopped.store(true, Relaxed);
         }
     }
@@ -96,37 +113,51 @@ pub(super) struct Buffers {
     remeasured: Remeasured,
 }
 
-/// Labels rows with low precision if that pays off, as [`nearest`](super::nearest) does. Returns false if it does
-/// not.
-#[allow(unused_variables, reason = "which arms exist depends on the target")]
-pub(super) fn nearest(
+/// Labels rows by tiles of low precision, as [`nearest`](super::nearest) does. Returns false if the processor has no tiles,
+/// or they do not suit the rows.
+#[allow(unused_variables, reason = "only one target has tiles")]
+pub(super) fn by_tiles(
     rows: MatRef<'_, f32>,
     packed: &PackedCenters<f32>,
     labels: &mut [u32],
     scratch: &mut Scratch<f32>,
 ) -> bool {
-    let Some(tier) = packed.certified.tier else { return false };
-    // The first row shows what to try; strips of other rows go to the `f32` kernel.
-    let product = match tier {
-        _ if rows.rows() == 0 => return false,
-        _ if self::rows::are_bytes(rows.row(0)) => Product::Bytes,
-        Isa::Amx => Product::Bf16,
-        _ => return false,
-    };
-    let Some(low) = packed.certified.centers(packed, product, rows.rows()) else { return false };
-    match tier {
-        #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-        Isa::Avx512Vnni => {
-            super::arch::vnni::nearest(low, rows, packed, labels, scratch);
-            true
-        }
-        #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-        Isa::Amx => {
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    if packed.certified.tiles_pay {
+        // The first row shows what to try; strips of other rows go to the `f32` kernel.
+        let product = if self::rows::are_bytes(rows.row(0)) { Product::Bytes } else { Product::Bf16 };
+        if let Some(low) = packed.certified.centers(packed, product) {
             super::arch::amx::nearest(low, rows, packed, labels, scratch);
-            true
+            return true;
         }
-        _ => false,
     }
+    false
+}
+
+/// Labels rows by sketches, as [`nearest`](super::nearest) does. Returns false if the centers have none.
+pub(super) fn by_sketches<T: Compute>(
+    rows: MatRef<'_, T>,
+    packed: &PackedCenters<T>,
+    labels: &mut [u32],
+    scratch: &mut Scratch<T>,
+) -> bool {
+    let Some(isa) = packed.certified.sketches_pay else { return false };
+    let centers = packed.certified.sketches.get_or_init(|| SketchedCenters::new(packed.centers(), isa));
+    let Some(centers) = centers else { return false };
+    let mut buffers = std::mem::take(&mut scratch.labeling);
+    let candidates = centers.label(rows, packed, labels, &mut buffers);
+    packed.certified.count(rows.rows(), candidates, sketch_candidates(packed.k) as f64);
+    if !buffers.open.is_empty() {
+        let mut copies = std::mem::take(&mut scratch.open);
+        copies.clear(rows.cols());
+        buffers.open.iter().for_each(|&row| copies.push(Rows::Dense(rows), row as usize));
+        let mut found = vec![0; buffers.open.len()];
+        nearest_by_tiles(copies.rows(), packed, &mut found, scratch);
+        buffers.open.iter().zip(found).for_each(|(&row, label)| labels[row as usize] = label);
+        scratch.open = copies;
+    }
+    scratch.labeling = buffers;
+    true
 }
 
 /// Labels rows with one engine. Inlined into a function with the instruction set of the engine.
@@ -169,7 +200,7 @@ pub(super) fn label<E: Engine>(
             kept = start;
         }
     }
-    packed.certified.count(low, rows.rows(), candidates);
+    packed.certified.count(rows.rows(), candidates, CERTIFIED_DOUBT * low.panels as f64);
     open.settle(Rows::Dense(rows), packed, labels, scratch);
     scratch.doubts = open;
     scratch.certified = buffers;

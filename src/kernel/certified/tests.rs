@@ -7,6 +7,7 @@ use super::label;
 use super::pack::{LowCenters, PANEL};
 use crate::kernel::arch::scalar::ScalarF32;
 use crate::kernel::pack::moved;
+use crate::kernel::sketched::{Labeling, SketchedCenters};
 use crate::kernel::{Isa, PackedCenters, Scratch, nearest, sq_dist};
 use crate::matrix::MatRef;
 use crate::rng::{Purpose, Rng};
@@ -93,22 +94,6 @@ fn check(problem: &Problem, product: Product, what: &str) {
         assert_eq!(found, wanted, "{what}");
     }
     let expected = problem.x.iter().all(|&x| f32::from(x as u8) == x);
-    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-    if product == Product::Bytes && Isa::Avx512Vnni.is_available() {
-        let packed = problem.packed(Isa::Avx512);
-        let low = LowCenters::new(&packed, product).expect("bytes suit unscaled centers");
-        let n = problem.rows().rows();
-        let (mut found, mut wanted) = (vec![u32::MAX; n], vec![u32::MAX; n]);
-        crate::kernel::arch::vnni::nearest(
-            &low,
-            problem.rows(),
-            &packed,
-            &mut found,
-            &mut Scratch::default(),
-        );
-        nearest(problem.rows(), &packed, &mut wanted, &mut Scratch::default());
-        assert_eq!(found, wanted, "vnni {what}");
-    }
     assert!(expected || product == Product::Bf16, "{what}: rows must be bytes");
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     by_tiles(problem, product, what);
@@ -132,6 +117,80 @@ fn by_tiles(problem: &Problem, product: Product, what: &str) {
         amx::nearest(&low, problem.rows(), &packed, &mut found, &mut Scratch::default());
         assert_eq!(found, wanted, "tiles, {order:?} {what}");
     }
+}
+
+/// Sketches of all columns give the labels of the arbiter, for `f32` and `f64` rows.
+fn check_sketches(problem: &Problem, what: &str) {
+    let packed = problem.packed(Isa::Scalar);
+    let rows = problem.rows();
+    let Some(centers) = SketchedCenters::new(packed.centers(), Isa::active()) else { return };
+    let (mut found, mut wanted) = (vec![u32::MAX; rows.rows()], vec![u32::MAX; rows.rows()]);
+    let mut buffers = Labeling::default();
+    centers.label(rows, &packed, &mut found, &mut buffers);
+    nearest(rows, &packed, &mut wanted, &mut Scratch::default());
+    for row in 0..rows.rows() {
+        let is_open = buffers.open.contains(&(row as u32));
+        assert_eq!(found[row] == u32::MAX, is_open, "{what}: row {row} has a label or is open");
+        assert!(is_open || found[row] == wanted[row], "{what}: row {row}, {} {}", found[row], wanted[row]);
+    }
+    let wide = |values: &[f32]| values.iter().map(|&v| f64::from(v)).collect::<Vec<f64>>();
+    let (x, c) = (wide(&problem.x), wide(&problem.c));
+    let packed = PackedCenters::for_isa(MatRef::new(&c, problem.d), Isa::Scalar);
+    let mut found = vec![u32::MAX; rows.rows()];
+    centers.label(MatRef::new(&x, problem.d), &packed, &mut found, &mut buffers);
+    for row in (0..rows.rows()).filter(|&row| found[row] != u32::MAX) {
+        assert_eq!(found[row], wanted[row], "{what}: row {row} in `f64`");
+    }
+}
+
+#[test]
+fn sketches_give_the_labels_of_the_arbiter() {
+    for (i, d) in DIMS.into_iter().enumerate() {
+        for k in CENTERS {
+            let n = 70 + i * 13;
+            let seed = (d + k) as u64;
+            check_sketches(&Problem::bytes(n, k, d, seed), &format!("bytes, {d} columns, {k} centers"));
+            for (scale, offset) in
+                [(1.0, 0.0), (1.0, 1000.0), (1e-12, 0.0), (1e15, 0.5), (1e-25, 3.0), (1e25, 0.0)]
+            {
+                let what = format!("floats, {d} columns, {k} centers, scale {scale}, offset {offset}");
+                check_sketches(&Problem::floats(n, k, d, scale, offset, seed), &what);
+            }
+        }
+    }
+}
+
+/// A row that is not a number, or far from all centers, is left open; a row between many centers, too.
+#[test]
+fn sketches_leave_hard_rows_open() {
+    let mut problem = Problem::floats(200, 100, 64, 1.0, 0.0, 1);
+    problem.x[5 * 64 + 3] = f32::NAN;
+    problem.x[6 * 64 + 3] = f32::INFINITY;
+    problem.x[7 * 64..8 * 64].fill(1e30);
+    let packed = problem.packed(Isa::Scalar);
+    let centers = SketchedCenters::new(packed.centers(), Isa::active()).expect("plain centers");
+    let (mut labels, mut buffers) = (vec![u32::MAX; 200], Labeling::default());
+    let candidates = centers.label(problem.rows(), &packed, &mut labels, &mut buffers);
+    assert_eq!(buffers.open, [5, 6, 7]);
+    assert!(candidates >= 3 * 99, "{candidates}");
+}
+
+/// Distances in `f32` cannot tell these centers apart.
+#[test]
+fn close_distances_go_to_the_arbiter() {
+    let (d, k) = (256, 64);
+    let mut problem = Problem::floats(60, k, d, 1.0, 0.0, 2);
+    for j in 1..k {
+        // Each a little farther from the rows than the one before, by less than an `f32` distance resolves.
+        problem.c.copy_within(..d, j * d);
+        problem.c[j * d + 7] += (k - j) as f32 * 1e-7;
+    }
+    for (i, x) in problem.x.chunks_exact_mut(d).enumerate() {
+        x.copy_from_slice(&problem.c[..d]);
+        x.iter_mut().skip(i % 3).step_by(3).for_each(|x| *x += 0.7);
+        x[7] -= 2.0;
+    }
+    check_sketches(&problem, "twins");
 }
 
 const DIMS: [usize; 12] = [1, 3, 17, 31, 32, 33, 63, 64, 65, 130, 200, 600];
@@ -279,7 +338,7 @@ fn errors_within_the_bounds_change_no_label() {
 /// Low precision starts by itself when enough rows have come, and its labels are those of the other tiers.
 #[test]
 fn many_rows_start_it() {
-    let problem = Problem::bytes(3000, 80, 100, 4);
+    let problem = Problem::bytes(3000, 400, 100, 4);
     let labels = |packed: &PackedCenters<f32>| {
         let (mut labels, mut scratch) = (vec![u32::MAX; 3000], Scratch::default());
         for (start, labels) in (0..3000).step_by(100).zip(labels.chunks_mut(100)) {
@@ -291,10 +350,13 @@ fn many_rows_start_it() {
     for isa in Isa::available() {
         let packed = problem.packed(isa);
         let found = labels(&packed);
-        assert_eq!(packed.certified.bytes.get().is_some(), isa.is_certified(), "{isa}");
-        if isa.is_certified() {
-            assert_eq!(found, wanted, "{isa}");
-        }
+        let made = if isa == Isa::Amx {
+            packed.certified.bytes.get().is_some()
+        } else {
+            packed.certified.sketches.get().is_some()
+        };
+        assert_eq!(made, isa.multiplies_bytes(), "{isa}");
+        assert!(wanted.is_empty() || found == wanted, "{isa}");
         wanted = found;
     }
 }
@@ -337,7 +399,7 @@ fn tiles_start_by_themselves() {
 #[test]
 #[should_panic(expected = "different numbers of columns")]
 fn columns_must_match() {
-    let problem = Problem::bytes(3000, 80, 100, 4);
+    let problem = Problem::bytes(3000, 400, 100, 4);
     let packed = problem.packed(*Isa::available().last().expect("at least scalar"));
     nearest(MatRef::new(&problem.x, 120), &packed, &mut vec![0; 2500], &mut Scratch::default());
 }
@@ -345,7 +407,7 @@ fn columns_must_match() {
 /// Labels are those of the centers as they are, also after some were packed anew.
 #[test]
 fn placed_centers_count() {
-    let problem = Problem::bytes(3000, 80, 100, 4);
+    let problem = Problem::bytes(3000, 400, 100, 4);
     let labels = |isa| {
         let mut packed = problem.packed(isa);
         let (mut labels, mut scratch) = ([vec![u32::MAX; 3000], vec![u32::MAX; 3000]], Scratch::default());
@@ -355,7 +417,7 @@ fn placed_centers_count() {
         nearest(problem.rows(), &packed, &mut labels[1], &mut scratch);
         labels
     };
-    for isa in Isa::available().into_iter().filter(|isa| isa.is_certified()) {
+    for isa in Isa::available().into_iter().filter(|isa| isa.multiplies_bytes()) {
         let [before, after] = labels(isa);
         assert_ne!(before, after, "{isa}");
         assert_eq!([before, after], labels(Isa::Avx512), "{isa}");

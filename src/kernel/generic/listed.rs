@@ -10,7 +10,7 @@ use crate::kernel::aligned::LINE;
 /// Number of centers that a row is compared with at a time: enough parallel sums to hide their latency.
 const AT_A_TIME: usize = 4;
 
-/// A matrix with rows `stride` values apart, padded with zeros to whole vectors.
+/// A matrix with rows `stride` values apart, padded with zeros to whole vectors if `stride` allows it.
 #[derive(Clone, Copy)]
 pub(in crate::kernel) struct Padded<'a, T> {
     pub(in crate::kernel) values: &'a [T],
@@ -33,7 +33,8 @@ pub(in crate::kernel) unsafe fn sq_dists<S: Simd, const SCALED: bool>(
     let (dim, stride) = (row.len(), centers.stride);
     let whole = dim / S::LANES * S::LANES;
     let tail = dim - whole;
-    assert!(stride >= dim.next_multiple_of(S::LANES) && out.len() == list.len());
+    let is_padded = stride >= dim.next_multiple_of(S::LANES);
+    assert!(out.len() == list.len() && (is_padded || stride == dim && !SCALED));
     assert!(!SCALED || factors.stride == stride || (factors.stride == 0 && factors.values.len() >= stride));
     let k = centers.values.len() / stride;
     assert!(!SCALED || factors.stride == 0 || factors.values.len() >= k * stride);
@@ -51,7 +52,9 @@ pub(in crate::kernel) unsafe fn sq_dists<S: Simd, const SCALED: bool>(
                 f[q] = f[q].add(j * factors.stride);
             }
         }
-        // SAFETY: vectors are within the first `whole` columns of `row`, within `last`, or within a row of
+        // The last columns of rows that are not padded.
+        let mut ends = [[S::T::ZERO; MOST_LANES]; AT_A_TIME];
+        // SAFETY: vectors are within the first `whole` columns of `row`, within `last` or `ends`, or within a row of
         // centers or factors, which is padded to whole vectors.
         unsafe {
             let mut sums = [S::splat(S::T::ZERO); AT_A_TIME];
@@ -67,8 +70,14 @@ pub(in crate::kernel) unsafe fn sq_dists<S: Simd, const SCALED: bool>(
             for at in (0..whole).step_by(S::LANES) {
                 add(at, S::load(row.as_ptr().add(at)));
             }
-            if tail > 0 {
+            if tail > 0 && is_padded {
                 add(whole, S::load(last.as_ptr()));
+            } else if tail > 0 {
+                for (q, end) in ends.iter_mut().enumerate() {
+                    end[..tail].copy_from_slice(std::slice::from_raw_parts(c[q].add(whole), tail));
+                    let apart = S::sub(S::load(last.as_ptr()), S::load(end.as_ptr()));
+                    sums[q] = S::fmadd(apart, apart, sums[q]);
+                }
             }
             for (out, &sum) in out.iter_mut().zip(&sums) {
                 let mut lanes = [S::T::ZERO; MOST_LANES];

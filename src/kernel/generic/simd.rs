@@ -3,11 +3,11 @@
 use crate::float::Float;
 
 /// The largest number of lanes in a vector.
-pub(super) const MOST_LANES: usize = 16;
+pub(in crate::kernel) const MOST_LANES: usize = 16;
 
 /// The sum of the lanes, by halving. In arrays of known lengths, which the compiler adds as vectors.
 #[inline(always)]
-pub(super) fn sum_of_lanes<T: Float>(values: [T; MOST_LANES]) -> T {
+pub(in crate::kernel) fn sum_of_lanes<T: Float>(values: [T; MOST_LANES]) -> T {
     let mut eight = [T::ZERO; MOST_LANES / 2];
     for l in 0..8 {
         eight[l] = values[l] + values[l + 8];

@@ -1,4 +1,4 @@
-//! The subspace of sketches, learned from a sample of the rows.
+//! The coordinates of sketches: a subspace learned from a sample of the rows, or all columns.
 
 use super::multiply;
 use super::sketch::{UNIT, centered};
@@ -8,15 +8,25 @@ use crate::kernel::generic::product::{COLUMNS, DEPTH};
 use crate::kernel::tier::Compute;
 use crate::matrix::MatRef;
 use crate::rng::{Purpose, Rng};
-use crate::tuning::{SKETCH_ENERGY, SKETCH_ROUNDS};
+use crate::tuning::{SKETCH_ENERGY, SKETCH_GAIN, SKETCH_PEAKS, SKETCH_ROUNDS, SKETCH_SAMPLE};
 
-/// The most columns of a sketch: sums of products of bytes then have at most 24 bits.
-pub(super) const MOST: usize = 512;
+/// The most columns of a sketch: sums of products of bytes fit into 32 bits, and those of squares in a lane into 24.
+const MOST: usize = 1 << 14;
 
-/// A fixed point, a scale, and orthonormal directions in which rows differ most.
-///
-/// The directions are rotated at random among each other. Their coordinates are then about equally large, so that one
-/// unit per row suits all of them.
+/// What the coordinates of a row are.
+#[derive(Clone, Debug)]
+pub(super) enum Directions {
+    /// Products with orthonormal directions in which rows differ most: `dim` rows of `width` values. The directions are
+    /// rotated at random among each other. Their coordinates are then about equally large, so that one unit per row
+    /// suits all of them.
+    Learned(Vec<f32>),
+    /// All columns.
+    Columns,
+    /// Sums and differences of all columns ([`mix`]), which are more equally large than columns.
+    Mixed,
+}
+
+/// A fixed point, a scale, and orthonormal directions.
 #[derive(Clone, Debug)]
 pub(crate) struct Basis {
     /// Columns of a row, and of a sketch.
@@ -25,10 +35,7 @@ pub(crate) struct Basis {
     pub(super) mean: Vec<f32>,
     /// A power of two, by which the sample has values of about 1.
     pub(super) factor: f64,
-    /// `dim` rows of `width` values. The last columns are zero if `width` is more than `dim`.
-    pub(super) matrix: Vec<f32>,
-    /// The directions span all columns, so that no row has a part outside.
-    pub(super) whole: bool,
+    pub(super) directions: Directions,
     /// Limit of the error of coordinates, relative to the length of the row, from rounding.
     pub(super) rounding: f64,
     /// Limit of the error, relative to the length of the coordinates, because the directions are rounded.
@@ -39,29 +46,23 @@ impl Basis {
     /// The fewest bytes of a sketch, for rows with at least as many columns.
     pub(crate) const LEAST_WIDTH: usize = 32;
 
-    /// The smallest of some widths for which the subspace has most of the squared lengths of the sample, or all
-    /// columns if they are not many more. `None` if the scale of the rows is out of range, or if no width suits them.
-    pub(crate) fn learn<T: Compute>(sample: MatRef<'_, T>) -> Option<Self> {
-        let dim = sample.cols();
-        let n = sample.rows().max(1) as f64;
-        let mean: Vec<f32> =
-            (0..dim).map(|t| (sample.iter().map(|row| row[t].to_f64()).sum::<f64>() / n) as f32).collect();
-        let far = sample.iter().flat_map(|row| row.iter().zip(&mean));
-        let peak = far.map(|(x, &m)| (x.to_f64() - f64::from(m)).abs()).fold(0.0, f64::max);
-        if !mean.iter().all(|m| m.is_finite()) || !(1e-30..1e30).contains(&peak) {
-            return None;
+    /// The rows, of `n`, from which a basis is learned: drawn at random, in ascending order.
+    pub(crate) fn sample_of(n: usize) -> Vec<u64> {
+        if n <= SKETCH_SAMPLE {
+            return (0..n as u64).collect();
         }
-        let factor = 2f64.powi(-(peak.log2().floor() as i32));
-        let new = Self {
-            dim,
-            width: 0,
-            mean,
-            factor,
-            matrix: Vec::new(),
-            whole: false,
-            rounding: 0.0,
-            defect: 0.0,
-        };
+        let mut rng = Rng::keyed(0, Purpose::Sketching, n as u64);
+        let mut rows: Vec<u64> = (0..SKETCH_SAMPLE).map(|_| rng.below(n as u64)).collect();
+        rows.sort_unstable();
+        rows.dedup();
+        rows
+    }
+
+    /// The smallest of some widths for which the subspace has most of the squared lengths of the sample, or all
+    /// columns. `None` if the scale of the rows is out of range.
+    pub(crate) fn learn<T: Compute>(sample: MatRef<'_, T>) -> Option<Self> {
+        let new = Self::of_columns(sample)?;
+        let dim = new.dim;
         let mut rows = vec![0.0; sample.rows() * dim];
         centered(sample, &new, &mut rows, &mut vec![0.0; sample.rows()]);
         let mut rng = Rng::keyed(0, Purpose::Sketching, dim as u64);
@@ -74,11 +75,56 @@ impl Basis {
                 return new.with(&rotated(&directions, dim, width, &mut rng), width);
             }
         }
-        if dim > MOST {
+        Some(new)
+    }
+
+    /// All columns, for rows like those of a sample. `None` if the scale of the rows is out of range.
+    pub(crate) fn of_columns<T: Compute>(sample: MatRef<'_, T>) -> Option<Self> {
+        let dim = sample.cols();
+        let n = sample.rows().max(1) as f64;
+        let mut sums = vec![0.0; dim];
+        for row in sample.iter() {
+            sums.iter_mut().zip(row).for_each(|(sum, x)| *sum += x.to_f64());
+        }
+        let mean: Vec<f32> = sums.iter().map(|sum| (sum / n) as f32).collect();
+        let mut peaks = vec![0.0; dim];
+        for row in sample.iter() {
+            for ((peak, x), &m) in peaks.iter_mut().zip(row).zip(&mean) {
+                let far = (x.to_f64() - f64::from(m)).abs();
+                *peak = if far > *peak { far } else { *peak };
+            }
+        }
+        let peak = peaks.into_iter().fold(0.0, f64::max);
+        if !mean.iter().all(|m| m.is_finite()) || !(1e-30..1e30).contains(&peak) || dim > MOST {
             return None;
         }
-        let directions = orthonormal(random(dim * dim, &mut rng), dim, &mut rng);
-        new.with(&directions, dim)
+        let factor = 2f64.powi(-(peak.log2().floor() as i32));
+        let width = dim.next_multiple_of(COLUMNS);
+        let rounding = 6.0 * UNIT;
+        let mut new =
+            Self { dim, width, mean, factor, directions: Directions::Columns, rounding, defect: 0.0 };
+        if new.mixing_lowers_peaks(sample) {
+            // One rounding per sum of two numbers that have passed the ones before, and two for the factor.
+            let levels = (width / COLUMNS).ilog2();
+            new.rounding += f64::from(levels + 2) * UNIT * 1.01;
+            new.directions = Directions::Mixed;
+        }
+        Some(new)
+    }
+
+    /// Whether the largest coordinates of some rows of the sample are much smaller if they are mixed.
+    fn mixing_lowers_peaks<T: Compute>(&self, sample: MatRef<'_, T>) -> bool {
+        let mut coordinates = vec![0.0; self.width];
+        let (mut plain, mut mixed) = (0.0, 0.0);
+        let peak = |values: &[f32]| values.iter().fold(0.0, |most: f32, v| most.max(v.abs()));
+        for i in (0..sample.rows()).step_by(sample.rows().div_ceil(SKETCH_PEAKS)) {
+            coordinates[self.dim..].fill(0.0);
+            centered(sample.slice(i, i + 1), self, &mut coordinates[..self.dim], &mut [0.0]);
+            plain += peak(&coordinates);
+            mix(&mut coordinates);
+            mixed += peak(&coordinates);
+        }
+        mixed < SKETCH_GAIN * plain
     }
 
     /// The number of bytes of a sketch.
@@ -91,15 +137,20 @@ impl Basis {
         self.factor
     }
 
+    /// The directions span all columns, so that no row has a part outside.
+    pub(super) fn is_whole(&self) -> bool {
+        !matches!(self.directions, Directions::Learned(_))
+    }
+
     /// These directions, each a run of `dim` values. `None` if they are not orthonormal.
     fn with(mut self, directions: &[f64], count: usize) -> Option<Self> {
         let dim = self.dim;
         self.width = count.next_multiple_of(COLUMNS);
-        self.matrix = vec![0.0; dim * self.width];
+        let mut matrix = vec![0.0; dim * self.width];
         let rounded: Vec<f64> = directions.iter().map(|&v| f64::from(v as f32)).collect();
         for (j, direction) in rounded.chunks_exact(dim).enumerate() {
             for (t, &v) in direction.iter().enumerate() {
-                self.matrix[t * self.width + j] = v as f32;
+                matrix[t * self.width + j] = v as f32;
             }
         }
         let mut defect = 0.0;
@@ -110,11 +161,50 @@ impl Basis {
             }
         }
         self.defect = defect.sqrt() * 1.001 + 1e-12;
-        self.whole = count == dim;
+        self.directions = Directions::Learned(matrix);
         // Two roundings per term without fused steps, one sum per chain, and one rounding of each value of a row.
         let steps = 2.0 * dim.min(DEPTH) as f64 + (dim / DEPTH) as f64 + 6.0;
         self.rounding = steps * UNIT * (count as f64).sqrt() * 1.01 + 4.0 * UNIT;
         (self.defect < 1e-3).then_some(self)
+    }
+}
+
+/// Replaces coordinates by sums and differences, whole vectors of 16 at a time, in blocks of a power of two of vectors:
+/// an orthogonal map (of Walsh and Hadamard).
+#[inline(always)]
+pub(super) fn mix<V: Float>(coordinates: &mut [V]) {
+    let (mut left, _) = coordinates.as_chunks_mut::<COLUMNS>();
+    while !left.is_empty() {
+        let size = 1 << left.len().ilog2();
+        let (block, rest) = left.split_at_mut(size);
+        let mut step = 1;
+        // Two levels at a time, because each reads and writes all vectors.
+        while 4 * step <= size {
+            for four in block.chunks_exact_mut(4 * step) {
+                let (ab, cd) = four.split_at_mut(2 * step);
+                let ((a, b), (c, d)) = (ab.split_at_mut(step), cd.split_at_mut(step));
+                for (((a, b), c), d) in a.iter_mut().zip(b).zip(c).zip(d) {
+                    for l in 0..COLUMNS {
+                        let (sum, difference) = (a[l] + b[l], a[l] - b[l]);
+                        let (other_sum, other_difference) = (c[l] + d[l], c[l] - d[l]);
+                        (a[l], c[l]) = (sum + other_sum, sum - other_sum);
+                        (b[l], d[l]) = (difference + other_difference, difference - other_difference);
+                    }
+                }
+            }
+            step *= 4;
+        }
+        if step < size {
+            let (first, second) = block.split_at_mut(step);
+            for (a, b) in first.iter_mut().zip(second) {
+                for l in 0..COLUMNS {
+                    (a[l], b[l]) = (a[l] + b[l], a[l] - b[l]);
+                }
+            }
+        }
+        let factor = V::from_f64(1.0 / (size as f64).sqrt());
+        block.as_flattened_mut().iter_mut().for_each(|v| *v = *v * factor);
+        left = rest;
     }
 }
 

@@ -23,6 +23,8 @@
 #![allow(unsafe_code)]
 
 mod basis;
+mod closest;
+mod label;
 mod pack;
 mod scan;
 mod sketch;
@@ -30,6 +32,7 @@ mod sketch;
 mod tests;
 
 pub(crate) use basis::Basis;
+pub(in crate::kernel) use label::{Labeling, SketchedCenters};
 pub(crate) use pack::PackedSketches;
 pub(in crate::kernel) use pack::{GROUP, Words};
 pub(in crate::kernel) use scan::{Dots, Products, Scanning, TILE};
@@ -43,7 +46,7 @@ use super::tier::{Operation, Tier, active};
 
 /// Whether the instruction set in use multiplies bytes fast, so that sketches can pay.
 pub(crate) fn are_fast() -> bool {
-    Isa::active().is_certified()
+    Isa::active().multiplies_bytes()
 }
 
 /// `left * right`; see [`product::product`].
@@ -71,4 +74,20 @@ impl Operation<f32> for Product<'_> {
 fn multiply(left: &[f32], right: &[f32], (depth, cols): (usize, usize), out: &mut [f32]) {
     let tier: Tier<f32> = active();
     tier.run(Product { left, right, depth, cols, out });
+}
+
+/// Relative error of a squared distance of the arbiter, of its square root, and of a rounding to `f32`.
+const RELATIVE: f64 = 1e-9;
+
+/// A length for which squares in `f64` have not lost digits to underflow.
+const TINY: f64 = 1e-30;
+
+/// An upper bound of a distance in the units of sketches, rounded to `f32`, from its square.
+pub(crate) fn upper_of(sq_dist: f64, factor: f64) -> f32 {
+    ((sq_dist.sqrt() * factor * (1.0 + RELATIVE) + TINY) as f32).next_up()
+}
+
+/// A lower bound, likewise.
+pub(crate) fn lower_of(sq_dist: f64, factor: f64) -> f32 {
+    ((sq_dist.sqrt() * factor * (1.0 - RELATIVE)) as f32).next_down()
 }

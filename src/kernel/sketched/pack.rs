@@ -26,11 +26,23 @@ pub(in crate::kernel) struct Group {
     pub(in crate::kernel) least: [f32; GROUP],
 }
 
+impl Group {
+    fn set_error(&mut self, lane: usize, error: f32) {
+        self.error[lane] = error;
+        let (square, error) = (self.square[lane], error * error);
+        self.least[lane] = square - error - ROUNDING * (square + error);
+    }
+}
+
 /// Sketches of centers in a given order.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct PackedSketches {
     pub(super) words: Vec<Words>,
     pub(super) groups: Vec<Group>,
+    /// The largest error of a center, per group.
+    pub(super) errors: Vec<f32>,
+    /// No center has a part outside of the subspace.
+    pub(super) is_whole: bool,
     /// Words of a sketch.
     pub(super) depth: usize,
     /// The center in each place.
@@ -68,12 +80,22 @@ impl PackedSketches {
             group.bias[lane] = -128 * sum;
             group.unit[lane] = sketch.unit;
             group.rest[lane] = sketch.rest;
-            group.error[lane] = sketch.error;
             group.square[lane] = sketch.square;
-            let error = sketch.error * sketch.error;
-            group.least[lane] = sketch.square - error - ROUNDING * (sketch.square + error);
+            group.set_error(lane, sketch.error);
         }
-        Self { words, groups, depth, order: order.to_vec(), places }
+        let largest = |group: &Group| group.error.iter().fold(0.0, |most: f32, &error| most.max(error));
+        let errors = groups.iter().map(largest).collect();
+        let is_whole = sketches.iter().all(|sketch| sketch.rest == 0.0);
+        Self { words, groups, errors, is_whole, depth, order: order.to_vec(), places }
+    }
+
+    /// Replaces the error of a center. An error that is larger by some length lists the center also for rows that are
+    /// farther away by this length.
+    pub(crate) fn set_error(&mut self, center: u32, error: f32) {
+        let place = self.places[center as usize] as usize;
+        let largest = &mut self.errors[place / GROUP];
+        *largest = largest.max(error);
+        self.groups[place / GROUP].set_error(place % GROUP, error);
     }
 
     /// The number of groups.

@@ -9,6 +9,7 @@
 //! `f32`, relative to the squared lengths of both points, `A^2` and `error^2` ([`ROUNDING`]).
 #![allow(unsafe_code)]
 
+use super::closest::Estimates;
 use super::pack::{GROUP, Group, PackedSketches, Words};
 use super::sketch::Sketch;
 use crate::kernel::generic::simd::{Simd, Widen};
@@ -37,10 +38,13 @@ pub(in crate::kernel) trait Dots {
     );
 }
 
-/// Sums of products of a tile.
-#[derive(Clone, Debug)]
+/// A value per center of a group.
+#[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
-pub(in crate::kernel) struct Products(pub(in crate::kernel) [[f32; GROUP]; TILE]);
+pub(in crate::kernel) struct Values(pub(in crate::kernel) [f32; GROUP]);
+
+/// Sums of products of a tile.
+pub(in crate::kernel) type Products = [Values; TILE];
 
 /// Portable products.
 struct Portable;
@@ -54,7 +58,7 @@ impl Dots for Portable {
         bias: &[i32; GROUP],
         out: &mut Products,
     ) {
-        for (row, out) in rows.into_iter().zip(&mut out.0) {
+        for (row, out) in rows.into_iter().zip(out) {
             let mut sums = *bias;
             for (row, centers) in row.iter().zip(centers) {
                 let row = row.map(i32::from);
@@ -64,7 +68,7 @@ impl Dots for Portable {
                         (row[0] * center[0] + row[1] * center[1]) + (row[2] * center[2] + row[3] * center[3]);
                 }
             }
-            for (out, sum) in out.iter_mut().zip(sums) {
+            for (out, sum) in out.0.iter_mut().zip(sums) {
                 *out = sum as f32;
             }
         }
@@ -82,29 +86,20 @@ pub(crate) struct Hit {
 
 /// What a scan needs of a row, beside its bytes.
 #[derive(Clone, Copy, Debug, Default)]
-struct Query {
-    unit: f32,
-    rest: f32,
-    error: f32,
-    square: f32,
-    slope: f32,
-    limit: f32,
+pub(super) struct Query {
+    pub(super) unit: f32,
+    pub(super) rest: f32,
+    pub(super) error: f32,
+    pub(super) square: f32,
+    pub(super) slope: f32,
+    pub(super) limit: f32,
 }
 
 /// Rows of a chunk that are compared with centers.
 #[derive(Debug, Default)]
 pub(crate) struct Scan {
-    queries: Vec<Query>,
-    /// The smallest estimates so far, for [`Scan::nearest`].
-    minima: Vec<Minimum>,
-}
-
-/// The smallest estimate of a row per lane, and the place of its center.
-#[derive(Clone, Copy, Debug)]
-#[repr(C, align(64))]
-struct Minimum {
-    value: [f32; 16],
-    place: [f32; 16],
+    pub(super) queries: Vec<Query>,
+    pub(super) estimates: Estimates,
 }
 
 impl Scan {
@@ -118,17 +113,7 @@ impl Scan {
 
     /// Sets the sketch of a row, and the radius within which its centers are wanted.
     pub(crate) fn set(&mut self, row: usize, sketch: &Sketch, radius: f32) {
-        let reach = f64::from(radius.min(Self::FARTHEST)) + f64::from(sketch.error);
-        let square = f64::from(sketch.square);
-        let rounding = f64::from(ROUNDING) * (square + reach * reach);
-        self.queries[row] = Query {
-            unit: -2.0 * sketch.unit,
-            rest: -2.0 * sketch.rest,
-            error: sketch.error,
-            square: sketch.square,
-            slope: -2.0 * (reach * (1.0 + 1e-6)) as f32,
-            limit: ((reach * reach + rounding) * (1.0 + 1e-6) - square) as f32,
-        };
+        self.queries[row] = Query::new(sketch, radius);
     }
 
     /// Appends every center that may be within the radius of its row: of group `g` for the first `counts[g]` of `rows`.
@@ -153,25 +138,6 @@ impl Scan {
     ) {
         run(isa, Within { queries: &self.queries, packed, codes, rows, counts, hits });
     }
-
-    /// Writes, per row, the center of the smallest estimated distance.
-    pub(crate) fn nearest(&mut self, packed: &PackedSketches, codes: &[u8], centers: &mut Vec<u32>) {
-        let nothing = Minimum { value: [f32::INFINITY; 16], place: [0.0; 16] };
-        self.minima.clear();
-        self.minima.resize(self.queries.len(), nothing);
-        run(Isa::active(), Nearest { queries: &self.queries, packed, codes, minima: &mut self.minima });
-        centers.clear();
-        for minimum in &self.minima {
-            let mut best = 0;
-            for l in 1..16 {
-                if minimum.value[l] < minimum.value[best] {
-                    best = l;
-                }
-            }
-            let place = minimum.place[best] as usize;
-            centers.push(packed.centers(place / GROUP).get(place % GROUP).copied().unwrap_or(0));
-        }
-    }
 }
 
 /// A scan, compiled for the vectors of an instruction set and a way to multiply bytes.
@@ -181,9 +147,11 @@ pub(in crate::kernel) trait Scanning {
     unsafe fn scan<S: Simd<T = f32>, D: Dots>(self, dots: &D);
 }
 
-fn run(isa: Isa, scan: impl Scanning) {
+pub(super) fn run(isa: Isa, scan: impl Scanning) {
     match isa {
-        #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+        #[cfg(target_arch = "x86_64")]
+        Isa::AvxVnni => crate::kernel::arch::avx_vnni::scan(scan),
+        #[cfg(target_arch = "x86_64")]
         Isa::Avx512Vnni | Isa::Amx => crate::kernel::arch::vnni::scan(scan),
         _ => {
             let tier: Tier<f32> = tier_of(isa);
@@ -229,13 +197,16 @@ impl Scanning for Within<'_> {
                     break;
                 };
                 let group = &packed.groups[at];
-                let each = |row: u32, products: &[f32; GROUP], vectors: usize| {
-                    let query = &queries[row as usize];
-                    // SAFETY: the processor has the instruction set.
-                    let count = unsafe { below::<S>(query, products, group, vectors, &mut places) };
-                    for &l in &places[..count] {
-                        let bound = query.bound(products[l as usize], group, l as usize);
-                        hits.push(Hit { row, center: packed.centers(at)[l as usize], bound });
+                let each = |tile: &[u32], products: &Products, vectors: usize| {
+                    for (&row, products) in tile.iter().zip(products) {
+                        let query = &queries[row as usize];
+                        // SAFETY: the processor has the instruction set.
+                        let count = unsafe { below::<S>(query, products, group, vectors, &mut places) };
+                        for &l in &places[..count] {
+                            let l = l as usize;
+                            let bound = query.bound(query.along(products.0[l], group, l), group, l);
+                            hits.push(Hit { row, center: packed.centers(at)[l], bound });
+                        }
                     }
                 };
                 multiply(dots, packed, (codes, at), &rows[..rows.len().min(few)], each);
@@ -244,57 +215,20 @@ impl Scanning for Within<'_> {
     }
 }
 
-/// Keeps the smallest estimate per row.
-struct Nearest<'a> {
-    queries: &'a [Query],
-    packed: &'a PackedSketches,
-    codes: &'a [u8],
-    minima: &'a mut [Minimum],
-}
-
-impl Scanning for Nearest<'_> {
-    #[inline(always)]
-    unsafe fn scan<S: Simd<T = f32>, D: Dots>(self, dots: &D) {
-        let Self { queries, packed, codes, minima } = self;
-        let rows: Vec<u32> = (0..queries.len() as u32).collect();
-        for rows in rows.chunks(BLOCK) {
-            for group in 0..packed.n_groups() {
-                let each = |row: u32, products: &[f32; GROUP], vectors: usize| {
-                    let (query, minimum) = (&queries[row as usize], &mut minima[row as usize]);
-                    // SAFETY: the processor has the instruction set. Vectors are within arrays of `GROUP` or 16 values.
-                    unsafe {
-                        for l in (0..vectors * 16).step_by(S::LANES) {
-                            let (to, first) = (l % 16, (group * GROUP + l) as f32);
-                            let best = minimum.value.as_mut_ptr().add(to);
-                            let place = minimum.place.as_mut_ptr().add(to);
-                            let ids = S::add(S::splat(first), S::iota());
-                            let of = &packed.groups[group];
-                            let value = value::<S>(query, products, of, &of.square, l);
-                            let (value, id) = S::keep_less(S::load(best), S::load(place), value, ids);
-                            S::store(best, value);
-                            S::store(place, id);
-                        }
-                    }
-                };
-                multiply(dots, packed, (codes, group), rows, each);
-            }
-        }
-    }
-}
-
-/// Calls `each` with every row, its products with the centers of a group, and how many vectors of 16 are filled.
+/// Calls `each` with up to [`TILE`] rows at a time, their products with the centers of a group, and how many vectors of 16
+/// are filled.
 #[inline(always)]
-fn multiply<D: Dots>(
+pub(super) fn multiply<D: Dots>(
     dots: &D,
     packed: &PackedSketches,
     (codes, group): (&[u8], usize),
     rows: &[u32],
-    mut each: impl FnMut(u32, &[f32; GROUP], usize),
+    mut each: impl FnMut(&[u32], &Products, usize),
 ) {
     let depth = packed.depth;
     let (codes, centers) = (codes.as_chunks::<4>().0, &packed.words[group * depth..][..depth]);
     let vectors = packed.centers(group).len().div_ceil(16);
-    let mut products = Products([[0.0; GROUP]; TILE]);
+    let mut products = [Values([0.0; GROUP]); TILE];
     for tile in rows.chunks(TILE) {
         // A short tile repeats its last row.
         let of = std::array::from_fn(|r| &codes[tile[r.min(tile.len() - 1)] as usize * depth..][..depth]);
@@ -304,9 +238,7 @@ fn multiply<D: Dots>(
             2 => dots.tile::<2>(of, centers, bias, &mut products),
             _ => dots.tile::<3>(of, centers, bias, &mut products),
         }
-        for (&row, products) in tile.iter().zip(&products.0) {
-            each(row, products, vectors);
-        }
+        each(tile, &products, vectors);
     }
 }
 
@@ -315,16 +247,16 @@ fn multiply<D: Dots>(
 /// # Safety
 /// The processor has the instruction set, and `at + LANES` is at most [`GROUP`].
 #[inline(always)]
-unsafe fn value<S: Simd<T = f32>>(
+pub(super) unsafe fn value<S: Simd<T = f32>>(
     query: &Query,
-    products: &[f32; GROUP],
+    products: &Values,
     group: &Group,
     of: &[f32; GROUP],
     at: usize,
 ) -> S::V {
     // SAFETY: the vectors are within the arrays.
     unsafe {
-        let product = S::mul(S::load(products.as_ptr().add(at)), S::load(group.unit.as_ptr().add(at)));
+        let product = S::mul(S::load(products.0.as_ptr().add(at)), S::load(group.unit.as_ptr().add(at)));
         let value = S::fmadd(S::splat(query.unit), product, S::load(of.as_ptr().add(at)));
         S::fmadd(S::splat(query.rest), S::load(group.rest.as_ptr().add(at)), value)
     }
@@ -337,7 +269,7 @@ unsafe fn value<S: Simd<T = f32>>(
 #[inline(always)]
 unsafe fn below<S: Simd<T = f32>>(
     query: &Query,
-    products: &[f32; GROUP],
+    products: &Values,
     group: &Group,
     vectors: usize,
     places: &mut [u32; GROUP + 16],
@@ -365,10 +297,31 @@ unsafe fn below<S: Simd<T = f32>>(
 }
 
 impl Query {
-    /// A lower bound of the distance to a center of a group.
+    /// For the row of a sketch, whose centers within a radius are wanted.
+    pub(super) fn new(sketch: &Sketch, radius: f32) -> Self {
+        let reach = f64::from(radius.min(Scan::FARTHEST)) + f64::from(sketch.error);
+        let square = f64::from(sketch.square);
+        let rounding = f64::from(ROUNDING) * (square + reach * reach);
+        Self {
+            unit: -2.0 * sketch.unit,
+            rest: -2.0 * sketch.rest,
+            error: sketch.error,
+            square: sketch.square,
+            slope: -2.0 * (reach * (1.0 + 1e-6)) as f32,
+            limit: ((reach * reach + rounding) * (1.0 + 1e-6) - square) as f32,
+        }
+    }
+
+    /// The terms of the squared distance to a center of a group that depend on both.
     #[inline(always)]
-    fn bound(&self, product: f32, group: &Group, l: usize) -> f32 {
-        let along = self.unit * (product * group.unit[l]) + self.rest * group.rest[l];
+    fn along(&self, product: f32, group: &Group, l: usize) -> f32 {
+        self.unit * (product * group.unit[l]) + self.rest * group.rest[l]
+    }
+
+    /// A lower bound of the distance to a center of a group, from these terms. They may have lost digits to the squared
+    /// error of the center: what this adds is less than what the factor of the error takes away.
+    #[inline(always)]
+    pub(super) fn bound(&self, along: f32, group: &Group, l: usize) -> f32 {
         let squares = self.square + group.square[l];
         let apart = (along + (squares - ROUNDING * squares)).max(0.0).sqrt() * (1.0 - 1e-6);
         apart - (group.error[l] + self.error) * (1.0 + 1e-6)

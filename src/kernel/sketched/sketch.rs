@@ -13,9 +13,9 @@
 //! are not named.
 #![allow(unsafe_code)]
 
-use super::basis::Basis;
+use super::basis::{Basis, Directions, mix};
 use super::multiply;
-use crate::kernel::generic::simd::Widen;
+use crate::kernel::generic::simd::{Simd, Widen, sum_of_lanes};
 use crate::kernel::operations;
 use crate::kernel::tier::{Compute, Operation, Tier, active};
 use crate::matrix::MatRef;
@@ -41,6 +41,11 @@ pub(crate) struct Sketch {
 const UNKNOWN: f32 = 1e15;
 
 impl Sketch {
+    /// Limit of the distance of the stored point from the true one.
+    pub(crate) fn error(&self) -> f32 {
+        self.error
+    }
+
     const UNKNOWN: Self = Self { unit: 0.0, error: UNKNOWN, rest: 0.0, square: 0.0 };
 }
 
@@ -73,10 +78,23 @@ impl Sketching {
         for first in (0..n).step_by(STRIP) {
             let here = first..n.min(first + STRIP);
             let few = here.len();
-            let moved = &mut self.moved[..few * dim];
-            centered(rows.slice(here.start, here.end), basis, moved, &mut self.squares[..few]);
+            let (moved, squares) = (&mut self.moved[..few * dim], &mut self.squares[..few]);
             let coordinates = &mut self.coordinates[..few * width];
-            multiply(moved, &basis.matrix, (dim, width), coordinates);
+            let rows = rows.slice(here.start, here.end);
+            match &basis.directions {
+                Directions::Learned(matrix) => {
+                    centered(rows, basis, moved, squares);
+                    multiply(moved, matrix, (dim, width), coordinates);
+                }
+                _ if dim == width => centered(rows, basis, coordinates, squares),
+                _ => {
+                    centered(rows, basis, moved, squares);
+                    for (out, moved) in coordinates.chunks_exact_mut(width).zip(moved.chunks_exact(dim)) {
+                        out[..dim].copy_from_slice(moved);
+                        out[dim..].fill(0.0);
+                    }
+                }
+            }
             tier.run(Rounding {
                 basis,
                 squares: &self.squares[..few],
@@ -97,7 +115,7 @@ pub(super) fn centered<T: Compute>(rows: MatRef<'_, T>, basis: &Basis, out: &mut
 struct Rounding<'a> {
     basis: &'a Basis,
     squares: &'a [f32],
-    coordinates: &'a [f32],
+    coordinates: &'a mut [f32],
     codes: &'a mut [u8],
     sketches: &'a mut [Sketch],
 }
@@ -111,50 +129,122 @@ impl Operation<f32> for Rounding<'_> {
     ) {
         let Self { basis, squares, coordinates, codes, sketches } = self;
         let width = basis.width;
-        let rows = coordinates.chunks_exact(width).zip(codes.chunks_exact_mut(width));
+        let rows = coordinates.chunks_exact_mut(width).zip(codes.chunks_exact_mut(width));
         for ((row, codes), (&square, sketch)) in rows.zip(squares.iter().zip(sketches)) {
-            *sketch = rounded(basis, row, square, codes);
+            if let Directions::Mixed = basis.directions {
+                mix(row);
+            }
+            // SAFETY: the processor has the instruction set of `S`.
+            *sketch = unsafe { rounded::<S>(basis, row, square, codes) };
         }
     }
 }
 
-/// The sketch of a row with these coordinates and this squared length.
+/// Values that are added in lanes of their own.
+const LANES: usize = 16;
+
+/// Adding this rounds a value of at most 2^22 to a whole number, in the low bits.
+const WHOLE: f32 = 12_582_912.0;
+
+/// The sums that a sketch needs of its coordinates, in lanes.
+struct Sums {
+    lengths: [f32; LANES],
+    misses: [f32; LANES],
+    wholes: [f32; LANES],
+}
+
+/// The largest magnitude.
+///
+/// # Safety
+/// The processor has the instruction set.
 #[inline(always)]
-fn rounded(basis: &Basis, coordinates: &[f32], square: f32, codes: &mut [u8]) -> Sketch {
-    /// Adding this rounds a value of at most 2^22 to a whole number, in the low bits.
-    const WHOLE: f32 = 12_582_912.0;
-    let (chunks, _) = coordinates.as_chunks::<16>();
-    let mut peaks = [0.0f32; 16];
-    for chunk in chunks {
-        for (peak, v) in peaks.iter_mut().zip(chunk) {
-            *peak = if v.abs() > *peak { v.abs() } else { *peak };
+unsafe fn peak_of<S: Simd<T = f32>>(values: &[[f32; LANES]]) -> f32 {
+    let mut peaks = [0.0; LANES];
+    // SAFETY: the processor has the instruction set. Vectors are within arrays of `LANES` values.
+    unsafe {
+        for lane in (0..LANES).step_by(S::LANES) {
+            let mut peak = S::splat(0.0);
+            for values in values {
+                let v = S::load(values.as_ptr().add(lane));
+                peak = S::max(peak, S::max(v, S::sub(S::splat(0.0), v)));
+            }
+            S::store(peaks.as_mut_ptr().add(lane), peak);
         }
     }
-    let peak = peaks.iter().fold(0.0, |a: f32, &b| a.max(b));
+    peaks.iter().fold(0.0, |a: f32, &b| a.max(b))
+}
+
+/// Writes coordinates as bytes: whole numbers of units, plus 128.
+///
+/// # Safety
+/// The processor has the instruction set.
+#[inline(always)]
+unsafe fn round<S: Simd<T = f32>>(
+    coordinates: &[[f32; LANES]],
+    (unit, per_unit): (f32, f32),
+    codes: &mut [[u8; LANES]],
+) -> Sums {
+    let mut out = Sums { lengths: [0.0; LANES], misses: [0.0; LANES], wholes: [0.0; LANES] };
+    // SAFETY: the processor has the instruction set. Vectors are within arrays of `LANES` values.
+    unsafe {
+        let (minus, per_unit) = (S::splat(-unit), S::splat(per_unit));
+        // Sums that an instruction set does not need are never used, and the compiler removes them.
+        let mut sums = [[S::splat(0.0); LANES]; 3];
+        for (coordinates, codes) in coordinates.iter().zip(codes) {
+            let mut near = [0.0; LANES];
+            for at in 0..LANES / S::LANES {
+                let v = S::load(coordinates.as_ptr().add(at * S::LANES));
+                let rounded = S::fmadd(v, per_unit, S::splat(WHOLE));
+                let whole = S::sub(rounded, S::splat(WHOLE));
+                let miss = S::fmadd(whole, minus, v);
+                sums[0][at] = S::fmadd(v, v, sums[0][at]);
+                sums[1][at] = S::fmadd(miss, miss, sums[1][at]);
+                // Exact: less than 2^24, because a lane has at most `MOST / LANES` terms of at most 127^2.
+                sums[2][at] = S::fmadd(whole, whole, sums[2][at]);
+                S::store(near.as_mut_ptr().add(at * S::LANES), rounded);
+            }
+            for (code, near) in codes.iter_mut().zip(near) {
+                // The low byte of `near` is that of the whole number.
+                *code = near.to_bits() as u8 ^ 0x80;
+            }
+        }
+        for at in 0..LANES / S::LANES {
+            S::store(out.lengths.as_mut_ptr().add(at * S::LANES), sums[0][at]);
+            S::store(out.misses.as_mut_ptr().add(at * S::LANES), sums[1][at]);
+            S::store(out.wholes.as_mut_ptr().add(at * S::LANES), sums[2][at]);
+        }
+    }
+    out
+}
+
+/// The sketch of a row with these coordinates and this squared length.
+///
+/// # Safety
+/// The processor has the instruction set.
+#[inline(always)]
+unsafe fn rounded<S: Simd<T = f32>>(
+    basis: &Basis,
+    coordinates: &[f32],
+    square: f32,
+    codes: &mut [u8],
+) -> Sketch {
+    let chunks = coordinates.as_chunks::<LANES>().0;
+    // SAFETY: the processor has the instruction set.
+    let peak = unsafe { peak_of::<S>(chunks) };
     let unit = peak * (1.0 / 127.0);
     let unit = if (1e-30..=1e30).contains(&unit) { unit } else { 0.0 };
     let per_unit = if unit > 0.0 { 1.0 / unit } else { 0.0 };
-    let (mut lengths, mut misses, mut wholes) = ([0.0f32; 16], [0.0f32; 16], [0i32; 16]);
-    for (chunk, codes) in chunks.iter().zip(codes.as_chunks_mut::<16>().0) {
-        for l in 0..16 {
-            let v = chunk[l];
-            let near = v * per_unit + WHOLE;
-            let whole = (near.to_bits() as i32 - WHOLE.to_bits() as i32).clamp(-127, 127);
-            let miss = v - whole as f32 * unit;
-            lengths[l] += v * v;
-            misses[l] += miss * miss;
-            wholes[l] += whole * whole;
-            codes[l] = (whole + 128) as u8;
-        }
-    }
-    let total = |values: &[f32; 16]| values.iter().map(|&v| f64::from(v)).sum::<f64>();
+    // SAFETY: the processor has the instruction set.
+    let Sums { lengths, misses, wholes } =
+        unsafe { round::<S>(chunks, (unit, per_unit), codes.as_chunks_mut::<LANES>().0) };
+    let total = |values: &[f32; LANES]| sum_of_lanes(values.map(f64::from));
     let (square, within) = (f64::from(square), total(&lengths));
     // Sums of `f32` in 16 lanes, with two roundings per term.
     let grown = |terms: usize| (terms as f64 / 8.0 + 16.0) * UNIT;
     let length = within.sqrt();
     let error = basis.rounding * square.sqrt() * (1.0 + 1e-4) + basis.defect * 1.01 * length;
     let (mut rest, mut rest_error) = (0.0, 0.0);
-    if !basis.whole {
+    if !basis.is_whole() {
         let outside = (square - within).max(0.0);
         let unsure = (2.0 * length + error) * error
             + (grown(basis.dim) + 4.0 * UNIT) * square
@@ -166,7 +256,7 @@ fn rounded(basis: &Basis, coordinates: &[f32], square: f32, codes: &mut [u8]) ->
     // Squares that underflow.
     let tiny = 1e-18 * (basis.dim as f64).sqrt();
     let error = (miss * miss + rest_error * rest_error).sqrt() * (1.0 + 1e-6) + tiny;
-    let near = f64::from(unit) * f64::from(unit) * wholes.iter().map(|&w| f64::from(w)).sum::<f64>();
+    let near = f64::from(unit) * f64::from(unit) * total(&wholes);
     // Not `square >= ...`, because of NaN.
     let known = square < 1e26 && peak < 1e13;
     if !known {

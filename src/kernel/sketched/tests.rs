@@ -1,5 +1,7 @@
 //! Sketches against exact distances in `f64`.
 
+use super::basis::{Directions, mix};
+use super::sketch::UNIT;
 use super::{Basis, Hit, PackedSketches, Scan, Sketch, Sketching, farthest};
 use crate::kernel::Isa;
 use crate::kernel::tier::Compute;
@@ -139,23 +141,110 @@ fn a_scan_finds_every_center_within_the_radius() {
     }
 }
 
-/// The estimate finds the nearest center of nearly all rows of separate clusters, on every instruction set.
-#[test]
-fn estimates_find_near_centers() {
-    let (n, d) = (600, 200);
-    let values: Vec<f32> = rows(0, n, d, 1).into_iter().map(|x| x as f32).collect();
+/// Every center within the radius is found, without a radius in advance, by learned directions, columns and mixed columns.
+fn check_closest(kind: usize, (n, d): (usize, usize), directions: Option<Directions>) {
+    let values: Vec<f32> = rows(kind, n, d, d as u64).into_iter().map(|x| x as f32).collect();
     let rows = MatRef::new(&values, d);
-    let made = Made::of(Basis::learn(rows).unwrap(), rows);
-    let width = made.basis.width();
-    let k = 60;
-    let order: Vec<u32> = (0..k as u32).collect();
+    let mut basis = match directions {
+        None => Basis::learn(rows),
+        Some(_) => Basis::of_columns(rows),
+    }
+    .unwrap();
+    if let Some(directions) = directions {
+        (basis.directions, basis.rounding) = (directions, 20.0 * UNIT);
+    }
+    let what = format!("kind {kind}, {n} rows, {d} columns");
+    let made = Made::of(basis, rows);
+    let apart = |i: usize, j: usize| distance(&made.basis, rows.row(i), rows.row(j));
+    let (k, width) = (n.min(101), made.basis.width());
+    let order: Vec<u32> = (0..k as u32).rev().collect();
     let packed = PackedSketches::new(&made.codes[..k * width], &made.sketches[..k], width, &order);
-    let mut scan = Scan::default();
-    scan.resize(n);
-    (0..n).for_each(|i| scan.set(i, &made.sketches[i], 0.0));
-    let mut found = Vec::new();
-    scan.nearest(&packed, &made.codes, &mut found);
-    assert!((0..n).all(|i| found[i] as usize % 6 == i % 6 || i == n - 1), "{found:?}");
+    for isa in Isa::available() {
+        let (mut hits, mut radii) = (Vec::new(), vec![0.0; n]);
+        let radius_of = |row: u32, center: u32, upper: f32| {
+            let (i, exact) = (row as usize, apart(row as usize, center as usize));
+            assert!(f64::from(upper) >= exact, "{isa}, {what}: row {i}, {upper} {exact}");
+            radii[i] = if i % 2 == 0 { upper } else { (exact as f32).next_up() };
+            radii[i]
+        };
+        Scan::default().closest_on(isa, &packed, (&made.codes, &made.sketches), radius_of, &mut hits);
+        assert!(hits.is_sorted_by_key(|hit| hit.row), "{isa}, {what}");
+        let mut found = vec![false; n * k];
+        for hit in &hits {
+            let (i, j) = (hit.row as usize, hit.center as usize);
+            found[i * k + j] = true;
+            assert!(f64::from(hit.bound) <= apart(i, j), "{isa}, {what}: row {i}, center {j}");
+        }
+        for (i, radius) in radii.iter().enumerate() {
+            for j in (0..k).filter(|&j| apart(i, j) <= f64::from(*radius)) {
+                assert!(found[i * k + j], "{isa}, {what}: row {i}, center {j}");
+            }
+        }
+        // Nothing but the nearest centers of separate clusters.
+        assert!(kind != 0 || d < 100 || hits.len() < n * k / 4, "{isa}, {what}: {}", hits.len());
+    }
+}
+
+#[test]
+fn the_smallest_estimate_gives_a_radius_that_holds_the_nearest_center() {
+    for kind in 0..KINDS {
+        for (n, d) in [(60, 5), (110, 16), (200, 33), (90, 130), (70, 600)] {
+            check_closest(kind, (n, d), None);
+            check_closest(kind, (n, d), Some(Directions::Columns));
+            check_closest(kind, (n, d), Some(Directions::Mixed));
+        }
+    }
+}
+
+/// Mixing keeps lengths and products, and makes peaks of few columns smaller.
+#[test]
+fn mixing_is_orthogonal() {
+    for d in [16, 48, 112, 512, 784] {
+        let values: Vec<f32> = rows(1, 2, d, 9).into_iter().map(|x| x as f32).collect();
+        let (a, b) = values.split_at(d);
+        let (mut mixed_a, mut mixed_b) = (a.to_vec(), b.to_vec());
+        (mix(&mut mixed_a), mix(&mut mixed_b));
+        let product = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(a * b)).sum::<f64>();
+        assert!((product(a, b) - product(&mixed_a, &mixed_b)).abs() < 1e-5, "{d}");
+        assert!((product(a, a) - product(&mixed_a, &mixed_a)).abs() < 1e-5, "{d}");
+    }
+}
+
+/// Mixing rounds, and by no more than the basis says.
+#[test]
+fn the_rounding_of_mixing_is_needed() {
+    let mut most = 0.0f64;
+    for d in [32, 112, 512, 784] {
+        let values: Vec<f32> = rows(1, 40, d, 5).into_iter().map(|x| x as f32).collect();
+        let mut basis = Basis::of_columns(MatRef::new(&values, d)).unwrap();
+        basis.directions = Directions::Mixed;
+        for row in values.chunks_exact(d) {
+            let (mut mixed, mut exact) =
+                (row.to_vec(), row.iter().map(|&v| f64::from(v)).collect::<Vec<_>>());
+            (mix(&mut mixed), mix(&mut exact));
+            let length = exact.iter().map(|v| v * v).sum::<f64>().sqrt();
+            let off = mixed.iter().zip(&exact).map(|(&a, b)| (f64::from(a) - b).powi(2)).sum::<f64>().sqrt();
+            let levels = f64::from((d as u32 / 16).ilog2());
+            assert!(off <= (levels + 2.0) * UNIT * length, "{d}: {off}");
+            most = most.max(off / length);
+        }
+    }
+    assert!(most > 0.3 * UNIT, "{most}");
+}
+
+/// Rows whose lengths are in few columns are mixed; others are not.
+#[test]
+fn columns_are_mixed_where_it_lowers_peaks() {
+    let basis = |few: usize| {
+        let values: Vec<f32> =
+            (0..80 * 128).map(|i| if i % 128 < few { (i * 37 % 11) as f32 } else { 0.01 }).collect();
+        Basis::of_columns(MatRef::new(&values, 128)).unwrap()
+    };
+    assert!(matches!(basis(3).directions, Directions::Mixed));
+    let mut rng = Rng::keyed(3, Purpose::Seeding, 0);
+    let even: Vec<f32> = (0..80 * 128).map(|_| if rng.unit() < 0.5 { 1.0 } else { -1.0 }).collect();
+    let even = Basis::of_columns(MatRef::new(&even, 128)).unwrap();
+    assert!(matches!(even.directions, Directions::Columns));
 }
 
 #[test]
@@ -212,10 +301,11 @@ fn the_defect_of_the_directions_is_needed() {
     let (d, lean) = (96, 1.0 / 127.0f32);
     let mut basis = Basis::learn(MatRef::new(&rows(1, 300, d, 2), d)).unwrap();
     basis.mean.fill(0.0);
-    (basis.factor, basis.width, basis.whole, basis.rounding) = (1.0, 16, false, 1e-7);
-    basis.matrix = vec![0.0; d * 16];
-    basis.matrix[..2].copy_from_slice(&[1.0, lean]);
-    basis.matrix[16 + 1] = (1.0 - lean * lean).sqrt();
+    (basis.factor, basis.width, basis.rounding) = (1.0, 16, 1e-7);
+    let mut matrix = vec![0.0; d * 16];
+    matrix[..2].copy_from_slice(&[1.0, lean]);
+    matrix[16 + 1] = (1.0 - lean * lean).sqrt();
+    basis.directions = Directions::Learned(matrix);
     basis.defect = f64::from(lean) * 1.5;
     let mut values = vec![0.0f32; 2 * d];
     (values[0], values[d + 1]) = (127.0, -127.0);
@@ -232,14 +322,15 @@ fn the_defect_of_the_directions_is_needed() {
 fn crafted(d: usize, directions: &[Vec<f32>]) -> Basis {
     let mut basis = Basis::learn(MatRef::new(&rows(1, 300, d, 2), d)).unwrap();
     basis.mean.fill(0.0);
-    (basis.factor, basis.width, basis.whole) = (1.0, 16, false);
+    (basis.factor, basis.width) = (1.0, 16);
     (basis.rounding, basis.defect) = (1e-9, 1e-9);
-    basis.matrix = vec![0.0; d * 16];
+    let mut matrix = vec![0.0; d * 16];
     for (j, direction) in directions.iter().enumerate() {
         for (t, &v) in direction.iter().enumerate() {
-            basis.matrix[t * 16 + j] = v;
+            matrix[t * 16 + j] = v;
         }
     }
+    basis.directions = Directions::Learned(matrix);
     basis
 }
 

@@ -1,10 +1,10 @@
 //! Labels a chunk of rows: bounds, scan, exact distances.
 
 use super::work::{Open, Work};
-use super::{NEAR, Near, lower_of, upper_of};
+use super::{NEAR, Near};
 use crate::centers::NO_LABEL;
 use crate::error::Result;
-use crate::kernel::sketched::{Basis, PackedSketches, Scan, Sketch, farthest};
+use crate::kernel::sketched::{Basis, PackedSketches, Scan, Sketch, farthest, lower_of, upper_of};
 use crate::kernel::{Compute, PackedCenters, is_exact, sq_dist};
 use crate::matrix::MatRef;
 use crate::pass::{Chunk, PerRow, Unread};
@@ -83,52 +83,49 @@ impl<T: Compute> Rules<'_, T> {
         if let (false, Reading::All(chunk)) = (self.are_made, &*reading) {
             work.sketching.write(self.basis, dense(chunk), rows.codes, rows.sketches);
         }
-        work.scan.resize(labels.len());
-        let has_bounds = self.are_known && !labels.contains(&NO_LABEL);
-        if has_bounds {
+        work.hits.clear();
+        if self.are_known && !labels.contains(&NO_LABEL) {
+            work.scan.resize(labels.len());
             self.test_bounds(labels, rows, work);
-        } else {
-            self.guess(rows, work);
-        }
-        if !work.first.is_empty() {
-            let Work { first, open, distances, .. } = work;
-            let values = reading.of(first)?;
-            for open in open.iter_mut().filter(|open| open.sq_dist.is_infinite()) {
-                open.sq_dist = self.sq_dist(values, open.row, open.label);
-                self.measured(open);
-                *distances += 1;
+            if !work.first.is_empty() {
+                let Work { first, open, distances, .. } = work;
+                let values = reading.of(first)?;
+                for open in open.iter_mut().filter(|open| open.sq_dist.is_infinite()) {
+                    open.sq_dist = self.sq_dist(values, open.row, open.label);
+                    self.measured(open);
+                    *distances += 1;
+                }
             }
-        }
-        if has_bounds {
             self.retest(rows, &mut work.open);
+            self.order(&work.open, &mut work.rows, &mut work.counts);
+            self.scan(rows, work);
+        } else {
+            work.first.clear();
+            work.first.extend(0..labels.len() as u32);
+            self.guess(reading.of(&work.first)?, rows, work);
         }
-        self.order(&work.open, &mut work.rows, &mut work.counts);
-        self.scan(rows, work);
+        sort_by_row(rows.sketches.len(), work);
         self.pick(rows, work);
         let values = reading.of(&work.picked)?;
         self.decide(values, labels, rows, packed, work);
         Ok(())
     }
 
-    /// Opens all rows with the center of the smallest estimate.
-    fn guess(&self, rows: &mut RowSketches<'_>, work: &mut Work) {
-        let n = rows.sketches.len();
+    /// Opens all rows with the center of the smallest estimate, and finds the centers within reach.
+    fn guess(&self, values: MatRef<'_, T>, rows: &mut RowSketches<'_>, work: &mut Work) {
         rows.near.fill(Near::NONE);
-        for (r, sketch) in rows.sketches.iter().enumerate() {
-            work.scan.set(r, sketch, 0.0);
-        }
-        work.scan.nearest(&self.packed, rows.codes, &mut work.nearest);
-        work.open.clear();
-        work.open.extend(work.nearest.iter().enumerate().map(|(r, &label)| Open {
-            row: r as u32,
-            label,
-            groups: self.packed.n_groups() as u32,
-            upper: f32::INFINITY,
-            radius: f32::INFINITY,
-            sq_dist: f64::INFINITY,
-        }));
-        work.first.clear();
-        work.first.extend(0..n as u32);
+        let Work { scan, hits, open, distances, .. } = work;
+        open.clear();
+        let groups = self.packed.n_groups() as u32;
+        let radius_of = |row, label, _| {
+            let sq_dist = self.sq_dist(values, row, label);
+            *distances += 1;
+            let mut found = Open { row, label, groups, upper: 0.0, radius: 0.0, sq_dist };
+            self.measured(&mut found);
+            open.push(found);
+            found.radius * (1.0 + SKETCH_ROOM)
+        };
+        scan.closest(&self.packed, (rows.codes, rows.sketches), radius_of, hits);
     }
 
     /// Opens the rows whose bounds do not tell their label.
@@ -211,30 +208,12 @@ impl<T: Compute> Rules<'_, T> {
 
     /// Finds the centers within reach of the open rows.
     fn scan(&self, rows: &RowSketches<'_>, work: &mut Work) {
-        let Work { scan, hits, sorted, ends, open, rows: scanned, counts, .. } = work;
+        let Work { scan, hits, open, rows: scanned, counts, .. } = work;
         for open in &*open {
             let r = open.row as usize;
             scan.set(r, &rows.sketches[r], open.radius * (1.0 + SKETCH_ROOM));
         }
-        hits.clear();
         scan.within(&self.packed, rows.codes, (scanned, counts), hits);
-        let n = rows.sketches.len();
-        ends.clear();
-        ends.resize(n + 1, 0);
-        for hit in &*hits {
-            ends[hit.row as usize + 1] += 1;
-        }
-        for r in 0..n {
-            ends[r + 1] += ends[r];
-        }
-        sorted.clear();
-        sorted.resize(hits.len(), (0.0, 0));
-        // Afterwards `ends[r]` is where the hits of row `r` end.
-        for hit in &*hits {
-            let at = &mut ends[hit.row as usize];
-            sorted[*at as usize] = (hit.bound, hit.center);
-            *at += 1;
-        }
     }
 
     /// Lists the rows with several centers within reach.
@@ -388,6 +367,27 @@ fn dense<'c, T: Compute>(chunk: &Chunk<'c, T>) -> MatRef<'c, T> {
     match chunk.rows {
         Rows::Dense(rows) => rows,
         Rows::Sparse(_) => unreachable!("sparse rows have no sketches"),
+    }
+}
+
+/// Sorts the hits by row.
+fn sort_by_row(n: usize, work: &mut Work) {
+    let Work { hits, sorted, ends, .. } = work;
+    ends.clear();
+    ends.resize(n + 1, 0);
+    for hit in &*hits {
+        ends[hit.row as usize + 1] += 1;
+    }
+    for r in 0..n {
+        ends[r + 1] += ends[r];
+    }
+    sorted.clear();
+    sorted.resize(hits.len(), (0.0, 0));
+    // Afterwards `ends[r]` is where the hits of row `r` end.
+    for hit in &*hits {
+        let at = &mut ends[hit.row as usize];
+        sorted[*at as usize] = (hit.bound, hit.center);
+        *at += 1;
     }
 }
 

@@ -22,12 +22,11 @@ mod work;
 use crate::centers::NO_LABEL;
 use crate::data::{self, DataSource};
 use crate::error::Result;
-use crate::kernel::sketched::{Basis, PackedSketches, Sketch, Sketching};
+use crate::kernel::sketched::{Basis, PackedSketches, Sketch, Sketching, upper_of};
 use crate::kernel::{Compute, PackedCenters, sq_dist};
 use crate::matrix::MatRef;
 use crate::pass::Chunk;
-use crate::rng::{Purpose, Rng};
-use crate::tuning::{SKETCH_PROBE, SKETCH_SAMPLE, sketches_exclude_most};
+use crate::tuning::{SKETCH_PROBE, sketches_exclude_most};
 pub(super) use chunk::{Reading, RowSketches, Rules};
 pub(super) use work::Work;
 
@@ -108,7 +107,7 @@ impl Sketches {
         if !fits(data.dim().min(Basis::LEAST_WIDTH)) {
             return Ok(None);
         }
-        let values = data::take(data, &sample_of(n))?;
+        let values = data::take(data, &Basis::sample_of(n))?;
         let sample = MatRef::new(&values, data.dim());
         let Some(basis) = Basis::learn(sample).filter(|basis| fits(basis.width())) else { return Ok(None) };
         let width = basis.width();
@@ -204,32 +203,4 @@ impl Sketches {
             self.paths.fill(0.0);
         }
     }
-}
-
-/// The rows from which a basis is learned: drawn at random, in ascending order.
-fn sample_of(n: usize) -> Vec<u64> {
-    if n <= SKETCH_SAMPLE {
-        return (0..n as u64).collect();
-    }
-    let mut rng = Rng::keyed(0, Purpose::Sketching, n as u64);
-    let mut rows: Vec<u64> = (0..SKETCH_SAMPLE).map(|_| rng.below(n as u64)).collect();
-    rows.sort_unstable();
-    rows.dedup();
-    rows
-}
-
-/// Relative error of a squared distance of the arbiter, of its square root, and of a rounding to `f32`.
-const RELATIVE: f64 = 1e-9;
-
-/// A length for which squares in `f64` have not lost digits to underflow.
-const TINY: f64 = 1e-30;
-
-/// An upper bound of a distance in the units of sketches, rounded to `f32`, from its square.
-fn upper_of(sq_dist: f64, factor: f64) -> f32 {
-    ((sq_dist.sqrt() * factor * (1.0 + RELATIVE) + TINY) as f32).next_up()
-}
-
-/// A lower bound, likewise.
-fn lower_of(sq_dist: f64, factor: f64) -> f32 {
-    ((sq_dist.sqrt() * factor * (1.0 - RELATIVE)) as f32).next_down()
 }

@@ -1,6 +1,6 @@
 //! Sweeps by sketches over rows that the sample does not show.
 
-use super::sample_of;
+use crate::kernel::sketched::Basis;
 use crate::kmeans::{Algorithm, KMeans, KMeansRun};
 use crate::rng::{Purpose, Rng};
 use crate::seeding::Seeding;
@@ -9,7 +9,7 @@ use crate::seeding::Seeding;
 #[test]
 fn outliers_that_the_sample_misses_get_exact_labels() {
     let (n, d, k) = (5000, 40, 30);
-    let sampled = sample_of(n);
+    let sampled = Basis::sample_of(n);
     let far: Vec<usize> = (0..n).filter(|&i| !sampled.contains(&(i as u64))).take(24).collect();
     let mut rng = Rng::keyed(1, Purpose::Seeding, 0);
     for scale in [1e8, 1e14, 1e16, 3e17] {

@@ -30,8 +30,7 @@ pub(in crate::kmeans) struct Work {
     /// The open rows by falling number of groups, and how many of them each group is compared with.
     pub(super) rows: Vec<u32>,
     pub(super) counts: Vec<u32>,
-    pub(super) nearest: Vec<u32>,
-    /// Open rows whose center is measured before the scan, and rows with several centers within reach.
+    /// Rows whose center is measured before the scan, and rows with several centers within reach.
     pub(super) first: Vec<u32>,
     pub(in crate::kmeans) picked: Vec<u32>,
     /// Centers of a row that may be nearest, with lower bounds, and those that were measured.

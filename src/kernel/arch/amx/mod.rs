@@ -6,6 +6,7 @@
 //! does not use.
 
 pub(in crate::kernel) mod detection;
+mod rows;
 
 use std::arch::asm;
 use std::cell::Cell;
@@ -13,9 +14,9 @@ use std::marker::PhantomData;
 use std::sync::OnceLock;
 
 use super::avx512::Avx512F32;
-use super::vnni::{self, Vnni, label_with};
-use crate::kernel::certified::LowCenters;
+use super::vnni::{self, Vnni};
 use crate::kernel::certified::engine::{Engine, Line, Product, Sums, Tile};
+use crate::kernel::certified::{LowCenters, label};
 use crate::kernel::pack::{PackedCenters, Scratch};
 use crate::matrix::MatRef;
 use crate::tuning::tile_unit_groups;
@@ -94,6 +95,19 @@ pub(in crate::kernel) fn nearest(
     let tiles = Tiles::configured().expect("this process has no AMX");
     // SAFETY: `tiles` shows that the processor has the instructions.
     unsafe { label_with(&tiles, low, rows, packed, labels, scratch) }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,fma")]
+#[inline(never)]
+fn label_with(
+    tiles: &Tiles,
+    low: &LowCenters,
+    rows: MatRef<'_, f32>,
+    packed: &PackedCenters<f32>,
+    labels: &mut [u32],
+    scratch: &mut Scratch<f32>,
+) {
+    label(tiles, low, rows, packed, labels, scratch);
 }
 
 impl Engine for Tiles {

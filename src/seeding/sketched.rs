@@ -1,0 +1,277 @@
+//! k-means++ by sketches of the rows: a candidate is measured only for rows that it may be nearer to than their center.
+//!
+//! Rows keep their sketches ([`kernel::sketched`](crate::kernel::sketched)), packed as the centers of a scan. The distance
+//! of a row to its nearest center so far is added to the error of its sketch, so that a scan with radius 0 lists the rows
+//! to which a candidate may be nearer. What it leaves out would add nothing to any sum, so the draws are the same as
+//! without sketches.
+
+use super::near::{Near, Potential, TileSums};
+use super::plus_plus::{Gains, best_of_gains, merge_gains};
+use crate::data::{Access, DataSource, take};
+use crate::error::Result;
+use crate::kernel::sketched::{Basis, Hit, PackedSketches, Scan, Sketch, Sketching, are_fast, upper_of};
+use crate::kernel::{Compute, Point};
+use crate::matrix::MatRef;
+use crate::parallel::Executor;
+use crate::pass::{Chunk, Cut, PerRow, Unread, sweep_unread};
+use crate::rows::Rows;
+use crate::tuning::{SEEDING_TILE_ROWS, chunk_rows, seeding_sketches_pay};
+
+/// Sketches of all rows.
+pub(super) struct Sketched {
+    basis: Basis,
+    tiles: Vec<Tile>,
+}
+
+/// Sketches of a tile of rows.
+#[derive(Default)]
+struct Tile {
+    packed: PackedSketches,
+    errors: Vec<f32>,
+    /// What the last candidates were measured for.
+    found: Vec<Found>,
+}
+
+/// The squared distance of a row of a tile to a candidate.
+struct Found {
+    row: u32,
+    candidate: u32,
+    sq_dist: f64,
+}
+
+/// The tiles of a part of the rows.
+struct Tiles<'a>(&'a mut [Tile]);
+
+impl PerRow for Tiles<'_> {
+    fn split(self, n: usize) -> (Self, Self) {
+        let (mine, rest) = self.0.split_at_mut(n.div_ceil(SEEDING_TILE_ROWS));
+        (Self(mine), Self(rest))
+    }
+    fn rows(&self) -> Option<usize> {
+        None
+    }
+}
+
+/// Every tile is one chunk.
+const CUT: Cut = Cut { tile_rows: SEEDING_TILE_ROWS, chunk_rows: Some(SEEDING_TILE_ROWS) };
+
+/// Buffers of a worker.
+#[derive(Default)]
+struct Work {
+    sketching: Sketching,
+    codes: Vec<u8>,
+    sketches: Vec<Sketch>,
+    scan: Scan,
+    hits: Vec<Hit>,
+    is_picked: Vec<bool>,
+    picked: Vec<u32>,
+}
+
+impl<T: Compute> Potential<T> {
+    /// Sketches all rows, if that pays for choosing `k` centers. All rows have a center.
+    pub(super) fn sketch(&mut self, data: &dyn DataSource<T>, k: usize, cx: &Executor) -> Result<()> {
+        let pays = are_fast() && seeding_sketches_pay(self.near.len(), k, self.dim);
+        // Single rows are read, and sparse rows have no sketches.
+        if pays && data.access() >= Access::Random && data.most_values().is_none() {
+            self.sketch_all(data, cx)?;
+        }
+        Ok(())
+    }
+
+    fn sketch_all(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<()> {
+        let n = self.near.len();
+        let sample = take(data, &Basis::sample_of(n))?;
+        let Some(basis) = Basis::learn(MatRef::new(&sample, self.dim)) else { return Ok(()) };
+        let mut tiles: Vec<Tile> = Vec::new();
+        tiles.resize_with(n.div_ceil(SEEDING_TILE_ROWS), Tile::default);
+        let width = basis.width();
+        let absorb = |mut chunk: Unread<'_, T>,
+                      (near, tiles): (&[Near], Tiles<'_>),
+                      (): &mut (),
+                      work: &mut Work| {
+            let Rows::Dense(rows) = chunk.read()?.rows else { unreachable!("sparse rows have no sketches") };
+            work.codes.resize(rows.rows() * width, 0);
+            work.sketches.resize(rows.rows(), Sketch::default());
+            work.sketching.write(&basis, rows, &mut work.codes, &mut work.sketches);
+            let order: Vec<u32> = (0..rows.rows() as u32).collect();
+            let tile = &mut tiles.0[0];
+            tile.packed = PackedSketches::new(&work.codes, &work.sketches, width, &order);
+            tile.errors = work.sketches.iter().map(Sketch::error).collect();
+            for (row, near) in near.iter().enumerate() {
+                tile.reach(row, near.0, &basis);
+            }
+            Ok(())
+        };
+        let make = (|| (), Work::default);
+        sweep_unread(data, cx, CUT, (&self.near[..], Tiles(&mut tiles)), &mut (), make, absorb, |(), ()| ())?;
+        self.sketched = Some(Sketched { basis, tiles });
+        Ok(())
+    }
+
+    /// Which of the candidates reduces the sum most; the earliest among equals. Keeps their distances for
+    /// [`Potential::admit_found`].
+    pub(super) fn best_by_sketches(
+        &mut self,
+        data: &dyn DataSource<T>,
+        cx: &Executor,
+        candidates: &[u64],
+    ) -> Result<usize> {
+        let Some(Sketched { basis, tiles }) = &mut self.sketched else { return Ok(0) };
+        let values = take(data, candidates)?;
+        let rows = MatRef::new(&values, self.dim);
+        let points: Vec<Point<'_, T>> = rows.iter().map(Point::new).collect();
+        let m = candidates.len();
+        let (mut codes, mut sketches) = (vec![0; m * basis.width()], vec![Sketch::default(); m]);
+        Sketching::default().write(basis, rows, &mut codes, &mut sketches);
+        let list: Vec<u32> = (0..m as u32).collect();
+        let absorb = |mut chunk: Unread<'_, T>,
+                      (near, tiles): (&[Near], Tiles<'_>),
+                      (gains, measured): &mut Gains,
+                      work: &mut Work| {
+            let Tile { packed, found, .. } = &mut tiles.0[0];
+            let Work { scan, hits, is_picked, picked, .. } = work;
+            scan.resize(m);
+            sketches.iter().enumerate().for_each(|(c, sketch)| scan.set(c, sketch, 0.0));
+            hits.clear();
+            scan.within(packed, &codes, (&list, &vec![m as u32; packed.n_groups()]), hits);
+            is_picked.clear();
+            is_picked.resize(near.len(), false);
+            hits.iter().for_each(|hit| is_picked[hit.center as usize] = true);
+            picked.clear();
+            picked.extend((0..near.len() as u32).filter(|&row| is_picked[row as usize]));
+            found.clear();
+            let Chunk { rows, weights, .. } = chunk.read_of(picked)?;
+            let weight = |row: usize| weights.map_or(1.0, |w| w[row]);
+            // The hits of a candidate are in the order of the rows.
+            for &Hit { row: candidate, center: row, .. } in &*hits {
+                let sq_dist = points[candidate as usize].sq_dist(rows, row as usize);
+                let before = near[row as usize].0;
+                if sq_dist < before {
+                    gains[candidate as usize] += weight(row as usize) * (before - sq_dist);
+                    found.push(Found { row, candidate, sq_dist });
+                }
+            }
+            *measured += hits.len() as u64;
+            Ok(())
+        };
+        let mut gains: Gains = (vec![0.0; m], 0);
+        let make = (|| (vec![0.0; m], 0), Work::default);
+        let state = (&self.near[..], Tiles(tiles));
+        sweep_unread(data, cx, CUT, state, &mut gains, make, absorb, merge_gains)?;
+        self.n_distances += gains.1;
+        Ok(best_of_gains(&gains.0))
+    }
+
+    /// Updates every row's nearest distance with the last of the centers, which was the last `candidate`.
+    pub(super) fn admit_found(
+        &mut self,
+        data: &dyn DataSource<T>,
+        cx: &Executor,
+        candidate: usize,
+    ) -> Result<()> {
+        let last = (self.rows.len() - 1) as u32;
+        let Some(Sketched { basis, tiles }) = &mut self.sketched else { return Ok(()) };
+        let (before, chunk_rows) = (std::mem::take(&mut self.tiles), chunk_rows(self.dim));
+        let absorb = |chunk: Unread<'_, T>,
+                      (near, tiles): (&mut [Near], Tiles<'_>),
+                      sums: &mut TileSums,
+                      (): &mut ()| {
+            let tile = &mut tiles.0[0];
+            let found = std::mem::take(&mut tile.found);
+            let mut sum = before[chunk.range().start / SEEDING_TILE_ROWS];
+            if found.iter().any(|found| found.candidate as usize == candidate) {
+                for found in found.iter().filter(|found| found.candidate as usize == candidate) {
+                    near[found.row as usize] = (found.sq_dist, last);
+                    tile.reach(found.row as usize, found.sq_dist, basis);
+                }
+                let weights = chunk.weights();
+                let odds = |i: usize| weights.map_or(1.0, |w| w[i]) * near[i].0;
+                // In the order of a pass that reads the rows.
+                let part = |first: usize| {
+                    (first..near.len().min(first + chunk_rows)).fold(0.0, |sum, i| sum + odds(i))
+                };
+                sum = (0..near.len()).step_by(chunk_rows).fold(0.0, |sum, first| sum + part(first));
+            }
+            tile.found = found;
+            sums.open += sum;
+            Ok(())
+        };
+        let mut total = TileSums::default();
+        let make = (TileSums::default, || ());
+        let state = (&mut self.near[..], Tiles(tiles));
+        sweep_unread(data, cx, CUT, state, &mut total, make, absorb, TileSums::merge)?;
+        self.tiles = total.sums;
+        Ok(())
+    }
+}
+
+impl Tile {
+    /// A candidate may be nearer to a row than its center, at this squared distance.
+    fn reach(&mut self, row: usize, sq_dist: f64, basis: &Basis) {
+        self.packed.set_error(row as u32, upper_of(sq_dist, basis.factor()) + self.errors[row]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::{Dense, Weighted};
+    use crate::rng::{Purpose, Rng};
+
+    /// Rows in clusters, of which some are equal.
+    fn rows(n: usize, d: usize) -> Vec<f64> {
+        let mut rng = Rng::keyed(3, Purpose::Seeding, d as u64);
+        let middles: Vec<f64> = (0..30 * d).map(|_| 4.0 * rng.unit()).collect();
+        let mut rows: Vec<f64> = (0..n * d).map(|i| middles[i / d % 30 * d + i % d] + rng.unit()).collect();
+        (0..n / 5).for_each(|i| rows.copy_within(..d, i * 5 * d));
+        rows
+    }
+
+    /// Chooses centers with and without sketches. Returns how many distances each took.
+    fn check<T: Compute>(data: &dyn DataSource<T>, k: usize, trials: usize) -> [u64; 2] {
+        let cx = Executor::new(Some(2)).unwrap();
+        let weights = crate::data::weights_of(data).unwrap();
+        let states = [false, true].map(|sketched| {
+            let mut state = Potential::new(data, data.rows().unwrap()).unwrap();
+            state.take_in(data, &[17]).unwrap();
+            state.admit(data, &cx).unwrap();
+            if sketched {
+                state.sketch_all(data, &cx).unwrap();
+                assert!(state.sketched.is_some());
+            }
+            let rng = &mut Rng::keyed(9, Purpose::Seeding, 0);
+            state.grow(data, k, trials, weights.as_deref(), rng, &cx).unwrap();
+            state
+        });
+        let [plain, sketched] = &states;
+        assert_eq!(plain.rows, sketched.rows);
+        assert_eq!(plain.near, sketched.near);
+        assert_eq!(plain.tiles, sketched.tiles);
+        states.map(|state| state.n_distances)
+    }
+
+    #[test]
+    fn sketches_choose_the_same_rows() {
+        for (d, k) in [(3, 20), (40, 60), (130, 90)] {
+            let n = 2 * SEEDING_TILE_ROWS + 77;
+            let wide = rows(n, d);
+            let narrow: Vec<f32> = wide.iter().map(|&x| x as f32).collect();
+            let weights: Vec<f64> = (0..n).map(|i| (i % 4) as f64).collect();
+            let data = Dense::new(&narrow[..], d).unwrap();
+            let [plain, sketched] = check::<f32>(&data, k, 5);
+            assert!(d < 40 || sketched < plain / 2, "{d}: {sketched} {plain}");
+            check::<f32>(&data, k, 1);
+            let weighted = Weighted::new::<f32>(&data, weights).unwrap();
+            check::<f32>(&weighted, k, 4);
+            check::<f64>(&Dense::new(&wide[..], d).unwrap(), k, 3);
+        }
+    }
+
+    /// With fewer different rows than centers, the rest are drawn among the equal ones.
+    #[test]
+    fn equal_rows_end_the_search() {
+        let (d, n) = (40, 4200);
+        let values: Vec<f32> = (0..n * d).map(|i| (i / d % 7 * (i % d)) as f32).collect();
+        check::<f32>(&Dense::new(&values[..], d).unwrap(), 20, 3);
+    }
+}
