@@ -403,11 +403,14 @@ pub(crate) const FARTHEST_ROWS: usize = 16;
 pub(crate) const SEEDING_TILE_ROWS: usize = 4096;
 
 /// Whether sketches of `n` rows pay for choosing `k` centers by k-means++ (`seeding.py`): sketching takes as long as
-/// comparing the rows with a few dozen candidates. They take at most a byte per column and about 50 per row, and must fit
+/// comparing the rows with a few dozen candidates. They take at most a byte per column and about 60 per row, and must fit
 /// into 1 GiB.
 pub(crate) fn seeding_sketches_pay(n: usize, k: usize, dim: usize) -> bool {
-    dim >= 32 && k >= 32 && n >= 4096 && n * (dim + 50) <= 1 << 30
+    dim >= 32 && k >= 32 && n >= 4096 && n * (dim + 60) <= 1 << 30
 }
+
+/// Centers from which on k-means++ compares candidates by sketches.
+pub(crate) const SEEDING_PLAIN: usize = 16;
 
 /// Most rows on which `Seeding::Auto` runs greedy k-means++ for `k` centers. It computes up to `k (2 + ln k)` distances
 /// per row, at about half the rate of the kernel; with more rows, k-means|| takes less time and ends as low (`init.py`).

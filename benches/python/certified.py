@@ -37,7 +37,7 @@ import peers
 
 PARTS = ("nearest", "seeding", "fit", "predict", "sweep")
 CLOCKS = ("wall", "processor")
-#: The instruction set that the others are compared with.
+#: The instruction set that the others are compared with by default.
 PLAIN = "avx512"
 #: Sets with targets.
 SETS = (
@@ -147,9 +147,9 @@ def checksum(*arrays: np.ndarray) -> str:
 class Pair:
     """A worker without low precision and one with it, which have the same rows and centers."""
 
-    def __init__(self, threads: int, tier: str | None, clock: str) -> None:
+    def __init__(self, threads: int, tier: str | None, plain: str, clock: str) -> None:
         self.threads = threads
-        environments = ({"SHOAL_ISA": PLAIN}, {"SHOAL_ISA": tier} if tier else {})
+        environments = ({"SHOAL_ISA": plain}, {"SHOAL_ISA": tier} if tier else {})
         self.workers = [common.Worker(__file__, clock, threads=threads, env=env) for env in environments]
         self.tier = self.both("tier")[1]
         self._folder = tempfile.TemporaryDirectory()
@@ -229,10 +229,12 @@ def measured(args: argparse.Namespace) -> list[dict[str, Any]]:
         print(common.table([row], COLUMNS), flush=True)
         rows.append(row)
 
-    pair = Pair(args.threads, args.tier, args.clock)
+    pair = Pair(args.threads, args.tier, args.plain, args.clock)
     try:
-        if pair.tier == PLAIN:
-            raise SystemExit(f"{PLAIN} is the fastest instruction set of this processor: nothing to compare")
+        if pair.tier == args.plain:
+            raise SystemExit(
+                f"{args.plain} is the fastest instruction set of this processor: nothing to compare"
+            )
         for spec in args.data if "nearest" in args.parts else ():
             name, k = spec.split(":")
             X = stored(name, args.quick)
@@ -269,7 +271,7 @@ def swept(args: argparse.Namespace) -> list[dict[str, Any]]:
     tier = {"SHOAL_ISA": args.tier} if args.tier else {}
     workers, missing = peers.start_workers(list(PEERS), args.threads)
     print("\n".join(missing))
-    ours = {"shoal": tier, f"shoal {PLAIN}": {"SHOAL_ISA": PLAIN}}
+    ours = {"shoal": tier, f"shoal {args.plain}": {"SHOAL_ISA": args.plain}}
     own = {
         name: common.Worker(peers.__file__, "shoal", threads=args.threads, env=env)
         for name, env in ours.items()
@@ -287,7 +289,8 @@ def main() -> None:
     parser.add_argument(
         "--data", nargs="+", default=list(SETS), metavar="NAME:K", help='for "nearest" and "seeding"'
     )
-    parser.add_argument("--tier", metavar="ISA", help=f"compared with {PLAIN} (default: the fastest)")
+    parser.add_argument("--tier", metavar="ISA", help="low precision (default: the fastest)")
+    parser.add_argument("--plain", metavar="ISA", default=PLAIN, help=f"without it (default {PLAIN})")
     parser.add_argument("--sweeps", type=int, default=5, help='timed sweeps of "sweep" (default 5)')
     parser.add_argument("--rounds", type=int, default=7, help="interleaved rounds (default 7)")
     parser.add_argument("--clock", choices=CLOCKS, default="wall", help='not for "sweep" (default wall)')

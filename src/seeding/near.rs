@@ -1,10 +1,9 @@
 //! Distances of all rows to the nearest center so far, and draws of rows by squared distance.
 //!
 //! Each row keeps its squared distance `D2` and its nearest center `a`. By the triangle inequality, a
-//! candidate `c` can be nearer only if `|c - a|^2 < 4 D2`. Most rows are skipped by this test without being
-//! read. The other rows are measured by difference: new centers in `f64`, and candidates, which are only
-//! compared with each other, in the type of the rows. Sums run in tile order, so the draws do not depend on
-//! the number of threads.
+//! candidate `c` can be nearer only if `|c - a|^2 < 4 D2`. Most rows are skipped by this test, or by their sketches
+//! ([`sketched`](super::sketched)), without being read. The other rows are measured by difference, in `f64`. Sums run in
+//! tile order, so the draws do not depend on the number of threads.
 
 use std::collections::HashSet;
 
@@ -18,10 +17,16 @@ use crate::parallel::Executor;
 use crate::pass::{Chunk, sweep};
 use crate::rng::Rng;
 use crate::rows::{RowBuf, Rows};
-use crate::tuning::SEEDING_TILE_ROWS;
+use crate::tuning::{SEEDING_PLAIN, SEEDING_TILE_ROWS};
 
 /// The squared distance of a row to its nearest center so far, and that center: `(D2, center)`.
 pub(super) type Near = (f64, u32);
+
+/// Whether a center at this squared distance from the nearest center of a row may be nearer to the row, which is at the
+/// squared distance `sq_dist` from that. The factor covers the roundings of all three distances.
+pub(super) fn may_be_nearer(between: f64, sq_dist: f64) -> bool {
+    between < 4.0 * (1.0 + 1e-9) * sq_dist
+}
 
 /// Number of centers packed together when many are added at once.
 const ADMITTED: usize = 1 << 15;
@@ -38,8 +43,9 @@ pub(super) struct Potential<T> {
     pub(super) stored: RowBuf<T>,
     pub(super) dim: usize,
     pub(super) n_distances: u64,
-    /// Sketches of the rows, with which [`Potential::grow`] compares candidates.
+    /// Sketches of the rows, with which [`Potential::grow`] compares candidates, and whether it makes them.
     pub(super) sketched: Option<Sketched>,
+    pub(super) with_sketches: bool,
 }
 
 /// The buffers of a worker that finds the nearest of many centers.
@@ -60,6 +66,7 @@ impl<T: Compute> Potential<T> {
             dim: data.dim(),
             n_distances: 0,
             sketched: None,
+            with_sketches: false,
         })
     }
 
@@ -91,7 +98,7 @@ impl<T: Compute> Potential<T> {
         let absorb = |chunk: Chunk<'_, T>, near: &mut [Near], tiles: &mut TileSums, (): &mut ()| {
             let mut sum = 0.0;
             for (i, near) in near.iter_mut().enumerate() {
-                if between[near.1 as usize] < 4.0 * near.0 {
+                if may_be_nearer(between[near.1 as usize], near.0) {
                     let sq_dist = new.sq_dist(chunk.rows, i);
                     tiles.measured += 1;
                     if sq_dist < near.0 {
@@ -206,6 +213,11 @@ impl<T: Compute> Potential<T> {
             let mut drawn: Vec<u64> = (0..trials).map(|_| self.draw(rng.unit() * total, weights)).collect();
             drawn.sort_unstable();
             drawn.dedup();
+            // Before, candidates are nearer to many rows, and their distances would take much memory.
+            if self.with_sketches && self.sketched.is_none() && self.rows.len() >= SEEDING_PLAIN {
+                self.with_sketches = false;
+                self.sketch(data, cx)?;
+            }
             let next = match &self.sketched {
                 Some(_) => self.best_by_sketches(data, cx, &drawn)?,
                 None if drawn.len() == 1 => 0,

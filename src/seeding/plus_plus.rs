@@ -1,7 +1,8 @@
 //! k-means++ seeding: every new center is a row drawn with odds proportional to its weight times its squared
 //! distance to the centers so far.
 
-use super::near::{Near, Potential};
+use super::near::{Near, Potential, may_be_nearer};
+use super::sketched::sketches_pay;
 use super::{Seeds, known};
 use crate::data::{DataSource, take, weights_of};
 use crate::error::Result;
@@ -30,13 +31,15 @@ pub(super) fn plus_plus<T: Compute>(
     let n = known(data, k)?;
     let weights = weights_of(data)?;
     let trials = if greedy { 2 + (k as f64).ln() as usize } else { 1 };
+    let with_sketches = sketches_pay(data, n as usize, k);
     // A pass admits each center, and one before that compares its candidates.
-    let _phase = cx.phase("seeding", n.saturating_mul(k as u64 + if trials > 1 { k as u64 - 1 } else { 0 }));
+    let compares = trials > 1 || with_sketches;
+    let _phase = cx.phase("seeding", n.saturating_mul(k as u64 + if compares { k as u64 - 1 } else { 0 }));
     let first = super::random::draw(n, weights.as_deref(), 1, rng);
     let mut state = Potential::new(data, n)?;
     state.take_in(data, &first)?;
     state.admit(data, cx)?;
-    state.sketch(data, k, cx)?;
+    state.with_sketches = with_sketches;
     state.grow(data, k, trials, weights.as_deref(), rng, cx)?;
     Ok(state.seeds(if greedy { "k-means++" } else { "plain-k-means++" }))
 }
@@ -67,7 +70,7 @@ impl<T: Compute> Potential<T> {
                 let between = &between[center as usize * m..][..m];
                 for ((point, &between), gain) in points.iter().zip(between).zip(&mut *gains) {
                     // Another candidate is not nearer than the center.
-                    if between < 4.0 * sq_dist {
+                    if may_be_nearer(between, sq_dist) {
                         *measured += 1;
                         *gain += weight * (sq_dist - point.sq_dist(chunk.rows, i)).max(0.0);
                     }

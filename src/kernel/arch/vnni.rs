@@ -58,11 +58,11 @@ impl Dots for Vnni {
         assert!(rows.iter().all(|row| row.len() == depth));
         let rows = rows.map(<[[u8; 4]]>::as_ptr);
         // SAFETY: `self` shows that the processor has the instructions. `VECTORS` vectors of 16 values are within
-        // the arrays, which begin at cache lines, and every row has `depth` words.
+        // the arrays, of which those of words and sums begin at cache lines, and every row has `depth` words.
         unsafe {
             let mut sums = [[_mm512_setzero_si512(); VECTORS]; TILE];
             for v in 0..VECTORS {
-                let bias = _mm512_load_si512(bias.as_ptr().add(16 * v).cast());
+                let bias = _mm512_loadu_si512(bias.as_ptr().add(16 * v).cast());
                 for sums in &mut sums {
                     sums[v] = bias;
                 }

@@ -72,7 +72,8 @@ impl Basis {
             }
             let (directions, energy) = leading(&rows, dim, width, &mut rng);
             if energy >= SKETCH_ENERGY {
-                return new.with(&rotated(&directions, dim, width, &mut rng), width);
+                let learned = new.clone().with(&rotated(&directions, dim, width, &mut rng), width);
+                return Some(learned.unwrap_or(new));
             }
         }
         Some(new)

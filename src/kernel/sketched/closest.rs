@@ -6,7 +6,7 @@
 
 use super::pack::{GROUP, Group, PackedSketches};
 use super::scan::{Dots, Hit, Products, Query, ROUNDING, Scan, Scanning, TILE, Values, multiply, run};
-use super::sketch::Sketch;
+use super::sketch::{Sketch, UNKNOWN};
 use crate::kernel::generic::simd::Simd;
 use crate::kernel::isa::Isa;
 use crate::tuning::SKETCH_ESTIMATES;
@@ -30,6 +30,8 @@ pub(super) struct Estimates {
     /// Groups that may have a center within the radius of a row, the first `listed` of these.
     groups: Vec<u32>,
     listed: usize,
+    /// The rows of a block.
+    rows: Vec<u32>,
 }
 
 /// Rows that are compared with all of so many groups at a time.
@@ -39,15 +41,17 @@ pub(super) fn block_rows(groups: usize) -> usize {
 
 impl Scan {
     /// Lists every center that may be within the radius of its row, row by row. `radius_of(row, center, upper)` gives
-    /// the radius, from the center of the smallest estimate and an upper bound of its distance.
+    /// the radius, from the center of the smallest estimate and an upper bound of its distance. A row with more than
+    /// `most` such centers may miss some.
     pub(crate) fn closest(
         &mut self,
         packed: &PackedSketches,
         (codes, sketches): (&[u8], &[Sketch]),
+        most: usize,
         radius_of: impl FnMut(u32, u32, f32) -> f32,
         hits: &mut Vec<Hit>,
     ) {
-        self.closest_on(Isa::active(), packed, (codes, sketches), radius_of, hits);
+        self.closest_on(Isa::active(), packed, (codes, sketches), most, radius_of, hits);
     }
 
     pub(super) fn closest_on(
@@ -55,13 +59,14 @@ impl Scan {
         isa: Isa,
         packed: &PackedSketches,
         (codes, sketches): (&[u8], &[Sketch]),
+        most: usize,
         radius_of: impl FnMut(u32, u32, f32) -> f32,
         hits: &mut Vec<Hit>,
     ) {
         self.queries.clear();
         self.queries.extend(sketches.iter().map(|sketch| Query::new(sketch, 0.0)));
         let Self { queries, estimates } = self;
-        run(isa, Closest { queries, estimates, packed, codes, sketches, radius_of, hits });
+        run(isa, Closest { queries, estimates, packed, codes, sketches, most, radius_of, hits });
     }
 }
 
@@ -72,6 +77,7 @@ struct Closest<'a, F> {
     packed: &'a PackedSketches,
     codes: &'a [u8],
     sketches: &'a [Sketch],
+    most: usize,
     radius_of: F,
     hits: &'a mut Vec<Hit>,
 }
@@ -79,13 +85,15 @@ struct Closest<'a, F> {
 impl<F: FnMut(u32, u32, f32) -> f32> Scanning for Closest<'_, F> {
     #[inline(always)]
     unsafe fn scan<S: Simd<T = f32>, D: Dots>(self, dots: &D) {
-        let Self { queries, estimates, packed, codes, sketches, mut radius_of, hits } = self;
-        let most = block_rows(packed.n_groups());
-        estimates.resize(packed, most);
+        let Self { queries, estimates, packed, codes, sketches, most, mut radius_of, hits } = self;
+        let block = block_rows(packed.n_groups());
+        estimates.resize(packed, block);
+        let mut rows = std::mem::take(&mut estimates.rows);
         // Room for one vector more than is found.
         let mut places = [0; GROUP + LANES];
-        for first in (0..queries.len()).step_by(most) {
-            let rows: Vec<u32> = (first..queries.len().min(first + most)).map(|row| row as u32).collect();
+        for first in (0..queries.len()).step_by(block) {
+            rows.clear();
+            rows.extend((first..queries.len().min(first + block)).map(|row| row as u32));
             estimates.smallest.fill((Lanes([f32::INFINITY; LANES]), Lanes([0.0; LANES])));
             for group in 0..packed.n_groups() {
                 multiply(dots, packed, (codes, group), &rows, |tile, products, vectors| {
@@ -106,7 +114,11 @@ impl<F: FnMut(u32, u32, f32) -> f32> Scanning for Closest<'_, F> {
                 *query = Query::new(&sketches[row as usize], radius_of(row, center, upper));
                 // SAFETY: the processor has the instruction set.
                 unsafe { estimates.list_groups::<S>(query, packed, at) };
+                let before = hits.len();
                 for i in 0..estimates.listed {
+                    if hits.len() - before > most {
+                        break;
+                    }
                     let group = estimates.groups[i] as usize;
                     // SAFETY: the processor has the instruction set.
                     let count = unsafe { estimates.within::<S>(query, packed, group, at, &mut places) };
@@ -119,6 +131,7 @@ impl<F: FnMut(u32, u32, f32) -> f32> Scanning for Closest<'_, F> {
                 }
             }
         }
+        estimates.rows = rows;
     }
 }
 
@@ -223,10 +236,31 @@ impl Estimates {
         for l in (lane..GROUP).step_by(LANES) {
             place = if estimates.0[l] == value { l } else { place };
         }
+        let (group, place) = match packed.groups[group].error[place] {
+            error if error < UNKNOWN => (group, place),
+            _ => self.nearest_known(packed, at).unwrap_or((group, place)),
+        };
         let centers = packed.centers(group);
         let place = place.min(centers.len() - 1);
-        let of = &packed.groups[group];
+        let (estimates, of) = (self.of(group, at), &packed.groups[group]);
         (centers[place], query.upper(estimates.0[place] - of.least[place], of, place))
+    }
+
+    /// The group and the place of the smallest estimate of a center with a sketch. The estimates of the others are smaller
+    /// than all of these.
+    #[cold]
+    fn nearest_known(&self, packed: &PackedSketches, at: usize) -> Option<(usize, usize)> {
+        let mut best = None;
+        let mut least = f32::INFINITY;
+        for (group, of) in packed.groups.iter().enumerate() {
+            for place in 0..packed.centers(group).len() {
+                let estimate = self.of(group, at).0[place];
+                if of.error[place] < UNKNOWN && estimate < least {
+                    (best, least) = (Some((group, place)), estimate);
+                }
+            }
+        }
+        best
     }
 
     /// Lists the groups that may have a center within the radius of a row, without a branch per group.

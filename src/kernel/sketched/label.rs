@@ -72,15 +72,20 @@ impl SketchedCenters {
             sketches.resize(here.rows(), Sketch::default());
             sketching.write(&self.basis, here, codes, sketches);
             hits.clear();
-            scan.closest_on(self.isa, &self.packed, (codes, sketches), |_, _, upper| upper, hits);
+            scan.closest_on(self.isa, &self.packed, (codes, sketches), most, |_, _, upper| upper, hits);
             for hits in hits.chunk_by_mut(|a, b| a.row == b.row) {
                 let row = first + hits[0].row as usize;
                 match hits.len() {
                     1 => labels[row] = hits[0].center,
-                    left if left <= most => labels[row] = self.nearest_of(rows, row, packed, hits),
-                    _ => open.push(row as u32),
+                    left if left <= most => {
+                        labels[row] = self.nearest_of(rows, row, packed, hits);
+                        candidates += left - 1;
+                    }
+                    _ => {
+                        open.push(row as u32);
+                        candidates += packed.k;
+                    }
                 }
-                candidates += hits.len() - 1;
             }
         }
         candidates
@@ -115,15 +120,15 @@ impl SketchedCenters {
                 &mut values[here.clone()],
             );
             for value in &values[here] {
-                // Both roundings, and squares that underflow.
-                limit = limit.min(value.to_f64() * (1.0 + 3.0 * rounding) + TINY);
+                // The roundings of two distances, those of the arbiter, and squares that underflow.
+                limit = limit.min(value.to_f64() * (1.0 + 4.0 * rounding) + TINY);
             }
             count += hits.len();
         }
         let mut left = 0;
         for at in 0..count {
-            // Not `value > limit`, because values that overflowed may be anything.
-            if !(values[at].to_f64() > limit) || !limit.is_finite() {
+            // A sum that overflowed may be of any distance.
+            if values[at].to_f64() <= limit || !values[at].finite() {
                 list[left] = list[at];
                 left += 1;
             }

@@ -242,22 +242,16 @@ pub(super) fn multiply<D: Dots>(
     }
 }
 
-/// `v + of - square` for a vector of centers, as in the description of the module.
+/// `v - error^2`, less the rounding, for a vector of centers, as in the description of the module.
 ///
 /// # Safety
 /// The processor has the instruction set, and `at + LANES` is at most [`GROUP`].
 #[inline(always)]
-pub(super) unsafe fn value<S: Simd<T = f32>>(
-    query: &Query,
-    products: &Values,
-    group: &Group,
-    of: &[f32; GROUP],
-    at: usize,
-) -> S::V {
+unsafe fn value<S: Simd<T = f32>>(query: &Query, products: &Values, group: &Group, at: usize) -> S::V {
     // SAFETY: the vectors are within the arrays.
     unsafe {
         let product = S::mul(S::load(products.0.as_ptr().add(at)), S::load(group.unit.as_ptr().add(at)));
-        let value = S::fmadd(S::splat(query.unit), product, S::load(of.as_ptr().add(at)));
+        let value = S::fmadd(S::splat(query.unit), product, S::load(group.least.as_ptr().add(at)));
         S::fmadd(S::splat(query.rest), S::load(group.rest.as_ptr().add(at)), value)
     }
 }
@@ -279,7 +273,7 @@ unsafe fn below<S: Simd<T = f32>>(
     unsafe {
         let of = |l: usize| {
             let error = S::load(group.error.as_ptr().add(l));
-            S::fmadd(S::splat(query.slope), error, value::<S>(query, products, group, &group.least, l))
+            S::fmadd(S::splat(query.slope), error, value::<S>(query, products, group, l))
         };
         let mut least = S::splat(f32::INFINITY);
         for l in (0..vectors * 16).step_by(S::LANES) {

@@ -38,7 +38,7 @@ pub(crate) struct Sketch {
 
 /// The error of rows that have no sketch, because they are too far from all others or not numbers: nothing excludes a
 /// center for them.
-const UNKNOWN: f32 = 1e15;
+pub(super) const UNKNOWN: f32 = 1e15;
 
 impl Sketch {
     /// Limit of the distance of the stored point from the true one.

@@ -167,7 +167,14 @@ fn check_closest(kind: usize, (n, d): (usize, usize), directions: Option<Directi
             radii[i] = if i % 2 == 0 { upper } else { (exact as f32).next_up() };
             radii[i]
         };
-        Scan::default().closest_on(isa, &packed, (&made.codes, &made.sketches), radius_of, &mut hits);
+        Scan::default().closest_on(
+            isa,
+            &packed,
+            (&made.codes, &made.sketches),
+            usize::MAX,
+            radius_of,
+            &mut hits,
+        );
         assert!(hits.is_sorted_by_key(|hit| hit.row), "{isa}, {what}");
         let mut found = vec![false; n * k];
         for hit in &hits {
@@ -194,6 +201,29 @@ fn the_smallest_estimate_gives_a_radius_that_holds_the_nearest_center() {
             check_closest(kind, (n, d), Some(Directions::Mixed));
         }
     }
+}
+
+/// A center without a sketch is listed for all rows, but gives none of them its radius.
+#[test]
+fn a_center_without_a_sketch_gives_no_radius() {
+    let (n, d) = (80, 64);
+    let mut values: Vec<f32> = rows(0, n, d, 3).into_iter().map(|x| x as f32).collect();
+    let basis = Basis::learn(MatRef::new(&values, d)).unwrap();
+    values[2 * d] = 3e30;
+    let made = Made::of(basis, MatRef::new(&values, d));
+    let (k, width) = (60, made.basis.width());
+    let order: Vec<u32> = (0..k as u32).collect();
+    let packed = PackedSketches::new(&made.codes[..k * width], &made.sketches[..k], width, &order);
+    let (mut hits, mut count) = (Vec::new(), 0);
+    let radius_of = |row: u32, center: u32, upper: f32| {
+        assert!(row == 2 || center != 2, "row {row}");
+        count += 1;
+        upper
+    };
+    Scan::default().closest(&packed, (&made.codes, &made.sketches), usize::MAX, radius_of, &mut hits);
+    assert_eq!(count, n);
+    assert!((0..n as u32).all(|row| hits.iter().any(|hit| hit.row == row && hit.center == 2)));
+    assert!(hits.iter().filter(|hit| hit.row != 2).count() < n * k / 3, "{}", hits.len());
 }
 
 /// Mixing keeps lengths and products, and makes peaks of few columns smaller.

@@ -125,7 +125,7 @@ impl<T: Compute> Rules<'_, T> {
             open.push(found);
             found.radius * (1.0 + SKETCH_ROOM)
         };
-        scan.closest(&self.packed, (rows.codes, rows.sketches), radius_of, hits);
+        scan.closest(&self.packed, (rows.codes, rows.sketches), usize::MAX, radius_of, hits);
     }
 
     /// Opens the rows whose bounds do not tell their label.
