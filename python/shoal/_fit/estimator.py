@@ -235,6 +235,15 @@ class Clusterer(RunLoop):
         arrays, texts = self._described()
         self._run.write_checkpoint(path, arrays, texts | {BEGIN: json.dumps({"seed": str(self._seed)})})
 
+    def _compare_checkpoint(self, name: str) -> None:
+        # Imported late, because that module imports all estimators.
+        from shoal.io import state_of
+
+        state = state_of(self, name)
+        # Several starts of a callable have no rows of one run.
+        if hasattr(self._run, "compare_rows"):
+            self._run.compare_rows(*state)
+
     def _is_before_first_step(self) -> bool:
         return super()._is_before_first_step() and hasattr(self._run, "compare_rows")
 

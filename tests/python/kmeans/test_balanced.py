@@ -246,7 +246,7 @@ def test_resuming(tmp_path):
     expected = BalancedKMeans(20, **given).fit(X)
     path = tmp_path / "checkpoint.safetensors"
     for after in range(1, len(expected.history_), 1 + len(expected.history_) // 8):
-        keep = shoal.callbacks.Checkpoint(path, every_steps=1)
+        keep = shoal.callbacks.Checkpoint(path, every_steps=1, overwrite=True)
         model = BalancedKMeans(20, callbacks=[keep], **given)
         for step in model.iter_fit(X):
             if step.iteration == after:

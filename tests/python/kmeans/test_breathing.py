@@ -225,7 +225,7 @@ def test_callable_first_centers_and_resuming(tmp_path):
     path = tmp_path / "checkpoint.safetensors"
     total = len(made.history_)
     for after in range(1, total, 1 + total // 12):
-        keep = shoal.callbacks.Checkpoint(path, every_steps=1)
+        keep = shoal.callbacks.Checkpoint(path, every_steps=1, overwrite=True)
         model = BreathingKMeans(10, init=start, callbacks=[keep], **given)
         for step in model.iter_fit(X):
             if step.iteration == after:

@@ -700,7 +700,7 @@ def test_sorted_rows():
 def test_a_fit_with_a_precomputed_graph_resumes(tmp_path):
     X, _ = labeled_blobs()
     graph = kneighbors_graph(X, 5, mode="connectivity")
-    keep = shoal.callbacks.Checkpoint(tmp_path / "fit.safetensors", every_steps=1)
+    keep = shoal.callbacks.Checkpoint(tmp_path / "fit.safetensors", every_steps=1, overwrite=True)
     given = {"affinity": "precomputed", "normalize": False, "random_state": 0}
     model = LaplacianKModes(3, callbacks=[keep, lambda model, step: True], **given)
     model.fit(graph, features=X)
