@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +11,7 @@ import numpy.typing as npt
 from ._checks import params as _params
 from ._core import Source
 from ._fit.clusterer import CenterClusterer
-from ._fit.declared import estimator
+from ._fit.declared import MEMORY, UNSET, estimator
 from ._fit.saved import Arrays, Texts, floats, need
 from .typing import Algorithm, Callbacks, Init, Memory, Metric, RandomState
 
@@ -54,13 +54,15 @@ class BalancedKMeans(CenterClusterer):
     algorithm : str, default="auto"
         How sweeps of exact k-means find the nearest centers. As for :class:`~shoal.KMeans`; results do not
         depend on it.
-    bounds_memory : str or int, default="1GB"
+    memory : str or int, default="1GB"
         Memory budget for distance bounds, as for :class:`~shoal.KMeans`, and for the candidates of the rows
         in sweeps with limits. Each row has at least 2 candidates; with fewer than 8, `gap_` may be larger.
     copy_x : bool, default=True
         Accepted for compatibility with k-means-constrained. X is never modified.
     {n_jobs} {verbose} {callbacks}
         After an early end, the labels still keep the limits.
+    bounds_memory : str or int
+        Deprecated name of `memory`.
 
     Attributes
     ----------
@@ -111,7 +113,7 @@ class BalancedKMeans(CenterClusterer):
     that must leave their nearest center; later sweeps begin at the prices of the sweep before.
 
     **Memory** beyond the rows: that of :class:`~shoal.KMeans`, and at most 52 bytes per row and candidate
-    during a sweep with limits: 416 bytes for 8 candidates. `bounds_memory` bounds them.
+    during a sweep with limits: 416 bytes for 8 candidates. `memory` bounds them.
 
     **Quality.** The assignment is optimal among the candidates. Rows without a free candidate, for example
     many identical ones, go to the nearest center with room, in the order that costs least. `gap_` includes
@@ -150,12 +152,13 @@ class BalancedKMeans(CenterClusterer):
     tol: float = 1e-4
     algorithm: Algorithm = "auto"
     metric: Metric = "euclidean"
-    bounds_memory: Memory = "1GB"
+    memory: Memory = "1GB"
     copy_x: bool = True
     random_state: RandomState = None
     n_jobs: int | None = None
     verbose: int = 0
     callbacks: Callbacks = None
+    bounds_memory: Annotated[Memory, MEMORY] = UNSET
 
     _kind = "balanced-kmeans"
     _method = "balanced"

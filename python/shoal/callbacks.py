@@ -25,9 +25,9 @@ from typing import Any
 
 from ._checks.params import ParameterError, is_real, shown, whole
 from ._core import Step
-from ._fit.earlier import refuse_to_replace
 from ._files.outputs import MODELS, check_suffix
 from ._files.staged import check_place, is_name
+from ._fit.earlier import refuse_to_replace
 from ._rows.streams import refuse_once
 from ._rows.zeros import ignore_zeros
 from ._terminal.progress import Bar, format_progress

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,7 @@ from ._checks.warn import warn
 from ._core import Run, Source, Step
 from ._fit.centers import State
 from ._fit.clusterer import CenterClusterer
-from ._fit.declared import estimator
+from ._fit.declared import MEMORY, UNSET, estimator
 from ._fit.starts import STARTS, Maker, Starts
 from .typing import Algorithm, Callbacks, Init, Memory, Metric, RandomState
 
@@ -81,12 +81,12 @@ class KMeans(CenterClusterer):
         - ``"filtering"``, for up to 16 dimensions, builds a tree of boxes of rows once. A sweep drops the
           centers that cannot be nearest to any row of a box, and compares rows only with the others. It wins
           where rows lie near few dimensions (coordinates, point clouds, colors, many equal rows), and loses
-          where they fill 8 or more. Sparse rows, more dimensions and a small `bounds_memory` get plain
+          where they fill 8 or more. Sparse rows, more dimensions and a small `memory` get plain
           sweeps, with a warning.
         - ``"sketch"`` keeps 32 to 512 bytes per row in memory: certified sketches, which tell which centers
           cannot be the nearest. A sweep reads only the rows that they do not decide. It wins with many
           dimensions and clusters. Sparse rows, rows whose variance is spread over more than 256 directions of
-          more than 512, and a small `bounds_memory` get plain sweeps, with a warning.
+          more than 512, and a small `memory` get plain sweeps, with a warning.
         - ``"auto"`` tries ``"filtering"`` first for at least 16,384 rows and 16 clusters in up to 16
           dimensions, and keeps ``"filtering"`` while sweeps compute at most 15% of all distances. On
           processors with AVX-512 VNNI, it chooses ``"sketch"`` from 32 dimensions on, if there are at least
@@ -96,13 +96,15 @@ class KMeans(CenterClusterer):
           ``"yinyang"`` below, from 24 clusters on. Bounds pause while they cost more distances than they
           save. The choice never depends on a clock. Sparse rows get plain sweeps, because bounds skip almost
           no distances there.
-    bounds_memory : str or int, default="1GB"
+    memory : str or int, default="1GB"
         Memory budget for distance bounds, in bytes or as text such as ``"500MB"``. With a smaller budget more
         centers share a bound, down to no bounds at all, with a warning if `algorithm` names bounds. The tree
         of ``"filtering"``, with a copy of the rows, and the sketches must fit too. Not used by ``"lloyd"``.
     copy_x : bool, default=True
         Has no effect; present for scikit-learn compatibility. X is never modified.
     {n_jobs} {verbose} {callbacks}
+    bounds_memory : str or int
+        Deprecated name of `memory`.
 
     Attributes
     ----------
@@ -176,12 +178,13 @@ class KMeans(CenterClusterer):
     tol: float = 1e-4
     algorithm: Algorithm = "auto"
     metric: Metric = "euclidean"
-    bounds_memory: Memory = "1GB"
+    memory: Memory = "1GB"
     copy_x: bool = True
     random_state: RandomState = None
     n_jobs: int | None = None
     verbose: int = 0
     callbacks: Callbacks = None
+    bounds_memory: Annotated[Memory, MEMORY] = UNSET
 
     _kind = "kmeans"
     _method = "kmeans"
@@ -237,8 +240,9 @@ class KMeans(CenterClusterer):
             "sketch": "dense rows, most of whose variance is in 256 directions, and room for their sketches",
         }.get(self.algorithm)
         if needs and self.algorithm_ == "lloyd":
+            name, budget = self._budget("bounds_memory")
             warn(
-                f"`algorithm`={self.algorithm!r} needs {needs} in `bounds_memory`={self.bounds_memory}: "
+                f"`algorithm`={self.algorithm!r} needs {needs} in `{name}`={budget}: "
                 "every distance was measured. The result is the same.",
                 RuntimeWarning,
             )

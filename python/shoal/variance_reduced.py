@@ -9,7 +9,7 @@ from ._checks import params as _params
 from ._core import Source, Step
 from ._fit.clusterer import CenterClusterer
 from ._fit.declared import FRACTION, estimator
-from .typing import Callbacks, Init, Metric, RandomState, Variant
+from .typing import Callbacks, Init, Memory, Metric, RandomState, Variant
 
 __all__ = ["VarianceReducedKMeans"]
 
@@ -65,6 +65,8 @@ class VarianceReducedKMeans(CenterClusterer):
     polish : bool, default=True
         Whether a fit whose last epoch made steps ends with one more sweep, so that the centers are means.
         Leaving a loop over :meth:`iter_fit` early, or an interrupt, keeps the current centers.
+    memory : str or int, default="1GB"
+        Memory budget for distance bounds, as for :class:`KMeans`.
     {n_jobs} {verbose} {callbacks}
 
     Attributes
@@ -116,9 +118,8 @@ class VarianceReducedKMeans(CenterClusterer):
     An empty cluster keeps its center.
 
     **Memory** beyond the rows is that of :class:`~shoal.KMeans`: labels before and after a sweep (8 bytes per
-    row, 8 more for weights), and bounds as with ``algorithm="auto"`` there, up to 1 GB or the `memory` of
-    :func:`shoal.config_context`. In addition: 24 bytes for every value of a center, 16 MB for drawn rows, and
-    with weights one eighth of a byte per row.
+    row, 8 more for weights), and bounds as with ``algorithm="auto"`` there, up to `memory`. In addition: 24
+    bytes for every value of a center, 16 MB for drawn rows, and with weights one eighth of a byte per row.
 
     References
     ----------
@@ -147,6 +148,7 @@ class VarianceReducedKMeans(CenterClusterer):
     tol: float = 1e-4
     polish: bool = True
     metric: Metric = "euclidean"
+    memory: Memory = "1GB"
     random_state: RandomState = None
     n_jobs: int | None = None
     verbose: int = 0

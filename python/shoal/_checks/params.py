@@ -329,7 +329,7 @@ def for_run(name: str, value: Any, *, auto: bool = False) -> Any:
     """
     if auto and isinstance(value, str) and value == "auto":
         return None
-    if (name.endswith("_memory") or name == "memory_limit") and value is not None:
+    if "memory" in name and value is not None:
         return memory(name, value)
     if isinstance(value, (bool, np.bool_)):
         return bool(value)

@@ -54,7 +54,6 @@ class CenterFitter(Clusterer):
     tol: Any
     random_state: Any
     n_jobs: Any
-    bounds_memory: Any
     _centers: npt.NDArray[Any] | None
     #: The run that holds the centers until they are accessed: copying them takes as long as moving them.
     _centers_of: Any
@@ -341,9 +340,10 @@ class CenterFitter(Clusterer):
         )
 
     def _warn_if_boundless(self, asked: str) -> None:
-        """Warn that `bounds_memory` is too small for the bounds that `asked` needs."""
+        """Warn that the memory budget is too small for the bounds that `asked` needs."""
+        name, budget = self._budget("bounds_memory")
         warn(
-            f"`bounds_memory`={self.bounds_memory} has no room for the bounds of {asked}: every distance was "
+            f"`{name}`={budget} has no room for the bounds of {asked}: every distance was "
             "measured. The result is the same.",
             RuntimeWarning,
         )

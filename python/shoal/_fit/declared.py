@@ -25,6 +25,7 @@ import numpy as np
 from shoal._checks import params
 from shoal._checks.marked import mark
 from shoal._checks.params import Problems
+from shoal._checks.warn import warn
 from shoal._checks.words import alternatives
 from shoal._docs import documented
 from shoal.typing import Memory
@@ -56,6 +57,12 @@ class AtLeast(NamedTuple):
     value: int
 
 
+class Renamed(NamedTuple):
+    """The new name of a parameter, as an annotation; the parameter is unset by default."""
+
+    to: str
+
+
 class Number(NamedTuple):
     """The finite numbers that a parameter may have, as an annotation: in words, and their limits."""
 
@@ -74,6 +81,10 @@ class Number(NamedTuple):
         )
 
 
+#: Value of a renamed parameter that is not set.
+UNSET = "deprecated"
+#: Budgets of parts of a method, which are now one parameter.
+MEMORY = Renamed("memory")
 FRACTION = Number("a number from 0 to 1", most=1.0)
 POSITIVE_FRACTION = Number("a number above 0 and at most 1", most=1.0, above=True)
 NOT_NEGATIVE = Number("a finite number of at least 0")
@@ -88,12 +99,28 @@ class Checked:
         problems = Problems()
         self._rules(problems)
         problems.refuse()
+        for name, now in _renamed_in(type(self)).items():  # type: ignore[arg-type]
+            if not is_unset(getattr(self, name)):
+                warn(f"`{name}` is deprecated: use `{now}` instead", FutureWarning)
 
     def _rules(self, problems: Problems) -> None:
         """Check the parameters whose types say what is allowed; subclasses check the others."""
         # mypy takes classes with a declared `__hash__` for unhashable ones.
         for name, rule in _rules_of(type(self)).items():  # type: ignore[arg-type]
             problems.check(rule, name, getattr(self, name))
+
+
+def is_unset(value: Any) -> bool:
+    """Whether a renamed parameter has its default."""
+    return isinstance(value, str) and value == UNSET
+
+
+@cache
+def _renamed_in(cls: type[Any]) -> dict[str, str]:
+    """Return the new names of renamed parameters."""
+    hints = get_type_hints(cls, include_extras=True)
+    notes = {name: note for name, hint in hints.items() for note in getattr(hint, "__metadata__", ())}
+    return {name: note.to for name, note in notes.items() if isinstance(note, Renamed)}
 
 
 @cache
@@ -116,6 +143,8 @@ def _rule_of(hint: Any) -> Rule | None:
     words = {Literal["auto"]: "auto", NoneType: None}
     others = [word for kind, word in words.items() if kind in among]
     among -= words.keys()
+    if isinstance(wanted, Renamed):
+        others.append(UNSET)
     if isinstance(wanted, Number):
         return partial(_one_of_or, others, partial(_number, wanted))
     if among == {bool}:

@@ -18,7 +18,8 @@ STOPPED = ("callback", "deadline", "patience")
 def refuse_to_replace(name: str, estimator: Any) -> None:
     """Raise an error if `name` is a file other than the one from which the estimator's fit was resumed."""
     resumed = estimator._resumed_from
-    if not Path(name).exists() or (resumed is not None and os.path.samefile(name, resumed)):
+    file = Path(name)
+    if not file.exists() or (resumed is not None and file.samefile(os.fsdecode(resumed))):
         return
     others = "give `path` another name, or delete the file"
     replace = "Checkpoint(path, overwrite=True) replaces it."

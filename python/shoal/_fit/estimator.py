@@ -19,6 +19,7 @@ from shoal._core import Source, Step
 from shoal._rows.checked import checked_rows, source_of
 from shoal.typing import Metric, PathName, Rows
 
+from .declared import UNSET, is_unset
 from .deferred import Deferred, is_by_name
 from .history import STEP_DTYPE, STEP_FIELDS, read_history, record, rows_of_history, stored_history
 from .loop import RunLoop, Steps
@@ -34,6 +35,9 @@ OF_A_START = ("n_features_in_", "feature_names_in_", "_seed", "_by_callable")
 
 #: Parameters that are not saved: code cannot be.
 OF_A_RUN = ("callbacks",)
+
+#: Budgets in the compiled half, all set by the parameter `memory`.
+BUDGETS = ("bounds_memory", "buffer_memory", "memory_limit", "responsibilities_memory")
 
 #: The text of a checkpoint with the seed of the run.
 BEGIN = "begin"
@@ -101,6 +105,7 @@ class Clusterer(RunLoop):
     n_features_in_: int
     feature_names_in_: npt.NDArray[Any]
     init: Any
+    memory: Any
     random_state: Any
 
     @property
@@ -127,12 +132,16 @@ class Clusterer(RunLoop):
         for name in _core.parameters(self._method):
             if name in given:
                 continue
-            if name not in self._hidden:
+            if name in BUDGETS:
+                given[name] = _params.for_run(*self._budget(name))
+            elif name not in self._hidden:
                 given[name] = _params.for_run(name, getattr(self, name), auto=name in self._auto)
-            elif name.endswith("_memory"):
-                # An estimator without a parameter for its budget takes that of all.
-                given[name] = _params.memory(name, _params.DEFAULT_MEMORY)
         return given
+
+    def _budget(self, name: str) -> tuple[str, Any]:
+        """Return the parameter that sets a budget, and its value: `name` if it is set, else ``"memory"``."""
+        value = getattr(self, name, UNSET)
+        return ("memory", self.memory) if is_unset(value) else (name, value)
 
     # ---------------------------------------------------------------- the loop
 

@@ -107,7 +107,7 @@ def test_settings_are_checked(capsys, rows):
     text = failure(capsys, *fit, "--set", "n_clustres=3", status=2)
     assert "no parameter 'n_clustres'" in text
     assert text.endswith(". Did you mean 'n_clusters'?")
-    for name in ("n_init", "tol", "metric", "bounds_memory"):
+    for name in ("n_init", "tol", "metric", "memory"):
         assert name in text
     assert "callbacks" not in text
     assert "given twice" in failure(capsys, *fit, "--tol", 0, "--set", "tol=1", status=2)
