@@ -121,6 +121,22 @@ def at_least_0(name: str, value: Any) -> float:
     return float(value)
 
 
+def size(value: Any) -> int | float | None:
+    """Return a count as an int, and a multiple, given as a float or as text such as ``"1.5x"``, as a float.
+
+    None for other values.
+    """
+    if isinstance(value, str):
+        number, x, rest = value.strip().partition("x")
+        try:
+            value = float(number) if x and not rest else None
+        except ValueError:
+            return None
+    if not is_number(value) or value < 0:
+        return None
+    return int(value) if is_whole(value) else float(value)
+
+
 def one_of(name: str, value: Any, allowed: tuple[str, ...], later: tuple[str, ...] = ()) -> str:
     """Check that `value` is one of the allowed strings; `later` ones are reserved."""
     if isinstance(value, str) and value in allowed:

@@ -25,7 +25,7 @@ import numpy as np
 from shoal._checks import params
 from shoal._checks.marked import mark
 from shoal._checks.params import Problems
-from shoal._checks.warn import warn
+from shoal._checks.warn import warn_of_name
 from shoal._checks.words import alternatives
 from shoal._docs import documented
 from shoal.typing import Memory
@@ -101,7 +101,7 @@ class Checked:
         problems.refuse()
         for name, now in _renamed_in(type(self)).items():  # type: ignore[arg-type]
             if not is_unset(getattr(self, name)):
-                warn(f"`{name}` is deprecated: use `{now}` instead", FutureWarning)
+                warn_of_name(name, now)
 
     def _rules(self, problems: Problems) -> None:
         """Check the parameters whose types say what is allowed; subclasses check the others."""

@@ -67,7 +67,7 @@ def add(verbs: Verbs) -> None:
             type=parse_size,
             metavar="SIZE",
             help=f"{which} size of a cluster, of --method balanced: a number of rows, or a multiple of the "
-            "mean size such as 1.1",
+            "mean size such as 1.1x",
         )
     fit.add_argument(
         "--n-factors",
