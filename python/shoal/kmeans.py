@@ -12,7 +12,7 @@ import numpy.typing as npt
 from ._checks import params as _params
 from ._checks.warn import warn
 from ._core import Run, Source, Step
-from ._fit.centers import State
+from ._fit.centers import State, called
 from ._fit.clusterer import CenterClusterer
 from ._fit.declared import MEMORY, UNSET, estimator
 from ._fit.starts import STARTS, Maker, Starts
@@ -51,6 +51,8 @@ class KMeans(CenterClusterer):
         - A callable, called as ``init(X, n_clusters, random_state=RandomState)``, that returns such an array.
           It gets X as an array, or as a :class:`~shoal.DataSource` if X is a path or a source. The rows are
           not scaled, also with ``metric="cosine"``: a callable that compares rows should normalize them.
+          Seedings with options are such callables, without `sample_weight`:
+          ``functools.partial(shoal.kmeans_parallel, oversampling_factor=4)``.
     n_init : "auto" or int, default="auto"
         Number of starts. The start with the lowest inertia wins. ``"auto"``: 10 for ``init="random"`` and for
         a callable, else 1.
@@ -222,7 +224,7 @@ class KMeans(CenterClusterer):
         choose: Any = self.init
 
         def make(random_state: np.random.RandomState) -> Run:
-            centers = self._given(choose(rows, int(self.n_clusters), random_state=random_state), source)
+            centers = self._given(called(choose, rows, self.n_clusters, random_state), source)
             return self._start(source, weights, centers, seed, n_init=1)
 
         return make

@@ -15,7 +15,7 @@ from . import _core
 from ._checks import params as _params
 from ._checks.warn import warn
 from ._core import ModesRun, Source, Step
-from ._fit.centers import INITS, State
+from ._fit.centers import INITS, State, called
 from ._fit.declared import MEMORY, NOT_NEGATIVE, POSITIVE, UNSET, estimator
 from ._fit.estimator import has_begun, seed_of
 from ._kmodes.file import StoredKModes
@@ -423,7 +423,7 @@ class LaplacianKModes(StoredKModes):
         if state is None and not isinstance(self.init, str):
             init = self.init
             if callable(init):
-                init = init(rows, int(self.n_clusters), random_state=_params.random_state_of(seed))
+                init = called(init, rows, self.n_clusters, _params.random_state_of(seed))
             shape = (int(self.n_clusters), source.shape[1])
             init = _params.centers("init", init, source.compute, shape)
         parts = None

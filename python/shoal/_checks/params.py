@@ -158,11 +158,11 @@ def seeding(init: str, allowed: tuple[str, ...]) -> None:
         )
 
 
-def verbosity(value: Any) -> bool:
-    """Whether `verbose` asks for a progress bar."""
+def verbosity(value: Any, name: str = "verbose") -> bool:
+    """Whether `verbose`, or `progress` of a function, asks for a progress bar."""
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
-    return whole("verbose", value, 0, other="True, False or ") > 0
+    return whole(name, value, 0, other="True, False or ") > 0
 
 
 def memory(name: str, value: Any) -> int:

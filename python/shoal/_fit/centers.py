@@ -35,6 +35,14 @@ State = tuple[str, Arrays, Texts]
 PHASES = ("seeding", "sweeps", "final")
 
 
+def called(init: Any, rows: Any, k: int, random_state: np.random.RandomState) -> Any:
+    """Return the centers that a callable `init` chooses; seedings of shoal return row numbers too."""
+    chosen = init(rows, int(k), random_state=random_state)
+    if isinstance(chosen, tuple) and len(chosen) == 2 and np.ndim(chosen[0]) == 2:
+        return chosen[0]
+    return chosen
+
+
 class CenterFitter(Clusterer):
     """Base class of the estimators that fit centers of clusters or means of components.
 
@@ -231,8 +239,7 @@ class CenterFitter(Clusterer):
         if isinstance(centers, str):
             return centers
         if callable(centers):
-            random_state = _params.random_state_of(seed)
-            centers = centers(rows, int(self._k), random_state=random_state)
+            centers = called(centers, rows, self._k, _params.random_state_of(seed))
         return self._given(centers, source)
 
     def _given(self, centers: Any, source: Source) -> npt.NDArray[Any]:

@@ -113,7 +113,8 @@ def watched(
 
     Progress bars show `counted`: ``"row"``, or the name of a step, and how many there are, if known.
     """
-    watchers = ([ProgressBar(label)] if progress else []) + watchers_of(callbacks, what)
+    bar = [ProgressBar(label)] if _params.verbosity(progress, "progress") else []
+    watchers = bar + watchers_of(callbacks, what)
     bars = [watcher for watcher in watchers if isinstance(watcher, ProgressBar)]
     started, steps, seen = time.monotonic(), 0, 0
 
