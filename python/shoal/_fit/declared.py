@@ -145,6 +145,7 @@ def _rule_of(hint: Any) -> Rule | None:
     among -= words.keys()
     if isinstance(wanted, Renamed):
         others.append(UNSET)
+        wanted = AtLeast(1)
     if isinstance(wanted, Number):
         return partial(_one_of_or, others, partial(_number, wanted))
     if among == {bool}:
