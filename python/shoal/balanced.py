@@ -11,7 +11,7 @@ import numpy.typing as npt
 from ._checks import params as _params
 from ._core import Source
 from ._fit.clusterer import CenterClusterer
-from ._fit.declared import MEMORY, UNSET, estimator
+from ._fit.declared import UNSET, estimator
 from ._fit.saved import Arrays, Texts, floats, need
 from .typing import Algorithm, Callbacks, Init, Memory, Metric, RandomState
 
@@ -162,7 +162,7 @@ class BalancedKMeans(CenterClusterer):
     n_jobs: int | None = None
     verbose: int = 0
     callbacks: Callbacks = None
-    bounds_memory: Annotated[Memory, MEMORY] = UNSET
+    bounds_memory: Annotated[Memory, UNSET] = UNSET
 
     _kind = "balanced-kmeans"
     _method = "balanced"

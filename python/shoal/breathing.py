@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY
 from typing import Annotated, Any, ClassVar
 
 from ._fit.clusterer import CenterClusterer
-from ._fit.declared import MEMORY, UNSET, AtLeast, estimator
+from ._fit.declared import UNSET, AtLeast, estimator
 from .typing import Algorithm, Callbacks, Init, Memory, Metric, RandomState
 
 __all__ = ["BreathingKMeans"]
@@ -120,7 +120,7 @@ class BreathingKMeans(CenterClusterer):
     n_jobs: int | None = None
     verbose: int = 0
     callbacks: Callbacks = None
-    bounds_memory: Annotated[Memory, MEMORY] = UNSET
+    bounds_memory: Annotated[Memory, UNSET] = UNSET
 
     _kind = "breathing-kmeans"
     _method = "breathing"

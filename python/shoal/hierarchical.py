@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY
 from typing import Annotated, Any, ClassVar, Literal
 
 from ._fit.clusterer import CenterClusterer
-from ._fit.declared import MEMORY, UNSET, AtLeast, estimator
+from ._fit.declared import UNSET, AtLeast, estimator
 from .typing import Callbacks, Memory, Metric, RandomState
 
 __all__ = ["HierarchicalKMeans"]
@@ -149,7 +149,7 @@ class HierarchicalKMeans(CenterClusterer):
     n_jobs: int | None = None
     verbose: int = 0
     callbacks: Callbacks = None
-    memory_limit: Annotated[Memory, MEMORY] = UNSET
+    memory_limit: Annotated[Memory, UNSET] = UNSET
 
     _kind = "hierarchical-kmeans"
     _method = "hierarchical"

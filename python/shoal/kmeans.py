@@ -14,7 +14,7 @@ from ._checks.warn import warn
 from ._core import Run, Source, Step
 from ._fit.centers import State, called
 from ._fit.clusterer import CenterClusterer
-from ._fit.declared import MEMORY, UNSET, estimator
+from ._fit.declared import UNSET, estimator
 from ._fit.starts import STARTS, Maker, Starts
 from .typing import Algorithm, Callbacks, Init, Memory, Metric, RandomState
 
@@ -186,7 +186,7 @@ class KMeans(CenterClusterer):
     n_jobs: int | None = None
     verbose: int = 0
     callbacks: Callbacks = None
-    bounds_memory: Annotated[Memory, MEMORY] = UNSET
+    bounds_memory: Annotated[Memory, UNSET] = UNSET
 
     _kind = "kmeans"
     _method = "kmeans"

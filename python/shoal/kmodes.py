@@ -16,7 +16,7 @@ from ._checks import params as _params
 from ._checks.warn import warn
 from ._core import ModesRun, Source, Step
 from ._fit.centers import INITS, State, called
-from ._fit.declared import MEMORY, NOT_NEGATIVE, POSITIVE, UNSET, estimator
+from ._fit.declared import NOT_NEGATIVE, POSITIVE, UNSET, estimator
 from ._fit.estimator import has_begun, seed_of
 from ._kmodes.file import StoredKModes
 from ._kmodes.matrices import affinity_matrix, checked_affinity, responsibilities_matrix
@@ -241,7 +241,7 @@ class LaplacianKModes(StoredKModes):
     n_jobs: int | None = None
     verbose: int = 0
     callbacks: Callbacks = None
-    responsibilities_memory: Annotated[Memory | None, MEMORY] = UNSET
+    responsibilities_memory: Annotated[Memory | None, UNSET] = UNSET
 
     _kind = "laplacian-kmodes"
     _method = "kmodes"

@@ -13,7 +13,7 @@ from ._checks import params as _params
 from ._checks.warn import warn
 from ._core import Run, Source, Step
 from ._fit.centers import State
-from ._fit.declared import MEMORY, UNSET, estimator
+from ._fit.declared import UNSET, estimator
 from ._fit.partial import StreamClusterer
 from .typing import Bounds, Callbacks, Init, Memory, Metric, RandomState
 
@@ -153,8 +153,8 @@ class NestedMiniBatchKMeans(StreamClusterer):
     n_jobs: int | None = None
     verbose: int = 0
     callbacks: Callbacks = None
-    bounds_memory: Annotated[Memory, MEMORY] = UNSET
-    buffer_memory: Annotated[Memory, MEMORY] = UNSET
+    bounds_memory: Annotated[Memory, UNSET] = UNSET
+    buffer_memory: Annotated[Memory, UNSET] = UNSET
 
     _kind = "nested-kmeans"
 

@@ -25,7 +25,6 @@ import numpy as np
 from shoal._checks import params
 from shoal._checks.marked import mark
 from shoal._checks.params import Problems
-from shoal._checks.warn import warn_of_name
 from shoal._checks.words import alternatives
 from shoal._docs import documented
 from shoal.typing import Memory
@@ -57,12 +56,6 @@ class AtLeast(NamedTuple):
     value: int
 
 
-class Renamed(NamedTuple):
-    """The new name of a parameter, as an annotation; the parameter is unset by default."""
-
-    to: str
-
-
 class Number(NamedTuple):
     """The finite numbers that a parameter may have, as an annotation: in words, and their limits."""
 
@@ -81,10 +74,8 @@ class Number(NamedTuple):
         )
 
 
-#: Value of a renamed parameter that is not set.
+#: Value of the earlier name of a parameter when it is not set, and its annotation.
 UNSET = "deprecated"
-#: Budgets of parts of a method, which are now one parameter.
-MEMORY = Renamed("memory")
 FRACTION = Number("a number from 0 to 1", most=1.0)
 POSITIVE_FRACTION = Number("a number above 0 and at most 1", most=1.0, above=True)
 NOT_NEGATIVE = Number("a finite number of at least 0")
@@ -99,9 +90,6 @@ class Checked:
         problems = Problems()
         self._rules(problems)
         problems.refuse()
-        for name, now in _renamed_in(type(self)).items():  # type: ignore[arg-type]
-            if not is_unset(getattr(self, name)):
-                warn_of_name(name, now)
 
     def _rules(self, problems: Problems) -> None:
         """Check the parameters whose types say what is allowed; subclasses check the others."""
@@ -111,16 +99,8 @@ class Checked:
 
 
 def is_unset(value: Any) -> bool:
-    """Whether a renamed parameter has its default."""
+    """Whether the value of the earlier name of a parameter is its default."""
     return isinstance(value, str) and value == UNSET
-
-
-@cache
-def _renamed_in(cls: type[Any]) -> dict[str, str]:
-    """Return the new names of renamed parameters."""
-    hints = get_type_hints(cls, include_extras=True)
-    notes = {name: note for name, hint in hints.items() for note in getattr(hint, "__metadata__", ())}
-    return {name: note.to for name, note in notes.items() if isinstance(note, Renamed)}
 
 
 @cache
@@ -143,9 +123,8 @@ def _rule_of(hint: Any) -> Rule | None:
     words = {Literal["auto"]: "auto", NoneType: None}
     others = [word for kind, word in words.items() if kind in among]
     among -= words.keys()
-    if isinstance(wanted, Renamed):
+    if is_unset(wanted):
         others.append(UNSET)
-        wanted = AtLeast(1)
     if isinstance(wanted, Number):
         return partial(_one_of_or, others, partial(_number, wanted))
     if among == {bool}:

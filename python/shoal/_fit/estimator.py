@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from shoal import _core
 from shoal._checks import params as _params
+from shoal._checks.warn import warn_of_name
 from shoal._core import Source, Step
 from shoal._rows.checked import checked_rows, source_of
 from shoal.typing import Metric, PathName, Rows
@@ -133,7 +134,10 @@ class Clusterer(RunLoop):
             if name in given:
                 continue
             if name in BUDGETS:
-                given[name] = _params.for_run(*self._budget(name))
+                asked, value = self._budget(name)
+                if asked == name:
+                    warn_of_name(name, "memory")
+                given[name] = _params.for_run(asked, value)
             elif name not in self._hidden:
                 given[name] = _params.for_run(name, getattr(self, name), auto=name in self._auto)
         return given

@@ -110,7 +110,7 @@ def test_the_earlier_names_of_memory_work_with_a_warning(estimator, name, monkey
     model = estimator(4, memory="70KB", random_state=0, max_iter=2, **{name: "30KB"})
     with pytest.warns(FutureWarning, match=rf"^{name} is deprecated: use memory instead$") as caught:
         budgets = budgets_of(clone(model), monkeypatch)
-    assert {warning.filename for warning in caught} == {__file__}
+    assert [warning.filename for warning in caught] == [__file__]
     assert budgets == {other: 30_000 if other == name else 70_000 for other in budgets}
     with pytest.raises(ValueError, match=rf"{name} must be an amount of memory"):
         model.set_params(**{name: "much"}).fit([[0.0], [1.0]])
