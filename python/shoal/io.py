@@ -6,10 +6,8 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
 from . import _core
-from ._checks.marked import MarkedError, ParameterError, marked_text
+from ._checks.marked import MarkedError, marked_text
 from ._checks.params import shown
 from ._checks.warn import warn
 from ._core import Step
@@ -191,16 +189,7 @@ def state_of(estimator: Any, name: str) -> Any:
         raise MarkedError(
             f"{name}: must hold a fit of `{type(estimator).__name__}`, got one of `{type(kept).__name__}`"
         )
-    before, now = (model.get_params(deep=False) for model in (kept, estimator))
-    for parameter in sorted(before.keys() - {"n_jobs", "verbose", "callbacks", *estimator._lost()}):
-        was, given = before[parameter], now[parameter]
-        if isinstance(was, np.ndarray):
-            # Arrays are stored in the compute type of the rows.
-            given = np.asarray(given, dtype=was.dtype)
-        if not np.array_equal(was, given):
-            raise ParameterError(
-                f"{name}: `{parameter}` must be {shown(was)}, as in the checkpoint, got {shown(given)}"
-            )
+    estimator._compare_parameters(name, kept)
     return state
 
 

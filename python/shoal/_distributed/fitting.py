@@ -18,6 +18,7 @@ from shoal._checks.warn import warn
 from shoal._core import Step
 from shoal._fit.declared import estimator
 from shoal._fit.loop import RunLoop
+from shoal._fit.saved import Arrays, Texts
 from shoal._fit.watch import watching
 from shoal.kmeans import KMeans as LocalKMeans
 from shoal.typing import Callbacks, Centers, Metric, PathName, RandomState
@@ -150,7 +151,7 @@ class KMeansOnEngine(RunLoop):
         )
         checkpoint.write(path, type(self).__name__, self.get_params(deep=False), state)
 
-    def _compare_checkpoint(self, name: str) -> None:
+    def _compare_checkpoint(self, name: str, state: tuple[str, Arrays, Texts]) -> None:
         self._read_checkpoint(name)
 
     def _is_before_first_step(self) -> bool:

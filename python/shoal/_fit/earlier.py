@@ -9,7 +9,7 @@ from typing import Any
 from shoal import _core
 from shoal._checks.marked import MarkedError, marked_text, unmarked
 
-from .saved import Claims
+from .saved import Arrays, Claims, Texts
 
 #: Reasons for which a caller stopped a fit that can continue.
 STOPPED = ("callback", "deadline", "patience")
@@ -24,13 +24,14 @@ def refuse_to_replace(name: str, estimator: Any) -> None:
     others = "give `path` another name, or delete the file"
     replace = "Checkpoint(path, overwrite=True) replaces it."
     try:
-        problem = f"{name}: holds {held_by(name)}"
+        state = _core.load_model(name)
+        problem = f"{name}: holds {held_by(*state)}"
     except (OSError, ValueError):
         problem = f"{name}: exists, and holds no checkpoint"
         raise MarkedError(f"{problem}: {others}", f"{problem}. {replace}") from None
     both = f"{estimator._resume_call} continues it, {replace}"
     try:
-        estimator._compare_checkpoint(name)
+        estimator._compare_checkpoint(name, state)
     except ValueError as error:
         why = marked_text(error).removeprefix(f"{name}: ")
         raise MarkedError(
@@ -43,9 +44,8 @@ def refuse_to_replace(name: str, estimator: Any) -> None:
     )
 
 
-def held_by(name: str) -> str:
+def held_by(kind: str, _: Arrays, texts: Texts) -> str:
     """Say what a checkpoint holds; raise `ValueError` for other files."""
-    kind, _, texts = _core.load_model(name)
     if not kind.endswith("-checkpoint"):
         raise ValueError(kind)
     # Several starts of a callable have no text of one run.

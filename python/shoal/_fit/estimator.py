@@ -15,9 +15,11 @@ import numpy.typing as npt
 
 from shoal import _core
 from shoal._checks import params as _params
+from shoal._checks.marked import MarkedError
 from shoal._checks.warn import warn_of_name
 from shoal._core import Source, Step
 from shoal._rows.checked import checked_rows, source_of
+from shoal.formats.stream import name_errors
 from shoal.typing import Metric, PathName, Rows
 
 from .declared import UNSET, is_unset
@@ -248,14 +250,30 @@ class Clusterer(RunLoop):
         arrays, texts = self._described()
         self._run.write_checkpoint(path, arrays, texts | {BEGIN: json.dumps({"seed": str(self._seed)})})
 
-    def _compare_checkpoint(self, name: str) -> None:
-        # Imported late, because that module imports all estimators.
-        from shoal.io import state_of
-
-        state = state_of(self, name)
+    def _compare_checkpoint(self, name: str, state: tuple[str, Arrays, Texts]) -> None:
+        kind, arrays, texts = state
+        if kind != f"{self._kind}-checkpoint":
+            raise MarkedError(f"{name}: must hold a fit of `{type(self).__name__}`, got {kind!r}")
+        with name_errors(name, "is damaged"):
+            kept = self._of_params(arrays, texts)
+        self._compare_parameters(name, kept)
         # Several starts of a callable have no rows of one run.
         if hasattr(self._run, "compare_rows"):
             self._run.compare_rows(*state)
+
+    def _compare_parameters(self, name: str, kept: Self) -> None:
+        """Raise an error if a checkpoint is of an estimator with other parameters."""
+        before, now = (model.get_params(deep=False) for model in (kept, self))
+        for parameter in sorted(before.keys() - {"n_jobs", "verbose", "callbacks", *self._lost()}):
+            was, given = before[parameter], now[parameter]
+            if isinstance(was, np.ndarray):
+                # Arrays are stored in the compute type of the rows.
+                given = np.asarray(given, dtype=was.dtype)
+            if not np.array_equal(was, given):
+                shown = _params.shown
+                raise _params.ParameterError(
+                    f"{name}: `{parameter}` must be {shown(was)}, as in the checkpoint, got {shown(given)}"
+                )
 
     def _is_before_first_step(self) -> bool:
         return super()._is_before_first_step() and hasattr(self._run, "compare_rows")

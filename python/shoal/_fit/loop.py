@@ -18,6 +18,7 @@ from .bases import BaseEstimator
 from .cloning import clone_estimator
 from .declared import Checked
 from .history import STEP_DTYPE, record
+from .saved import Arrays, Texts
 from .watch import asked_to_stop, leave, reporting_to
 
 
@@ -123,7 +124,7 @@ class RunLoop(Checked, BaseEstimator):
         """Write a checkpoint of the run, as of its last complete step."""
 
     @abstractmethod
-    def _compare_checkpoint(self, name: str) -> None:
+    def _compare_checkpoint(self, name: str, state: tuple[str, Arrays, Texts]) -> None:
         """Raise `ValueError` if a checkpoint has not the parameters and the rows of the run."""
 
     def _is_before_first_step(self) -> bool:
