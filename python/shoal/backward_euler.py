@@ -17,7 +17,7 @@ from ._fit.partial import StreamClusterer
 from ._fit.saved import Arrays, Texts, floats
 from ._rows.source import DataSource
 from ._rows.streams import refuse_once
-from .typing import Callbacks, Init, Metric, RandomState, Rows, Weights
+from .typing import Callbacks, Init, Memory, Metric, RandomState, Rows, Weights
 
 __all__ = ["BackwardEulerKMeans"]
 
@@ -85,6 +85,8 @@ class BackwardEulerKMeans(StreamClusterer):
         Upper limit of the pull of a center, above 0; None: no limit. With a cap, `step_size` may be so large
         that small clusters are pulled as far as large ones. ``"auto"`` is 1.8, or 1.5 with more than 5 inner
         iterations, because each iteration amplifies pulls above 1.
+    memory : str or int, default="1GB"
+        Memory budget for the distance bounds of the sweeps of `polish`, as for :class:`KMeans`.
     {compute_labels} {n_jobs} {verbose} {callbacks}
 
     Attributes
@@ -167,7 +169,7 @@ class BackwardEulerKMeans(StreamClusterer):
 
     **Memory** beyond the rows: about a dozen copies of the centers in float64 and a few per thread, one
     eighth of a byte per row with weights, and 4 bytes per row for labels; with `polish` also the memory of
-    :class:`~shoal.KMeans`, with bounds up to 1 GB or the `memory` of :func:`shoal.config_context`.
+    :class:`~shoal.KMeans`, with bounds up to `memory`.
 
     References
     ----------
@@ -199,6 +201,7 @@ class BackwardEulerKMeans(StreamClusterer):
     polish: bool | Literal["auto"] = "auto"
     compute_labels: bool = True
     metric: Metric = "euclidean"
+    memory: Memory = "1GB"
     random_state: RandomState = None
     n_jobs: int | None = None
     verbose: int = 0

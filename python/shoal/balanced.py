@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -11,11 +11,14 @@ import numpy.typing as npt
 from ._checks import params as _params
 from ._core import Source
 from ._fit.clusterer import CenterClusterer
-from ._fit.declared import estimator
+from ._fit.declared import UNSET, estimator
 from ._fit.saved import Arrays, Texts, floats, need
 from .typing import Algorithm, Callbacks, Init, Memory, Metric, RandomState
 
 __all__ = ["BalancedKMeans"]
+
+#: The parameters that are sizes of clusters.
+LIMITS = ("size_min", "size_max")
 
 
 @estimator
@@ -34,12 +37,13 @@ class BalancedKMeans(CenterClusterer):
     Parameters
     ----------
     {n_clusters}
-    size_min : int, float or None, default=None
-        Smallest size of a cluster. An int is a number of rows. A float is a multiple of the mean size
-        ``n_samples / n_clusters``, rounded down. None: no limit.
-    size_max : int, float or None, default=None
-        Largest size of a cluster, as `size_min`; a float is rounded up. ``size_min=1.0, size_max=1.0`` gives
-        clusters of equal size, up to one row.
+    size_min : int, float, str or None, default=None
+        Smallest size of a cluster. An int is a number of rows. A float, or text such as ``"0.9x"``, is a
+        multiple of the mean size ``n_samples / n_clusters``, rounded down. So ``1`` is a row, while ``1.0``
+        and ``"1x"`` are the mean size. None: no limit.
+    size_max : int, float, str or None, default=None
+        Largest size of a cluster, as `size_min`; a multiple is rounded up. ``size_min="1x", size_max="1x"``
+        gives clusters of equal size, up to one row.
     init : str, array-like or callable, default="auto"
         First centers. As for :class:`~shoal.KMeans`; a callable is called once.
     n_init : "auto" or int, default="auto"
@@ -54,13 +58,15 @@ class BalancedKMeans(CenterClusterer):
     algorithm : str, default="auto"
         How sweeps of exact k-means find the nearest centers. As for :class:`~shoal.KMeans`; results do not
         depend on it.
-    bounds_memory : str or int, default="1GB"
+    memory : str or int, default="1GB"
         Memory budget for distance bounds, as for :class:`~shoal.KMeans`, and for the candidates of the rows
         in sweeps with limits. Each row has at least 2 candidates; with fewer than 8, `gap_` may be larger.
     copy_x : bool, default=True
         Accepted for compatibility with k-means-constrained. X is never modified.
     {n_jobs} {verbose} {callbacks}
         After an early end, the labels still keep the limits.
+    bounds_memory : str or int
+        Deprecated name of `memory`.
 
     Attributes
     ----------
@@ -111,7 +117,7 @@ class BalancedKMeans(CenterClusterer):
     that must leave their nearest center; later sweeps begin at the prices of the sweep before.
 
     **Memory** beyond the rows: that of :class:`~shoal.KMeans`, and at most 52 bytes per row and candidate
-    during a sweep with limits: 416 bytes for 8 candidates. `bounds_memory` bounds them.
+    during a sweep with limits: 416 bytes for 8 candidates. `memory` bounds them.
 
     **Quality.** The assignment is optimal among the candidates. Rows without a free candidate, for example
     many identical ones, go to the nearest center with room, in the order that costs least. `gap_` includes
@@ -142,20 +148,21 @@ class BalancedKMeans(CenterClusterer):
 
     n_clusters: int = 8
     _: KW_ONLY
-    size_min: float | None = None
-    size_max: float | None = None
+    size_min: float | str | None = None
+    size_max: float | str | None = None
     init: Init = "auto"
     n_init: int | Literal["auto"] = "auto"
     max_iter: int = 300
     tol: float = 1e-4
     algorithm: Algorithm = "auto"
     metric: Metric = "euclidean"
-    bounds_memory: Memory = "1GB"
+    memory: Memory = "1GB"
     copy_x: bool = True
     random_state: RandomState = None
     n_jobs: int | None = None
     verbose: int = 0
     callbacks: Callbacks = None
+    bounds_memory: Annotated[Memory, UNSET] = UNSET
 
     _kind = "balanced-kmeans"
     _method = "balanced"
@@ -168,12 +175,13 @@ class BalancedKMeans(CenterClusterer):
     def _rules(self, problems: _params.Problems) -> None:
         p = _params
         super()._rules(problems)
-        for name in ("size_min", "size_max"):
+        for name in LIMITS:
             value = getattr(self, name)
-            if value is not None and not (p.is_whole(value) and value >= 0) and not _is_multiple(value):
+            if value is not None and p.size(value) is None:
                 problems.add(
                     f"`{name}` must be `None`, a number of rows as an int of at least 0, or a multiple of "
-                    f"the mean size as a finite float of at least 0, got {p.shown(value)}"
+                    f"the mean size as a finite float of at least 0 or text such as '1.1x', got "
+                    f"{p.shown(value)}"
                 )
 
     @property
@@ -186,7 +194,7 @@ class BalancedKMeans(CenterClusterer):
         return self.counts_
 
     def _options(self, source: Source | None) -> dict[str, Any]:
-        return {"n_init": self._n_starts()}
+        return {"n_init": self._n_starts()} | {name: _params.size(getattr(self, name)) for name in LIMITS}
 
     def _n_starts(self) -> int:
         return super()._n_starts() if isinstance(self.init, str) else 1
@@ -219,8 +227,3 @@ class BalancedKMeans(CenterClusterer):
         model.prices_ = floats(arrays, "prices", (len(model.counts_),))
         need(bool(np.isfinite(model.prices_).all()), "its prices are not finite")
         return model
-
-
-def _is_multiple(value: Any) -> bool:
-    """Whether a limit is a multiple of the mean size."""
-    return _params.is_number(value) and not _params.is_whole(value) and value >= 0

@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY
 from typing import Annotated, Any, ClassVar
 
 from ._fit.clusterer import CenterClusterer
-from ._fit.declared import AtLeast, estimator
+from ._fit.declared import UNSET, AtLeast, estimator
 from .typing import Algorithm, Callbacks, Init, Memory, Metric, RandomState
 
 __all__ = ["BreathingKMeans"]
@@ -41,10 +41,12 @@ class BreathingKMeans(CenterClusterer):
         that lowers the inertia by less than the fraction `tol` is kept, but counts as failed.
     algorithm : str, default="auto"
         How a sweep finds the nearest centers. As for :class:`~shoal.KMeans`; results do not depend on it.
-    bounds_memory : str or int, default="1GB"
+    memory : str or int, default="1GB"
         Memory budget for distance bounds. As for :class:`~shoal.KMeans`.
     {n_jobs} {verbose} {callbacks}
         The fit then keeps the best clustering so far.
+    bounds_memory : str or int
+        Deprecated name of `memory`.
 
     Attributes
     ----------
@@ -113,11 +115,12 @@ class BreathingKMeans(CenterClusterer):
     tol: float = 1e-4
     algorithm: Algorithm = "auto"
     metric: Metric = "euclidean"
-    bounds_memory: Memory = "1GB"
+    memory: Memory = "1GB"
     random_state: RandomState = None
     n_jobs: int | None = None
     verbose: int = 0
     callbacks: Callbacks = None
+    bounds_memory: Annotated[Memory, UNSET] = UNSET
 
     _kind = "breathing-kmeans"
     _method = "breathing"

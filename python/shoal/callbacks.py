@@ -27,6 +27,7 @@ from ._checks.params import ParameterError, is_real, shown, whole
 from ._core import Step
 from ._files.outputs import MODELS, check_suffix
 from ._files.staged import check_place, is_name
+from ._fit.earlier import refuse_to_replace
 from ._rows.streams import refuse_once
 from ._rows.zeros import ignore_zeros
 from ._terminal.progress import Bar, format_progress
@@ -150,11 +151,13 @@ class Checkpoint(Callback):
     Parameters
     ----------
     path : str, bytes or os.PathLike
-        The file; an existing file is replaced.
+        The file. If it exists, the fit must be resumed from it, or `overwrite` be true.
     every : float, default=60.0
         Seconds between two checkpoints, at least 0.
     every_steps : int, optional
         Steps between two checkpoints; replaces `every`.
+    overwrite : bool, default=False
+        Whether the fit may replace any file, for example the checkpoint of another or of a finished fit.
 
     Attributes
     ----------
@@ -164,7 +167,8 @@ class Checkpoint(Callback):
     Raises
     ------
     ValueError
-        If an interval is invalid, or, when the fit begins, if the suffix belongs to another format.
+        If an argument is invalid, or, when the fit begins, if the suffix belongs to another format, or the
+        file exists, `overwrite` is false and the fit was not resumed from it.
     OSError
         If the file cannot be created when the fit begins, or cannot be written later.
 
@@ -187,12 +191,22 @@ class Checkpoint(Callback):
     True
     """
 
-    def __init__(self, path: PathName, every: float = 60.0, every_steps: int | None = None) -> None:
+    def __init__(
+        self,
+        path: PathName,
+        every: float = 60.0,
+        every_steps: int | None = None,
+        *,
+        overwrite: bool = False,
+    ) -> None:
         if not is_name(path) or not os.fspath(path):
             raise ParameterError(f"`path` must be the name of a file, got {shown(path)}")
         if not is_real(every) or not every >= 0:
             raise ParameterError(f"`every` must be a number of seconds of at least 0, got {shown(every)}")
+        if not isinstance(overwrite, bool):
+            raise ParameterError(f"`overwrite` must be True or False, got {shown(overwrite)}")
         self.path = path
+        self.overwrite = overwrite
         self.every = every
         self.every_steps = None if every_steps is None else whole("every_steps", every_steps, 1)
         self.n_steps_: int | None = None
@@ -200,9 +214,11 @@ class Checkpoint(Callback):
         self._steps = 0
 
     def begin(self, estimator: Any) -> None:
-        """Check that the file can be written."""
+        """Check that the file can be written, and is not that of another fit."""
         check_place(self.path)
         check_suffix("path", self.path, MODELS)
+        if not self.overwrite:
+            refuse_to_replace(os.fsdecode(self.path), estimator)
         if estimator._run is not None:
             # Must happen now: a stream cannot be read from its beginning during a pass.
             estimator._run.know_rows()

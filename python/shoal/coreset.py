@@ -57,7 +57,7 @@ def lightweight_coreset(
     metric: Metric = "euclidean",
     random_state: RandomState = None,
     n_jobs: int | None = None,
-    progress: bool = False,
+    progress: bool | int = False,
     callbacks: Callbacks = None,
 ) -> Coreset:
     """Draw a lightweight coreset: weighted rows that represent all rows.
@@ -79,8 +79,8 @@ def lightweight_coreset(
         ``"cosine"``: a coreset of the rows scaled to length 1. The points are these scaled rows, so that
         a fit to the coreset needs no other input. A warning counts rows of zeros, which are not scaled.
     {seed} {threads}
-    progress : bool, default=False
-        Whether to show a progress line on stderr.
+    progress : bool or int, default=False
+        Whether to show a progress bar on stderr, as `verbose` of estimators.
     callbacks : iterable of callables, optional
         Called as ``callback(None, step)`` after each part of a pass; see :mod:`shoal.callbacks`.
         ``Checkpoint``, ``ValidationCurve`` and ``EarlyStopping`` need a fit and do not work here. `step`
@@ -123,6 +123,7 @@ def lightweight_coreset(
     problems.check(lambda: found.append(_params.whole("n_samples", n_samples, 1)))
     problems.check(lambda: found.append(_params.threads(n_jobs)))
     problems.check(_params.one_of, "metric", metric, METRICS)
+    problems.check(_params.verbosity, progress, "progress")
     _params.check_callbacks(problems, callbacks)
     problems.refuse()
     refuse_once(X, "lightweight_coreset")

@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY
 from typing import Annotated, Any, ClassVar, Literal
 
 from ._fit.clusterer import CenterClusterer
-from ._fit.declared import AtLeast, estimator
+from ._fit.declared import UNSET, AtLeast, estimator
 from .typing import Callbacks, Memory, Metric, RandomState
 
 __all__ = ["HierarchicalKMeans"]
@@ -37,7 +37,7 @@ class HierarchicalKMeans(CenterClusterer):
     {metric} {random_state} {expert}
     branching_factor : int or "auto", default="auto"
         Largest number of children of a node of the tree, at least 2. ``"auto"`` makes two levels.
-    memory_limit : str or int, default="1GB"
+    memory : str or int, default="1GB"
         Memory budget for the rows that a node of the tree is fitted to, in bytes or as text such as
         ``"500MB"``. Larger nodes are fitted to a random sample of their rows.
     compute_labels : bool, default=True
@@ -47,6 +47,8 @@ class HierarchicalKMeans(CenterClusterer):
     {n_jobs} {verbose} {callbacks}
         A step is a level of the tree or a sweep. A fit that ends while the tree grows has fewer than
         `n_clusters` centers.
+    memory_limit : str or int
+        Deprecated name of `memory`.
 
     Attributes
     ----------
@@ -141,12 +143,13 @@ class HierarchicalKMeans(CenterClusterer):
     max_iter: Annotated[int, AtLeast(0)] = 20
     tol: float = 1e-3
     metric: Metric = "euclidean"
-    memory_limit: Memory = "1GB"
+    memory: Memory = "1GB"
     compute_labels: bool = True
     random_state: RandomState = None
     n_jobs: int | None = None
     verbose: int = 0
     callbacks: Callbacks = None
+    memory_limit: Annotated[Memory, UNSET] = UNSET
 
     _kind = "hierarchical-kmeans"
     _method = "hierarchical"

@@ -6,10 +6,8 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
 from . import _core
-from ._checks.marked import MarkedError, ParameterError, marked_text
+from ._checks.marked import MarkedError, marked_text
 from ._checks.params import shown
 from ._checks.warn import warn
 from ._core import Step
@@ -174,47 +172,41 @@ def resume(
     if features is not None and getattr(estimator, "affinity", None) != "precomputed":
         raise TypeError('features must be None except for LaplacianKModes(affinity="precomputed")')
     estimator.set_params(**run)
-    for _ in remaining_steps(estimator, name, state, X if features is None else features, sample_weight):
-        pass
+    finish(estimator, name, state, X if features is None else features, sample_weight)
     return estimator
 
 
 def finish_from(estimator: Any, path: PathName, X: Rows) -> None:
     """Resume a checkpoint in an estimator that must have the same parameters, and finish the fit."""
-    for _ in continue_steps(estimator, path, X):
-        pass
-
-
-def continue_steps(estimator: Any, path: PathName, X: Rows) -> Iterator[Step]:
-    """Check that a checkpoint is of these parameters and rows; return the remaining steps."""
     name = os.fsdecode(path)
+    finish(estimator, name, state_of(estimator, name), X, None)
+
+
+def state_of(estimator: Any, name: str) -> Any:
+    """Read the state of a checkpoint that must have the parameters of an estimator."""
     kept, state = read_checkpoint(name)
     if type(kept) is not type(estimator):
         raise MarkedError(
             f"{name}: must hold a fit of `{type(estimator).__name__}`, got one of `{type(kept).__name__}`"
         )
-    before, now = (model.get_params(deep=False) for model in (kept, estimator))
-    for parameter in sorted(before.keys() - {"n_jobs", "verbose", "callbacks"}):
-        was, given = before[parameter], now[parameter]
-        if isinstance(was, np.ndarray):
-            # Arrays are stored in the compute type of the rows.
-            given = np.asarray(given, dtype=was.dtype)
-        if not np.array_equal(was, given):
-            raise ParameterError(
-                f"{name}: `{parameter}` must be {shown(was)}, as in the checkpoint, got {shown(given)}"
-            )
-    return remaining_steps(estimator, name, state, X, None)
+    estimator._compare_parameters(name, kept)
+    return state
 
 
-def remaining_steps(estimator: Any, name: str, state: Any, X: Rows, sample_weight: Weights) -> Iterator[Step]:
-    """Return the remaining steps; errors about the file name it."""
+def finish(estimator: Any, name: str, state: Any, X: Rows, sample_weight: Weights) -> None:
+    """Make the remaining steps of a checkpoint; errors about the file name it."""
     with estimator._set_aside():
         taken = estimator._taken(X, sample_weight)
         try:
             steps: Iterator[Step] = estimator._go_on(state, *taken)
         except ValueError as error:
             raise MarkedError(f"{name}: {marked_text(error)}") from error
-    return steps
+    estimator._resumed_from = name
+    try:
+        for _ in steps:
+            pass
+    finally:
+        estimator._resumed_from = None
 
 
 #: Upper limit of the counts in a checkpoint, so that the next steps do not overflow `history_`.

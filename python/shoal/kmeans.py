@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -12,9 +12,9 @@ import numpy.typing as npt
 from ._checks import params as _params
 from ._checks.warn import warn
 from ._core import Run, Source, Step
-from ._fit.centers import State
+from ._fit.centers import State, called
 from ._fit.clusterer import CenterClusterer
-from ._fit.declared import estimator
+from ._fit.declared import UNSET, estimator
 from ._fit.starts import STARTS, Maker, Starts
 from .typing import Algorithm, Callbacks, Init, Memory, Metric, RandomState
 
@@ -51,6 +51,8 @@ class KMeans(CenterClusterer):
         - A callable, called as ``init(X, n_clusters, random_state=RandomState)``, that returns such an array.
           It gets X as an array, or as a :class:`~shoal.DataSource` if X is a path or a source. The rows are
           not scaled, also with ``metric="cosine"``: a callable that compares rows should normalize them.
+          Seedings with options are such callables, without `sample_weight`:
+          ``functools.partial(shoal.kmeans_parallel, oversampling_factor=4)``.
     n_init : "auto" or int, default="auto"
         Number of starts. The start with the lowest inertia wins. ``"auto"``: 10 for ``init="random"`` and for
         a callable, else 1.
@@ -81,27 +83,29 @@ class KMeans(CenterClusterer):
         - ``"filtering"``, for up to 16 dimensions, builds a tree of boxes of rows once. A sweep drops the
           centers that cannot be nearest to any row of a box, and compares rows only with the others. It wins
           where rows lie near few dimensions (coordinates, point clouds, colors, many equal rows), and loses
-          where they fill 8 or more. Sparse rows, more dimensions and a small `bounds_memory` get plain
+          where they fill 8 or more. Sparse rows, more dimensions and a small `memory` get plain
           sweeps, with a warning.
         - ``"sketch"`` keeps 32 bytes per row or more in memory: certified sketches, which tell which centers
           cannot be the nearest. A sweep reads only the rows that they do not decide. It wins with many
-          dimensions and clusters. Sparse rows and a small `bounds_memory` get plain sweeps, with a warning.
+          dimensions and clusters. Sparse rows and a small `memory` get plain sweeps, with a warning.
         - ``"auto"`` tries ``"filtering"`` first for at least 16,384 rows and 16 clusters in up to 16
           dimensions, and keeps ``"filtering"`` while sweeps compute at most 15% of all distances. On
           processors with AVX-512 VNNI or AVX-VNNI, it chooses ``"sketch"`` from 32 dimensions on, if there
-          are at least 50,000 / dimensions clusters, and leaves it if it excludes too few centers. Otherwise the fit begins
-          with plain sweeps. Bounds start once few enough labels change: ``"elkan"`` (from 160 dimensions on,
+          are at least 50,000 / dimensions clusters, and leaves it if it excludes too few centers. Otherwise
+          the fit begins with plain sweeps. Bounds start once few enough labels change: ``"elkan"`` (from 160 dimensions on,
           or for up to 64 clusters) or ``"yinyang"`` above 16 dimensions; ``"hamerly"``, ``"exponion"`` or
           ``"yinyang"`` below, from 24 clusters on. Bounds pause while they cost more distances than they
           save. The choice never depends on a clock. Sparse rows get plain sweeps, because bounds skip almost
           no distances there.
-    bounds_memory : str or int, default="1GB"
+    memory : str or int, default="1GB"
         Memory budget for distance bounds, in bytes or as text such as ``"500MB"``. With a smaller budget more
         centers share a bound, down to no bounds at all, with a warning if `algorithm` names bounds. The tree
         of ``"filtering"``, with a copy of the rows, and the sketches must fit too. Not used by ``"lloyd"``.
     copy_x : bool, default=True
         Has no effect; present for scikit-learn compatibility. X is never modified.
     {n_jobs} {verbose} {callbacks}
+    bounds_memory : str or int
+        Deprecated name of `memory`.
 
     Attributes
     ----------
@@ -175,12 +179,13 @@ class KMeans(CenterClusterer):
     tol: float = 1e-4
     algorithm: Algorithm = "auto"
     metric: Metric = "euclidean"
-    bounds_memory: Memory = "1GB"
+    memory: Memory = "1GB"
     copy_x: bool = True
     random_state: RandomState = None
     n_jobs: int | None = None
     verbose: int = 0
     callbacks: Callbacks = None
+    bounds_memory: Annotated[Memory, UNSET] = UNSET
 
     _kind = "kmeans"
     _method = "kmeans"
@@ -218,7 +223,7 @@ class KMeans(CenterClusterer):
         choose: Any = self.init
 
         def make(random_state: np.random.RandomState) -> Run:
-            centers = self._given(choose(rows, int(self.n_clusters), random_state=random_state), source)
+            centers = self._given(called(choose, rows, self.n_clusters, random_state), source)
             return self._start(source, weights, centers, seed, n_init=1)
 
         return make
@@ -236,8 +241,9 @@ class KMeans(CenterClusterer):
             "sketch": "dense rows, most of whose variance is in 256 directions, and room for their sketches",
         }.get(self.algorithm)
         if needs and self.algorithm_ == "lloyd":
+            name, budget = self._budget("bounds_memory")
             warn(
-                f"`algorithm`={self.algorithm!r} needs {needs} in `bounds_memory`={self.bounds_memory}: "
+                f"`algorithm`={self.algorithm!r} needs {needs} in `{name}`={budget}: "
                 "every distance was measured. The result is the same.",
                 RuntimeWarning,
             )

@@ -15,8 +15,8 @@ from . import _core
 from ._checks import params as _params
 from ._checks.warn import warn
 from ._core import ModesRun, Source, Step
-from ._fit.centers import INITS, State
-from ._fit.declared import NOT_NEGATIVE, POSITIVE, estimator
+from ._fit.centers import INITS, State, called
+from ._fit.declared import NOT_NEGATIVE, POSITIVE, UNSET, estimator
 from ._fit.estimator import has_begun, seed_of
 from ._kmodes.file import StoredKModes
 from ._kmodes.matrices import affinity_matrix, checked_affinity, responsibilities_matrix
@@ -121,12 +121,14 @@ class LaplacianKModes(StoredKModes):
         times.
     graph_method : {"auto", "exact", "kd-tree", "ivf"}, default="auto"
         How to find neighbors: see :func:`shoal.knn_graph`.
-    responsibilities_memory : str, int or None, default="1GB"
+    memory : str, int or None, default="1GB"
         Memory budget in bytes for the responsibilities, of which a fit holds three copies. If they take more,
         only the largest ones per row are kept: as many as fit, at least two. The other clusters share the
         rest equally. `responsibilities_` is then sparse, and the monitored energies may rise a little. None:
         keep all.
     {n_jobs} {verbose} {callbacks}
+    responsibilities_memory : str or int
+        Deprecated name of `memory`.
 
     Attributes
     ----------
@@ -140,7 +142,7 @@ class LaplacianKModes(StoredKModes):
         Indices of the rows that are modes; only with ``mode_update="byproduct"``.
     responsibilities_ : ndarray or csr_matrix of shape (n_samples, n_clusters), float32 or float64
         Positive, with sum 1 in each row; 0 and 1 after a collapse in the first iteration of a spectral start.
-        Above `responsibilities_memory`: a sparse matrix of the largest values per row. The other clusters
+        Above `memory`: a sparse matrix of the largest values per row. The other clusters
         share the rest of the sum equally.
     affinity_ : scipy.sparse.csr_matrix of shape (n_samples, n_samples)
         The affinity, symmetric.
@@ -234,11 +236,12 @@ class LaplacianKModes(StoredKModes):
     init: Init | Literal["spectral"] = "spectral"
     max_iter: int = 100
     graph_method: GraphMethod = "auto"
-    responsibilities_memory: Memory | None = "1GB"
+    memory: Memory | None = "1GB"
     random_state: RandomState = None
     n_jobs: int | None = None
     verbose: int = 0
     callbacks: Callbacks = None
+    responsibilities_memory: Annotated[Memory | None, UNSET] = UNSET
 
     _kind = "laplacian-kmodes"
     _method = "kmodes"
@@ -420,7 +423,7 @@ class LaplacianKModes(StoredKModes):
         if state is None and not isinstance(self.init, str):
             init = self.init
             if callable(init):
-                init = init(rows, int(self.n_clusters), random_state=_params.random_state_of(seed))
+                init = called(init, rows, self.n_clusters, _params.random_state_of(seed))
             shape = (int(self.n_clusters), source.shape[1])
             init = _params.centers("init", init, source.compute, shape)
         parts = None

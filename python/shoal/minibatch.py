@@ -14,6 +14,7 @@ from . import _core
 from ._checks import params as _params
 from ._checks.warn import warn
 from ._core import Source
+from ._fit.centers import called
 from ._fit.declared import FRACTION, AtLeast, Number, estimator
 from ._fit.partial import StreamClusterer
 from ._rows.arrays import some_rows
@@ -245,8 +246,7 @@ class MiniBatchKMeans(StreamClusterer):
         threads = _params.threads(self.n_jobs, tell=False)
         best, least = None, np.inf
         for _ in range(starts):
-            chosen = self.init(rows, int(self.n_clusters), random_state=random_state)
-            centers = self._given(chosen, source)
+            centers = self._given(called(self.init, rows, self.n_clusters, random_state), source)
             found = _core.inertia(sample, centers, sample_weights, None, self.metric, threads)
             if best is None or found < least:
                 best, least = centers, found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import KW_ONLY
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,7 @@ from ._checks import params as _params
 from ._checks.warn import warn
 from ._core import Run, Source, Step
 from ._fit.centers import State
-from ._fit.declared import estimator
+from ._fit.declared import UNSET, estimator
 from ._fit.partial import StreamClusterer
 from .typing import Bounds, Callbacks, Init, Memory, Metric, RandomState
 
@@ -55,12 +55,11 @@ class NestedMiniBatchKMeans(StreamClusterer):
         bit-identical for all values. Distances are computed for panels of a few dozen centers at a time, and
         a bound covers at least one panel: ``"elkan"`` keeps one bound per panel, ``"yinyang"`` one per four
         panels, ``"hamerly"`` one per row, ``"none"`` none. ``"auto"`` is ``"elkan"`` once few labels change,
-        and none for short or sparse rows. If `bounds_memory` is too small, more panels share a bound.
-    bounds_memory : str or int, default="1GB"
-        Memory budget for bounds, in bytes or as text such as ``"500MB"``. The fit warns if there is no room
-        for any of the bounds that `bounds` names.
-    buffer_memory : str or int, default="1GB"
-        Memory budget for the rows that :meth:`partial_fit` keeps, each with 8 bytes for its weight.
+        and none for short or sparse rows. If `memory` is too small, more panels share a bound.
+    memory : str or int, default="1GB"
+        Memory budget for bounds, and another one of that size for the rows that :meth:`partial_fit` keeps,
+        each with 8 bytes for its weight. In bytes, or as text such as ``"500MB"``. The fit warns if there is
+        no room for any of the bounds that `bounds` names.
     tol : float, default=0.0
         With all rows in the batch, the fit also ends when the squared length of the center shift is at most
         `tol` times the mean variance of the features (in the first batch).
@@ -69,6 +68,8 @@ class NestedMiniBatchKMeans(StreamClusterer):
         are in random order: use it for shuffled files. Sequential sources are always read in order, with a
         warning.
     {compute_labels} {n_jobs} {verbose} {callbacks}
+    bounds_memory, buffer_memory : str or int
+        Deprecated: the parts of `memory` for bounds and for rows.
 
     Attributes
     ----------
@@ -92,7 +93,7 @@ class NestedMiniBatchKMeans(StreamClusterer):
     {stop_reason_} {timings_} {init_}
     bounds_ : str
         The bounds in use at the end: ``"elkan"``, ``"yinyang"``, ``"hamerly"`` or ``"none"``. A small
-        `bounds_memory` leads to fewer bounds than asked for.
+        `memory` leads to fewer bounds than asked for.
     {n_zero_rows_of_stream} {features_in}
 
     See Also
@@ -113,7 +114,7 @@ class NestedMiniBatchKMeans(StreamClusterer):
 
     :meth:`partial_fit` keeps the rows that it receives, and batches grow over them as in a fit. New rows wait
     until the growth rule admits them, and never more rows wait than are counted. A call makes one step, and
-    further steps while the batch grows. When the rows fill `buffer_memory`, the older half retires: these
+    further steps while the batch grows. When the rows fill `memory`, the older half retires: these
     rows still count in their cluster, but are not visited again. Rows of an earlier :meth:`fit` retire too.
 
     An empty cluster keeps its center, and the fit raises a :class:`~sklearn.exceptions.ConvergenceWarning`.
@@ -142,8 +143,7 @@ class NestedMiniBatchKMeans(StreamClusterer):
     batch_size: int = 5000
     rho: float = 100.0
     bounds: Bounds = "auto"
-    bounds_memory: Memory = "1GB"
-    buffer_memory: Memory = "1GB"
+    memory: Memory = "1GB"
     max_iter: int | None = None
     tol: float = 0.0
     shuffle: bool = True
@@ -153,6 +153,8 @@ class NestedMiniBatchKMeans(StreamClusterer):
     n_jobs: int | None = None
     verbose: int = 0
     callbacks: Callbacks = None
+    bounds_memory: Annotated[Memory, UNSET] = UNSET
+    buffer_memory: Annotated[Memory, UNSET] = UNSET
 
     _kind = "nested-kmeans"
 

@@ -24,7 +24,7 @@ from typing import Any
 from ._distributed.fitting import MiniBatchKMeansOnEngine
 from ._distributed.ray_engine import RayEngine
 from ._distributed.seeding import drawn_coreset
-from ._distributed.tables import OnTable
+from ._distributed.tables import OnTable, weights_column
 from ._docs import documented
 from .coreset import Coreset
 from .typing import Metric, RandomState
@@ -108,11 +108,12 @@ def lightweight_coreset(
     X: Any,
     n_samples: int,
     features: str | Sequence[str] = "data",
-    weights: str | None = None,
+    sample_weight: str | None = None,
     *,
     metric: Metric = "euclidean",
     random_state: RandomState = None,
     n_jobs: int | None = None,
+    weights: str | None = None,
 ) -> Coreset:
     """Draw a lightweight coreset of the rows of a Dataset, in two passes.
 
@@ -120,7 +121,7 @@ def lightweight_coreset(
 
     Parameters
     ----------
-    X, features, weights
+    X, features, sample_weight, weights
         As for :meth:`KMeans.fit`.
     {coreset_rows} {threads_of_task}
 
@@ -142,5 +143,6 @@ def lightweight_coreset(
     --------
     >>> coreset = lightweight_coreset(ds, 100_000, random_state=0)  # doctest: +SKIP
     """
-    engine = partial(RayEngine, X, features, weights, None, n_jobs)
+    sample_weight = weights_column(sample_weight, weights)
+    engine = partial(RayEngine, X, features, sample_weight, None, n_jobs)
     return drawn_coreset(engine, n_samples, metric, random_state, n_jobs)

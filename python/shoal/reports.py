@@ -239,7 +239,7 @@ def report(
     n_features: int = 5,
     image_shape: Sequence[int] | None = None,
     title: str = "Clusters",
-    progress: bool = False,
+    progress: bool | int = False,
 ) -> ClusterReport:
     """Describe the clusters of a model in one pass over rows.
 
@@ -264,8 +264,8 @@ def report(
         and, if X allows random access, the nearest and the farthest rows.
     title : str, default="Clusters"
         Title of the page.
-    progress : bool, default=False
-        Whether to show progress on standard error.
+    progress : bool or int, default=False
+        Whether to show a progress bar on stderr, as `verbose` of estimators.
 
     Returns
     -------

@@ -24,7 +24,7 @@ from typing import Any
 from ._distributed.fitting import MiniBatchKMeansOnEngine
 from ._distributed.seeding import drawn_coreset
 from ._distributed.spark_engine import SparkEngine
-from ._distributed.tables import OnTable
+from ._distributed.tables import OnTable, weights_column
 from ._docs import documented
 from .coreset import Coreset
 from .typing import Metric, RandomState
@@ -113,11 +113,12 @@ def lightweight_coreset(
     X: Any,
     n_samples: int,
     features: str | Sequence[str] = "features",
-    weights: str | None = None,
+    sample_weight: str | None = None,
     *,
     metric: Metric = "euclidean",
     random_state: RandomState = None,
     n_jobs: int | None = None,
+    weights: str | None = None,
 ) -> Coreset:
     """Draw a lightweight coreset of the rows of a DataFrame, in two passes.
 
@@ -125,7 +126,7 @@ def lightweight_coreset(
 
     Parameters
     ----------
-    X, features, weights
+    X, features, sample_weight, weights
         As for :meth:`KMeans.fit`.
     {coreset_rows} {threads_of_task}
 
@@ -147,5 +148,6 @@ def lightweight_coreset(
     --------
     >>> coreset = lightweight_coreset(df, 100_000, random_state=0)  # doctest: +SKIP
     """
-    engine = partial(SparkEngine, X, features, weights, None, n_jobs)
+    sample_weight = weights_column(sample_weight, weights)
+    engine = partial(SparkEngine, X, features, sample_weight, None, n_jobs)
     return drawn_coreset(engine, n_samples, metric, random_state, n_jobs)

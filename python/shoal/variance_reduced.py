@@ -9,7 +9,7 @@ from ._checks import params as _params
 from ._core import Source, Step
 from ._fit.clusterer import CenterClusterer
 from ._fit.declared import FRACTION, estimator
-from .typing import Callbacks, Init, Metric, RandomState, Variant
+from .typing import Callbacks, Init, Memory, Metric, RandomState, Variant
 
 __all__ = ["VarianceReducedKMeans"]
 
@@ -57,14 +57,17 @@ class VarianceReducedKMeans(CenterClusterer):
         the centers is as large as the gain of an epoch, and fits do not settle. An epoch that increases the
         inertia by more than 1% is undone, and the rate is halved. 0 makes every epoch an iteration of Lloyd's
         algorithm.
-    epoch_size : float, int or "doubling", default=1.0
-        Steps per epoch: a float is a fraction of the rows, an int a number of steps, at most 10**18. So 1.0
-        is as many steps as rows, and 1 is a single step. 0 makes every epoch an iteration of Lloyd's
-        algorithm. ``"doubling"``: 2 steps in the first epoch, then twice as many as in the previous epoch, up
-        to the number of rows; `tol` applies from there on.
+    epoch_size : float, int, str or "doubling", default=1.0
+        Steps per epoch: a float, or text such as ``"0.5x"``, is a multiple of the number of rows, an int a
+        number of steps, at most 10**18. So ``1.0`` and ``"1x"`` are as many steps as rows, and ``1`` is a
+        single step. 0 makes every epoch an iteration of Lloyd's algorithm. ``"doubling"``: 2 steps in the
+        first epoch, then twice as many as in the previous epoch, up to the number of rows; `tol` applies
+        from there on.
     polish : bool, default=True
         Whether a fit whose last epoch made steps ends with one more sweep, so that the centers are means.
         Leaving a loop over :meth:`iter_fit` early, or an interrupt, keeps the current centers.
+    memory : str or int, default="1GB"
+        Memory budget for distance bounds, as for :class:`KMeans`.
     {n_jobs} {verbose} {callbacks}
 
     Attributes
@@ -116,9 +119,8 @@ class VarianceReducedKMeans(CenterClusterer):
     An empty cluster keeps its center.
 
     **Memory** beyond the rows is that of :class:`~shoal.KMeans`: labels before and after a sweep (8 bytes per
-    row, 8 more for weights), and bounds as with ``algorithm="auto"`` there, up to 1 GB or the `memory` of
-    :func:`shoal.config_context`. In addition: 24 bytes for every value of a center, 16 MB for drawn rows, and
-    with weights one eighth of a byte per row.
+    row, 8 more for weights), and bounds as with ``algorithm="auto"`` there, up to `memory`. In addition: 24
+    bytes for every value of a center, 16 MB for drawn rows, and with weights one eighth of a byte per row.
 
     References
     ----------
@@ -142,11 +144,12 @@ class VarianceReducedKMeans(CenterClusterer):
     init: Init = "auto"
     variant: Variant = "vrkm++"
     learning_rate: Annotated[float | Literal["auto"], FRACTION] = "auto"
-    epoch_size: float | Literal["doubling"] = 1.0
+    epoch_size: float | str = 1.0
     max_iter: int = 50
     tol: float = 1e-4
     polish: bool = True
     metric: Metric = "euclidean"
+    memory: Memory = "1GB"
     random_state: RandomState = None
     n_jobs: int | None = None
     verbose: int = 0
@@ -164,17 +167,23 @@ class VarianceReducedKMeans(CenterClusterer):
     def _rules(self, problems: _params.Problems) -> None:
         p = _params
         super()._rules(problems)
-        size: Any = self.epoch_size
+        size = self._epoch_size
         most = MOST_STEPS if p.is_whole(size) else MOST_PASSES
-        doubling = isinstance(size, str) and size == DOUBLING
-        if not doubling and not (p.is_number(size) and 0 <= size <= most):
+        if size != DOUBLING and (size is None or not size <= most):
             problems.add(
                 f"`epoch_size` must be an integer from 0 to {MOST_STEPS:.0e} (steps), a float from 0 to "
-                f"{MOST_PASSES:g} (fraction of the rows) or {DOUBLING!r}, got {p.shown(size)}"
+                f"{MOST_PASSES:g} or text such as '0.5x' (multiple of the rows), or {DOUBLING!r}, got "
+                f"{p.shown(self.epoch_size)}"
             )
 
+    @property
+    def _epoch_size(self) -> Any:
+        """The steps per epoch as the compiled half takes them; None for an invalid value."""
+        size = self.epoch_size
+        return DOUBLING if isinstance(size, str) and size == DOUBLING else _params.size(size)
+
     def _options(self, source: Source | None) -> dict[str, Any]:
-        return {"search_always": self._search_always}
+        return {"search_always": self._search_always, "epoch_size": self._epoch_size}
 
     def _update(self, run: Any, step: Step | None) -> None:
         super()._update(run, step)

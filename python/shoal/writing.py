@@ -96,7 +96,7 @@ def shuffle(
     *,
     random_state: RandomState = None,
     memory_limit: Memory = "1GB",
-    progress: bool = False,
+    progress: bool | int = False,
 ) -> DataSource:
     """Write rows in uniformly random order to an ``.npy`` file and open it.
 
@@ -114,8 +114,8 @@ def shuffle(
         An int (0 to 2**64 - 1) makes the order repeatable. A generator gives each call another seed.
     memory_limit : int or str, default="1GB"
         Memory budget, in bytes or as text such as ``"500MiB"``, at least 1 MB.
-    progress : bool, default=False
-        Whether to show a progress line on stderr.
+    progress : bool or int, default=False
+        Whether to show a progress bar on stderr, as `verbose` of estimators.
 
     Returns
     -------
@@ -157,8 +157,9 @@ def shuffle(
     problems, found = _params.Problems(), list[int]()
     problems.check(lambda: found.append(_check_memory(memory_limit)))
     problems.check(lambda: found.append(_params.seed(random_state)))
+    problems.check(lambda: found.append(_params.verbosity(progress, "progress")))
     problems.refuse()
-    limit, seed = found
+    limit, seed, shows = found
     name = _output_of(out)
     rows = _rows_of(source, name)
     n, d = rows.shape
@@ -170,7 +171,7 @@ def shuffle(
     # A stream sets its own block size.
     block = None if rows.access != "random" else max(1, min(BLOCK_BYTES, limit // 16) // width)
     writer = _core.ShuffledWriter(name, rows.dtype.name, d, n, seed, limit)
-    with contextlib.closing(writer), _shown(n, on=progress) as show:
+    with contextlib.closing(writer), _shown(n, on=bool(shows)) as show:
         with rows._batches(block) as ahead:
             for each in ahead:
                 writer.append(each)

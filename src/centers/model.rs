@@ -63,11 +63,13 @@ impl KMeansModel {
 
     /// The centers as `n_clusters` rows of `dim` values, converted to `T`. The conversion is exact if the fit
     /// computed in `T`.
+    #[doc(alias = "cluster_centers_")]
     pub fn centers<T: Compute>(&self) -> Vec<T> {
         self.centers.get()
     }
 
     /// Total weight of the rows per cluster.
+    #[doc(alias = "counts_")]
     pub fn cluster_weights(&self) -> &[f64] {
         &self.weights
     }
@@ -196,6 +198,7 @@ impl KMeansModel {
     ///
     /// # Errors
     /// Same as [`KMeansModel::predict`].
+    #[doc(alias = "score")]
     pub fn inertia_of<S: Source>(&self, rows: S) -> Result<f64> {
         let cx = Executor::new(self.threads)?;
         either!(rows.any(), data => inertia(&self.centers_for(data)?, None, self.metric, data, &cx))

@@ -62,6 +62,7 @@ macro_rules! run_methods {
             ///
             /// # Errors
             /// As `start`.
+            #[doc(alias = "iter_fit")]
             pub fn solve<S: $crate::data::Source>(
                 &self,
                 rows: S,
@@ -82,7 +83,7 @@ macro_rules! stream_methods {
     ) => {
         impl $params {
             /// A run without rows, for [`Run::partial_fit`](crate::fit::Run::partial_fit) with batches of the
-            /// type of `rows`.
+            /// type of `rows`. No row is read: only the type and the columns of `rows` matter.
             ///
             $(#[$stream])*
             ///

@@ -277,6 +277,7 @@ macro_rules! parameters {
 
             /// Number of threads (default `None`: see [`Executor::new`](crate::Executor::new)). The result does
             /// not depend on it.
+            #[doc(alias = "n_jobs")]
             #[must_use]
             pub fn threads(mut self, threads: Option<usize>) -> Self {
                 self.threads = threads;

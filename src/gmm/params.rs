@@ -161,6 +161,7 @@ parameters! {
         /// Rows of a lightweight coreset that is fitted in place of all rows (default `None`: no coreset).
         coreset_size: Option<CoresetSize> = None,
         /// The shape of the components (default [`Covariance::TiedSpherical`]).
+        #[doc(alias = "covariance_type")]
         covariance: Covariance = Covariance::TiedSpherical,
         /// Number of factors per component (H), only with [`Covariance::Factor`]: at least 1 and less than the
         /// number of columns (default `None`: 5, or all columns but one if there are fewer). Sums take
@@ -191,8 +192,10 @@ parameters! {
         /// ```
         metric: Metric = Metric::Euclidean,
         /// How the first means are chosen (default [`Seeding::AfkMc2`] with 20 candidates).
+        #[doc(alias = "init")]
         seeding: Seeding = Seeding::AfkMc2 { chain: 20 },
         /// Where rows search for their first components (default [`Start::Cells`]).
+        #[doc(alias = "start")]
         start_with: Start = Start::Cells,
         /// Additional searches before the means first move (default 0; there is always one).
         n_initial_e_steps: u64 = 0,
@@ -212,8 +215,10 @@ parameters! {
         /// Maximum number of iterations per start (default 200).
         max_iter: u64 = 200 => at_least_1(),
         /// The tolerance of [`MixtureParams::stopping`] (default 1e-4).
+        #[doc(alias = "tol")]
         tolerance: f64 = 1e-4 => finite_at_least_0(),
         /// Seed of all random draws (default 0).
+        #[doc(alias = "random_state")]
         rng_seed: u64 = 0,
     }
 }

@@ -37,10 +37,12 @@ parameters! {
         max_iter: u64 = 20,
         /// A fit ends when at most this share of the labels changes in a sweep (default 0.001). With 0 it ends when
         /// no label changes.
+        #[doc(alias = "tol")]
         tolerance: f64 = 1e-3 => finite_at_least_0(),
         /// The distance (default [`Metric::Euclidean`]).
         metric: Metric = Metric::Euclidean,
         /// Seed of all random draws (default 0).
+        #[doc(alias = "random_state")]
         rng_seed: u64 = 0,
         /// Upper limit for the bytes of the rows that a node of the tree is fitted to (default 1 GB). Larger nodes
         /// are fitted to a random sample; [`HierarchicalRun::sample_rows`](super::HierarchicalRun::sample_rows) reports its size.

@@ -156,6 +156,7 @@ parameters! {
         /// Whether the weight of a neighbor is its kernel value (default false: it is 1).
         gaussian: bool = false,
         /// The shift of the diagonal of the affinity (default [`Shift::Auto`]).
+        #[doc(alias = "diagonal_shift")]
         shift: Shift = Shift::Auto,
         /// What happens when a cluster loses its last row (default [`Collapse::Restore`]).
         on_collapse: Collapse = Collapse::Restore,
@@ -172,10 +173,12 @@ parameters! {
         /// ```
         metric: Metric = Metric::Euclidean,
         /// How the first modes are chosen (default [`Seeding::PlusPlus`] with `greedy`).
+        #[doc(alias = "init")]
         seeding: Seeding = Seeding::PlusPlus { greedy: true },
         /// Maximum number of iterations (default 100).
         max_iter: u64 = 100 => at_least_1(),
         /// Seed of all random draws (default 0).
+        #[doc(alias = "random_state")]
         rng_seed: u64 = 0,
         /// How neighbors are found (default [`GraphMethod::Auto`]).
         graph_method: GraphMethod = GraphMethod::Auto,

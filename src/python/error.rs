@@ -31,6 +31,9 @@ const NAMES: [(&str, &str); 12] = [
     ("weights", "sample_weight"),
 ];
 
+/// Budgets of parts of a method. An estimator has a single parameter for all of them.
+const BUDGETS: [&str; 4] = ["bounds_memory", "buffer_memory", "memory_limit", "responsibilities_memory"];
+
 /// What Python calls the parameter `name`.
 pub(super) fn in_python(name: &str) -> &str {
     NAMES.iter().find(|(rust, _)| *rust == name).map_or(name, |(_, python)| python)
@@ -64,6 +67,9 @@ const VERBS: [(&str, &str); 7] = [
 /// A message with Python's names of parameters in backticks: the first word, and words in backticks.
 fn renamed(text: &str) -> String {
     let mut text = text.to_owned();
+    for budget in BUDGETS {
+        text = text.replace(&format!("`{budget}`"), "`memory`");
+    }
     for (rust, python) in NAMES {
         for (verb, singular) in VERBS {
             text = text.replace(&format!("`{rust}` {verb}"), &format!("`{python}` {singular}"));

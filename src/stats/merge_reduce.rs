@@ -43,6 +43,7 @@ const LARGEST: f64 = 1e280;
 /// assert!((found.weights.iter().sum::<f64>() / 10_000.0 - 1.0).abs() < 0.3);
 /// # Ok::<(), shoal::Error>(())
 /// ```
+#[doc(alias = "StreamingCoreset")]
 #[derive(Clone, Debug)]
 pub struct MergeReduce<T> {
     m: usize,

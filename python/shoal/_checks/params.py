@@ -121,6 +121,22 @@ def at_least_0(name: str, value: Any) -> float:
     return float(value)
 
 
+def size(value: Any) -> int | float | None:
+    """Return a count as an int, and a multiple, given as a float or as text such as ``"1.5x"``, as a float.
+
+    None for other values.
+    """
+    if isinstance(value, str):
+        number, x, rest = value.strip().partition("x")
+        try:
+            value = float(number) if x and not rest else None
+        except ValueError:
+            return None
+    if not is_number(value) or value < 0:
+        return None
+    return int(value) if is_whole(value) else float(value)
+
+
 def one_of(name: str, value: Any, allowed: tuple[str, ...], later: tuple[str, ...] = ()) -> str:
     """Check that `value` is one of the allowed strings; `later` ones are reserved."""
     if isinstance(value, str) and value in allowed:
@@ -142,11 +158,11 @@ def seeding(init: str, allowed: tuple[str, ...]) -> None:
         )
 
 
-def verbosity(value: Any) -> bool:
-    """Whether `verbose` asks for a progress bar."""
+def verbosity(value: Any, name: str = "verbose") -> bool:
+    """Whether `verbose`, or `progress` of a function, asks for a progress bar."""
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
-    return whole("verbose", value, 0, other="True, False or ") > 0
+    return whole(name, value, 0, other="True, False or ") > 0
 
 
 def memory(name: str, value: Any) -> int:
@@ -329,7 +345,7 @@ def for_run(name: str, value: Any, *, auto: bool = False) -> Any:
     """
     if auto and isinstance(value, str) and value == "auto":
         return None
-    if (name.endswith("_memory") or name == "memory_limit") and value is not None:
+    if "memory" in name and value is not None:
         return memory(name, value)
     if isinstance(value, (bool, np.bool_)):
         return bool(value)

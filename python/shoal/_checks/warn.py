@@ -18,6 +18,11 @@ NOT_THEIRS = tuple(
 )
 
 
+def warn_of_name(old: str, now: str) -> None:
+    """Warn that the parameter `now` was given by its earlier name."""
+    warn(f"`{old}` is deprecated: use `{now}` instead", FutureWarning)
+
+
 def warn(message: str, category: type[Warning], plain: str | None = None) -> None:
     """Warn at the innermost line outside of shoal and scikit-learn.
 

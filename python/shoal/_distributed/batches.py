@@ -61,9 +61,9 @@ def wanted(name: str, features: str | Sequence[str], weights: str | None, there:
         raise ValueError(f"{name}: features must name at least one column, got {shown(features)}")
     found = Wanted(find_columns(name, names, there, "features"), weights)
     if weights is not None:
-        find_columns(name, [weights], there, "weights")
+        find_columns(name, [weights], there, "sample_weight")
         if weights in found.features:
-            raise ValueError(f"{name}: weights must not be one of the features, got {weights!r}")
+            raise ValueError(f"{name}: sample_weight must not be one of the features, got {weights!r}")
     for column in found.names:
         if there.count(column) > 1:
             raise ValueError(f"{name}: has several columns with the name {column!r}")

@@ -69,6 +69,7 @@ def write(path: PathName, who: str, params: dict[str, Any], progress: FitState) 
         "threshold": progress.threshold,
         "init": progress.init,
         "n_zero_rows": progress.n_zero_rows,
+        "steps": len(reasons),
         "stop_reasons": reasons,
     }
     texts = {"params": json.dumps(plain(params)), "run": json.dumps(about)}

@@ -18,6 +18,7 @@ from shoal._checks.warn import warn
 from shoal._core import Step
 from shoal._fit.declared import estimator
 from shoal._fit.loop import RunLoop
+from shoal._fit.saved import Arrays, Texts
 from shoal._fit.watch import watching
 from shoal.kmeans import KMeans as LocalKMeans
 from shoal.typing import Callbacks, Centers, Metric, PathName, RandomState
@@ -52,6 +53,7 @@ class KMeansOnEngine(RunLoop):
     verbose: int = 0
     callbacks: Callbacks = None
 
+    _resume_call = "fit(..., resume_from=path)"
     #: The class of the passes.
     _pass: ClassVar[type[KMeansPass]] = KMeansPass
 
@@ -80,12 +82,13 @@ class KMeansOnEngine(RunLoop):
             self._forget()
             self._seed = _params.seed(self.random_state)
             run = self._run = EngineRun(engine, float(self.tol), self.max_iter)
+            self._resumed_from = resume_from
             with watching(self) as watchers:
                 yield from self._driven(run, watchers, partial(self._begin, run, resume_from))
         finally:
             engine.close()
             if self._run is run:
-                self._run = None
+                self._run = self._resumed_from = None
 
     # ---------------------------------------------------------------- the parts of the loop
 
@@ -147,6 +150,9 @@ class KMeansOnEngine(RunLoop):
             run.task.to_bytes(), run.threshold, self._history, run.init, run.n_zero_rows
         )
         checkpoint.write(path, type(self).__name__, self.get_params(deep=False), state)
+
+    def _compare_checkpoint(self, name: str, state: tuple[str, Arrays, Texts]) -> None:
+        self._read_checkpoint(name)
 
     def _is_before_first_step(self) -> bool:
         return super()._is_before_first_step() and bool(self._run.init)

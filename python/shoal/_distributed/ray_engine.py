@@ -35,7 +35,7 @@ class RayEngine:
     ----------
     X : ray.data.Dataset
         The rows.
-    features, weights
+    features, sample_weight
         Names of its columns.
     output : str or None
         Name of the column of labels; None if no labels are wanted.
@@ -57,7 +57,7 @@ class RayEngine:
         self,
         X: Any,
         features: str | Sequence[str],
-        weights: str | None,
+        sample_weight: str | None,
         output: str | None,
         n_jobs: int | None,
     ) -> None:
@@ -73,7 +73,7 @@ class RayEngine:
         there = X.columns() or []
         if not there:
             raise ValueError(NO_ROWS)
-        self._of = wanted("X", features, weights, there)
+        self._of = wanted("X", features, sample_weight, there)
         refuse_column("X", output, there)
         self._ds, self._output, self._threads = X, output, n_jobs
         self._prints: list[int] | None = None

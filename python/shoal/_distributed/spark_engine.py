@@ -43,7 +43,7 @@ class SparkEngine:
     ----------
     X : pyspark.sql.DataFrame
         The rows.
-    features, weights
+    features, sample_weight
         Names of its columns.
     output : str or None
         Name of the column of labels; None if no labels are wanted.
@@ -64,11 +64,11 @@ class SparkEngine:
         self,
         X: Any,
         features: str | Sequence[str],
-        weights: str | None,
+        sample_weight: str | None,
         output: str | None,
         n_jobs: int | None,
     ) -> None:
-        self._of, self._layout = checked(X, features, weights)
+        self._of, self._layout = checked(X, features, sample_weight)
         refuse_column("X", output, X.columns)
         self._df, self._output, self._threads = X, output, n_jobs
         self._packed: Any = None

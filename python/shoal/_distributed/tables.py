@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Self
 
+from shoal._checks.warn import warn_of_name
 from shoal._core import Step
 from shoal._docs import documented
 from shoal._rows.features import refuse_other_names
@@ -28,10 +29,11 @@ class OnTable(KMeansOnEngine):
         self,
         X: Any,
         features: str | Sequence[str] | None = None,
-        weights: str | None = None,
+        sample_weight: str | None = None,
         *,
         output: str = "label",
         resume_from: PathName | None = None,
+        weights: str | None = None,
     ) -> Self:
         """Cluster the rows of all partitions.
 
@@ -42,11 +44,13 @@ class OnTable(KMeansOnEngine):
         features : str or sequence of str, optional
             A column of vectors of one length, or columns of numbers. Default: ``"features"`` in Spark,
             ``"data"`` in Ray, the usual names of columns of vectors.
-        weights : str, optional
+        sample_weight : str, optional
             A column with the weight of every row: finite, at least 0, not all 0.
         output : str, default="label"
             Name of the column that `labels_` has beside those of `X`.
         {resume_from}
+        weights : str, optional
+            Deprecated name of `sample_weight`.
 
         Returns
         -------
@@ -64,16 +68,18 @@ class OnTable(KMeansOnEngine):
         RuntimeError
             If the workers are lost. The estimator then holds the state after the last complete step.
         """
-        return self._fit(self._open(X, features, weights, output), resume_from)
+        sample_weight = weights_column(sample_weight, weights)
+        return self._fit(self._open(X, features, sample_weight, output), resume_from)
 
     def iter_fit(
         self,
         X: Any,
         features: str | Sequence[str] | None = None,
-        weights: str | None = None,
+        sample_weight: str | None = None,
         *,
         output: str = "label",
         resume_from: PathName | None = None,
+        weights: str | None = None,
     ) -> Iterator[Step]:
         """Cluster the rows of all partitions, one step per ``next()``.
 
@@ -84,7 +90,8 @@ class OnTable(KMeansOnEngine):
         shoal.Step
             Figures of the step; see :meth:`shoal.distributed.KMeansPass.commit`.
         """
-        return self._iterate(self._open(X, features, weights, output), resume_from)
+        sample_weight = weights_column(sample_weight, weights)
+        return self._iterate(self._open(X, features, sample_weight, output), resume_from)
 
     def predict(self, X: Any, features: str | Sequence[str] | None = None, *, output: str = "label") -> Any:
         """Add a column with the label of every row, computed on the workers.
@@ -128,3 +135,11 @@ class OnTable(KMeansOnEngine):
         engine: Engine = self._engine(X, columns, weights, labels, self.n_jobs)
         self._features = columns
         return engine
+
+
+def weights_column(sample_weight: str | None, weights: str | None) -> str | None:
+    """Return the column of the weights, which may be given by the earlier name of the parameter."""
+    if weights is None:
+        return sample_weight
+    warn_of_name("weights", "sample_weight")
+    return weights

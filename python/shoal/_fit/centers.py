@@ -35,6 +35,14 @@ State = tuple[str, Arrays, Texts]
 PHASES = ("seeding", "sweeps", "final")
 
 
+def called(init: Any, rows: Any, k: int, random_state: np.random.RandomState) -> Any:
+    """Return the centers that a callable `init` chooses; seedings of shoal return row numbers too."""
+    chosen = init(rows, int(k), random_state=random_state)
+    if isinstance(chosen, tuple) and len(chosen) == 2 and np.ndim(chosen[0]) == 2:
+        return chosen[0]
+    return chosen
+
+
 class CenterFitter(Clusterer):
     """Base class of the estimators that fit centers of clusters or means of components.
 
@@ -54,7 +62,6 @@ class CenterFitter(Clusterer):
     tol: Any
     random_state: Any
     n_jobs: Any
-    bounds_memory: Any
     _centers: npt.NDArray[Any] | None
     #: The run that holds the centers until they are accessed: copying them takes as long as moving them.
     _centers_of: Any
@@ -232,8 +239,7 @@ class CenterFitter(Clusterer):
         if isinstance(centers, str):
             return centers
         if callable(centers):
-            random_state = _params.random_state_of(seed)
-            centers = centers(rows, int(self._k), random_state=random_state)
+            centers = called(centers, rows, self._k, _params.random_state_of(seed))
         return self._given(centers, source)
 
     def _given(self, centers: Any, source: Source) -> npt.NDArray[Any]:
@@ -341,9 +347,10 @@ class CenterFitter(Clusterer):
         )
 
     def _warn_if_boundless(self, asked: str) -> None:
-        """Warn that `bounds_memory` is too small for the bounds that `asked` needs."""
+        """Warn that the memory budget is too small for the bounds that `asked` needs."""
+        name, budget = self._budget("bounds_memory")
         warn(
-            f"`bounds_memory`={self.bounds_memory} has no room for the bounds of {asked}: every distance was "
+            f"`{name}`={budget} has no room for the bounds of {asked}: every distance was "
             "measured. The result is the same.",
             RuntimeWarning,
         )

@@ -74,6 +74,8 @@ class Number(NamedTuple):
         )
 
 
+#: Value of the earlier name of a parameter when it is not set, and its annotation.
+UNSET = "deprecated"
 FRACTION = Number("a number from 0 to 1", most=1.0)
 POSITIVE_FRACTION = Number("a number above 0 and at most 1", most=1.0, above=True)
 NOT_NEGATIVE = Number("a finite number of at least 0")
@@ -96,6 +98,11 @@ class Checked:
             problems.check(rule, name, getattr(self, name))
 
 
+def is_unset(value: Any) -> bool:
+    """Whether the value of the earlier name of a parameter is its default."""
+    return isinstance(value, str) and value == UNSET
+
+
 @cache
 def _rules_of(cls: type[Any]) -> dict[str, Rule]:
     """Return the rules that follow from the types of the parameters."""
@@ -116,6 +123,8 @@ def _rule_of(hint: Any) -> Rule | None:
     words = {Literal["auto"]: "auto", NoneType: None}
     others = [word for kind, word in words.items() if kind in among]
     among -= words.keys()
+    if is_unset(wanted):
+        others.append(UNSET)
     if isinstance(wanted, Number):
         return partial(_one_of_or, others, partial(_number, wanted))
     if among == {bool}:

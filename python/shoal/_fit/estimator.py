@@ -15,10 +15,14 @@ import numpy.typing as npt
 
 from shoal import _core
 from shoal._checks import params as _params
+from shoal._checks.marked import MarkedError
+from shoal._checks.warn import warn_of_name
 from shoal._core import Source, Step
 from shoal._rows.checked import checked_rows, source_of
+from shoal.formats.stream import name_errors
 from shoal.typing import Metric, PathName, Rows
 
+from .declared import UNSET, is_unset
 from .deferred import Deferred, is_by_name
 from .history import STEP_DTYPE, STEP_FIELDS, read_history, record, rows_of_history, stored_history
 from .loop import RunLoop, Steps
@@ -34,6 +38,9 @@ OF_A_START = ("n_features_in_", "feature_names_in_", "_seed", "_by_callable")
 
 #: Parameters that are not saved: code cannot be.
 OF_A_RUN = ("callbacks",)
+
+#: Budgets in the compiled half, all set by the parameter `memory`.
+BUDGETS = ("bounds_memory", "buffer_memory", "memory_limit", "responsibilities_memory")
 
 #: The text of a checkpoint with the seed of the run.
 BEGIN = "begin"
@@ -101,6 +108,7 @@ class Clusterer(RunLoop):
     n_features_in_: int
     feature_names_in_: npt.NDArray[Any]
     init: Any
+    memory: Any
     random_state: Any
 
     @property
@@ -127,12 +135,19 @@ class Clusterer(RunLoop):
         for name in _core.parameters(self._method):
             if name in given:
                 continue
-            if name not in self._hidden:
+            if name in BUDGETS:
+                asked, value = self._budget(name)
+                if asked == name:
+                    warn_of_name(name, "memory")
+                given[name] = _params.for_run(asked, value)
+            elif name not in self._hidden:
                 given[name] = _params.for_run(name, getattr(self, name), auto=name in self._auto)
-            elif name.endswith("_memory"):
-                # An estimator without a parameter for its budget takes that of all.
-                given[name] = _params.memory(name, _params.DEFAULT_MEMORY)
         return given
+
+    def _budget(self, name: str) -> tuple[str, Any]:
+        """Return the parameter that sets a budget, and its value: `name` if it is set, else ``"memory"``."""
+        value = getattr(self, name, UNSET)
+        return ("memory", self.memory) if is_unset(value) else (name, value)
 
     # ---------------------------------------------------------------- the loop
 
@@ -234,6 +249,31 @@ class Clusterer(RunLoop):
     def _write_checkpoint(self, path: str) -> None:
         arrays, texts = self._described()
         self._run.write_checkpoint(path, arrays, texts | {BEGIN: json.dumps({"seed": str(self._seed)})})
+
+    def _compare_checkpoint(self, name: str, state: tuple[str, Arrays, Texts]) -> None:
+        kind, arrays, texts = state
+        if kind != f"{self._kind}-checkpoint":
+            raise MarkedError(f"{name}: must hold a fit of `{type(self).__name__}`, got {kind!r}")
+        with name_errors(name, "is damaged"):
+            kept = self._of_params(arrays, texts)
+        self._compare_parameters(name, kept)
+        # Several starts of a callable have no rows of one run.
+        if hasattr(self._run, "compare_rows"):
+            self._run.compare_rows(*state)
+
+    def _compare_parameters(self, name: str, kept: Self) -> None:
+        """Raise an error if a checkpoint is of an estimator with other parameters."""
+        before, now = (model.get_params(deep=False) for model in (kept, self))
+        for parameter in sorted(before.keys() - {"n_jobs", "verbose", "callbacks", *self._lost()}):
+            was, given = before[parameter], now[parameter]
+            if isinstance(was, np.ndarray):
+                # Arrays are stored in the compute type of the rows.
+                given = np.asarray(given, dtype=was.dtype)
+            if not np.array_equal(was, given):
+                shown = _params.shown
+                raise _params.ParameterError(
+                    f"{name}: `{parameter}` must be {shown(was)}, as in the checkpoint, got {shown(given)}"
+                )
 
     def _is_before_first_step(self) -> bool:
         return super()._is_before_first_step() and hasattr(self._run, "compare_rows")

@@ -12,11 +12,13 @@ import numpy.typing as npt
 from shoal._checks import params as _params
 from shoal._core import Step
 from shoal._rows.zeros import warn_of_zeros
+from shoal.typing import PathName
 
 from .bases import BaseEstimator
 from .cloning import clone_estimator
 from .declared import Checked
 from .history import STEP_DTYPE, record
+from .saved import Arrays, Texts
 from .watch import asked_to_stop, leave, reporting_to
 
 
@@ -51,6 +53,10 @@ class RunLoop(Checked, BaseEstimator):
     _run: Any = None
     #: Whether an error ended the steps of the last run.
     _failed = False
+    #: The checkpoint from which the running fit was resumed.
+    _resumed_from: PathName | None = None
+    #: The call that resumes a checkpoint, for messages.
+    _resume_call: ClassVar[str] = "shoal.resume(path, X)"
 
     def _forget(self) -> None:
         """Delete the attributes of an earlier fit."""
@@ -116,6 +122,10 @@ class RunLoop(Checked, BaseEstimator):
     @abstractmethod
     def _write_checkpoint(self, path: str) -> None:
         """Write a checkpoint of the run, as of its last complete step."""
+
+    @abstractmethod
+    def _compare_checkpoint(self, name: str, state: tuple[str, Arrays, Texts]) -> None:
+        """Raise `ValueError` if a checkpoint has not the parameters and the rows of the run."""
 
     def _is_before_first_step(self) -> bool:
         """Whether the run has made no step, but can be checkpointed."""

@@ -113,7 +113,9 @@ def watched(
 
     Progress bars show `counted`: ``"row"``, or the name of a step, and how many there are, if known.
     """
-    watchers = ([ProgressBar(label)] if progress else []) + watchers_of(callbacks, what)
+    watchers = watchers_of(callbacks, what)
+    if _params.verbosity(progress, "progress"):
+        watchers.insert(0, ProgressBar(label))
     bars = [watcher for watcher in watchers if isinstance(watcher, ProgressBar)]
     started, steps, seen = time.monotonic(), 0, 0
 

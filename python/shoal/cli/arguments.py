@@ -54,12 +54,12 @@ def parse_value(text: str) -> Any:
     return text
 
 
-def parse_size(text: str) -> float:
+def parse_size(text: str) -> float | str:
     """Parse a size: a number of rows as an integer, or a multiple of the mean size."""
-    size = parse_value(text)
-    if isinstance(size, bool) or not isinstance(size, (int, float)):
+    size: float | str = parse_value(text)
+    if isinstance(size, bool) or not (isinstance(size, (int, float)) or text.endswith("x")):
         raise argparse.ArgumentTypeError(
-            f"must be a number of rows, or a multiple of the mean size such as 1.1, got {text!r}"
+            f"must be a number of rows, or a multiple of the mean size such as 1.1 or 1.1x, got {text!r}"
         )
     return size
 

@@ -22,7 +22,7 @@ from .arguments import (
     parse_file,
     parse_size,
 )
-from .checkpoints import kept_note, refuse_to_overwrite
+from .checkpoints import kept_note
 from .errors import LeftError, UsageError
 from .files import check_outputs, label_of, open_data, shown_shape
 from .methods import CENTERS, available, centers_file, make_estimator, parameters, parse_method
@@ -67,7 +67,7 @@ def add(verbs: Verbs) -> None:
             type=parse_size,
             metavar="SIZE",
             help=f"{which} size of a cluster, of --method balanced: a number of rows, or a multiple of the "
-            "mean size such as 1.1",
+            "mean size such as 1.1x",
         )
     fit.add_argument(
         "--n-factors",
@@ -219,9 +219,7 @@ def fit(args: argparse.Namespace, params: dict[str, Any]) -> Outcome:
         watchers = [watcher for watcher in (curve, keeper) if watcher is not None]
         progress = None if args.quiet else "shoal fit"
         model = make_estimator(args.method, params, progress=progress, watchers=watchers)
-        resumed = bool(args.checkpoint and Path(args.checkpoint).exists())
-        if resumed and not args.resume:
-            refuse_to_overwrite(args, model, source)
+        resumed = args.resume and Path(args.checkpoint).exists()
         begun = time.perf_counter()
         try:
             if resumed:

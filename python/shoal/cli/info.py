@@ -203,10 +203,12 @@ def show_checkpoint(
 
 def settings_of(model: Any) -> dict[str, Any]:
     """Collect the parameters of a model that a user can set."""
+    from shoal._fit.declared import is_unset
+
     return {
         name: value if value is None or isinstance(value, (bool, int, float, str)) else "array"
         for name, value in model.get_params(deep=False).items()
-        if name not in NOT_SET
+        if name not in NOT_SET and not is_unset(value)
     }
 
 

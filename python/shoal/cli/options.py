@@ -43,6 +43,8 @@ OWN: Mapping[str, Mapping[str, str]] = {
         "size_min": "--size-min",
         "size_max": "--size-max",
         "every": "--checkpoint-every",
+        "path": "--checkpoint",
+        "resume": "--resume",
     },
     "compare": {"init": "--init", "metric": "--metric"},
     "select": {"criterion": "--criterion", "metric": "--metric", "n_resamples": "--resamples"},

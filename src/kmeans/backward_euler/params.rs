@@ -22,6 +22,7 @@ use crate::tuning::{AUTO_END, AUTO_STEP, DEFAULT_MEMORY};
 /// assert_eq!(model.labels()[0], model.labels()[2]);
 /// assert_ne!(model.labels()[0], model.labels()[1]);
 /// ```
+#[doc(alias = "BackwardEulerKMeans")]
 #[derive(Clone, Copy, Debug)]
 pub struct BackwardEuler;
 
@@ -33,8 +34,10 @@ parameters! {
     /// Parameters for `n_clusters` clusters, all others at their defaults.
     BackwardEuler::params(n_clusters) {
         /// How the first centers are chosen (default [`Seeding::Random`]).
+        #[doc(alias = "init")]
         seeding: Seeding = Seeding::Random,
         /// Seed of all random draws (default 0).
+        #[doc(alias = "random_state")]
         rng_seed: u64 = 0,
         /// Rows per batch of a fit (default 1000). If there are no more rows than this, every batch holds
         /// each row once.

@@ -26,6 +26,7 @@ use crate::tuning::DEFAULT_MEMORY;
 /// assert_eq!(model.cluster_weights(), [30.0; 3]);
 /// # Ok::<(), shoal::Error>(())
 /// ```
+#[doc(alias = "BalancedKMeans")]
 #[derive(Clone, Copy, Debug)]
 pub struct Balanced;
 
@@ -43,8 +44,10 @@ parameters! {
         /// a fit is one of [`KMeans`](crate::KMeans), bit for bit.
         size_max: Option<Size> as impl Into<Option<Size>> = None => Range(Size::is_valid, "a finite number of at least 0"),
         /// How the first centers are chosen (default [`Seeding::Auto`]).
+        #[doc(alias = "init")]
         seeding: Seeding = Seeding::Auto,
         /// Seed of all random draws (default 0).
+        #[doc(alias = "random_state")]
         rng_seed: u64 = 0,
         /// Number of starts of exact k-means (default 1). The one with the lowest inertia is balanced.
         n_init: u64 = 1 => at_least_1(),
@@ -52,6 +55,7 @@ parameters! {
         max_iter: u64 = 300 => at_least_1(),
         /// As in [`KMeansParams::tolerance`] (default 1e-4). A fit also ends when a sweep with limits lowers the
         /// inertia by at most this share.
+        #[doc(alias = "tol")]
         tolerance: f64 = 1e-4 => finite_at_least_0(),
         /// The distance (default [`Metric::Euclidean`]).
         metric: Metric = Metric::Euclidean,

@@ -22,6 +22,7 @@ use crate::tuning::{BREATH_RUN_SWEEPS, DEFAULT_MEMORY};
 /// assert!(breathing.inertia() <= KMeans::params(20).rng_seed(3).fit(&rows)?.inertia());
 /// # Ok::<(), shoal::Error>(())
 /// ```
+#[doc(alias = "BreathingKMeans")]
 #[derive(Clone, Copy, Debug)]
 pub struct Breathing;
 
@@ -36,14 +37,17 @@ parameters! {
         /// of them find lower minima and take longer. With 0, a fit is one start of [`KMeans`](crate::KMeans).
         m: usize = 5,
         /// How the first centers are chosen (default [`Seeding::Auto`]).
+        #[doc(alias = "init")]
         seeding: Seeding = Seeding::Auto,
         /// Seed of all random draws (default 0).
+        #[doc(alias = "random_state")]
         rng_seed: u64 = 0,
         /// Maximum number of sweeps, over all breaths (default 3000).
         max_iter: u64 = 3000 => at_least_1(),
         /// As in [`KMeansParams::tolerance`], for all runs of exact k-means but the last, which continues to a
         /// hundredth of it (default 1e-4). A breath that lowers the inertia by at most this share counts as one that
         /// fails.
+        #[doc(alias = "tol")]
         tolerance: f64 = 1e-4 => finite_at_least_0(),
         /// The distance (default [`Metric::Euclidean`]).
         ///

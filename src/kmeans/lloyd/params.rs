@@ -84,8 +84,10 @@ parameters! {
     /// Parameters for `n_clusters` clusters, all others at their defaults.
     KMeans::params(n_clusters) {
         /// How the first centers are chosen (default [`Seeding::Auto`]).
+        #[doc(alias = "init")]
         seeding: Seeding = Seeding::Auto,
         /// Seed of all random draws (default 0).
+        #[doc(alias = "random_state")]
         rng_seed: u64 = 0,
         /// Number of starts (default 1). The start with the lowest inertia wins.
         n_init: u64 = 1 => at_least_1(),
@@ -93,6 +95,7 @@ parameters! {
         max_iter: u64 = 300 => at_least_1(),
         /// A start ends when the sum of the squared center movements is at most this times the mean variance
         /// of the columns (default 1e-4, as in scikit-learn). With 0 a start ends when no label changes.
+        #[doc(alias = "tol")]
         tolerance: f64 = 1e-4 => finite_at_least_0(),
         /// The distance (default [`Metric::Euclidean`]).
         metric: Metric = Metric::Euclidean,

@@ -21,6 +21,7 @@ use crate::seeding::Seeding;
 /// assert_eq!(model.labels()[0], model.labels()[2]);
 /// assert_ne!(model.labels()[0], model.labels()[1]);
 /// ```
+#[doc(alias = "MiniBatchKMeans")]
 #[derive(Clone, Copy, Debug)]
 pub struct MiniBatch;
 
@@ -32,8 +33,10 @@ parameters! {
     /// Parameters for `n_clusters` clusters, all others at their defaults.
     MiniBatch::params(n_clusters) {
         /// How the first centers are chosen (default [`Seeding::Auto`]: greedy k-means++ on a sample of a few batches).
+        #[doc(alias = "init")]
         seeding: Seeding = Seeding::Auto,
         /// Seed of all random draws (default 0).
+        #[doc(alias = "random_state")]
         rng_seed: u64 = 0,
         /// Rows per batch of a fit (default 1024), at most the number of rows.
         batch_size: u64 = 1024 => at_least_1(),
@@ -55,6 +58,7 @@ parameters! {
         /// A fit ends after a batch whose squared center movements sum up to at most this times the mean
         /// variance of the columns in the first batch (default 0: the rule is off). Every movement is short
         /// after a batch of few rows: use `max_no_improvement` for such batches.
+        #[doc(alias = "tol")]
         tolerance: f64 = 0.0 => finite_at_least_0(),
         /// A fit ends after this many consecutive batches without a new lowest inertia per row, smoothed over
         /// an epoch (default 10; `None`: the rule is off).
@@ -130,15 +134,15 @@ run_methods! {
 stream_methods! {
     MiniBatchParams, MiniBatch;
     /// ```
-    /// use shoal::MiniBatch;
-    /// let batches = [vec![[0.0f64], [9.0]], vec![[1.0], [8.0], [0.5]]];
-    /// let mut run = MiniBatch::params(2).rng_seed(1).stream(&batches[0]).unwrap();
+    /// use shoal::{MiniBatch, Seeding};
+    /// // Every first center counts as one row.
+    /// let params = MiniBatch::params(2).seeding(Seeding::Given(vec![0.0, 10.0]));
+    /// let batches = [vec![[1.0f64], [9.0]], vec![[2.0], [8.0], [0.5]]];
+    /// let mut run = params.stream(&batches[0]).unwrap();
     /// for batch in &batches {
     ///     run.partial_fit(batch).unwrap();
     /// }
-    /// let mut centers = run.centers::<f64>();
-    /// centers.sort_by(f64::total_cmp);
-    /// assert_eq!(centers, [(0.0 + 0.0 + 1.0 + 0.5) / 4.0, (9.0 + 9.0 + 8.0) / 3.0]);
+    /// assert_eq!(run.centers::<f64>(), [(0.0 + 1.0 + 2.0 + 0.5) / 4.0, (10.0 + 9.0 + 8.0) / 3.0]);
     /// ```
     stream;
     /// ```

@@ -22,6 +22,7 @@ use crate::tuning::{DEFAULT_MEMORY, NESTED_BOUNDS_CHANGES, NESTED_BOUNDS_DIM};
 ///     println!("{} rows: {}", step.batch_size, step.objective);
 /// }
 /// ```
+#[doc(alias = "NestedMiniBatchKMeans")]
 #[derive(Clone, Copy, Debug)]
 pub struct NestedMiniBatch;
 
@@ -88,8 +89,10 @@ parameters! {
         /// How the first centers are chosen among the rows of the first batch (default [`Seeding::Auto`]:
         /// greedy k-means++). They are distinct if enough rows differ. [`Seeding::Random`] starts sooner and
         /// is as good for clusters of similar size.
+        #[doc(alias = "init")]
         seeding: Seeding = Seeding::Auto,
         /// Seed of all random draws (default 0).
+        #[doc(alias = "random_state")]
         rng_seed: u64 = 0,
         /// Rows of the first batch (default 5000). A value above the number of rows takes all rows; a value
         /// below `n_clusters` takes `10 n_clusters` rows.
@@ -123,6 +126,7 @@ parameters! {
         /// Once the batch holds all rows, the run ends when the sum of the squared center movements is at
         /// most this times the mean variance of the columns in the first batch (default 0: the run ends when
         /// no label changes).
+        #[doc(alias = "tol")]
         tolerance: f64 = 0.0 => finite_at_least_0(),
         /// Whether batches are drawn from all rows (default true). With `false` they are the first rows of
         /// the source, which must come in random order.

@@ -26,6 +26,7 @@ use crate::tuning::DEFAULT_MEMORY;
 /// assert_eq!(model.labels()[0], model.labels()[2]);
 /// assert_ne!(model.labels()[0], model.labels()[1]);
 /// ```
+#[doc(alias = "VarianceReducedKMeans")]
 #[derive(Clone, Copy, Debug)]
 pub struct VarianceReduced;
 
@@ -146,8 +147,10 @@ parameters! {
     /// Parameters for `n_clusters` clusters, all others at their defaults.
     VarianceReduced::params(n_clusters) {
         /// How the first centers are chosen (default [`Seeding::Auto`]).
+        #[doc(alias = "init")]
         seeding: Seeding = Seeding::Auto,
         /// Seed of all random draws (default 0).
+        #[doc(alias = "random_state")]
         rng_seed: u64 = 0,
         /// What a step does with the gradient of the sweep (default [`Variant::PlusPlus`]).
         variant: Variant = Variant::PlusPlus,
@@ -173,6 +176,7 @@ parameters! {
         max_iter: u64 = 50 => at_least_1(),
         /// A fit ends when the inertia has fallen by less than this share in each of two epochs (default
         /// 1e-4; 0: the rule is off).
+        #[doc(alias = "tol")]
         tolerance: f64 = 1e-4 => finite_at_least_0(),
         /// Whether a fit whose last epoch made steps ends with another sweep, so that the centers are means
         /// (default true). A run that is stopped before its end keeps its centers.

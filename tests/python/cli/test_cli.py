@@ -107,7 +107,7 @@ def test_settings_are_checked(capsys, rows):
     text = failure(capsys, *fit, "--set", "n_clustres=3", status=2)
     assert "no parameter 'n_clustres'" in text
     assert text.endswith(". Did you mean 'n_clusters'?")
-    for name in ("n_init", "tol", "metric", "bounds_memory"):
+    for name in ("n_init", "tol", "metric", "memory"):
         assert name in text
     assert "callbacks" not in text
     assert "given twice" in failure(capsys, *fit, "--tol", 0, "--set", "tol=1", status=2)
@@ -569,7 +569,7 @@ def test_models_of_every_method(capsys, rows, tmp_path, method):
     np.testing.assert_array_equal(np.load(labels), expected)
     assert json.loads(run(capsys, "info", model, "--json")[1])["clusters"] == 3
     # The command line writes a final checkpoint only after an interrupt.
-    callback = shoal.callbacks.Checkpoint(kept, every_steps=1)
+    callback = shoal.callbacks.Checkpoint(kept, every_steps=1, overwrite=True)
     # The sweeps of the polish would also be steps.
     more = {"polish": False} if method == "sbe" else {}
     type(loaded)(3, max_iter=2, random_state=0, callbacks=[callback], **more).fit(np.load(rows))

@@ -137,7 +137,7 @@ def test_k_modes_are_resumed_before_their_first_step(rows, init, monkeypatch):
 
 def test_a_drawn_seed_and_an_array_are_in_the_checkpoint_and_a_callable_is_asked_for(rows):
     def broken(**params):
-        keeper = shoal.callbacks.Checkpoint("c.safetensors")
+        keeper = shoal.callbacks.Checkpoint("c.safetensors", overwrite=True)
         model = shoal.KMeans(4, max_iter=3, callbacks=[keeper], **params)
         for at in range(20):
             with contextlib.suppress(KeyboardInterrupt):
@@ -160,7 +160,7 @@ def test_a_drawn_seed_and_an_array_are_in_the_checkpoint_and_a_callable_is_asked
 
 
 def test_other_rows_are_refused_before_the_first_step_too(rows):
-    keeper = shoal.callbacks.Checkpoint("c.safetensors")
+    keeper = shoal.callbacks.Checkpoint("c.safetensors", overwrite=True)
     model = shoal.KMeans(4, random_state=0, callbacks=[keeper])
     for at in range(20):
         with contextlib.suppress(KeyboardInterrupt):
@@ -261,7 +261,7 @@ def test_a_checkpoint_is_not_overwritten(capsys, rows):
     remedies = "give --checkpoint another name, or delete the file"
     same = failure(capsys, *fit)
     assert same == (
-        "shoal: error: c.safetensors: holds a checkpoint of a fit, after 2 iterations, with these rows and "
+        "shoal: error: c.safetensors: holds a checkpoint of a fit, after 2 steps, with these rows and "
         f"options: add --resume to continue it, {remedies}"
     )
     other = failure(capsys, *fit, "--seed", 5)

@@ -94,7 +94,9 @@ def saved(path, estimator, rows=X):
 
 
 def checkpoint(path, estimator):
-    for step in estimator.set_params(callbacks=[shoal.callbacks.Checkpoint(path)]).iter_fit(X):
+    for step in estimator.set_params(callbacks=[shoal.callbacks.Checkpoint(path, overwrite=True)]).iter_fit(
+        X
+    ):
         if step.iteration == 2:
             break
 

@@ -180,9 +180,13 @@ class Suite:
         args, options = runner.given(partitions)
         runner.KMeans(**params, callbacks=stop).fit(*args, **options)
         args, options = runner.given(partitions)
+        with pytest.raises(ValueError, match=r"holds a checkpoint of a fit, after 2 steps.*resume_from=path"):
+            runner.KMeans(**params, callbacks=stop).fit(*args, **options)
+        args, options = runner.given(partitions)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
-            found = runner.KMeans(**params).fit(*args, **options, resume_from=path)
+            keep = Checkpoint(path, every_steps=1)
+            found = runner.KMeans(**params, callbacks=[keep]).fit(*args, **options, resume_from=path)
         np.testing.assert_array_equal(found.cluster_centers_, whole.cluster_centers_)
         assert (found.inertia_, found.n_iter_) == (whole.inertia_, whole.n_iter_)

@@ -77,7 +77,7 @@ class Runner:
 
     def given(self, partitions, sample_weight=None):
         ds = data.from_arrow([table(partitions, i, sample_weight) for i in range(len(partitions))])
-        return (ds,), {"features": "vector", "weights": None if sample_weight is None else "w"}
+        return (ds,), {"features": "vector", "sample_weight": None if sample_weight is None else "w"}
 
     def rows(self, partitions):
         return self.given(partitions)[0], {}
@@ -196,8 +196,14 @@ class TestColumns:
         }.items():
             with pytest.raises(ValueError, match=problem):
                 KMeans(1, compute_labels=False).fit(ds, features)
-        with pytest.raises(ValueError, match="weights must be among"):
-            KMeans(1, compute_labels=False).fit(ds, "v", weights="z")
+        with pytest.raises(ValueError, match="sample_weight must be among"):
+            KMeans(1, compute_labels=False).fit(ds, "v", sample_weight="z")
+        model = KMeans(1, compute_labels=False)
+        with (
+            pytest.warns(FutureWarning, match="weights is deprecated: use sample_weight instead"),
+            pytest.raises(ValueError, match="sample_weight must be among"),
+        ):
+            model.fit(ds, "v", weights="z")
         with pytest.raises(ValueError, match="output must be the name of a new column, got 'label'"):
             KMeans(1).fit(ds, "v")
         with pytest.raises(TypeError, match=r"X must be a Dataset of ray\.data, got ndarray"):

@@ -106,7 +106,7 @@ class Runner:
 
     def given(self, partitions, sample_weight=None):
         df = frame(session(), self._folders.mktemp("rows"), partitions, sample_weight)
-        return (df,), {"features": "vector", "weights": None if sample_weight is None else "w"}
+        return (df,), {"features": "vector", "sample_weight": None if sample_weight is None else "w"}
 
     def rows(self, partitions):
         return self.given(partitions)[0], {}
@@ -221,8 +221,14 @@ class TestColumns:
         }.items():
             with pytest.raises(ValueError, match=problem):
                 KMeans(2, compute_labels=False).fit(df, features)
-        with pytest.raises(ValueError, match="weights must be among"):
-            KMeans(2, compute_labels=False).fit(df, "v", weights="z")
+        with pytest.raises(ValueError, match="sample_weight must be among"):
+            KMeans(2, compute_labels=False).fit(df, "v", sample_weight="z")
+        model = KMeans(2, compute_labels=False)
+        with (
+            pytest.warns(FutureWarning, match="weights is deprecated: use sample_weight instead"),
+            pytest.raises(ValueError, match="sample_weight must be among"),
+        ):
+            model.fit(df, "v", weights="z")
         with pytest.raises(ValueError, match="output must be the name of a new column, got 'label'"):
             KMeans(2).fit(df, "v")
         with pytest.raises(TypeError, match="X must be a DataFrame of pyspark, got ndarray"):

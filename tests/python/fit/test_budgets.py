@@ -92,6 +92,6 @@ def test_the_budget_for_all_limits_bounds_without_a_parameter(model):
 def test_all_budgets_have_one_default():
     for function in (shoal.shuffle, shoal.write_partitions, shoal.KMeans, shoal.HierarchicalKMeans):
         given = inspect.signature(function).parameters
-        names = {"memory_limit", "bounds_memory"} & given.keys()
+        names = {"memory_limit", "memory"} & {name for name in given if given[name].default != "deprecated"}
         assert names
         assert {given[name].default for name in names} == {"1GB"}

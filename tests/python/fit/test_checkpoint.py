@@ -203,8 +203,9 @@ def test_replayable_streams_resume(name, tmp_path):
     plan, path = METHODS[name], tmp_path / "run.safetensors"
     expected = clone(plan).fit(lambda: blocks(700))
     for after in range(1, len(expected.history_), 1 + len(expected.history_) // 6):
+        keep = Checkpoint(path, every=1e6, overwrite=True)
         with pytest.raises(KeyboardInterrupt):
-            clone(plan, callbacks=[Checkpoint(path, every=1e6), Stop(after)]).fit(lambda: blocks(90))
+            clone(plan, callbacks=[keep, Stop(after)]).fit(lambda: blocks(90))
         assert_same(shoal.resume(path, lambda: blocks(300)), expected)
     with pytest.raises(ValueError, match="values"):
         shoal.resume(path, lambda: (2 * block for block in blocks(300)))
@@ -216,8 +217,9 @@ def test_one_pass_streams_resume(tmp_path):
     steps = expected.history_["iteration"].tolist()
     assert len(steps) > 20
     for after in steps[:-1:5]:
+        keep = Checkpoint(path, every=1e6, overwrite=True)
         with pytest.raises(KeyboardInterrupt):
-            clone(plan, callbacks=[Checkpoint(path, every=1e6), Stop(after)]).fit(blocks(90))
+            clone(plan, callbacks=[keep, Stop(after)]).fit(blocks(90))
         resumed = shoal.resume(path, blocks(300))
         np.testing.assert_array_equal(resumed.cluster_centers_, expected.cluster_centers_)
         np.testing.assert_array_equal(resumed.counts_, expected.counts_)
@@ -297,9 +299,8 @@ def test_a_run_stopped_by_the_caller_resumes(name, tmp_path):
     again = {"init": first_rows} if callable(plan.init) else {}
     steps = len(expected.history_)
     for after in (2, steps // 2, steps - 1):
-        stopped = clone(
-            plan, callbacks=[Checkpoint(path), lambda model, step, n=after: step.iteration == n]
-        ).fit(X)
+        keep = Checkpoint(path, overwrite=True)
+        stopped = clone(plan, callbacks=[keep, lambda model, step, n=after: step.iteration == n]).fit(X)
         assert (stopped.stop_reason_, len(stopped.history_)) == ("callback", after)
         assert stopped.inertia_ > 0
         model = shoal.resume(path, X, callbacks=[Checkpoint(path)], **again)
@@ -468,6 +469,7 @@ def test_a_callable_must_be_given_again(tmp_path):
         ({"path": "a", "every": "often"}, "every"),
         ({"path": "a", "every_steps": 0}, "every_steps"),
         ({"path": "a", "every_steps": 1.5}, "every_steps"),
+        ({"path": "a", "overwrite": "yes"}, "overwrite"),
     ],
 )
 def test_invalid_intervals(arguments, match):
@@ -501,6 +503,89 @@ except OSError as error:
     assert str(tmp_path / "a") in done.stdout
     assert "1 (3,)" in done.stdout
     assert list(tmp_path.iterdir()) == []
+
+
+# ---------------------------------------------------------------- files of other fits
+
+
+@pytest.mark.parametrize("name", ["kmeans", "kmeans, starts", "minibatch", "nested", "hierarchical"])
+def test_a_new_fit_does_not_replace_the_checkpoint_of_another(name, tmp_path):
+    path = tmp_path / "run.safetensors"
+
+    def keeping(**more):
+        return clone(METHODS[name], callbacks=[Checkpoint(path, every_steps=1)], **more)
+
+    for step in keeping().iter_fit(X):
+        if step.iteration == 2:
+            break
+    kept = path.read_bytes()
+    steps = r"holds a checkpoint of a fit, after 2 steps, with"
+    for model, rows, why in [
+        (keeping(), X, r"these rows and parameters\."),
+        (keeping(random_state=4), X, r"other rows or parameters \(random_state must be 3.* got 4\)\."),
+        (keeping(), X + 1, r"other rows or parameters \(.*the values differ\)\."),
+    ]:
+        with pytest.raises(ValueError, match=rf"{steps} {why} shoal\.resume.*overwrite=True") as refused:
+            model.fit(rows)
+        assert str(path) in str(refused.value)
+        # Nothing was computed.
+        assert not hasattr(model, "stop_reason_")
+    assert path.read_bytes() == kept
+    # A resumed fit replaces the file that it was resumed from, and no other one.
+    other = tmp_path / "other.safetensors"
+    other.write_bytes(kept)
+    with pytest.raises(ValueError, match=r"other.safetensors: holds a checkpoint"):
+        shoal.resume(path, X, callbacks=[Checkpoint(other)])
+    (tmp_path / "link.safetensors").symlink_to(path)
+    model = shoal.resume(path, X, callbacks=[Checkpoint(tmp_path / "link.safetensors")])
+    assert_same(model, clone(METHODS[name]).fit(X))
+
+
+def test_a_finished_fit_is_not_replaced(tmp_path):
+    path = tmp_path / "run.safetensors"
+    keep = Checkpoint(path)
+    model = clone(METHODS["kmeans"], callbacks=[keep]).fit(X)
+    kept, inertia = path.read_bytes(), model.inertia_
+    with pytest.raises(ValueError, match=r"holds the end of a fit, after \d+ steps.*shoal\.resume"):
+        model.fit(X)
+    assert model.inertia_ == inertia
+    # Its result comes back without a step, and the file may be written again.
+    assert shoal.resume(path, X, callbacks=[keep]).inertia_ == inertia
+    with pytest.raises(ValueError, match="the end of a fit"):
+        model.fit(X)
+    assert path.read_bytes() == kept
+    model.set_params(n_clusters=3, callbacks=[Checkpoint(path, overwrite=True)]).fit(X)
+    assert shoal.resume(path, X).n_clusters == 3
+
+
+@pytest.mark.parametrize("kind", ["text", "model", "damaged"])
+def test_a_file_that_is_no_checkpoint_is_not_replaced(kind, tmp_path):
+    path = tmp_path / "run.safetensors"
+    if kind == "text":
+        path.write_text("hello")
+    else:
+        model = clone(METHODS["kmeans"], callbacks=[Checkpoint(path)]).fit(X)
+        if kind == "model":
+            model.save(path)
+        else:
+            path.write_bytes(path.read_bytes()[:-10])
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match=r"holds no checkpoint.*overwrite=True"):
+        clone(METHODS["kmeans"], callbacks=[Checkpoint(path)]).fit(X)
+    assert path.read_bytes() == before
+    clone(METHODS["kmeans"], callbacks=[Checkpoint(path, overwrite=True)]).fit(X)
+    assert path.read_bytes() != before
+
+
+def test_the_file_of_a_callable_with_several_starts_is_not_replaced(tmp_path):
+    path = tmp_path / "run.safetensors"
+    plan = clone(METHODS["kmeans, callable"], callbacks=[Checkpoint(path)])
+    for _ in plan.iter_fit(X):
+        break
+    with pytest.raises(ValueError, match=r"holds a checkpoint of a fit, with these rows and parameters"):
+        plan.fit(X)
+    with pytest.raises(ValueError, match=r"other rows or parameters \(max_iter must be 6.* got 7\)"):
+        clone(plan, max_iter=7).fit(X)
 
 
 # ---------------------------------------------------------------- killed

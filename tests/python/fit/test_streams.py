@@ -241,8 +241,8 @@ def test_warnings_name_the_line_of_the_caller(model, use):
 @pytest.mark.parametrize("algorithm", ["elkan", "yinyang", "hamerly", "exponion"])
 def test_missing_memory_for_bounds_is_reported(algorithm):
     given = {"random_state": 0, "algorithm": algorithm}
-    with pytest.warns(RuntimeWarning, match=f"bounds_memory=1kB .* algorithm='{algorithm}'") as caught:
-        model = KMeans(9, bounds_memory="1kB", **given).fit(X)
+    with pytest.warns(RuntimeWarning, match=f"memory=1kB .* algorithm='{algorithm}'") as caught:
+        model = KMeans(9, memory="1kB", **given).fit(X)
     assert [warning.filename for warning in caught] == [__file__]
     assert model.algorithm_ == "lloyd"
     with warnings.catch_warnings():
@@ -250,7 +250,7 @@ def test_missing_memory_for_bounds_is_reported(algorithm):
         assert KMeans(9, **given).fit(X).inertia_ == model.inertia_
         KMeans(9, max_iter=1, **given).fit(X)
         for other in ("auto", "lloyd"):
-            KMeans(9, algorithm=other, bounds_memory=0, random_state=0).fit(X)
+            KMeans(9, algorithm=other, memory=0, random_state=0).fit(X)
 
 
 def test_rows_that_blocks_cannot_hold_are_reported():
@@ -264,7 +264,7 @@ def test_rows_that_blocks_cannot_hold_are_reported():
         with pytest.warns(
             RuntimeWarning, match="at most 16 features .* every distance was measured"
         ) as caught:
-            model = KMeans(9, bounds_memory=memory, **given).fit(rows)
+            model = KMeans(9, memory=memory, **given).fit(rows)
         assert [warning.filename for warning in caught] == [__file__]
         assert model.algorithm_ == "lloyd"
     with warnings.catch_warnings():

@@ -202,16 +202,16 @@ def test_config_context(monkeypatch):
     with shoal.config_context(n_threads=2, memory="1KB"):
         assert _params.threads(None) == 2
         assert _params.threads(3) == 3
-        assert _params.memory("bounds_memory", "1GB") == 1000
-        assert _params.memory("bounds_memory", "2GB") == 2 * 10**9
+        assert _params.memory("memory", "1GB") == 1000
+        assert _params.memory("memory", "2GB") == 2 * 10**9
         # Only the memory budgets.
         assert chunk_limit("1GB") == chunk_limit(None) == 10**9
         with shoal.config_context(memory="1GB"):
-            assert (_params.threads(None), _params.memory("bounds_memory", "1GB")) == (2, 10**9)
+            assert (_params.threads(None), _params.memory("memory", "1GB")) == (2, 10**9)
         with pytest.warns(RuntimeWarning, match="has no room for the bounds"):
             KMeans(30, algorithm="elkan", random_state=0).fit(ROWS)
     assert _params.threads(None) == 5
-    assert _params.memory("bounds_memory", "1GB") == 10**9
+    assert _params.memory("memory", "1GB") == 10**9
     refused = "n_threads must be None or an integer of at least 1, got 0; memory must be an amount of memory"
     with pytest.raises(ValueError, match=refused), shoal.config_context(n_threads=0, memory="much"):
         pass

@@ -246,7 +246,7 @@ def test_resuming(tmp_path):
     expected = BalancedKMeans(20, **given).fit(X)
     path = tmp_path / "checkpoint.safetensors"
     for after in range(1, len(expected.history_), 1 + len(expected.history_) // 8):
-        keep = shoal.callbacks.Checkpoint(path, every_steps=1)
+        keep = shoal.callbacks.Checkpoint(path, every_steps=1, overwrite=True)
         model = BalancedKMeans(20, callbacks=[keep], **given)
         for step in model.iter_fit(X):
             if step.iteration == after:
@@ -260,6 +260,11 @@ def test_resuming(tmp_path):
         ({"size_max": -1}, "size_max must be None, a number of rows"),
         ({"size_max": True}, "size_max must be"),
         ({"size_min": "many"}, "size_min must be"),
+        ({"size_max": "1.1"}, "size_max must be .* text such as '1.1x', got '1.1'"),
+        ({"size_max": "x"}, "size_max must be"),
+        ({"size_max": "1xx"}, "size_max must be"),
+        ({"size_max": "-1x"}, "size_max must be"),
+        ({"size_max": "nanx"}, "size_max must be"),
         ({"size_min": np.nan}, "size_min must be"),
         ({"size_max": np.inf}, "size_max must be"),
         ({"n_init": 0}, "n_init must be"),
@@ -282,6 +287,17 @@ def test_bad_parameters_are_refused(params, message):
         BalancedKMeans(**params).fit(np.eye(9))
 
 
+def test_multiples_of_the_mean_size_may_be_texts():
+    X = uneven_blobs(700, 3, 9)
+    given = {"n_clusters": 7, "random_state": 1}
+    texts = BalancedKMeans(size_min="0.5x", size_max=" 1.25 x", **given).fit(X)
+    assert results(texts) == results(BalancedKMeans(size_min=0.5, size_max=1.25, **given).fit(X))
+    assert texts.get_params()["size_min"] == "0.5x"
+    assert (BalancedKMeans(size_max="1x", **given).fit(X).sizes_ == 100).all()
+    with pytest.raises(ValueError, match="size_max >= 700"):
+        BalancedKMeans(size_max=1, **given).fit(X)
+
+
 def test_limits_are_compared_with_weights():
     with pytest.raises(
         ValueError, match=r"size_max >= 4\.5, the sum of the weights, got 1, where 3 \* 1 = 3"
@@ -294,7 +310,7 @@ def test_command_line(tmp_path, capsys):
     np.save(tmp_path / "rows.npy", X)
     model, labels = tmp_path / "model.safetensors", tmp_path / "labels.npy"
     fit = ["fit", tmp_path / "rows.npy", "-k", 9, "--method", "balanced", "--seed", 3, "--json", "--quiet"]
-    limits = ["--size-min", 0.95, "--size-max", 103, "-o", model, "--labels", labels]
+    limits = ["--size-min", "0.95x", "--size-max", 103, "-o", model, "--labels", labels]
     assert main([str(arg) for arg in [*fit, *limits]]) == 0
     told = json.loads(capsys.readouterr().out)
     expected = BalancedKMeans(9, size_min=0.95, size_max=103, random_state=3).fit(X)

@@ -225,7 +225,7 @@ def test_callable_first_centers_and_resuming(tmp_path):
     path = tmp_path / "checkpoint.safetensors"
     total = len(made.history_)
     for after in range(1, total, 1 + total // 12):
-        keep = shoal.callbacks.Checkpoint(path, every_steps=1)
+        keep = shoal.callbacks.Checkpoint(path, every_steps=1, overwrite=True)
         model = BreathingKMeans(10, init=start, callbacks=[keep], **given)
         for step in model.iter_fit(X):
             if step.iteration == after:
@@ -241,7 +241,7 @@ def test_callable_first_centers_and_resuming(tmp_path):
         ({"tol": -1}, "tol must be"),
         ({"max_iter": 0}, "max_iter must be"),
         ({"algorithm": "yingyang"}, "algorithm must be"),
-        ({"bounds_memory": "much"}, "bounds_memory must be"),
+        ({"memory": "much"}, "memory must be"),
         ({"n_clusters": 0, "metric": "l1"}, "n_clusters must be.*metric must be"),
     ],
 )

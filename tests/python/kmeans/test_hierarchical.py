@@ -202,7 +202,7 @@ def test_without_labels_a_fit_can_be_watched_and_stopped(tmp_path):
 
 
 def test_a_sample_is_reported():
-    model = HierarchicalKMeans(20, memory_limit=48 * 1000, random_state=0).fit(X)
+    model = HierarchicalKMeans(20, memory=48 * 1000, random_state=0).fit(X)
     assert model.sample_rows_ == 1000
     np.testing.assert_array_equal(model.predict(X), model.labels_)
 
@@ -215,7 +215,7 @@ def test_a_sample_is_reported():
         ({"branching_factor": "wide"}, "branching_factor must be"),
         ({"max_iter": -1}, "max_iter must be"),
         ({"tol": -1}, "tol must be"),
-        ({"memory_limit": "much"}, "memory_limit must be"),
+        ({"memory": "much"}, "memory must be"),
         ({"compute_labels": "no"}, "compute_labels must be True or False"),
         ({"metric": "manhattan"}, "metric must be"),
         ({"n_clusters": 7000}, "n_samples=6000"),

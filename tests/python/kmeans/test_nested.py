@@ -145,8 +145,8 @@ def test_the_bounds_that_fit_into_memory_are_reported():
     for memory in ("1GB", 4 * 3 * 6000, 4 * 2 * 6000, 0):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            model = NestedMiniBatchKMeans(200, bounds_memory=memory, **given).fit(X)
-        said = f"bounds_memory={memory} has no room for the bounds of bounds='elkan'"
+            model = NestedMiniBatchKMeans(200, memory=memory, **given).fit(X)
+        said = f"memory={memory} has no room for the bounds of bounds='elkan'"
         are = [str(warning.message).startswith(said) for warning in caught]
         assert are == ([True] if model.bounds_ == "none" else [])
         found[memory] = (model.bounds_, model.cluster_centers_.tobytes())
@@ -186,8 +186,8 @@ def test_a_small_batch_size_is_raised_with_a_warning():
         warnings.simplefilter("error")
         # The warning comes once.
         pickle.loads(pickle.dumps(stream.partial_fit(X[1000:]))).partial_fit(X)
-        NestedMiniBatchKMeans(20, bounds_memory=0, random_state=0).fit(X)
-        NestedMiniBatchKMeans(20, bounds_memory=0, bounds="none", random_state=0).fit(X)
+        NestedMiniBatchKMeans(20, memory=0, random_state=0).fit(X)
+        NestedMiniBatchKMeans(20, memory=0, bounds="none", random_state=0).fit(X)
         NestedMiniBatchKMeans(20, bounds="elkan", max_iter=1, random_state=0).fit(X)
     large = NestedMiniBatchKMeans(20, batch_size=5000, random_state=0).fit(X)
     assert set(large.batch_sizes_.tolist()) == {3000}
@@ -195,21 +195,21 @@ def test_a_small_batch_size_is_raised_with_a_warning():
 
 def test_all_problems_are_named_at_once():
     wrong = NestedMiniBatchKMeans(
-        0, init="best", batch_size=0, rho=float("nan"), bounds="some", bounds_memory="much",
-        buffer_memory=-1, max_iter=0, tol=-1.0, shuffle="yes", compute_labels=None,
+        0, init="best", batch_size=0, rho=float("nan"), bounds="some", memory="much",
+        max_iter=0, tol=-1.0, shuffle="yes", compute_labels=None,
     )  # fmt: skip
     with pytest.raises(ValueError, match="n_clusters") as refused:
         wrong.fit([[0.0], [1.0]])
-    for name in ["n_clusters", "init", "batch_size", "rho", "bounds", "bounds_memory", "buffer_memory",
-                 "max_iter", "tol", "shuffle", "compute_labels"]:  # fmt: skip
+    for name in ["n_clusters", "init", "batch_size", "rho", "bounds", "memory", "max_iter", "tol",
+                 "shuffle", "compute_labels"]:  # fmt: skip
         assert f"{name} must be" in str(refused.value), name
     for rho in (-1.0, None, "100", True, 10**400, float("-inf"), np.float32("nan")):
         with pytest.raises(ValueError, match="rho must be a number of at least 0, or infinity"):
             NestedMiniBatchKMeans(2, rho=rho).fit([[0.0], [1.0]])
     for memory in (2**64, "1e30GB"):
-        with pytest.raises(ValueError, match=r"bounds_memory must be .*; buffer_memory must be "):
-            NestedMiniBatchKMeans(2, bounds_memory=memory, buffer_memory=memory).partial_fit([[0.0], [1.0]])
-    most = NestedMiniBatchKMeans(2, bounds_memory=2**64 - 1, buffer_memory=2**64 - 1, bounds="elkan")
+        with pytest.raises(ValueError, match=r"memory must be an amount"):
+            NestedMiniBatchKMeans(2, memory=memory).partial_fit([[0.0], [1.0]])
+    most = NestedMiniBatchKMeans(2, memory=2**64 - 1, bounds="elkan")
     assert most.partial_fit([[0.0], [1.0], [2.0]]).rows_used_ == 3
     assert most.fit([[0.0], [1.0], [2.0]]).bounds_ == "elkan"
     with pytest.raises(ValueError, match="n_samples=2 should be >= n_clusters=3"):
@@ -276,7 +276,7 @@ class TestPartialFit:
 
     def test_rows_beyond_the_buffer_are_retired(self):
         X = blobs(5000, 4, 12, 6)
-        model = NestedMiniBatchKMeans(8, batch_size=100, buffer_memory=1000 * 32, random_state=1)
+        model = NestedMiniBatchKMeans(8, batch_size=100, memory=1000 * 32, random_state=1)
         for piece in np.array_split(X, 9):
             model.partial_fit(piece)
             assert model.rows_used_ <= 1000
@@ -298,13 +298,12 @@ class TestPartialFit:
     def test_parameters_changed_between_batches_apply_from_then_on(self):
         X = blobs(5000, 4, 12, 6)
         live, pickled, unchanged = (
-            NestedMiniBatchKMeans(8, batch_size=100, buffer_memory=1000 * 32, random_state=1)
-            for _ in range(3)
+            NestedMiniBatchKMeans(8, batch_size=100, memory=1000 * 32, random_state=1) for _ in range(3)
         )
         for model in (live, pickled, unchanged):
             model.partial_fit(X[:500])
         for model in (live, pickled):
-            model.set_params(buffer_memory="1GB")
+            model.set_params(memory="1GB")
         pickled = pickle.loads(pickle.dumps(pickled))
         for model in (live, pickled, unchanged):
             model.partial_fit(X[500:])
@@ -336,7 +335,5 @@ class TestPartialFit:
         with pytest.raises(ValueError, match="squared distances overflow near row 2"):
             model.partial_fit(large)
         assert pickle.dumps((model.cluster_centers_, model.counts_, model.n_iter_)) == before
-        with pytest.raises(
-            ValueError, match=r"buffer_memory must be at least .* bytes, to have room for more rows"
-        ):
-            NestedMiniBatchKMeans(8, buffer_memory=10).partial_fit(X)
+        with pytest.raises(ValueError, match=r"memory must be at least .* bytes, to have room for more rows"):
+            NestedMiniBatchKMeans(8, memory=10).partial_fit(X)

@@ -182,6 +182,17 @@ def test_variants_agree():
 # ---------------------------------------------------------------- invariants
 
 
+@pytest.mark.parametrize(("text", "size"), [("1x", 1.0), ("0.25x", 0.25), ("1x", 200), ("0x", 0)])
+def test_multiples_of_the_rows_may_be_texts(text, size):
+    X = blobs(200, 3, 12, 5)
+    fits = [
+        VarianceReducedKMeans(6, epoch_size=given, learning_rate=0.05, random_state=0).fit(X)
+        for given in (text, size)
+    ]
+    assert fits[0].n_iter_ > 1
+    np.testing.assert_array_equal(fits[0].cluster_centers_, fits[1].cluster_centers_)
+
+
 @pytest.mark.parametrize("off", [{"learning_rate": 0}, {"epoch_size": 0}, {"epoch_size": 0.0}])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_without_steps_it_equals_lloyd(dtype, off):
@@ -563,6 +574,8 @@ def test_all_parameter_errors_are_listed():
         {"learning_rate": "fast"},
         {"learning_rate": True},
         {"epoch_size": -0.5},
+        {"epoch_size": "0.5"},
+        {"epoch_size": "2e6x"},
         {"epoch_size": float("inf")},
         {"epoch_size": None},
         {"epoch_size": False},

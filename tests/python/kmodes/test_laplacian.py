@@ -236,8 +236,8 @@ def test_truncated_responsibilities_give_the_same_labels(weight, tmp_path):
         whole = LaplacianKModes(10, **given).fit(X)
         # Three times the memory of 5 responsibilities with their clusters, and the sum of the others.
         room = 3 * len(X) * (5 * (8 + 4) + 8)
-        some = LaplacianKModes(10, responsibilities_memory=room, **given).fit(X)
-        other = LaplacianKModes(10, responsibilities_memory=room, n_jobs=1, **given).fit(X)
+        some = LaplacianKModes(10, memory=room, **given).fit(X)
+        other = LaplacianKModes(10, memory=room, n_jobs=1, **given).fit(X)
     assert not whole.collapsed_
     Z = some.responsibilities_
     assert sp.issparse(Z)
@@ -262,11 +262,11 @@ def test_truncated_responsibilities_give_the_same_labels(weight, tmp_path):
     again = shoal.load(tmp_path / "some.safetensors")
     assert (again.responsibilities_ != Z).nnz == 0
     assert (again.predict(X[:100]) == some.predict(X[:100])).all()
-    least = LaplacianKModes(10, responsibilities_memory=0, max_iter=1, **given).fit(X)
+    least = LaplacianKModes(10, memory=0, max_iter=1, **given).fit(X)
     assert (np.diff(least.responsibilities_.indptr) == 2).all()
     for bad in ("much", -1):
-        with pytest.raises(ValueError, match="responsibilities_memory"):
-            LaplacianKModes(10, responsibilities_memory=bad).fit(X)
+        with pytest.raises(ValueError, match="memory"):
+            LaplacianKModes(10, memory=bad).fit(X)
 
 
 @pytest.mark.parametrize("variant", ["byproduct", "mean-shift"])
@@ -403,9 +403,9 @@ def test_a_checkpoint_resumes(tmp_path):
         ("", {"laplacian_weight": 1.0}),
         ("", {"laplacian_weight": 4.0, "random_state": 0}),
         ("shifted_", {"init": "k-means++", "laplacian_weight": 4.0, "mode_update": "mean-shift"}),
-        ("", {"init": "k-means++", "laplacian_weight": 1.0, "responsibilities_memory": 60_000}),
+        ("", {"init": "k-means++", "laplacian_weight": 1.0, "memory": 60_000}),
         ("", {"laplacian_weight": 1.0, "affinity": "precomputed"}),
-        ("", {"laplacian_weight": 1.0, "responsibilities_memory": 60_000}),
+        ("", {"laplacian_weight": 1.0, "memory": 60_000}),
         (
             "collapsed_",
             {
@@ -700,7 +700,7 @@ def test_sorted_rows():
 def test_a_fit_with_a_precomputed_graph_resumes(tmp_path):
     X, _ = labeled_blobs()
     graph = kneighbors_graph(X, 5, mode="connectivity")
-    keep = shoal.callbacks.Checkpoint(tmp_path / "fit.safetensors", every_steps=1)
+    keep = shoal.callbacks.Checkpoint(tmp_path / "fit.safetensors", every_steps=1, overwrite=True)
     given = {"affinity": "precomputed", "normalize": False, "random_state": 0}
     model = LaplacianKModes(3, callbacks=[keep, lambda model, step: True], **given)
     model.fit(graph, features=X)

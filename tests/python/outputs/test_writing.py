@@ -246,6 +246,10 @@ def test_progress_goes_to_stderr(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "tqdm.auto", None)
     shoal.shuffle(ROWS, tmp_path / "x.npy", progress=True)
     assert "shuffle: 8000 of 8000 rows read or written" in capsys.readouterr().err
+    shoal.shuffle(ROWS, tmp_path / "x.npy", progress=2)
+    assert "shuffle: 8000" in capsys.readouterr().err
+    with pytest.raises(ValueError, match=r"progress must be True, False or an integer .*, got 'yes'"):
+        shoal.shuffle(ROWS, tmp_path / "x.npy", progress="yes")
     shoal.shuffle(ROWS, tmp_path / "x.npy")
     assert capsys.readouterr() == ("", "")
 

@@ -1,6 +1,7 @@
 """Initial centers: the distribution and quality of k-means++, and every `init`."""
 
 import itertools
+from functools import partial
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import reference
 import shoal
 import sklearn.cluster
 from shoal import KMeans
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 
@@ -149,6 +151,46 @@ def test_a_callable(rows):
     single = KMeans(5, init=first, n_init=1, random_state=0, max_iter=5).fit(rows)
     assert len(calls) == 1
     assert single.inertia_ >= model.inertia_
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        KMeans(5, n_init=1, max_iter=5),
+        KMeans(5, n_init=2, max_iter=5),
+        shoal.MiniBatchKMeans(5, max_iter=2, compute_labels=False),
+        shoal.NestedMiniBatchKMeans(5, max_iter=3),
+        shoal.LaplacianKModes(5, normalize=False, bandwidth=9.0, max_iter=3),
+    ],
+    ids=lambda estimator: type(estimator).__name__,
+)
+@pytest.mark.parametrize(
+    ("seeding", "options"),
+    [
+        (shoal.kmeans_parallel, {"oversampling_factor": 0.7, "n_rounds": 2}),
+        (shoal.afkmc2, {"chain_length": 3}),
+    ],
+)
+def test_seedings_with_options_are_callables(rows, estimator, seeding, options):
+    calls = []
+
+    def centers_only(X, n_clusters, random_state):
+        calls.append(n_clusters)
+        return seeding(X, n_clusters, random_state=random_state, **options)[0]
+
+    model = clone(estimator).set_params(init=partial(seeding, **options), random_state=0).fit(rows)
+    expected = clone(estimator).set_params(init=centers_only, random_state=0).fit(rows)
+    assert set(calls) == {5}
+    assert model.init_ == "callable"
+    for name in ("cluster_centers_", "modes_", "labels_"):
+        if hasattr(expected, name):
+            np.testing.assert_array_equal(getattr(model, name), getattr(expected, name))
+
+
+def test_a_pair_of_rows_is_centers(rows):
+    model = KMeans(2, init=lambda X, k, random_state: (X[0], X[1]), n_init=1).fit(rows)
+    expected = KMeans(2, init=rows[:2], n_init=1).fit(rows)
+    np.testing.assert_array_equal(model.cluster_centers_, expected.cluster_centers_)
 
 
 def test_an_array_is_used_as_given_and_not_changed(rows):
