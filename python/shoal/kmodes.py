@@ -120,11 +120,12 @@ class LaplacianKModes(StoredKModes):
         program always does. A row of zeros has no direction and is not scaled; a warning and `n_zero_rows_`
         tell how many there are.
 
-        ``"auto"`` is right for shapes in a plane or in space, and for embeddings, images and texts. Rows with
-        fewer than 16 features are not scaled. Other rows are scaled, with one exception: more than a tenth of
-        the values are nonzero, and nine tenths or more of the variance of the rows is the variance of their
-        lengths. This is so in tables in which one feature outweighs all others. Both shares are measured on
-        up to 1,024 evenly spaced rows. `normalize_` holds the choice.
+        ``"auto"`` is right for shapes in a plane or in space, and for embeddings, images and texts. Rows
+        with fewer than 8 features are not scaled. Other rows are scaled, with one exception: more than a
+        tenth of the values are nonzero, and at least 0.99 of the variance of the rows is the variance of
+        their lengths, so that scaling would leave nearly nothing. This is so in tables in which one
+        feature outweighs all others. Both shares are measured on up to 1,024 evenly spaced rows.
+        `normalize_` holds the choice.
     metric : {"euclidean", "cosine"}, default="euclidean"
         ``"cosine"`` compares rows by angle: it is another name for ``normalize=True``.
     max_iter : int, default=100

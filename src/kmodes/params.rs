@@ -174,9 +174,9 @@ parameters! {
         /// What happens when a cluster loses its last row (default [`Collapse::Restore`]).
         on_collapse: Collapse = Collapse::Restore,
         /// Whether rows are scaled to length 1 as they are read, so that only their directions count. Default `None`: a
-        /// rule decides from up to 1,024 evenly spaced rows. Rows are scaled if they have at least 16 columns, unless
-        /// more than a tenth of their values are nonzero and at least nine tenths of their variance are that of their
-        /// lengths.
+        /// rule decides from up to 1,024 evenly spaced rows. Rows are scaled if they have at least 8 columns, unless
+        /// more than a tenth of their values are nonzero and at least 99 hundredths of their variance are the variance
+        /// of their lengths.
         ///
         /// ```
         /// use shoal::kmodes::LaplacianKModes;
