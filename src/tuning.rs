@@ -603,6 +603,33 @@ pub(crate) const COMPARED_CENTERS: usize = 16;
 /// row has half the weights.
 pub(crate) const MEAN_OVER_LEAST: f64 = 2.0;
 
+/// Columns from which on Laplacian K-modes scales rows to length 1 unless told otherwise. Shapes in two and three columns
+/// must not be scaled. With 5 to 15 columns, some sets are better scaled and some are not (`shapes.py`).
+pub(crate) const DIRECTION_COLUMNS: usize = 8;
+
+/// The fewest and the most rows on which this decision is based, and about how many values they may have.
+pub(crate) const DIRECTION_ROWS: [u64; 2] = [64, 1024];
+pub(crate) const DIRECTION_VALUES: u64 = 1 << 24;
+
+/// The share of nonzero values up to which rows are counts of rare things, whose lengths say little: word counts, at
+/// most 1%.
+pub(crate) const DIRECTION_FILLED: f64 = 0.1;
+
+/// The share of the variance that lengths must have for rows not to be scaled: scaling would leave nearly nothing. Images
+/// and sounds have up to 49% (`shapes.py`).
+pub(crate) const DIRECTION_LENGTHS: f64 = 0.99;
+
+/// The fewest and the most neighbors of a graph of Laplacian K-modes, unless told otherwise. The fewest are those of the
+/// paper. On the sets of shapes, 10 are always enough (`shapes.py`).
+pub(crate) const NEIGHBORS: [usize; 2] = [5, 40];
+
+/// A connected component with fewer rows than this share of the mean cluster size is no cluster of its own. The same
+/// number is in `_kmodes/spectral.py`.
+pub(crate) const SMALL_PART: f64 = 0.1;
+
+/// The share of true neighbors that an approximate graph of Laplacian K-modes must find.
+pub(crate) const GRAPH_RECALL: f64 = 0.95;
+
 /// Idle thread pools that are kept, in addition to the pool requested last: a caller that alternates between
 /// two thread counts reuses both.
 pub(crate) const IDLE_POOLS: usize = 1;

@@ -70,8 +70,12 @@ class LaplacianKModes(StoredKModes):
         two clusters). With ``init="spectral"`` the weight is ``2 c / s``, enough for the rows whose affinity
         sum is half of the mean. With any other `init` it is ``max(c, k / 2) / s``: 1 for 10 clusters and five
         neighbors, 2 for 20, 5 for 50.
-    n_neighbors : int, default=5
-        Number of neighbors of a row in the graph, not counting the row itself.
+    n_neighbors : "auto" or int, default="auto"
+        Number of neighbors of a row in the graph, not counting the row itself. ``"auto"``: 5, or more if the
+        graph falls apart with 5: the smallest number up to 40 with which it has at most `n_clusters`
+        connected components and most rows lie in these. Components with fewer rows than a tenth of
+        ``n_samples / n_clusters`` do not count. If 40 neighbors are too few, for example because of many
+        duplicate rows, 5 are used. With ``affinity="precomputed"``, only predictions use the number.
     init : {"spectral", "k-means++", "plain-k-means++", "random", "auto", "afk-mc2", "k-mc2", "k-means||", \
             "hierarchical"}, array-like or callable, default="spectral"
         The start.
@@ -111,11 +115,19 @@ class LaplacianKModes(StoredKModes):
         What to do if a cluster loses its last row. ``"restore"``: return to the clusters of the previous
         iteration, and stop. ``"reduce"``: repeat the iteration with 0.8 times the weight, as often as needed.
         Both set `collapsed_`.
-    normalize : bool, default=True
-        Whether to scale rows to length 1 as they are read, as the authors' program does. A row of zeros has
-        no direction and is not scaled; a warning and `n_zero_rows_` tell how many there are.
+    normalize : "auto" or bool, default="auto"
+        Whether to scale rows to length 1 as they are read, so that only their directions count. The authors'
+        program always does. A row of zeros has no direction and is not scaled; a warning and `n_zero_rows_`
+        tell how many there are.
+
+        ``"auto"`` is right for shapes in a plane or in space, and for embeddings, images and texts. Rows
+        with fewer than 8 features are not scaled. Other rows are scaled, with one exception: more than a
+        tenth of the values are nonzero, and at least 0.99 of the variance of the rows is the variance of
+        their lengths, so that scaling would leave nearly nothing. This is so in tables in which one
+        feature outweighs all others. Both shares are measured on up to 1,024 evenly spaced rows.
+        `normalize_` holds the choice.
     metric : {"euclidean", "cosine"}, default="euclidean"
-        ``"cosine"`` requires `normalize`, the default, which compares rows by angle. The result is the same.
+        ``"cosine"`` compares rows by angle: it is another name for ``normalize=True``.
     max_iter : int, default=100
         Maximum number of iterations, at least 1. Each iteration updates all responsibilities up to 1,000
         times.
@@ -137,7 +149,7 @@ class LaplacianKModes(StoredKModes):
         ``predict(X)``, which treats X as new rows. After a collapse in the first iteration: the labels of the
         start with ``init="spectral"``, else those of the first modes without a Laplacian.
     modes_ : ndarray of shape (n_clusters, n_features), float32 or float64
-        Modes; with `normalize`, modes of the normalized rows.
+        Modes; with `normalize_`, modes of the normalized rows.
     mode_indices_ : ndarray of shape (n_clusters,), int64
         Indices of the rows that are modes; only with ``mode_update="byproduct"``.
     responsibilities_ : ndarray or csr_matrix of shape (n_samples, n_clusters), float32 or float64
@@ -146,6 +158,10 @@ class LaplacianKModes(StoredKModes):
         share the rest of the sum equally.
     affinity_ : scipy.sparse.csr_matrix of shape (n_samples, n_samples)
         The affinity, symmetric.
+    normalize_ : bool
+        Whether rows are scaled to length 1, ``"auto"`` resolved.
+    n_neighbors_ : int
+        The number of neighbors in use, ``"auto"`` resolved.
     bandwidth_ : float
         Width sigma of the kernel.
     energy_ : float
@@ -176,7 +192,7 @@ class LaplacianKModes(StoredKModes):
     init_ : str
         The start in use.
     n_zero_rows_ : int
-        Rows of zeros; 0 without `normalize`.
+        Rows of zeros; 0 without `normalize_`.
     {features_in}
 
     See Also
@@ -193,13 +209,14 @@ class LaplacianKModes(StoredKModes):
     (``benches/python/papers/slk.py --part defaults``). Do not use it for streams, for round clusters, or for
     thousands of clusters.
 
-    **Cost.** The neighbor graph (see :func:`shoal.knn_graph`). Then, in each iteration, ``n n_clusters d``
-    for the kernel and ``n n_neighbors n_clusters`` for each of some dozens of updates. ``init="spectral"``
-    adds some hundred products of the affinity with a vector, each followed by ``n n_clusters`` operations,
-    and five runs of k-means in `n_clusters` columns.
+    **Cost.** The neighbor graph (see :func:`shoal.knn_graph`); with ``n_neighbors="auto"``, up to three more
+    graphs if the first one falls apart. Then, in each iteration, ``n n_clusters d`` for the kernel and ``n
+    n_neighbors n_clusters`` for each of some dozens of updates. ``init="spectral"`` adds some hundred
+    products of the affinity with a vector, each followed by ``n n_clusters`` operations, and five runs of
+    k-means in `n_clusters` columns.
 
     **Memory** beyond the rows: about ``28 n_clusters`` bytes per row for float32 rows (56 for float64; less
-    if only the largest responsibilities are kept), and ``90 n_neighbors`` bytes per row for the graph, the
+    if only the largest responsibilities are kept), and ``90 n_neighbors_`` bytes per row for the graph, the
     affinity and its copies. Computing the eigenvectors takes about ``40 n_clusters`` bytes per row.
 
     The fit needs random access to the rows: arrays, sparse matrices and files. :meth:`predict` needs the rows
@@ -226,12 +243,12 @@ class LaplacianKModes(StoredKModes):
     _: KW_ONLY
     laplacian_weight: Annotated[float | Literal["auto"], NOT_NEGATIVE] = "auto"
     mode_update: ModeUpdate = "byproduct"
-    n_neighbors: int = 5
+    n_neighbors: int | Literal["auto"] = "auto"
     bandwidth: Annotated[float | Literal["auto"], POSITIVE] = "auto"
     affinity: Affinity = "knn"
     diagonal_shift: Annotated[float | Literal["auto"], NOT_NEGATIVE] = "auto"
     on_collapse: OnCollapse = "restore"
-    normalize: bool = True
+    normalize: bool | Literal["auto"] = "auto"
     metric: Metric = "euclidean"
     init: Init | Literal["spectral"] = "spectral"
     max_iter: int = 100
@@ -246,7 +263,7 @@ class LaplacianKModes(StoredKModes):
     _kind = "laplacian-kmodes"
     _method = "kmodes"
     _hidden = ("gaussian",)
-    _auto = ("laplacian_weight", "bandwidth")
+    _auto = ("laplacian_weight", "n_neighbors", "bandwidth", "normalize")
 
     def fit(self, X: Rows, y: Any = None, *, features: Rows | None = None) -> Self:
         """Cluster the rows of X.
@@ -388,14 +405,19 @@ class LaplacianKModes(StoredKModes):
         rows = self._checked(with_random_access(X, type(self).__name__), reset=True)
         source = source_of(rows)
         n = source.shape[0]
-        if self.normalize and source.shape[1] == 1:
+        if source.shape[1] == 1 and (self.metric == "cosine" or self.normalize not in ("auto", False)):
             raise _params.ParameterError(
                 "`normalize` must be `False` for n_features=1, got `True`: all rows of one feature are equal "
                 "once scaled to length 1"
             )
         if n is not None and n < self.n_clusters:
             raise _params.too_many_clusters("n_clusters", self.n_clusters, n)
-        if n is not None and n <= self.n_neighbors and self.affinity != "precomputed":
+        if self.affinity == "precomputed" or n is None:
+            return source, rows
+        if isinstance(self.n_neighbors, str):
+            if n < 2:
+                raise ValueError(f"X must have at least 2 rows for a neighbor graph, got n_samples={n}")
+        elif n <= self.n_neighbors:
             raise _params.ParameterError(
                 f"`n_neighbors` must be less than the number of rows, {n}, got {self.n_neighbors}",
                 f"n_neighbors={self.n_neighbors} must be less than n_samples={n}",
@@ -433,13 +455,11 @@ class LaplacianKModes(StoredKModes):
                 affinity.indices.astype(np.int32),
                 affinity.data.astype(np.float64),
             )
-        most = (source.shape[0] or 1) - 1
-        params = self._run_params(
-            init,
-            seed,
-            n_neighbors=max(1, min(int(self.n_neighbors), most)),
-            gaussian=self.affinity == "gaussian",
-        )
+        given: dict[str, Any] = {"gaussian": self.affinity == "gaussian"}
+        if not isinstance(self.n_neighbors, str):
+            # With a given affinity there may be fewer rows.
+            given["n_neighbors"] = max(1, min(int(self.n_neighbors), (source.shape[0] or 1) - 1))
+        params = self._run_params(init, seed, **given)
         return _core.start_modes(source, params, parts, state=state)
 
     def _rules(self, problems: _params.Problems) -> None:
@@ -464,6 +484,7 @@ class LaplacianKModes(StoredKModes):
             self.affinity_ = affinity_matrix(run)
         self.relaxed_energies_, self.energies_ = details["relaxed_energies"], details["energies"]
         self.bandwidth_, self.laplacian_weight_ = details["bandwidth"], details["laplacian_weight"]
+        self.normalize_, self.n_neighbors_ = details["normalize"], details["n_neighbors"]
         self.graph_method_, self.graph_recall_ = details["graph_method"], details["graph_recall"]
         self.collapsed_, self.shifted_ = details["collapsed"], details["shifted"]
         self._blind, by = details["blind"], run.init

@@ -114,7 +114,7 @@ def laplacian_path(
     >>> import numpy as np, shoal
     >>> rng = np.random.default_rng(0)
     >>> X = np.concatenate([rng.normal(size=(40, 3)) + 9, rng.normal(size=(40, 3)) - 9])
-    >>> table = shoal.laplacian_path(X, 2, weights=[0.0, 1.0], n_resamples=2, random_state=0, normalize=False)
+    >>> table = shoal.laplacian_path(X, 2, weights=[0.0, 1.0], n_resamples=2, random_state=0)
     >>> table["stability"].tolist(), table["sizes"].tolist()
     ([1.0, 1.0], [[40, 40], [40, 40]])
     """
@@ -135,6 +135,8 @@ def laplacian_path(
     spectral = _computed_once()
     begun = _begin(rows, model, spectral)
     warn_of_zeros(begun.n_zero_rows_)
+    # Samples of the rows are scaled like all of them.
+    model.set_params(normalize=begun.normalize_)
     grid = [multiple * begun.laplacian_weight_ for multiple in MULTIPLES] if given is None else given
     found = _fit_all(rows, model, grid, begun, spectral)
     table = np.zeros(len(grid), dtype=np.dtype([*FIELDS, ("sizes", "i8", (int(n_clusters),))]))
@@ -158,7 +160,7 @@ def laplacian_path(
         draws = _params.random_state_of(seed)
         n = len(found[0].labels)
         # A fit needs at least as many rows as clusters, and more rows than neighbors.
-        size = min(n, max(int(n_clusters), int(model.n_neighbors) + 1, int(RESAMPLED * n)))
+        size = min(n, max(int(n_clusters), begun.n_neighbors_ + 1, int(RESAMPLED * n)))
         alike = np.empty((len(grid), resamples))
         for trial in range(resamples):
             picked = np.sort(draws.choice(n, size, replace=False))

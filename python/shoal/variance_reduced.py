@@ -103,6 +103,9 @@ class VarianceReducedKMeans(CenterClusterer):
     above about as often as below. A fit takes longer than one of :class:`~shoal.KMeans`. Doubling epochs take
     less time, and their inertia is above that of exact k-means more often (``benches/python/defaults.py``).
 
+    Keep the default `init` where groups are rare. Random rows miss rare groups, and neither this class nor
+    exact k-means from the same rows finds them later (``benches/python/papers/vrkm.py --parts random``).
+
     Choose :class:`~shoal.KMeans` when time counts. An epoch is worth many sweeps, but it costs more than two
     plain sweeps, while a sweep with bounds soon costs a fraction of one. On classes of images both are about
     equally accurate after the same time (``benches/python/papers/vrkm.py``).
@@ -116,7 +119,8 @@ class VarianceReducedKMeans(CenterClusterer):
     sequential steps. A step searches ``n_clusters`` distances if the bounds do not determine the label, and
     none if they do. ``variant="vrkm"`` adds one pass, and an update of all centers at every step.
 
-    An empty cluster keeps its center.
+    The center of an empty cluster moves to the row that is farthest from its center, as in
+    :class:`~shoal.KMeans`.
 
     **Memory** beyond the rows is that of :class:`~shoal.KMeans`: labels before and after a sweep (8 bytes per
     row, 8 more for weights), and bounds as with ``algorithm="auto"`` there, up to `memory`. In addition: 24

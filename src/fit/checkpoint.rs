@@ -39,13 +39,10 @@ fn solver_of<M: Method, T: Element>(
     }
 }
 
-/// Returns an error if a checkpoint is of another metric than the parameters.
-fn check_metric(metric: Metric, checkpoint: &Contents) -> Result<()> {
+/// The metric of a checkpoint, if it names one.
+fn metric_of(checkpoint: &Contents) -> Result<Option<Metric>> {
     let about = checkpoint.object("run").map_err(damaged)?;
-    if !about.contains_key("metric") {
-        return Ok(());
-    }
-    Metric::of_object(&about).and_then(|known| known.must_be(metric)).map_err(damaged)
+    about.contains_key("metric").then(|| Metric::of_object(&about)).transpose().map_err(damaged)
 }
 
 /// Rows of zeros in a checkpoint: 64 rows to an entry.
@@ -196,10 +193,13 @@ impl<M: Method> Run<M> {
         checkpoint: &Contents,
         rows: &S,
     ) -> Result<Self> {
+        let known = metric_of(checkpoint)?;
+        let settled = M::settled(params, rows.any(), known)?;
+        let params = settled.as_ref().unwrap_or(params);
         let (new, columns) = Self::checked(params, rows)?;
         let shape = (new.rows, columns);
         let KnownRun { print, history, begun } = check_same_rows(checkpoint, rows, shape)?;
-        check_metric(new.metric(), checkpoint)?;
+        known.map_or(Ok(()), |known| known.must_be(new.metric())).map_err(damaged)?;
         if !begun {
             let kind = either!(&new.typed, driver => driver.solver().checkpoint().kind);
             checkpoint.must_be(&kind).map_err(damaged)?;

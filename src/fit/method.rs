@@ -1,7 +1,7 @@
 //! What a clustering method consists of: parameters, a solver for either compute type, a model.
 
 use super::{Metric, Params, Snapshot, Step};
-use crate::data::{Access, DataSource, Own};
+use crate::data::{Access, AnySource, DataSource, Own};
 use crate::error::Result;
 use crate::float::Float;
 use crate::kernel::Compute;
@@ -254,6 +254,19 @@ pub trait Method: Sized + 'static {
     /// the remedy.
     fn admit(_params: &Self::Params, _has: Access, _sparse: bool) -> Result<()> {
         Ok(())
+    }
+
+    /// The parameters with those filled in that the method chooses from the rows before a run begins; `None` if there
+    /// are none. `known` is the metric of the run that is resumed, if this is one: it must not be chosen again.
+    ///
+    /// # Errors
+    /// Those of the source.
+    fn settled(
+        _params: &Self::Params,
+        _rows: AnySource<'_>,
+        _known: Option<Metric>,
+    ) -> Result<Option<Self::Params>> {
+        Ok(None)
     }
 
     /// Whether a fit ends with [`FitSolver::finish`], if the rows can be read again.

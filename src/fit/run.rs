@@ -120,6 +120,8 @@ impl<M: Method> Run<M> {
         M::admit(params, access(rows), is_sparse(rows))?;
         let (n, d) = shape(rows, either!(&typed, driver => driver.solver().needs()))?;
         M::check(params, n, d)?;
+        let settled = M::settled(params, rows.any(), None)?;
+        let typed = settled.map_or(typed, |params| Self::planned(&params, rows));
         Ok((Self::of(typed, n, None, params.threads()), d))
     }
 

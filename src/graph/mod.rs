@@ -144,6 +144,22 @@ impl KnnGraph {
         &self.sq_dists
     }
 
+    /// The graph of the `m` nearest of these neighbors.
+    ///
+    /// # Panics
+    /// If there are fewer.
+    #[must_use]
+    pub(crate) fn nearest(self, m: usize) -> Self {
+        let width = self.n_neighbors;
+        assert!(m <= width, "at most as many neighbors as there are");
+        if m == width {
+            return self;
+        }
+        let neighbors = self.neighbors.chunks_exact(width).flat_map(|of_row| &of_row[..m]).copied().collect();
+        let sq_dists = self.sq_dists.chunks_exact(width).flat_map(|of_row| &of_row[..m]).copied().collect();
+        Self { n_neighbors: m, neighbors, sq_dists, ..self }
+    }
+
     /// How the graph was computed.
     pub fn about(&self) -> About {
         self.about

@@ -1,4 +1,4 @@
-//! Relocates empty clusters to the rows that are farthest from their centers.
+//! Rows for empty clusters: those that are farthest from their centers.
 
 use std::cmp::Ordering;
 
@@ -10,6 +10,9 @@ use crate::parallel::Executor;
 use crate::pass::sweep;
 use crate::stats::ClusterSums;
 use crate::tuning::tile_rows;
+
+/// An empty cluster, and the index, the values and the weight of a row for it.
+type Place<T> = (usize, u64, Vec<T>, f64);
 
 /// Squared distance to its center, index and weight of a row.
 type Far = (f64, u64, f64);
@@ -24,22 +27,22 @@ fn prune(far: &mut Vec<Far>, most: usize) {
     far.truncate(most);
 }
 
-/// Moves every cluster without weight to one of the rows farthest from their centers, and removes that row
-/// from its old cluster, as scikit-learn does. Returns the number of clusters moved.
+/// The clusters without weight, each with the index, the values and the weight of one of the rows that are farthest
+/// from their centers.
 ///
-/// Rows without weight, or at their center, are not used. If a cluster is empty, this takes one more pass
-/// over the rows.
-pub(super) fn relocate<T: Compute>(
+/// Rows without weight, or at their center, are not used, so there may be fewer. If a cluster is empty, this takes one
+/// more pass over the rows.
+pub(super) fn farthest<T: Compute>(
     data: &dyn DataSource<T>,
     cx: &Executor,
     packed: &PackedCenters<T>,
     labels: LabelsRef<'_>,
-    sums: &mut ClusterSums,
-) -> Result<usize> {
+    sums: &ClusterSums,
+) -> Result<Vec<Place<T>>> {
     let empty: Vec<usize> =
         sums.weights().iter().enumerate().filter(|&(_, &w)| w <= 0.0).map(|(j, _)| j).collect();
     if empty.is_empty() {
-        return Ok(0);
+        return Ok(Vec::new());
     }
     let most = empty.len();
     let mut far: Vec<Far> = Vec::new();
@@ -66,9 +69,22 @@ pub(super) fn relocate<T: Compute>(
             prune(total, most);
         },
     )?;
-    for (&to, &(_, row, weight)) in empty.iter().zip(&far) {
-        let values = crate::data::take(data, &[row])?;
-        sums.move_row(&values, weight, labels.get(row as usize) as usize, to);
+    let pairs = empty.into_iter().zip(far);
+    pairs.map(|(to, (_, row, weight))| Ok((to, row, crate::data::take(data, &[row])?, weight))).collect()
+}
+
+/// Moves clusters without weight to the [`farthest`] rows, and removes these from their old clusters, as scikit-learn
+/// does. Returns the number of clusters moved.
+pub(super) fn relocate<T: Compute>(
+    data: &dyn DataSource<T>,
+    cx: &Executor,
+    packed: &PackedCenters<T>,
+    labels: LabelsRef<'_>,
+    sums: &mut ClusterSums,
+) -> Result<usize> {
+    let found = farthest(data, cx, packed, labels, sums)?;
+    for (to, row, values, weight) in &found {
+        sums.move_row(values, *weight, labels.get(*row as usize) as usize, *to);
     }
-    Ok(far.len())
+    Ok(found.len())
 }

@@ -6,6 +6,7 @@ use std::time::Instant;
 use super::affinity::Affinity;
 use super::modes::{Gauss, densest, first_labels, nearness};
 use super::params::ModeUpdate;
+use super::parts::joined_graph;
 use super::shares::Shares;
 use super::solver::KModesSolver;
 use super::width::{mean_sq_dist, refuse_overflow, sound_variance, weight_for};
@@ -17,6 +18,10 @@ use crate::graph::{About, knn_graph};
 use crate::matrix::make_room;
 use crate::parallel::Executor;
 use crate::seeding::Seeding;
+use crate::tuning::GRAPH_RECALL;
+
+/// An affinity, the number of neighbors of its graph, and how the graph was computed.
+type Built = (Affinity, usize, About);
 
 impl<T: Element> KModesSolver<T> {
     /// Builds the graph, if none was given, and chooses the kernel's width.
@@ -26,8 +31,9 @@ impl<T: Element> KModesSolver<T> {
         }
         let begun = Instant::now();
         let (made, variance) = self.prepared(data, cx)?;
-        if let Some((affinity, About { method, recall, .. })) = made {
+        if let Some((affinity, n_neighbors, About { method, recall, .. })) = made {
             self.affinity = Some(Arc::new(affinity));
+            self.n_neighbors = n_neighbors;
             self.about = method.name().into();
             self.recall = recall;
         }
@@ -69,7 +75,7 @@ impl<T: Element> KModesSolver<T> {
         } else {
             let mut seeds = self.params.seeding.choose(data, k, self.params.rng_seed, 0, cx)?;
             let given = matches!(self.params.seeding, Seeding::Given(_));
-            if self.params.normalize && given {
+            if self.params.scales() && given {
                 normalize_rows(&mut seeds.centers, d);
             }
             let labels = first_labels(data, &mut seeds.centers, given, cx)?;
@@ -118,24 +124,28 @@ impl<T: Element> KModesSolver<T> {
         Ok((modes, rows, labels))
     }
 
-    /// The affinity, if none was given, and the kernel's variance.
-    fn prepared(&self, data: &dyn DataSource<T>, cx: &Executor) -> Result<(Option<(Affinity, About)>, f64)> {
+    /// The affinity, with its number of neighbors, if none was given, and the kernel's variance.
+    fn prepared(&self, data: &dyn DataSource<T>, cx: &Executor) -> Result<(Option<Built>, f64)> {
         let Self { params, .. } = self;
         let given = params.bandwidth.map(|bandwidth| bandwidth * bandwidth);
-        let sure = |mean| sound_variance::<T>(mean, params.normalize);
+        let sure = |mean| sound_variance::<T>(mean, params.scales());
         let (made, variance) = if let Some(affinity) = &self.affinity {
             (None, given.map_or_else(|| sure(mean_sq_dist(data, affinity, cx)?), Ok)?)
         } else {
-            let graph = knn_graph(data, params.n_neighbors, params.graph_method, 0.95, cx)?;
+            let (k, method) = (params.n_clusters, params.graph_method);
+            let graph = match params.n_neighbors {
+                Some(m) => knn_graph(data, m, method, GRAPH_RECALL, cx)?,
+                None => joined_graph(data, k, method, cx)?,
+            };
             let sq_dists = graph.sq_dists();
             let mean = || sure(sq_dists.iter().sum::<f64>() / sq_dists.len() as f64);
             let variance = given.map_or_else(mean, Ok)?;
             let gauss = Gauss::new(variance);
             let weight = |sq_dist| gauss.of(sq_dist);
             let affinity = Affinity::of_graph(&graph, params.gaussian.then_some(&weight));
-            (Some((affinity, graph.about())), variance)
+            (Some((affinity, graph.n_neighbors(), graph.about())), variance)
         };
-        let affinity = made.as_ref().map(|(affinity, _)| affinity).or(self.affinity.as_deref());
+        let affinity = made.as_ref().map(|(affinity, ..)| affinity).or(self.affinity.as_deref());
         let sums = affinity.map_or((0.0, 0.0), Affinity::sums);
         let degree = sums.1 / count_rows(data)?.max(1) as f64;
         let weight = params.laplacian_weight.unwrap_or_else(|| {

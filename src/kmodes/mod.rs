@@ -7,12 +7,14 @@
 
 mod affinity;
 mod begin;
+mod direction;
 mod laplacian;
 mod model;
 mod model_file;
 mod modes;
 mod outside;
 mod params;
+mod parts;
 mod run;
 mod shares;
 mod solver;
@@ -21,7 +23,9 @@ mod state;
 mod tests;
 mod width;
 
-use crate::fit::{Element, Method};
+use crate::data::AnySource;
+use crate::error::Result;
+use crate::fit::{Element, Method, Metric, either};
 pub use affinity::Affinity;
 pub use model::KModesModel;
 #[cfg(feature = "python")]
@@ -37,4 +41,20 @@ impl Method for LaplacianKModes {
     type Params = KModesParams;
     type Model = KModesModel;
     type Solver<T: Element> = KModesSolver<T>;
+
+    fn settled(
+        params: &KModesParams,
+        rows: AnySource<'_>,
+        known: Option<Metric>,
+    ) -> Result<Option<KModesParams>> {
+        if params.normalize.is_some() {
+            return Ok(None);
+        }
+        let scaled = match (params.metric, known) {
+            (Metric::Cosine, _) => true,
+            (_, Some(metric)) => metric == Metric::Cosine,
+            (_, None) => either!(rows, data => direction::matters_most(data)?),
+        };
+        Ok(Some(params.clone().normalize(scaled)))
+    }
 }

@@ -162,6 +162,20 @@ impl KModesModel {
         self.lambda
     }
 
+    /// Whether rows are scaled to length 1: the parameter, or the choice of the fit.
+    ///
+    /// See [`KModesParams::normalize`](super::KModesParams::normalize) for an example.
+    pub fn normalize(&self) -> bool {
+        self.normalize
+    }
+
+    /// Neighbors per row of the graph: the parameter, or the choice of the fit.
+    ///
+    /// See [`KModesParams::n_neighbors`](super::KModesParams::n_neighbors) for an example.
+    pub fn n_neighbors(&self) -> usize {
+        self.n_neighbors
+    }
+
     /// How the first modes were found.
     ///
     /// ```

@@ -131,7 +131,9 @@ impl KModesModel {
             return Err("has a label or a row of a mode that is out of range".into());
         }
         let affinity = affinity_of(file, n)?;
-        let n_neighbors = count(params, "n_neighbors")?.clamp(1, n as u64) as usize;
+        // Python stores what a fit chose in addition to the parameter.
+        let of = |name| if fitted.contains_key(name) { fitted } else { params };
+        let n_neighbors = count(of("n_neighbors"), "n_neighbors")?.clamp(1, n as u64) as usize;
         let pull = match &*text(params, "affinity")? {
             "gaussian" => NeighborWeight::Kernel,
             "knn" | PRECOMPUTED => NeighborWeight::mean(affinity.sums().1, n, n_neighbors),
@@ -149,7 +151,7 @@ impl KModesModel {
             energies: file.figures("energies")?,
             relaxed: relaxed_of(file)?,
             n_iter: file.n_iter()?,
-            normalize: flag(params, "normalize")?,
+            normalize: flag(of("normalize"), "normalize")?,
             n_neighbors,
             affinity: Some(Arc::new(affinity)),
             pull,

@@ -149,8 +149,22 @@ parameters! {
         laplacian_weight: Option<f64> as impl Into<Option<f64>> = None => finite_at_least_0(),
         /// What the modes are (default [`ModeUpdate::ByProduct`]).
         mode_update: ModeUpdate = ModeUpdate::ByProduct,
-        /// Neighbors of a row in the graph (default 5).
-        n_neighbors: usize = 5,
+        /// Neighbors of a row in the graph. Default `None`: 5, or up to 40 if the graph falls apart with fewer. A graph
+        /// falls apart if it has more parts than clusters, or if most rows lie in small parts. A part is a connected
+        /// component, and small if it has fewer rows than a tenth of the mean cluster. If 40 neighbors are too few, 5 are
+        /// used.
+        ///
+        /// ```
+        /// use shoal::kmodes::LaplacianKModes;
+        /// // Two lines, each of which has a gap after every sixth row.
+        /// let row = |i: u32| [f64::from(i % 60 + 9 * (i % 60 / 6)), f64::from(i / 60) * 500.0];
+        /// let rows: Vec<[f64; 2]> = (0..120).map(row).collect();
+        /// let model = LaplacianKModes::params(2).fit(&rows)?;
+        /// assert_eq!((model.n_neighbors(), model.labels()[0]), (6, model.labels()[59]));
+        /// assert_eq!(LaplacianKModes::params(2).n_neighbors(5).fit(&rows)?.n_neighbors(), 5);
+        /// # Ok::<(), shoal::Error>(())
+        /// ```
+        n_neighbors: Option<usize> as impl Into<Option<usize>> = None,
         /// Width `sigma` of the kernel (default `None`: the root of the mean squared distance of neighbors).
         bandwidth: Option<f64> = None,
         /// Whether the weight of a neighbor is its kernel value (default false: it is 1).
@@ -160,10 +174,21 @@ parameters! {
         shift: Shift = Shift::Auto,
         /// What happens when a cluster loses its last row (default [`Collapse::Restore`]).
         on_collapse: Collapse = Collapse::Restore,
-        /// Whether rows are scaled to length 1 as they are read (default true).
-        normalize: bool = true,
-        /// The distance (default [`Metric::Euclidean`]). [`Metric::Cosine`] requires `normalize`. Rows are then compared
-        /// by angle, as they are with the default of `normalize` anyway.
+        /// Whether rows are scaled to length 1 as they are read, so that only their directions count. Default `None`: a
+        /// rule decides from up to 1,024 evenly spaced rows. Rows are scaled if they have at least 8 columns, unless
+        /// more than a tenth of their values are nonzero and at least 99 hundredths of their variance are the variance
+        /// of their lengths.
+        ///
+        /// ```
+        /// use shoal::kmodes::LaplacianKModes;
+        /// let flat: Vec<[f64; 2]> = (0..40).map(|i| [f64::from(i % 7), f64::from(i % 11)]).collect();
+        /// assert!(!LaplacianKModes::params(3).fit(&flat)?.normalize());
+        /// assert!(LaplacianKModes::params(3).normalize(true).fit(&flat)?.normalize());
+        /// # Ok::<(), shoal::Error>(())
+        /// ```
+        normalize: Option<bool> as impl Into<Option<bool>> = None,
+        /// The distance (default [`Metric::Euclidean`]). [`Metric::Cosine`] compares rows by angle: it is another name
+        /// for `normalize(true)`.
         ///
         /// ```
         /// use shoal::{Metric, kmodes::LaplacianKModes};
@@ -190,6 +215,11 @@ parameters! {
 }
 
 impl KModesParams {
+    /// Whether rows are scaled to length 1. A run has decided it before it plans a solver.
+    pub(super) fn scales(&self) -> bool {
+        self.normalize == Some(true)
+    }
+
     /// Responsibilities kept per row, of `n` rows, with values of `size` bytes.
     pub(super) fn kept(&self, n: u64, size: usize) -> usize {
         let k = self.n_clusters;
@@ -215,7 +245,7 @@ impl KModesParams {
     /// [`Error::InvalidParam`](crate::Error::InvalidParam) that lists every problem.
     pub fn check(&self, n: Option<u64>, dim: usize) -> Result<()> {
         let mut problems = self.problems(n, dim);
-        problems.neighbors(self.n_neighbors, n);
+        problems.neighbors(self.n_neighbors.unwrap_or(1), n);
         if let Shift::By(shift) = self.shift {
             problems.finite_at_least_0("shift", shift);
         }
@@ -224,8 +254,8 @@ impl KModesParams {
             let allowed = "from 1.5e-154 to 1.3e154, so that its square is a number";
             problems.require(fits, "bandwidth", allowed, format!("{bandwidth:?}"));
         }
-        let fits = self.normalize || self.metric == Metric::Euclidean;
-        problems.require(fits, "normalize", "true with the metric \"cosine\"", self.normalize);
+        let fits = self.normalize != Some(false) || self.metric == Metric::Euclidean;
+        problems.require(fits, "normalize", "true with the metric \"cosine\"", false);
         problems.into_result()
     }
 }

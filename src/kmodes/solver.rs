@@ -33,6 +33,8 @@ pub struct KModesSolver<T> {
     pub(super) dim: usize,
     /// Shared with the models.
     pub(crate) affinity: Option<Arc<Affinity>>,
+    /// Neighbors per row of the graph; with a given affinity, of new rows.
+    pub(crate) n_neighbors: usize,
     pub(crate) about: String,
     pub(crate) recall: f64,
     pub(crate) variance: f64,
@@ -70,12 +72,13 @@ pub struct KModesSolver<T> {
 impl<T: Element> KModesSolver<T> {
     /// Uses a given affinity instead of a neighbor graph.
     pub(super) fn take_affinity(&mut self, affinity: Affinity) {
+        self.n_neighbors = self.n_neighbors.clamp(1, affinity.n_rows().max(2) - 1);
         self.affinity = Some(Arc::new(affinity));
         self.about = PRECOMPUTED.into();
     }
 
     fn model_with(&self, fitted: Fitted<T>, labels: Vec<u32>) -> KModesModel {
-        let m = self.params.n_neighbors;
+        let m = self.n_neighbors;
         let sum = self.affinity.as_ref().map_or(0.0, |affinity| affinity.sums().1);
         let given = self.about == PRECOMPUTED;
         let n = labels.len();
@@ -87,7 +90,7 @@ impl<T: Element> KModesSolver<T> {
             energies: self.energies.clone(),
             relaxed: self.relaxed.clone(),
             n_iter: self.n_iter,
-            normalize: self.params.normalize,
+            normalize: self.params.scales(),
             n_neighbors: m,
             affinity: self.affinity.clone(),
             pull: if self.params.gaussian && !given {
@@ -343,7 +346,7 @@ impl<T: Element> FitSolver<T> for KModesSolver<T> {
     }
 
     fn facts(&self) -> Facts {
-        let metric = if self.params.normalize { Metric::Cosine } else { Metric::Euclidean };
+        let metric = if self.params.scales() { Metric::Cosine } else { Metric::Euclidean };
         Facts { dim: self.dim, metric, has_weight: true }
     }
 

@@ -9,13 +9,14 @@ use super::solver::KModesSolver;
 use crate::fit::{Element, SolverState};
 use crate::persist::state::{StateReader, StateWriter, stored_fields};
 use crate::persist::{Contents, schema::KMODES_CHECKPOINT};
+use crate::tuning::NEIGHBORS;
 
 /// Name of the array with the per-row responsibility of the clusters that are not stored.
 pub(super) const RESTS: &str = "responsibilities_rest";
 
 impl<T: Element> KModesSolver<T> {
     stored_fields! {
-        mode_rows, labels, energies, found_by = about, recall, variance, lambda, expected, shifted, collapsed, blind,
+        mode_rows, labels, energies, n_neighbors, found_by = about, recall, variance, lambda, expected, shifted, collapsed, blind,
         n_iter, rows_seen, seeded_by, warm_start, timings,
     }
 
@@ -40,6 +41,7 @@ impl<T: Element> SolverState for KModesSolver<T> {
         Self {
             params: params.clone(),
             dim: 0,
+            n_neighbors: params.n_neighbors.unwrap_or(NEIGHBORS[0]),
             about: String::new(),
             affinity: None,
             recall: 1.0,

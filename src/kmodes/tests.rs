@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::affinity::Affinity;
 use super::params::{Collapse, KModesParams, LaplacianKModes, ModeUpdate};
 use super::solver::KModesSolver;
-use crate::data::{Access, Block, DataSource, Dense};
+use crate::data::{Access, Block, DataSource, Dense, RawRows};
 use crate::error::{Error, Result};
 use crate::fit::{Solver, SolverState};
 use crate::parallel::Executor;
@@ -171,4 +171,35 @@ fn labels_replace_a_beginning_that_was_interrupted() {
         while solver.step(&data, &cx).unwrap().stop_reason.is_none() {}
         assert!(shown(&solver) == shown(&expected), "read {at}");
     }
+}
+
+#[test]
+fn a_resumed_fit_keeps_what_it_chose() {
+    let values = scattered(2);
+    let rows = RawRows::new(&values, DIM).unwrap();
+    let auto = LaplacianKModes::params(3);
+    for scaled in [false, true] {
+        // The rule chooses false for few columns.
+        let params = auto.clone().normalize(scaled).n_neighbors(7);
+        let mut run = params.start(&rows).unwrap();
+        run.advance(&rows).unwrap();
+        let mut again = auto.resume_fit(&run.checkpoint(&rows).unwrap(), &rows).unwrap();
+        while run.advance(&rows).unwrap().is_some() {}
+        while again.advance(&rows).unwrap().is_some() {}
+        let (whole, again) = (run.into_model(), again.into_model());
+        assert_eq!((again.normalize(), again.n_neighbors()), (scaled, 7));
+        assert_eq!((again.labels(), again.energies()), (whole.labels(), whole.energies()));
+        let other = auto.clone().normalize(!scaled).start(&rows).unwrap().checkpoint(&rows).unwrap();
+        assert!(params.resume_fit(&other, &rows).is_err());
+    }
+}
+
+#[test]
+fn cosine_is_another_name_for_scaled_rows() {
+    let values = scattered(3);
+    let rows = RawRows::new(&values, DIM).unwrap();
+    let cosine = LaplacianKModes::params(3).metric(crate::Metric::Cosine).fit(&rows).unwrap();
+    let scaled = LaplacianKModes::params(3).normalize(true).fit(&rows).unwrap();
+    assert!(cosine.normalize());
+    assert_eq!((cosine.labels(), cosine.energies()), (scaled.labels(), scaled.energies()));
 }

@@ -14,7 +14,7 @@ use super::rows::Input;
 use super::run::Run;
 use super::source::Source;
 use super::start::{Call, PythonMethod, StoredState, modes_of};
-use crate::fit::{Metric, either};
+use crate::fit::{FitSolver, Metric, either};
 use crate::kmodes::{
     Affinity, FittedRows, KModesRun, LaplacianKModes, NeighborWeight, Shares, responsibilities,
 };
@@ -76,6 +76,8 @@ impl PythonMethod for LaplacianKModes {
             to.set_item("energies", array1(py, solver.energies.clone()))?;
             to.set_item("bandwidth", solver.variance.sqrt())?;
             to.set_item("laplacian_weight", solver.lambda)?;
+            to.set_item("normalize", solver.facts().metric == Metric::Cosine)?;
+            to.set_item("n_neighbors", solver.n_neighbors)?;
             to.set_item("graph_method", &solver.about)?;
             to.set_item("graph_recall", solver.recall)?;
             to.set_item("collapsed", solver.collapsed)?;

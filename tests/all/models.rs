@@ -400,6 +400,28 @@ fn damaged_mixtures_are_refused() {
 }
 
 #[test]
+fn what_a_fit_chose_is_read_in_place_of_the_parameters() {
+    let (_folder, path) = folder();
+    let model = kmodes(2, None);
+    assert_eq!((model.normalize(), model.n_neighbors()), (false, 5));
+    model.save(&path).unwrap();
+    // As the Python package writes it.
+    let mut contents = persist::read(&path).unwrap();
+    for (text, from, to) in [
+        ("params", "\"normalize\":false", "\"normalize\":\"auto\""),
+        ("params", "\"n_neighbors\":5", "\"n_neighbors\":\"auto\""),
+        ("fitted", "\"bandwidth\":", "\"normalize\":true,\"n_neighbors\":7,\"bandwidth\":"),
+    ] {
+        let changed = contents.meta[text].replacen(from, to, 1);
+        assert_ne!(changed, contents.meta[text]);
+        contents.meta.insert(text.into(), changed);
+    }
+    persist::write(&path, &contents).unwrap();
+    let again = KModesModel::load(&path).unwrap();
+    assert_eq!((again.normalize(), again.n_neighbors()), (true, 7));
+}
+
+#[test]
 fn damaged_k_modes_models_are_refused() {
     let (_folder, path) = folder();
     kmodes(5, Some(1)).save(&path).unwrap();

@@ -132,6 +132,7 @@ def graphs(args: argparse.Namespace) -> list[dict[str, Any]]:
             laplacian_weight=weight,
             n_neighbors=m,
             affinity="precomputed",
+            normalize=True,
             random_state=0,
             n_jobs=threads,
         )
@@ -270,6 +271,7 @@ def quality(args: argparse.Namespace) -> list[dict[str, Any]]:
                         init=centers[seed] if start == "k-means" else start,
                         n_neighbors=m,
                         affinity="precomputed",
+                        normalize=True,
                         bandwidth=width,
                         random_state=seed,
                         n_jobs=args.threads,
@@ -419,6 +421,7 @@ def growth(args: argparse.Namespace) -> list[dict[str, Any]]:
             10,
             init="k-means++",
             laplacian_weight=0.5,
+            n_neighbors=5,
             normalize=False,
             graph_method=args.growth_method,
             random_state=0,

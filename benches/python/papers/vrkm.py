@@ -12,6 +12,8 @@ same time.
 ``rates``: inertia over epochs for several learning rates and epoch sizes.
 ``doc``: the numbers in the documentation of the class: the final inertia of VRKM++ and exact k-means, and the
 epoch and sweep in which they reach the same inertia.
+``random``: fits of VRKM++ and of exact k-means from the same random rows, some of which are equal. The
+table has their final inertia over that of exact k-means with its default seeding, and clusters without rows.
 """
 
 from __future__ import annotations
@@ -33,7 +35,13 @@ SPEED = ("sift_bsds_trainval:1000", "cifar10_test10k_rgb:100", "resnet18_cifar_1
 QUALITY = ("cifar10_test10k_rgb:10", "mnist_70k:10")
 RATES = ("mnist_70k:256", "resnet18_cifar_16k:257")
 DOC = ("resnet18_cifar_16k:257", "sift_bsds_trainval:1000")
-PARTS = ("speed", "inner", "variants", "quality", "rates", "doc")
+RANDOM = (
+    "shuttle_49k:50", "cover_286k:50", "kddcup99_10pct_494k:50", "gagolews_a/sipu/a3:50", "letter_20k:100",
+    "skin_245k:100", "uk_accidents_lnglat_140k:100", "mnist_70k:100", "wordvec_ppmi_svd100:200",
+)  # fmt: skip
+#: Rows of a set of `random`, drawn from all.
+RANDOM_ROWS = 50_000
+PARTS = ("speed", "inner", "variants", "quality", "rates", "doc", "random")
 #: Learning rates relative to `n_clusters / n`: the paper's, the default, and the one that the paper finds
 #: faster.
 MULTIPLES = (1.0, 3.0, 10.0, 100.0)
@@ -461,6 +469,38 @@ def doc(spec: str, workers: dict[str, common.Worker], args: argparse.Namespace) 
     return table, lines
 
 
+def random(spec: str, workers: dict[str, common.Worker], args: argparse.Namespace) -> Found:
+    """Compare fits from random rows with exact k-means from the same rows, and from its default seeds."""
+    import shoal
+
+    name, X, k = common.load(spec)
+    draws = np.random.default_rng(0)
+    X = np.ascontiguousarray(X, dtype=np.float32)
+    X = X[np.sort(draws.permutation(len(X))[: args.rows or RANDOM_ROWS])]
+    table, lines = [], []
+    for seed in range(args.seeds):
+        start = X[np.random.default_rng(seed).choice(len(X), k, replace=False)]
+        given: dict[str, Any] = {"random_state": seed, "n_jobs": args.threads}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            seeded = shoal.KMeans(k, n_init=1, **given).fit(X)
+            plain = shoal.KMeans(k, init=start, n_init=1, **given).fit(X)
+            ours = shoal.VarianceReducedKMeans(k, init=start, **given).fit(X)
+        line: dict[str, Any] = {"data": name, "n": len(X), "k": k, "seed": seed}
+        line |= {"k-means over seeded": plain.inertia_ / seeded.inertia_}
+        line |= {
+            "over seeded": ours.inertia_ / seeded.inertia_,
+            "over k-means": ours.inertia_ / plain.inertia_,
+        }
+        line |= {"epochs": ours.n_iter_, "sweeps": plain.n_iter_}
+        line |= {"without rows": k - len(np.unique(ours.labels_))}
+        table.append(line)
+    ratio = common.median(line["over k-means"] for line in table)
+    text = f"{name}, k = {k}: from random rows VRKM++ ends at {ratio:.3f} times exact k-means from them"
+    lines.append(verdict(ratio < 1.1, text))
+    return table, lines
+
+
 def picture(path: Path, table: list[dict[str, Any]]) -> None:
     """Draw the figure of `rates`: one panel per set and rate."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -499,6 +539,10 @@ COLUMNS = {
     "inner": {
         "data": "", "k": "d", "none s": ".3f", "bounds s": ".3f", "search s": ".2f", "rounds": "d",
         "search / bounds": ".1f", "search / bounds low": ".1f", "search / bounds high": ".1f",
+    },
+    "random": {
+        "data": "", "n": "d", "k": "d", "seed": "d", "k-means over seeded": ".3f", "over seeded": ".3f",
+        "over k-means": ".3f", "epochs": "d", "sweeps": "d", "without rows": "d",
     },
     "variants": {
         "data": "", "n": "d", "d": "d", "k": "d", "vrkm++ s": ".3f", "vrkm s": ".3f", "rounds": "d",
@@ -553,9 +597,11 @@ def main() -> None:
             __file__, "sklearn", threads=args.threads, env={"OPENBLAS_CORETYPE": core} if core else None
         ),
     }
-    sets = {"speed": SPEED, "inner": SPEED, "variants": SPEED, "quality": QUALITY, "rates": RATES, "doc": DOC}
+    sets = {"speed": SPEED, "inner": SPEED, "variants": SPEED, "quality": QUALITY, "rates": RATES, "doc": DOC,
+            "random": RANDOM}  # fmt: skip
     programs = {
         "speed": speed, "inner": inner, "variants": variants, "quality": quality, "rates": rates, "doc": doc,
+        "random": random,
     }  # fmt: skip
     with common.closing(workers.values()):
         for part in args.parts:

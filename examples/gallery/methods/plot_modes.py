@@ -12,7 +12,7 @@ from sklearn.datasets import make_moons
 
 X, truth = make_moons(3000, noise=0.07, random_state=0)
 
-modes = shoal.LaplacianKModes(2, normalize=False, random_state=0).fit(X)
+modes = shoal.LaplacianKModes(2, random_state=0).fit(X)
 means = shoal.KMeans(2, random_state=0).fit(X)
 
 # %%

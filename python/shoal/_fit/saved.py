@@ -103,9 +103,11 @@ class Claims:
             return value
         raise self._refuse(name, value, "list of texts")
 
-    def flag(self, name: str) -> bool:
-        """Return a bool."""
-        value = self._get(name, optional=False)
+    def flag(self, name: str, *, missing: bool | None = None) -> bool:
+        """Return a bool; `missing`, if it is one, in place of a missing value."""
+        value = self._get(name, optional=missing is not None)
+        if value is None:
+            value = missing
         if isinstance(value, bool):
             return value
         raise self._refuse(name, value, "truth value")

@@ -71,6 +71,8 @@ class StoredKModes(FittedKModes):
             "laplacian_weight": self.laplacian_weight_,
             "collapsed": self.collapsed_,
             "shifted": self.shifted_,
+            "normalize": self.normalize_,
+            "n_neighbors": self.n_neighbors_,
             "graph_method": self.graph_method_,
             "graph_recall": self.graph_recall_,
             "timings": self.timings_,
@@ -119,6 +121,11 @@ class StoredKModes(FittedKModes):
         model.bandwidth_ = about.figure("bandwidth") or 0.0
         model.laplacian_weight_ = about.figure("laplacian_weight") or 0.0
         model.collapsed_, model.shifted_ = about.flag("collapsed"), about.flag("shifted")
+        # Files of Rust hold what a fit chose as parameters.
+        given = model.normalize if isinstance(model.normalize, bool) else None
+        model.normalize_ = about.flag("normalize", missing=given)
+        is_given = not isinstance(model.n_neighbors, str)
+        model.n_neighbors_ = about.count("n_neighbors", optional=is_given) or int(model.n_neighbors)
         model.graph_method_ = str(about.text("graph_method"))
         model.graph_recall_ = about.figure("graph_recall") or 0.0
         model.timings_ = about.figures("timings", PHASES)

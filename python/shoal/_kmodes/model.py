@@ -28,6 +28,8 @@ class FittedKModes(ClusterMixin, Clusterer):
     responsibilities_: Any
     affinity_: Any
     bandwidth_: float
+    normalize_: bool
+    n_neighbors_: int
     energies_: npt.NDArray[np.float64]
     relaxed_energies_: list[npt.NDArray[np.float64]]
     collapsed_: bool
@@ -48,7 +50,7 @@ class FittedKModes(ClusterMixin, Clusterer):
 
     @property
     def _metric_of_rows(self) -> Metric:
-        return "cosine" if self.normalize else "euclidean"
+        return "cosine" if self.normalize_ else "euclidean"
 
     def _measure(
         self, source: Source, weights: npt.NDArray[np.float64] | None
@@ -113,9 +115,9 @@ class FittedKModes(ClusterMixin, Clusterer):
         -------
         ndarray of shape (n_samples, n_clusters)
             ``softmax(k(x, modes) + laplacian_weight_ * sum of w times the responsibilities of the nearest
-            n_neighbors rows of the fit)``. The weight `w` of a neighbor is 1 with ``affinity="knn"`` and the
+            n_neighbors_ rows of the fit)``. The weight `w` of a neighbor is 1 with ``affinity="knn"`` and the
             kernel of its distance with ``"gaussian"``. With ``"precomputed"`` it is the mean row sum of
-            `affinity_` divided by `n_neighbors`, so that neighbors pull new rows as much as rows of the fit.
+            `affinity_` divided by `n_neighbors_`, so that neighbors pull new rows as much as rows of the fit.
 
         Raises
         ------
@@ -139,7 +141,7 @@ class FittedKModes(ClusterMixin, Clusterer):
 
     def _responsibilities_of(self, source: Source) -> npt.NDArray[Any]:
         z, n = self.responsibilities_, self.responsibilities_.shape[0]
-        m = min(int(self.n_neighbors), n)
+        m = min(self.n_neighbors_, n)
         kept, clusters = z, np.empty(0, dtype=np.int32)
         if issparse(z):
             kept, clusters = z.data.reshape(n, -1), z.indices.astype(np.int32, copy=False)
@@ -150,7 +152,7 @@ class FittedKModes(ClusterMixin, Clusterer):
             self.modes_,
             (kept, clusters),
             (m, pull, self.bandwidth_, self.laplacian_weight_),
-            bool(self.normalize),
+            self.normalize_,
             _params.threads(self.n_jobs, tell=False),
         )
 

@@ -28,6 +28,9 @@ from .files import check_outputs, label_of, open_data, shown_shape
 from .methods import CENTERS, available, centers_file, make_estimator, parameters, parse_method
 from .results import format_timings, show
 
+#: What only a fit of Laplacian K-modes shows.
+OF_MODES = ("collapsed", "laplacian_weight", "normalize", "n_neighbors")
+
 
 def add(verbs: Verbs) -> None:
     """Add the subcommand."""
@@ -269,7 +272,7 @@ def plot(args: argparse.Namespace, done: Outcome) -> None:
 
 def as_dict(args: argparse.Namespace, done: Outcome, seed: int) -> dict[str, Any]:
     """Return the result for JSON."""
-    of_modes = {name: done.found(name + "_") for name in ("collapsed", "laplacian_weight")}
+    of_modes = {name: done.found(name + "_") for name in OF_MODES}
     return {
         "data": args.data,
         "rows": done.rows,

@@ -16,8 +16,8 @@ use crate::tuning::DEFAULT_MEMORY;
 /// noise, so the steps follow changing labels at a constant learning rate.
 ///
 /// Source: Zhao et al., "Variance reduced k-means clustering", 2018 (algorithms 3 and 4). Two rules are not
-/// in the paper: an empty cluster keeps its center, and an epoch that raises the inertia by more than a
-/// percent is undone and the learning rate halved.
+/// in the paper: the center of an empty cluster moves to the row that is farthest from its center, and an epoch
+/// that raises the inertia by more than a percent is undone and the learning rate halved.
 ///
 /// ```
 /// use shoal::VarianceReduced;

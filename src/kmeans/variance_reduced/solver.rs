@@ -10,6 +10,7 @@ use crate::error::Result;
 use crate::fit::{FitSolver, Metric, Solver, Step, StopReason, Timings};
 use crate::kernel::{Compute, PackedCenters};
 use crate::kmeans::choice::Choice;
+use crate::kmeans::empty;
 use crate::kmeans::labels::{Carried, Labels, Swept};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
@@ -130,8 +131,15 @@ impl<T: Compute> VarianceReducedSolver<T> {
         }
         distances += pass.swept.distances;
         let energy = pass.swept.clusters.energy();
-        let stalled = self.stalled_by(energy);
-        let stop = if self.iteration > 0 && pass.swept.changed == 0 && pass.means == self.means {
+        // An empty cluster begins anew at a far row. That row belongs to its old cluster until the next sweep.
+        let found = empty::farthest(data, cx, &pass.packed, self.labels.of_rows.view(), &pass.swept.clusters);
+        let relocated = found.inspect_err(|_| self.labels.undo())?;
+        for (j, _, row, _) in &relocated {
+            pass.means[j * dim..][..dim].copy_from_slice(row);
+        }
+        let stalled = if relocated.is_empty() { self.stalled_by(energy) } else { 0 };
+        let stable = relocated.is_empty() && pass.swept.changed == 0 && pass.means == self.means;
+        let stop = if self.iteration > 0 && stable {
             Some(StopReason::LabelsStable)
         } else if stalled >= MAX_STALLED {
             Some(StopReason::Tolerance)

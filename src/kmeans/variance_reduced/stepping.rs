@@ -30,7 +30,7 @@ impl<T: Compute> VarianceReducedSolver<T> {
     ) -> Result<EpochEnd<T>> {
         let dim = self.dim;
         let sums = &swept.clusters;
-        let precise = precise_means(sums, MatRef::new(centers, dim), self.params.metric);
+        let precise = precise_means(sums, MatRef::new(means, dim), self.params.metric);
         let weight: f64 = sums.weights().iter().sum();
         let start = EpochStart {
             labels: self.labels.of_rows.view(),
@@ -85,10 +85,10 @@ impl<T: Compute> VarianceReducedSolver<T> {
     }
 }
 
-/// Means in `f64`; a center without rows stays.
-fn precise_means<T: Compute>(sums: &ClusterSums, centers: MatRef<'_, T>, metric: Metric) -> Vec<f64> {
-    let mut means: Vec<f64> = centers.data().iter().map(|c| c.to_f64()).collect();
-    to_means(&mut means, centers.cols(), metric, sums);
+/// The means in `f64`, not rounded; the center of an empty cluster is that of `rounded`.
+fn precise_means<T: Compute>(sums: &ClusterSums, rounded: MatRef<'_, T>, metric: Metric) -> Vec<f64> {
+    let mut means: Vec<f64> = rounded.data().iter().map(|c| c.to_f64()).collect();
+    to_means(&mut means, rounded.cols(), metric, sums);
     means
 }
 

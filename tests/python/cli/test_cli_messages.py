@@ -166,7 +166,7 @@ def test_names_of_files_are_never_changed(capsys, rows):
         ("fit two.safetensors -k 2", "Choose one with --key: "),
         ("knn c.npz -m 3 -o g.npz", "Use --key points to silence this."),
         ("shuffle c.npz -o s.npy", "Use --key points to write the points without weights."),
-        ("fit c.npz -k 2 --method kmodes", "To ignore the weights, use --key points."),
+        ("fit c.npz -k 2 --method kmodes --set normalize=true", "To ignore the weights, use --key points."),
         ("fit bare.csv -k 2", "Name all 3 columns with --columns A,B,..."),
     ],
 )

@@ -55,6 +55,12 @@ def vrkm(X, centers, rate, steps, epochs, seed, weights=None, plain=False, dtype
             if w[mine].sum() > 0:
                 means[j] = (w[mine, None] * X[mine]).sum(axis=0) / w[mine].sum()
                 gradient[j] = (w[mine, None] * (means[j] - X[mine])).sum(axis=0) / w[mine].sum()
+        # Empty clusters begin anew at the farthest rows, which keep their labels until the next sweep.
+        empty = [j for j in range(k) if w[labels == j].sum() == 0]
+        own = d[np.arange(n), labels]
+        far = [i for i in np.lexsort((np.arange(n), -own)) if own[i] > 0 and w[i] > 0]
+        for j, i in zip(empty, far, strict=False):
+            means[j] = X[i]
         changed, before = int((labels != before).sum()), labels
         rng = Rng(seed, EPOCH, epoch)
         now, switched = means.copy(), 0

@@ -433,6 +433,39 @@ def test_rows_without_weight_have_no_effect():
     assert model.counts_.sum() == 1000
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("variant", ["vrkm++", "vrkm"])
+@pytest.mark.parametrize("kind", ["array", "sparse", "stream"])
+def test_empty_clusters_begin_anew_at_far_rows(kind, variant, weighted):
+    X = blobs(500, 3, 12, 7, width=2.0)
+    weights = np.random.default_rng(3).choice([0.5, 1.0, 0.0], size=500) if weighted else None
+    # Two equal centers, and three that are far from all rows.
+    init = np.concatenate([X[:7], X[6:7], X[:3] + 1e4])
+    expected = vrkm(X, init, 0.05, 500, 3, 5, weights, plain=variant == "vrkm")
+    given = {"learning_rate": 0.05, "epoch_size": 500, "tol": 0, "max_iter": 3, "random_state": 5}
+    model = VarianceReducedKMeans(11, init=init, variant=variant, **given)
+    rows = {"array": X, "sparse": sp.csr_matrix(X), "stream": lambda: iter([X])}[kind]
+    for step, truth in zip(model.iter_fit(rows, weights), expected, strict=True):
+        assert step.objective == pytest.approx(truth.objective, rel=1e-9)
+        assert step.n_changed == truth.changed
+        if kind != "stream":
+            np.testing.assert_allclose(model.cluster_centers_, truth.centers, rtol=1e-9, atol=1e-9)
+        elif step.iteration == 1:
+            break
+    assert (model.counts_ > 0).all() or kind == "stream"
+
+
+def test_duplicates_among_the_first_centers_cost_nothing():
+    """Most rows are one point, so most random first centers are equal."""
+    rng = np.random.default_rng(0)
+    X = np.concatenate([np.zeros((3000, 2)), blobs(600, 2, 12, 3, width=0.5) + 200])
+    init = X[rng.permutation(len(X))[:20]]
+    plain = KMeans(20, init=init, n_init=1).fit(X)
+    model = VarianceReducedKMeans(20, init=init, random_state=0).fit(X)
+    assert len(np.unique(model.labels_)) == 20
+    assert model.inertia_ <= 1.2 * plain.inertia_
+
+
 def test_centers_without_rows_do_not_move():
     X = np.repeat([[0.0, 0.0], [5.0, 0.0], [0.0, 5.0]], 40, axis=0)
     init = np.array([[0.0, 0.0], [5.0, 0.0], [0.0, 5.0], [100.0, 100.0], [0.0, 0.0]])

@@ -590,7 +590,7 @@ def test_components_of_duplicates_start_from_seeds():
     X = np.repeat(np.random.default_rng(0).normal(size=(60, 4)), 8, axis=0)
     X += np.random.default_rng(1).normal(size=X.shape) * 1e-3
     with pytest.warns(RuntimeWarning, match="much smaller than a cluster"):
-        model = LaplacianKModes(3, normalize=False, bandwidth=1.0, random_state=0).fit(X)
+        model = LaplacianKModes(3, n_neighbors=5, bandwidth=1.0, random_state=0).fit(X)
     assert model.init_ == "k-means++"
     assert len(np.unique(model.labels_)) == 3
 
@@ -736,7 +736,7 @@ def test_errors():
     parallel = np.outer(np.arange(1.0, 21.0), [1.0, 0.7, 0.3])
     for rows in (np.ones((20, 3)), parallel, parallel.astype(np.float32)):
         with pytest.raises(ValueError, match="coincide"):
-            LaplacianKModes(2).fit(rows)
+            LaplacianKModes(2, normalize=True).fit(rows)
     precomputed = LaplacianKModes(3, affinity="precomputed", bandwidth=1.0)
     for bad in (1e-170, 1e200):
         with pytest.raises(ValueError, match=f"bandwidth must be.*got {bad:g}"):
