@@ -130,12 +130,16 @@ impl<T: Compute> Potential<T> {
             let Tile { packed, found, .. } = &mut tiles.0[0];
             let Work { scan, hits, is_picked, picked, .. } = work;
             scan.resize(m);
-            sketches.iter().enumerate().for_each(|(c, sketch)| scan.set(c, sketch, 0.0));
+            for (c, sketch) in sketches.iter().enumerate() {
+                scan.set(c, sketch, 0.0);
+            }
             hits.clear();
             scan.within(packed, &codes, (&list, &vec![m as u32; packed.n_groups()]), hits);
             is_picked.clear();
             is_picked.resize(near.len(), false);
-            hits.iter().for_each(|hit| is_picked[hit.center as usize] = true);
+            for hit in &*hits {
+                is_picked[hit.center as usize] = true;
+            }
             picked.clear();
             picked.extend((0..near.len() as u32).filter(|&row| is_picked[row as usize]));
             found.clear();

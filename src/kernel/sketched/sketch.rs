@@ -189,18 +189,19 @@ unsafe fn round<S: Simd<T = f32>>(
     unsafe {
         let (minus, per_unit) = (S::splat(-unit), S::splat(per_unit));
         // Sums that an instruction set does not need are never used, and the compiler removes them.
-        let mut sums = [[S::splat(0.0); LANES]; 3];
+        let mut sums = [[S::splat(0.0); 3]; LANES];
+        let vectors = LANES / S::LANES;
         for (coordinates, codes) in coordinates.iter().zip(codes) {
             let mut near = [0.0; LANES];
-            for at in 0..LANES / S::LANES {
+            for (at, [lengths, misses, wholes]) in sums.iter_mut().enumerate().take(vectors) {
                 let v = S::load(coordinates.as_ptr().add(at * S::LANES));
                 let rounded = S::fmadd(v, per_unit, S::splat(WHOLE));
                 let whole = S::sub(rounded, S::splat(WHOLE));
                 let miss = S::fmadd(whole, minus, v);
-                sums[0][at] = S::fmadd(v, v, sums[0][at]);
-                sums[1][at] = S::fmadd(miss, miss, sums[1][at]);
+                *lengths = S::fmadd(v, v, *lengths);
+                *misses = S::fmadd(miss, miss, *misses);
                 // Exact: less than 2^24, because a lane has at most `MOST / LANES` terms of at most 127^2.
-                sums[2][at] = S::fmadd(whole, whole, sums[2][at]);
+                *wholes = S::fmadd(whole, whole, *wholes);
                 S::store(near.as_mut_ptr().add(at * S::LANES), rounded);
             }
             for (code, near) in codes.iter_mut().zip(near) {
@@ -208,10 +209,10 @@ unsafe fn round<S: Simd<T = f32>>(
                 *code = near.to_bits() as u8 ^ 0x80;
             }
         }
-        for at in 0..LANES / S::LANES {
-            S::store(out.lengths.as_mut_ptr().add(at * S::LANES), sums[0][at]);
-            S::store(out.misses.as_mut_ptr().add(at * S::LANES), sums[1][at]);
-            S::store(out.wholes.as_mut_ptr().add(at * S::LANES), sums[2][at]);
+        for (at, &[lengths, misses, wholes]) in sums.iter().enumerate().take(vectors) {
+            S::store(out.lengths.as_mut_ptr().add(at * S::LANES), lengths);
+            S::store(out.misses.as_mut_ptr().add(at * S::LANES), misses);
+            S::store(out.wholes.as_mut_ptr().add(at * S::LANES), wholes);
         }
     }
     out

@@ -233,7 +233,8 @@ fn mixing_is_orthogonal() {
         let values: Vec<f32> = rows(1, 2, d, 9).into_iter().map(|x| x as f32).collect();
         let (a, b) = values.split_at(d);
         let (mut mixed_a, mut mixed_b) = (a.to_vec(), b.to_vec());
-        (mix(&mut mixed_a), mix(&mut mixed_b));
+        mix(&mut mixed_a);
+        mix(&mut mixed_b);
         let product = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(a * b)).sum::<f64>();
         assert!((product(a, b) - product(&mixed_a, &mixed_b)).abs() < 1e-5, "{d}");
         assert!((product(a, a) - product(&mixed_a, &mixed_a)).abs() < 1e-5, "{d}");
@@ -251,7 +252,8 @@ fn the_rounding_of_mixing_is_needed() {
         for row in values.chunks_exact(d) {
             let (mut mixed, mut exact) =
                 (row.to_vec(), row.iter().map(|&v| f64::from(v)).collect::<Vec<_>>());
-            (mix(&mut mixed), mix(&mut exact));
+            mix(&mut mixed);
+            mix(&mut exact);
             let length = exact.iter().map(|v| v * v).sum::<f64>().sqrt();
             let off = mixed.iter().zip(&exact).map(|(&a, b)| (f64::from(a) - b).powi(2)).sum::<f64>().sqrt();
             let levels = f64::from((d as u32 / 16).ilog2());

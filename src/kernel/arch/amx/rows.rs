@@ -6,6 +6,7 @@ use std::arch::x86_64::*;
 use crate::kernel::arch::vnni::Vnni;
 use crate::kernel::certified::engine::{Line, Tile};
 
+#[expect(clippy::unused_self, reason = "a value shows that the processor has the instructions")]
 impl Vnni {
     /// See [`Engine::bytes`](crate::kernel::certified::engine::Engine::bytes).
     #[inline(always)]
