@@ -71,11 +71,11 @@ class LaplacianKModes(StoredKModes):
         sum is half of the mean. With any other `init` it is ``max(c, k / 2) / s``: 1 for 10 clusters and five
         neighbors, 2 for 20, 5 for 50.
     n_neighbors : "auto" or int, default="auto"
-        Number of neighbors of a row in the graph, not counting the row itself. ``"auto"``: 5, or more if the
-        graph falls apart with 5: the smallest number up to 40 with which it has at most `n_clusters`
-        connected components and most rows lie in these. Components with fewer rows than a tenth of
-        ``n_samples / n_clusters`` do not count. If 40 neighbors are too few, for example because of many
-        duplicate rows, 5 are used. With ``affinity="precomputed"``, only predictions use the number.
+        Number of neighbors of a row in the graph, not counting the row itself. ``"auto"``: 5, unless
+        the graph falls apart with 5. The number is then the smallest one, up to 40, with which the graph has
+        at most `n_clusters` connected components and most rows lie in them. Components with fewer rows than
+        a tenth of ``n_samples / n_clusters`` do not count. If 40 neighbors are too few, for example because
+        of many duplicate rows, 5 are used. With ``affinity="precomputed"``, only predictions use the number.
     init : {"spectral", "k-means++", "plain-k-means++", "random", "auto", "afk-mc2", "k-mc2", "k-means||", \
             "hierarchical"}, array-like or callable, default="spectral"
         The start.
@@ -209,11 +209,11 @@ class LaplacianKModes(StoredKModes):
     (``benches/python/papers/slk.py --part defaults``). Do not use it for streams, for round clusters, or for
     thousands of clusters.
 
-    **Cost.** The neighbor graph (see :func:`shoal.knn_graph`); with ``n_neighbors="auto"``, up to three more
-    graphs if the first one falls apart. Then, in each iteration, ``n n_clusters d`` for the kernel and ``n
-    n_neighbors n_clusters`` for each of some dozens of updates. ``init="spectral"`` adds some hundred
-    products of the affinity with a vector, each followed by ``n n_clusters`` operations, and five runs of
-    k-means in `n_clusters` columns.
+    **Cost.** The neighbor graph (see :func:`shoal.knn_graph`). With ``n_neighbors="auto"``, up to three more
+    graphs are computed if the first one falls apart. Then, in each iteration, ``n n_clusters d`` for the
+    kernel and ``n n_neighbors n_clusters`` for each of some dozens of updates. ``init="spectral"`` adds some
+    hundred products of the affinity with a vector, each followed by ``n n_clusters`` operations, and five
+    runs of k-means in `n_clusters` columns.
 
     **Memory** beyond the rows: about ``28 n_clusters`` bytes per row for float32 rows (56 for float64; less
     if only the largest responsibilities are kept), and ``90 n_neighbors_`` bytes per row for the graph, the
