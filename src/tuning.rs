@@ -90,8 +90,8 @@ pub(crate) const SKETCH_ENERGY: f64 = 0.9;
 pub(crate) const SKETCH_PEAKS: usize = 64;
 pub(crate) const SKETCH_GAIN: f32 = 0.85;
 
-/// Whether sketches of rows that are met once are faster than the `f32` kernel (bench `kernels`, table `certified`): with
-/// less, sketching a row takes what products of bytes save.
+/// Whether sketches of rows that are met once are faster than the `f32` kernel (`certified.py`): with less, sketching a row
+/// takes what products of bytes save.
 pub(crate) const fn few_sketches_pay(k: usize, dim: usize) -> bool {
     k >= 64 && dim >= 32 && k * dim >= 40_000
 }

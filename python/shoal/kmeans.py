@@ -238,7 +238,7 @@ class KMeans(CenterClusterer):
         named = self.algorithm not in ("auto", "lloyd")
         needs = {
             "filtering": "dense rows of at most 16 features and room for a copy of them",
-            "sketch": "dense rows, most of whose variance is in 256 directions, and room for their sketches",
+            "sketch": "dense rows and room for their sketches",
         }.get(self.algorithm)
         if needs and self.algorithm_ == "lloyd":
             name, budget = self._budget("bounds_memory")

@@ -55,13 +55,13 @@ use pack::Form;
 use tier::{Tier, active};
 
 impl Compute for f32 {
-    fn by_tiles(
+    fn by_matrix_unit(
         rows: MatRef<'_, Self>,
         packed: &PackedCenters<Self>,
         labels: &mut [u32],
         scratch: &mut Scratch<Self>,
     ) -> bool {
-        certified::by_tiles(rows, packed, labels, scratch)
+        certified::by_matrix_unit(rows, packed, labels, scratch)
     }
 }
 
@@ -163,7 +163,7 @@ pub fn nearest<'a, T: Compute>(
     fits(rows, packed);
     if let Rows::Dense(dense) = rows
         && packed.certified.pays(rows.rows())
-        && (T::by_tiles(dense, packed, labels, scratch)
+        && (T::by_matrix_unit(dense, packed, labels, scratch)
             || certified::by_sketches(dense, packed, labels, scratch))
     {
         return;

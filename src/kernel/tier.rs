@@ -21,7 +21,7 @@ use crate::matrix::MatRef;
 pub trait Compute: Vectors {
     /// Labels rows by tiles of low precision, if the type has them and they pay off.
     #[doc(hidden)]
-    fn by_tiles(
+    fn by_matrix_unit(
         _rows: MatRef<'_, Self>,
         _packed: &PackedCenters<Self>,
         _labels: &mut [u32],

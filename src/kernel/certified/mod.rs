@@ -4,7 +4,7 @@
 //! matrix unit, tiles of rows and centers are compared:
 //!
 //! 1. Centers are rounded to low precision once ([`pack`]), rows strip by strip ([`rows`]). An [`Engine`]
-//!    multiplies tiles of both ([`strip`]).
+//!    multiplies tiles of both ([`tiles`], [`strip`]).
 //! 2. Every value has a rigorous error bound ([`bound`]), so it is an interval that holds the true value.
 //!    Minima of both ends are kept per panel of 16 centers and per place in a panel ([`fold`]).
 //! 3. Centers whose interval begins above the smallest upper end of their row are not the nearest. If one panel
@@ -28,28 +28,22 @@ mod rows;
 mod strip;
 #[cfg(test)]
 mod tests;
+mod tiles;
 
-use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
-use self::decide::Doubts;
-use self::engine::{Engine, Product};
+use self::engine::Product;
 pub(super) use self::pack::LowCenters;
-use self::remeasure::Remeasured;
-use self::rows::GROUP;
-use self::strip::{Strip, strip_rows};
+pub(super) use self::tiles::{Buffers, label};
 use super::isa::Isa;
+use super::nearest_by_tiles;
 use super::pack::{PackedCenters, Scratch};
 use super::sketched::SketchedCenters;
 use super::tier::Compute;
-use super::{for_each_strip, nearest_by_tiles};
 use crate::matrix::MatRef;
 use crate::rows::Rows;
-use crate::tuning::{
-    CERTIFIED_CANDIDATES, CERTIFIED_DOUBT, CERTIFIED_ROWS, CERTIFIED_TRIAL, CERTIFIED_VALUES, certified_pays,
-    few_sketches_pay, sketch_candidates,
-};
+use crate::tuning::{CERTIFIED_ROWS, CERTIFIED_TRIAL, certified_pays, few_sketches_pay, sketch_candidates};
 
 /// Which engine labels rows, and the centers in its low precision, made when enough rows have come.
 #[derive(Debug, Default)]
@@ -105,18 +99,10 @@ impl Certified {
     }
 }
 
-/// Buffers of one worker.
-#[derive(Debug, Default)]
-pub(super) struct Buffers {
-    strip: Strip,
-    doubts: Doubts,
-    remeasured: Remeasured,
-}
-
 /// Labels rows by tiles of low precision, as [`nearest`](super::nearest) does. Returns false if the processor has no tiles,
 /// or they do not suit the rows.
 #[allow(unused_variables, reason = "only one target has tiles")]
-pub(super) fn by_tiles(
+pub(super) fn by_matrix_unit(
     rows: MatRef<'_, f32>,
     packed: &PackedCenters<f32>,
     labels: &mut [u32],
@@ -158,68 +144,4 @@ pub(super) fn by_sketches<T: Compute>(
     }
     scratch.labeling = buffers;
     true
-}
-
-/// Labels rows with one engine. Inlined into a function with the instruction set of the engine.
-#[inline(always)]
-pub(super) fn label<E: Engine>(
-    engine: &E,
-    low: &LowCenters,
-    rows: MatRef<'_, f32>,
-    packed: &PackedCenters<f32>,
-    labels: &mut [u32],
-    scratch: &mut Scratch<f32>,
-) {
-    let mut buffers = std::mem::take(&mut scratch.certified);
-    let mut open = std::mem::take(&mut scratch.doubts);
-    let Buffers { strip, doubts, remeasured } = &mut buffers;
-    doubts.clear();
-    open.begin(packed);
-    let (mut start, mut kept, mut candidates) = (0, 0, 0);
-    while start < rows.rows() {
-        let end = rows.rows().min(start + strip_rows(engine, low));
-        let here = rows.slice(start, end);
-        if strip.load(engine, low, packed, here) {
-            strip.sweep(engine, low);
-            doubts.decide(engine, low, &strip.minima, start, &mut labels[start..end]);
-        } else {
-            plain(rows, start..end, packed, labels, &mut open, scratch);
-        }
-        start = end;
-        // Rows in doubt are measured while they are in the cache.
-        let full =
-            (start - kept) * low.dim >= CERTIFIED_VALUES || doubts.candidates.len() >= CERTIFIED_CANDIDATES;
-        if full || start == rows.rows() {
-            candidates += doubts.candidates.len() + doubts.open.len() * GROUP * low.panels;
-            remeasured.label(engine, low, packed, rows, doubts, (labels, &mut open));
-            for &first in &doubts.open {
-                let range = first as usize..rows.rows().min(first as usize + GROUP);
-                plain(rows, range, packed, labels, &mut open, scratch);
-            }
-            doubts.clear();
-            kept = start;
-        }
-    }
-    packed.certified.count(rows.rows(), candidates, CERTIFIED_DOUBT * low.panels as f64);
-    open.settle(Rows::Dense(rows), packed, labels, scratch);
-    scratch.doubts = open;
-    scratch.certified = buffers;
-}
-
-/// Labels a range of the rows by `f32` tile values.
-fn plain(
-    rows: MatRef<'_, f32>,
-    range: Range<usize>,
-    packed: &PackedCenters<f32>,
-    labels: &mut [u32],
-    open: &mut super::Doubts<f32>,
-    scratch: &mut Scratch<f32>,
-) {
-    let first = range.start;
-    let some = Rows::Dense(rows.slice(range.start, range.end));
-    for_each_strip(some, packed, scratch, |range, strip, scratch| {
-        let range = first + range.start..first + range.end;
-        strip.argmin(packed, open, scratch, &mut labels[range.clone()]);
-        open.note_strip(Rows::Dense(rows), range, packed, scratch);
-    });
 }

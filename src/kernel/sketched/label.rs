@@ -53,7 +53,7 @@ impl SketchedCenters {
     }
 
     /// Labels rows, and lists those that it leaves `open` in the buffers. Returns how many centers were left for all rows
-    /// together, beyond the first of each.
+    /// together, beyond the first of each; an open row counts all centers.
     pub(in crate::kernel) fn label<T: Compute>(
         &self,
         rows: MatRef<'_, T>,

@@ -18,7 +18,8 @@
 //!
 //! # A scan
 //! Centers are packed in groups ([`pack`]). A [`scan`] compares rows with the first groups and lists every center that
-//! may be within the radius of its row, with a lower bound of the distance. The products are exact, so every
+//! may be within the radius of its row, with a lower bound of the distance. Without a radius, the center of the smallest
+//! estimate gives one ([`closest`]). The products are exact, so every
 //! instruction set may compute them in its own way. What is listed is for the [arbiter](super::arbiter) to compare.
 #![allow(unsafe_code)]
 
