@@ -774,3 +774,25 @@ pub(crate) const BALANCED_DECAY: f64 = 0.93;
 pub(crate) fn repair_tile_rows(k: usize) -> usize {
     ((1 << 18) / k.max(1)).clamp(1, 256)
 }
+
+/// The first number of cells for finding duplicates among `n` rows, which doubles as long as that saves work. A few thousand
+/// rows are compared in one cell. If only `n_probes` cells are searched, more cells save nothing.
+///
+/// On four sets of 16,000 to 200,000 rows, at cosine distances of 0.02 to 0.1, the first number takes at most 1.1 times the
+/// time of the best of seven numbers. Rows in thousands of tight groups need more.
+pub(crate) fn duplicate_cells(n: u64, n_probes: Option<usize>) -> usize {
+    match n_probes {
+        _ if n <= 4096 => 1,
+        None => ((n as f64).sqrt() / 2.0) as usize,
+        Some(probes) => ((n as f64 * probes as f64).sqrt() as usize).min(n as usize / 2),
+    }
+}
+
+/// Rows from which the work of a search for duplicates, and the recall of an approximate one, are estimated.
+pub(crate) const DUPLICATE_SAMPLE: usize = 1024;
+
+/// Rows that are compared with rows of a cell together: their pairs take at most some 32 MB.
+pub(crate) const DUPLICATE_VISITORS: usize = 2048;
+
+/// Multiplications of a step of a search for duplicates: some tens of seconds on two cores.
+pub(crate) const DUPLICATE_STEP: f64 = 2e12;

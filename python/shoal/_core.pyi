@@ -390,6 +390,34 @@ def kmodes_responsibilities(
     normalize: bool,
     threads: int | None,
 ) -> npt.NDArray[Any]: ...
+
+class DuplicateSearch:
+    def __init__(
+        self,
+        source: Source,
+        threshold: float,
+        *,
+        metric: str,
+        keep: str,
+        linkage: str,
+        n_clusters: int | None,
+        n_probes: int | None,
+        seed: int,
+        memory: int,
+        weights: npt.NDArray[np.float64] | None,
+        threads: int | None,
+        checkpoint: str | None,
+    ) -> None: ...
+    def write(self, path: str) -> None: ...
+    @property
+    def expected(self) -> float: ...
+    @property
+    def done(self) -> float: ...
+    def advance(self, source: Source, threads: int | None) -> bool: ...
+    def finish(
+        self, source: Source, threads: int | None
+    ) -> tuple[npt.NDArray[np.int64], int, int, float, float]: ...
+
 def knn_graph(
     source: Source, n_neighbors: int, method: str, recall: float, threads: int | None
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64], str, dict[str, float]]: ...

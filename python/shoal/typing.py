@@ -28,6 +28,8 @@ __all__ = [
     "Covariance",
     "Criterion",
     "GraphMethod",
+    "Keep",
+    "Linkage",
     "Init",
     "Memory",
     "Metric",
@@ -138,6 +140,10 @@ Search: TypeAlias = Literal["exact", "neighbors"]
 GraphMethod: TypeAlias = Literal["auto", "exact", "kd-tree", "ivf"]
 #: How :func:`shoal.nearest` finds centers.
 NearestMethod: TypeAlias = Literal["exact", "approximate"]
+#: Which row of a group of duplicates :func:`shoal.curation.deduplicate` keeps.
+Keep: TypeAlias = Literal["first", "nearest-to-center", "farthest-from-center"]
+#: How :func:`shoal.curation.deduplicate` makes groups of pairs.
+Linkage: TypeAlias = Literal["leader", "components", "semdedup"]
 #: Criteria that choose a number of clusters.
 Criterion: TypeAlias = Literal["elbow", "silhouette", "calinski_harabasz", "davies_bouldin", "stability"]
 #: An int for repeatable results, a NumPy generator, or None.

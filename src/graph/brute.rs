@@ -15,7 +15,7 @@ use crate::tuning::{GRAPH_TILE_ROWS, SHIFT_SAMPLE, graph_block_rows};
 
 /// The frame for comparing the rows of `data`, and rows of `more` that search among them. Checks that values
 /// and squared distances are finite.
-pub(super) fn frame<T: Compute>(
+pub(crate) fn frame<T: Compute>(
     data: &dyn DataSource<T>,
     more: Option<&dyn DataSource<T>>,
     cx: &Executor,
@@ -45,7 +45,7 @@ pub(super) fn frame<T: Compute>(
 }
 
 /// Packs some rows of a source, to be compared with the rows of `swept`.
-pub(super) fn packed<T: Compute>(
+pub(crate) fn packed<T: Compute>(
     data: &dyn DataSource<T>,
     rows: &[u64],
     frame: &Frame<T>,

@@ -17,7 +17,7 @@ use crate::names::names;
 use crate::parallel::Executor;
 use crate::tuning::{brute_force_pays, tree_pays};
 
-pub(crate) use brute::nearest_rows;
+pub(crate) use brute::{frame, nearest_rows, packed};
 
 /// The method that finds neighbors.
 ///

@@ -2,6 +2,7 @@
 
 mod array;
 mod coreset;
+mod curation;
 mod distributed;
 mod enter;
 mod error;
@@ -72,6 +73,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<run::Run>()?;
     m.add_class::<coreset::LightweightCoreset>()?;
     m.add_class::<coreset::StreamingCoreset>()?;
+    m.add_class::<curation::DuplicateSearch>()?;
     m.add_class::<distributed::Partial>()?;
     m.add_class::<distributed::Pass>()?;
     m.add_class::<mixture::Mixture>()?;

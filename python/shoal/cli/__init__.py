@@ -19,7 +19,7 @@ import warnings
 from collections.abc import Generator, Sequence
 from pathlib import Path
 
-from . import compare, convert, coreset, demo, fit, info, knn, predict, report, seed, select, shuffle
+from . import compare, convert, coreset, dedup, demo, fit, info, knn, predict, report, seed, select, shuffle
 from .errors import FailedError, UsageError, note_of, was_interrupted
 from .options import Options
 from .parsing import Parser
@@ -37,6 +37,7 @@ VERBS = {
     "seed": seed,
     "coreset": coreset,
     "knn": knn,
+    "dedup": dedup,
     "shuffle": shuffle,
     "info": info,
     "demo": demo,

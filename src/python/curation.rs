@@ -1,0 +1,129 @@
+//! The search for duplicates, for Python.
+
+use std::path::PathBuf;
+
+use numpy::PyReadonlyArray1;
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+
+use super::array::array1;
+use super::enter::enter;
+use super::rows::Input;
+use super::source::Source;
+use crate::curation::{Deduplication, Search};
+use crate::data::Source as _;
+use crate::error::{Error, Result};
+use crate::float::{Typed, either};
+use crate::persist;
+
+/// The kept row of every row, the number of pairs, the number of cells, the share of compared pairs, and the recall.
+type Found<'py> = (Bound<'py, PyAny>, u64, usize, f64, f64);
+
+/// A search for duplicates, which advances step by step. `source` is always the same rows, as the metric sees them.
+#[pyclass(module = "shoal._core")]
+pub(super) struct DuplicateSearch(Option<Typed<Search<f32>, Search<f64>>>);
+
+fn over() -> PyErr {
+    PyRuntimeError::new_err("the search is over")
+}
+
+fn other_type() -> Error {
+    Error::Source("the rows have another compute type than at the start of the search".into())
+}
+
+#[pymethods]
+impl DuplicateSearch {
+    #[new]
+    #[pyo3(signature = (source, threshold, *, metric, keep, linkage, n_clusters, n_probes, seed, memory, weights, threads, checkpoint))]
+    /// Starts a search, or goes on with the one in the file `checkpoint`.
+    #[expect(clippy::too_many_arguments, reason = "the parameters of a search")]
+    #[expect(clippy::needless_pass_by_value, reason = "as PyO3 hands arrays over")]
+    fn new(
+        py: Python<'_>,
+        source: &Source,
+        threshold: f64,
+        metric: &str,
+        keep: &str,
+        linkage: &str,
+        n_clusters: Option<usize>,
+        n_probes: Option<usize>,
+        seed: u64,
+        memory: u64,
+        weights: Option<PyReadonlyArray1<'_, f64>>,
+        threads: Option<usize>,
+        checkpoint: Option<PathBuf>,
+    ) -> PyResult<Self> {
+        let how = Deduplication::within(threshold)
+            .metric(metric.parse()?)
+            .keep(keep.parse()?)
+            .linkage(linkage.parse()?)
+            .n_clusters(n_clusters)
+            .n_probes(n_probes)
+            .rng_seed(seed)
+            .memory(memory);
+        let input = Input::new(&source.0, weights.as_ref())?;
+        let rows = source.0.whole_effort();
+        let cost = rows * rows.sqrt() * source.0.cols() as f64;
+        let search = enter(py, threads, cost, |cx| {
+            let known = checkpoint.map(persist::read).transpose()?;
+            Ok(either!(input.any(), data => Typed(match &known {
+                Some(known) => Search::restore(how, known, data, cx)?,
+                None => Search::start(how, data, cx)?,
+            })))
+        })?;
+        Ok(Self(Some(search)))
+    }
+
+    /// Writes the state of the search to a file.
+    fn write(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        let search = self.0.as_ref().ok_or_else(over)?;
+        Ok(py.detach(|| persist::write(&path, &either!(search, search => search.checkpoint()?)))?)
+    }
+
+    /// The share of all pairs that is expected to be compared.
+    #[getter]
+    fn expected(&self) -> PyResult<f64> {
+        Ok(either!(self.0.as_ref().ok_or_else(over)?, search => search.expected()))
+    }
+
+    /// The share of the cells that are done.
+    #[getter]
+    fn done(&self) -> PyResult<f64> {
+        Ok(either!(self.0.as_ref().ok_or_else(over)?, search => search.done()))
+    }
+
+    /// Finds the pairs of the next cells. Returns whether cells are left. After an exception the search is over.
+    fn advance(&mut self, py: Python<'_>, source: &Source, threads: Option<usize>) -> PyResult<bool> {
+        let mut search = self.0.take().ok_or_else(over)?;
+        let input = Input::new(&source.0, None)?;
+        let rows = source.0.whole_effort();
+        let cost = rows * rows.sqrt() * source.0.cols() as f64;
+        let (search, left) = enter(py, threads, cost, move |cx| -> Result<_> {
+            let left = either!((&mut search, input.any()), (search, data) => search.advance(data, cx)?,
+                else return Err(other_type()));
+            Ok((search, left))
+        })?;
+        self.0 = Some(search);
+        Ok(left)
+    }
+
+    /// Groups the rows by the pairs that were found. The search is over.
+    fn finish<'py>(
+        &mut self,
+        py: Python<'py>,
+        source: &Source,
+        threads: Option<usize>,
+    ) -> PyResult<Found<'py>> {
+        let search = self.0.take().ok_or_else(over)?;
+        let input = Input::new(&source.0, None)?;
+        let cost = source.0.whole_effort() * source.0.cols() as f64;
+        let found = enter(
+            py,
+            threads,
+            cost,
+            move |cx| either!((search, input.any()), (search, data) => search.finish(data, cx), else Err(other_type())),
+        )?;
+        let kept = found.representatives.into_iter().map(i64::from).collect();
+        Ok((array1(py, kept), found.n_pairs, found.n_clusters, found.compared, found.recall))
+    }
+}
