@@ -63,6 +63,7 @@
 compile_error!("shoal supports only 64-bit targets");
 
 pub mod centers;
+pub mod curation;
 pub mod data;
 pub mod distributed;
 mod error;

@@ -22,6 +22,7 @@ _NAMES = {
     "config": ("config_context",),
     "convert": (),
     "coreset": ("Coreset", "StreamingCoreset", "lightweight_coreset"),
+    "curation": (),
     "dask": (),
     "data": ("DataSource", "open"),
     "distributed": (),
@@ -52,7 +53,7 @@ _HOMES = {name: module for module, names in _NAMES.items() for name in names}
 
 # Type checkers read `__init__.pyi`.
 __all__ = sorted(  # noqa: PLE0605 # pyright: ignore[reportUnsupportedDunderAll]
-    [*_HOMES, "callbacks", "convert", "distributed", "metrics"]
+    [*_HOMES, "callbacks", "convert", "curation", "distributed", "metrics"]
 )
 
 

@@ -1,5 +1,6 @@
 from . import callbacks as callbacks
 from . import convert as convert
+from . import curation as curation
 from . import distributed as distributed
 from . import metrics as metrics
 from ._core import Step as Step

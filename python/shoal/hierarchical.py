@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from dataclasses import KW_ONLY
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
+import numpy as np
+import numpy.typing as npt
+
+from ._checks import params as _params
 from ._fit.clusterer import CenterClusterer
 from ._fit.declared import UNSET, AtLeast, estimator
+from ._fit.levels import Level, counts_of_levels, is_several, levels_of, parents_of
+from ._fit.saved import Arrays, Claims, Texts, floats, need
 from .typing import Callbacks, Memory, Metric, RandomState
 
 __all__ = ["HierarchicalKMeans"]
+
+#: The text of a file with the numbers of clusters of several levels.
+LEVELS = "levels"
+#: Centers of all levels, and parents of all but the last.
+Hierarchy = tuple[list[npt.NDArray[Any]], list[npt.NDArray[np.int32]]]
 
 
 @estimator
@@ -25,8 +38,11 @@ class HierarchicalKMeans(CenterClusterer):
 
     Parameters
     ----------
-    n_clusters : int, default=1000
-        Number of clusters, at least 1 and at most the number of rows.
+    n_clusters : int or sequence of int, default=1000
+        Number of clusters, at least 1 and at most the number of rows. Several numbers, in decreasing order,
+        are the levels of a hierarchy, such as ``[100_000, 10_000, 1_000]``: the first one is the number of
+        clusters that all other attributes and methods refer to, and every further one clusters the centers of
+        the level below it. See `levels_`.
     n_candidates : int, default=128
         Number of centers around its own that a row is compared with, at least 1. Fewer are faster and end at
         a higher inertia. With at least ``n_clusters - 1``, sweeps by lists are exact.
@@ -57,6 +73,12 @@ class HierarchicalKMeans(CenterClusterer):
     {inertia_}
         Not set with ``compute_labels=False``.
     {counts_}
+    levels_ : list of Level
+        The levels of the hierarchy, the first one first; a single one if `n_clusters` is an int. A level has
+        `cluster_centers`; `parents`, the cluster of the next level that holds each of its clusters (None in
+        the last level); `ancestors`, the cluster of this level that holds each cluster of the first level;
+        and `labels`, the cluster of this level that holds each row of the fit. Labels of other rows at a
+        level are ``level.ancestors[model.predict(X)]``.
     certified_ : float
         Share of the rows whose label was proven by the centers around their own alone, before the last pass
         compared the other rows with all centers. 0 after sweeps by cells. NaN during the fit, and with
@@ -106,6 +128,10 @@ class HierarchicalKMeans(CenterClusterer):
     **Quality.** The squared error of sweeps by lists is about that of flat k-means. The squared error of
     sweeps by cells is lower than that of flat k-means if clusters have about ten rows.
 
+    **Levels.** The centers of a level are clustered as rows of weight 1, up to 1,024 clusters by exact
+    k-means, otherwise by this method. The rows are not read again. A label at a level is the cluster that
+    holds the center nearest to the row, which is not always the cluster whose own center is nearest.
+
     **Proofs.** Let ``r`` be the distance from the center of a row to the nearest center outside its list. By
     the triangle inequality, no center outside the list is nearer to the row than the best of the list, if
     ``r`` minus the distance of the row to its center is at least the distance to the best. Bounds are rounded
@@ -134,9 +160,17 @@ class HierarchicalKMeans(CenterClusterer):
     (500, 8)
     >>> bool((model.predict(X) == model.labels_).all())
     True
+
+    Three levels:
+
+    >>> model = HierarchicalKMeans([500, 50, 5], random_state=0).fit(X)
+    >>> [level.cluster_centers.shape for level in model.levels_]
+    [(500, 8), (50, 8), (5, 8)]
+    >>> bool((model.levels_[1].labels == model.levels_[0].parents[model.labels_]).all())
+    True
     """
 
-    n_clusters: int = 1000
+    n_clusters: int | Sequence[int] = 1000
     _: KW_ONLY
     branching_factor: Annotated[int | Literal["auto"], AtLeast(2)] = "auto"
     n_candidates: int = 128
@@ -159,8 +193,25 @@ class HierarchicalKMeans(CenterClusterer):
     #: The tree takes the place of a seeding.
     init = "auto"
 
+    @property
+    def _k(self) -> Any:
+        return self._counts[0] if is_several(self.n_clusters) else self.n_clusters
+
+    @property
+    def _counts(self) -> Any:
+        """The numbers of clusters of all levels."""
+        return self.n_clusters if is_several(self.n_clusters) else [self.n_clusters]
+
+    def _rules(self, problems: _params.Problems) -> None:
+        super()._rules(problems)
+        if is_several(self.n_clusters):
+            problems.check(counts_of_levels, "n_clusters", self.n_clusters, other="an integer or ")
+        else:
+            problems.check(_params.whole, "n_clusters", self.n_clusters, 1)
+
     def _run_params(self, init: Any, seed: int, **other: Any) -> dict[str, Any]:
-        params = super()._run_params(init, seed, **other)
+        n_clusters = _params.for_run("n_clusters", self._k)
+        params = super()._run_params(init, seed, n_clusters=n_clusters, **other)
         del params["init"]
         return params
 
@@ -169,9 +220,99 @@ class HierarchicalKMeans(CenterClusterer):
             super()._conclude(run)
         else:
             self._conclude_without_labels(run)
+        if self._is_grown():
+            self._make_levels()
+
+    def _is_grown(self) -> bool:
+        """Whether there are enough centers for the next level: a fit may end while the tree grows."""
+        return len(self._counts) == 1 or len(self.cluster_centers_) > self._counts[1]
+
+    def _make_levels(self) -> Hierarchy:
+        """Return the centers and parents of all levels, which are made once."""
+        first = self.cluster_centers_
+        made = self._hierarchy
+        if made is None or made[0][0] is not first:
+            centers, parents = [first], list[npt.NDArray[np.int32]]()
+            threads = _params.threads(self.n_jobs, tell=False)
+            for k in self._counts[1:]:
+                of_level, above = parents_of(
+                    centers[-1], int(k), metric=self.metric, seed=self._seed, threads=threads
+                )
+                centers.append(of_level)
+                parents.append(above)
+            made = self._hierarchy = centers, parents
+        return made
+
+    @property
+    def levels_(self) -> list[Level]:
+        """The levels of the hierarchy, the first one first."""
+        name = type(self).__name__
+        if "_history" not in self.__dict__:
+            raise AttributeError(f"{name!r} object has no attribute 'levels_': it is not fitted yet")
+        if not self._is_grown():
+            raise AttributeError(
+                f"{name!r} object has no attribute 'levels_': the fit ended while the tree had "
+                f"{len(self.cluster_centers_)} of {self._k} clusters"
+            )
+        return levels_of(*self._make_levels(), self.__dict__.get("_labels"))
+
+    def _forget(self) -> None:
+        super()._forget()
+        # Current as long as the first of its centers are those of the model.
+        self._hierarchy: Hierarchy | None = None
 
     def _read(self, run: Any) -> None:
         super()._read(run)
         details = run.details()
         self.sample_rows_: int = details["sample_rows"]
         self.certified_: float = details["certified"]
+
+    # ---------------------------------------------------------------- keeping
+
+    def _params_of_file(self) -> dict[str, Any]:
+        # Rust reads models too, and knows a single number.
+        return super()._params_of_file() | {"n_clusters": self._k}
+
+    def _described(self) -> tuple[Arrays, Texts]:
+        arrays, texts = super()._described()
+        return arrays, texts | self._text_of_levels()
+
+    def _text_of_levels(self) -> Texts:
+        if not is_several(self.n_clusters):
+            return {}
+        return {LEVELS: json.dumps({"n_clusters": [int(k) for k in self._counts]})}
+
+    @classmethod
+    def _of_params(cls, arrays: Arrays, meta: Texts) -> Self:
+        model = super()._of_params(arrays, meta)
+        if LEVELS in meta:
+            counts = Claims.read(meta, LEVELS).counts("n_clusters")
+            model.n_clusters = counts_of_levels("n_clusters", counts)
+        return model
+
+    def _kept(self) -> tuple[Arrays, Texts]:
+        arrays, texts = super()._kept()
+        if self._is_grown():
+            centers, parents = self._make_levels()
+            arrays |= {f"levels.{i}.parents": above for i, above in enumerate(parents)}
+            arrays |= {f"levels.{i}.cluster_centers": of_level for i, of_level in enumerate(centers) if i}
+        return arrays, texts | self._text_of_levels()
+
+    @classmethod
+    def _restored(cls, arrays: Arrays, meta: Texts) -> Self:
+        model = super()._restored(arrays, meta)
+        if "levels.0.parents" in arrays:
+            centers, all_parents = [model.cluster_centers_], []
+            for i, k in enumerate(model._counts[1:]):
+                name = f"levels.{i}.parents"
+                parents = arrays.get(name, np.empty(0))
+                need(
+                    parents.dtype == np.int32 and parents.shape == (len(centers[-1]),),
+                    f"its array {name!r} is not of one int32 per cluster",
+                )
+                need(bool(((parents >= 0) & (parents < k)).all()), f"its array {name!r} names no clusters")
+                all_parents.append(parents)
+                shape = (k, model.n_features_in_)
+                centers.append(floats(arrays, f"levels.{i + 1}.cluster_centers", shape))
+            model._hierarchy = centers, all_parents
+        return model

@@ -47,6 +47,7 @@ __all__ = [
     "SupportsDLPack",
     "Variant",
     "Weights",
+    "Within",
 ]
 
 
@@ -140,6 +141,8 @@ GraphMethod: TypeAlias = Literal["auto", "exact", "kd-tree", "ivf"]
 NearestMethod: TypeAlias = Literal["exact", "approximate"]
 #: Criteria that choose a number of clusters.
 Criterion: TypeAlias = Literal["elbow", "silhouette", "calinski_harabasz", "davies_bouldin", "stability"]
+#: Which rows of a cluster :func:`shoal.curation.sample` draws.
+Within: TypeAlias = Literal["random", "nearest"]
 #: An int for repeatable results, a NumPy generator, or None.
 RandomState: TypeAlias = int | np.random.RandomState | np.random.Generator | None
 #: Weights of the rows, one value for each, or None: 1.

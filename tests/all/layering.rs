@@ -5,9 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The modules of the crate, from the top layer to the bottom layer.
-const LAYERS: [(&str, &[&str]); 8] = [
+const LAYERS: [(&str, &[&str]); 9] = [
     ("interfaces", &["python"]),
     ("many machines", &["distributed"]),
+    ("curation", &["curation"]),
     ("methods", &["kmeans", "gmm", "graph", "hierarchical", "kmodes"]),
     ("shared by methods", &["centers"]),
     ("fits and statistics", &["fit", "seeding", "stats", "persist"]),

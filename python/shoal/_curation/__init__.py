@@ -1,0 +1,1 @@
+"""What people do with the clusters of embeddings."""
