@@ -28,11 +28,11 @@ WAYS: dict[str, tuple[tuple[float, ...], dict[str, Any]]] = {
     "few clusters": ((0.1,), {"n_resamples": 0}),
     "many clusters": ((1.0,), {"n_resamples": 0}),
     "levels": (THREE, {"n_resamples": 0}),
-    "levels, resampled": (THREE, {}),
-    "3 rounds": (THREE, {"n_resamples": 3}),
-    "1/8 of a cluster": (THREE, {"resample_size": 1 / 8}),
-    "1/4 of a cluster": (THREE, {"resample_size": 1 / 4}),
-    "all of a cluster": (THREE, {"resample_size": 1}),
+    "levels, 3 rounds": (THREE, {"n_resamples": 3}),
+    "levels, 10 rounds": (THREE, {"n_resamples": 10}),
+    "1/8 of a cluster": (THREE, {"n_resamples": 3, "resample_size": 1 / 8}),
+    "1/4 of a cluster": (THREE, {"n_resamples": 3, "resample_size": 1 / 4}),
+    "all of a cluster": (THREE, {"n_resamples": 3, "resample_size": 1}),
 }
 COLUMNS = {
     "data": "",

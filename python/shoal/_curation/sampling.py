@@ -32,7 +32,7 @@ __all__ = ["sample"]
 METHODS = ("balanced",)
 WITHIN: tuple[str, ...] = get_args(Within)
 #: Rounds of resampling per level.
-ROUNDS = 10
+ROUNDS = 3
 #: Rows per cell of a resample: the share of a mean cell, and the most.
 SHARE, MOST_ROWS = 0.5, 16
 
@@ -92,7 +92,7 @@ def sample(
         all others are equally likely. The first clustering of the rows uses the weights.
     {seed}
     {expert}
-    n_resamples : int or sequence of int, default=10
+    n_resamples : int or sequence of int, default=3
         Rounds of resampling per level. A round takes the rows nearest to each center, clusters only these
         anew, and labels all rows. 0: none, which leaves more clusters where rows are dense. Not with a model.
     resample_size : int or sequence of int, optional
@@ -134,7 +134,7 @@ def sample(
     row each, drawn at random.
 
     **Cost.** A clustering of all rows, and ``2 n k d`` operations per round of the first level: for very many
-    rows set ``n_resamples=[0, 10, 10]``. Memory beyond the rows: about 30 bytes per row, and `resample_size`
+    rows set ``n_resamples=[0, 3, 3]``. Memory beyond the rows: about 30 bytes per row, and `resample_size`
     rows per cluster.
 
     References

@@ -14,7 +14,6 @@ from shoal import _core
 from shoal._checks import params as _params
 from shoal._checks.marked import mark
 from shoal._core import Source
-from shoal._rows.arrays import source_of_values
 from shoal.typing import Metric
 
 #: The largest number of clusters of exact k-means; a tree is faster for more.
@@ -99,13 +98,6 @@ def fit_centers(
         pass
     run.finish()
     return run.centers(), run.labels()
-
-
-def parents_of(
-    centers: npt.NDArray[Any], k: int, *, metric: Metric, seed: int, threads: int | None
-) -> tuple[npt.NDArray[Any], npt.NDArray[np.int32]]:
-    """Return the centers of the next level, with `k` clusters, and the parents of `centers` there."""
-    return fit_centers(source_of_values(centers), k, metric=metric, seed=seed, threads=threads)
 
 
 def levels_of(
