@@ -212,14 +212,19 @@ def per_level(name: str, value: Any, depth: int | None, least: int, default: int
     """
     if value is None:
         return [default] * (depth or 0)
+    given = list(value) if is_several(value) else [value]
+    if not all(_params.is_whole(each) and least <= each <= _params.MOST for each in given):
+        raise _params.ParameterError(
+            f"{mark(name)} must be `None`, an integer of at least {least}, or one for each level, got "
+            f"{_params.shown(value)}"
+        )
     if not is_several(value):
-        return [_params.whole(name, value, least, other="`None`, a sequence or ")] * (depth or 0)
-    given = [_params.whole(name, each, least, other="of numbers that are each ") for each in value]
-    if depth is not None and len(given) != depth:
+        given *= depth or 0
+    elif depth is not None and len(given) != depth:
         raise _params.ParameterError(
             f"{mark(name)} must be one number for each of {depth} levels, got {_params.shown(value)}"
         )
-    return given
+    return [int(each) for each in given]
 
 
 def check_options(model: HierarchicalKMeans, options: dict[str, Any]) -> None:

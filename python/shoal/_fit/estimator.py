@@ -418,7 +418,7 @@ class Clusterer(RunLoop):
 
     def _described(self) -> tuple[Arrays, Texts]:
         """Return the parameters and feature names for a file, as arrays and texts."""
-        params, arrays = self._params_of_file(), {}
+        params, arrays = self._plain_params(), {}
         for name in OF_A_RUN:
             params.pop(name)
         for name, value in params.items():
@@ -440,8 +440,8 @@ class Clusterer(RunLoop):
         }
         return arrays, {"params": json.dumps(params), "features": json.dumps(about)}
 
-    def _params_of_file(self) -> dict[str, Any]:
-        """Return the parameters that a file holds as plain values."""
+    def _plain_params(self) -> dict[str, Any]:
+        """Return the parameters as files and other libraries take them."""
         return self.get_params(deep=False)
 
     def _lost(self) -> list[str]:

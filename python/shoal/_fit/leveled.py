@@ -105,9 +105,9 @@ class LeveledClusterer(CenterClusterer):
 
     # ---------------------------------------------------------------- keeping
 
-    def _params_of_file(self) -> dict[str, Any]:
-        # Rust reads models too, and knows a single number.
-        return super()._params_of_file() | {"n_clusters": self._k}
+    def _plain_params(self) -> dict[str, Any]:
+        # Rust and scikit-learn have a single number.
+        return super()._plain_params() | {"n_clusters": self._k}
 
     def _described(self) -> tuple[Arrays, Texts]:
         arrays, texts = super()._described()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -22,7 +22,7 @@ MOST_FLAT = 1024
 SWEEPS = 50
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Level:
     """One level of a :class:`~shoal.HierarchicalKMeans` with several numbers of clusters.
 
@@ -42,7 +42,7 @@ class Level:
     cluster_centers: npt.NDArray[Any]
     parents: npt.NDArray[np.int32] | None
     ancestors: npt.NDArray[np.int32]
-    _finest: npt.NDArray[np.int32] | None = field(repr=False)
+    _finest: npt.NDArray[np.int32] | None
 
     def __repr__(self) -> str:
         """Show the number of clusters."""
@@ -90,10 +90,12 @@ def fit_centers(
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.int32]]:
     """Return the centers of `k` clusters, and the labels of the rows."""
     params: dict[str, Any] = {"n_clusters": k, "metric": metric, "random_state": seed, "n_jobs": threads}
+    memory = _params.memory("memory", _params.DEFAULT_MEMORY)
     if k <= MOST_FLAT:
-        run = _core.start("kmeans", source, params | {"max_iter": SWEEPS}, weights=weights)
+        method, options = "kmeans", {"max_iter": SWEEPS, "bounds_memory": memory}
     else:
-        run = _core.start("hierarchical", source, params, weights=weights)
+        method, options = "hierarchical", {"memory_limit": memory}
+    run = _core.start(method, source, params | options, weights=weights)
     while run.step() is not None:
         pass
     run.finish()

@@ -2,6 +2,7 @@
 
 import copy
 import io
+import json
 import pickle
 import re
 
@@ -105,6 +106,14 @@ def test_saved_and_copied_models_have_their_levels(tmp_path, model, monkeypatch)
     same_levels(shoal.load(path), model)
     level = pickle.loads(pickle.dumps(model.levels_[1]))
     np.testing.assert_array_equal(level.labels, model.levels_[1].labels)
+
+
+def test_other_programs_get_the_first_number(tmp_path, model):
+    path = tmp_path / "model.safetensors"
+    model.save(path)
+    assert json.loads(_core.load_model(str(path))[2]["params"])["n_clusters"] == 200
+    theirs = shoal.convert.to_sklearn(model)
+    assert (theirs.n_clusters, len(theirs.cluster_centers_)) == (200, 200)
 
 
 def test_without_labels(model):
