@@ -46,6 +46,8 @@ pub(crate) enum Purpose {
     Breathing = 15,
     /// The sample and the directions of sketches.
     Sketching = 16,
+    /// The rows of a balanced sample.
+    Sampling = 17,
 }
 
 /// One round of SplitMix64, which spreads every input bit over the output.

@@ -1,9 +1,9 @@
 """Duplicates: which pairs are found, and in what time, against brute force over all pairs.
 
-The ways are the exact search, the search of a few nearest cells, and the rule of SemDeDup, which compares rows
-within their cells only, on the same cells. `recall` is the number of found pairs over the number of pairs that
-brute force finds (NumPy, float64). `compared` are computed distances as a fraction of all pairs, and `kept`
-is the fraction of the rows that are kept. `seconds` are medians over the rounds.
+The ways are the exact search, the search of a few nearest cells, and the rule of SemDeDup, which compares
+rows within their cells only, on the same cells. `recall` is the number of found pairs over the number of
+pairs that brute force finds (NumPy, float64). `compared` are computed distances as a fraction of all
+pairs, and `kept` is the fraction of the rows that are kept. `seconds` are medians over the rounds.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ GROUPS = {
 }
 #: Modules with names of their own.
 MODULES = (
-    *("shoal.callbacks", "shoal.metrics", "shoal.convert", "shoal.distributed"),
+    *("shoal.callbacks", "shoal.metrics", "shoal.convert", "shoal.curation", "shoal.distributed"),
     *("shoal.dask", "shoal.spark", "shoal.ray", "shoal.plot"),
 )
 #: Code of a guide that begins with a public name, perhaps with arguments.

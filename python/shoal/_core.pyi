@@ -12,6 +12,7 @@ from typing_extensions import disjoint_base
 from ._rows.prefetch import Prefetch
 
 __all__ = [
+    "DuplicateSearch",
     "LightweightCoreset",
     "Mixture",
     "MixtureRun",
@@ -30,6 +31,7 @@ __all__ = [
     "at_most_threads",
     "available_isas",
     "available_threads",
+    "balanced_quotas",
     "first_centers",
     "inertia",
     "isa",
@@ -40,6 +42,7 @@ __all__ = [
     "nearest",
     "nearest_approximately",
     "parameters",
+    "pick_rows",
     "predict",
     "report_to",
     "requested_threads",
@@ -391,6 +394,7 @@ def kmodes_responsibilities(
     threads: int | None,
 ) -> npt.NDArray[Any]: ...
 
+@final
 class DuplicateSearch:
     def __init__(
         self,
@@ -462,6 +466,16 @@ def first_centers(
     weights: npt.NDArray[np.float64] | None,
     threads: int | None,
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64], int]: ...
+def balanced_quotas(
+    sizes: npt.NDArray[np.int64], parents: list[npt.NDArray[np.int32]], n_samples: int, seed: int
+) -> npt.NDArray[np.int64]: ...
+def pick_rows(
+    labels: npt.NDArray[np.int32],
+    quotas: npt.NDArray[np.int64],
+    sq_dists: npt.NDArray[np.float64] | None,
+    seed: int,
+    weights: npt.NDArray[np.float64] | None,
+) -> npt.NDArray[np.int64]: ...
 def save_model(path: str, kind: str, arrays: dict[str, npt.NDArray[Any]], meta: dict[str, str]) -> None: ...
 def array_layouts(path: str) -> dict[str, tuple[str | None, list[int], int]]: ...
 def load_model(path: str) -> tuple[str, dict[str, npt.NDArray[Any]], dict[str, str]]: ...

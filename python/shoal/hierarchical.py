@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import KW_ONLY
 from typing import Annotated, Any, ClassVar, Literal
 
-from ._fit.clusterer import CenterClusterer
 from ._fit.declared import UNSET, AtLeast, estimator
+from ._fit.leveled import LeveledClusterer
 from .typing import Callbacks, Memory, Metric, RandomState
 
 __all__ = ["HierarchicalKMeans"]
 
 
 @estimator
-class HierarchicalKMeans(CenterClusterer):
+class HierarchicalKMeans(LeveledClusterer):
     """K-means for thousands to millions of clusters.
 
     A tree of small k-means fits gives the first centers. Sweeps then compare every row only with centers near
@@ -25,8 +26,11 @@ class HierarchicalKMeans(CenterClusterer):
 
     Parameters
     ----------
-    n_clusters : int, default=1000
-        Number of clusters, at least 1 and at most the number of rows.
+    n_clusters : int or sequence of int, default=1000
+        Number of clusters, at least 1 and at most the number of rows. Several numbers, in decreasing order,
+        are the levels of a hierarchy, such as ``[100_000, 10_000, 1_000]``: the first one is the number of
+        clusters that all other attributes and methods refer to, and every further one clusters the centers of
+        the level below it. See `levels_`.
     n_candidates : int, default=128
         Number of centers around its own that a row is compared with, at least 1. Fewer are faster and end at
         a higher inertia. With at least ``n_clusters - 1``, sweeps by lists are exact.
@@ -57,6 +61,12 @@ class HierarchicalKMeans(CenterClusterer):
     {inertia_}
         Not set with ``compute_labels=False``.
     {counts_}
+    levels_ : list of Level
+        The levels of the hierarchy, the first one first; a single one if `n_clusters` is an int. A level has
+        `cluster_centers`; `parents`, the cluster of the next level that holds each of its clusters (None in
+        the last level); `ancestors`, the cluster of this level that holds each cluster of the first level;
+        and `labels`, the cluster of this level that holds each row of the fit. Labels of other rows at a
+        level are ``level.ancestors[model.predict(X)]``.
     certified_ : float
         Share of the rows whose label was proven by the centers around their own alone, before the last pass
         compared the other rows with all centers. 0 after sweeps by cells. NaN during the fit, and with
@@ -106,6 +116,10 @@ class HierarchicalKMeans(CenterClusterer):
     **Quality.** The squared error of sweeps by lists is about that of flat k-means. The squared error of
     sweeps by cells is lower than that of flat k-means if clusters have about ten rows.
 
+    **Levels.** The centers of a level are clustered as rows of weight 1, up to 1,024 clusters by exact
+    k-means, otherwise by this method. The rows are not read again. A label at a level is the cluster that
+    holds the center nearest to the row, which is not always the cluster whose own center is nearest.
+
     **Proofs.** Let ``r`` be the distance from the center of a row to the nearest center outside its list. By
     the triangle inequality, no center outside the list is nearer to the row than the best of the list, if
     ``r`` minus the distance of the row to its center is at least the distance to the best. Bounds are rounded
@@ -134,9 +148,17 @@ class HierarchicalKMeans(CenterClusterer):
     (500, 8)
     >>> bool((model.predict(X) == model.labels_).all())
     True
+
+    Three levels:
+
+    >>> model = HierarchicalKMeans([500, 50, 5], random_state=0).fit(X)
+    >>> [level.cluster_centers.shape for level in model.levels_]
+    [(500, 8), (50, 8), (5, 8)]
+    >>> bool((model.levels_[1].labels == model.levels_[0].parents[model.labels_]).all())
+    True
     """
 
-    n_clusters: int = 1000
+    n_clusters: int | Sequence[int] = 1000
     _: KW_ONLY
     branching_factor: Annotated[int | Literal["auto"], AtLeast(2)] = "auto"
     n_candidates: int = 128
@@ -169,6 +191,7 @@ class HierarchicalKMeans(CenterClusterer):
             super()._conclude(run)
         else:
             self._conclude_without_labels(run)
+        self._conclude_levels()
 
     def _read(self, run: Any) -> None:
         super()._read(run)

@@ -28,9 +28,9 @@ __all__ = [
     "Covariance",
     "Criterion",
     "GraphMethod",
+    "Init",
     "Keep",
     "Linkage",
-    "Init",
     "Memory",
     "Metric",
     "ModeUpdate",
@@ -49,6 +49,7 @@ __all__ = [
     "SupportsDLPack",
     "Variant",
     "Weights",
+    "Within",
 ]
 
 
@@ -146,6 +147,8 @@ Keep: TypeAlias = Literal["first", "nearest-to-center", "farthest-from-center"]
 Linkage: TypeAlias = Literal["leader", "components", "semdedup"]
 #: Criteria that choose a number of clusters.
 Criterion: TypeAlias = Literal["elbow", "silhouette", "calinski_harabasz", "davies_bouldin", "stability"]
+#: Which rows of a cluster :func:`shoal.curation.sample` draws.
+Within: TypeAlias = Literal["random", "nearest"]
 #: An int for repeatable results, a NumPy generator, or None.
 RandomState: TypeAlias = int | np.random.RandomState | np.random.Generator | None
 #: Weights of the rows, one value for each, or None: 1.

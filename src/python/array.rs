@@ -193,6 +193,11 @@ pub(super) fn array2<T: Element>(py: Python<'_>, values: Vec<T>, cols: usize) ->
     Ok(array.into_any())
 }
 
+/// Copies labels. Negative ones become large ones, which no pass accepts.
+pub(super) fn unsigned(labels: &PyReadonlyArray1<'_, i32>) -> Vec<u32> {
+    vector(labels).into_iter().map(i32::cast_unsigned).collect()
+}
+
 /// Labels as `int32`, the type that Python returns.
 pub(super) fn signed(labels: Vec<u32>) -> Vec<i32> {
     // Collects in place: the types have the same size.

@@ -7,7 +7,7 @@ use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
 use pyo3::types::PyAny;
 
-use super::array::{Centers, array1, array2, signed, vector};
+use super::array::{Centers, array1, array2, signed, unsigned};
 use super::enter::enter;
 use super::rows::{AnyRows, Input};
 use super::source::Source;
@@ -142,11 +142,6 @@ pub(super) fn transform<'py>(
         let distances = enter(py, threads, cost, |cx| as_wide(values, input.of(), cx))?;
         array2(py, distances, k)
     })
-}
-
-/// Copies labels. Negative ones become large ones, which no pass accepts.
-fn unsigned(labels: &PyReadonlyArray1<'_, i32>) -> Vec<u32> {
-    vector(labels).into_iter().map(i32::cast_unsigned).collect()
 }
 
 #[pyfunction]

@@ -92,6 +92,8 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(kernel::sq_dists_to, m)?)?;
     m.add_function(wrap_pyfunction!(kernel::sums_of, m)?)?;
     m.add_function(wrap_pyfunction!(seeding::first_centers, m)?)?;
+    m.add_function(wrap_pyfunction!(curation::balanced_quotas, m)?)?;
+    m.add_function(wrap_pyfunction!(curation::pick_rows, m)?)?;
     m.add_function(wrap_pyfunction!(persist::save_model, m)?)?;
     m.add_function(wrap_pyfunction!(persist::load_model, m)?)?;
     m.add_function(wrap_pyfunction!(persist::array_layouts, m)?)?;

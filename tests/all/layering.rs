@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 const LAYERS: [(&str, &[&str]); 9] = [
     ("interfaces", &["python"]),
     ("many machines", &["distributed"]),
-    ("uses of clusters", &["curation"]),
+    ("curation", &["curation"]),
     ("methods", &["kmeans", "gmm", "graph", "hierarchical", "kmodes"]),
     ("shared by methods", &["centers"]),
     ("fits and statistics", &["fit", "seeding", "stats", "persist"]),

@@ -51,8 +51,8 @@ class Duplicates:
     recall_ : float
         Fraction of the pairs that was found: 1.0 with ``exact=True``, else as measured on 1,024 rows.
     weights_ : ndarray of shape (n_kept,), float64
-        Weight of each kept row with its duplicates; without `sample_weight`, their number. For a weighted fit of
-        the kept rows.
+        Weight of each kept row with its duplicates; without `sample_weight`, their number. For a weighted
+        fit of the kept rows.
     """
 
     keep_: npt.NDArray[np.bool_]
@@ -65,7 +65,8 @@ class Duplicates:
 
     def __repr__(self) -> str:
         """Show the numbers of rows, kept rows and pairs."""
-        return f"<Duplicates: {len(self.weights_):,} of {len(self.keep_):,} rows are kept, {self.n_pairs_:,} pairs>"
+        kept = f"{len(self.weights_):,} of {len(self.keep_):,} rows are kept"
+        return f"<Duplicates: {kept}, {self.n_pairs_:,} pairs>"
 
     def to_frame(self) -> Any:
         """Return the duplicates as a table of pandas.
@@ -114,8 +115,8 @@ def deduplicate(
 ) -> Duplicates:
     """Find rows that are near-duplicates of each other, and keep one of each group.
 
-    All pairs of rows within the threshold are found, also where they are in different cells of the partition that makes
-    the search fast.
+    All pairs of rows within the threshold are found, also where they are in different cells of the
+    partition that makes the search fast.
 
     Parameters
     ----------
@@ -126,48 +127,50 @@ def deduplicate(
         Rows at most this far from each other are duplicates: a cosine distance (1 minus the cosine
         similarity), or a Euclidean distance. 0 finds equal rows only.
     metric : {"cosine", "euclidean"}, default="cosine"
-        With ``"cosine"`` rows are scaled to length 1 as they are read, in their compute type. A row of zeros has
-        no duplicates.
+        With ``"cosine"`` rows are scaled to length 1 as they are read, in their compute type. A row of
+        zeros has no duplicates.
     keep : {"first", "nearest-to-center", "farthest-from-center"}, default="first"
-        The row of a group that is kept: the first in this order. ``"first"``: the order of X. Or the distance to
-        the center of the row's cell, ascending or descending: typical or unusual rows. Equal distances keep the
-        order of X; rows of weight 0 come last.
+        The row of a group that is kept: the first in this order. ``"first"``: the order of X. Or the
+        distance to the center of the row's cell, ascending or descending: typical or unusual rows. Equal
+        distances keep the order of X; rows of weight 0 come last.
     n_clusters : int or "auto", default="auto"
-        Number of cells. It changes the time; with ``keep="first"`` and ``exact=True`` it never changes the result.
-        ``"auto"``: one cell up to 4,096 rows; then half of the square root of the number of rows, and twice as
-        many as long as that saves work, as estimated on samples.
+        Number of cells. It changes the time; with ``keep="first"`` and ``exact=True`` it never changes
+        the result. ``"auto"``: one cell up to 4,096 rows; then half of the square root of the number of
+        rows, and twice as many as long as that saves work, as estimated on samples.
     linkage : {"leader", "components", "semdedup"}, default="leader"
         How pairs become groups.
 
-        - ``"leader"``: in the order of `keep`, a row is kept unless it is within the threshold of a kept row. Kept
-          rows are never duplicates of each other, and a removed row is a duplicate of its kept row.
-        - ``"components"``: one row of every connected component of the graph of pairs is kept. A chain of near
-          rows is one group, although its ends may be far from each other.
-        - ``"semdedup"``: in the order of `keep`, a row is removed if it is within the threshold of any earlier row,
-          kept or removed. It may then have no kept row within the threshold; `groups_` follows the chain.
+        - ``"leader"``: in the order of `keep`, a row is kept unless it is within the threshold of a kept
+          row. Kept rows are never duplicates of each other, and a removed row is a duplicate of its kept
+          row.
+        - ``"components"``: one row of every connected component of the graph of pairs is kept. A chain of
+          near rows is one group, although its ends may be far from each other.
+        - ``"semdedup"``: in the order of `keep`, a row is removed if it is within the threshold of any
+          earlier row, kept or removed. It may then have no kept row within the threshold; `groups_`
+          follows the chain.
     exact : bool, default=True
-        Whether all pairs must be found. If not, rows are compared with the rows of the nearest `n_probes` cells only,
-        and `recall_` is measured.
+        Whether all pairs must be found. If not, rows are compared with the rows of the nearest `n_probes`
+        cells only, and `recall_` is measured.
     n_probes : int, default=4
-        With ``exact=False``: number of cells, the row's own included. 1 compares rows within their cells only, as
-        SemDeDup and NeMo Curator do; ``exact=False, n_probes=1, linkage="semdedup",
+        With ``exact=False``: number of cells, the row's own included. 1 compares rows within their cells
+        only, as SemDeDup and NeMo Curator do; ``exact=False, n_probes=1, linkage="semdedup",
         keep="farthest-from-center"`` is their rule.
     sample_weight : array-like of shape (n_samples,), float or None
         Weight of every row. Rows of weight 0 are kept only if they have no duplicate with weight.
     out : path, optional
         Write `keep_` to this ``.npy`` file, as ``bool``. The file appears whole or not at all.
     checkpoint : path, optional
-        Write the state of the search to this file every minute, between two steps. If the file exists, the search goes on
-        from it: call the function again with the same rows and parameters after an interrupt. The file is removed when
-        the search ends.
+        Write the state of the search to this file every minute, between two steps. If the file exists,
+        the search goes on from it: call the function again with the same rows and parameters after an
+        interrupt. The file is removed when the search ends.
     random_state : int, RandomState, Generator or None, default=None
         Seed of the cells.
     memory : int or str, default="1GB"
         Memory for the found pairs and for fitting the cells. Pairs beyond it are kept in a temporary file.
     {threads}
     verbose : int, default=0
-        1 shows on stderr which fraction of all pairs must be compared, as estimated on a sample of 1,024 rows, and
-        then the progress.
+        1 shows on stderr which fraction of all pairs must be compared, as estimated on a sample of 1,024
+        rows, and then the progress.
 
     Returns
     -------
@@ -192,18 +195,18 @@ def deduplicate(
 
     Notes
     -----
-    Of byte-identical rows one takes part. The others are divided into cells by k-means. A row is compared with the rows
-    of its cell, and it visits the cells whose bisector with its own is within half of the threshold: of two rows within
-    the threshold, at least one visits the cell of the other, so that no pair is missed. Distances are differences and
-    sums in float64.
+    Of byte-identical rows one takes part. The others are divided into cells by k-means. A row
+    is compared with the rows of its cell, and it visits the cells whose bisector with its own is within
+    half of the threshold: of two rows within the threshold, at least one visits the cell of the other, so
+    that no pair is missed. Distances are differences and sums in float64.
 
-    Costs ``2 n k d`` operations for `k` cells and ``2 d`` for each compared pair. The fraction of pairs grows with the
-    threshold. Memory beyond X and `memory`: about 60 bytes per row and the centers.
+    Costs ``2 n k d`` operations for `k` cells and ``2 d`` for each compared pair. The fraction of pairs
+    grows with the threshold. Memory beyond X and `memory`: about 60 bytes per row and the centers.
 
     References
     ----------
-    A. Abbas, K. Tirumala, D. Simig, S. Ganguli and A. S. Morcos, "SemDeDup: Data-efficient learning at web-scale through
-    semantic deduplication", 2023 (arXiv:2303.09540).
+    A. Abbas, K. Tirumala, D. Simig, S. Ganguli and A. S. Morcos, "SemDeDup:
+    Data-efficient learning at web-scale through semantic deduplication", 2023 (arXiv:2303.09540).
 
     Examples
     --------

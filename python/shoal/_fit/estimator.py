@@ -418,7 +418,7 @@ class Clusterer(RunLoop):
 
     def _described(self) -> tuple[Arrays, Texts]:
         """Return the parameters and feature names for a file, as arrays and texts."""
-        params, arrays = self.get_params(deep=False), {}
+        params, arrays = self._plain_params(), {}
         for name in OF_A_RUN:
             params.pop(name)
         for name, value in params.items():
@@ -439,6 +439,10 @@ class Clusterer(RunLoop):
             "callable_init": self._by_callable or callable(self.init),
         }
         return arrays, {"params": json.dumps(params), "features": json.dumps(about)}
+
+    def _plain_params(self) -> dict[str, Any]:
+        """Return the parameters as files and other libraries take them."""
+        return self.get_params(deep=False)
 
     def _lost(self) -> list[str]:
         """Return the names of parameters whose values a file cannot hold: callables and generators."""

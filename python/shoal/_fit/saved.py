@@ -121,6 +121,13 @@ class Claims:
             return int(value)
         raise self._refuse(name, value, "count")
 
+    def counts(self, name: str) -> list[int]:
+        """Return a list of non-negative integers."""
+        value = self._get(name, optional=False)
+        if isinstance(value, list) and all(is_whole(each) and 0 <= each <= MOST for each in value):
+            return value
+        raise self._refuse(name, value, "list of counts")
+
     def figure(self, name: str, *, optional: bool = False) -> float | None:
         """Return a finite number of at least 0."""
         value = self._get(name, optional)

@@ -119,7 +119,7 @@ def to_sklearn(model: Any) -> Any:
 
 def _sklearn_params(source: CenterFitter) -> dict[str, Any]:
     """Return the parameters of scikit-learn's KMeans for a model."""
-    given = source.get_params(deep=False)
+    given = source._plain_params()
     params = {name: given[name] for name in SHARED if name in given and given[name] is not None}
     init = source.init
     if not isinstance(init, str) or init in SEEDINGS:

@@ -143,9 +143,7 @@ def test_the_checkpoint_of_another_search_is_refused(tmp_path) -> None:
     file = tmp_path / "model.safetensors"
     shoal.KMeans(2, random_state=0).fit(near_copies(100)).save(file)
     before = file.read_bytes()
-    with pytest.raises(
-        ValueError, match="the checkpoint cannot be used: holds a 'kmeans-model'|kmeans-model"
-    ):
+    with pytest.raises(ValueError, match="the checkpoint cannot be used: "):
         deduplicate(near_copies(100), 0.01, checkpoint=file)
     assert file.read_bytes() == before
 
