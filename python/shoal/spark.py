@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from ._distributed.fitting import MiniBatchKMeansOnEngine
+from ._distributed.engine import missing
 from ._distributed.seeding import drawn_coreset
 from ._distributed.spark_engine import SparkEngine
 from ._distributed.tables import OnTable, weights_column
@@ -29,19 +29,22 @@ from ._docs import documented
 from .coreset import Coreset
 from .typing import Metric, RandomState
 
-__all__ = ["KMeans", "MiniBatchKMeans", "lightweight_coreset"]
-
-
-class _OnSpark(OnTable):
-    """Fits and predicts on the executors of Spark."""
-
-    _features = "features"
-    _engine = SparkEngine
+__all__ = ["KMeans", "lightweight_coreset"]
 
 
 @documented
-class KMeans(_OnSpark):
+class KMeans(OnTable, auto_wrap_output_keys=None):
     """Exact k-means over the partitions of a Spark DataFrame.
+
+    `X` is a ``pyspark.sql.DataFrame``, in any number of partitions. `sample_weight` is the name of a column.
+    The options of all methods name columns, too:
+
+    - ``features=``: a column of vectors of one length, or several columns of numbers. Default:
+      ``"features"`` in a fit, then the columns of the fit.
+    - ``output=``: the new column of the result: 32-bit labels, ``"label"`` by default, or the vectors of
+      :meth:`transform`, ``"distances"`` by default. Results are `X` with this column, which Spark computes
+      when it is used.
+    - ``weights=``: deprecated name of `sample_weight`.
 
     Parameters
     ----------
@@ -77,35 +80,8 @@ class KMeans(_OnSpark):
     >>> model = KMeans(n_clusters=100, random_state=0).fit(df, features=["x", "y"])  # doctest: +SKIP
     """
 
-
-@documented
-class MiniBatchKMeans(_OnSpark, MiniBatchKMeansOnEngine):
-    """Mini-batch k-means over the partitions of a Spark DataFrame.
-
-    Each step is one pass over all rows; see :class:`shoal.distributed.MiniBatchPass`.
-
-    Parameters
-    ----------
-    {n_clusters} {init_of_partitions} {batches_of_partitions} {tol_of_partitions} {metric} {random_state}
-    {expert_of_partitions}
-    n_jobs : int or None, default=None
-        As for :class:`KMeans`.
-    {verbose} {callbacks}
-
-    Attributes
-    ----------
-    {fitted_to_partitions} {counts_of_batches}
-    labels_ : pyspark.sql.DataFrame
-        As for :class:`KMeans`.
-
-    See Also
-    --------
-    KMeans : Exact k-means.
-
-    Examples
-    --------
-    >>> model = MiniBatchKMeans(n_clusters=100, random_state=0).fit(df)  # doctest: +SKIP
-    """
+    _features = "features"
+    _engine = SparkEngine
 
 
 @documented
@@ -127,7 +103,7 @@ def lightweight_coreset(
     Parameters
     ----------
     X, features, sample_weight, weights
-        As for :meth:`KMeans.fit`.
+        As for :class:`KMeans`.
     {coreset_rows} {threads_of_task}
 
     Returns
@@ -151,3 +127,7 @@ def lightweight_coreset(
     sample_weight = weights_column(sample_weight, weights)
     engine = partial(SparkEngine, X, features, sample_weight, None, n_jobs)
     return drawn_coreset(engine, n_samples, metric, random_state, n_jobs)
+
+
+def __getattr__(name: str) -> Any:
+    raise missing(__name__, name)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from shoal._checks.params import ParameterError, shown
 from shoal._files.staged import is_name
@@ -15,6 +16,7 @@ from shoal._rows.opening import open_rows
 from shoal.formats.stream import listed, required
 
 from .base import naming
+from .passes import RowPass
 
 #: What can be clustered, for messages.
 ROWS = "a dask array, a dask data frame, or a list of paths or of dask.delayed values, one per partition"
@@ -36,16 +38,36 @@ class Chunks:
     data: Any
 
     def started(self, client: Any) -> list[Any]:
-        """Return the futures of the partitions, in their order."""
+        """Return the futures of the partitions, in their order.
+
+        Each worker computes neighbors, whose sums become one. Partitions that are there already stay.
+        """
         futures_of = library("distributed").futures_of
         flatten = library("dask").core.flatten
-        kept = client.persist(self.data)
-        found = {future.key: future for future in futures_of(kept)}
-        return [found[key] for key in flatten(kept.__dask_keys__())]
+        keys = list(flatten(self.data.__dask_keys__()))
+        found = {future.key: future for future in futures_of(self.data)}
+        if found.keys() >= set(keys):
+            return [found[key] for key in keys]
+        futures = []
+        for worker, begin, end in shares(client.nthreads(), len(keys)):
+            kept = client.persist(self.data.blocks[begin:end], workers=[worker], allow_other_workers=True)
+            found = {future.key: future for future in futures_of(kept)}
+            futures += [found[key] for key in flatten(kept.__dask_keys__())]
+        return futures
 
     def lazy(self) -> list[Any]:
         """Return the partitions as delayed values, which Dask optimizes with the tasks that take them."""
         return list(np.ravel(self.data.to_delayed(optimize_graph=False)))
+
+
+def shares(threads: dict[str, int], n: int) -> Iterator[tuple[str, int, int]]:
+    """Yield workers and the neighboring partitions that each computes, by the number of its threads."""
+    done, total = 0, sum(threads.values())
+    for worker in sorted(threads):
+        begin, done = n * done // total, done + threads[worker]
+        end = n * done // total
+        if begin < end:
+            yield worker, begin, end
 
 
 @dataclass(frozen=True)
@@ -58,6 +80,8 @@ class Partitions:
     sizes: list[float]
     #: What scikit-learn reads the number and names of the features from; None if they are not known.
     header: Any
+    #: The dask data frame of the rows; None if they are not in one.
+    frame: Any = None
 
 
 def partitions_of(X: Any, sample_weight: Any = None) -> Partitions:
@@ -96,7 +120,7 @@ def partitions_of(X: Any, sample_weight: Any = None) -> Partitions:
             f"X must be {ROWS}, got {shown(X)}. For rows in memory, use the estimators of shoal."
         )
     weights = None if sample_weight is None else weights_of(sample_weight, sizes)
-    return Partitions(blocks, weights, sizes, header)
+    return Partitions(blocks, weights, sizes, header, None if isinstance(X, array.Array) else X)
 
 
 def of_list(items: list[Any], sample_weight: Any) -> Partitions:
@@ -167,14 +191,39 @@ def weights_of(sample_weight: Any, sizes: list[float]) -> Chunks:
     return Chunks(given.rechunk((tuple(int(size) for size in sizes),)))
 
 
-def concatenated(values: Iterable[Any], sizes: list[Any], name: str, dtype: Any = object) -> Any:
+def concatenated(
+    values: Iterable[Any], sizes: list[Any], name: str, dtype: Any = object, width: int | None = None
+) -> Any:
     """Return the values of all partitions, futures or delayed values, as one dask array."""
     array, base = library("dask.array"), library("dask.base")
+    columns = () if width is None else (width,)
     pieces = [
-        array.from_delayed(each, shape=(size,), dtype=dtype) for each, size in zip(values, sizes, strict=True)
+        array.from_delayed(each, shape=(size, *columns), dtype=dtype)
+        for each, size in zip(values, sizes, strict=True)
     ]
     # `dask.array.concatenate` drops empty chunks.
     name = f"{name}-" + base.tokenize([piece.name for piece in pieces])
-    aliases = {(name, i): (piece.name, 0) for i, piece in enumerate(pieces)}
+    zeros = (0,) * (1 + len(columns))
+    aliases = {(name, i, *zeros[1:]): (piece.name, *zeros) for i, piece in enumerate(pieces)}
     graph = library("dask.highlevelgraph").HighLevelGraph.from_collections(name, aliases, dependencies=pieces)
-    return array.Array(graph, name, (tuple(sizes),), dtype=dtype)
+    return array.Array(graph, name, (tuple(sizes), *((size,) for size in columns)), dtype=dtype)
+
+
+def collected(task: RowPass, values: list[Any], sizes: list[Any], frame: Any) -> Any:
+    """Return results of the partitions, futures or delayed values, in an array or like `frame`."""
+    if frame is None:
+        return concatenated(values, sizes, task.column, task.dtype, task.width)
+    meta = frame_of(
+        task, np.zeros((0,) if task.width is None else (0, task.width), task.dtype), frame._meta.index
+    )
+    return library("dask.dataframe").from_delayed(
+        values, meta=meta, divisions=frame.divisions, prefix=task.column, verify_meta=False
+    )
+
+
+def frame_of(task: RowPass, values: npt.NDArray[Any], index: Any) -> Any:
+    """Return labels as a series, or distances as a data frame."""
+    pandas = library("pandas")
+    if task.width is None:
+        return pandas.Series(values, index=index, name=task.column)
+    return pandas.DataFrame(values, index=index, columns=[f"kmeans{i}" for i in range(task.width)])

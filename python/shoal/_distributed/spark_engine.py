@@ -12,13 +12,15 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from shoal.formats.stream import required
 
 from .batches import Layout, Wanted, refuse_column, wanted
 from .engine import FAN_IN, at_once, merged
 from .partial import Partial
-from .passes import LabelPass, Pass
-from .spark_tasks import FOUND, LOOK, PACKED, labeler, look_at, merge_group, pack, run
+from .passes import Pass, RowPass
+from .spark_tasks import FOUND, LOOK, PACKED, look_at, merge_group, pack, row_function, run
 
 #: Bytes of partial results that the driver collects at once; more are first merged on the executors. Merging
 #: takes a shuffle, a job of about half a second, in which a driver collects and merges 64 MB.
@@ -46,7 +48,7 @@ class SparkEngine:
     features, sample_weight
         Names of its columns.
     output : str or None
-        Name of the column of labels; None if no labels are wanted.
+        Name of the column of labels or distances; None if neither is wanted.
     n_jobs : int or None
         Threads per task; None: ``spark.task.cpus``.
 
@@ -112,13 +114,15 @@ class SparkEngine:
         refuse(found)
         return merged(Partial.from_bytes(bytes(row.part)) for row in found)
 
-    def labels(self, task: LabelPass) -> Any:
-        """Return the DataFrame with a column of labels, which Spark computes when they are used."""
+    def rows(self, task: RowPass) -> Any:
+        """Return the DataFrame with a column of labels or distances, which Spark computes when it is used."""
         functions: Any = import_module("pyspark.sql.functions")
 
-        labels = functions.arrow_udf(labeler(self._of, task, self._threads), "int")
+        kinds = {np.dtype(np.int32): "int", np.dtype(np.float32): "float", np.dtype(np.float64): "double"}
+        kind = kinds[task.dtype] if task.width is None else f"array<{kinds[task.dtype]}>"
+        values = functions.arrow_udf(row_function(self._of, task, self._threads), kind)
         columns = (self._df[quoted(name)] for name in self._of.features)
-        return self._df.withColumn(self._output, labels(*columns))
+        return self._df.withColumn(self._output, values(*columns))
 
     def close(self) -> None:
         """Drop the packed rows."""

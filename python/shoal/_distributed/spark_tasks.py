@@ -13,10 +13,10 @@ import numpy.typing as npt
 from shoal.formats.stream import Block
 
 from .base import naming
-from .batches import Layout, Piece, Seen, Wanted, absorbed_pieces, labeled_pieces, printed
+from .batches import Layout, Piece, Seen, Wanted, absorbed_pieces, over_pieces, printed
 from .engine import FAN_IN, merged
 from .partial import Partial
-from .passes import LabelPass
+from .passes import RowPass
 
 #: Bytes of the rows in one record of a packed partition. Spark sends up to 10,000 records at a time.
 RECORD_BYTES = 8 << 10
@@ -169,22 +169,22 @@ def merge_group(table: Any) -> Any:
     return pa.Table.from_batches([found])
 
 
-def labeler(of: Wanted, task: LabelPass, n_jobs: int | None) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """Return a function of Arrow arrays that labels rows, with the type hints by which Spark calls it."""
+def row_function(of: Wanted, task: RowPass, n_jobs: int | None) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """Return a function of Arrow arrays, with the type hints by which Spark calls it."""
     import pyarrow as pa
 
     only = Wanted(of.features, None)
 
-    def label(columns: Iterator[Any]) -> Iterator[Any]:
-        return labels_of(only, task, n_jobs, columns)
+    def computed(columns: Iterator[Any]) -> Iterator[Any]:
+        return over_rows(only, task, n_jobs, columns)
 
     given: Any = pa.Array if len(only.features) == 1 else tuple[pa.Array, ...]
-    label.__annotations__ = {"columns": Iterator[given], "return": Iterator[pa.Array]}
-    return label
+    computed.__annotations__ = {"columns": Iterator[given], "return": Iterator[pa.Array]}
+    return computed
 
 
-def labels_of(of: Wanted, task: LabelPass, n_jobs: int | None, columns: Iterator[Any]) -> Iterator[Any]:
-    """Yield the labels of the rows in arrays, or in tuples of arrays."""
+def over_rows(of: Wanted, task: RowPass, n_jobs: int | None, columns: Iterator[Any]) -> Iterator[Any]:
+    """Yield the labels or distances of the rows in arrays, or in tuples of arrays."""
     import pyarrow as pa
 
     layout: Layout | None = None
@@ -193,4 +193,9 @@ def labels_of(of: Wanted, task: LabelPass, n_jobs: int | None, columns: Iterator
         arrays = list(given) if isinstance(given, tuple) else [given]
         batch = pa.RecordBatch.from_arrays(arrays, of.names)
         layout = layout or Layout("X", batch.schema, of)
-        yield pa.array(labeled_pieces(task, layout.pieces([batch]), threads, partition))
+        values = over_pieces(task, layout.pieces([batch]), threads, partition)
+        if task.width is None:
+            yield pa.array(values)
+        else:
+            bounds = np.arange(len(values) + 1, dtype=np.int32) * task.width
+            yield pa.ListArray.from_arrays(bounds, values.ravel())

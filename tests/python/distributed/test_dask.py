@@ -65,7 +65,6 @@ class Arrays:
     """Runs the suite on dask arrays; paths stay a list."""
 
     KMeans = shoal.dask.KMeans
-    MiniBatchKMeans = shoal.dask.MiniBatchKMeans
     lightweight_coreset = staticmethod(shoal.dask.lightweight_coreset)
     kinds = frozenset({"weights", "paths", "empty", "storage"})
 
@@ -84,6 +83,8 @@ class Arrays:
     def labels(self, labels):
         assert isinstance(labels, da.Array)
         return self.client.compute(labels).result()
+
+    distances = labels
 
 
 @pytest.fixture(scope="module")
@@ -253,7 +254,7 @@ def test_nothing_stays_on_the_cluster(processes):
     forgotten(processes, 4)
     held = [key for keys in processes.has_what().values() for key in keys]
     assert len(held) == 4
-    assert all("labeled" in str(key) for key in held)
+    assert all("rows_here" in str(key) for key in held)
     assert processes.compute(model.labels_).result().shape == (2400,)
     del model
     forgotten(processes)
@@ -290,8 +291,16 @@ def test_frames(processes):
     values = [part.compute(scheduler="sync").to_numpy() for part in weights.partitions]
     known = distributed.KMeans(6, random_state=3).fit(partitions, sample_weight=values)
     same(model, known)
-    assert model.labels_.chunks == (tuple(len(part) for part in partitions),)
-    np.testing.assert_array_equal(model.predict(X).compute(scheduler="threads"), known.labels_)
+    index = X.compute(scheduler="sync").index
+    for labels in (processes.compute(model.labels_).result(), model.predict(X).compute(scheduler="threads")):
+        assert (labels.name, labels.dtype, labels.index.equals(index)) == ("label", np.int32, True)
+        np.testing.assert_array_equal(labels, known.labels_)
+    assert model.labels_.divisions == model.predict(X).divisions == X.divisions
+    distances = model.transform(X).compute(scheduler="threads")
+    assert distances.columns.tolist() == model.get_feature_names_out().tolist()
+    assert distances.index.equals(index)
+    np.testing.assert_array_equal(distances, known.transform(partitions))
+    np.testing.assert_allclose(model.score(X, client=processes), known.score(partitions), rtol=1e-12)
     with pytest.raises(ValueError, match="feature names"):
         model.predict(X.rename(columns={"f0": "other"}))
     again = model.fit(array_of(partitions), client=processes)

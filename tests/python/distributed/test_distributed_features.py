@@ -15,7 +15,7 @@ import shoal
 from distributed_suite import blobs, cut, same
 from shoal import distributed
 from shoal.callbacks import Checkpoint
-from shoal.distributed import CoresetPass, KMeansPass, MiniBatchPass, Partial, SeedPass
+from shoal.distributed import CoresetPass, KMeansPass, Partial, SeedPass
 
 pd = pytest.importorskip("pandas")
 pl = pytest.importorskip("polars")
@@ -30,7 +30,6 @@ FITS = {
     "k-means++": lambda cls: cls.KMeans(6, random_state=0, max_iter=2),
     "k-means||": lambda cls: cls.KMeans(6, init="k-means||", random_state=0, max_iter=2),
     "array": lambda cls: cls.KMeans(6, init=blobs()[:6], max_iter=2),
-    "mini-batches": lambda cls: cls.MiniBatchKMeans(6, init=blobs()[:6], max_iter=2),
 }
 
 
@@ -129,7 +128,6 @@ class TestExecutor:
         "make",
         [
             lambda: KMeansPass(blobs()[:3]),
-            lambda: MiniBatchPass(blobs()[:3]),
             lambda: SeedPass(4, random_state=0),
             lambda: CoresetPass(50, random_state=0),
             lambda: CoresetPass(5000, random_state=0),
