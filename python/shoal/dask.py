@@ -54,8 +54,15 @@ class KMeans(KMeansOnEngine, auto_wrap_output_keys=None):
     as with ``persist()``. `sample_weight` is a dask array or series with the partitions of `X` (those of
     known size are rechunked), or a list of arrays for a list of paths.
 
-    The option of all methods is ``client=``, a ``distributed.Client``. Default: the current client. `predict`
-    and `transform` need none: their results are computed when they are used, by any scheduler of Dask.
+    The options of all methods are
+
+    - ``client=``, a ``distributed.Client``. Default: the current client. `predict` and `transform` need none:
+      their results are computed when they are used, by any scheduler of Dask.
+    - ``persist=``, for a list of paths. Files that must be decoded, such as Parquet, are decoded once in a
+      fit, and each worker process keeps their rows until its budget is used up: half of its memory limit
+      (1 GB without a limit), or an amount such as ``"4GB"``. The files that remain are decoded in every pass,
+      and with False all are. Mapped files, such as ``.npy``, are never copied. The result does not depend on
+      it.
 
     Parameters
     ----------
@@ -107,13 +114,23 @@ class KMeans(KMeansOnEngine, auto_wrap_output_keys=None):
     >>> client.close()
     """
 
-    _options = ("client",)
+    _options = ("client", "persist")
 
-    def _open(self, X: Any, sample_weight: Any, *, reset: bool, client: Any = None) -> DaskEngine:
-        return DaskEngine(partitions_of(X, sample_weight), client, self.n_jobs)
+    def _open(
+        self,
+        X: Any,
+        sample_weight: Any,
+        *,
+        reset: bool,
+        client: Any = None,
+        persist: bool | str | int = True,
+    ) -> DaskEngine:
+        # A score is a single pass.
+        rows = partitions_of(X, sample_weight, persist if reset else False)
+        return DaskEngine(rows, client, self.n_jobs)
 
     def _over_rows(self, task: RowPass, X: Any, **options: Any) -> Any:
-        rows = partitions_of(X)
+        rows = partitions_of(X, persist=False)
         if rows.header is not None:
             validate_data(self, rows.header, reset=False, skip_check_array=True)
         return lazily(task, rows, self.n_jobs)

@@ -17,13 +17,14 @@ from sklearn.utils.validation import check_array
 from shoal import _core
 from shoal._checks import params as _params
 from shoal._core import Source, Step
-from shoal._rows.arrays import as_rows
+from shoal._rows.arrays import as_rows, source_of_values
 from shoal._rows.checked import own_weights, source_of
 from shoal._rows.features import find_names, header_of, refuse_other_names
 from shoal._rows.opening import open_rows
 from shoal._rows.source import DataSource
 from shoal.typing import Rows, Weights
 
+from .decoded import Decoded
 from .partial import Partial
 
 
@@ -41,8 +42,10 @@ class OpenBlock(NamedTuple):
 HERE = "paths are opened on the workers"
 
 
-def block_of(block: Rows, sample_weight: Weights = None) -> OpenBlock:
+def block_of(block: Rows | Decoded, sample_weight: Weights = None) -> OpenBlock:
     """Open a block with its weights, which may all be 0."""
+    if isinstance(block, Decoded):
+        block = DataSource(source_of_values(block.rows), "X", header=block.header)
     rows: Any = open_rows(block)
     header = rows._header if isinstance(rows, DataSource) else header_of(block)
     if rows is None:

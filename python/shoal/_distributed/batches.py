@@ -265,6 +265,11 @@ class Seen(Print):
         return (rows << 32 | zlib.crc32(found.to_bytes(4, "little"), self._weights)) & (1 << 63) - 1
 
 
+def rows_seen(fingerprint: int) -> int:
+    """Return the number of rows that a fingerprint was taken of."""
+    return fingerprint >> 32
+
+
 def printed(pieces: Iterable[Piece], seen: Seen) -> Generator[Piece]:
     """Yield the pieces, and add the rows and their weights to a fingerprint."""
     for rows, weights in pieces:

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shoal._checks.params import ParameterError, shown
+from shoal._checks.params import ParameterError, memory, n_bytes, shown
 from shoal._files.staged import is_name
 from shoal._rows.opening import open_rows
 from shoal.formats.stream import listed, required
 
 from .base import naming
+from .decoded import decoded
 from .passes import RowPass
 
 #: What can be clustered, for messages.
@@ -84,8 +85,8 @@ class Partitions:
     frame: Any = None
 
 
-def partitions_of(X: Any, sample_weight: Any = None) -> Partitions:
-    """Find the partitions of rows.
+def partitions_of(X: Any, sample_weight: Any = None, persist: Any = True) -> Partitions:
+    """Find the partitions of rows; workers keep decoded rows of files as `persist` says.
 
     Raises
     ------
@@ -114,7 +115,7 @@ def partitions_of(X: Any, sample_weight: Any = None) -> Partitions:
         refuse_text(header)
         blocks = Chunks(concatenated(X.to_delayed(), sizes, "rows"))
     elif isinstance(X, (list, tuple)) and X:
-        return of_list(list(X), sample_weight)
+        return of_list(list(X), sample_weight, persist)
     else:
         raise ParameterError(
             f"X must be {ROWS}, got {shown(X)}. For rows in memory, use the estimators of shoal."
@@ -123,15 +124,16 @@ def partitions_of(X: Any, sample_weight: Any = None) -> Partitions:
     return Partitions(blocks, weights, sizes, header, None if isinstance(X, array.Array) else X)
 
 
-def of_list(items: list[Any], sample_weight: Any) -> Partitions:
+def of_list(items: list[Any], sample_weight: Any, persist: Any) -> Partitions:
     """Find the partitions of a list of paths or delayed values."""
+    budget = persist if isinstance(persist, bool) else n_bytes("persist", persist)
     delayed = library("dask.delayed")
     open_there = delayed.delayed(opened_here, pure=False)
     values = []
     for i, item in enumerate(items):
         if not (is_name(item) or isinstance(item, delayed.Delayed)):
             raise ParameterError(f"X must be {ROWS}, got a list whose item {i} is {shown(item)}")
-        values.append(open_there(i, item) if is_name(item) else item)
+        values.append(open_there(i, item, budget) if is_name(item) else item)
     sizes = [math.nan] * len(values)
     weights: Chunks | None = None
     if isinstance(sample_weight, (list, tuple)):
@@ -147,10 +149,23 @@ def of_list(items: list[Any], sample_weight: Any) -> Partitions:
     return Partitions(Chunks(concatenated(values, sizes, "rows")), weights, sizes, None)
 
 
-def opened_here(partition: int, path: Any) -> Any:
-    """Open the file of a partition, on its worker."""
+def opened_here(partition: int, path: Any, budget: bool | int = False) -> Any:
+    """Open the file of a partition, on its worker; decode it if the rows fit into the budget."""
     with naming(partition):
-        return open_rows(path)
+        source = open_rows(path)
+        if source is None or budget is False:
+            return source
+        return decoded(source, half_of_memory() if budget is True else budget)
+
+
+def half_of_memory() -> int:
+    """Return half of the memory limit of this worker, or the budget of a local fit if there is no limit."""
+    try:
+        limit = library("distributed").get_worker().memory_manager.memory_limit
+    except ValueError:
+        # Another scheduler of Dask.
+        limit = None
+    return limit // 2 if limit else memory("persist", "1GB")
 
 
 def refuse_text(header: Any) -> None:

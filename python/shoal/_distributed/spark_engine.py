@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +17,21 @@ import numpy as np
 
 from shoal.formats.stream import required
 
-from .batches import Layout, Wanted, refuse_column, wanted
-from .engine import FAN_IN, at_once, merged
+from .base import Pass
+from .batches import Layout, Wanted, refuse_column, rows_seen, wanted
+from .engine import FAN_IN, at_once, merged, most_sums
 from .partial import Partial
-from .passes import Pass, RowPass
+from .passes import RowPass
 from .spark_tasks import FOUND, LOOK, PACKED, look_at, merge_group, pack, row_function, run
 
 #: Bytes of partial results that the driver collects at once; more are first merged on the executors. Merging
 #: takes a shuffle, a job of about half a second, in which a driver collects and merges 64 MB.
 MOST_COLLECTED = 64 << 20
+
+#: Tasks of a pass per core, at most, if their results are small.
+TASKS_PER_CORE = 2
+
+NO_ROWS = np.zeros((0, 1))
 
 JAVA = "Spark needs Java 17 or later, which is not installed here"
 
@@ -103,16 +110,23 @@ class SparkEngine:
         context = self._df.sparkSession.sparkContext
         # Destroyed after the pass: those that Spark makes of large functions stay on the driver's disk.
         sent = context.broadcast(data)
+        n_tasks = max(TASKS_PER_CORE * context.defaultParallelism, -(-len(prints) // most_sums(task)))
         try:
             do = partial(run, sent, self._layout.dtype.str, self._layout.weighted, self._threads)
-            parts, groups = self._packed.mapInArrow(do, FOUND), len(prints)
-            while groups > at_once(task, MOST_COLLECTED):
-                parts, groups = grouped(parts), -(-groups // FAN_IN)
+            # Spark prefers to join partitions of one executor.
+            parts = self._packed.coalesce(n_tasks).mapInArrow(do, FOUND)
+            if len(prints) > at_once(task, MOST_COLLECTED):
+                groups = min(n_tasks, len(prints))
+                while groups > 1:
+                    parts, groups = grouped(parts), -(-groups // FAN_IN)
             found = sorted(parts.collect(), key=number)
         finally:
             released(sent.destroy)
         refuse(found)
-        return merged(Partial.from_bytes(bytes(row.part)) for row in found)
+        parts = (Partial.from_bytes(bytes(row.part)) for row in found)
+        # No task knows of partitions without rows.
+        empty = (task.absorb(NO_ROWS, partition=i) for i, seen in enumerate(prints) if not rows_seen(seen))
+        return merged(chain(parts, empty))
 
     def rows(self, task: RowPass) -> Any:
         """Return the DataFrame with a column of labels or distances, which Spark computes when it is used."""

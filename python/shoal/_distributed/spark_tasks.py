@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
+from itertools import chain, groupby, pairwise
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from .passes import RowPass
 RECORD_BYTES = 8 << 10
 
 #: Columns of packed partitions, of the first look at them, and of passes over them.
-PACKED = "cols int, rows binary, weights binary, error binary"
+PACKED = "partition int, cols int, rows binary, weights binary, error binary"
 LOOK = "partition int, fingerprint long, error binary"
 FOUND = "partition int, part binary, error binary"
 
@@ -67,7 +68,7 @@ def pack(of: Wanted, batches: Iterator[Any]) -> Iterator[Any]:
             for rows, weights in Layout("X", first.schema, of).pieces(chain([first], named)):
                 yield records(rows, weights)
     except (ValueError, TypeError) as error:
-        yield batch_of(cols=0, rows=b"", weights=None, error=told(error))
+        yield batch_of(partition=this_partition(), cols=0, rows=b"", weights=None, error=told(error))
 
 
 def told(error: Exception) -> bytes:
@@ -96,6 +97,7 @@ def records(rows: Block, weights: npt.NDArray[np.float64] | None) -> Any:
     count = len(bounds) - 1
     return pa.RecordBatch.from_pydict(
         {
+            "partition": pa.array(np.full(count, this_partition(), np.int32)),
             "cols": pa.array(np.full(count, cols, np.int32)),
             "rows": binary(rows, cols * rows.itemsize),
             "weights": pa.nulls(count, pa.binary()) if weights is None else binary(weights, 8),
@@ -143,19 +145,41 @@ def look_at(kind: str, batches: Iterator[Any]) -> Iterator[Any]:
     yield batch_of(partition=this_partition(), fingerprint=seen.number(), error=error)
 
 
+def by_partition(batches: Iterable[Any]) -> Iterator[tuple[int, Iterator[Any]]]:
+    """Yield the numbers of packed partitions that come one after the other, and the batches of each."""
+
+    def pieces() -> Iterator[tuple[int, Any]]:
+        for batch in batches:
+            numbers = np.asarray(batch.column("partition"))
+            bounds = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
+            for begin, end in pairwise(bounds):
+                if begin < end:
+                    yield int(numbers[begin]), batch.slice(begin, end - begin)
+
+    for number, group in groupby(pieces(), key=itemgetter(0)):
+        yield number, (piece for _, piece in group)
+
+
 def run(sent: Any, kind: str, weighted: bool, n_jobs: int | None, batches: Iterator[Any]) -> Iterator[Any]:
-    """Run a pass over a packed partition."""
+    """Run a pass over packed partitions."""
     task, expected, header = pickle.loads(sent.value)
-    partition, error, part = this_partition(), None, None
-    threads = n_jobs or task_cpus()
+    error, part, threads = None, None, n_jobs or task_cpus()
+
+    def parts() -> Iterator[Partial]:
+        for partition, own in by_partition(batches):
+            with naming(partition):
+                known, pieces = expected[partition], unpacked(kind, own)
+                yield absorbed_pieces(task, partition, pieces, weighted, known, threads, header)[0]
+
     try:
-        found, _ = absorbed_pieces(
-            task, partition, unpacked(kind, batches), weighted, expected[partition], threads, header
-        )
-        part = found.to_bytes()
+        absorbed = parts()
+        if (first := next(absorbed, None)) is not None:
+            part = merged(chain([first], absorbed)).to_bytes()
     except (ValueError, TypeError) as problem:
-        error = told(problem)
-    yield batch_of(partition=partition, part=part, error=error)
+        # It names the partition already.
+        error = pickle.dumps(problem)
+    if part is not None or error is not None:
+        yield batch_of(partition=this_partition(), part=part, error=error)
 
 
 def merge_group(table: Any) -> Any:

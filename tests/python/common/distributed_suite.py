@@ -188,6 +188,21 @@ class Suite:
         with pytest.raises(TypeError, match=r"options of shoal.* must be among .*got 'cluster'"):
             runner.KMeans(**SHORT).fit(*args, **options, cluster=1)
 
+    def test_local_estimators_name_the_engine(self, runner):
+        (X, *_), _ = runner.given(cut(blobs(), 0.5))
+        if isinstance(X, list):
+            pytest.skip("the engine has no collection of its own")
+        module = runner.KMeans.__module__
+        for call in (
+            shoal.KMeans(3).fit,
+            shoal.KMeans(3).fit_predict,
+            shoal.MiniBatchKMeans(3).partial_fit,
+            shoal.TruncatedGaussianMixture(3).fit,
+            shoal.open,
+        ):
+            with pytest.raises(TypeError, match=rf"on this machine, got a .* of .*Use {module}\.KMeans, or"):
+                call(X)
+
     def test_bad_values_name_the_partition(self, runner):
         partitions = cut(blobs(), *CUTS["even"])
         partitions[2] = partitions[2].copy()

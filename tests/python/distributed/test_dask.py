@@ -1,5 +1,6 @@
 """`shoal.dask` on local clusters: the conformance suite, lost workers and clusters, inputs, memory."""
 
+import gc
 import os
 import pickle
 import signal
@@ -305,6 +306,61 @@ def test_frames(processes):
         model.predict(X.rename(columns={"f0": "other"}))
     again = model.fit(array_of(partitions), client=processes)
     assert not hasattr(again, "feature_names_in_")
+
+
+@pytest.mark.parametrize(("persist", "kept"), [(True, 4), (False, 0), ("25kB", 2), (0, 0)])
+def test_files_are_decoded_once_within_the_budget(persist, kept, tmp_path, monkeypatch):
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    from shoal._distributed import dask_rows, decoded
+
+    frames = [pandas.DataFrame(part, columns=list("abcde")) for part in cut(blobs(), *EVEN)]
+    paths = [str(tmp_path / f"{i}.parquet") for i in range(4)]
+    for path, part in zip(paths, frames, strict=True):
+        part.to_parquet(path, row_group_size=100)
+    found = []
+    read = dask_rows.decoded
+    monkeypatch.setattr(dask_rows, "decoded", lambda *given: found.append(read(*given)) or found[-1])
+    before = decoded.BUDGET._held
+    # One process, in which a budget holds for both workers; a partition has 12,000 bytes.
+    with local() as cluster, Client(cluster) as client:
+        model = shoal.dask.KMeans(**SHORT).fit(paths, client=client, persist=persist)
+        assert sum(isinstance(each, decoded.Decoded) for each in found) == kept
+        assert decoded.BUDGET._held - before == 12_000 * kept
+        known = distributed.KMeans(**SHORT).fit(frames)
+        same(model, known)
+        assert model.feature_names_in_.tolist() == list("abcde")
+        np.testing.assert_array_equal(model.labels_.compute(), known.labels_)
+        np.testing.assert_array_equal(model.predict(paths).compute(), known.labels_)
+        for each in found:
+            if isinstance(each, decoded.Decoded):
+                np.testing.assert_array_equal(pickle.loads(pickle.dumps(each)).rows, each.rows)
+                assert dask.sizeof.sizeof(each) >= each.rows.nbytes
+        for wrong in ("much", -1):
+            with pytest.raises(ValueError, match="persist must be"):
+                shoal.dask.KMeans(**SHORT).fit(paths, client=client, persist=wrong)
+    del model, each
+    found.clear()
+    gc.collect()
+    assert decoded.BUDGET._held == before
+
+
+def test_damaged_files_give_their_budget_back(tmp_path):
+    pytest.importorskip("pyarrow")
+    from shoal._distributed import decoded
+
+    class Broken:
+        nbytes, shape, access, sparse, dtype = 80, (10, 2), "replay", False, np.dtype(np.float32)
+        _source = type("Source", (), {"dtype": "float32"})
+
+        def blocks(self):
+            yield np.zeros((5, 2), np.float32)
+            raise OSError("damaged")
+
+    before = decoded.BUDGET._held
+    with pytest.raises(OSError, match="damaged"):
+        decoded.decoded(Broken(), 1 << 20)
+    assert decoded.BUDGET._held == before
 
 
 def test_predict_needs_no_cluster(processes):
