@@ -236,7 +236,7 @@ COLUMNS = {
 #: Names of the seedings of each library that are measured.
 SEEDINGS = {
     "local": ("auto", "k-means||"),
-    "shoal.dask": ("k-means++", "afk-mc2", "k-means||"),
+    "shoal.dask": ("k-means++", "k-means||"),
     "dask-ml": ("k-means||",),
     "spark": ("k-means||",),
 }

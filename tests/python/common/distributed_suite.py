@@ -4,6 +4,10 @@ A test module of an engine derives from :class:`Suite` and defines the fixture `
 "module": a :class:`Runner` with two workers. It may be parametrized.
 """
 
+import os
+import signal
+import threading
+import time
 import warnings
 from typing import Any, Protocol
 
@@ -212,6 +216,29 @@ class Suite:
             ValueError, match=r"partition 2: X must be finite.*row 17, column 3|partition 2.*NaN"
         ):
             runner.KMeans(**SHORT).fit(*args, **options)
+
+    def test_an_interrupt_and_a_second_fit(self, runner):
+        partitions = cut(blobs(), *CUTS["even"])
+        params = {"n_clusters": 12, "random_state": 9, "tol": 0.0, "max_iter": 4}
+
+        def interrupt(_, step):
+            if step.iteration == 2:
+                threading.Timer(0.003, os.kill, (os.getpid(), signal.SIGINT)).start()
+            elif step.iteration > 2:
+                # The signal comes late.
+                time.sleep(10)
+
+        args, options = runner.given(partitions)
+        model = runner.KMeans(**params, callbacks=[interrupt])
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(*args, **options)
+        whole = distributed.KMeans(**params).fit(partitions)
+        n = len(model.history_)
+        assert 2 <= n <= 3
+        np.testing.assert_array_equal(model.history_["objective"], whole.history_["objective"][:n])
+        args, options = runner.given(partitions)
+        model.callbacks = None
+        same(model.fit(*args, **options), whole)
 
     def test_a_checkpoint_resumes_to_the_same_bits(self, runner, tmp_path):
         path = tmp_path / "run.safetensors"
