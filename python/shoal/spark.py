@@ -27,6 +27,7 @@ from ._distributed.spark_engine import SparkEngine
 from ._distributed.tables import OnTable, weights_column
 from ._docs import documented
 from .coreset import Coreset
+from .formats.stream import required
 from .typing import Metric, RandomState
 
 __all__ = ["KMeans", "lightweight_coreset"]
@@ -82,6 +83,28 @@ class KMeans(OnTable, auto_wrap_output_keys=None):
 
     _features = "features"
     _engine = SparkEngine
+
+    def stage(self) -> Any:
+        """Return a stage of a pipeline of Spark with these parameters.
+
+        Returns
+        -------
+        pyspark.ml.Estimator
+            With the methods `setFeaturesCol` (default: ``"features"``), `setPredictionCol` (default:
+            ``"prediction"``) and `setWeightCol`. Its `fit` returns a ``pyspark.ml.Model``, whose `transform`
+            adds the column of labels, and whose attribute `kmeans` is the fitted estimator. Save that one:
+            ``kmeans.to_local().save(path)``.
+
+        Examples
+        --------
+        >>> from pyspark.ml import Pipeline  # doctest: +SKIP
+        >>> stage = KMeans(n_clusters=100, random_state=0).stage()  # doctest: +SKIP
+        >>> model = Pipeline(stages=[assembler, stage]).fit(df)  # doctest: +SKIP
+        """
+        required("pyspark", "spark", "shoal.spark")
+        from ._distributed.spark_stage import KMeansStage
+
+        return KMeansStage(self)
 
 
 @documented

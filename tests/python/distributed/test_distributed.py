@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import shoal
+import sklearn.base
 from distributed_suite import CUTS, blobs, cut, same
 from shoal import _core, distributed
 from shoal._distributed.batches import Seen, absorbed_pieces, printed
@@ -536,6 +537,37 @@ def test_what_replaces_mini_batches_is_named(module):
         _ = found.Other
     with pytest.raises(ValueError, match=r"got 'afk-mc2'\. Use 'k-means\+\+'"):
         found.KMeans(2, init="afk-mc2").fit([blobs()])
+
+
+def test_the_output_of_transform_can_be_set():
+    pandas = pytest.importorskip("pandas")
+    parts = cut(blobs(), 0.3)
+    model = KMeans(3, random_state=0).fit(parts)
+    known = model.transform(parts)
+    assert isinstance(known, np.ndarray)
+    model.set_output(transform="pandas")
+    for found in (model.transform(parts), model.fit_transform(parts)):
+        assert isinstance(found, pandas.DataFrame)
+        assert found.columns.tolist() == ["kmeans0", "kmeans1", "kmeans2"]
+        np.testing.assert_array_equal(found, known)
+    for module in ("dask", "spark", "ray"):
+        # The kind of the output is that of the input.
+        assert not hasattr(importlib.import_module(f"shoal.{module}").KMeans(), "set_output")
+
+
+def test_what_needs_a_fit_says_so():
+    for name in ("predict", "transform", "score"):
+        with pytest.raises(NotFittedError):
+            getattr(KMeans(3), name)([blobs()])
+    model = KMeans(3, random_state=0).fit([blobs()])
+    for name in ("predict", "transform", "score"):
+        with pytest.raises(
+            ValueError, match=r"partition 0: (centers have 5 columns, X has 4|X has 4 columns)"
+        ):
+            getattr(model, name)([blobs()[:, :4]])
+    with pytest.raises(ValueError, match="X must have at least 1 row, got 0"):
+        model.score([blobs()[:0]])
+    assert sorted(sklearn.base.clone(model).get_params()) == sorted(model.get_params())
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, 8, 13, 64, 100])

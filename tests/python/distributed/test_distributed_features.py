@@ -96,6 +96,12 @@ class TestExecutor:
             model.predict(halves(REORDERED))
         with pytest.raises(ValueError, match=r"(?s)partition 1: .*Feature names unseen at fit time:\n- z"):
             model.predict(halves(RENAMED))
+        for method in (model.transform, model.score):
+            method(halves(FRAME))
+            with pytest.raises(ValueError, match=message):
+                method(halves(REORDERED))
+        with ProcessPoolExecutor(1) as pool, pytest.raises(ValueError, match=message):
+            model.score(halves(REORDERED), executor=pool)
         model.fit([blobs()])
         assert not hasattr(model, "feature_names_in_")
 

@@ -270,6 +270,38 @@ class TestColumns:
             KMeans(2, compute_labels=False).fit(df, features="v")
 
 
+class TestPipeline:
+    """The estimator as a stage of a pipeline of Spark."""
+
+    def test_a_stage_after_an_assembler(self, spark):
+        from pyspark.ml import Estimator, Model, Pipeline
+        from pyspark.ml.feature import VectorAssembler
+        from shoal.spark import KMeans
+
+        rows, names = np.round(blobs(300, 3, dtype=np.float64), 2), ["a", "b", "c"]
+        weights = np.arange(300) % 3 / 2
+        given = [(*row.tolist(), weight) for row, weight in zip(rows, weights.tolist(), strict=True)]
+        df = spark.createDataFrame(given, [*names, "w"]).coalesce(1).cache()
+        stage = KMeans(**PARAMS).stage()
+        assert isinstance(stage, Estimator)
+        assembler = VectorAssembler(inputCols=names, outputCol="vector")
+        for weighted in (False, True):
+            stage.setFeaturesCol("vector").setPredictionCol("cluster")
+            if weighted:
+                stage.setWeightCol("w")
+            model = Pipeline(stages=[assembler, stage]).fit(df)
+            known = distributed.KMeans(**PARAMS).fit([rows], sample_weight=[weights] if weighted else None)
+            assert isinstance(model.stages[-1], Model)
+            same(model.stages[-1].kmeans, known)
+            found = model.transform(df).toPandas()
+            assert list(found.columns) == [*names, "w", "vector", "cluster"]
+            np.testing.assert_array_equal(found["cluster"], known.labels_)
+        # A fit changes neither the stage nor its copies.
+        assert not hasattr(stage.kmeans, "cluster_centers_")
+        assert stage.copy().getFeaturesCol() == "vector"
+        assert KMeans(2).stage().getPredictionCol() == "prediction"
+
+
 class TestEngine:
     """What Spark does with the tasks."""
 
