@@ -92,15 +92,23 @@ class DaskEngine:
             # Lost partitions are computed again, each wherever there is room.
             place = min(holders.get(block.key) or [f"lost {i}"])
             placed.setdefault(place, []).append(i)
-        return [run for place, own in placed.items() for run in runs(own, self._beside.get(place, 1), most)]
+        # What one worker holds beyond its share is left to the scheduler, in tasks of their own.
+        share = self.n_partitions / max(1, len(self._threads))
+        return [
+            run
+            for place, own in placed.items()
+            for run in runs(own, max(self._beside(place), round(len(own) / share)), most)
+        ]
+
+    def _beside(self, worker: str) -> int:
+        """Return how many tasks a worker runs at a time."""
+        return 1 if self._n_jobs is None else max(1, self._threads.get(worker, 1) // self._n_jobs)
 
     @cached_property
-    def _beside(self) -> dict[str, int]:
-        """How many tasks every worker runs at a time."""
-        if self._n_jobs is None:
-            return {}
-        threads = self._client.nthreads()
-        return {worker: max(1, n // self._n_jobs) for worker, n in threads.items()}
+    def _threads(self) -> dict[str, int]:
+        """Number of threads of every worker."""
+        threads: dict[str, int] = self._client.nthreads()
+        return threads
 
     def close(self) -> None:
         """Release the partitions. Those that the caller persisted stay."""

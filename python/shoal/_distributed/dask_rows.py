@@ -51,7 +51,9 @@ class Chunks:
             return [found[key] for key in keys]
         futures = []
         for worker, begin, end in shares(client.nthreads(), len(keys)):
-            kept = client.persist(self.data.blocks[begin:end], workers=[worker], allow_other_workers=True)
+            kept = client.persist(
+                self.data.blocks[begin:end], workers=worker, allow_other_workers=worker is not None
+            )
             found = {future.key: future for future in futures_of(kept)}
             futures += [found[key] for key in flatten(kept.__dask_keys__())]
         return futures
@@ -61,8 +63,11 @@ class Chunks:
         return list(np.ravel(self.data.to_delayed(optimize_graph=False)))
 
 
-def shares(threads: dict[str, int], n: int) -> Iterator[tuple[str, int, int]]:
+def shares(threads: dict[str, int], n: int) -> Iterator[tuple[str | None, int, int]]:
     """Yield workers and the neighboring partitions that each computes, by the number of its threads."""
+    if not threads:
+        # Workers may come later.
+        yield None, 0, n
     done, total = 0, sum(threads.values())
     for worker in sorted(threads):
         begin, done = n * done // total, done + threads[worker]

@@ -6,6 +6,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import dask_parts
@@ -114,6 +115,32 @@ def test_results_do_not_depend_on_the_threads(workers, n_threads, n_jobs):
     partitions = cut(blobs(), *(i / 11 for i in range(1, 11)))
     with local(workers, n_threads) as cluster, Client(cluster) as client:
         Suite.both(Arrays(client), SHORT | {"n_jobs": n_jobs}, partitions)
+
+
+@pytest.mark.parametrize("persisted", ["by the fit", "in runs", "in turns", "on one worker"])
+def test_a_pass_is_a_task_per_worker_wherever_the_partitions_lie(processes, persisted, monkeypatch):
+    from shoal._distributed import dask_engine
+
+    partitions = cut(blobs(), *(i / 16 for i in range(1, 16)))
+    workers = sorted(processes.nthreads())
+    X, in_turn = array_of(partitions), {"in runs": 8, "in turns": 1, "on one worker": 16}
+    if persisted in in_turn:
+        chunks = []
+        for i in range(16):
+            worker = workers[i // in_turn[persisted] % 2]
+            chunks.append(processes.persist(X.blocks[i : i + 1], workers=[worker]))
+        X = processes.persist(da.concatenate(chunks))
+        wait(X)
+    tasks = []
+    cuts = dask_engine.DaskEngine._tasks
+    monkeypatch.setattr(
+        dask_engine.DaskEngine, "_tasks", lambda *given: tasks.append(cuts(*given)) or tasks[-1]
+    )
+    found = shoal.dask.KMeans(**SHORT).fit(X, client=processes)
+    same(found, distributed.KMeans(**SHORT).fit(partitions))
+    assert all(len(runs) == 2 for runs in tasks)
+    if persisted in ("by the fit", "in runs", "on one worker"):
+        assert all(sorted(runs) == [list(range(8)), list(range(8, 16))] for runs in tasks[:1])
 
 
 @pytest.mark.parametrize("workers", [1, 2, 4])
@@ -332,14 +359,13 @@ def test_files_are_decoded_once_within_the_budget(persist, kept, tmp_path, monke
         assert model.feature_names_in_.tolist() == list("abcde")
         np.testing.assert_array_equal(model.labels_.compute(), known.labels_)
         np.testing.assert_array_equal(model.predict(paths).compute(), known.labels_)
-        for each in found:
-            if isinstance(each, decoded.Decoded):
-                np.testing.assert_array_equal(pickle.loads(pickle.dumps(each)).rows, each.rows)
-                assert dask.sizeof.sizeof(each) >= each.rows.nbytes
+        if kept:
+            np.testing.assert_array_equal(pickle.loads(pickle.dumps(found[0])).rows, found[0].rows)
+            assert dask.sizeof.sizeof(found[0]) >= found[0].rows.nbytes
         for wrong in ("much", -1):
             with pytest.raises(ValueError, match="persist must be"):
                 shoal.dask.KMeans(**SHORT).fit(paths, client=client, persist=wrong)
-    del model, each
+    del model
     found.clear()
     gc.collect()
     assert decoded.BUDGET._held == before
@@ -467,6 +493,16 @@ except ValueError as error:
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "Create one with distributed.Client()" in done.stdout
+
+
+def test_workers_may_come_after_the_fit_begins():
+    X = array_of(cut(blobs(), *EVEN))
+    with local(0) as cluster, Client(cluster) as client:
+        timer = threading.Timer(1.0, cluster.scale, (2,))
+        timer.start()
+        found = shoal.dask.KMeans(**SHORT).fit(X, client=client)
+        timer.join()
+    same(found, distributed.KMeans(**SHORT).fit(cut(blobs(), *EVEN)))
 
 
 def test_the_current_client_is_the_default(threads):

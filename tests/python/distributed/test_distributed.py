@@ -561,9 +561,8 @@ def test_what_needs_a_fit_says_so():
             getattr(KMeans(3), name)([blobs()])
     model = KMeans(3, random_state=0).fit([blobs()])
     for name in ("predict", "transform", "score"):
-        with pytest.raises(
-            ValueError, match=r"partition 0: (centers have 5 columns, X has 4|X has 4 columns)"
-        ):
+        message = r"partition 0: (centers have 5 columns, X has 4|X has 4 columns)"
+        with pytest.raises(ValueError, match=message):
             getattr(model, name)([blobs()[:, :4]])
     with pytest.raises(ValueError, match="X must have at least 1 row, got 0"):
         model.score([blobs()[:0]])
