@@ -11,9 +11,14 @@ centers. Peers that are not installed are skipped.
 
     python benches/python/distributed.py
     python benches/python/distributed.py --model      # seconds of a sweep by partitions and bytes of a result
+    python benches/python/distributed.py --cuts 4 256 # the same rows in more partitions
 
 `--model` measures sweeps over few rows, which cost little but the exchange of results, and fits
 ``seconds = a + b * partitions + c * partitions * bytes of a result + e * operations``.
+
+`--cuts` measures sweeps of `shoal.dask` over the same rows in several numbers of partitions, which the fit
+computes (``fit``) or which were persisted before, where Dask put them (``caller``). If the variable
+``SHOAL_BENCH_EARLIER`` is the folder of a package with a task per partition, it is measured beside them.
 """
 
 from __future__ import annotations
@@ -75,7 +80,7 @@ class Local:
 class OnCluster:
     """The parts that all users of a Dask cluster share."""
 
-    def open(self, path: str, partitions: int, threads: int) -> None:
+    def open(self, path: str, partitions: int, threads: int, persisted: bool = True) -> None:
         from distributed import Client, LocalCluster, wait
 
         self.cluster = LocalCluster(
@@ -87,8 +92,10 @@ class OnCluster:
             silence_logs=logging.ERROR,
         )
         self.client = Client(self.cluster)
-        self.rows = self.client.persist(self.array(path, partitions))
-        wait(self.rows)
+        self.rows = self.array(path, partitions)
+        if persisted:
+            self.rows = self.client.persist(self.rows)
+            wait(self.rows)
 
     def array(self, path: str, partitions: int) -> Any:
         import dask.array as da
@@ -236,7 +243,7 @@ COLUMNS = {
 #: Names of the seedings of each library that are measured.
 SEEDINGS = {
     "local": ("auto", "k-means||"),
-    "shoal.dask": ("k-means++", "afk-mc2", "k-means||"),
+    "shoal.dask": ("k-means++", "k-means||"),
     "dask-ml": ("k-means||",),
     "spark": ("k-means||",),
 }
@@ -342,6 +349,50 @@ def model(args: Any, folder: Path) -> list[dict[str, Any]]:
     return rows
 
 
+#: What `--cuts` measures: how a sweep is cut into tasks, and who places the partitions.
+WAYS = (("per worker", "fit"), ("per worker", "caller"), ("per partition", "fit"))
+
+
+def cuts(args: Any, path: Path) -> list[dict[str, Any]]:
+    """Measure sweeps over the same rows in several numbers of partitions."""
+    X = np.load(path, mmap_mode="r")
+    start = common.distinct_rows(np.asarray(X[:100_000]), args.k)
+    earlier = os.environ.get("SHOAL_BENCH_EARLIER")
+    ways = [way for way in WAYS if earlier or way[0] == "per worker"]
+    workers = {
+        (*way, n): common.Worker(
+            __file__,
+            "shoal.dask",
+            threads=args.threads,
+            env={"PYTHONPATH": earlier} if earlier and way[0] == "per partition" else None,
+        )
+        for way in ways
+        for n in args.cuts
+    }
+    spent: dict[tuple[str, str, int], list[float]] = {key: [] for key in workers}
+    with common.closing(workers.values()):
+        for (_, place, n), worker in workers.items():
+            worker.call("open", str(path), n, args.threads, place == "caller")
+            worker.call("fit", args.k, start, 1, {})
+        for _ in range(args.rounds):
+            for key, worker in workers.items():
+                few, _ = worker.call("fit", args.k, start, FEW, {})
+                many, _ = worker.call("fit", args.k, start, MANY, {})
+                spent[key].append((many - few) / (MANY - FEW))
+    rows = []
+    for (tasks, place, n), seconds in spent.items():
+        first = spent[tasks, place, args.cuts[0]]
+        ratios = [own / one for own, one in zip(seconds, first, strict=True)]
+        row = {"tasks": tasks, "placed by": place, "n": len(X), "d": X.shape[1], "k": args.k}
+        row |= {"partitions": n, "threads": args.threads, "sweep s": common.median(seconds)}
+        row |= {"least s": min(seconds), "against first": common.median(ratios)}
+        rows.append(row | {"low": min(ratios), "high": max(ratios)})
+    columns = {"tasks": "", "placed by": "", "partitions": "d", "sweep s": ".4f", "least s": ".4f"}
+    columns |= {"against first": ".2f", "low": ".2f", "high": ".2f"}
+    print("\n" + common.table(rows, columns), flush=True)
+    return rows
+
+
 def shape(text: str) -> tuple[int, int, int]:
     """Parse ``partitions:k:d``."""
     partitions, k, d = (int(part) for part in text.split(":"))
@@ -360,6 +411,7 @@ def main() -> None:
     )
     parser.add_argument("--libraries", nargs="+", choices=list(PEERS), default=list(PEERS))
     parser.add_argument("--model", action="store_true", help="measure the exchange of results instead")
+    parser.add_argument("--cuts", nargs="+", type=int, help="numbers of partitions to compare instead")
     parser.add_argument(
         "--shapes",
         nargs="+",
@@ -380,13 +432,16 @@ def main() -> None:
         print(f"{name} is not installed")
     head = common.announced(["numpy", "shoal", "dask", "distributed", "dask-ml", "pyspark"])
     with tempfile.TemporaryDirectory() as folder:
+        path, kind = Path(folder) / "rows.npy", "distributed"
         if args.model:
-            rows = model(args, Path(folder))
+            rows, kind = model(args, Path(folder)), "distributed-model"
         else:
-            path = Path(folder) / "rows.npy"
             np.save(path, rows_of(args.n, args.d, args.k))
-            rows = compare(args, names, path)
-    common.keep("distributed-model" if args.model else "distributed", head, rows, args.csv, args.quick)
+            if args.cuts:
+                rows, kind = cuts(args, path), "distributed-partitions"
+            else:
+                rows = compare(args, names, path)
+    common.keep(kind, head, rows, args.csv, args.quick)
 
 
 if __name__ == "__main__":

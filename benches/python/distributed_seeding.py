@@ -20,7 +20,7 @@ from shoal.distributed import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
 #: The seedings; the others are compared with the first.
-INITS = ("k-means||", "k-means++", "afk-mc2")
+INITS = ("k-means||", "k-means++")
 SETS = (
     "sift_bsds_trainval:256",
     "sift_bsds_trainval:1000",

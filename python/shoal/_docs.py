@@ -176,11 +176,10 @@ n_jobs : int or None
     Threads per task, as for :class:`KMeans`.
 """,
     "init_of_partitions": """
-init : {"k-means++", "afk-mc2", "k-means||"} or array-like, default="k-means++"
+init : {"k-means++", "k-means||"} or array-like, default="k-means++"
     How to choose the first centers.
 
     - ``"k-means++"``: greedy k-means++ among the rows of a coreset, which takes two passes.
-    - ``"afk-mc2"``: AFK-MC2 among the same rows, for thousands of clusters.
     - ``"k-means||"``: :class:`~shoal.distributed.SeedPass`, among all rows: about ``n_rounds + 2`` passes,
       which take the time of about 30 sweeps.
     - An array of shape (n_clusters, n_features).
@@ -188,12 +187,6 @@ init : {"k-means++", "afk-mc2", "k-means||"} or array-like, default="k-means++"
     "sweeps_of_partitions": """
 max_iter : int, default=300
     Maximum number of sweeps, at least 1.
-""",
-    "batches_of_partitions": """
-batch_size : int, default=1024
-    Rows per batch of a partition.
-max_iter : int, default=10
-    Maximum number of passes, at least 1.
 """,
     "tol_of_partitions": """
 tol : float, default=1e-4
@@ -206,8 +199,8 @@ Expert parameters
 oversampling_factor, n_rounds : float, int
     As for :class:`shoal.distributed.SeedPass`.
 coreset_size : int or None, default=None
-    Rows of the coreset that ``init="k-means++"`` and ``"afk-mc2"`` choose from, at least `n_clusters`.
-    None: 20 per cluster, at least 10,000.
+    Rows of the coreset that ``init="k-means++"`` chooses from, at least `n_clusters`. None: 20 per cluster,
+    at least 10,000.
 compute_labels : bool, default=True
     Whether to label the rows at the end, in one more pass.
 """,
@@ -230,10 +223,6 @@ n_features_in_ : int
     Number of features.
 feature_names_in_ : ndarray of shape (n_features_in_,)
     Names of the features, if the partitions have columns with string names.
-""",
-    "counts_of_batches": """
-counts_ : ndarray of shape (n_clusters,), float64
-    Weight of the rows in each cluster after a complete fit; during the fit, of all rows ever assigned.
 """,
     "resume_from": """
 resume_from : path, optional

@@ -1,7 +1,7 @@
 """Clustering on a Dask cluster: arrays, data frames, or one file per partition.
 
-Rows stay on the workers. Every step submits one graph of tasks, which run where the partitions lie; their
-results are merged on the workers, in a tree. For a given list of partitions, results are bit-identical for
+Rows stay on the workers. Every step submits one task per worker, which takes the partitions that lie there;
+the results are merged in a fixed tree. For a given list of partitions, results are bit-identical for
 any number of workers and threads, any order of completion, and after a worker died.
 
 Needs ``pip install 'shoal-cluster[dask]'`` on the client, the scheduler and the workers.
@@ -21,154 +21,48 @@ Examples
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Iterator
-from typing import Any, Self
+from typing import Any
 
-import numpy as np
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
-from ._core import Step
-from ._distributed.dask_engine import DaskEngine, is_lost, labeled_here
-from ._distributed.dask_rows import concatenated, library, partitions_of
-from ._distributed.fitting import KMeansOnEngine, MiniBatchKMeansOnEngine
+from ._distributed.dask_engine import DaskEngine, is_lost, lazily
+from ._distributed.dask_rows import partitions_of
+from ._distributed.engine import missing
+from ._distributed.fitting import KMeansOnEngine
+from ._distributed.passes import RowPass
 from ._distributed.seeding import drawn_coreset
 from ._docs import documented
 from .coreset import Coreset
-from .typing import Metric, PathName, RandomState
+from .typing import Metric, RandomState
 
-__all__ = ["KMeans", "MiniBatchKMeans", "lightweight_coreset"]
-
-
-class _OnDask(KMeansOnEngine):
-    """Fits and predicts on a Dask cluster."""
-
-    @documented
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        *,
-        client: Any = None,
-        resume_from: PathName | None = None,
-    ) -> Self:
-        """Cluster the rows of all partitions.
-
-        Parameters
-        ----------
-        X : dask array, dask data frame, or list, of shape (n_samples, n_features)
-            - A dask array, chunked by rows only.
-            - A dask data frame.
-            - A list of paths: each file is one partition, which the workers open. All workers must see the
-              files.
-            - A list of ``dask.delayed`` values: each computes the rows of one partition, as anything that
-              local estimators take as `X`.
-
-            Partitions may be empty. Those with column names must have the same names in one order, which are
-            kept in `feature_names_in_`. Arrays, frames and delayed values are computed once and stay in the
-            memory of the workers during the fit, as with ``persist()``.
-        y : ignored
-        sample_weight : dask array, dask series, or list of array-like, of shape (n_samples,), optional
-            Weight of every row, finite and at least 0, not all 0. For a list of paths: a list of arrays. Dask
-            collections must have the partitions of X; those of known size are rechunked.
-        client : distributed.Client, optional
-            Default: the current client.
-        {resume_from}
-
-        Returns
-        -------
-        self
-            The fitted estimator.
-
-        Raises
-        ------
-        ImportError
-            If dask is not installed.
-        ValueError, TypeError, OSError
-            If the rows or the parameters are not valid, or there is no client. Messages name the partition.
-        RuntimeError
-            If the cluster or the client is closed, or a task killed its worker several times. The estimator
-            then holds the state after the last complete step.
-        """
-        for _ in self.iter_fit(X, sample_weight, client=client, resume_from=resume_from):
-            pass
-        return self
-
-    def iter_fit(
-        self,
-        X: Any,
-        sample_weight: Any = None,
-        *,
-        client: Any = None,
-        resume_from: PathName | None = None,
-    ) -> Iterator[Step]:
-        """Cluster the rows of all partitions, one step per ``next()``.
-
-        Parameters and errors are those of :meth:`fit`, which exhausts this iterator.
-
-        Yields
-        ------
-        shoal.Step
-            Figures of the step; see :meth:`shoal.distributed.KMeansPass.commit`.
-        """
-        self._check()
-        engine = DaskEngine(partitions_of(X, sample_weight), client, self.n_jobs)
-        return self._iterate(engine, resume_from)
-
-    def predict(self, X: Any) -> Any:
-        """Label the rows of all partitions with their nearest centers.
-
-        Parameters
-        ----------
-        X : dask array, dask data frame, or list
-            As for :meth:`fit`.
-
-        Returns
-        -------
-        dask array of shape (n_samples,), int32
-            The labels, in the partitions of X; the lower index wins a tie. They are computed when the array
-            is, by any scheduler of Dask.
-
-        Raises
-        ------
-        sklearn.exceptions.NotFittedError
-            Before :meth:`fit`.
-        ValueError, TypeError
-            If X is not such a collection, or has other features. Errors of the rows are raised when the
-            labels are computed.
-        """
-        check_is_fitted(self, "cluster_centers_")
-        rows = partitions_of(X)
-        if rows.header is not None:
-            validate_data(self, rows.header, reset=False, skip_check_array=True)
-        delayed = library("dask").delayed
-        task = delayed(pickle.dumps(self._labeling()), pure=False)
-        work = delayed(labeled_here, pure=False)
-        labels = [work(task, i, block, self.n_jobs) for i, block in enumerate(rows.blocks.lazy())]
-        return concatenated(labels, rows.sizes, "labels", np.int32)
-
-    @property
-    def labels_(self) -> Any:
-        """Label of every row, a dask array whose chunks are on the workers."""
-        labels = super().labels_
-        if is_lost(labels):
-            raise self._missing(
-                "labels_",
-                "the labels were on a cluster that is closed. Use predict, or compute labels_ before the "
-                "cluster is closed.",
-            )
-        return labels
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the picklable state, without the labels, which live on the cluster."""
-        state = super().__getstate__()
-        return {**state, "_labels": None} if "_labels" in state else state
+__all__ = ["KMeans", "lightweight_coreset"]
 
 
 @documented
-class KMeans(_OnDask):
+class KMeans(KMeansOnEngine, auto_wrap_output_keys=None):
     """Exact k-means on a Dask cluster.
+
+    `X` is one of
+
+    - a dask array, chunked by rows only;
+    - a dask data frame: labels are a dask series with its index, and distances a dask data frame;
+    - a list of paths: each file is one partition, which the workers open. All workers must see the files;
+    - a list of ``dask.delayed`` values: each computes the rows of one partition, as anything that local
+      estimators take as `X`.
+
+    Arrays, frames and delayed values are computed once and stay in the memory of the workers during the fit,
+    as with ``persist()``. `sample_weight` is a dask array or series with the partitions of `X` (those of
+    known size are rechunked), or a list of arrays for a list of paths.
+
+    The options of all methods are
+
+    - ``client=``, a ``distributed.Client``. Default: the current client. `predict` and `transform` need none:
+      their results are computed when they are used, by any scheduler of Dask.
+    - ``persist=``, for a list of paths. Files that must be decoded, such as Parquet, are decoded once in a
+      fit, and each worker process keeps their rows until its budget is used up: half of its memory limit
+      (1 GB without a limit), or an amount such as ``"4GB"``. The files that remain are decoded in every pass,
+      and with False all are. Mapped files, such as ``.npy``, are never copied. The result does not depend on
+      it.
 
     Parameters
     ----------
@@ -182,7 +76,7 @@ class KMeans(_OnDask):
     Attributes
     ----------
     {fitted_to_partitions} {counts_}
-    labels_ : dask array of shape (n_samples,), int32
+    labels_ : dask array of shape (n_samples,), int32, or dask series
         Nearest center of every row, in the partitions of X. The labels stay on the workers until the cluster
         is closed, and are not pickled with the estimator.
 
@@ -190,14 +84,14 @@ class KMeans(_OnDask):
     --------
     shoal.KMeans : On one machine; faster there, because it skips most distances.
     shoal.distributed.KMeans : On an executor of ``concurrent.futures``, with the same results.
-    MiniBatchKMeans : A rough result from few passes.
     lightweight_coreset : Few weighted rows, to cluster on one machine.
 
     Notes
     -----
-    A sweep costs ``2 n_samples n_clusters n_features`` floating-point operations, spread over the workers.
-    Every partition sends ``n_clusters * (n_features + 2)`` numbers of 8 bytes, to a worker that merges 8 of
-    them. The client and the scheduler handle one such result, and the centers. The workers keep no results
+    A sweep costs ``2 n_samples n_clusters n_features`` floating-point operations, spread over the workers. It
+    is one task per worker, or a few if their results would be large. A task returns
+    ``n_clusters * (n_features + 2)`` numbers of 8 bytes for each group of neighboring partitions on its
+    worker. The client and the scheduler handle one such result, and the centers. The workers keep no results
     between sweeps.
 
     Dask runs the tasks of a lost worker again, with the same result. A lost partition must be computable
@@ -220,49 +114,43 @@ class KMeans(_OnDask):
     >>> client.close()
     """
 
+    _options = ("client", "persist")
 
-@documented
-class MiniBatchKMeans(_OnDask, MiniBatchKMeansOnEngine):
-    """Mini-batch k-means on a Dask cluster.
+    def _open(
+        self,
+        X: Any,
+        sample_weight: Any,
+        *,
+        reset: bool,
+        client: Any = None,
+        persist: bool | str | int = True,
+    ) -> DaskEngine:
+        # A score is a single pass.
+        rows = partitions_of(X, sample_weight, persist if reset else False)
+        return DaskEngine(rows, client, self.n_jobs)
 
-    Each step is one pass over all rows: every partition learns from its batches, starting with the common
-    centers, and the states are merged; see :class:`shoal.distributed.MiniBatchPass`.
+    def _over_rows(self, task: RowPass, X: Any, **options: Any) -> Any:
+        rows = partitions_of(X, persist=False)
+        if rows.header is not None:
+            validate_data(self, rows.header, reset=False, skip_check_array=True)
+        return lazily(task, rows, self.n_jobs)
 
-    Parameters
-    ----------
-    {n_clusters} {init_of_partitions} {batches_of_partitions} {tol_of_partitions} {metric} {random_state}
-    {expert_of_partitions}
-    n_jobs : int or None, default=None
-        As for :class:`KMeans`.
-    {verbose} {callbacks}
+    @property
+    def labels_(self) -> Any:
+        """Label of every row, whose chunks are on the workers."""
+        labels = super().labels_
+        if is_lost(labels):
+            raise self._missing(
+                "labels_",
+                "the labels were on a cluster that is closed. Use predict, or compute labels_ before the "
+                "cluster is closed.",
+            )
+        return labels
 
-    Attributes
-    ----------
-    {fitted_to_partitions} {counts_of_batches}
-    labels_ : dask array of shape (n_samples,), int32
-        As for :class:`KMeans`.
-
-    See Also
-    --------
-    shoal.MiniBatchKMeans : On one machine.
-    shoal.distributed.MiniBatchKMeans : On an executor of ``concurrent.futures``, with the same results.
-
-    References
-    ----------
-    D. Sculley, "Web-scale k-means clustering", WWW 2010.
-
-    Examples
-    --------
-    >>> import dask.array as da, numpy as np
-    >>> from distributed import Client
-    >>> from shoal.dask import MiniBatchKMeans
-    >>> client = Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=":0")
-    >>> X = np.random.default_rng(0).normal(size=(4000, 2)) + np.tile([[0.0], [20.0]], (2000, 1))
-    >>> model = MiniBatchKMeans(2, random_state=0).fit(da.from_array(X, chunks=(1000, 2)))
-    >>> sorted(model.cluster_centers_[:, 0].round().tolist())
-    [0.0, 20.0]
-    >>> client.close()
-    """
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the picklable state, without the labels, which live on the cluster."""
+        state = super().__getstate__()
+        return {**state, "_labels": None} if "_labels" in state else state
 
 
 @documented
@@ -283,7 +171,7 @@ def lightweight_coreset(
     Parameters
     ----------
     X, sample_weight, client
-        As for :meth:`KMeans.fit`.
+        As for :class:`KMeans`.
     {coreset_rows} {threads_of_task}
 
     Returns
@@ -318,3 +206,7 @@ def lightweight_coreset(
         return DaskEngine(partitions_of(X, sample_weight), client, n_jobs)
 
     return drawn_coreset(open_engine, n_samples, metric, random_state, n_jobs)
+
+
+def __getattr__(name: str) -> Any:
+    raise missing(__name__, name)

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from ._distributed.fitting import MiniBatchKMeansOnEngine
+from ._distributed.engine import missing
 from ._distributed.ray_engine import RayEngine
 from ._distributed.seeding import drawn_coreset
 from ._distributed.tables import OnTable, weights_column
@@ -29,19 +29,22 @@ from ._docs import documented
 from .coreset import Coreset
 from .typing import Metric, RandomState
 
-__all__ = ["KMeans", "MiniBatchKMeans", "lightweight_coreset"]
-
-
-class _OnRay(OnTable):
-    """Fits and predicts on the workers of Ray."""
-
-    _features = "data"
-    _engine = RayEngine
+__all__ = ["KMeans", "lightweight_coreset"]
 
 
 @documented
-class KMeans(_OnRay):
+class KMeans(OnTable, auto_wrap_output_keys=None):
     """Exact k-means over the blocks of a Ray Dataset.
+
+    `X` is a ``ray.data.Dataset``, in any number of blocks. `sample_weight` is the name of a column. The
+    options of all methods name columns, too:
+
+    - ``features=``: a column of vectors of one length, or several columns of numbers. Default:
+      ``"data"`` in a fit, then the columns of the fit.
+    - ``output=``: the new column of the result: 32-bit labels, ``"label"`` by default, or the vectors of
+      :meth:`transform`, ``"distances"`` by default. Results are `X` with this column, which Ray computes
+      when it is used.
+    - ``weights=``: deprecated name of `sample_weight`.
 
     Parameters
     ----------
@@ -72,35 +75,8 @@ class KMeans(_OnRay):
     >>> model = KMeans(n_clusters=100, random_state=0).fit(ds, features=["x", "y"])  # doctest: +SKIP
     """
 
-
-@documented
-class MiniBatchKMeans(_OnRay, MiniBatchKMeansOnEngine):
-    """Mini-batch k-means over the blocks of a Ray Dataset.
-
-    Each step is one pass over all rows; see :class:`shoal.distributed.MiniBatchPass`.
-
-    Parameters
-    ----------
-    {n_clusters} {init_of_partitions} {batches_of_partitions} {tol_of_partitions} {metric} {random_state}
-    {expert_of_partitions}
-    n_jobs : int or None, default=None
-        As for :class:`KMeans`.
-    {verbose} {callbacks}
-
-    Attributes
-    ----------
-    {fitted_to_partitions} {counts_of_batches}
-    labels_ : ray.data.Dataset
-        As for :class:`KMeans`.
-
-    See Also
-    --------
-    KMeans : Exact k-means.
-
-    Examples
-    --------
-    >>> model = MiniBatchKMeans(n_clusters=100, random_state=0).fit(ds)  # doctest: +SKIP
-    """
+    _features = "data"
+    _engine = RayEngine
 
 
 @documented
@@ -122,7 +98,7 @@ def lightweight_coreset(
     Parameters
     ----------
     X, features, sample_weight, weights
-        As for :meth:`KMeans.fit`.
+        As for :class:`KMeans`.
     {coreset_rows} {threads_of_task}
 
     Returns
@@ -146,3 +122,7 @@ def lightweight_coreset(
     sample_weight = weights_column(sample_weight, weights)
     engine = partial(RayEngine, X, features, sample_weight, None, n_jobs)
     return drawn_coreset(engine, n_samples, metric, random_state, n_jobs)
+
+
+def __getattr__(name: str) -> Any:
+    raise missing(__name__, name)

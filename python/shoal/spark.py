@@ -21,27 +21,31 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from ._distributed.fitting import MiniBatchKMeansOnEngine
+from ._distributed.engine import missing
 from ._distributed.seeding import drawn_coreset
 from ._distributed.spark_engine import SparkEngine
 from ._distributed.tables import OnTable, weights_column
 from ._docs import documented
 from .coreset import Coreset
+from .formats.stream import required
 from .typing import Metric, RandomState
 
-__all__ = ["KMeans", "MiniBatchKMeans", "lightweight_coreset"]
-
-
-class _OnSpark(OnTable):
-    """Fits and predicts on the executors of Spark."""
-
-    _features = "features"
-    _engine = SparkEngine
+__all__ = ["KMeans", "lightweight_coreset"]
 
 
 @documented
-class KMeans(_OnSpark):
+class KMeans(OnTable, auto_wrap_output_keys=None):
     """Exact k-means over the partitions of a Spark DataFrame.
+
+    `X` is a ``pyspark.sql.DataFrame``, in any number of partitions. `sample_weight` is the name of a column.
+    The options of all methods name columns, too:
+
+    - ``features=``: a column of vectors of one length, or several columns of numbers. Default:
+      ``"features"`` in a fit, then the columns of the fit.
+    - ``output=``: the new column of the result: 32-bit labels, ``"label"`` by default, or the vectors of
+      :meth:`transform`, ``"distances"`` by default. Results are `X` with this column, which Spark computes
+      when it is used.
+    - ``weights=``: deprecated name of `sample_weight`.
 
     Parameters
     ----------
@@ -77,35 +81,30 @@ class KMeans(_OnSpark):
     >>> model = KMeans(n_clusters=100, random_state=0).fit(df, features=["x", "y"])  # doctest: +SKIP
     """
 
+    _features = "features"
+    _engine = SparkEngine
 
-@documented
-class MiniBatchKMeans(_OnSpark, MiniBatchKMeansOnEngine):
-    """Mini-batch k-means over the partitions of a Spark DataFrame.
+    def stage(self) -> Any:
+        """Return a stage of a pipeline of Spark with these parameters.
 
-    Each step is one pass over all rows; see :class:`shoal.distributed.MiniBatchPass`.
+        Returns
+        -------
+        pyspark.ml.Estimator
+            With the methods `setFeaturesCol` (default: ``"features"``), `setPredictionCol` (default:
+            ``"prediction"``) and `setWeightCol`. Its `fit` returns a ``pyspark.ml.Model``, whose `transform`
+            adds the column of labels, and whose attribute `kmeans` is the fitted estimator. Save that one:
+            ``kmeans.to_local().save(path)``.
 
-    Parameters
-    ----------
-    {n_clusters} {init_of_partitions} {batches_of_partitions} {tol_of_partitions} {metric} {random_state}
-    {expert_of_partitions}
-    n_jobs : int or None, default=None
-        As for :class:`KMeans`.
-    {verbose} {callbacks}
+        Examples
+        --------
+        >>> from pyspark.ml import Pipeline  # doctest: +SKIP
+        >>> stage = KMeans(n_clusters=100, random_state=0).stage()  # doctest: +SKIP
+        >>> model = Pipeline(stages=[assembler, stage]).fit(df)  # doctest: +SKIP
+        """
+        required("pyspark", "spark", "shoal.spark")
+        from ._distributed.spark_stage import KMeansStage
 
-    Attributes
-    ----------
-    {fitted_to_partitions} {counts_of_batches}
-    labels_ : pyspark.sql.DataFrame
-        As for :class:`KMeans`.
-
-    See Also
-    --------
-    KMeans : Exact k-means.
-
-    Examples
-    --------
-    >>> model = MiniBatchKMeans(n_clusters=100, random_state=0).fit(df)  # doctest: +SKIP
-    """
+        return KMeansStage(self)
 
 
 @documented
@@ -127,7 +126,7 @@ def lightweight_coreset(
     Parameters
     ----------
     X, features, sample_weight, weights
-        As for :meth:`KMeans.fit`.
+        As for :class:`KMeans`.
     {coreset_rows} {threads_of_task}
 
     Returns
@@ -151,3 +150,7 @@ def lightweight_coreset(
     sample_weight = weights_column(sample_weight, weights)
     engine = partial(SparkEngine, X, features, sample_weight, None, n_jobs)
     return drawn_coreset(engine, n_samples, metric, random_state, n_jobs)
+
+
+def __getattr__(name: str) -> Any:
+    raise missing(__name__, name)

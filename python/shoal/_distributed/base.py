@@ -17,13 +17,14 @@ from sklearn.utils.validation import check_array
 from shoal import _core
 from shoal._checks import params as _params
 from shoal._core import Source, Step
-from shoal._rows.arrays import as_rows
+from shoal._rows.arrays import as_rows, source_of_values
 from shoal._rows.checked import own_weights, source_of
-from shoal._rows.features import find_names, header_of
+from shoal._rows.features import find_names, header_of, refuse_other_names
 from shoal._rows.opening import open_rows
 from shoal._rows.source import DataSource
 from shoal.typing import Rows, Weights
 
+from .decoded import Decoded
 from .partial import Partial
 
 
@@ -41,8 +42,10 @@ class OpenBlock(NamedTuple):
 HERE = "paths are opened on the workers"
 
 
-def block_of(block: Rows, sample_weight: Weights = None) -> OpenBlock:
+def block_of(block: Rows | Decoded, sample_weight: Weights = None) -> OpenBlock:
     """Open a block with its weights, which may all be 0."""
+    if isinstance(block, Decoded):
+        block = DataSource(source_of_values(block.rows), "X", header=block.header)
     rows: Any = open_rows(block)
     header = rows._header if isinstance(rows, DataSource) else header_of(block)
     if rows is None:
@@ -95,6 +98,8 @@ class Pass:
     _state: _core.Pass
     #: The name of the class that is compiled, also for classes that derive from it.
     _kind: ClassVar[str]
+    #: The names of the features of a fit; named rows must have the same. Bytes do not keep them.
+    _names: list[str] | None = None
 
     @classmethod
     def _of(cls, state: _core.Pass) -> Self:
@@ -156,6 +161,8 @@ class Pass:
             )
         with naming(number):
             source, weights, header = block_of(block, sample_weight)
+            if self._names is not None:
+                refuse_other_names(self._names, header)
             threads = p.threads(n_jobs, tell=False)
             return Partial(self._state.absorb(source, weights, find_names(header), number, first, threads))
 
@@ -208,5 +215,6 @@ class Pass:
         return cls._of(_core.Pass.from_bytes(data, cls._kind))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the bytes."""
-        return type(self).from_bytes, (self.to_bytes(),)
+        """Pickle the bytes, and the names of the features."""
+        names = None if self._names is None else {"_names": self._names}
+        return type(self).from_bytes, (self.to_bytes(),), names

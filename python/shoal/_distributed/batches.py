@@ -19,7 +19,7 @@ from shoal.formats.arrow import MOST_LISTS, Columns, find_columns, import_pyarro
 from shoal.formats.stream import Block, Stream, block_rows
 
 from .partial import Partial
-from .passes import LabelPass, Pass
+from .passes import Pass, RowPass
 
 #: Fields of the struct by which Spark stores ML vectors.
 ML_VECTOR = ["type", "size", "indices", "values"]
@@ -71,7 +71,7 @@ def wanted(name: str, features: str | Sequence[str], weights: str | None, there:
 
 
 def refuse_column(name: str, output: str | None, there: list[str]) -> None:
-    """Raise `ValueError` if the column of labels would replace another."""
+    """Raise `ValueError` if the column of results would replace another."""
     if output is not None and output in there:
         raise ValueError(f"{name}: output must be the name of a new column, got {output!r}, which is there")
 
@@ -265,6 +265,11 @@ class Seen(Print):
         return (rows << 32 | zlib.crc32(found.to_bytes(4, "little"), self._weights)) & (1 << 63) - 1
 
 
+def rows_seen(fingerprint: int) -> int:
+    """Return the number of rows that a fingerprint was taken of."""
+    return fingerprint >> 32
+
+
 def printed(pieces: Iterable[Piece], seen: Seen) -> Generator[Piece]:
     """Yield the pieces, and add the rows and their weights to a fingerprint."""
     for rows, weights in pieces:
@@ -324,9 +329,9 @@ def absorbed_pieces(
     return part, found
 
 
-def labeled_pieces(
-    task: LabelPass, pieces: Iterable[Piece], n_jobs: int | None, partition: int | None = None
-) -> npt.NDArray[np.int32]:
-    """Return the labels of the rows of a partition; for workers."""
-    found = [task.label(rows, partition=partition, n_jobs=n_jobs) for rows, _ in pieces]
-    return np.concatenate([np.zeros(0, np.int32), *found])
+def over_pieces(
+    task: RowPass, pieces: Iterator[Piece], n_jobs: int | None, partition: int | None = None
+) -> npt.NDArray[Any]:
+    """Return the labels or distances of the rows of a partition; for workers."""
+    none = np.zeros((0,) if task.width is None else (0, task.width), task.dtype)
+    return np.concatenate([none, *(task.of(rows, partition=partition, n_jobs=n_jobs) for rows, _ in pieces)])

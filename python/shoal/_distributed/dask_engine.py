@@ -1,26 +1,23 @@
-"""The engine on Dask: partitions are futures on the workers, and every pass is a task for each."""
+"""The engine on Dask: partitions are futures on the workers, and a pass is a task per worker."""
 
 from __future__ import annotations
 
 import pickle
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 from uuid import uuid4
 from weakref import WeakKeyDictionary
 
-import numpy as np
-import numpy.typing as npt
-
 from shoal._checks.params import ParameterError, shown
 
-from .dask_rows import Partitions, concatenated, library
-from .engine import MOST_GATHERED, at_once, merged, tree
+from .dask_rows import Partitions, collected, frame_of, library
+from .engine import MOST_GATHERED, absorbed, at_once, merged, most_sums, runs, tree
 from .partial import Partial
-from .passes import LabelPass, Pass
+from .passes import Pass, RowPass
 
 #: Dask warns of graphs above this size in bytes. A pass holds the centers, which every worker needs.
 LARGE_GRAPH = "distributed.admin.large-graph-warning-threshold"
@@ -53,7 +50,7 @@ class DaskEngine:
     name = "Dask"
 
     def __init__(self, rows: Partitions, client: Any, n_jobs: int | None) -> None:
-        self._client, self._n_jobs = client_of(client), n_jobs
+        self._client, self._n_jobs, self._frame = client_of(client), n_jobs, rows.frame
         self._blocks = rows.blocks.started(self._client)
         weights = None if rows.weights is None else rows.weights.started(self._client)
         self._weights = [None] * len(self._blocks) if weights is None else weights
@@ -64,42 +61,77 @@ class DaskEngine:
         return len(self._blocks)
 
     def total(self, task: Pass) -> Partial:
-        """Absorb every partition on the workers; they merge the results in a tree, unless these are small."""
+        """Absorb the partitions on their workers, which merge large results in a tree."""
         with lost_cluster():
-            parts = self._on_each(absorbed_here, task, self._weights)
+            tasks = self._tasks(most_sums(task))
+            held = ([[own[i] for i in run] for run in tasks] for own in (self._blocks, self._weights))
+            parts = self._submitted(absorbed_here, task, tasks, *held)
             merge = partial(self._client.submit, merged_here, pure=False)
-            few = tree(parts, lambda group: merge(*group), at_once(task, MOST_GATHERED))
+            most = at_once(task, MOST_GATHERED)
+            few = tree(list(zip(parts, tasks, strict=True)), lambda group: merge(*group), most)
         return merged(map(Partial.from_bytes, self._results(few)))
 
-    def labels(self, task: LabelPass) -> Any:
-        """Label every partition; return a dask array whose chunks stay on the workers."""
+    def rows(self, task: RowPass) -> Any:
+        """Compute labels or distances of all rows; return a collection whose chunks stay on the workers."""
         with lost_cluster():
-            labels = self._on_each(labeled_here, task)
-            counts = self._client.map(len, labels, pure=False)
-        sizes = self._results(counts)
-        return concatenated(labels, sizes, "labels", np.int32)
+            n = self.n_partitions
+            values = self._submitted(rows_here, task, range(n), self._blocks, [self._frame is not None] * n)
+            counts = self._client.map(len, values, pure=False)
+        return collected(task, values, self._results(counts), self._frame)
+
+    def _tasks(self, most: int) -> list[list[int]]:
+        """Cut the partitions of every worker into runs, one for each task that it runs at a time."""
+        # Only the place of a computed partition is known. The task of one that failed raises its error.
+        if self._client.status != "running":
+            raise ConnectionError(f"the client is {self._client.status}")
+        with self._client.as_current():
+            library("distributed").wait(self._blocks)
+        holders = self._client.who_has(self._blocks)
+        placed: dict[str, list[int]] = {}
+        for i, block in enumerate(self._blocks):
+            # Lost partitions are computed again, each wherever there is room.
+            place = min(holders.get(block.key) or [f"lost {i}"])
+            placed.setdefault(place, []).append(i)
+        # What one worker holds beyond its share is left to the scheduler, in tasks of their own.
+        share = self.n_partitions / max(1, len(self._threads))
+        return [
+            run
+            for place, own in placed.items()
+            for run in runs(own, max(self._beside(place), round(len(own) / share)), most)
+        ]
+
+    def _beside(self, worker: str) -> int:
+        """Return how many tasks a worker runs at a time."""
+        return 1 if self._n_jobs is None else max(1, self._threads.get(worker, 1) // self._n_jobs)
+
+    @cached_property
+    def _threads(self) -> dict[str, int]:
+        """Number of threads of every worker."""
+        threads: dict[str, int] = self._client.nthreads()
+        return threads
 
     def close(self) -> None:
         """Release the partitions. Those that the caller persisted stay."""
         self._blocks, self._weights = [], []
 
-    def _sent(self, task: Any) -> Any:
+    def _sent(self, task: Any, n_tasks: int) -> Any:
         """Return a pass as bytes, which the scheduler passes on without reading them."""
         data = pickle.dumps(task)
-        if len(data) * self.n_partitions <= MOST_SENT:
+        if len(data) * n_tasks <= MOST_SENT:
             return data
         # Unlike scattered data, the result of a task is computed again if its worker is lost.
         return self._client.submit(bytes, data, pure=False)
 
-    def _on_each(self, work: Callable[..., Any], task: Any, *other: list[Any]) -> list[Any]:
-        """Submit a task per partition in one graph; return the futures."""
-        n = self.n_partitions
+    def _submitted(self, work: Callable[..., Any], task: Any, *given: Sequence[Any]) -> list[Any]:
+        """Submit a task for each item of what is given, in one graph; return the futures."""
+        n = len(given[0])
         # Text as keys would make all passes one growing group of tasks. The scheduler spreads a large group
         # with few inputs over the workers, wherever the inputs are. Tuples make one group per pass.
         keys = [(f"{work.__name__}-{uuid4().hex}", i) for i in range(n)]
         with library("dask").config.set({LARGE_GRAPH: "1 TiB"}):
-            given = ([self._sent(task)] * n, range(n), self._blocks, *other, [self._n_jobs] * n)
-            futures: list[Any] = self._client.map(work, *given, key=keys, pure=False)
+            futures: list[Any] = self._client.map(
+                work, [self._sent(task, n)] * n, *given, [self._n_jobs] * n, key=keys, pure=False
+            )
         return futures
 
     def _results(self, futures: list[Any]) -> list[Any]:
@@ -112,6 +144,15 @@ class DaskEngine:
                 self._client.cancel(futures)
             raise
         return results
+
+
+def lazily(task: RowPass, rows: Partitions, n_jobs: int | None) -> Any:
+    """Return labels or distances that any scheduler of Dask computes when they are used."""
+    delayed = library("dask").delayed
+    sent, work = delayed(pickle.dumps(task), pure=False), delayed(rows_here, pure=False)
+    framed = rows.frame is not None
+    values = [work(sent, i, block, framed, n_jobs) for i, block in enumerate(rows.blocks.lazy())]
+    return collected(task, values, rows.sizes, rows.frame)
 
 
 def is_lost(collection: Any) -> bool:
@@ -163,18 +204,21 @@ def client_of(client: Any) -> Any:
 # Tasks exchange bytes: Dask knows their size, and damaged bytes are an error of the task that reads them.
 
 
-def absorbed_here(task: bytes, partition: int, block: Any, sample_weight: Any, n_jobs: int | None) -> bytes:
-    """Run a pass over one partition."""
+def absorbed_here(
+    task: bytes, partitions: list[int], blocks: list[Any], weights: list[Any], n_jobs: int | None
+) -> bytes:
+    """Run a pass over some partitions."""
     with threads_here(n_jobs) as threads:
-        found = pickle.loads(task).absorb(block, sample_weight, partition=partition, n_jobs=threads)
+        found = absorbed(pickle.loads(task), zip(partitions, blocks, weights, strict=True), threads)
     return bytes(found.to_bytes())
 
 
-def labeled_here(task: bytes, partition: int, block: Any, n_jobs: int | None) -> npt.NDArray[np.int32]:
-    """Label the rows of one partition."""
+def rows_here(task: bytes, partition: int, block: Any, framed: bool, n_jobs: int | None) -> Any:
+    """Compute labels or distances of one partition, as a series or frame with its index if `framed`."""
     with threads_here(n_jobs) as threads:
-        labels: npt.NDArray[np.int32] = pickle.loads(task).label(block, partition=partition, n_jobs=threads)
-    return labels
+        found = pickle.loads(task)
+        values = found.of(block, partition=partition, n_jobs=threads)
+    return frame_of(found, values, block.index) if framed else values
 
 
 def merged_here(*parts: bytes) -> bytes:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from shoal._checks.params import ParameterError, shown
+from shoal._checks.params import ParameterError, memory, n_bytes, shown
 from shoal._files.staged import is_name
 from shoal._rows.opening import open_rows
 from shoal.formats.stream import listed, required
 
 from .base import naming
+from .decoded import decoded
+from .passes import RowPass
 
 #: What can be clustered, for messages.
 ROWS = "a dask array, a dask data frame, or a list of paths or of dask.delayed values, one per partition"
@@ -36,16 +39,41 @@ class Chunks:
     data: Any
 
     def started(self, client: Any) -> list[Any]:
-        """Return the futures of the partitions, in their order."""
+        """Return the futures of the partitions, in their order.
+
+        Each worker computes neighbors, whose sums become one. Partitions that are there already stay.
+        """
         futures_of = library("distributed").futures_of
         flatten = library("dask").core.flatten
-        kept = client.persist(self.data)
-        found = {future.key: future for future in futures_of(kept)}
-        return [found[key] for key in flatten(kept.__dask_keys__())]
+        keys = list(flatten(self.data.__dask_keys__()))
+        found = {future.key: future for future in futures_of(self.data)}
+        if found.keys() >= set(keys):
+            return [found[key] for key in keys]
+        futures = []
+        for worker, begin, end in shares(client.nthreads(), len(keys)):
+            kept = client.persist(
+                self.data.blocks[begin:end], workers=worker, allow_other_workers=worker is not None
+            )
+            found = {future.key: future for future in futures_of(kept)}
+            futures += [found[key] for key in flatten(kept.__dask_keys__())]
+        return futures
 
     def lazy(self) -> list[Any]:
         """Return the partitions as delayed values, which Dask optimizes with the tasks that take them."""
         return list(np.ravel(self.data.to_delayed(optimize_graph=False)))
+
+
+def shares(threads: dict[str, int], n: int) -> Iterator[tuple[str | None, int, int]]:
+    """Yield workers and the neighboring partitions that each computes, by the number of its threads."""
+    if not threads:
+        # Workers may come later.
+        yield None, 0, n
+    done, total = 0, sum(threads.values())
+    for worker in sorted(threads):
+        begin, done = n * done // total, done + threads[worker]
+        end = n * done // total
+        if begin < end:
+            yield worker, begin, end
 
 
 @dataclass(frozen=True)
@@ -58,10 +86,12 @@ class Partitions:
     sizes: list[float]
     #: What scikit-learn reads the number and names of the features from; None if they are not known.
     header: Any
+    #: The dask data frame of the rows; None if they are not in one.
+    frame: Any = None
 
 
-def partitions_of(X: Any, sample_weight: Any = None) -> Partitions:
-    """Find the partitions of rows.
+def partitions_of(X: Any, sample_weight: Any = None, persist: Any = True) -> Partitions:
+    """Find the partitions of rows; workers keep decoded rows of files as `persist` says.
 
     Raises
     ------
@@ -90,24 +120,25 @@ def partitions_of(X: Any, sample_weight: Any = None) -> Partitions:
         refuse_text(header)
         blocks = Chunks(concatenated(X.to_delayed(), sizes, "rows"))
     elif isinstance(X, (list, tuple)) and X:
-        return of_list(list(X), sample_weight)
+        return of_list(list(X), sample_weight, persist)
     else:
         raise ParameterError(
             f"X must be {ROWS}, got {shown(X)}. For rows in memory, use the estimators of shoal."
         )
     weights = None if sample_weight is None else weights_of(sample_weight, sizes)
-    return Partitions(blocks, weights, sizes, header)
+    return Partitions(blocks, weights, sizes, header, None if isinstance(X, array.Array) else X)
 
 
-def of_list(items: list[Any], sample_weight: Any) -> Partitions:
+def of_list(items: list[Any], sample_weight: Any, persist: Any) -> Partitions:
     """Find the partitions of a list of paths or delayed values."""
+    budget = persist if isinstance(persist, bool) else n_bytes("persist", persist)
     delayed = library("dask.delayed")
     open_there = delayed.delayed(opened_here, pure=False)
     values = []
     for i, item in enumerate(items):
         if not (is_name(item) or isinstance(item, delayed.Delayed)):
             raise ParameterError(f"X must be {ROWS}, got a list whose item {i} is {shown(item)}")
-        values.append(open_there(i, item) if is_name(item) else item)
+        values.append(open_there(i, item, budget) if is_name(item) else item)
     sizes = [math.nan] * len(values)
     weights: Chunks | None = None
     if isinstance(sample_weight, (list, tuple)):
@@ -123,10 +154,23 @@ def of_list(items: list[Any], sample_weight: Any) -> Partitions:
     return Partitions(Chunks(concatenated(values, sizes, "rows")), weights, sizes, None)
 
 
-def opened_here(partition: int, path: Any) -> Any:
-    """Open the file of a partition, on its worker."""
+def opened_here(partition: int, path: Any, budget: bool | int = False) -> Any:
+    """Open the file of a partition, on its worker; decode it if the rows fit into the budget."""
     with naming(partition):
-        return open_rows(path)
+        source = open_rows(path)
+        if source is None or budget is False:
+            return source
+        return decoded(source, half_of_memory() if budget is True else budget)
+
+
+def half_of_memory() -> int:
+    """Return half of the memory limit of this worker, or the budget of a local fit if there is no limit."""
+    try:
+        limit = library("distributed").get_worker().memory_manager.memory_limit
+    except ValueError:
+        # Another scheduler of Dask.
+        limit = None
+    return limit // 2 if limit else memory("persist", "1GB")
 
 
 def refuse_text(header: Any) -> None:
@@ -167,14 +211,39 @@ def weights_of(sample_weight: Any, sizes: list[float]) -> Chunks:
     return Chunks(given.rechunk((tuple(int(size) for size in sizes),)))
 
 
-def concatenated(values: Iterable[Any], sizes: list[Any], name: str, dtype: Any = object) -> Any:
+def concatenated(
+    values: Iterable[Any], sizes: list[Any], name: str, dtype: Any = object, width: int | None = None
+) -> Any:
     """Return the values of all partitions, futures or delayed values, as one dask array."""
     array, base = library("dask.array"), library("dask.base")
+    columns = () if width is None else (width,)
     pieces = [
-        array.from_delayed(each, shape=(size,), dtype=dtype) for each, size in zip(values, sizes, strict=True)
+        array.from_delayed(each, shape=(size, *columns), dtype=dtype)
+        for each, size in zip(values, sizes, strict=True)
     ]
     # `dask.array.concatenate` drops empty chunks.
     name = f"{name}-" + base.tokenize([piece.name for piece in pieces])
-    aliases = {(name, i): (piece.name, 0) for i, piece in enumerate(pieces)}
+    zeros = (0,) * (1 + len(columns))
+    aliases = {(name, i, *zeros[1:]): (piece.name, *zeros) for i, piece in enumerate(pieces)}
     graph = library("dask.highlevelgraph").HighLevelGraph.from_collections(name, aliases, dependencies=pieces)
-    return array.Array(graph, name, (tuple(sizes),), dtype=dtype)
+    return array.Array(graph, name, (tuple(sizes), *((size,) for size in columns)), dtype=dtype)
+
+
+def collected(task: RowPass, values: list[Any], sizes: list[Any], frame: Any) -> Any:
+    """Return results of the partitions, futures or delayed values, in an array or like `frame`."""
+    if frame is None:
+        return concatenated(values, sizes, task.column, task.dtype, task.width)
+    meta = frame_of(
+        task, np.zeros((0,) if task.width is None else (0, task.width), task.dtype), frame._meta.index
+    )
+    return library("dask.dataframe").from_delayed(
+        values, meta=meta, divisions=frame.divisions, prefix=task.column, verify_meta=False
+    )
+
+
+def frame_of(task: RowPass, values: npt.NDArray[Any], index: Any) -> Any:
+    """Return labels as a series, or distances as a data frame."""
+    pandas = library("pandas")
+    if task.width is None:
+        return pandas.Series(values, index=index, name=task.column)
+    return pandas.DataFrame(values, index=index, columns=[f"kmeans{i}" for i in range(task.width)])

@@ -1,18 +1,22 @@
 """What an engine provides: rows in numbered partitions, and passes over them where they lie.
 
-An adapter implements :class:`Engine`. Its workers call `absorb` or `label` of a pass, and :func:`merged`. The
-engine schedules tasks, places data and retries. Results do not depend on these, because every partial result
-carries the number of its partition.
+An adapter implements :class:`Engine`. Its workers call :func:`absorbed`, :func:`merged` or a
+:class:`~.passes.RowPass`. The engine schedules tasks, places data and retries. Results do not depend on
+these, because every partial result carries the numbers of its partitions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any, Protocol, TypeVar
 
+from shoal.typing import Rows, Weights
+
+from .base import Pass
 from .partial import Partial
-from .passes import LabelPass, Pass
+from .passes import RowPass
 
 #: How many partial results one task of a tree merges.
 FAN_IN = 8
@@ -20,6 +24,9 @@ FAN_IN = 8
 #: Bytes of partial results that a driver merges itself. Merging them on the workers first takes one more
 #: round of tasks: about 10 ms with Dask, in which a driver receives and merges 1 MB.
 MOST_GATHERED = 1 << 20
+
+#: Bytes of the sums that one task returns. Partitions that lie apart keep sums of their own.
+MOST_RETURNED = 64 << 20
 
 H = TypeVar("H")
 
@@ -42,8 +49,9 @@ class Engine(Protocol):
     def total(self, task: Pass) -> Partial:
         """Absorb every partition where it lies, and merge all results.
 
-        `task` is small and is sent to every worker once. Partial results may be merged in any order and
-        grouping. A failed task may be run again; its result must be merged only once.
+        One task takes many partitions, because every task costs milliseconds: see :func:`runs`. `task` is
+        small and is sent to every worker once. Partial results may be merged in any order and grouping. A
+        failed task may be run again; its result must be merged only once.
 
         Raises
         ------
@@ -53,8 +61,8 @@ class Engine(Protocol):
         """
         ...
 
-    def labels(self, task: LabelPass) -> Any:
-        """Label every partition, and return the labels of all rows.
+    def rows(self, task: RowPass) -> Any:
+        """Compute labels or distances of all rows.
 
         The result is the engine's own kind of collection and stays distributed if the engine can do so.
         """
@@ -103,6 +111,11 @@ def total_of(engine: Engine, task: Pass, known: str) -> Partial:
     return total
 
 
+def absorbed(task: Pass, partitions: Iterable[tuple[int, Rows, Weights]], n_jobs: int | None) -> Partial:
+    """Run a pass over numbered partitions, one after the other; for workers."""
+    return merged(task.absorb(rows, w, partition=i, n_jobs=n_jobs) for i, rows, w in partitions)
+
+
 def merged(parts: Iterable[Partial]) -> Partial:
     """Merge partial results, in any order; for workers.
 
@@ -111,28 +124,98 @@ def merged(parts: Iterable[Partial]) -> Partial:
     ValueError
         If there are none, or if they do not belong together.
     """
-    total: Partial | None = None
+    # Each is of twice as many results as the next one, or more: a merge copies the sums of both.
+    held: list[tuple[int, Partial]] = []
     for part in parts:
-        total = part if total is None else total.merge(part)
-    if total is None:
+        count = 1
+        while held and held[-1][0] == count:
+            part = held.pop()[1].merge(part)
+            count *= 2
+        held.append((count, part))
+    if not held:
         raise ValueError("X must have at least 1 partition, got 0")
+    total = held.pop()[1]
+    while held:
+        total = held.pop()[1].merge(total)
     return total
 
 
-def tree(parts: Sequence[H], merge: Callable[[list[H]], H], most: int = 1) -> list[H]:
-    """Merge handles of partial results in a tree, until at most `most` are left.
+def runs(partitions: Sequence[int], n_tasks: int, most_sums: int) -> list[list[int]]:
+    """Cut partitions of one worker into runs of neighbors, one for each task.
 
-    `merge` gets up to `FAN_IN` neighbors and returns a handle. With futures, no task waits for all
-    partitions, and no worker holds more than `FAN_IN` partial results.
+    Parameters
+    ----------
+    partitions : sequence of int
+        Their numbers, ascending.
+    n_tasks : int
+        Number of tasks that run at a time; there are more of them if `most_sums` asks for them.
+    most_sums : int
+        Number of sums that the result of one task may hold. The sums of neighbors that fill a subtree of the
+        merge tree become one.
+    """
+    found: list[list[int]] = []
+    size = max(1, -(-len(partitions) // max(1, n_tasks)))
+    for begin in range(0, len(partitions), size):
+        run: list[int] = []
+        # The largest subtrees that the run fills: first partition and number of partitions.
+        whole: list[tuple[int, int]] = []
+        for number in partitions[begin : begin + size]:
+            filled = joined(whole, number)
+            if run and len(filled) > most_sums:
+                found.append(run)
+                run, filled = [], [(number, 1)]
+            run.append(number)
+            whole = filled
+        found.append(run)
+    return found
+
+
+def joined(whole: Sequence[tuple[int, int]], number: int) -> list[tuple[int, int]]:
+    """Add a partition to subtrees of partitions before it, and join neighbors that fill a larger one."""
+    filled, first, size = list(whole), number, 1
+    while filled and filled[-1] == (first - size, size) and (first - size) % (2 * size) == 0:
+        first, size = first - size, 2 * size
+        filled.pop()
+    return [*filled, (first, size)]
+
+
+def most_sums(task: Pass) -> int:
+    """Return how many sums of a pass the result of a task may hold, at least 1."""
+    return at_once(task, MOST_RETURNED)
+
+
+def n_sums(partitions: Iterable[int]) -> int:
+    """Return how many sums the merged result of partitions holds; their numbers ascend."""
+    whole: list[tuple[int, int]] = []
+    for number in partitions:
+        whole = joined(whole, number)
+    return len(whole)
+
+
+def tree(parts: Sequence[tuple[H, list[int]]], merge: Callable[[list[H]], H], most: int) -> list[H]:
+    """Merge handles of partial results in a tree, until they hold at most `most` sums or one is left.
+
+    `merge` gets up to `FAN_IN` handles and returns one. With futures, no task waits for all partitions. Every
+    handle comes with the numbers of its partitions.
     """
     level = list(parts)
-    if not level:
-        raise ValueError("X must have at least 1 partition, got 0")
-    while len(level) > most:
-        level = [merge(level[i : i + FAN_IN]) for i in range(0, len(level), FAN_IN)]
-    return level
+    while len(level) > 1 and sum(n_sums(own) for _, own in level) > most:
+        groups = [level[i : i + FAN_IN] for i in range(0, len(level), FAN_IN)]
+        level = [
+            (merge([handle for handle, _ in group]), sorted(chain.from_iterable(own for _, own in group)))
+            for group in groups
+        ]
+    return [handle for handle, _ in level]
 
 
 def at_once(task: Pass, most_bytes: int) -> int:
     """Return how many results of a pass a driver may hold, at least 1, to hold at most `most_bytes`."""
     return max(1, most_bytes // max(1, task.result_bytes))
+
+
+def missing(module: str, name: str) -> AttributeError:
+    """Return the error for a name that a module of an engine lacks."""
+    instead = ""
+    if name == "MiniBatchKMeans":
+        instead = ". Use a local estimator on a lightweight_coreset, or KMeans(max_iter=3), instead"
+    return AttributeError(f"module {module!r} has no attribute {name!r}{instead}")

@@ -14,8 +14,13 @@ from shoal._files.staged import is_name
 from shoal._rows.streams import refuse_once
 from shoal.typing import Rows, Weights
 
+from .base import Pass
+from .engine import absorbed, merged, most_sums, runs
 from .partial import Partial
-from .passes import LabelPass, Pass
+from .passes import RowPass
+
+#: Tasks of a pass per worker of an executor, at most.
+TASKS_PER_WORKER = 4
 
 
 class ExecutorEngine:
@@ -80,17 +85,21 @@ class ExecutorEngine:
 
     def total(self, task: Pass) -> Partial:
         """Absorb every partition, and merge the results as they arrive."""
-        total: Partial | None = None
         weights = self._weights or [None] * self.n_partitions
-        for _, part in self._each(task.absorb, zip(self._partitions, weights, strict=True)):
-            total = part if total is None else total.merge(part)
-        assert total is not None
-        return total
+        tasks = runs(range(self.n_partitions), self._n_tasks, most_sums(task))
+        calls = ([(i, self._partitions[i], weights[i]) for i in run] for run in tasks)
+        return merged(part for _, part in self._each(absorbed, ((task, run) for run in calls)))
 
-    def labels(self, task: LabelPass) -> npt.NDArray[np.int32]:
-        """Label every partition, and return the labels of all rows in one array."""
-        found = dict(self._each(task.label, ((rows,) for rows in self._partitions)))
+    def rows(self, task: RowPass) -> npt.NDArray[Any]:
+        """Compute labels or distances of every partition, and return those of all rows in one array."""
+        found = dict(self._each(values_of, ((task, i, rows) for i, rows in enumerate(self._partitions))))
         return np.concatenate([found[i] for i in range(self.n_partitions)])
+
+    @property
+    def _n_tasks(self) -> int:
+        """Number of tasks of a pass; every task costs time, and a few per worker even out their sizes."""
+        workers = getattr(self._executor, "_max_workers", None)
+        return TASKS_PER_WORKER * workers if isinstance(workers, int) else self.n_partitions
 
     def _each(
         self, function: Callable[..., Any], calls: Iterator[tuple[Any, ...]]
@@ -98,12 +107,12 @@ class ExecutorEngine:
         """Yield the result of every call with its number, in the order of completion."""
         if self._executor is None:
             for i, given in enumerate(calls):
-                yield i, function(*given, partition=i, n_jobs=self._threads)
+                yield i, function(*given, self._threads)
             return
         futures: dict[Future[Any], int] = {}
         try:
             for i, given in enumerate(calls):
-                future = self._executor.submit(function, *given, partition=i, n_jobs=self._threads)
+                future = self._executor.submit(function, *given, self._threads)
                 futures[future] = i
             for future in as_completed(list(futures)):
                 # A future keeps its result: forget it once it is merged.
@@ -115,3 +124,8 @@ class ExecutorEngine:
     def close(self) -> None:
         """Forget the partitions; the executor belongs to the caller."""
         self._partitions.clear()
+
+
+def values_of(task: RowPass, partition: int, rows: Rows, n_jobs: int | None) -> npt.NDArray[Any]:
+    """Compute labels or distances of a partition; for workers."""
+    return task.of(rows, partition=partition, n_jobs=n_jobs)

@@ -1,12 +1,12 @@
-"""The distributed estimators, written once over an engine; adapters add ``fit`` and ``predict``."""
+"""The distributed estimator, written once over an engine."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,26 +16,34 @@ from sklearn.utils.validation import check_is_fitted
 from shoal._checks import params as _params
 from shoal._checks.warn import warn
 from shoal._core import Step
+from shoal._docs import documented
+from shoal._fit.bases import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from shoal._fit.declared import estimator
 from shoal._fit.loop import RunLoop
 from shoal._fit.saved import Arrays, Texts
 from shoal._fit.watch import watching
+from shoal.formats.stream import listed
 from shoal.kmeans import KMeans as LocalKMeans
 from shoal.typing import Callbacks, Centers, Metric, PathName, RandomState
 
 from . import checkpoint
-from .engine import Engine, naming_losses
-from .passes import KMeansPass, LabelPass, MiniBatchPass
+from .engine import Engine, naming_losses, total_of
+from .passes import DistancePass, KMeansPass, LabelPass, RowPass
 from .run import EngineRun
 from .seeding import first_sweep, rules_of_init
 
+P = TypeVar("P", KMeansPass, LabelPass, DistancePass)
+
+#: What is known if `predict`, `transform` or `score` fails.
+UNCHANGED = "The estimator is unchanged."
+
 
 @estimator
-class KMeansOnEngine(RunLoop):
+class KMeansOnEngine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, RunLoop):
     """Exact k-means over an engine.
 
-    Adapters define ``fit``, which makes an engine of its arguments and calls :meth:`_fit`, and ``predict``,
-    which calls :meth:`_predict`.
+    The estimators of the engines derive from it. They say how an engine is made of `X` and of the options
+    that all methods take.
     """
 
     n_clusters: int = 8
@@ -54,31 +62,196 @@ class KMeansOnEngine(RunLoop):
     callbacks: Callbacks = None
 
     _resume_call = "fit(..., resume_from=path)"
-    #: The class of the passes.
-    _pass: ClassVar[type[KMeansPass]] = KMeansPass
+    #: The names of the options of the engine.
+    _options: ClassVar[tuple[str, ...]]
 
     # ---------------------------------------------------------------- for adapters
 
-    def _fit(self, engine: Engine, resume_from: PathName | None = None) -> Self:
-        """Cluster the rows of an engine, and close the engine."""
-        for _ in self._iterate(engine, resume_from):
+    def _open(self, *rows: Any, **options: Any) -> Engine:
+        """Return an engine that holds `X` and its weights, with the options.
+
+        `reset` among the options says whether the engine is for a fit or for known centers.
+        """
+        raise NotImplementedError
+
+    def _over_rows(self, task: RowPass, X: Any, **options: Any) -> Any:
+        """Compute labels or distances of all rows, in the engine's own kind of collection."""
+        engine = self._open(X, None, reset=False, **options)
+        try:
+            with naming_losses(engine, UNCHANGED):
+                return engine.rows(task)
+        finally:
+            engine.close()
+
+    # ---------------------------------------------------------------- methods
+
+    @documented
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        resume_from: PathName | None = None,
+        **options: Any,
+    ) -> Self:
+        """Cluster the rows of all partitions.
+
+        Parameters
+        ----------
+        X : partitions of rows
+            As the class says. A partition may have no rows. Partitions with column names must have the same
+            names in one order; these become `feature_names_in_`.
+        y : ignored
+        sample_weight : weights of the rows, optional
+            As the class says: finite, at least 0, not all 0.
+        {resume_from}
+        **options
+            Those of the engine, as the class says.
+
+        Returns
+        -------
+        self
+            The fitted estimator.
+
+        Raises
+        ------
+        ImportError
+            If the package of the engine is not installed.
+        ValueError, TypeError, OSError
+            If the rows, the parameters or the options are not valid. Messages name the partition.
+        RuntimeError
+            If the workers are lost. The estimator then holds the state after the last complete step.
+        """
+        for _ in self.iter_fit(X, y, sample_weight, resume_from=resume_from, **options):
             pass
         return self
 
-    def _predict(self, engine: Engine) -> Any:
-        """Label the rows of an engine, and close the engine."""
+    def iter_fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        resume_from: PathName | None = None,
+        **options: Any,
+    ) -> Iterator[Step]:
+        """Cluster the rows of all partitions, one step per ``next()``.
+
+        Parameters and errors are those of :meth:`fit`, which exhausts this iterator.
+
+        Yields
+        ------
+        shoal.Step
+            Figures of the step; see :meth:`shoal.distributed.KMeansPass.commit`.
+        """
+        self._check()
+        self._refuse(y, options)
+        return self._iterate(self._open(X, sample_weight, reset=True, **options), resume_from)
+
+    def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None, **options: Any) -> Any:
+        """Cluster the rows of all partitions and return their labels.
+
+        Parameters and errors are those of :meth:`fit`.
+
+        Returns
+        -------
+        labels
+            As :meth:`predict`.
+        """
+        self.fit(X, y, sample_weight, **options)
+        return self.labels_ if self.compute_labels else self.predict(X, **options)
+
+    def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None, **options: Any) -> Any:
+        """Cluster the rows of all partitions and return their distances to the centers.
+
+        Parameters and errors are those of :meth:`fit`.
+
+        Returns
+        -------
+        distances
+            As :meth:`transform`.
+        """
+        return self.fit(X, y, sample_weight, **options).transform(X, **options)
+
+    def predict(self, X: Any, **options: Any) -> Any:
+        """Label the rows of all partitions with their nearest centers.
+
+        Parameters
+        ----------
+        X : partitions of rows
+            As for :meth:`fit`.
+        **options
+            As for :meth:`fit`.
+
+        Returns
+        -------
+        labels
+            In the engine's own kind of collection, like `labels_`; the lower index wins a tie.
+
+        Raises
+        ------
+        sklearn.exceptions.NotFittedError
+            Before :meth:`fit`.
+        ValueError, TypeError, OSError, RuntimeError
+            As :meth:`fit`; also if X has other features than in the fit. Where the engine computes the
+            labels when they are used, errors of the rows are raised then.
+        """
+        check_is_fitted(self, "cluster_centers_")
+        self._refuse(None, options)
+        return self._over_rows(self._expecting_names(LabelPass), X, **options)
+
+    def transform(self, X: Any, **options: Any) -> Any:
+        """Compute the Euclidean distances of the rows to all centers.
+
+        Parameters and errors are those of :meth:`predict`.
+
+        Returns
+        -------
+        distances
+            `n_clusters` values per row in the type of the centers, in the same kind of collection as the
+            labels of :meth:`predict`. With ``metric="cosine"``, distances of the rows scaled to length 1.
+        """
+        check_is_fitted(self, "cluster_centers_")
+        self._refuse(None, options)
+        return self._over_rows(self._expecting_names(DistancePass), X, **options)
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None, **options: Any) -> float:
+        """Return the negative inertia of the rows, in one pass.
+
+        Parameters and errors are those of :meth:`fit`.
+
+        Returns
+        -------
+        float
+            Minus the weighted sum of squared distances of the rows to their nearest centers.
+        """
+        check_is_fitted(self, "cluster_centers_")
+        self._refuse(y, options)
+        engine = self._open(X, sample_weight, reset=False, **options)
         try:
-            check_is_fitted(self, "cluster_centers_")
-            with naming_losses(engine, "The estimator is unchanged."):
-                return engine.labels(self._labeling())
+            total = total_of(engine, self._expecting_names(KMeansPass), UNCHANGED)
         finally:
             engine.close()
+        if not total.n_rows:
+            raise ValueError("X must have at least 1 row, got 0")
+        return -total.inertia
+
+    def _refuse(self, y: Any, options: dict[str, Any]) -> None:
+        """Raise `TypeError` for options of other engines."""
+        for name in options:
+            if name not in self._options:
+                known = listed(list(self._options))
+                raise TypeError(f"options of {type(self).__module__} must be among {known}, got {name!r}")
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.cluster_centers_)
 
     def _iterate(self, engine: Engine, resume_from: PathName | None = None) -> Iterator[Step]:
         """Make one step per ``next()``; close the engine at the end."""
         run = None
         try:
-            self._check()
             self._forget()
             self._seed = _params.seed(self.random_state)
             run = self._run = EngineRun(engine, float(self.tol), self.max_iter)
@@ -101,16 +274,12 @@ class KMeansOnEngine(RunLoop):
     def _begin(self, run: EngineRun, resume_from: PathName | None) -> None:
         """Choose the first centers, or read a checkpoint."""
         if resume_from is None:
-            run.begin(*self._first(run.engine))
+            run.begin(*first_sweep(self, run.engine))
         else:
             task, state = self._read_checkpoint(resume_from)
             run.resume(task, state)
             self._history, self.stop_reason_ = state.history, run.stop_reason
         self._update(run, None)
-
-    def _first(self, engine: Engine) -> tuple[KMeansPass, str]:
-        """Choose the first centers; return the first pass and how they were chosen."""
-        return first_sweep(self, engine)
 
     def _update(self, run: EngineRun, step: Step | None) -> None:
         task = run.task
@@ -121,9 +290,9 @@ class KMeansOnEngine(RunLoop):
         if names is not None:
             self.feature_names_in_ = np.array(names, dtype=object)
 
-    def _labeling(self) -> LabelPass:
-        """Return the pass that labels rows with the features of the fit."""
-        task = LabelPass(self.cluster_centers_, metric=self.metric)
+    def _expecting_names(self, kind: Callable[..., P]) -> P:
+        """Return a pass with these centers that expects the features of the fit."""
+        task = kind(self.cluster_centers_, metric=self.metric)
         names = getattr(self, "feature_names_in_", None)
         task._names = None if names is None else names.tolist()
         return task
@@ -133,7 +302,7 @@ class KMeansOnEngine(RunLoop):
         self.counts_ = run.finish(self.metric)
         self._inertia, self.n_zero_rows_ = run.inertia, run.n_zero_rows
         if self.compute_labels:
-            self._labels = run.labels(self._labeling())
+            self._labels = run.labels(self._expecting_names(LabelPass))
         found = int(np.count_nonzero(self.counts_))
         if found < self.n_clusters:
             warn(
@@ -161,7 +330,7 @@ class KMeansOnEngine(RunLoop):
         """Return the next pass and the state of a checkpoint."""
         state = checkpoint.read(path, type(self).__name__, self.get_params(deep=False))
         try:
-            task = self._pass.from_bytes(state.task)
+            task = KMeansPass.from_bytes(state.task)
             if task.centers.shape[0] != self.n_clusters or task.metric != self.metric:
                 raise ValueError("is damaged: its pass has other centers than its parameters say")
             if task.iteration != len(state.history):
@@ -243,19 +412,3 @@ class KMeansOnEngine(RunLoop):
         problems.check(_params.at_least_0, "tol", self.tol)
         self._rules_of_a_run(problems)
         rules_of_init(self, problems)
-
-
-@estimator
-class MiniBatchKMeansOnEngine(KMeansOnEngine):
-    """Mini-batch k-means over an engine."""
-
-    _: KW_ONLY
-    batch_size: int = 1024
-    max_iter: int = 10
-
-    _pass = MiniBatchPass
-
-    def _first(self, engine: Engine) -> tuple[KMeansPass, str]:
-        task, init = super()._first(engine)
-        first = MiniBatchPass(task.centers, batch_size=self.batch_size, metric=self.metric)
-        return first._after(task), init

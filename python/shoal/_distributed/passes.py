@@ -1,4 +1,4 @@
-"""Passes with centers over partitions of rows: a sweep of k-means, an epoch of mini-batches, labels.
+"""Passes with centers over partitions of rows: a sweep of k-means, and labels or distances of the rows.
 
 A pass is immutable and small. It absorbs the rows of a partition on any worker, and commits the merged result
 on the driver: ``task, step = task.commit(total)``.
@@ -6,7 +6,7 @@ on the driver: ``task, step = task.commit(total)``.
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,7 @@ from shoal.typing import Metric, Rows
 
 from .base import Pass, block_of, naming
 
-__all__ = ["KMeansPass", "LabelPass", "MiniBatchPass", "Pass", "checked_centers"]
+__all__ = ["DistancePass", "KMeansPass", "LabelPass", "Pass", "RowPass", "checked_centers"]
 
 
 class KMeansPass(Pass):
@@ -106,64 +106,43 @@ class KMeansPass(Pass):
         return self._of(self._state.after(other._state))
 
 
-class MiniBatchPass(KMeansPass):
-    """One epoch of mini-batch k-means over all rows, with the states of the partitions merged at its end.
+class RowPass:
+    """What is computed for every row from known centers, one block at a time: labels, or distances."""
 
-    Every partition starts with the common centers and counts, and takes its rows in batches, in their order.
-    After each batch, a center moves to the mean of all rows that were ever assigned to it: here, and in
-    earlier epochs anywhere. The commit adds the sums of all partitions.
+    #: The name of the column of the results.
+    column: ClassVar[str]
 
-    Parameters
-    ----------
-    centers : array-like of shape (n_clusters, n_features)
-        The first centers, as for :class:`KMeansPass`. Each counts as one row.
-    batch_size : int, default=1024
-        Rows per batch of a partition.
-    metric : {"euclidean", "cosine"}, default="euclidean"
-        As for :class:`KMeansPass`.
+    def __init__(self, centers: npt.ArrayLike, *, metric: Metric = "euclidean") -> None:
+        self.centers = checked_centers(centers)
+        self.metric = _params.one_of("metric", metric, METRICS)
+        # The names of the features of the fit. Named rows must have the same.
+        self._names: list[str] | None = None
 
-    Attributes
-    ----------
-    centers, metric, iteration, variance
-        As for :class:`KMeansPass`.
-    counts : ndarray of shape (n_clusters,), float64
-        Weight of all rows that were ever assigned to a center.
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of the results."""
+        raise NotImplementedError
 
-    See Also
-    --------
-    shoal.MiniBatchKMeans : The same on one machine, with batches drawn at random.
+    @property
+    def width(self) -> int | None:
+        """Number of results per row; None if a row has one result, and results are one-dimensional."""
+        return None
 
-    Notes
-    -----
-    The rows of a partition should be in random order. Labels and sums of early batches belong to earlier
-    centers; exact k-means does better within a few sweeps, and costs the same per pass.
+    def of(self, block: Rows, *, partition: int | None = None, n_jobs: int | None = None) -> npt.NDArray[Any]:
+        """Compute the results of the rows of a block, with the parameters and errors of `LabelPass.label`."""
+        with naming(partition):
+            source, _, header = block_of(block)
+            if source is None:
+                return np.zeros((0,) if self.width is None else (0, self.width), self.dtype)
+            if self._names is not None:
+                refuse_other_names(self._names, header)
+            return self._computed(source.seen_by(self.metric), _params.threads(n_jobs, tell=False))
 
-    References
-    ----------
-    D. Sculley, "Web-scale k-means clustering", WWW 2010.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from shoal.distributed import MiniBatchPass
-    >>> task = MiniBatchPass(np.array([[0.0], [10.0]]), batch_size=2)
-    >>> total = task.absorb([[1.0], [2.0]], partition=0).merge(task.absorb([[9.0], [7.0]], partition=1))
-    >>> task, step = task.commit(total)
-    >>> task.centers.tolist(), task.counts.tolist()
-    ([[1.0], [8.666666666666666]], [3.0, 3.0])
-    """
-
-    _kind = "MiniBatchPass"
-
-    def __init__(
-        self, centers: npt.ArrayLike, *, batch_size: int = 1024, metric: Metric = "euclidean"
-    ) -> None:
-        named = _params.one_of("metric", metric, METRICS)
-        size = _params.whole("batch_size", batch_size, 1)
-        self._state = _core.Pass.minibatch(checked_centers(centers), size, named)
+    def _computed(self, rows: Any, threads: int | None) -> npt.NDArray[Any]:
+        raise NotImplementedError
 
 
-class LabelPass:
+class LabelPass(RowPass):
     """The labels of rows for known centers, one block at a time.
 
     Parameters
@@ -188,11 +167,12 @@ class LabelPass:
     array([0, 1], dtype=int32)
     """
 
-    def __init__(self, centers: npt.ArrayLike, *, metric: Metric = "euclidean") -> None:
-        self.centers = checked_centers(centers)
-        self.metric = _params.one_of("metric", metric, METRICS)
-        # The names of the features of the fit. Named rows must have the same.
-        self._names: list[str] | None = None
+    column = "label"
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of labels."""
+        return np.dtype(np.int32)
 
     def label(
         self, block: Rows, *, partition: int | None = None, n_jobs: int | None = None
@@ -218,14 +198,29 @@ class LabelPass:
         ValueError, TypeError, OSError
             As :meth:`KMeansPass.absorb`.
         """
-        with naming(partition):
-            source, _, header = block_of(block)
-            if source is None:
-                return np.zeros(0, np.int32)
-            if self._names is not None:
-                refuse_other_names(self._names, header)
-            seen = source.seen_by(self.metric)
-            return _core.predict(seen, self.centers, self.metric, _params.threads(n_jobs, tell=False))
+        return self.of(block, partition=partition, n_jobs=n_jobs)
+
+    def _computed(self, rows: Any, threads: int | None) -> npt.NDArray[Any]:
+        return _core.predict(rows, self.centers, self.metric, threads)
+
+
+class DistancePass(RowPass):
+    """The Euclidean distances of rows to known centers, one block at a time."""
+
+    column = "distances"
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of distances, that of the centers."""
+        return self.centers.dtype
+
+    @property
+    def width(self) -> int | None:
+        """Number of centers."""
+        return len(self.centers)
+
+    def _computed(self, rows: Any, threads: int | None) -> npt.NDArray[Any]:
+        return _core.transform(rows, self.centers, self.metric, threads)
 
 
 def checked_centers(centers: Any) -> npt.NDArray[Any]:

@@ -1,24 +1,24 @@
-"""The engine of Ray: the blocks of a Dataset, one task each."""
+"""The engine of Ray: the blocks of a Dataset, and a few tasks per core, which take many blocks each."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
-from itertools import repeat, starmap
+from itertools import repeat
 from typing import Any
 
 from shoal._checks.params import ParameterError, is_whole
 from shoal.formats.stream import required
 
-from .base import naming
-from .batches import Layout, Wanted, absorbed_pieces, labeled_pieces, refuse_column, wanted
-from .engine import MOST_GATHERED, at_once, merged, tree
+from .base import Pass, naming
+from .batches import Layout, Wanted, absorbed_pieces, over_pieces, refuse_column, wanted
+from .engine import MOST_GATHERED, at_once, merged, most_sums, runs, tree
 from .partial import Partial
-from .passes import LabelPass, Pass
+from .passes import RowPass
 
-#: Tasks per core of the cluster that are submitted ahead: they keep the cores busy. If a pass ends early, by
-#: an error or by Ctrl-C, these still run. They are not canceled, because Ray 2.60 aborts the process of the
-#: driver if a task is canceled while its arguments or its result arrive.
+#: Tasks per core of the cluster, and how many are submitted ahead: they keep the cores busy. If a pass ends
+#: early, by an error or by Ctrl-C, these still run. They are not canceled, because Ray 2.60 aborts the
+#: process of the driver if a task is canceled while its arguments or its result arrive.
 TASKS_PER_CORE = 2
 
 #: Message for a Dataset without blocks or columns.
@@ -38,7 +38,7 @@ class RayEngine:
     features, sample_weight
         Names of its columns.
     output : str or None
-        Name of the column of labels; None if no labels are wanted.
+        Name of the column of labels or distances; None if neither is wanted.
     n_jobs : int or None
         Cores and threads per task; None: 1.
 
@@ -115,9 +115,29 @@ class RayEngine:
             ray.remote(num_cpus=self._cores)(merge_all),
         )
 
-    def total(self, task: Pass) -> Partial:
-        """Run a pass, one task per block, and merge the results in a tree of tasks."""
+    def _tasks(self, most: int) -> list[tuple[str | None, list[int]]]:
+        """Cut the blocks of every machine into runs; return the machines and the runs."""
         import ray
+
+        cores = {
+            node["NodeID"]: int(node["Resources"].get("CPU", 0)) for node in ray.nodes() if node["Alive"]
+        }
+        places = ray.experimental.get_object_locations(self._blocks) if len(cores) > 1 else {}
+        held: dict[str | None, list[int]] = {}
+        for i, block in enumerate(self._blocks):
+            nodes = places.get(block, {}).get("node_ids", [])
+            held.setdefault(min(nodes) if nodes else None, []).append(i)
+        everywhere = sum(cores.values())
+        return [
+            (node, run)
+            for node, own in held.items()
+            for run in runs(own, TASKS_PER_CORE * cores.get(node or "", everywhere) // self._cores, most)
+        ]
+
+    def total(self, task: Pass) -> Partial:
+        """Run a pass, in tasks of many blocks, and merge the results in a tree of tasks."""
+        import ray
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         if not ray.is_initialized():
             # Otherwise `ray.put` would start another cluster, which does not know the blocks.
@@ -125,17 +145,19 @@ class RayEngine:
         if not self._blocks:
             raise ValueError(NO_ROWS)
         (run, merge), sent = self._remote, ray.put(task)
-        expected = self._prints or repeat(None)
-        calls = (
-            (sent, i, self._of, block, known, self._threads or 1)
-            for i, (block, known) in enumerate(zip(self._blocks, expected, strict=False))
-        )
         most = max(1, TASKS_PER_CORE * int(ray.cluster_resources().get("CPU", 1)) // self._cores)
         parts: list[Any] = []
         prints: list[Any] = []
         running: list[Any] = []
-        for part, seen in starmap(run.remote, calls):
-            parts.append(part)
+        tasks = self._tasks(most_sums(task))
+        for node, own in tasks:
+            known = None if self._prints is None else [self._prints[i] for i in own]
+            where = "DEFAULT" if node is None else NodeAffinitySchedulingStrategy(node, soft=True)
+            # Blocks in a list are read by the task one by one; as arguments they would all be pinned.
+            part, seen = run.options(scheduling_strategy=where).remote(
+                sent, own, self._of, [self._blocks[i] for i in own], known, self._threads or 1
+            )
+            parts.append((part, own))
             prints.append(seen)
             running.append(seen)
             if len(running) >= most:
@@ -144,13 +166,15 @@ class RayEngine:
         few = tree(parts, lambda some: merge.remote(*some), at_once(task, MOST_GATHERED))
         total = merged(got(ray, few))
         if self._prints is None:
-            self._prints = got(ray, prints)
+            found = zip(tasks, got(ray, prints), strict=True)
+            by_number = {i: seen for (_, own), each in found for i, seen in zip(own, each, strict=True)}
+            self._prints = [by_number[i] for i in range(self.n_partitions)]
         return total
 
-    def labels(self, task: LabelPass) -> Any:
-        """Return the Dataset with a column of labels, which Ray computes when they are used."""
+    def rows(self, task: RowPass) -> Any:
+        """Return the Dataset with a column of labels or distances, which Ray computes when it is used."""
         return self._ds.map_batches(
-            partial(with_labels, self._of, task, self._output, self._threads or 1),
+            partial(with_column, self._of, task, self._output, self._threads or 1),
             batch_size=None,
             batch_format="pyarrow",
             zero_copy_batch=True,
@@ -187,13 +211,23 @@ def layout_of(block: Any, of: Wanted) -> tuple[Layout, list[Any]]:
 
 
 def absorb(
-    task: Pass, partition: int, of: Wanted, block: Any, expected: int | None, n_jobs: int
-) -> tuple[Partial, int]:
-    """Run a pass over a block; return the result and the fingerprint of the rows."""
-    with naming(partition):
-        layout, batches = layout_of(block, of)
-        pieces = layout.pieces(batches)
-        return absorbed_pieces(task, partition, pieces, layout.weighted, expected, n_jobs, layout.header)
+    task: Pass, partitions: list[int], of: Wanted, blocks: list[Any], expected: list[int] | None, n_jobs: int
+) -> tuple[Partial, list[int]]:
+    """Run a pass over some blocks; return the result and the fingerprints of the rows of each."""
+    import ray
+
+    prints: list[int] = []
+
+    def parts() -> Iterator[Partial]:
+        for i, block, known in zip(partitions, blocks, expected or repeat(None), strict=False):
+            with naming(i):
+                layout, batches = layout_of(ray.get(block), of)
+                pieces = layout.pieces(batches)
+                part, seen = absorbed_pieces(task, i, pieces, layout.weighted, known, n_jobs, layout.header)
+            prints.append(seen)
+            yield part
+
+    return merged(parts()), prints
 
 
 def merge_all(*parts: Partial) -> Partial:
@@ -201,10 +235,12 @@ def merge_all(*parts: Partial) -> Partial:
     return merged(parts)
 
 
-def with_labels(of: Wanted, task: LabelPass, output: str | None, n_jobs: int, block: Any) -> Any:
-    """Add the column of labels to a block."""
+def with_column(of: Wanted, task: RowPass, output: str | None, n_jobs: int, block: Any) -> Any:
+    """Add the column of labels or distances to a block."""
     import pyarrow as pa
+    from ray.data.extensions import ArrowTensorArray
 
     layout, batches = layout_of(block, Wanted(of.features, None))
-    labels = labeled_pieces(task, layout.pieces(batches), n_jobs)
-    return block.append_column(output, pa.array(labels))
+    values = over_pieces(task, layout.pieces(batches), n_jobs)
+    column = pa.array(values) if task.width is None else ArrowTensorArray.from_numpy(values)
+    return block.append_column(output, column)

@@ -94,8 +94,8 @@ class EngineRun:
 
     def finish(self, metric: Metric) -> npt.NDArray[np.float64]:
         """Measure the inertia of the final centers, and return the weight of their rows."""
-        # The last sweep of exact k-means had these centers; batches of an epoch have centers of their own.
-        if self.stop_reason == "labels-stable" and type(self.task) is KMeansPass:
+        # The last sweep had these centers.
+        if self.stop_reason == "labels-stable":
             return self.task.counts
         final = KMeansPass(self.task.centers, metric=metric)._after(self.task)
         total = total_of(self.engine, final, self.known())
@@ -107,7 +107,7 @@ class EngineRun:
     def labels(self, task: LabelPass) -> Any:
         """Label the rows, in the engine's own kind of collection."""
         with naming_losses(self.engine, self.known()):
-            return self.engine.labels(task)
+            return self.engine.rows(task)
 
     def known(self) -> str:
         """Say which state the estimator holds after a failure."""

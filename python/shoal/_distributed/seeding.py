@@ -1,4 +1,4 @@
-"""First centers of the distributed estimators: k-means++ or AFK-MC2 on a coreset, or k-means||."""
+"""First centers of the distributed estimators: k-means++ on a coreset, or k-means||."""
 
 from __future__ import annotations
 
@@ -8,20 +8,17 @@ from typing import Any
 from shoal._checks import params as _params
 from shoal._fit.centers import METRICS
 from shoal.coreset import Coreset
-from shoal.seeding import afkmc2, kmeans_plusplus
+from shoal.seeding import kmeans_plusplus
 from shoal.typing import Metric, RandomState
 
 from .draws import CoresetPass, SeedPass, rules_of_seeding
 from .engine import Engine, total_of
 from .passes import KMeansPass, checked_centers
 
-#: The seedings that choose among the rows of a coreset.
-ON_CORESET: dict[str, Any] = {"k-means++": kmeans_plusplus, "afk-mc2": afkmc2}
-
 #: The names of the seedings.
-INITS = (*ON_CORESET, "k-means||")
+INITS = ("k-means++", "k-means||")
 
-#: Rows of the coreset that they choose from, at least, and per center.
+#: Rows of the coreset that k-means++ chooses from, at least, and per center.
 LEAST_CORESET, CORESET_PER_CENTER = 10_000, 20
 
 NOTHING = "No centers are chosen yet."
@@ -52,8 +49,8 @@ def first_sweep(estimator: Any, engine: Engine) -> tuple[KMeansPass, str]:
     if len(coreset.weights) < k:
         raise ValueError(f"n_clusters must be at most the number of rows, {len(coreset.weights)}, got {k}")
     # The points of a coreset of scaled rows are scaled already; scaling them again could change a bit.
-    centers, _ = ON_CORESET[estimator.init](coreset, k, random_state=seed)
-    return KMeansPass(centers, metric=metric)._after(drawn), str(estimator.init)
+    centers, _ = kmeans_plusplus(coreset, k, random_state=seed)
+    return KMeansPass(centers, metric=metric)._after(drawn), "k-means++"
 
 
 def coreset_pass(engine: Engine, n_samples: int, metric: Metric, seed: int) -> CoresetPass:
@@ -98,6 +95,10 @@ def rules_of_init(estimator: Any, problems: _params.Problems) -> None:
         problems.add(
             f"init must be one of {', '.join(INITS)} or an array of shape (n_clusters, n_features), got "
             f"{p.shown(estimator.init)}"
+            + (
+                ". Use 'k-means++', which chooses among the same rows, instead"
+                * (estimator.init == "afk-mc2")
+            )
         )
     elif callable(estimator.init):
         problems.add("init must not be a callable: it would need all rows. Pass the centers as an array.")

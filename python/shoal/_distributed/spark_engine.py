@@ -9,20 +9,29 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from shoal.formats.stream import required
 
-from .batches import Layout, Wanted, refuse_column, wanted
-from .engine import FAN_IN, at_once, merged
+from .base import Pass
+from .batches import Layout, Wanted, refuse_column, rows_seen, wanted
+from .engine import FAN_IN, at_once, merged, most_sums
 from .partial import Partial
-from .passes import LabelPass, Pass
-from .spark_tasks import FOUND, LOOK, PACKED, labeler, look_at, merge_group, pack, run
+from .passes import RowPass
+from .spark_tasks import FOUND, LOOK, PACKED, look_at, merge_group, pack, row_function, run
 
 #: Bytes of partial results that the driver collects at once; more are first merged on the executors. Merging
 #: takes a shuffle, a job of about half a second, in which a driver collects and merges 64 MB.
 MOST_COLLECTED = 64 << 20
+
+#: Tasks of a pass per core, at most, if their results are small.
+TASKS_PER_CORE = 2
+
+NO_ROWS = np.zeros((0, 1))
 
 JAVA = "Spark needs Java 17 or later, which is not installed here"
 
@@ -46,7 +55,7 @@ class SparkEngine:
     features, sample_weight
         Names of its columns.
     output : str or None
-        Name of the column of labels; None if no labels are wanted.
+        Name of the column of labels or distances; None if neither is wanted.
     n_jobs : int or None
         Threads per task; None: ``spark.task.cpus``.
 
@@ -101,24 +110,33 @@ class SparkEngine:
         context = self._df.sparkSession.sparkContext
         # Destroyed after the pass: those that Spark makes of large functions stay on the driver's disk.
         sent = context.broadcast(data)
+        n_tasks = max(TASKS_PER_CORE * context.defaultParallelism, -(-len(prints) // most_sums(task)))
         try:
             do = partial(run, sent, self._layout.dtype.str, self._layout.weighted, self._threads)
-            parts, groups = self._packed.mapInArrow(do, FOUND), len(prints)
-            while groups > at_once(task, MOST_COLLECTED):
-                parts, groups = grouped(parts), -(-groups // FAN_IN)
+            # Spark prefers to join partitions of one executor.
+            parts = self._packed.coalesce(n_tasks).mapInArrow(do, FOUND)
+            if len(prints) > at_once(task, MOST_COLLECTED):
+                groups = min(n_tasks, len(prints))
+                while groups > 1:
+                    parts, groups = grouped(parts), -(-groups // FAN_IN)
             found = sorted(parts.collect(), key=number)
         finally:
             released(sent.destroy)
         refuse(found)
-        return merged(Partial.from_bytes(bytes(row.part)) for row in found)
+        parts = (Partial.from_bytes(bytes(row.part)) for row in found)
+        # No task knows of partitions without rows.
+        empty = (task.absorb(NO_ROWS, partition=i) for i, seen in enumerate(prints) if not rows_seen(seen))
+        return merged(chain(parts, empty))
 
-    def labels(self, task: LabelPass) -> Any:
-        """Return the DataFrame with a column of labels, which Spark computes when they are used."""
+    def rows(self, task: RowPass) -> Any:
+        """Return the DataFrame with a column of labels or distances, which Spark computes when it is used."""
         functions: Any = import_module("pyspark.sql.functions")
 
-        labels = functions.arrow_udf(labeler(self._of, task, self._threads), "int")
+        kinds = {np.dtype(np.int32): "int", np.dtype(np.float32): "float", np.dtype(np.float64): "double"}
+        kind = kinds[task.dtype] if task.width is None else f"array<{kinds[task.dtype]}>"
+        values = functions.arrow_udf(row_function(self._of, task, self._threads), kind)
         columns = (self._df[quoted(name)] for name in self._of.features)
-        return self._df.withColumn(self._output, labels(*columns))
+        return self._df.withColumn(self._output, values(*columns))
 
     def close(self) -> None:
         """Drop the packed rows."""

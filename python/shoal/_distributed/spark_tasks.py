@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
+from itertools import chain, groupby, pairwise
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -13,16 +14,16 @@ import numpy.typing as npt
 from shoal.formats.stream import Block
 
 from .base import naming
-from .batches import Layout, Piece, Seen, Wanted, absorbed_pieces, labeled_pieces, printed
+from .batches import Layout, Piece, Seen, Wanted, absorbed_pieces, over_pieces, printed
 from .engine import FAN_IN, merged
 from .partial import Partial
-from .passes import LabelPass
+from .passes import RowPass
 
 #: Bytes of the rows in one record of a packed partition. Spark sends up to 10,000 records at a time.
 RECORD_BYTES = 8 << 10
 
 #: Columns of packed partitions, of the first look at them, and of passes over them.
-PACKED = "cols int, rows binary, weights binary, error binary"
+PACKED = "partition int, cols int, rows binary, weights binary, error binary"
 LOOK = "partition int, fingerprint long, error binary"
 FOUND = "partition int, part binary, error binary"
 
@@ -67,7 +68,7 @@ def pack(of: Wanted, batches: Iterator[Any]) -> Iterator[Any]:
             for rows, weights in Layout("X", first.schema, of).pieces(chain([first], named)):
                 yield records(rows, weights)
     except (ValueError, TypeError) as error:
-        yield batch_of(cols=0, rows=b"", weights=None, error=told(error))
+        yield batch_of(partition=this_partition(), cols=0, rows=b"", weights=None, error=told(error))
 
 
 def told(error: Exception) -> bytes:
@@ -96,6 +97,7 @@ def records(rows: Block, weights: npt.NDArray[np.float64] | None) -> Any:
     count = len(bounds) - 1
     return pa.RecordBatch.from_pydict(
         {
+            "partition": pa.array(np.full(count, this_partition(), np.int32)),
             "cols": pa.array(np.full(count, cols, np.int32)),
             "rows": binary(rows, cols * rows.itemsize),
             "weights": pa.nulls(count, pa.binary()) if weights is None else binary(weights, 8),
@@ -143,19 +145,41 @@ def look_at(kind: str, batches: Iterator[Any]) -> Iterator[Any]:
     yield batch_of(partition=this_partition(), fingerprint=seen.number(), error=error)
 
 
+def by_partition(batches: Iterable[Any]) -> Iterator[tuple[int, Iterator[Any]]]:
+    """Yield the numbers of packed partitions that come one after the other, and the batches of each."""
+
+    def pieces() -> Iterator[tuple[int, Any]]:
+        for batch in batches:
+            numbers = np.asarray(batch.column("partition"))
+            bounds = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
+            for begin, end in pairwise(bounds):
+                if begin < end:
+                    yield int(numbers[begin]), batch.slice(begin, end - begin)
+
+    for number, group in groupby(pieces(), key=itemgetter(0)):
+        yield number, (piece for _, piece in group)
+
+
 def run(sent: Any, kind: str, weighted: bool, n_jobs: int | None, batches: Iterator[Any]) -> Iterator[Any]:
-    """Run a pass over a packed partition."""
+    """Run a pass over packed partitions."""
     task, expected, header = pickle.loads(sent.value)
-    partition, error, part = this_partition(), None, None
-    threads = n_jobs or task_cpus()
+    error, part, threads = None, None, n_jobs or task_cpus()
+
+    def parts() -> Iterator[Partial]:
+        for partition, own in by_partition(batches):
+            with naming(partition):
+                known, pieces = expected[partition], unpacked(kind, own)
+                yield absorbed_pieces(task, partition, pieces, weighted, known, threads, header)[0]
+
     try:
-        found, _ = absorbed_pieces(
-            task, partition, unpacked(kind, batches), weighted, expected[partition], threads, header
-        )
-        part = found.to_bytes()
+        absorbed = parts()
+        if (first := next(absorbed, None)) is not None:
+            part = merged(chain([first], absorbed)).to_bytes()
     except (ValueError, TypeError) as problem:
-        error = told(problem)
-    yield batch_of(partition=partition, part=part, error=error)
+        # It names the partition already.
+        error = pickle.dumps(problem)
+    if part is not None or error is not None:
+        yield batch_of(partition=this_partition(), part=part, error=error)
 
 
 def merge_group(table: Any) -> Any:
@@ -169,22 +193,22 @@ def merge_group(table: Any) -> Any:
     return pa.Table.from_batches([found])
 
 
-def labeler(of: Wanted, task: LabelPass, n_jobs: int | None) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """Return a function of Arrow arrays that labels rows, with the type hints by which Spark calls it."""
+def row_function(of: Wanted, task: RowPass, n_jobs: int | None) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """Return a function of Arrow arrays, with the type hints by which Spark calls it."""
     import pyarrow as pa
 
     only = Wanted(of.features, None)
 
-    def label(columns: Iterator[Any]) -> Iterator[Any]:
-        return labels_of(only, task, n_jobs, columns)
+    def computed(columns: Iterator[Any]) -> Iterator[Any]:
+        return over_rows(only, task, n_jobs, columns)
 
     given: Any = pa.Array if len(only.features) == 1 else tuple[pa.Array, ...]
-    label.__annotations__ = {"columns": Iterator[given], "return": Iterator[pa.Array]}
-    return label
+    computed.__annotations__ = {"columns": Iterator[given], "return": Iterator[pa.Array]}
+    return computed
 
 
-def labels_of(of: Wanted, task: LabelPass, n_jobs: int | None, columns: Iterator[Any]) -> Iterator[Any]:
-    """Yield the labels of the rows in arrays, or in tuples of arrays."""
+def over_rows(of: Wanted, task: RowPass, n_jobs: int | None, columns: Iterator[Any]) -> Iterator[Any]:
+    """Yield the labels or distances of the rows in arrays, or in tuples of arrays."""
     import pyarrow as pa
 
     layout: Layout | None = None
@@ -193,4 +217,9 @@ def labels_of(of: Wanted, task: LabelPass, n_jobs: int | None, columns: Iterator
         arrays = list(given) if isinstance(given, tuple) else [given]
         batch = pa.RecordBatch.from_arrays(arrays, of.names)
         layout = layout or Layout("X", batch.schema, of)
-        yield pa.array(labeled_pieces(task, layout.pieces([batch]), threads, partition))
+        values = over_pieces(task, layout.pieces([batch]), threads, partition)
+        if task.width is None:
+            yield pa.array(values)
+        else:
+            bounds = np.arange(len(values) + 1, dtype=np.int32) * task.width
+            yield pa.ListArray.from_arrays(bounds, values.ravel())

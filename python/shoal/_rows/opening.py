@@ -48,6 +48,21 @@ MAPPED: dict[str, Callable[[str], Source]] = {
 }
 
 
+#: What clusters the collections of other libraries where they lie.
+ENGINES = {"dask": "shoal.dask", "pyspark": "shoal.spark", "ray": "shoal.ray"}
+
+
+def refuse_collections(X: Any) -> None:
+    """Raise `TypeError` for a collection of an engine; NumPy would gather it in this process."""
+    kind = type(X)
+    engine = ENGINES.get(kind.__module__.partition(".")[0])
+    if engine is not None and not isinstance(X, np.ndarray):
+        raise TypeError(
+            f"X must be rows on this machine, got a {kind.__name__} of {kind.__module__.partition('.')[0]}. "
+            f"Use {engine}.KMeans, or any estimator on {engine}.lightweight_coreset(X, n_samples), instead."
+        )
+
+
 def open_rows(X: Any) -> DataSource | None:
     """Open a path, a stream or an object of another library; None for rows in memory."""
     if isinstance(X, DataSource):
@@ -242,6 +257,7 @@ def open_object(
     obj: Any, columns: list[Any] | None = None, limit: int | str | None = None
 ) -> DataSource | None:
     """Open an object of another library or a stream; None for an array-like."""
+    refuse_collections(obj)
     source = _open_object(obj, columns, limit)
     if source is not None:
         source._shards = files_behind(obj) or None

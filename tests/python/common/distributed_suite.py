@@ -4,6 +4,10 @@ A test module of an engine derives from :class:`Suite` and defines the fixture `
 "module": a :class:`Runner` with two workers. It may be parametrized.
 """
 
+import os
+import signal
+import threading
+import time
 import warnings
 from typing import Any, Protocol
 
@@ -17,9 +21,8 @@ from shoal.callbacks import Checkpoint
 class Runner(Protocol):
     """How the suite runs the estimators of an engine."""
 
-    #: The estimators of the engine; None if it has none.
+    #: The estimator of the engine.
     KMeans: Any
-    MiniBatchKMeans: Any
     #: ``lightweight_coreset`` of the engine, called with the result of `given`; None if it has none.
     lightweight_coreset: Any
     #: Kinds of partitions that the engine can hold, of "weights", "paths", "empty", "storage" (u8 and f16).
@@ -33,6 +36,9 @@ class Runner(Protocol):
 
     def labels(self, labels) -> np.ndarray:
         """Return labels, in the order of the partitions, as one array."""
+
+    def distances(self, distances) -> np.ndarray:
+        """Return distances, in the order of the partitions, as one array."""
 
 
 def blobs(n=2400, d=5, k=6, seed=0, dtype=np.float32):
@@ -80,11 +86,11 @@ class Suite:
     """Tests that every engine passes."""
 
     @staticmethod
-    def both(runner, params, partitions, sample_weight=None, kind="KMeans"):
+    def both(runner, params, partitions, sample_weight=None):
         """Fit on the engine and sequentially; compare bits and labels; return the fitted estimator."""
         args, options = runner.given(partitions, sample_weight)
-        found = getattr(runner, kind)(**params).fit(*args, **options)
-        known = getattr(distributed, kind)(**params).fit(partitions, sample_weight=sample_weight)
+        found = runner.KMeans(**params).fit(*args, **options)
+        known = distributed.KMeans(**params).fit(partitions, sample_weight=sample_weight)
         same(found, known)
         np.testing.assert_array_equal(runner.labels(found.labels_), known.labels_)
         return found
@@ -99,7 +105,7 @@ class Suite:
         model = self.both(runner, {"n_clusters": 6, "random_state": 3}, cut(blobs(), *CUTS["even"]))
         assert model.stop_reason_ in ("tolerance", "labels-stable")
 
-    @pytest.mark.parametrize("init", ["k-means++", "k-means||", "afk-mc2"])
+    @pytest.mark.parametrize("init", ["k-means++", "k-means||"])
     @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
     def test_seedings_and_metrics(self, runner, init, metric):
         params = {"n_clusters": 5, "init": init, "metric": metric, "random_state": 1, "max_iter": 2}
@@ -132,12 +138,6 @@ class Suite:
         model = self.both(runner, SHORT, paths)
         same(model, distributed.KMeans(**SHORT).fit(cut(blobs(), *CUTS["skewed"])))
 
-    def test_mini_batches(self, runner):
-        if runner.MiniBatchKMeans is None:
-            pytest.skip("the engine has no MiniBatchKMeans")
-        params = SHORT | {"batch_size": 100}
-        self.both(runner, params, cut(blobs(), *CUTS["even"]), kind="MiniBatchKMeans")
-
     def test_coresets(self, runner):
         if runner.lightweight_coreset is None:
             pytest.skip("the engine has no lightweight_coreset")
@@ -150,15 +150,62 @@ class Suite:
         mixture = shoal.TruncatedGaussianMixture(6, random_state=0).fit(found)
         assert np.isfinite(mixture.means_).all()
 
-    def test_predict(self, runner):
+    def test_predict_transform_and_score(self, runner):
         partitions = cut(blobs(), *CUTS["even"])
         args, options = runner.given(partitions)
         model = runner.KMeans(**SHORT, compute_labels=False).fit(*args, **options)
         with pytest.raises(AttributeError, match="predict"):
             _ = model.labels_
+        local, rows = model.to_local(), np.concatenate(partitions)
         args, options = runner.rows(partitions)
         labels = runner.labels(model.predict(*args, **options))
-        np.testing.assert_array_equal(labels, model.to_local().predict(np.concatenate(partitions)))
+        np.testing.assert_array_equal(labels, local.predict(rows))
+        distances = runner.distances(model.transform(*args, **options))
+        np.testing.assert_array_equal(distances, local.transform(rows))
+        assert distances.dtype == np.float32
+        args, options = runner.given(partitions)
+        np.testing.assert_allclose(model.score(*args, **options), local.score(rows), rtol=1e-12)
+        assert (model.n_features_in_, model.get_feature_names_out()[-1]) == (5, "kmeans5")
+
+    @pytest.mark.parametrize("compute_labels", [True, False])
+    def test_fit_predict_and_fit_transform(self, runner, compute_labels):
+        partitions = cut(blobs(), *CUTS["even"])
+        known = distributed.KMeans(**SHORT).fit(partitions)
+        model = runner.KMeans(**SHORT, compute_labels=compute_labels)
+        args, options = runner.given(partitions)
+        np.testing.assert_array_equal(runner.labels(model.fit_predict(*args, **options)), known.labels_)
+        distances = runner.distances(model.fit_transform(*args, **options))
+        np.testing.assert_array_equal(distances, known.transform(partitions))
+
+    def test_score_takes_weights(self, runner):
+        if "weights" not in runner.kinds:
+            pytest.skip("the engine has no weights")
+        parts = cut(blobs(), *CUTS["skewed"])
+        weights = cut(np.arange(2400) % 3 / 2, *CUTS["skewed"])
+        args, options = runner.given(parts, weights)
+        model = runner.KMeans(**SHORT, compute_labels=False).fit(*args, **options)
+        local = model.to_local().score(np.concatenate(parts), sample_weight=np.concatenate(weights))
+        np.testing.assert_allclose(model.score(*args, **options), local, rtol=1e-12)
+
+    def test_options_of_other_engines_are_refused(self, runner):
+        args, options = runner.given(cut(blobs(), 0.5))
+        with pytest.raises(TypeError, match=r"options of shoal.* must be among .*got 'cluster'"):
+            runner.KMeans(**SHORT).fit(*args, **options, cluster=1)
+
+    def test_local_estimators_name_the_engine(self, runner):
+        (X, *_), _ = runner.given(cut(blobs(), 0.5))
+        if isinstance(X, list):
+            pytest.skip("the engine has no collection of its own")
+        module = runner.KMeans.__module__
+        for call in (
+            shoal.KMeans(3).fit,
+            shoal.KMeans(3).fit_predict,
+            shoal.MiniBatchKMeans(3).partial_fit,
+            shoal.TruncatedGaussianMixture(3).fit,
+            shoal.open,
+        ):
+            with pytest.raises(TypeError, match=rf"on this machine, got a .* of .*Use {module}\.KMeans, or"):
+                call(X)
 
     def test_bad_values_name_the_partition(self, runner):
         partitions = cut(blobs(), *CUTS["even"])
@@ -169,6 +216,29 @@ class Suite:
             ValueError, match=r"partition 2: X must be finite.*row 17, column 3|partition 2.*NaN"
         ):
             runner.KMeans(**SHORT).fit(*args, **options)
+
+    def test_an_interrupt_and_a_second_fit(self, runner):
+        partitions = cut(blobs(), *CUTS["even"])
+        params = {"n_clusters": 12, "random_state": 9, "tol": 0.0, "max_iter": 4}
+
+        def interrupt(_, step):
+            if step.iteration == 2:
+                threading.Timer(0.003, os.kill, (os.getpid(), signal.SIGINT)).start()
+            elif step.iteration > 2:
+                # The signal comes late.
+                time.sleep(10)
+
+        args, options = runner.given(partitions)
+        model = runner.KMeans(**params, callbacks=[interrupt])
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(*args, **options)
+        whole = distributed.KMeans(**params).fit(partitions)
+        n = len(model.history_)
+        assert 2 <= n <= 3
+        np.testing.assert_array_equal(model.history_["objective"], whole.history_["objective"][:n])
+        args, options = runner.given(partitions)
+        model.callbacks = None
+        same(model.fit(*args, **options), whole)
 
     def test_a_checkpoint_resumes_to_the_same_bits(self, runner, tmp_path):
         path = tmp_path / "run.safetensors"

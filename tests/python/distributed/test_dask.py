@@ -1,10 +1,12 @@
 """`shoal.dask` on local clusters: the conformance suite, lost workers and clusters, inputs, memory."""
 
+import gc
 import os
 import pickle
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import dask_parts
@@ -65,7 +67,6 @@ class Arrays:
     """Runs the suite on dask arrays; paths stay a list."""
 
     KMeans = shoal.dask.KMeans
-    MiniBatchKMeans = shoal.dask.MiniBatchKMeans
     lightweight_coreset = staticmethod(shoal.dask.lightweight_coreset)
     kinds = frozenset({"weights", "paths", "empty", "storage"})
 
@@ -84,6 +85,8 @@ class Arrays:
     def labels(self, labels):
         assert isinstance(labels, da.Array)
         return self.client.compute(labels).result()
+
+    distances = labels
 
 
 @pytest.fixture(scope="module")
@@ -112,6 +115,32 @@ def test_results_do_not_depend_on_the_threads(workers, n_threads, n_jobs):
     partitions = cut(blobs(), *(i / 11 for i in range(1, 11)))
     with local(workers, n_threads) as cluster, Client(cluster) as client:
         Suite.both(Arrays(client), SHORT | {"n_jobs": n_jobs}, partitions)
+
+
+@pytest.mark.parametrize("persisted", ["by the fit", "in runs", "in turns", "on one worker"])
+def test_a_pass_is_a_task_per_worker_wherever_the_partitions_lie(processes, persisted, monkeypatch):
+    from shoal._distributed import dask_engine
+
+    partitions = cut(blobs(), *(i / 16 for i in range(1, 16)))
+    workers = sorted(processes.nthreads())
+    X, in_turn = array_of(partitions), {"in runs": 8, "in turns": 1, "on one worker": 16}
+    if persisted in in_turn:
+        chunks = []
+        for i in range(16):
+            worker = workers[i // in_turn[persisted] % 2]
+            chunks.append(processes.persist(X.blocks[i : i + 1], workers=[worker]))
+        X = processes.persist(da.concatenate(chunks))
+        wait(X)
+    tasks = []
+    cuts = dask_engine.DaskEngine._tasks
+    monkeypatch.setattr(
+        dask_engine.DaskEngine, "_tasks", lambda *given: tasks.append(cuts(*given)) or tasks[-1]
+    )
+    found = shoal.dask.KMeans(**SHORT).fit(X, client=processes)
+    same(found, distributed.KMeans(**SHORT).fit(partitions))
+    assert all(len(runs) == 2 for runs in tasks)
+    if persisted in ("by the fit", "in runs", "on one worker"):
+        assert all(sorted(runs) == [list(range(8)), list(range(8, 16))] for runs in tasks[:1])
 
 
 @pytest.mark.parametrize("workers", [1, 2, 4])
@@ -253,7 +282,7 @@ def test_nothing_stays_on_the_cluster(processes):
     forgotten(processes, 4)
     held = [key for keys in processes.has_what().values() for key in keys]
     assert len(held) == 4
-    assert all("labeled" in str(key) for key in held)
+    assert all("rows_here" in str(key) for key in held)
     assert processes.compute(model.labels_).result().shape == (2400,)
     del model
     forgotten(processes)
@@ -290,12 +319,74 @@ def test_frames(processes):
     values = [part.compute(scheduler="sync").to_numpy() for part in weights.partitions]
     known = distributed.KMeans(6, random_state=3).fit(partitions, sample_weight=values)
     same(model, known)
-    assert model.labels_.chunks == (tuple(len(part) for part in partitions),)
-    np.testing.assert_array_equal(model.predict(X).compute(scheduler="threads"), known.labels_)
+    index = X.compute(scheduler="sync").index
+    for labels in (processes.compute(model.labels_).result(), model.predict(X).compute(scheduler="threads")):
+        assert (labels.name, labels.dtype, labels.index.equals(index)) == ("label", np.int32, True)
+        np.testing.assert_array_equal(labels, known.labels_)
+    assert model.labels_.divisions == model.predict(X).divisions == X.divisions
+    distances = model.transform(X).compute(scheduler="threads")
+    assert distances.columns.tolist() == model.get_feature_names_out().tolist()
+    assert distances.index.equals(index)
+    np.testing.assert_array_equal(distances, known.transform(partitions))
+    np.testing.assert_allclose(model.score(X, client=processes), known.score(partitions), rtol=1e-12)
     with pytest.raises(ValueError, match="feature names"):
         model.predict(X.rename(columns={"f0": "other"}))
     again = model.fit(array_of(partitions), client=processes)
     assert not hasattr(again, "feature_names_in_")
+
+
+@pytest.mark.parametrize(("persist", "kept"), [(True, 4), (False, 0), ("25kB", 2), (0, 0)])
+def test_files_are_decoded_once_within_the_budget(persist, kept, tmp_path, monkeypatch):
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    from shoal._distributed import dask_rows, decoded
+
+    frames = [pandas.DataFrame(part, columns=list("abcde")) for part in cut(blobs(), *EVEN)]
+    paths = [str(tmp_path / f"{i}.parquet") for i in range(4)]
+    for path, part in zip(paths, frames, strict=True):
+        part.to_parquet(path, row_group_size=100)
+    found = []
+    read = dask_rows.decoded
+    monkeypatch.setattr(dask_rows, "decoded", lambda *given: found.append(read(*given)) or found[-1])
+    before = decoded.BUDGET._held
+    # One process, in which a budget holds for both workers; a partition has 12,000 bytes.
+    with local() as cluster, Client(cluster) as client:
+        model = shoal.dask.KMeans(**SHORT).fit(paths, client=client, persist=persist)
+        assert sum(isinstance(each, decoded.Decoded) for each in found) == kept
+        assert decoded.BUDGET._held - before == 12_000 * kept
+        known = distributed.KMeans(**SHORT).fit(frames)
+        same(model, known)
+        assert model.feature_names_in_.tolist() == list("abcde")
+        np.testing.assert_array_equal(model.labels_.compute(), known.labels_)
+        np.testing.assert_array_equal(model.predict(paths).compute(), known.labels_)
+        if kept:
+            np.testing.assert_array_equal(pickle.loads(pickle.dumps(found[0])).rows, found[0].rows)
+            assert dask.sizeof.sizeof(found[0]) >= found[0].rows.nbytes
+        for wrong in ("much", -1):
+            with pytest.raises(ValueError, match="persist must be"):
+                shoal.dask.KMeans(**SHORT).fit(paths, client=client, persist=wrong)
+    del model
+    found.clear()
+    gc.collect()
+    assert decoded.BUDGET._held == before
+
+
+def test_damaged_files_give_their_budget_back(tmp_path):
+    pytest.importorskip("pyarrow")
+    from shoal._distributed import decoded
+
+    class Broken:
+        nbytes, shape, access, sparse, dtype = 80, (10, 2), "replay", False, np.dtype(np.float32)
+        _source = type("Source", (), {"dtype": "float32"})
+
+        def blocks(self):
+            yield np.zeros((5, 2), np.float32)
+            raise OSError("damaged")
+
+    before = decoded.BUDGET._held
+    with pytest.raises(OSError, match="damaged"):
+        decoded.decoded(Broken(), 1 << 20)
+    assert decoded.BUDGET._held == before
 
 
 def test_predict_needs_no_cluster(processes):
@@ -402,6 +493,16 @@ except ValueError as error:
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "Create one with distributed.Client()" in done.stdout
+
+
+def test_workers_may_come_after_the_fit_begins():
+    X = array_of(cut(blobs(), *EVEN))
+    with local(0) as cluster, Client(cluster) as client:
+        timer = threading.Timer(1.0, cluster.scale, (2,))
+        timer.start()
+        found = shoal.dask.KMeans(**SHORT).fit(X, client=client)
+        timer.join()
+    same(found, distributed.KMeans(**SHORT).fit(cut(blobs(), *EVEN)))
 
 
 def test_the_current_client_is_the_default(threads):

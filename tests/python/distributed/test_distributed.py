@@ -13,14 +13,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import shoal
+import sklearn.base
 from distributed_suite import CUTS, blobs, cut, same
 from shoal import _core, distributed
 from shoal._distributed.batches import Seen, absorbed_pieces, printed
-from shoal._distributed.engine import merged
+from shoal._distributed.engine import absorbed, merged, n_sums, runs
 from shoal._distributed.executor import ExecutorEngine
 from shoal._distributed.seeding import INITS
 from shoal.callbacks import Checkpoint
-from shoal.distributed import CoresetPass, KMeans, KMeansPass, LabelPass, MiniBatchPass, Partial, SeedPass
+from shoal.distributed import CoresetPass, KMeans, KMeansPass, LabelPass, Partial, SeedPass
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 
@@ -85,7 +86,6 @@ def test_a_commit_knows_how_many_partitions_there_are():
     rows = blobs()
     for task in (
         KMeansPass(rows[:3]),
-        MiniBatchPass(rows[:3]),
         SeedPass(4, random_state=0),
         CoresetPass(50, random_state=3),
     ):
@@ -141,7 +141,6 @@ def test_engines_know_how_large_results_become():
     rows = blobs()
     for task in (
         KMeansPass(rows[:300]),
-        MiniBatchPass(rows[:300]),
         SeedPass(100, random_state=0),
         CoresetPass(500, random_state=0),
         CoresetPass(5000, random_state=0),
@@ -174,7 +173,6 @@ def test_blocks_by_first_row_as_in_the_contract():
     "make",
     [
         lambda: KMeansPass(blobs()[:3], metric="cosine"),
-        lambda: MiniBatchPass(blobs()[:3], batch_size=17),
         lambda: SeedPass(4, random_state=2**64 - 1),
         lambda: CoresetPass(50, random_state=3),
         lambda: CoresetPass(5000, random_state=3),
@@ -191,7 +189,7 @@ def test_passes_and_results_go_through_bytes_and_pickle(make):
         assert task.absorb(rows, partition=0).to_bytes() == part.to_bytes()
         assert pickle.loads(pickle.dumps(part)).to_bytes() == part.to_bytes()
         task, _ = task.commit(pickle.loads(pickle.dumps(part)))
-    for other in (KMeansPass, MiniBatchPass, SeedPass, CoresetPass):
+    for other in (KMeansPass, SeedPass, CoresetPass):
         if other is not type(task):
             with pytest.raises(ValueError, match="the pass: holds a"):
                 other.from_bytes(task.to_bytes())
@@ -256,7 +254,7 @@ def test_what_does_not_belong_together_is_refused():
 
 @pytest.mark.parametrize("bad", [[1.0, 2.0], [[np.nan]], np.zeros((0, 3)), [[1j]], [["a"]]])
 def test_centers_are_checked(bad):
-    for cls in (KMeansPass, LabelPass, MiniBatchPass):
+    for cls in (KMeansPass, LabelPass):
         with pytest.raises(ValueError, match="centers"):
             cls(bad)
 
@@ -294,7 +292,7 @@ def test_streams_sparse_rows_and_shards_are_partitions(tmp_path):
     dense = KMeans(6, init=init).fit(cut(rows, *CUTS["even"]))
     found = KMeans(6, init=init).fit([sp.csr_matrix(part) for part in cut(rows, *CUTS["even"])])
     np.testing.assert_allclose(found.cluster_centers_, dense.cluster_centers_, rtol=1e-5, atol=1e-6)
-    seeded = KMeans(6, random_state=0, init="afk-mc2").fit([sp.csr_matrix(part) for part in cut(rows, 0.5)])
+    seeded = KMeans(6, random_state=0, init="k-means||").fit([sp.csr_matrix(part) for part in cut(rows, 0.5)])
     assert np.isfinite(seeded.inertia_)
     streams = [lambda part=part: iter(np.array_split(part, 7)) for part in cut(rows, *CUTS["even"])]
     same(KMeans(6, init=init).fit(streams), dense)
@@ -349,18 +347,6 @@ def test_coresets_estimate_the_cost():
     few = distributed.lightweight_coreset(cut(rows[:50], 0.1, 0.1, 0.8), 50)
     np.testing.assert_array_equal(few.indices, np.arange(50))
     np.testing.assert_array_equal(few.weights, np.ones(50))
-
-
-def test_mini_batches_keep_the_mean_of_all_rows_ever_assigned():
-    rows = blobs(n=1000, dtype=np.float64)
-    task = MiniBatchPass(rows[:4], batch_size=64)
-    for _ in range(3):
-        task, step = committed(task, cut(rows, 0.3, 0.35))
-    assert task.counts.sum() == 4 + 3 * 1000
-    assert step.rows_seen == 3000
-    weighted = (task.counts[:, None] * task.centers).sum(axis=0)
-    np.testing.assert_allclose(weighted, rows[:4].sum(axis=0) + 3 * rows.sum(axis=0), rtol=1e-10)
-    np.testing.assert_allclose(task.variance, rows.var(axis=0).mean(), rtol=1e-10)
 
 
 def test_fewer_distinct_rows_than_clusters():
@@ -465,8 +451,12 @@ def test_a_killed_worker_leaves_the_last_whole_step(tmp_path):
     same(found, whole)
     with pytest.raises(ValueError, match=r"tol must be 0\.0, as in the checkpoint, got 0\.5"):
         KMeans(**params | {"tol": 0.5}).fit(partitions, resume_from=path)
-    with pytest.raises(ValueError, match="must hold a fit of MiniBatchKMeans, got one of KMeans"):
-        distributed.MiniBatchKMeans(12).fit(partitions, resume_from=path)
+
+    class Other(KMeans):
+        pass
+
+    with pytest.raises(ValueError, match="must hold a fit of Other, got one of KMeans"):
+        Other(**params).fit(partitions, resume_from=path)
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(ValueError, match=r"run\.safetensors"):
         KMeans(**params).fit(partitions, resume_from=path)
@@ -487,23 +477,29 @@ class Losing(ExecutorEngine):
             return super().total(task)
         return merged(task.absorb(rows, partition=i) for i, rows in enumerate(self._partitions[:-1]))
 
-    def labels(self, task):
+    def rows(self, task):
         if self.without_labels:
             raise ConnectionError("gone")
-        return super().labels(task)
+        return super().rows(task)
 
 
-@pytest.mark.parametrize("cls", [KMeans, distributed.MiniBatchKMeans])
+def fitted(model, engine):
+    """Fit to the rows of an engine."""
+    for _ in model._iterate(engine):
+        pass
+    return model
+
+
 @pytest.mark.parametrize(
     ("init", "lost"),
-    [("k-means||", 1), ("k-means||", 3), ("afk-mc2", 1), ("array", 1), ("array", 2), ("array", 3)],
+    [("k-means||", 1), ("k-means||", 3), ("k-means++", 1), ("array", 1), ("array", 2), ("array", 3)],
 )
-def test_a_missing_last_partition_is_an_error(cls, init, lost):
+def test_a_missing_last_partition_is_an_error(init, lost):
     first = blobs()[:6] if init == "array" else init
     engine = Losing(cut(blobs(), 0.3, 0.6, 0.9), lost)
-    model = cls(6, init=first, max_iter=2, tol=0.0, random_state=0)
+    model = KMeans(6, init=first, max_iter=2, tol=0.0, random_state=0)
     with pytest.raises(RuntimeError, match="the lossy engine returned results of 3 of 4 partitions"):
-        model._fit(engine)
+        fitted(model, engine)
     assert engine.passes == lost
     assert "_labels" not in vars(model) or model._labels is None
 
@@ -511,31 +507,92 @@ def test_a_missing_last_partition_is_an_error(cls, init, lost):
 def test_empty_partitions_are_not_missing():
     rows = blobs()
     same(
-        KMeans(6, random_state=0)._fit(Losing([rows[:0], rows, rows[:0]])),
+        fitted(KMeans(6, random_state=0), Losing([rows[:0], rows, rows[:0]])),
         KMeans(6, random_state=0).fit([rows[:0], rows, rows[:0]]),
     )
 
 
-def test_machines_lost_while_rows_are_labeled():
+def test_machines_lost_while_rows_are_labeled(monkeypatch):
     parts = cut(blobs(), 0.5)
     model = KMeans(6, init=blobs()[:6])
     with pytest.raises(
         RuntimeError, match=r"the lossy engine lost a task: ConnectionError: gone\. .*step \d"
     ):
-        model._fit(Losing(parts, labels=True))
+        fitted(model, Losing(parts, labels=True))
     assert model.inertia_ > 0
+    monkeypatch.setattr(model, "_open", lambda X, weights, reset: Losing(X, labels=True))
     with pytest.raises(
         RuntimeError, match=r"lost a task: ConnectionError: gone\. The estimator is unchanged"
     ):
-        model._predict(Losing(parts, labels=True))
+        model.predict(parts)
 
 
-def test_the_counts_of_mini_batches_are_those_of_the_rows():
-    rows = np.repeat([[0.0, 1.0], [5.0, 5.0]], 30, axis=0)
-    model = distributed.MiniBatchKMeans(2, random_state=0).fit(cut(rows, 0.3, 0.7))
-    assert model.stop_reason_ == "labels-stable"
-    assert sorted(model.counts_.tolist()) == [30, 30]
-    assert model.inertia_ == shoal.metrics.inertia(rows, model.cluster_centers_)
+@pytest.mark.parametrize("module", ["distributed", "dask", "spark", "ray"])
+def test_what_replaces_mini_batches_is_named(module):
+    found = importlib.import_module(f"shoal.{module}")
+    message = rf"'shoal\.{module}' has no attribute 'MiniBatchKMeans'.*lightweight_coreset.*KMeans\(max_iter"
+    with pytest.raises(AttributeError, match=message):
+        _ = found.MiniBatchKMeans
+    with pytest.raises(AttributeError, match=r"has no attribute 'Other'$"):
+        _ = found.Other
+    with pytest.raises(ValueError, match=r"got 'afk-mc2'\. Use 'k-means\+\+'"):
+        found.KMeans(2, init="afk-mc2").fit([blobs()])
+
+
+def test_the_output_of_transform_can_be_set():
+    pandas = pytest.importorskip("pandas")
+    parts = cut(blobs(), 0.3)
+    model = KMeans(3, random_state=0).fit(parts)
+    known = model.transform(parts)
+    assert isinstance(known, np.ndarray)
+    model.set_output(transform="pandas")
+    for found in (model.transform(parts), model.fit_transform(parts)):
+        assert isinstance(found, pandas.DataFrame)
+        assert found.columns.tolist() == ["kmeans0", "kmeans1", "kmeans2"]
+        np.testing.assert_array_equal(found, known)
+    for module in ("dask", "spark", "ray"):
+        # The kind of the output is that of the input.
+        assert not hasattr(importlib.import_module(f"shoal.{module}").KMeans(), "set_output")
+
+
+def test_what_needs_a_fit_says_so():
+    for name in ("predict", "transform", "score"):
+        with pytest.raises(NotFittedError):
+            getattr(KMeans(3), name)([blobs()])
+    model = KMeans(3, random_state=0).fit([blobs()])
+    for name in ("predict", "transform", "score"):
+        message = r"partition 0: (centers have 5 columns, X has 4|X has 4 columns)"
+        with pytest.raises(ValueError, match=message):
+            getattr(model, name)([blobs()[:, :4]])
+    with pytest.raises(ValueError, match="X must have at least 1 row, got 0"):
+        model.score([blobs()[:0]])
+    assert sorted(sklearn.base.clone(model).get_params()) == sorted(model.get_params())
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 8, 13, 64, 100])
+@pytest.mark.parametrize("n_tasks", [1, 2, 3, 7, 200])
+@pytest.mark.parametrize("most", [1, 2, 5, 1000])
+def test_runs_take_every_partition_once(n, n_tasks, most):
+    rng = np.random.default_rng(n)
+    for own in (range(n), sorted(rng.permutation(3 * n)[:n].tolist())):
+        found = runs(own, n_tasks, most)
+        assert [i for run in found for i in run] == list(own)
+        assert len(found) >= min(n, n_tasks) or n_tasks > n / 2
+        for run in found:
+            assert len(run) <= -(-n // n_tasks)
+            assert n_sums(run) <= most
+        if most == 1000:
+            assert len(found) <= n_tasks
+
+
+def test_sums_are_those_that_a_result_holds():
+    rows = blobs()
+    task = KMeansPass(rows[:3])
+    rng = np.random.default_rng(0)
+    for _ in range(30):
+        numbers = sorted(rng.permutation(20)[: rng.integers(1, 20)].tolist())
+        part = absorbed(task, [(i, rows[4 * i :][:4], None) for i in numbers], 1)
+        assert part.to_bytes().count(b'.clusters_energies"') == n_sums(numbers)
 
 
 def test_a_fingerprint_has_all_weights():
@@ -565,7 +622,7 @@ def test_a_checkpoint_has_a_digest_of_the_first_centers(tmp_path):
     KMeans(6, init=init.tolist()).fit([rows], resume_from=path)
     other = init.copy()
     other[3, 2] = np.nextafter(other[3, 2], np.float32(0))
-    for given in (other, init[:, :2], "afk-mc2"):
+    for given in (other, init[:, :2], "k-means++"):
         with pytest.raises(ValueError, match=r"init must be .*as in the checkpoint"):
             KMeans(6, init=given).fit([rows], resume_from=path)
 

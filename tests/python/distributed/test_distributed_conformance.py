@@ -39,7 +39,6 @@ class OnExecutor:
     """How the suite runs the estimators of `shoal.distributed`."""
 
     KMeans = distributed.KMeans
-    MiniBatchKMeans = distributed.MiniBatchKMeans
     kinds = frozenset({"weights", "paths", "empty", "storage"})
 
     def __init__(self, executor):
@@ -57,6 +56,8 @@ class OnExecutor:
 
     def labels(self, labels):
         return labels
+
+    distances = labels
 
     @staticmethod
     def lightweight_coreset(*args, **options):

@@ -15,7 +15,7 @@ import shoal
 from distributed_suite import blobs, cut, same
 from shoal import distributed
 from shoal.callbacks import Checkpoint
-from shoal.distributed import CoresetPass, KMeansPass, MiniBatchPass, Partial, SeedPass
+from shoal.distributed import CoresetPass, KMeansPass, Partial, SeedPass
 
 pd = pytest.importorskip("pandas")
 pl = pytest.importorskip("polars")
@@ -30,7 +30,6 @@ FITS = {
     "k-means++": lambda cls: cls.KMeans(6, random_state=0, max_iter=2),
     "k-means||": lambda cls: cls.KMeans(6, init="k-means||", random_state=0, max_iter=2),
     "array": lambda cls: cls.KMeans(6, init=blobs()[:6], max_iter=2),
-    "mini-batches": lambda cls: cls.MiniBatchKMeans(6, init=blobs()[:6], max_iter=2),
 }
 
 
@@ -97,6 +96,12 @@ class TestExecutor:
             model.predict(halves(REORDERED))
         with pytest.raises(ValueError, match=r"(?s)partition 1: .*Feature names unseen at fit time:\n- z"):
             model.predict(halves(RENAMED))
+        for method in (model.transform, model.score):
+            method(halves(FRAME))
+            with pytest.raises(ValueError, match=message):
+                method(halves(REORDERED))
+        with ProcessPoolExecutor(1) as pool, pytest.raises(ValueError, match=message):
+            model.score(halves(REORDERED), executor=pool)
         model.fit([blobs()])
         assert not hasattr(model, "feature_names_in_")
 
@@ -129,7 +134,6 @@ class TestExecutor:
         "make",
         [
             lambda: KMeansPass(blobs()[:3]),
-            lambda: MiniBatchPass(blobs()[:3]),
             lambda: SeedPass(4, random_state=0),
             lambda: CoresetPass(50, random_state=0),
             lambda: CoresetPass(5000, random_state=0),

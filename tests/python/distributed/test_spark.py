@@ -100,7 +100,7 @@ class Runner:
     def __init__(self, folders):
         from shoal import spark as module
 
-        self.KMeans, self.MiniBatchKMeans = module.KMeans, module.MiniBatchKMeans
+        self.KMeans = module.KMeans
         self.lightweight_coreset = module.lightweight_coreset
         self._folders = folders
 
@@ -116,6 +116,10 @@ class Runner:
         found = np.empty(len(rows), np.int32)
         found[rows["row"].to_numpy()] = rows["label"].to_numpy()
         return found
+
+    def distances(self, distances):
+        rows = distances.select("row", "distances").toArrow().sort_by("row")
+        return np.stack(rows["distances"].to_numpy())
 
 
 @pytest.fixture(scope="module")
@@ -179,13 +183,13 @@ class TestColumns:
         table = pd.DataFrame(blobs(300, 3, dtype=np.float64), columns=names)
         first, rest = spark.createDataFrame(table[:100]), spark.createDataFrame(table[100:][names[::-1]])
         df = first.unionByName(rest).repartition(1).cache()
-        model = KMeans(**PARAMS).fit(df, names)
+        model = KMeans(**PARAMS).fit(df, features=names)
         same(model, reference([np.array(df.collect())]))
         assert model.feature_names_in_.tolist() == names
         found = model.predict(df.select("c", "a", "b")).toPandas()["label"]
         np.testing.assert_array_equal(found, model.labels_.toPandas()["label"])
         with pytest.raises(ValueError, match="same order as they were in fit"):
-            model.predict(df, ["c", "b", "a"])
+            model.predict(df, features=["c", "b", "a"])
 
     def test_columns_of_numbers_with_awkward_names(self, spark):
         from shoal.spark import KMeans
@@ -193,7 +197,7 @@ class TestColumns:
         rows = np.round(blobs(200, 3, dtype=np.float64))
         names = ["a.b", "c`d", "e f"]
         df = spark.createDataFrame([(int(a), float(b), int(c)) for a, b, c in rows], names).coalesce(1)
-        model = KMeans(**PARAMS, compute_labels=False).fit(df, names)
+        model = KMeans(**PARAMS, compute_labels=False).fit(df, features=names)
         known = reference([rows])
         same(model, known)
         found = model.predict(df, output="cluster").toPandas()
@@ -203,7 +207,7 @@ class TestColumns:
         from shoal.spark import KMeans
 
         df = spark.range(0, 100, 1, 3).selectExpr("cast(id + if(id < 50, 0, 1000) as double) as x")
-        model = KMeans(n_clusters=2, random_state=0).fit(df, "x")
+        model = KMeans(n_clusters=2, random_state=0).fit(df, features="x")
         assert sorted(model.cluster_centers_.ravel().tolist()) == [24.5, 1074.5]
 
     def test_bad_columns(self, spark):
@@ -220,17 +224,17 @@ class TestColumns:
             (): "features must name at least one column",
         }.items():
             with pytest.raises(ValueError, match=problem):
-                KMeans(2, compute_labels=False).fit(df, features)
+                KMeans(2, compute_labels=False).fit(df, features=features)
         with pytest.raises(ValueError, match="sample_weight must be among"):
-            KMeans(2, compute_labels=False).fit(df, "v", sample_weight="z")
+            KMeans(2, compute_labels=False).fit(df, features="v", sample_weight="z")
         model = KMeans(2, compute_labels=False)
         with (
             pytest.warns(FutureWarning, match="weights is deprecated: use sample_weight instead"),
             pytest.raises(ValueError, match="sample_weight must be among"),
         ):
-            model.fit(df, "v", weights="z")
+            model.fit(df, features="v", weights="z")
         with pytest.raises(ValueError, match="output must be the name of a new column, got 'label'"):
-            KMeans(2).fit(df, "v")
+            KMeans(2).fit(df, features="v")
         with pytest.raises(TypeError, match="X must be a DataFrame of pyspark, got ndarray"):
             KMeans(2).fit(np.zeros((3, 2)))
 
@@ -248,7 +252,7 @@ class TestColumns:
                 spark.sparkContext.parallelize([(row,) for row in rows], 2), "v array<double>"
             )
             with pytest.raises(ValueError, match=problem):
-                KMeans(2, compute_labels=False).fit(df, "v")
+                KMeans(2, compute_labels=False).fit(df, features="v")
 
     def test_other_lengths_in_another_partition(self, spark):
         from shoal.spark import KMeans
@@ -256,14 +260,46 @@ class TestColumns:
         rows = [([1.0, 2.0],)] * 4 + [([1.0],)] * 4
         df = spark.createDataFrame(spark.sparkContext.parallelize(rows, 2), "v array<double>")
         with pytest.raises(ValueError, match="partition"):
-            KMeans(2, compute_labels=False).fit(df, "v")
+            KMeans(2, compute_labels=False).fit(df, features="v")
 
     def test_no_rows(self, spark):
         from shoal.spark import KMeans
 
         df = spark.createDataFrame([], "v array<double>")
         with pytest.raises(ValueError, match=r"at least 1|n_samples=0"):
-            KMeans(2, compute_labels=False).fit(df, "v")
+            KMeans(2, compute_labels=False).fit(df, features="v")
+
+
+class TestPipeline:
+    """The estimator as a stage of a pipeline of Spark."""
+
+    def test_a_stage_after_an_assembler(self, spark):
+        from pyspark.ml import Estimator, Model, Pipeline
+        from pyspark.ml.feature import VectorAssembler
+        from shoal.spark import KMeans
+
+        rows, names = np.round(blobs(300, 3, dtype=np.float64), 2), ["a", "b", "c"]
+        weights = np.arange(300) % 3 / 2
+        given = [(*row.tolist(), weight) for row, weight in zip(rows, weights.tolist(), strict=True)]
+        df = spark.createDataFrame(given, [*names, "w"]).coalesce(1).cache()
+        stage = KMeans(**PARAMS).stage()
+        assert isinstance(stage, Estimator)
+        assembler = VectorAssembler(inputCols=names, outputCol="vector")
+        for weighted in (False, True):
+            stage.setFeaturesCol("vector").setPredictionCol("cluster")
+            if weighted:
+                stage.setWeightCol("w")
+            model = Pipeline(stages=[assembler, stage]).fit(df)
+            known = distributed.KMeans(**PARAMS).fit([rows], sample_weight=[weights] if weighted else None)
+            assert isinstance(model.stages[-1], Model)
+            same(model.stages[-1].kmeans, known)
+            found = model.transform(df).toPandas()
+            assert list(found.columns) == [*names, "w", "vector", "cluster"]
+            np.testing.assert_array_equal(found["cluster"], known.labels_)
+        # A fit changes neither the stage nor its copies.
+        assert not hasattr(stage.kmeans, "cluster_centers_")
+        assert stage.copy().getFeaturesCol() == "vector"
+        assert KMeans(2).stage().getPredictionCol() == "prediction"
 
 
 class TestEngine:
@@ -310,6 +346,7 @@ class TestEngine:
         calls = []
         grouped = spark_engine.grouped
         monkeypatch.setattr(spark_engine, "MOST_COLLECTED", 1)
+        monkeypatch.setattr(spark_engine, "most_sums", lambda task: 1)
         monkeypatch.setattr(spark_engine, "grouped", lambda parts: calls.append(1) or grouped(parts))
         one = {"max_iter": 1, "init": blobs()[:12]}
         model = runner.KMeans(**(PARAMS | one), compute_labels=False).fit(*args, **options)
@@ -384,7 +421,7 @@ DEAD = """
 
     model = KMeans(**PARAMS, callbacks=[Checkpoint({path!r}, every_steps=1), kill])
     try:
-        model.fit(df, "v")
+        model.fit(df, features="v")
     except RuntimeError as error:
         print(error)
     print("steps", model.n_iter_, len(model.history_))
