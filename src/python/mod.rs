@@ -10,6 +10,7 @@ mod kernel;
 mod kmeans;
 mod kmodes;
 mod mixture;
+mod partition;
 mod persist;
 mod rows;
 mod run;
@@ -89,6 +90,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(kernel::inertia, m)?)?;
     m.add_function(wrap_pyfunction!(kernel::sq_dists_to, m)?)?;
     m.add_function(wrap_pyfunction!(kernel::sums_of, m)?)?;
+    m.add_function(wrap_pyfunction!(partition::update_partition, m)?)?;
     m.add_function(wrap_pyfunction!(seeding::first_centers, m)?)?;
     m.add_function(wrap_pyfunction!(persist::save_model, m)?)?;
     m.add_function(wrap_pyfunction!(persist::load_model, m)?)?;

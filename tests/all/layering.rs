@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 const LAYERS: [(&str, &[&str]); 8] = [
     ("interfaces", &["python"]),
     ("many machines", &["distributed"]),
-    ("methods", &["kmeans", "gmm", "graph", "hierarchical", "kmodes"]),
+    ("methods", &["kmeans", "gmm", "graph", "hierarchical", "kmodes", "partition"]),
     ("shared by methods", &["centers"]),
     ("fits and statistics", &["fit", "seeding", "stats", "persist"]),
     ("passes", &["pass"]),
