@@ -22,6 +22,7 @@ impl<T: Compute> Draft<'_, '_, T> {
         starved.sort_by_key(|&slot| (counts[slot as usize], slot));
         self.hold(&starved)?;
         counts = self.counts();
+        let mut members = self.members(|slot| starved.contains(&slot));
         let live = self.live_slots();
         let mut left = live.len();
         let mut joined = Vec::new();
@@ -31,7 +32,8 @@ impl<T: Compute> Draft<'_, '_, T> {
             if left == 1 || !small(counts[slot as usize]) {
                 continue;
             }
-            let rows: Vec<u32> = (0..self.cell.len() as u32).filter(|&row| self.cell[row as usize] == slot).collect();
+            let mut rows = std::mem::take(&mut members[slot as usize]);
+            rows.sort_unstable();
             self.live[slot as usize] = false;
             let mut places = Vec::with_capacity(rows.len());
             let mut room = counts.clone();
@@ -50,7 +52,10 @@ impl<T: Compute> Draft<'_, '_, T> {
                 self.live[slot as usize] = true;
                 continue;
             }
-            rows.iter().zip(places).for_each(|(&row, place)| self.cell[row as usize] = place);
+            for (row, place) in rows.into_iter().zip(places) {
+                self.cell[row as usize] = place;
+                members[place as usize].push(row);
+            }
             counts = room;
             left -= 1;
             joined.push(slot);

@@ -41,6 +41,7 @@ use crate::persist::kept::Values;
 
 pub use change::{Moved, PartitionChange};
 pub use fetch::Fetched;
+#[cfg(feature = "python")]
 pub(crate) use update::Rules;
 
 /// The cells of an inverted file, which can take in rows.

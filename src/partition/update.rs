@@ -1,15 +1,17 @@
 //! The update: takes in rows, and keeps cells within their limits.
 
+use std::ops::ControlFlow;
+
 use super::change::{Moved, PartitionChange};
 use super::draft::{Draft, NEW};
 use super::fetch::{Fetch, Fetched};
 use super::{Cells, Partition};
-use crate::data::{DataSource, Source, count_rows, normalize_rows, take};
+use crate::data::{DataSource, Source, normalize_rows, read};
 use crate::error::{Error, Result};
 use crate::fit::Metric;
 use crate::float::{Float, Typed, either};
 use crate::kernel::Compute;
-use crate::matrix::MatRef;
+use crate::matrix::{MatRef, make_room};
 use crate::parallel::Executor;
 use crate::tuning::{
     PARTITION_CANDIDATES, PARTITION_MOST_FETCHED, PARTITION_NEIGHBORS, PARTITION_REFRESHED, PARTITION_SWEEPS,
@@ -115,15 +117,19 @@ impl<T: Compute> Cells<T> {
 
     /// The new rows as the metric sees them.
     fn new_rows(&self, rows: Typed<&dyn DataSource<f32>, &dyn DataSource<f64>>) -> Result<Vec<T>> {
-        let mut values = either!(rows, data => {
+        let mut values = Vec::new();
+        either!(rows, data => {
             if data.dim() != self.dim {
                 let (found, dim) = (data.dim(), self.dim);
-                return Err(Error::Shape(format!(
-                    "`rows` have {found} columns, but the partition has {dim}"
-                )));
+                return Err(Error::Shape(format!("`rows` have {found} columns, but the partition has {dim}")));
             }
-            let rows: Vec<u64> = (0..count_rows(data)?).collect();
-            take(data, &rows)?.into_iter().map(|x| T::from_f64(x.to_f64())).collect::<Vec<T>>()
+            let mut scratch = Vec::new();
+            read(data, 1, &mut |block| {
+                make_room(&mut values, "new rows", block.len as u64, self.dim)?;
+                let tile = block.rows.tile(0..block.len, &mut scratch)?;
+                tile.iter().for_each(|row| values.extend(row.iter().map(|x| T::from_f64(x.to_f64()))));
+                Ok(ControlFlow::Continue(()))
+            })?;
         });
         if let Some((row, column)) = MatRef::new(&values, self.dim).first_not_finite() {
             let value = values[row * self.dim + column].to_string();
