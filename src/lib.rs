@@ -79,6 +79,7 @@ pub mod kmodes;
 mod matrix;
 mod names;
 mod parallel;
+pub mod partition;
 mod pass;
 pub mod persist;
 #[cfg(feature = "python")]

@@ -796,3 +796,21 @@ pub(crate) const DUPLICATE_VISITORS: usize = 2048;
 
 /// Multiplications of a step of a search for duplicates: some tens of seconds on two cores.
 pub(crate) const DUPLICATE_STEP: f64 = 2e12;
+
+/// The least share of the rows on a side of a split cell, and the sweeps of its 2-means.
+pub(crate) const PARTITION_LEAST_SHARE: f64 = 1.0 / 3.0;
+pub(crate) const PARTITION_SPLIT_SWEEPS: usize = 6;
+
+/// Cells around a split cell whose rows may move to its parts: nine in ten of the moves of all cells (`partitions.py`).
+pub(crate) const PARTITION_NEIGHBORS: usize = 16;
+
+/// Cells that an update fetches because their centers drifted, as a share of those that it fetches anyway
+/// (`partitions.py`, drift).
+pub(crate) const PARTITION_REFRESHED: f64 = 0.3;
+
+/// Largest share of the cells that an update fetches, other than to split or join them.
+pub(crate) const PARTITION_MOST_FETCHED: f64 = 0.75;
+
+/// Sweeps over the fetched cells, and centers that a row is compared with (`partitions.py`).
+pub(crate) const PARTITION_SWEEPS: usize = 8;
+pub(crate) const PARTITION_CANDIDATES: usize = 32;

@@ -36,6 +36,7 @@ _NAMES = {
     "mixture": ("TruncatedGaussianMixture",),
     "neighbors": ("knn_graph", "nearest"),
     "nested": ("NestedMiniBatchKMeans",),
+    "partition": ("PartitionChange",),
     "plot": (),
     "predictions": ("write_partitions", "write_predictions"),
     "ray": (),

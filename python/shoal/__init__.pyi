@@ -24,6 +24,7 @@ from .mixture import TruncatedGaussianMixture as TruncatedGaussianMixture
 from .neighbors import knn_graph as knn_graph
 from .neighbors import nearest as nearest
 from .nested import NestedMiniBatchKMeans as NestedMiniBatchKMeans
+from .partition import PartitionChange as PartitionChange
 from .predictions import write_partitions as write_partitions
 from .predictions import write_predictions as write_predictions
 from .reports import ClusterReport as ClusterReport

@@ -425,6 +425,13 @@ class DuplicateSearch:
 def knn_graph(
     source: Source, n_neighbors: int, method: str, recall: float, threads: int | None
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64], str, dict[str, float]]: ...
+def update_partition(
+    source: Source,
+    state: tuple[Any, ...],
+    metric: str,
+    fetch: Callable[[npt.NDArray[np.int64]], tuple[npt.NDArray[np.int64], npt.NDArray[Any]]] | None,
+    threads: int | None,
+) -> tuple[tuple[Any, ...], dict[str, Any]]: ...
 def predict(
     source: Source, centers: npt.NDArray[Any], metric: str, threads: int | None, first_row: int = 0
 ) -> npt.NDArray[np.int32]: ...

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
+import numpy as np
+import numpy.typing as npt
+
+from ._checks import params as _params
 from ._fit.declared import UNSET, AtLeast, estimator
 from ._fit.leveled import LeveledClusterer
-from .typing import Callbacks, Memory, Metric, RandomState
+from ._fit.saved import Arrays, Texts
+from .partition import Cells, Fetch, PartitionChange
+from .partition import update as update_cells
+from .typing import Callbacks, Memory, Metric, RandomState, Rows
 
 __all__ = ["HierarchicalKMeans"]
 
@@ -71,6 +78,12 @@ class HierarchicalKMeans(LeveledClusterer):
         Share of the rows whose label was proven by the centers around their own alone, before the last pass
         compared the other rows with all centers. 0 after sweeps by cells. NaN during the fit, and with
         ``compute_labels=False``.
+    cell_ids_ : ndarray of shape (n_clusters,), int64
+        Ids of the clusters as cells of a partition that :meth:`update` keeps: after a fit, 0 to
+        ``n_clusters - 1``.
+    drift_ : ndarray of shape (n_clusters,), float64
+        Distance of every center from the mean of its rows, as far as :meth:`update` has taken in rows; 0
+        after a fit.
     sample_rows_ : int
         The largest number of rows that a node of the tree was fitted to. Less than the number of rows if the
         first level of the tree used a sample.
@@ -198,3 +211,154 @@ class HierarchicalKMeans(LeveledClusterer):
         details = run.details()
         self.sample_rows_: int = details["sample_rows"]
         self.certified_: float = details["certified"]
+
+    # ---------------------------------------------------------------- a partition that lives
+
+    @property
+    def cell_ids_(self) -> npt.NDArray[np.int64]:
+        """The id of every cell, an ascending int64 array of shape (n_clusters,)."""
+        return self._known_cells().ids
+
+    @property
+    def drift_(self) -> npt.NDArray[np.float64]:
+        """Distance of every center from the mean of its rows, a float64 array of shape (n_clusters,)."""
+        shifts = self._known_cells().shifts
+        if self.metric == "cosine":
+            # A mean of directions is shorter than 1.
+            centers = self.cluster_centers_.astype(np.float64)
+            shifts = shifts - (shifts * centers).sum(axis=1, keepdims=True) * centers
+        drift: npt.NDArray[np.float64] = np.linalg.norm(shifts, axis=1) / np.maximum(self.counts_, 1)
+        return drift
+
+    def _known_cells(self) -> Cells:
+        self._require_fitted()
+        return self.__dict__.get("_cells") or Cells.of_fit(self)
+
+    def update(
+        self, X_new: Rows, *, fetch: Fetch | None = None, target_size: int | None = None
+    ) -> PartitionChange:
+        """Take in new rows, and keep the clusters as the cells of an inverted file.
+
+        The estimator holds ids, centers and sums of the cells. The rows stay in a database. New rows go to
+        their nearest centers. A cell that outgrew its limit is split, a cell that starved joins its
+        neighbors, and rows near the changed borders move. All other cells keep their ids and their centers,
+        bit for bit. After a fit, the ids are the labels.
+
+        Parameters
+        ----------
+        X_new : rows of shape (n_samples, n_features)
+            Rows that are in no cell yet, as for :meth:`predict`. They are held in memory.
+        fetch : callable, optional
+            ``fetch(cell_ids)`` returns the rows that are stored in the cells with these ids, an ascending
+            int64 array: a tuple ``(keys, cell_ids, rows)``, in any order. It is called a few times, never
+            twice with the same id.
+
+            ============ ============================= ==================================================
+            returned     shape and type                content
+            ============ ============================= ==================================================
+            ``keys``     (m,), any type                Name of the row in `PartitionChange.moved`, such as
+                                                       the primary key
+            ``cell_ids`` (m,), integers                Cell in which the row is stored
+            ``rows``     (m, n_features), real numbers Values, converted to the type of the centers
+            ============ ============================= ==================================================
+
+            Rows of `X_new` are not among them. Rows that were deleted from the database are left out:
+            `counts_` are then corrected. Without `fetch`, new rows get labels, and a warning counts the cells
+            that should be split.
+        target_size : int, optional
+            Wanted number of rows per cell, at least 1, for this and all later updates. A cell with more than
+            twice as many is split; one with less than a quarter joins its neighbors. By default, the mean
+            size at the fit.
+
+        Returns
+        -------
+        shoal.PartitionChange
+            The cells of the new rows, cells that are new or gone, and stored rows that moved.
+
+        Raises
+        ------
+        sklearn.exceptions.NotFittedError
+            Before :meth:`fit`.
+        ValueError
+            If X_new or the rows of `fetch` have another number of features, NaN or infinity; if `fetch`
+            returns rows of other cells; after a fit with fractional sample weights. The estimator is then
+            unchanged, as after any exception of `fetch`.
+        TypeError
+            If `fetch` returns something else than keys, integers and real numbers.
+
+        Warns
+        -----
+        RuntimeWarning
+            If a cell is left above its limit, or the inertia per row exceeds 1.1 times that of the fit: then
+            fit again.
+
+        Notes
+        -----
+        `cluster_centers_`, `counts_` (rows per cell) and `inertia_` are those of the cells after the update,
+        in the order of `cell_ids_`; `n_clusters` stays. ``cell_ids_[predict(X)]`` are the ids of the cells
+        nearest to rows. `labels_` are no longer available. :meth:`save` writes the cells too.
+
+        **Rules.** A cell is split by 2-means with at least a third of the rows on each side; afterwards, rows
+        go to the nearer side. Rows of the 16 nearest cells move to a new center if it is nearer than their
+        own. Rows of the split cell move elsewhere only if both new centers are farther than the old one:
+        otherwise no other center is nearer. Cells whose centers have drifted most from the means of their
+        rows are fetched too, three for ten others. Then the centers of all fetched cells move to the means of
+        their rows, and these rows to the nearest of 32 centers around, in at most 8 sweeps. An update fetches
+        at most three quarters of the cells, unless more must be split or joined.
+
+        **Cost.** A split fetches about 16 cells, fewer if several splits share neighbors. Labels of the new
+        rows take ``2 n k d`` operations. Memory: the new rows, the fetched rows, and ``O(k d)``.
+
+        References
+        ----------
+        Y. Xu et al., "SPFresh: Incremental In-Place Update for Billion-Scale Vector Search", SOSP 2023. The
+        rules for splits and moves are those of its protocol LIRE. Identical rows are never dropped here.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from shoal import HierarchicalKMeans
+        >>> rng = np.random.default_rng(0)
+        >>> rows = rng.normal(size=(4000, 8)).astype(np.float32)
+        >>> model = HierarchicalKMeans(40, random_state=0).fit(rows)
+        >>> cells = model.cell_ids_[model.labels_]
+        >>> def fetch(ids):
+        ...     keys = np.flatnonzero(np.isin(cells, ids))
+        ...     return keys, cells[keys], rows[keys]
+        >>> new = rng.normal(loc=0.5, size=(1000, 8)).astype(np.float32)
+        >>> change = model.update(new, fetch=fetch)
+        >>> rows, cells = np.concatenate([rows, new]), np.concatenate([cells, change.labels])
+        >>> cells[change.moved["key"]] = change.moved["to_id"]
+        >>> bool((np.bincount(cells)[model.cell_ids_] == model.counts_).all())
+        True
+        """
+        source = self._fitted_rows(X_new)
+        threads = _params.threads(self.n_jobs, tell=False)
+        change, cells, centers, sizes = update_cells(
+            self, self._known_cells(), source, fetch, target_size, threads
+        )
+        self._cells = cells
+        self.cluster_centers_, self.counts_ = centers, sizes.astype(np.float64)
+        self._drop_labels()
+        self._run = self._visited = None
+        self._n_rows = int(sizes.sum())
+        if not np.isnan(cells.inertia):
+            self._inertia = cells.inertia
+        return change
+
+    def _forget(self) -> None:
+        super()._forget()
+        # After an update; None for the cells of the fit.
+        self._cells: Cells | None = None
+
+    def _kept(self) -> tuple[Arrays, Texts]:
+        arrays, texts = super()._kept()
+        return (arrays | self._cells.arrays() if self.__dict__.get("_cells") else arrays), texts
+
+    @classmethod
+    def _restored(cls, arrays: Arrays, meta: Texts) -> Self:
+        model = super()._restored(arrays, meta)
+        if "cell_ids" in arrays:
+            k, d = model.cluster_centers_.shape
+            model._cells = Cells.of_arrays(arrays, (k, d))
+        return model

@@ -11,6 +11,9 @@ use crate::error::{Error, Result};
 use crate::kernel::{Compute, MAX_CENTERS};
 use crate::matrix::MatRef;
 
+/// The ids of the cells of a partition, in the file of a model.
+pub(crate) const CELL_IDS: &str = "cell_ids";
+
 /// The contents of a file with a fitted model: its parameters and results as JSON objects. The caller adds arrays.
 pub(crate) fn model_contents(kind: &str, params: &Value, mut fitted: Value) -> Result<Contents> {
     let mut contents = Contents::new(kind);
@@ -51,7 +54,7 @@ impl ModelFile {
     }
 
     /// The finite centers in the array `name`, and their number of rows and columns. The parameter `claim` must agree
-    /// with the number of rows.
+    /// with the number of rows, unless the cells of a partition have changed since the fit.
     pub(crate) fn centers(&self, name: &str, claim: &str) -> Result<(Values, usize, usize), String> {
         let array = self.contents.array(name)?;
         let &[k, dim] = array.shape() else {
@@ -67,7 +70,8 @@ impl ModelFile {
             _ => Values::F64(finite(self.contents.values(name, &[k, dim])?, dim)?),
         };
         let claimed = self.params.get(claim);
-        if claimed.and_then(Value::as_u64) != Some(k as u64) {
+        let lives = self.contents.arrays.contains_key(CELL_IDS);
+        if !lives && claimed.and_then(Value::as_u64) != Some(k as u64) {
             let claimed = claimed.map_or("nothing".into(), Value::to_string);
             return Err(format!("holds {k} centers, but its {claim:?} says {claimed}"));
         }

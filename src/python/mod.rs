@@ -11,6 +11,7 @@ mod kernel;
 mod kmeans;
 mod kmodes;
 mod mixture;
+mod partition;
 mod persist;
 mod rows;
 mod run;
@@ -91,6 +92,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(kernel::inertia, m)?)?;
     m.add_function(wrap_pyfunction!(kernel::sq_dists_to, m)?)?;
     m.add_function(wrap_pyfunction!(kernel::sums_of, m)?)?;
+    m.add_function(wrap_pyfunction!(partition::update_partition, m)?)?;
     m.add_function(wrap_pyfunction!(seeding::first_centers, m)?)?;
     m.add_function(wrap_pyfunction!(curation::balanced_quotas, m)?)?;
     m.add_function(wrap_pyfunction!(curation::pick_rows, m)?)?;

@@ -9,7 +9,7 @@ const LAYERS: [(&str, &[&str]); 9] = [
     ("interfaces", &["python"]),
     ("many machines", &["distributed"]),
     ("curation", &["curation"]),
-    ("methods", &["kmeans", "gmm", "graph", "hierarchical", "kmodes"]),
+    ("methods", &["kmeans", "gmm", "graph", "hierarchical", "kmodes", "partition"]),
     ("shared by methods", &["centers"]),
     ("fits and statistics", &["fit", "seeding", "stats", "persist"]),
     ("passes", &["pass"]),
