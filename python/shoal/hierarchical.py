@@ -212,6 +212,11 @@ class HierarchicalKMeans(LeveledClusterer):
         self.sample_rows_: int = details["sample_rows"]
         self.certified_: float = details["certified"]
 
+    def _forget(self) -> None:
+        super()._forget()
+        # After an update; None for the cells of the fit.
+        self._cells: Cells | None = None
+
     # ---------------------------------------------------------------- a partition that lives
 
     @property
@@ -346,14 +351,10 @@ class HierarchicalKMeans(LeveledClusterer):
             self._inertia = cells.inertia
         return change
 
-    def _forget(self) -> None:
-        super()._forget()
-        # After an update; None for the cells of the fit.
-        self._cells: Cells | None = None
-
     def _kept(self) -> tuple[Arrays, Texts]:
         arrays, texts = super()._kept()
-        return (arrays | self._cells.arrays() if self.__dict__.get("_cells") else arrays), texts
+        cells: Cells | None = self.__dict__.get("_cells")
+        return (arrays if cells is None else arrays | cells.arrays()), texts
 
     @classmethod
     def _restored(cls, arrays: Arrays, meta: Texts) -> Self:

@@ -35,7 +35,7 @@ fn other_type() -> Error {
 impl DuplicateSearch {
     #[new]
     #[pyo3(signature = (source, threshold, *, metric, keep, linkage, n_clusters, n_probes, seed, memory, weights, threads, checkpoint))]
-    /// Starts a search, or goes on with the one in the file `checkpoint`.
+    /// Starts a search, or resumes the one in the file `checkpoint`.
     #[expect(clippy::too_many_arguments, reason = "the parameters of a search")]
     #[expect(clippy::needless_pass_by_value, reason = "as PyO3 hands arrays over")]
     fn new(
