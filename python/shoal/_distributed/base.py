@@ -46,6 +46,9 @@ def block_of(block: Rows | Decoded, sample_weight: Weights = None) -> OpenBlock:
     """Open a block with its weights, which may all be 0."""
     if isinstance(block, Decoded):
         block = DataSource(source_of_values(block.rows), "X", header=block.header)
+    if is_plain(block):
+        source = source_of_values(block)
+        return OpenBlock(source, _params.weights(sample_weight, source.shape[0], may_be_0=True), None)
     rows: Any = open_rows(block)
     header = rows._header if isinstance(rows, DataSource) else header_of(block)
     if rows is None:
@@ -59,6 +62,17 @@ def block_of(block: Rows | Decoded, sample_weight: Weights = None) -> OpenBlock:
         )
     source, given = source_of(rows), own if sample_weight is None else sample_weight
     return OpenBlock(source, _params.weights(given, source.shape[0], may_be_0=True), header)
+
+
+def is_plain(block: Any) -> bool:
+    """Whether a block is an array that needs no check, which would take as long as a pass over few rows."""
+    return (
+        type(block) is np.ndarray
+        and block.ndim == 2
+        and block.dtype in (np.float32, np.float64)
+        and block.dtype.isnative
+        and block.size > 0
+    )
 
 
 @contextmanager
