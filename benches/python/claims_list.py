@@ -114,6 +114,11 @@ def of_memory(t: Results, *columns: str) -> list[float]:
     return [t("memory").where(what="fit, path", threads=1).one(column) for column in columns]
 
 
+def sampled(way: str) -> Formula:
+    """Return the divergence of samples of far groups and of near ones."""
+    return lambda t: [t("sampling").where(data=data, way=way).one("KL") for data in ("sep 2", "sep 1")]
+
+
 EQUAL = {"part": "limits", "limits": "size_min=1.0 size_max=1.0"}
 LOOSE = {"part": "limits", "limits": "size_max=1.25"}
 README: list[tuple[str, Formula]] = [
@@ -247,6 +252,14 @@ CLAIMS: Claims = {
                 *((reduce, column) for column in ("to diag", "s to diag") for reduce in (min, max)),
             ),
         ),
+    ],
+    "docs/curation.md": [
+        ("| uniform | {:.2f} | {:.2f} |", sampled("uniform")),
+        ("| balanced over 1,000 clusters | {:.2f} | {:.2f} |", sampled("many clusters")),
+        ("| balanced over 100 clusters | {:.2f} | {:.2f} |", sampled("few clusters")),
+        ("| three levels | {:.2f} | {:.2f} |", sampled("levels")),
+        ("| three levels, 3 rounds of resampling | {:.2f} | {:.2f} |", sampled("levels, 3 rounds")),
+        ("| three levels, 10 rounds of resampling | {:.2f} | {:.2f} |", sampled("levels, 10 rounds")),
     ],
     "docs/many-clusters.md": [
         ("two threads of an {:s}, the faster", processor),
