@@ -8,13 +8,19 @@ pairs, and `kept` is the fraction of the rows that are kept. `seconds` are media
 
 from __future__ import annotations
 
+import os
 import statistics
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import _common as common
 import numpy as np
 import shoal
+from datasets import cache
 
 #: Data sets with their largest number of rows, and cosine distances.
 SETS: dict[str, tuple[int, tuple[float, ...]]] = {
@@ -44,6 +50,7 @@ COLUMNS = {
     "compared": ".4f",
     "kept": ".3f",
     "seconds": ".2f",
+    "peak MB": ".0f",
 }
 #: Rows of a block of brute force.
 BLOCK = 2048
@@ -63,11 +70,65 @@ def brute_force(X: np.ndarray, thresholds: tuple[float, ...]) -> list[int]:
     return counts.tolist()
 
 
+def made_file(n: int) -> Path:
+    """Return a file of `n` rows of 256 half-precision values in tight groups, a twentieth of them near-copies."""
+    path = cache() / f"near-copies-{n}.npy"
+    if path.exists():
+        return path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rng = np.random.default_rng(0)
+    means, spread = rng.normal(size=(2000, 32)), rng.normal(size=(32, 256)).astype(np.float32) / np.sqrt(32)
+    part = path.with_suffix(".part")
+    with part.open("wb") as file:
+        header = {"descr": "<f2", "fortran_order": False, "shape": (n, 256)}
+        np.lib.format.write_array_header_1_0(file, header)
+        for first in range(0, n, 50_000):
+            m = min(50_000, n - first)
+            latent = means[rng.integers(0, 2000, m)] + 0.7 * rng.normal(size=(m, 32))
+            block = latent.astype(np.float32) @ spread + 0.05 * rng.normal(size=(m, 256)).astype(np.float32)
+            copies, originals = rng.integers(0, m, (2, m // 20))
+            block[copies] = block[originals] + 0.1 * rng.normal(size=(m // 20, 256)).astype(np.float32)
+            file.write(block.astype(np.float16).tobytes())
+    part.rename(path)
+    return path
+
+
+@contextmanager
+def peak_memory() -> Iterator[list[float]]:
+    """Yield a list that holds, after the block, the largest anonymous memory of this process in MB."""
+    found, over = [0.0], threading.Event()
+
+    def look() -> None:
+        while not over.wait(0.05):
+            found[0] = max(found[0], common.anonymous(os.getpid()) / 1e6)
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    try:
+        yield found
+    finally:
+        over.set()
+        watcher.join()
+
+
+def large(n: int, threads: int) -> dict[str, Any]:
+    """Measure a search of a file once."""
+    path = made_file(n)
+    begun = time.perf_counter()
+    with peak_memory() as peak:
+        found = shoal.curation.deduplicate(path, 0.05, random_state=0, n_jobs=threads, verbose=1)
+    row: dict[str, Any] = {"data": "file of made rows", "way": "exact", "n": n, "d": 256, "threshold": 0.05}
+    row |= {"pairs": found.n_pairs_, "compared": found.compared_, "cells": found.n_clusters_}
+    row |= {"kept": found.keep_.mean(), "rounds": 1, "seconds": time.perf_counter() - begun}
+    return row | {"peak MB": peak[0]}
+
+
 def main() -> None:
     parser = common.parser(__doc__)
     parser.add_argument("--rounds", type=int, default=3, help="runs of every search (default 3)")
     parser.add_argument("--threads", type=int, default=2, help="threads (default 2)")
     parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS), help="default: all")
+    parser.add_argument("--large", type=int, metavar="N", help="also search a file of N made rows, once")
     common.add_options(parser, quick="3,000 rows, one round, no result file")
     args = parser.parse_args()
     head = common.announced(["numpy", "shoal"])
@@ -107,6 +168,9 @@ def main() -> None:
                 row["seconds"] = statistics.median(taken)
                 rows.append(row)
                 print(common.table([row], COLUMNS), flush=True)
+    if args.large:
+        rows.append(large(args.large, args.threads))
+        print(common.table(rows[-1:], COLUMNS), flush=True)
     common.keep("duplicates", head, rows, args.csv, args.quick)
 
 

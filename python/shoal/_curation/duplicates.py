@@ -252,11 +252,11 @@ def deduplicate(
             checkpoint=file if file is not None and Path(file).exists() else None,
         )
         due = time.monotonic() + CHECKPOINT_PAUSE
-        share = f"{search.expected:.2%} of all pairs"
-        show(f"about {share} of different rows are compared")
-        while search.advance(seen, threads):
-            show(f"{search.done:.0%} of {share}")
-            if file is not None and time.monotonic() >= due:
+        left = True
+        while left:
+            show(f"{search.done:.0%} of about {search.expected:.2%} of all pairs")
+            left = search.advance(seen, threads)
+            if left and file is not None and time.monotonic() >= due:
                 search.write(file)
                 due = time.monotonic() + CHECKPOINT_PAUSE
         groups, n_pairs, n_cells, compared, recall = search.finish(seen, threads)
