@@ -71,7 +71,7 @@ def brute_force(X: np.ndarray, thresholds: tuple[float, ...]) -> list[int]:
 
 
 def made_file(n: int) -> Path:
-    """Return a file of `n` rows of 256 half-precision values in tight groups, a twentieth of them near-copies."""
+    """Return a file of `n` rows of 256 half-precision values in tight groups, with near-copies."""
     path = cache() / f"near-copies-{n}.npy"
     if path.exists():
         return path
