@@ -123,14 +123,14 @@ class KMeansOnEngine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterM
         RuntimeError
             If the workers are lost. The estimator then holds the state after the last complete step.
         """
-        for _ in self.iter_fit(X, y, sample_weight, resume_from=resume_from, **options):
+        self._refuse(y, options)
+        for _ in self.iter_fit(X, sample_weight, resume_from=resume_from, **options):
             pass
         return self
 
     def iter_fit(
         self,
         X: Any,
-        y: Any = None,
         sample_weight: Any = None,
         *,
         resume_from: PathName | None = None,
@@ -146,7 +146,7 @@ class KMeansOnEngine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterM
             Figures of the step; see :meth:`shoal.distributed.KMeansPass.commit`.
         """
         self._check()
-        self._refuse(y, options)
+        self._refuse(None, options)
         return self._iterate(self._open(X, sample_weight, reset=True, **options), resume_from)
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None, **options: Any) -> Any:

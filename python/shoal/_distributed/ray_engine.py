@@ -123,14 +123,11 @@ class RayEngine:
             node["NodeID"]: int(node["Resources"].get("CPU", 0)) for node in ray.nodes() if node["Alive"]
         }
         places = ray.experimental.get_object_locations(self._blocks) if len(cores) > 1 else {}
-        held: dict[str | None, list[int]] = {}
-        for i, block in enumerate(self._blocks):
-            nodes = places.get(block, {}).get("node_ids", [])
-            held.setdefault(min(nodes) if nodes else None, []).append(i)
+        nodes = [places.get(block, {}).get("node_ids", []) for block in self._blocks]
         everywhere = sum(cores.values())
         return [
             (node, run)
-            for node, own in held.items()
+            for node, own in spread(nodes, cores).items()
             for run in runs(own, TASKS_PER_CORE * cores.get(node or "", everywhere) // self._cores, most)
         ]
 
@@ -184,6 +181,21 @@ class RayEngine:
     def close(self) -> None:
         """Forget the blocks, so that the object store can drop them."""
         self.__dict__.pop("_blocks", None)
+
+
+def spread(nodes: list[list[str]], cores: dict[str, int]) -> dict[str | None, list[int]]:
+    """Return which blocks each machine takes; those under None may run on any machine.
+
+    A machine takes the blocks that it holds, up to half more than its share by cores.
+    """
+    everywhere = max(1, sum(cores.values()))
+    taken: dict[str | None, list[int]] = {}
+    for i, holders in enumerate(nodes):
+        node = min((node for node in holders if cores.get(node)), default=None)
+        if node is not None and len(taken.get(node, ())) >= 1.5 * len(nodes) * cores[node] / everywhere:
+            node = None
+        taken.setdefault(node, []).append(i)
+    return taken
 
 
 def got(ray: Any, refs: Any) -> Any:

@@ -31,13 +31,13 @@ class OnTable(KMeansOnEngine, auto_wrap_output_keys=None):
         *,
         reset: bool,
         features: str | Sequence[str] | None = None,
-        output: str | None = "label",
+        output: str | None = None,
         weights: str | None = None,
     ) -> Engine:
         sample_weight = weights_column(sample_weight, weights)
         columns = (type(self) if reset else self)._features if features is None else features
-        if reset and not self.compute_labels:
-            output = None
+        if reset:
+            output = (output or "label") if self.compute_labels else None
         engine: Engine = self._engine(X, columns, sample_weight, output, self.n_jobs)
         if reset:
             self._features = columns

@@ -555,6 +555,13 @@ def test_the_output_of_transform_can_be_set():
         assert not hasattr(importlib.import_module(f"shoal.{module}").KMeans(), "set_output")
 
 
+def test_a_loop_takes_the_weights_of_its_rows():
+    parts, weights = cut(blobs(), 0.3), cut(np.arange(2400) % 3, 0.3)
+    steps = list((model := KMeans(3, random_state=0)).iter_fit(parts, weights))
+    assert len(steps) == model.n_iter_
+    same(model, KMeans(3, random_state=0).fit(parts, sample_weight=weights))
+
+
 def test_what_needs_a_fit_says_so():
     for name in ("predict", "transform", "score"):
         with pytest.raises(NotFittedError):

@@ -161,6 +161,10 @@ class TestColumns:
         )
         with pytest.raises(ValueError, match="same order as they were in fit"):
             model.predict(data.from_arrow(blocks), features=["c", "b", "a"])
+        # The column of labels is there already, and a score adds none.
+        np.testing.assert_allclose(model.score(model.labels_), known.score([rows]), rtol=1e-12)
+        with pytest.raises(TypeError, match=r"y must be None, got 'a'\. Name columns with features="):
+            model.fit(data.from_arrow(blocks), "a")
         blocks[1] = blocks[1].rename_columns(["c", "b", "z"])
         with pytest.raises(ValueError, match=r"partition 1: .*features must be among 'c', 'b', 'z', got 'a'"):
             KMeans(**PARAMS).fit(data.from_arrow(blocks), features=names)
@@ -326,6 +330,19 @@ class TestEngine:
             engine.total(distributed.KMeansPass(blobs()[:6]))
         # Two tasks for each of the four cores, and those that began before the error arrived.
         assert len(list(folder.iterdir())) < 18
+
+    def test_machines_take_the_blocks_that_they_hold(self):
+        from shoal._distributed.ray_engine import spread
+
+        cores = {"a": 2, "b": 2, "head": 0}
+        assert spread([["a"], ["a"], ["b"], ["b", "a"], ["head"], []], cores) == {
+            "a": [0, 1, 3],
+            "b": [2],
+            None: [4, 5],
+        }
+        # One machine holds all blocks: others take a part of them.
+        assert spread([["b"]] * 8, cores) == {"b": [0, 1, 2, 3, 4, 5], None: [6, 7]}
+        assert spread([[]] * 3, {"a": 4}) == {None: [0, 1, 2]}
 
     def test_the_rows_are_computed_once(self, tmp_path):
         from shoal.ray import KMeans
