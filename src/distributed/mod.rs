@@ -7,7 +7,6 @@
 //! | pass | one round of |
 //! |---|---|
 //! | [`KMeansPass`] | exact k-means |
-//! | [`MiniBatchPass`] | mini-batch k-means, an epoch per round |
 //! | [`SeedPass`] | k-means\|\| |
 //! | [`CoresetPass`] | a lightweight coreset |
 //! | [`LabelPass`] | labels for known centers |
@@ -66,7 +65,6 @@ mod events;
 mod extent;
 mod kmeans;
 mod labels;
-mod minibatch;
 mod nearest;
 mod numbers;
 mod partial;
@@ -86,7 +84,6 @@ pub use coreset::CoresetPass;
 pub(crate) use extent::Before;
 pub use kmeans::KMeansPass;
 pub use labels::LabelPass;
-pub use minibatch::MiniBatchPass;
 pub use partial::Partial;
 #[cfg(feature = "python")]
 pub(crate) use pass::{Pass, PassFacts};

@@ -54,7 +54,6 @@ pub(crate) const BACKWARD_EULER_STATE: &str = "backward-euler-kmeans-state";
 // Kinds of bytes for passes over partitions, and of their results.
 pub(crate) const PARTIAL: &str = "distributed-partial";
 pub(crate) const KMEANS_PASS: &str = "distributed-kmeans-pass";
-pub(crate) const MINIBATCH_PASS: &str = "distributed-minibatch-pass";
 pub(crate) const SEED_PASS: &str = "distributed-seed-pass";
 pub(crate) const CORESET_PASS: &str = "distributed-coreset-pass";
 

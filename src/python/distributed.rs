@@ -14,7 +14,7 @@ use super::rows::AnyRows;
 use super::source::Source;
 use super::step::Step;
 use crate::data::{AnySource, DataSource, Weighted};
-use crate::distributed::{self, CoresetPass, KMeansPass, MiniBatchPass, Place, SeedPass};
+use crate::distributed::{self, CoresetPass, KMeansPass, Place, SeedPass};
 use crate::error::{Error, Result};
 use crate::fit::{self, Typed};
 use crate::float::either;
@@ -126,9 +126,9 @@ impl Pass {
         pass.downcast_ref()
     }
 
-    /// The pass with centers, if it is one.
+    /// The pass of k-means, if it is one.
     fn with_centers(&self) -> Option<&KMeansPass> {
-        self.get().or_else(|| self.get().map(MiniBatchPass::pass))
+        self.get()
     }
 }
 
@@ -138,12 +138,6 @@ impl Pass {
     fn kmeans(centers: &Bound<'_, PyAny>, metric: &str) -> PyResult<Self> {
         let ((centers, cols), metric) = (centers_of(centers)?, metric.parse()?);
         Ok(Self::new(either!(centers, values => KMeansPass::new(&values, cols, metric)?)))
-    }
-
-    #[staticmethod]
-    fn minibatch(centers: &Bound<'_, PyAny>, batch_size: usize, metric: &str) -> PyResult<Self> {
-        let ((centers, cols), metric) = (centers_of(centers)?, metric.parse()?);
-        Ok(Self::new(either!(centers, values => MiniBatchPass::new(&values, cols, batch_size, metric)?)))
     }
 
     #[staticmethod]
@@ -226,7 +220,6 @@ impl Pass {
         let read = || {
             Ok::<_, Error>(match kind {
                 "KMeansPass" => Self::new(KMeansPass::from_bytes(data)?),
-                "MiniBatchPass" => Self::new(MiniBatchPass::from_bytes(data)?),
                 "SeedPass" => Self::new(SeedPass::from_bytes(data)?),
                 "CoresetPass" => Self::new(CoresetPass::from_bytes(data)?),
                 _ => return Err(Error::param("kind", "the name of a class of passes", kind)),

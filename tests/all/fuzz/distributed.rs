@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use shoal::distributed::{CoresetPass, KMeansPass, MiniBatchPass, Partial, Place, SeedPass};
+use shoal::distributed::{CoresetPass, KMeansPass, Partial, Place, SeedPass};
 use shoal::{Executor, Metric, Result};
 
 use super::damage;
@@ -87,7 +87,6 @@ macro_rules! passes {
 
 passes! {
     KMeansPass, kmeans, of_kmeans: KMeansPass::new(&[0.0f32, 0.0, 5.0, 5.0, 9.0, 9.0], 2, Metric::Euclidean);
-    MiniBatchPass, minibatch, of_minibatch: MiniBatchPass::new(&[0.0f32, 0.0, 5.0, 5.0], 2, 10, Metric::Euclidean);
     SeedPass, seeds, of_seeds: SeedPass::new(3, 2.0, 2, Metric::Euclidean, 7);
     CoresetPass, coresets, of_coresets: CoresetPass::new(8, Metric::Euclidean, 7);
 }
