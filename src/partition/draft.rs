@@ -214,7 +214,9 @@ impl<'a, 'f, T: Compute> Draft<'a, 'f, T> {
         let deleted = self.cells.inertia * self.missing as f64 / n.max(1) as f64;
         let at_hand: f64 =
             self.cell.iter().enumerate().map(|(row, &slot)| self.sq_dist(row as u32, slot)).sum();
-        (self.cells.inertia - self.fetched_inertia - deleted).max(0.0) + at_hand
+        let others = self.cells.inertia - self.fetched_inertia - deleted;
+        // Rounding may leave less than nothing; NaN stays.
+        if others < 0.0 { at_hand } else { others + at_hand }
     }
 }
 

@@ -41,7 +41,7 @@ impl<T: Compute> Draft<'_, '_, T> {
                 let values: Vec<T> = rows.iter().flat_map(|&row| self.row(row)).copied().collect();
                 let parts = (rows.len() as f64 / self.cells.target as f64).round().max(2.0) as usize;
                 let (labels, centers) = divide(MatRef::new(&values, self.dim()), parts, self.cells.metric);
-                if labels.iter().all(|&label| label == labels[0]) {
+                if centers.len() == self.dim() {
                     self.indivisible.push(slot);
                     continue;
                 }
@@ -56,7 +56,8 @@ impl<T: Compute> Draft<'_, '_, T> {
     }
 }
 
-/// Divides rows into about `parts` parts: a label per row, and the centers. All labels are equal if the rows are.
+/// Divides rows into about `parts` parts: a label per row, and the centers. Every part has rows; identical rows are one
+/// part.
 fn divide<T: Compute>(rows: MatRef<'_, T>, parts: usize, metric: Metric) -> (Vec<u32>, Vec<T>) {
     let centers = centers_of_parts(rows, parts, metric);
     let label = |row: &[T]| {
@@ -69,7 +70,13 @@ fn divide<T: Compute>(rows: MatRef<'_, T>, parts: usize, metric: Metric) -> (Vec
         }
         best.1
     };
-    (rows.iter().map(label).collect(), centers)
+    let labels: Vec<u32> = rows.iter().map(label).collect();
+    let mut used = labels.clone();
+    used.sort_unstable();
+    used.dedup();
+    let place = |label: &u32| used.partition_point(|known| known < label) as u32;
+    let kept = used.iter().flat_map(|&j| &centers[j as usize * rows.cols()..][..rows.cols()]);
+    (labels.iter().map(place).collect(), kept.copied().collect())
 }
 
 /// The centers of about `parts` parts: the two sides of a balanced 2-means, and parts of them.

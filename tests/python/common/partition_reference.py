@@ -106,7 +106,10 @@ class ReferencePartition:
                 rows = np.array([self.rows[i] for i in mine])
                 centers = part_centers(rows, max(2, int(len(rows) / self.target + 0.5)))
                 labels = [int(sq_dists(row, np.array(centers)).argmin()) for row in rows]
-                if min(labels) == max(labels):
+                # Parts without rows do not exist.
+                used = sorted(set(labels))
+                centers, labels = [centers[part] for part in used], [used.index(label) for label in labels]
+                if len(used) == 1:
                     stuck.add(j)
                     continue
                 first = len(self.center)
