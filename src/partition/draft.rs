@@ -126,9 +126,10 @@ impl<'a, 'f, T: Compute> Draft<'a, 'f, T> {
     /// The `m` nearest of the cells `among` for every row, and the squared distances.
     pub(super) fn nearest(&self, rows: &[T], among: &[u32], m: usize) -> Result<(Vec<u32>, Vec<f64>)> {
         let rows = self.cells.rows(rows)?;
-        let (mut found, sq_dists) =
-            nearest(&self.centers_of(among), m, Metric::Euclidean, &rows, self.cx)?;
-        found.iter_mut().for_each(|place| *place = among[*place as usize]);
+        let (mut found, sq_dists) = nearest(&self.centers_of(among), m, Metric::Euclidean, &rows, self.cx)?;
+        for place in &mut found {
+            *place = among[*place as usize];
+        }
         Ok((found, sq_dists))
     }
 
@@ -224,5 +225,9 @@ impl<'a, 'f, T: Compute> Draft<'a, 'f, T> {
 /// Row numbers take 32 bits.
 fn check_count(n: usize) -> Result<()> {
     let most = NEW as usize - 1;
-    if n <= most { Ok(()) } else { Err(Error::param("number of new and fetched rows", format!("at most {most}"), n)) }
+    if n <= most {
+        Ok(())
+    } else {
+        Err(Error::param("number of new and fetched rows", format!("at most {most}"), n))
+    }
 }

@@ -20,7 +20,8 @@ impl<T: Compute> Draft<'_, '_, T> {
         let mut drifted: Vec<(f64, u32)> = Vec::new();
         for slot in self.slots(|slot| self.is_live(slot) && !self.is_held(slot)) {
             let shift = &shifts[slot as usize * self.dim()..][..self.dim()];
-            let saved = sq_shift(self.cells.metric, self.center(slot), shift) / counts[slot as usize].max(1) as f64;
+            let saved =
+                sq_shift(self.cells.metric, self.center(slot), shift) / counts[slot as usize].max(1) as f64;
             if saved > 0.0 {
                 drifted.push((saved, slot));
             }

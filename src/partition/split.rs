@@ -116,7 +116,9 @@ fn bisect<T: Compute>(rows: MatRef<'_, T>, metric: Metric) -> (Vec<bool>, Vec<T>
         // The squared distance to a minus that to b.
         let nearer: Vec<f64> = rows
             .iter()
-            .map(|row| row.iter().zip(&a).zip(&b).map(|((x, a), b)| (b - a) * (2.0 * x.to_f64() - a - b)).sum())
+            .map(|row| {
+                row.iter().zip(&a).zip(&b).map(|((x, a), b)| (b - a) * (2.0 * x.to_f64() - a - b)).sum()
+            })
             .collect();
         order.sort_by(|&i, &j| nearer[i].total_cmp(&nearer[j]).then(i.cmp(&j)));
         let cut = nearer.iter().filter(|&&x| x < 0.0).count().max(least).min(n - least);

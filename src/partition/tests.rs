@@ -101,6 +101,9 @@ impl Store {
     }
 }
 
+/// Returns the stored rows of some cells.
+type Given = fn(&[u64]) -> Result<Fetched<f32>>;
+
 /// All cells are neighbors, and nothing but rule 3 moves rows.
 const EXACT: Rules = Rules {
     neighbors: usize::MAX,
@@ -113,7 +116,8 @@ const EXACT: Rules = Rules {
 
 #[test]
 fn updates_keep_every_row_once_and_other_cells_as_they_are() {
-    for (seed, dim, metric) in [(1, 2, Metric::Euclidean), (2, 9, Metric::Euclidean), (3, 9, Metric::Cosine)] {
+    for (seed, dim, metric) in [(1, 2, Metric::Euclidean), (2, 9, Metric::Euclidean), (3, 9, Metric::Cosine)]
+    {
         let mut store = Store::new(seed, 2000, dim, 50, metric);
         let limit = 2 * store.partition.target();
         let mut retired = BTreeSet::new();
@@ -150,7 +154,8 @@ fn updates_keep_every_row_once_and_other_cells_as_they_are() {
 fn results_do_not_depend_on_threads_or_files() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("partition.safetensors");
-    let mut stores = [Store::new(5, 1500, 6, 40, Metric::Euclidean), Store::new(5, 1500, 6, 40, Metric::Euclidean)];
+    let mut stores =
+        [Store::new(5, 1500, 6, 40, Metric::Euclidean), Store::new(5, 1500, 6, 40, Metric::Euclidean)];
     for batch in 0..4 {
         let new = rows(50 + batch, 300, 6, 5, 0.5 * batch as f64);
         let [one, other] = &mut stores;
@@ -239,7 +244,8 @@ fn starving_cells_join_and_an_empty_partition_keeps_a_cell() {
     assert_eq!(change.split_ids.len(), 1);
     let change = [change, take(&mut partition, &new[..1])];
     assert!(change.iter().any(|change| change.joined_ids == [gone]), "{change:?}");
-    let moved = change.iter().flat_map(|change| &change.moved).find(|moved| moved.key == 39 && moved.from == gone);
+    let moved =
+        change.iter().flat_map(|change| &change.moved).find(|moved| moved.key == 39 && moved.from == gone);
     assert_ne!(moved.unwrap().to, gone);
 }
 
@@ -268,14 +274,18 @@ fn errors_leave_the_partition_as_it_was() {
     let before = store.partition.clone();
     let new = rows(12, 400, 4, 1, 2.0);
     let new = Dense::new(&new, 4).unwrap();
-    type Given = fn(&[u64]) -> Result<Fetched<f32>>;
     let cases: [(Given, &str); 5] = [
         (|_| Err(Error::foreign("no connection")), "no connection"),
-        (|ids| Ok(Fetched { keys: vec![1], cells: ids[..1].to_vec(), rows: vec![1.0; 3] }), "4 values per row"),
+        (
+            |ids| Ok(Fetched { keys: vec![1], cells: ids[..1].to_vec(), rows: vec![1.0; 3] }),
+            "4 values per row",
+        ),
         (|ids| Ok(Fetched { keys: vec![1], cells: vec![], rows: vec![1.0; ids.len()] }), "1 keys, 0 cells"),
         (|_| Ok(Fetched { keys: vec![1], cells: vec![99], rows: vec![1.0; 4] }), "got cell 99 at row 0"),
         (
-            |ids| Ok(Fetched { keys: vec![1], cells: ids[..1].to_vec(), rows: vec![1.0, 2.0, f32::NAN, 1.0] }),
+            |ids| {
+                Ok(Fetched { keys: vec![1], cells: ids[..1].to_vec(), rows: vec![1.0, 2.0, f32::NAN, 1.0] })
+            },
             "rows of `fetch` must be finite, got NaN at row 0, column 2",
         ),
     ];

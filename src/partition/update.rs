@@ -143,7 +143,11 @@ impl<T: Compute> Cells<T> {
 }
 
 /// The change, and the cells after it.
-fn finished<T: Compute>(draft: &Draft<'_, '_, T>, split: &[u32], joined: &[u32]) -> (PartitionChange, Cells<T>) {
+fn finished<T: Compute>(
+    draft: &Draft<'_, '_, T>,
+    split: &[u32],
+    joined: &[u32],
+) -> (PartitionChange, Cells<T>) {
     let (old, dim) = (draft.cells, draft.dim());
     let mut next_id = old.next_id;
     let mut ids = old.ids.clone();

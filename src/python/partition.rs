@@ -50,6 +50,7 @@ fn fetched<T: Float>(fetch: &Py<PyAny>, ids: &[u64], first: u64, dim: usize) -> 
 
 /// Takes in the rows of `source`. Returns the state and the change.
 #[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "as PyO3 hands arrays over")]
 pub(super) fn update_partition<'py>(
     py: Python<'py>,
     source: &Source,
@@ -81,7 +82,12 @@ pub(super) fn update_partition<'py>(
     })
 }
 
-fn cells_of<T: Compute>(centers: Vec<T>, state: &State<'_>, dim: usize, metric: Metric) -> PyResult<Cells<T>> {
+fn cells_of<T: Compute>(
+    centers: Vec<T>,
+    state: &State<'_>,
+    dim: usize,
+    metric: Metric,
+) -> PyResult<Cells<T>> {
     let (_, ids, sizes, shifts, next_id, target, inertia, inertia_at_fit) = state;
     let cells = Cells {
         dim,
