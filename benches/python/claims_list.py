@@ -119,6 +119,12 @@ def sampled(way: str) -> Formula:
     return lambda t: [t("sampling").where(data=data, way=way).one("KL") for data in ("sep 2", "sep 1")]
 
 
+def unchanged(t: Results) -> list[float]:
+    """Return the largest difference of the recall without drift."""
+    some = t("partitions").where(part="recall", case="no drift")
+    return [max(abs(value) for share in (1, 3, 5) for value in some[f"difference, {share}%"])]
+
+
 EQUAL = {"part": "limits", "limits": "size_min=1.0 size_max=1.0"}
 LOOSE = {"part": "limits", "limits": "size_max=1.25"}
 README: list[tuple[str, Formula]] = [
@@ -260,6 +266,28 @@ CLAIMS: Claims = {
         ("| three levels | {:.2f} | {:.2f} |", sampled("levels")),
         ("| three levels, 3 rounds of resampling | {:.2f} | {:.2f} |", sampled("levels, 3 rounds")),
         ("| three levels, 10 rounds of resampling | {:.2f} | {:.2f} |", sampled("levels, 10 rounds")),
+        ("5% of the rows is within {:.1f} points", unchanged),
+        (
+            "of these scans is {:.1f}, {:.1f} and {:.1f} points below",
+            of(
+                "partitions",
+                {"part": "recall", "case": "drift"},
+                *((drop(mean), f"difference, {share}%") for share in (1, 3, 5)),
+            ),
+        ),
+        (
+            "An update takes {:.0f}% of the processor time of a new fit on average, and {:.0f}% at most",
+            of(
+                "partitions",
+                {"part": "cost"},
+                (mean, "update, % of a new fit"),
+                (max, "update, % of a new fit"),
+            ),
+        ),
+        (
+            "fetches {:.0f} stored rows per new row",
+            of("partitions", {"part": "recall"}, (mean, "fetched per new row")),
+        ),
     ],
     "docs/many-clusters.md": [
         ("two threads of an {:s}, the faster", processor),
@@ -370,6 +398,7 @@ EXEMPT: dict[str, dict[str, tuple[str, ...]]] = {
         "src/python/enter.rs": ("within 100 ms", "about 20 times a second"),
     },
     "a definition": {
+        "docs/curation.md": ("1, 3 and 5% of the rows",),
         "docs/choosing-k.md": ("off by at most 10%",),
         "python/shoal/kmodes.py": ("0.8 times the weight",),
         "python/shoal/kmodes_path.py": ("2 and 3 times the weight",),

@@ -127,7 +127,9 @@ impl<'a, 'f, T: Compute> Draft<'a, 'f, T> {
     pub(super) fn nearest(&self, rows: &[T], among: &[u32], m: usize) -> Result<(Vec<u32>, Vec<f64>)> {
         let rows = self.cells.rows(rows)?;
         let (mut found, sq_dists) = nearest(&self.centers_of(among), m, Metric::Euclidean, &rows, self.cx)?;
-        found.iter_mut().for_each(|place| *place = among[*place as usize]);
+        for place in &mut found {
+            *place = among[*place as usize];
+        }
         Ok((found, sq_dists))
     }
 

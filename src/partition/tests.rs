@@ -101,6 +101,9 @@ impl Store {
     }
 }
 
+/// Returns the stored rows of some cells.
+type Given = fn(&[u64]) -> Result<Fetched<f32>>;
+
 /// All cells are neighbors, and nothing but rule 3 moves rows.
 const EXACT: Rules = Rules {
     neighbors: usize::MAX,
@@ -271,7 +274,6 @@ fn errors_leave_the_partition_as_it_was() {
     let before = store.partition.clone();
     let new = rows(12, 400, 4, 1, 2.0);
     let new = Dense::new(&new, 4).unwrap();
-    type Given = fn(&[u64]) -> Result<Fetched<f32>>;
     let cases: [(Given, &str); 5] = [
         (|_| Err(Error::foreign("no connection")), "no connection"),
         (

@@ -50,6 +50,7 @@ fn fetched<T: Float>(fetch: &Py<PyAny>, ids: &[u64], first: u64, dim: usize) -> 
 
 /// Takes in the rows of `source`. Returns the state and the change.
 #[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "as PyO3 hands arrays over")]
 pub(super) fn update_partition<'py>(
     py: Python<'py>,
     source: &Source,
