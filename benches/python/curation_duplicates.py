@@ -62,9 +62,10 @@ def brute_force(X: np.ndarray, thresholds: tuple[float, ...]) -> list[int]:
     norms = np.linalg.norm(unit, axis=1, keepdims=True)
     unit = (unit / np.where(norms > 0, norms, 1)).astype(np.float32).astype(np.float64)
     counts = np.zeros(len(thresholds), dtype=np.int64)
+    sq_norms = (unit**2).sum(axis=1)
     for first in range(0, len(unit), BLOCK):
         block = unit[first : first + BLOCK]
-        far = 1 - block @ unit[first:].T
+        far = (sq_norms[first : first + BLOCK, None] + sq_norms[first:]) / 2 - block @ unit[first:].T
         later = np.arange(len(unit) - first) > np.arange(len(block))[:, None]
         counts += [int((later & (far <= t)).sum()) for t in thresholds]
     return counts.tolist()

@@ -648,7 +648,7 @@ fn sq_dist_of<T: Compute>(
 impl<T: Compute> PackedCenters<T> {
     /// The squared distance of row `i` to center `j`, by difference.
     #[inline]
-    fn sq_dist(&self, rows: Rows<'_, T>, i: usize, j: usize) -> f64 {
+    pub(crate) fn sq_dist(&self, rows: Rows<'_, T>, i: usize, j: usize) -> f64 {
         sq_dist_of(self.tier, rows, i, self.centers().row(j), || self.sq_norms[j])
     }
 

@@ -10,11 +10,9 @@ use crate::matrix::MatRef;
 use crate::pass::{Compared, Groups};
 
 impl<T: Compute> Draft<'_, '_, T> {
-    /// Moves rows of split cells, and of the cells around them, to nearer cells.
-    pub(super) fn move_rows(&mut self, splits: &[Split<T>], rules: &Rules) -> Result<()> {
-        if splits.is_empty() {
-            return Ok(());
-        }
+    /// Moves rows of split cells, and of the cells around them, to nearer cells. Slots from `first` on are parts of these
+    /// splits.
+    pub(super) fn move_rows(&mut self, splits: &[Split<T>], first: u32, rules: &Rules) -> Result<()> {
         // No other center is nearer than the old one. So only a row that is farther from both of the new ones can be
         // nearer to another.
         let leaving = |split: &Split<T>| {
@@ -23,7 +21,7 @@ impl<T: Compute> Draft<'_, '_, T> {
             };
             split.rows.iter().filter(far).copied().collect::<Vec<u32>>()
         };
-        let old = splits.iter().filter(|split| !self.is_part(split.slot));
+        let old = splits.iter().filter(|split| split.slot < first);
         let mut leaving: Vec<u32> = old.flat_map(leaving).collect();
         leaving.sort_unstable();
         let lists = self.lists_around(splits, rules)?;

@@ -223,16 +223,19 @@ fn starving_cells_join_and_an_empty_partition_keeps_a_cell() {
     // The database has lost all but one row of a cell, and a row of another.
     let kept: Vec<usize> = (0..40).filter(|&i| i == 39 || (i > 0 && cells[i] != gone)).collect();
     let mut store = cells.clone();
+    let cx = Executor::new(Some(1)).unwrap();
+    // All cells are fetched.
+    let rules = Rules { most_fetched: 9.0, ..Rules::default() };
     let mut take = |partition: &mut Partition, new: &[[f64; 1]]| {
-        let change = partition
-            .update(new, |ids| {
-                let mut fetched = Fetched::<f64>::default();
-                for &i in kept.iter().filter(|&&i| ids.contains(&store[i])) {
-                    fetched.push(i as u64, store[i], &rows[i]);
-                }
-                Ok(fetched)
-            })
-            .unwrap();
+        let mut fetch = |ids: &[u64]| {
+            let mut fetched = Fetched::default();
+            for &i in kept.iter().filter(|&&i| ids.contains(&store[i])) {
+                fetched.push(i as u64, store[i], &rows[i]);
+            }
+            Ok(fetched)
+        };
+        let Typed::F64(own) = &mut partition.cells else { panic!("rows are f64") };
+        let change = own.update(&rules, new, Some(&mut fetch), &cx).unwrap();
         for moved in &change.moved {
             store[moved.key as usize] = moved.to;
         }

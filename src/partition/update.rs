@@ -100,9 +100,16 @@ impl<T: Compute> Cells<T> {
         let mut split: Vec<u32> = Vec::new();
         let mut joined = Vec::new();
         if draft.can_fetch() {
-            let splits = draft.split_all()?;
-            draft.move_rows(&splits, rules)?;
-            split.extend(splits.iter().map(|split| split.slot));
+            // Rows that move may overfill other cells.
+            loop {
+                let first = draft.live.len() as u32;
+                let splits = draft.split_all()?;
+                if splits.is_empty() {
+                    break;
+                }
+                draft.move_rows(&splits, first, rules)?;
+                split.extend(splits.iter().map(|split| split.slot));
+            }
             draft.hold_drifted(rules)?;
             if rules.joins {
                 joined = draft.join()?;

@@ -12,12 +12,15 @@ use super::rows::Input;
 use super::source::Source;
 use crate::curation::{self, Deduplication, Pick, Search};
 use crate::data::Source as _;
-use crate::error::{Error, Result};
+use crate::error::Error;
 use crate::float::{Typed, either};
 use crate::persist;
 
 /// The kept row of every row, the number of pairs, the number of cells, the share of compared pairs, and the recall.
 type Found<'py> = (Bound<'py, PyAny>, u64, usize, f64, f64);
+
+/// The cost of writing a file, which can be interrupted.
+const LONG: f64 = 1e9;
 
 /// A search for duplicates, which advances step by step. `source` is always the same rows, as the metric sees them.
 #[pyclass(module = "shoal._core")]
@@ -77,7 +80,9 @@ impl DuplicateSearch {
     /// Writes the state of the search to a file.
     fn write(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         let search = self.0.as_ref().ok_or_else(over)?;
-        Ok(py.detach(|| persist::write(&path, &either!(search, search => search.checkpoint()?)))?)
+        enter(py, Some(1), LONG, |cx| {
+            persist::write(&path, &either!(search, search => search.checkpoint(cx)?))
+        })
     }
 
     /// The share of all pairs that is expected to be compared.
@@ -92,19 +97,18 @@ impl DuplicateSearch {
         Ok(either!(self.0.as_ref().ok_or_else(over)?, search => search.done()))
     }
 
-    /// Finds the pairs of the next cells. Returns whether cells are left. After an exception the search is over.
+    /// Finds the pairs of the next cells. Returns whether cells are left. After an exception the step can be repeated.
     fn advance(&mut self, py: Python<'_>, source: &Source, threads: Option<usize>) -> PyResult<bool> {
-        let mut search = self.0.take().ok_or_else(over)?;
+        let search = self.0.as_mut().ok_or_else(over)?;
         let input = Input::new(&source.0, None)?;
         let rows = source.0.whole_effort();
         let cost = rows * rows.sqrt() * source.0.cols() as f64;
-        let (search, left) = enter(py, threads, cost, move |cx| -> Result<_> {
-            let left = either!((&mut search, input.any()), (search, data) => search.advance(data, cx)?,
-                else return Err(other_type()));
-            Ok((search, left))
-        })?;
-        self.0 = Some(search);
-        Ok(left)
+        enter(
+            py,
+            threads,
+            cost,
+            |cx| either!((search, input.any()), (search, data) => search.advance(data, cx), else Err(other_type())),
+        )
     }
 
     /// Groups the rows by the pairs that were found. The search is over.

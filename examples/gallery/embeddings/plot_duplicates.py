@@ -2,8 +2,9 @@
 Near-duplicates across borders
 ==============================
 
-Cells make the search for near-duplicates fast. A search within cells misses the pairs that lie on both sides of
-a border. `deduplicate` finds them all, because rows near a border also visit the cell beyond.
+Cells make the search for near-duplicates fast. A search within cells misses the pairs that lie on
+both sides of a border. `deduplicate` finds them all, because rows near a border also visit the cell
+beyond.
 """
 
 import matplotlib.pyplot as plt
@@ -15,7 +16,7 @@ X = rng.uniform(0, 10, size=(1500, 2))
 near = rng.choice(1500, 300, replace=False)
 X[near] = X[(near + 1) % 1500] + rng.normal(scale=0.06, size=(300, 2))
 
-options = {"metric": "euclidean", "n_clusters": 60, "random_state": 0}
+options = {"metric": "euclidean", "linkage": "components", "n_clusters": 60, "random_state": 0}
 everything = shoal.curation.deduplicate(X, 0.1, **options)
 within = shoal.curation.deduplicate(X, 0.1, exact=False, n_probes=1, **options)
 

@@ -47,9 +47,11 @@ class Duplicates:
     n_clusters_ : int
         Number of cells into which the rows were divided.
     compared_ : float
-        Computed distances, as a fraction of the number of pairs of different rows.
+        Computed distances, as a fraction of the number of pairs of different rows. Above 1 with too many
+        cells: rows that visit each other's cells are compared twice.
     recall_ : float
-        Fraction of the pairs that was found: 1.0 with ``exact=True``, else as measured on 1,024 rows.
+        Fraction of the pairs of different rows that was found: 1.0 with ``exact=True``, else as measured on
+        1,024 rows.
     weights_ : ndarray of shape (n_kept,), float64
         Weight of each kept row with its duplicates; without `sample_weight`, their number. For a weighted
         fit of the kept rows.
@@ -125,7 +127,8 @@ def deduplicate(
         Sequential sources (Parquet, a callable that returns blocks) are written to a temporary file first.
     threshold : float
         Rows at most this far from each other are duplicates: a cosine distance (1 minus the cosine
-        similarity), or a Euclidean distance. 0 finds equal rows only.
+        similarity), or a Euclidean distance. 0 finds equal rows; with ``"cosine"``, rows that are parallel
+        may differ by rounding, which ``1e-6`` allows for.
     metric : {"cosine", "euclidean"}, default="cosine"
         With ``"cosine"`` rows are scaled to length 1 as they are read, in their compute type. A row of
         zeros has no duplicates.
@@ -154,19 +157,21 @@ def deduplicate(
     n_probes : int, default=4
         With ``exact=False``: number of cells, the row's own included. 1 compares rows within their cells
         only, as SemDeDup and NeMo Curator do; ``exact=False, n_probes=1, linkage="semdedup",
-        keep="farthest-from-center"`` is their rule.
+        keep="farthest-from-center"`` is the rule of SemDeDup.
     sample_weight : array-like of shape (n_samples,), float or None
-        Weight of every row. Rows of weight 0 are kept only if they have no duplicate with weight.
+        Weight of every row. Rows of weight 0 come last in the order of `keep`.
     out : path, optional
         Write `keep_` to this ``.npy`` file, as ``bool``. The file appears whole or not at all.
     checkpoint : path, optional
-        Write the state of the search to this file every minute, between two steps. If the file exists,
-        the search goes on from it: call the function again with the same rows and parameters after an
-        interrupt. The file is removed when the search ends.
+        Write the state of the search to this file every minute, and at Ctrl-C. If the file exists, the
+        search resumes from it: call the function again with the same rows and parameters. The file is
+        removed when the search ends. It holds all pairs, 8 bytes each, which are in memory while it is
+        written.
     random_state : int, RandomState, Generator or None, default=None
         Seed of the cells.
     memory : int or str, default="1GB"
-        Memory for the found pairs and for fitting the cells. Pairs beyond it are kept in a temporary file.
+        Memory for pairs, for visits to cells and for the rows to which cells are fitted. Pairs beyond it are
+        kept in a temporary file.
     {threads}
     verbose : int, default=0
         1 shows on stderr which fraction of all pairs must be compared, as estimated on a sample of 1,024
@@ -201,7 +206,8 @@ def deduplicate(
     that no pair is missed. Distances are differences and sums in float64.
 
     Costs ``2 n k d`` operations for `k` cells and ``2 d`` for each compared pair. The fraction of pairs
-    grows with the threshold. Memory beyond X and `memory`: about 60 bytes per row and the centers.
+    grows with the threshold. Memory beyond X and `memory`: about 60 bytes per row and the centers; with
+    ``exact=False`` also ``12 n_probes`` bytes per row.
 
     References
     ----------
@@ -255,7 +261,12 @@ def deduplicate(
         left = True
         while left:
             show(f"{search.done:.0%} of about {search.expected:.2%} of all pairs")
-            left = search.advance(seen, threads)
+            try:
+                left = search.advance(seen, threads)
+            except KeyboardInterrupt:
+                if file is not None:
+                    search.write(file)
+                raise
             if left and file is not None and time.monotonic() >= due:
                 search.write(file)
                 due = time.monotonic() + CHECKPOINT_PAUSE

@@ -61,7 +61,7 @@ def add(verbs: Verbs) -> None:
         "--checkpoint",
         type=parse_file,
         metavar="FILE",
-        help="write the state to FILE every minute; the same command goes on from it after an interrupt",
+        help="write the state to FILE every minute and at an interrupt; the same command resumes from it",
     )
     add_seed(dedup)
     add_metric(dedup, "cosine")

@@ -23,7 +23,7 @@ use crate::error::Result;
 use crate::fit::{Element, Metric};
 use crate::hierarchical::HierarchicalKMeans;
 use crate::kernel::near::{Near, near};
-use crate::kernel::{self, Frame, PackedCenters, Point, Scratch};
+use crate::kernel::{self, Frame, PackedCenters, Scratch};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::pass::{Chunk, Groups, for_all_rows, sweep};
@@ -37,9 +37,8 @@ use crate::tuning::{
 
 /// Rows in the cells of their nearest centers.
 #[derive(Debug)]
-pub(super) struct Cells<T> {
-    centers: Vec<T>,
-    dim: usize,
+pub(super) struct Cells<T: Element> {
+    packed: PackedCenters<T>,
     pub(super) labels: Vec<u32>,
     /// Squared distances of rows to the centers of their cells.
     pub(super) sq_dists: Vec<f64>,
@@ -63,14 +62,13 @@ impl<T: Element> Cells<T> {
     ) -> Result<Self> {
         let dim = data.dim();
         let k = centers.len() / dim;
+        let packed = PackedCenters::for_rows(MatRef::new(&centers, dim), data.most_values().is_some());
         let (labels, sq_dists, probes) = if let Some(m) = n_probes.filter(|&m| m > 1) {
             let m = m.min(k);
             let (found, sq_dists) = nearest(&centers, m, Metric::Euclidean, data, cx)?;
             let own = found.iter().step_by(m).copied().collect();
             (own, sq_dists.into_iter().step_by(m).collect(), Some((m, found)))
         } else {
-            let sparse = data.most_values().is_some();
-            let packed = PackedCenters::for_rows(MatRef::new(&centers, dim), sparse);
             let fill =
                 |chunk: &Chunk<'_, T>, labels: &mut [u32], sq_dists: &mut [f64], scratch: &mut Scratch<T>| {
                     kernel::nearest(chunk.rows, &packed, labels, scratch);
@@ -85,8 +83,7 @@ impl<T: Element> Cells<T> {
         Ok(Self {
             groups: Groups::new(&labels, k),
             rounding: (dim as f64 + 64.0) * f64::EPSILON,
-            centers,
-            dim,
+            packed,
             labels,
             sq_dists,
             reach,
@@ -99,17 +96,12 @@ impl<T: Element> Cells<T> {
         self.groups.count()
     }
 
-    /// Number of columns.
-    pub(super) fn dim(&self) -> usize {
-        self.dim
-    }
-
-    pub(super) fn centers(&self) -> &[T] {
-        &self.centers
+    pub(super) fn centers(&self) -> MatRef<'_, T> {
+        self.packed.centers()
     }
 
     fn center(&self, j: u32) -> &[T] {
-        &self.centers[j as usize * self.dim..][..self.dim]
+        self.packed.centers().row(j as usize)
     }
 
     /// Whether a row visits cell `j`: row `i` of `rows`, whose number is `row`.
@@ -122,13 +114,10 @@ impl<T: Element> Cells<T> {
             return probes[row as usize * m..][..*m].contains(&j);
         }
         let to_own = self.sq_dists[row as usize];
-        let to_other = match rows {
-            Rows::Dense(rows) => kernel::sq_dist(rows.row(i), self.center(j)),
-            Rows::Sparse(_) => Point::new(self.center(j)).sq_dist(rows, i),
-        };
+        let to_other = self.packed.sq_dist(rows, i, j as usize);
         let apart = kernel::sq_dist(self.center(own), self.center(j));
         // At the border, the width is at most `to_other`, so that its rounding is included.
-        to_other - to_own <= (self.reach * apart).sqrt() + self.rounding * (to_other + to_own)
+        to_other - to_own <= self.reach.sqrt() * apart.sqrt() + self.rounding * (to_other + to_own)
     }
 
     /// The squared distance within which a row finds the centers of the cells that it visits.
@@ -161,9 +150,10 @@ impl<T: Element> Cells<T> {
     }
 
     /// Packs the centers of some cells, to be searched by the rows of `data`.
-    fn packed(&self, cells: Range<usize>, frame: &Frame<T>, data: &dyn DataSource<T>) -> PackedCenters<T> {
-        let centers = MatRef::new(&self.centers[cells.start * self.dim..cells.end * self.dim], self.dim);
-        PackedCenters::framed(centers, frame, row_values(data).max(self.dim), data.most_values().is_some())
+    fn framed(&self, cells: Range<usize>, frame: &Frame<T>, data: &dyn DataSource<T>) -> PackedCenters<T> {
+        let dim = data.dim();
+        let centers = MatRef::new(&self.centers().data()[cells.start * dim..cells.end * dim], dim);
+        PackedCenters::framed(centers, frame, row_values(data).max(dim), data.most_values().is_some())
     }
 
     /// The visits to the cells `targets`, sorted: `(cell, row)`.
@@ -182,7 +172,7 @@ impl<T: Element> Cells<T> {
             }
         } else if self.len() > 1 {
             let _phase = cx.phase("visits", 0);
-            let packed = self.packed(targets.clone(), frame, data);
+            let packed = self.framed(targets.clone(), frame, data);
             let absorb = |chunk: Chunk<'_, T>, (): (), part: &mut Vec<_>, buffers: &mut _| {
                 let number = |i: usize| chunk.first_row as u32 + i as u32;
                 let packed = (&packed, targets.start as u32);
@@ -219,7 +209,7 @@ impl<T: Element> Cells<T> {
                 .for_each(|&row| probes[row as usize * m + 1..][..m - 1].iter().for_each(|&j| visit(j)));
         } else if self.len() > 1 {
             let values = copy(sample, &rows)?;
-            let packed = self.packed(0..self.len(), frame, sample);
+            let packed = self.framed(0..self.len(), frame, sample);
             self.for_each_visit(values.rows(), number, (&packed, 0), &mut Default::default(), |_, j| {
                 visit(j)
             });
@@ -341,13 +331,19 @@ impl Choice {
             let more = Work { cells: 2.0 * best.1.cells, visits: 0.0, pairs: 0.0, ..best.1 };
             // The same cells hold fewer rows each, but a row searches all centers.
             if k == 1 || self.n_probes.is_some() || more.searches() > 0.8 * best.1.distances() {
-                return Ok(best);
+                break;
             }
             let next = self.fit(data, 2 * k, frame, cx)?;
             if next.1.distances() > 0.95 * best.1.distances() {
-                return Ok(best);
+                break;
             }
             best = next;
+        }
+        let all = n as f64 * (n as f64 - 1.0) / 2.0;
+        if self.n_probes.is_none() && best.1.distances() > all {
+            self.fit(data, 1, frame, cx)
+        } else {
+            Ok(best)
         }
     }
 
@@ -374,13 +370,11 @@ impl Choice {
             while run.advance_on(&source, cx)?.is_some() {}
             run.centers()
         };
-        let others = copy(
-            data,
-            &sample(n, (CELL_SAMPLE_ROWS / 2 * k).max(DUPLICATE_SAMPLE).min(room.max(1)), self.seed, 1),
-        )?;
+        let others =
+            copy(data, &sample(n, (CELL_SAMPLE_ROWS / 2 * k).min(room).max(DUPLICATE_SAMPLE), self.seed, 1))?;
         let cells = Cells::new(&others, centers, self.reach, self.n_probes, cx)?;
         let work = cells.work(n, &others, frame)?;
-        Ok((cells.centers, work))
+        Ok((cells.centers().data().to_vec(), work))
     }
 }
 
@@ -393,8 +387,7 @@ mod tests {
     /// Two cells, and a row of each.
     fn cells(centers: [f64; 2], rows: [f64; 2], reach: f64) -> Cells<f64> {
         Cells {
-            centers: centers.to_vec(),
-            dim: 1,
+            packed: PackedCenters::new(MatRef::new(&centers, 1)),
             labels: vec![0, 1],
             sq_dists: (0..2).map(|i| (rows[i] - centers[i]).powi(2)).collect(),
             groups: Groups::new(&[0, 1], 2),

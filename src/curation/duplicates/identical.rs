@@ -59,8 +59,7 @@ impl Distinct {
         first.extend(0..n as u32);
         for same in order.chunk_by(|&a, &b| hashes[a as usize] == hashes[b as usize]) {
             if same.len() > 1 {
-                cx.check()?;
-                collapse(data, same, &mut first)?;
+                collapse(data, same, &mut first, cx)?;
             }
         }
         drop((hashes, order));
@@ -130,10 +129,16 @@ fn hash_of<T: Float>(rows: Rows<'_, T>, i: usize) -> u64 {
 }
 
 /// Writes into `first` which of some rows with equal hashes are identical. `same` ascends.
-fn collapse<T: Float>(data: &dyn DataSource<T>, same: &[u32], first: &mut [u32]) -> Result<()> {
+fn collapse<T: Float>(
+    data: &dyn DataSource<T>,
+    same: &[u32],
+    first: &mut [u32],
+    cx: &Executor,
+) -> Result<()> {
     // One row of every set of identical rows: nearly always a single one.
     let (mut known, mut numbers) = (RowBuf::default(), Vec::new());
     for part in same.chunks(GROUPED_ROWS) {
+        cx.check()?;
         let rows: Vec<u64> = part.iter().map(|&row| u64::from(row)).collect();
         let copies = copy(data, &rows)?;
         if numbers.is_empty() {

@@ -6,7 +6,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fs::File;
-use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
+use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 
 use super::cells::Cells;
 use super::identical::Distinct;
@@ -14,6 +14,7 @@ use super::{Keep, Linkage};
 use crate::error::{Error, Result};
 use crate::fit::Element;
 use crate::matrix::make_room;
+use crate::parallel::Executor;
 use crate::persist::state::StateReader;
 
 /// The order of the distinct rows: the first row of every group is kept.
@@ -133,13 +134,14 @@ impl Links {
     pub(super) fn restore(&mut self, from: &StateReader<'_>) -> Result<(), String> {
         match self {
             Self::Leader(pairs) => {
-                let mut known: Vec<u64> = from.get("pairs")?;
+                let known: Vec<u64> = from.get("pairs")?;
                 let n = pairs.leaders.len() as u64;
                 let is_pair = |&pair: &u64| pair >> 32 < n && (pair & u64::from(u32::MAX)) < pair >> 32;
                 if !known.iter().all(is_pair) {
                     return Err("its \"pairs\" are not pairs of rows".into());
                 }
-                pairs.add(&mut known).map_err(|e| e.to_string())
+                let mut parts = known.chunks(pairs.most);
+                parts.try_for_each(|part| pairs.add(&mut part.to_vec())).map_err(|e| e.to_string())
             }
             Self::Components(ranks) | Self::SemDeDup(ranks) => {
                 let known: Vec<u32> = from.get("ranks")?;
@@ -154,9 +156,9 @@ impl Links {
     }
 
     /// The rank of the kept row for every rank.
-    pub(super) fn into_leaders(self) -> Result<Vec<u32>> {
+    pub(super) fn into_leaders(self, cx: &Executor) -> Result<Vec<u32>> {
         match self {
-            Self::Leader(pairs) => pairs.into_leaders(),
+            Self::Leader(pairs) => pairs.into_leaders(cx),
             Self::Components(mut parents) => {
                 (0..parents.len() as u32).for_each(|rank| parents[rank as usize] = root(&mut parents, rank));
                 Ok(parents)
@@ -190,6 +192,15 @@ pub(super) struct Pairs {
     spilled: Option<Spilled>,
 }
 
+/// Fewest pairs in memory: parts of the file are not shorter, so that there are not too many of them.
+const LEAST_PAIRS: u64 = 1 << 16;
+
+/// Bytes that are read at a time from all parts of the file.
+const READ_BYTES: usize = 1 << 24;
+
+/// Pairs between two checks for an interrupt.
+const CHECKED_PAIRS: u64 = 1 << 20;
+
 /// Sorted parts in a temporary file without a name: it goes with the process.
 #[derive(Debug)]
 struct Spilled {
@@ -200,24 +211,29 @@ struct Spilled {
 
 impl Pairs {
     fn new(leaders: Vec<u32>, memory: u64) -> Self {
-        let most = (memory / 2 / size_of::<u64>() as u64).max(1) as usize;
+        let most = (memory / 2 / size_of::<u64>() as u64).max(LEAST_PAIRS) as usize;
         Self { leaders, waiting: Vec::new(), most, spilled: None }
+    }
+
+    /// Number of parts in the file.
+    #[cfg(test)]
+    pub(super) fn n_parts(&self) -> usize {
+        self.spilled.as_ref().map_or(0, |spilled| spilled.ends.len())
     }
 
     fn add(&mut self, pairs: &mut Vec<u64>) -> Result<()> {
         if self.waiting.len() + pairs.len() > self.most && !self.waiting.is_empty() {
-            self.spill().map_err(|source| Error::Io { path: std::env::temp_dir(), source })?;
+            self.spill().map_err(of_file)?;
         }
         self.waiting.append(pairs);
         Ok(())
     }
 
     /// All pairs.
-    pub(super) fn all(&self) -> Result<Vec<u64>> {
+    pub(super) fn all(&self, cx: &Executor) -> Result<Vec<u64>> {
         let mut all = self.waiting.clone();
         if let Some(spilled) = &self.spilled {
-            let merged = spilled.merge(&[], |pair| all.push(pair));
-            merged.map_err(|source| Error::Io { path: std::env::temp_dir(), source })?;
+            spilled.merge(&[], |pair| all.push(pair), cx)?;
         }
         Ok(all)
     }
@@ -229,6 +245,8 @@ impl Pairs {
             self.spilled = Some(Spilled { file: tempfile::tempfile()?, ends: Vec::new() });
         }
         let Some(Spilled { file, ends }) = &mut self.spilled else { return Ok(()) };
+        // Readers move the position of the file.
+        file.seek(SeekFrom::Start(ends.last().copied().unwrap_or(0)))?;
         let mut out = BufWriter::with_capacity(1 << 20, &*file);
         for pair in &self.waiting {
             out.write_all(&pair.to_le_bytes())?;
@@ -241,7 +259,7 @@ impl Pairs {
     }
 
     /// Decides the rows in order: a row is kept unless it is in a pair with an earlier row that is kept.
-    fn into_leaders(mut self) -> Result<Vec<u32>> {
+    fn into_leaders(mut self, cx: &Executor) -> Result<Vec<u32>> {
         self.waiting.sort_unstable();
         let leaders = &mut self.leaders;
         let mut decide = |pair: u64| {
@@ -253,10 +271,7 @@ impl Pairs {
         };
         match &self.spilled {
             None => self.waiting.iter().for_each(|&pair| decide(pair)),
-            Some(spilled) => {
-                let merged = spilled.merge(&self.waiting, decide);
-                merged.map_err(|source| Error::Io { path: std::env::temp_dir(), source })?;
-            }
+            Some(spilled) => spilled.merge(&self.waiting, decide, cx)?,
         }
         Ok(self.leaders)
     }
@@ -264,13 +279,14 @@ impl Pairs {
 
 impl Spilled {
     /// Calls `f` with all pairs, those of the file and those in memory, in ascending order.
-    fn merge(&self, waiting: &[u64], mut f: impl FnMut(u64)) -> io::Result<()> {
+    fn merge(&self, waiting: &[u64], mut f: impl FnMut(u64), cx: &Executor) -> Result<()> {
+        let buffer = (READ_BYTES / self.ends.len()).clamp(1 << 12, 1 << 18);
         let mut parts: Vec<Box<dyn Iterator<Item = io::Result<u64>> + '_>> =
             vec![Box::new(waiting.iter().map(|&pair| Ok(pair)))];
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
         for (start, &end) in starts.zip(&self.ends) {
             let part = Part { file: &self.file, next: start, end };
-            let mut part = BufReader::with_capacity(1 << 18, part);
+            let mut part = BufReader::with_capacity(buffer, part);
             let mut bytes = [0; size_of::<u64>()];
             let count = (end - start) / size_of::<u64>() as u64;
             parts.push(Box::new((0..count).map(move |_| {
@@ -280,18 +296,28 @@ impl Spilled {
         }
         let mut heads = BinaryHeap::new();
         for (at, part) in parts.iter_mut().enumerate() {
-            if let Some(pair) = part.next().transpose()? {
+            if let Some(pair) = part.next().transpose().map_err(of_file)? {
                 heads.push(Reverse((pair, at)));
             }
         }
+        let mut count = 0u64;
         while let Some(Reverse((pair, at))) = heads.pop() {
+            count += 1;
+            if count.is_multiple_of(CHECKED_PAIRS) {
+                cx.check()?;
+            }
             f(pair);
-            if let Some(pair) = parts[at].next().transpose()? {
+            if let Some(pair) = parts[at].next().transpose().map_err(of_file)? {
                 heads.push(Reverse((pair, at)));
             }
         }
         Ok(())
     }
+}
+
+/// The error of the temporary file.
+fn of_file(source: io::Error) -> Error {
+    Error::Io { path: std::env::temp_dir(), source }
 }
 
 /// A part of a file that several readers share.
@@ -305,7 +331,7 @@ impl Read for Part<'_> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let most = out.len().min((self.end - self.next) as usize);
         let mut file = self.file;
-        file.seek(io::SeekFrom::Start(self.next))?;
+        file.seek(SeekFrom::Start(self.next))?;
         let n = file.read(&mut out[..most])?;
         self.next += n as u64;
         Ok(n)

@@ -96,8 +96,8 @@ names! {
 ///
 /// All pairs are found: rows are divided into cells, and the rows near the border of a cell are also compared with the
 /// rows of the cells beyond. Costs `2 n k d` operations for `k` cells, and `2 d` for every pair that the cells do not
-/// exclude. Memory: some 40 bytes per row, the centers, and the pairs, which are moved to a temporary file beyond
-/// [`memory`](Self::memory).
+/// exclude. Memory: some 60 bytes per row, the centers, and [`memory`](Self::memory) for pairs and visits. More pairs
+/// are moved to a temporary file.
 ///
 /// ```
 /// use shoal::{Metric, curation::Deduplication};
@@ -164,7 +164,7 @@ impl Deduplication {
         n_probes: Option<usize>,
         /// Seed of all random draws (default 0).
         rng_seed: u64,
-        /// Bytes for pairs and for the rows that the cells are fitted to (default 1 GB).
+        /// Bytes for pairs, for visits, and for the rows that the cells are fitted to (default 1 GB).
         memory: u64,
         /// Number of threads (default `None`: see [`Executor::new`]). The result does not depend on it.
         threads: Option<usize>,
@@ -255,12 +255,13 @@ impl Duplicates {
         self.n_clusters
     }
 
-    /// The share of all pairs of different rows whose distance was computed.
+    /// Computed distances, as a share of the number of pairs of different rows. Above 1 if there are too many cells:
+    /// rows that visit each other's cells are compared twice.
     pub fn compared(&self) -> f64 {
         self.compared
     }
 
-    /// The share of pairs that was found: 1, or with [`n_probes`](Deduplication::n_probes) as measured on a sample of
+    /// The share of the pairs of different rows that was found: 1, or with [`n_probes`](Deduplication::n_probes) as measured on a sample of
     /// rows.
     pub fn recall(&self) -> f64 {
         self.recall
@@ -346,7 +347,8 @@ impl<T: Element> Search<T> {
         self.next as f64 / self.cells.len() as f64
     }
 
-    /// Finds the pairs of the next cells. Returns whether cells are left. After an error the search is over.
+    /// Finds the pairs of the next cells. Returns whether cells are left. After an error the step can be repeated:
+    /// groups do not depend on pairs that are found twice.
     pub(crate) fn advance(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<bool> {
         let view = self.distinct.view(data);
         let targets = self.next..self.cells.len().min(self.next + self.per_step);
@@ -375,7 +377,7 @@ impl<T: Element> Search<T> {
         } else {
             1.0
         };
-        let leaders = self.links.into_leaders()?;
+        let leaders = self.links.into_leaders(cx)?;
         let all = m as f64 * (m as f64 - 1.0) / 2.0;
         Ok(Duplicates {
             representatives: self.ranks.representatives(self.n, &self.distinct, &leaders),

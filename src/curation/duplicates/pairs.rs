@@ -54,21 +54,29 @@ impl<T: Element> Pairing<'_, T> {
         cx: &Executor,
     ) -> Result<(u64, u64)> {
         let visitors: Vec<u32> = visits.iter().map(|&(_, row)| row).collect();
-        let mut meetings = Vec::new();
-        let (mut first, mut work) = (0, 0);
+        let (mut cells, mut first, mut work) = (Vec::new(), 0, 0);
+        let size = packed_rows::<T>(self.data.dim());
         for cell in targets {
             let last = first + visits[first..].partition_point(|&(target, _)| target as usize == cell);
-            let own = self.cells.groups.of(cell);
-            for (at, block) in own.chunks(packed_rows::<T>(self.data.dim())).enumerate() {
-                let rest = &own[at * packed_rows::<T>(self.data.dim())..];
-                for (all, are_visitors) in [(rest, false), (&visitors[first..last], true)] {
-                    work += all.len() as u64;
-                    let some = all.chunks(DUPLICATE_VISITORS);
-                    meetings.extend(some.map(|others| Meeting { block, others, are_visitors }));
-                }
-            }
+            let (own, visitors) = (self.cells.groups.of(cell), &visitors[first..last]);
+            let blocks = (0..own.len()).step_by(size);
+            work += blocks.map(|start| (own.len() - start + visitors.len()) as u64).sum::<u64>();
+            cells.push((own, visitors));
             first = last;
         }
+        let meetings = cells.into_iter().flat_map(|(own, visitors)| {
+            own.chunks(size).enumerate().flat_map(move |(at, block)| {
+                [(&own[at * size..], false), (visitors, true)].into_iter().flat_map(
+                    move |(all, are_visitors)| {
+                        all.chunks(DUPLICATE_VISITORS).map(move |others| Meeting {
+                            block,
+                            others,
+                            are_visitors,
+                        })
+                    },
+                )
+            })
+        });
         let _phase = cx.phase("pairs", work);
         let (mut total, mut failed) = (Found::default(), Ok(()));
         let taking = std::sync::Mutex::new((take, &mut failed));
@@ -86,7 +94,7 @@ impl<T: Element> Pairing<'_, T> {
             }
             part.pairs.clear();
         };
-        cx.ordered_reduce(meetings.into_iter(), &mut total, Found::default, Near::default, run, merge)?;
+        cx.ordered_reduce(meetings, &mut total, Found::default, Near::default, run, merge)?;
         failed?;
         Ok((total.n_pairs, total.compared))
     }

@@ -32,7 +32,7 @@ impl Deduplication {
 impl<T: Element> Search<T> {
     /// The state of the search between two steps. It holds all pairs, 8 bytes each, with
     /// [`Linkage::Leader`](super::Linkage::Leader).
-    pub(crate) fn checkpoint(&self) -> Result<Contents> {
+    pub(crate) fn checkpoint(&self, cx: &Executor) -> Result<Contents> {
         let mut to = StateWriter::new(DUPLICATES_CHECKPOINT);
         to.put("params", &self.how.decisive());
         to.put_value("seed", self.how.rng_seed);
@@ -42,9 +42,10 @@ impl<T: Element> Search<T> {
         to.put("expected", &self.expected);
         to.put("n_pairs", &self.n_pairs);
         to.put("compared", &self.compared);
-        to.put_matrix("centers", self.cells.centers(), self.cells.dim());
+        let centers = self.cells.centers();
+        to.put_matrix("centers", centers.data(), centers.cols());
         match &self.links {
-            Links::Leader(pairs) => to.put("pairs", &pairs.all()?),
+            Links::Leader(pairs) => to.put("pairs", &pairs.all(cx)?),
             Links::Components(ranks) | Links::SemDeDup(ranks) => to.put("ranks", ranks),
         }
         Ok(to.finish())
@@ -65,11 +66,11 @@ impl<T: Element> Search<T> {
         let from = StateReader::new(contents).map_err(damaged)?;
         let params: String = from.get("params").map_err(damaged)?;
         if params != how.decisive() {
-            return Err(damaged(format!("it is of a search with {params}, not with {}", how.decisive())));
+            return Err(Error::param("checkpoint", format!("of a search with {}", how.decisive()), params));
         }
         let fingerprint = fingerprint(data)?;
         if from.value("fingerprint").and_then(serde_json::Value::as_u64) != Some(fingerprint) {
-            return Err(damaged("it is of a search among other rows".into()));
+            return Err(Error::param("checkpoint", "of a search among these rows", "other rows or weights"));
         }
         how.rng_seed = from.seed().map_err(damaged)?;
         let centers: Vec<T> = from.finite_matrix("centers", data.dim()).map_err(damaged)?;

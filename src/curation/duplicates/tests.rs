@@ -154,7 +154,7 @@ proptest! {
         let cx = Executor::new(Some(2)).unwrap();
         let mut search = Search::<f32>::start(how.clone(), &data, &cx).unwrap();
         let place = |row: u32| search.distinct.place(row).unwrap() as usize;
-        let centers: Vec<f32> = search.cells.centers().to_vec();
+        let centers: Vec<f32> = search.cells.centers().data().to_vec();
         let near = |row: u32| {
             let at = &values[row as usize * 3..][..3];
             let mut cells: Vec<(f64, usize)> =
@@ -199,7 +199,7 @@ fn the_result_depends_neither_on_cells_nor_on_threads() {
 }
 
 #[test]
-fn a_search_goes_on_from_a_checkpoint() {
+fn a_search_resumes_from_a_checkpoint() {
     let values = rows(3000, 4, 30, 9);
     let (data, cx) = (Dense::new(&values, 4).unwrap(), Executor::new(Some(2)).unwrap());
     for (linkage, memory) in
@@ -210,7 +210,7 @@ fn a_search_goes_on_from_a_checkpoint() {
         whole.per_step = 7;
         let mut steps = 0;
         loop {
-            let contents = whole.checkpoint().unwrap();
+            let contents = whole.checkpoint(&cx).unwrap();
             // The seed of the checkpoint counts.
             let mut resumed = Search::<f32>::restore(how.clone().rng_seed(8), &contents, &data, &cx).unwrap();
             while resumed.advance(&data, &cx).unwrap() {}
@@ -222,13 +222,71 @@ fn a_search_goes_on_from_a_checkpoint() {
             }
         }
         assert_eq!(steps, 8);
-        let contents = whole.checkpoint().unwrap();
+        let contents = whole.checkpoint(&cx).unwrap();
         let refused = |how: Deduplication, values: &[f32]| {
             let data = Dense::new(values, 4).unwrap();
             Search::<f32>::restore(how, &contents, &data, &cx).unwrap_err().to_string()
         };
         assert!(refused(how.clone().keep(Keep::NearestToCenter), &values).contains("keep=nearest-to-center"));
         assert!(refused(how.clone(), &values[4..]).contains("other rows"));
+    }
+}
+
+#[test]
+fn checkpoints_between_spills_change_nothing() {
+    // Parts of the file are longer than what is read at a time.
+    let values = rows(8000, 2, 100, 7);
+    let (data, cx) = (Dense::new(&values, 2).unwrap(), Executor::new(Some(2)).unwrap());
+    let how = Deduplication::within(12.0).n_clusters(Some(400)).memory(1);
+    let expected = how.find(&data).unwrap();
+    let mut search = Search::<f32>::start(how.clone().memory(1 << 30), &data, &cx).unwrap();
+    while search.advance(&data, &cx).unwrap() {}
+    assert!(search.finish(&data, &cx).unwrap().representatives() == expected.representatives());
+    let mut search = Search::<f32>::start(how.clone(), &data, &cx).unwrap();
+    search.per_step = 40;
+    let mut last = search.checkpoint(&cx).unwrap();
+    while search.advance(&data, &cx).unwrap() {
+        last = search.checkpoint(&cx).unwrap();
+    }
+    assert!(matches!(&search.links, Links::Leader(pairs) if pairs.n_parts() > 3));
+    assert!(search.finish(&data, &cx).unwrap() == expected);
+    let mut resumed = Search::<f32>::restore(how, &last, &data, &cx).unwrap();
+    while resumed.advance(&data, &cx).unwrap() {}
+    assert!(resumed.finish(&data, &cx).unwrap() == expected);
+}
+
+#[test]
+fn an_interrupted_step_can_be_repeated() {
+    let values = rows(2000, 3, 30, 3);
+    let (data, cx) = (Dense::new(&values, 3).unwrap(), Executor::new(Some(2)).unwrap());
+    for linkage in LINKAGES {
+        let how = Deduplication::within(2.0).linkage(linkage).n_clusters(Some(30));
+        let mut search = Search::<f32>::start(how.clone(), &data, &cx).unwrap();
+        search.per_step = 10;
+        search.advance(&data, &cx).unwrap();
+        // As if the step had been interrupted after its pairs were found.
+        let (n_pairs, compared) = (search.n_pairs, search.compared);
+        search.advance(&data, &cx).unwrap();
+        (search.n_pairs, search.compared, search.next) = (n_pairs, compared, 10);
+        cx.interrupt().set();
+        assert!(matches!(search.advance(&data, &cx), Err(Error::Interrupted)));
+        cx.interrupt().clear();
+        while search.advance(&data, &cx).unwrap() {}
+        assert_eq!(search.finish(&data, &cx).unwrap(), how.find(&data).unwrap());
+    }
+}
+
+#[test]
+fn tiny_and_huge_rows_have_the_same_pairs() {
+    let values: Vec<f64> = rows(300, 3, 9, 1).iter().map(|&x| f64::from(x)).collect();
+    let find = |scale: f64| {
+        let scaled: Vec<f64> = values.iter().map(|x| x * scale).collect();
+        Deduplication::within(scale).n_clusters(Some(40)).find(Dense::new(&scaled, 3).unwrap()).unwrap()
+    };
+    let expected = find(1.0);
+    assert!(expected.n_pairs() > 100);
+    for scale in [2f64.powi(-400), 2f64.powi(-300), 2f64.powi(400)] {
+        assert_eq!(find(scale).representatives(), expected.representatives());
     }
 }
 
@@ -242,11 +300,11 @@ fn damaged_checkpoints_are_errors() {
         let how = Deduplication::within(2.0).linkage(linkage).n_clusters(Some(5));
         let mut search = Search::<f32>::start(how.clone(), &data, &cx).unwrap();
         search.advance(&data, &cx).unwrap();
-        let good = search.checkpoint().unwrap();
+        let good = search.checkpoint(&cx).unwrap();
         let refused = |change: &dyn Fn(&mut crate::persist::Contents)| {
             let mut contents = good.clone();
             change(&mut contents);
-            matches!(Search::<f32>::restore(how.clone(), &contents, &data, &cx), Err(Error::Source(_)))
+            Search::<f32>::restore(how.clone(), &contents, &data, &cx).is_err()
         };
         assert!(!refused(&|_| ()));
         let large = |contents: &mut crate::persist::Contents| {

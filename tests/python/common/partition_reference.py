@@ -60,8 +60,12 @@ class ReferencePartition:
         self.rows = [np.array(row) for row in new]
         self.home, self.keys = [None] * len(new), [None] * len(new)
         self.cell = [int(sq_dists(row, np.array(self.center)).argmin()) for row in self.rows]
-        splits = self.split_all()
-        self.move(splits)
+        while True:
+            first = len(self.center)
+            splits = self.split_all()
+            if not splits:
+                break
+            self.move(splits, first)
         self.hold_drifted()
         self.join()
         self.settle()
@@ -123,11 +127,11 @@ class ReferencePartition:
                     self.cell[i] = first + label
                 splits.append((j, list(range(first, first + len(centers))), mine))
 
-    def move(self, splits):
+    def move(self, splits, first):
         leaving = {
             i
             for j, _, mine in splits
-            if j < self.n_old
+            if j < first
             for i in mine
             if sq_dists(self.rows[i], self.center[j][None])
             < sq_dists(self.rows[i], self.center[self.cell[i]][None])

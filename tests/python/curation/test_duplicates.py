@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import shoal
 from scipy import sparse
+from shoal import cli
 from shoal._curation import duplicates
 from shoal.curation import deduplicate
 
@@ -148,6 +152,39 @@ def test_the_checkpoint_of_another_search_is_refused(tmp_path) -> None:
     assert file.read_bytes() == before
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"linkage": "semdedup"}, "of a search with .*linkage=semdedup.*, got .*linkage=leader"),
+        ({"sample_weight": np.arange(1.0, 901.0)}, "of a search among these rows, got other rows or weights"),
+    ],
+)
+def test_a_checkpoint_belongs_to_rows_and_parameters(tmp_path, monkeypatch, change, message) -> None:
+    X, file = near_copies(900), tmp_path / "search.safetensors"
+
+    class Interrupted:
+        """A search that Ctrl-C ends in its first step."""
+
+        def __init__(self, *args: object, **options: object) -> None:
+            self._search = search(*args, **options)
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(self._search, name)
+
+        def advance(self, *args: object) -> bool:
+            raise KeyboardInterrupt
+
+    search = duplicates._core.DuplicateSearch
+    with monkeypatch.context() as patched:
+        patched.setattr(duplicates._core, "DuplicateSearch", Interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            deduplicate(X, 0.01, checkpoint=file)
+    with pytest.raises(ValueError, match=message):
+        deduplicate(X, 0.01, checkpoint=file, **change)
+    deduplicate(X, 0.01, checkpoint=file)
+    assert not file.exists()
+
+
 def test_rows_without_weight_are_kept_last() -> None:
     X = np.array([[0.0], [0.0], [5.0], [5.1]])
     found = deduplicate(X, 0.2, metric="euclidean", sample_weight=[0.0, 2.0, 3.0, 0.5])
@@ -204,11 +241,43 @@ def test_bad_parameters_are_named(options: dict, message: str) -> None:
 def test_bad_values_are_named() -> None:
     X = near_copies(300)
     X[7, 3] = np.nan
-    with pytest.raises(ValueError, match=r"NaN|nan"):
+    with pytest.raises(ValueError, match="got NaN at row 7, column 3"):
         deduplicate(X, 0.1)
     with pytest.raises(ValueError, match="iterator"):
         deduplicate(iter([X]), 0.1)
 
 
 def test_the_module_is_loaded_on_access() -> None:
-    assert shoal.curation.deduplicate is deduplicate
+    code = "import sys, shoal; assert 'shoal.curation' not in sys.modules; shoal.curation.deduplicate"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_chain_keeps_a_row_without_weight_if_no_kept_row_is_near() -> None:
+    found = deduplicate([[0.0], [0.9], [1.8]], 1.0, metric="euclidean", sample_weight=[1, 1, 0])
+    assert found.keep_.tolist() == [True, False, True]
+
+
+def test_parallel_rows_are_found_with_a_small_threshold() -> None:
+    X = np.arange(1, 9)[:, None] * np.array([1.0, 2.0, 5.0])
+    assert deduplicate(X, 1e-6).groups_.tolist() == [0] * 8
+
+
+@pytest.mark.parametrize("options", [{"keep": "nearest-to-center"}, {"exact": False}])
+def test_results_do_not_depend_on_the_number_of_threads(options: dict) -> None:
+    X = near_copies(6000)
+    one, three = (deduplicate(X, 0.01, random_state=0, n_jobs=jobs, **options) for jobs in (1, 3))
+    np.testing.assert_array_equal(one.groups_, three.groups_)
+    assert one.n_pairs_ == three.n_pairs_
+
+
+def test_the_command_writes_what_the_function_finds(tmp_path) -> None:
+    X = near_copies(5000)
+    np.save(tmp_path / "rows.npy", X)
+    command = (
+        f"dedup {tmp_path}/rows.npy -t 0.01 -o {tmp_path}/keep.npy --groups {tmp_path}/groups.npy --quiet"
+    )
+    assert cli.main([*command.split(), "--checkpoint", f"{tmp_path}/c.safetensors"]) == 0
+    found = deduplicate(X, 0.01, random_state=0)
+    np.testing.assert_array_equal(np.load(tmp_path / "keep.npy"), found.keep_)
+    np.testing.assert_array_equal(np.load(tmp_path / "groups.npy"), found.groups_)
+    assert not (tmp_path / "c.safetensors").exists()
