@@ -16,7 +16,7 @@ from ._checks.marked import unmarked
 from ._checks.warn import warn
 from ._core import Run, Source, Step
 from ._fit.centers import State
-from ._fit.declared import AtLeast, estimator
+from ._fit.declared import NOT_NEGATIVE, AtLeast, estimator
 from ._mixture.file import StoredMixture
 from .coreset import coreset_of
 from .typing import ActiveStart, Callbacks, Covariance, Init, Metric, RandomState, Rows, Stopping, Weights
@@ -101,6 +101,21 @@ class TruncatedGaussianMixture(StoredMixture):
         gives the means, the fit makes a single start, and a larger `n_init` raises a RuntimeWarning.
     means_init : array-like of shape (n_components, n_features) or None, default=None
         First means; the same as ``init=array``. Overrides a name in `init`.
+    weights_init : array-like of shape (n_components,) or None, default=None
+        First weights of the components, which sum to 1. None: equal weights. A fit with `weights_init` or
+        `precisions_init` does not begin with iterations of ``"tied_spherical"``. Must be None for
+        ``covariance_type="tied_spherical"`` and ``"factor"``.
+    precisions_init : float, array-like or None, default=None
+        First precisions, the inverses of the variances, in the shape of `covariances_`. None: from the rows.
+        Must be None for ``covariance_type="factor"``.
+    reg_covar : float, default=0.0
+        A number of at least 0 that every iteration adds to the variances it computes. Variances also have
+        lower limits without it, see Notes. If it is above 0, the bound can fall a little, and a fit has
+        converged when the bound changes by at most `tol`. scikit-learn adds 1e-6.
+    warm_start : bool, default=False
+        Whether a fit begins with the means, variances, loadings and weights of the previous fit of this
+        estimator, if there is one. It then makes a single start, and ignores `init`, `means_init`,
+        `weights_init` and `precisions_init`.
     stopping : {"auto", "per-weight", "relative"}, default="auto"
         When a start has converged.
 
@@ -242,6 +257,10 @@ class TruncatedGaussianMixture(StoredMixture):
     n_initial_e_steps: Annotated[int, AtLeast(0)] = 0
     n_init: int = 1
     means_init: npt.ArrayLike | None = None
+    weights_init: npt.ArrayLike | None = None
+    precisions_init: npt.ArrayLike | None = None
+    reg_covar: Annotated[float, NOT_NEGATIVE] = 0.0
+    warm_start: bool = False
     stopping: Stopping = "auto"
     max_iter: int = 200
     tol: float = 1e-4
@@ -255,6 +274,8 @@ class TruncatedGaussianMixture(StoredMixture):
     _method = "mixture"
     _counts_labels = False
     _auto = ("explore",)
+    # A warm start sets them.
+    _hidden = ("loadings_init",)
 
     _count = "n_components"
     #: Whether all variances lie at their lower limit.
@@ -296,6 +317,13 @@ class TruncatedGaussianMixture(StoredMixture):
                 problems.add(
                     "`means_init` must be `None` if `init` is an array or a callable: both set the first "
                     "means"
+                )
+        without = {"weights_init": ("tied_spherical", "factor"), "precisions_init": ("factor",)}
+        for name, types in without.items():
+            if getattr(self, name) is not None and self.covariance_type in types:
+                problems.add(
+                    f"`{name}` must be `None` with `covariance_type`={p.shown(self.covariance_type)}, got "
+                    f"{p.shown(getattr(self, name))}"
                 )
 
     def iter_fit(self, X: Rows, sample_weight: Weights = None) -> Iterator[Step]:
@@ -358,7 +386,62 @@ class TruncatedGaussianMixture(StoredMixture):
         return self._start(source, weights, init, 0, state)
 
     def _options(self, source: Source | None) -> dict[str, Any]:
-        return {"n_init": self._n_starts(), "chain_length": int(self.chain_length)}
+        assert source is not None
+        options = {"n_init": self._n_starts(), "chain_length": int(self.chain_length)}
+        return options | self._first_parameters(source.shape[1])
+
+    def _first_parameters(self, d: int) -> dict[str, Any]:
+        """Return the parameters with which a fit to rows of `d` features begins, except the means."""
+        if self._is_warm:
+            equal = self.covariance_type == "tied_spherical"
+            precisions = 1 / np.atleast_1d(np.asarray(self.covariances_, dtype=np.float64)).ravel()
+            loadings = None if self.loadings_ is None else self.loadings_.ravel()
+            return {
+                "weights_init": None if equal else self.weights_,
+                "precisions_init": precisions,
+                "loadings_init": loadings,
+            }
+        k = int(self.n_components)
+        shapes = {"tied_spherical": (), "spherical": (k,), "diag": (k, d)}
+        given: dict[str, Any] = {"weights_init": None, "precisions_init": None}
+        if self.weights_init is not None:
+            given["weights_init"] = _params.numbers("weights_init", self.weights_init, (k,))
+        if self.precisions_init is not None:
+            shape = shapes[self.covariance_type]
+            given["precisions_init"] = _params.numbers("precisions_init", self.precisions_init, shape).ravel()
+        return given
+
+    @property
+    def _is_warm(self) -> bool:
+        """Whether the next fit begins with the solution of the previous one."""
+        return bool(self.warm_start) and hasattr(self, "weights_")
+
+    def _seeding(self, source: Source, rows: Any, seed: int) -> str | npt.NDArray[Any]:
+        if not self._is_warm:
+            return super()._seeding(source, rows, seed)
+        shape, wanted = self.means_.shape, (int(self.n_components), source.shape[1])
+        sizes = {"tied_spherical": 1, "spherical": shape[0], "diag": self.means_.size}
+        kept = np.size(self.covariances_) == sizes.get(self.covariance_type, self.means_.size)
+        factors = None if self.loadings_ is None else self.loadings_.shape[1]
+        same = kept and (self.covariance_type == "factor") == (factors is not None)
+        if self.n_factors is not None and factors is not None:
+            same = same and self.n_factors == factors
+        if shape != wanted or not same:
+            raise ValueError(
+                "warm_start must be False if n_components, covariance_type, n_factors or the number of "
+                f"features of X changes: the previous fit has means of shape {shape}, this one {wanted}"
+            )
+        return self.means_.astype(source.compute)
+
+    def _go_on(
+        self, state: State, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None
+    ) -> Iterator[Step]:
+        if self.warm_start and not len(state[1].get("history_counts", ())):
+            raise ValueError(
+                "the checkpoint must hold an iteration of a fit with warm_start=True: it lacks the previous "
+                "fit. Call fit again."
+            )
+        return super()._go_on(state, source, rows, weights)
 
     def _forget(self) -> None:
         super()._forget()
@@ -366,6 +449,9 @@ class TruncatedGaussianMixture(StoredMixture):
 
     def _update(self, run: Any, step: Step | None) -> None:
         super()._update(run, step)
+        if self.init_ == "given":
+            # The means of the previous fit.
+            self.init_ = "array"
         details = run.details()
         self._take(details["variances"], details["weights"], details["neighbors"], details["loadings"])
         self._floored, self.converged_ = details["floored"], details["converged"]

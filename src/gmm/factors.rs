@@ -173,7 +173,7 @@ impl Regression {
     fn update<T: Compute>(
         &self,
         means: &mut [T],
-        (variances, floors): (&mut [f64], &[f64]),
+        (variances, floors, reg_covar): (&mut [f64], &[f64], f64),
         loadings: &mut [f64],
     ) -> f64 {
         let dim = means.len();
@@ -194,7 +194,7 @@ impl Regression {
             moved += step * step;
             // The mean is rounded to `T`.
             let rounding = step - self.offsets[t];
-            variances[t] = (self.residuals[t] + rounding * rounding).max(floors[t]);
+            variances[t] = (self.residuals[t] + rounding * rounding + reg_covar).max(floors[t]);
         }
         moved
     }
@@ -249,6 +249,7 @@ impl<T: Compute> Mixture<T> {
         cx: &Executor,
     ) -> Result<f64> {
         let (dim, size, floors) = (self.dim, self.n_factors * self.dim, &self.floors);
+        let reg_covar = self.reg_covar;
         let mut moves = vec![0.0; self.weights.len()];
         let columns =
             self.means.chunks_mut(COMPONENTS * dim).zip(self.variances.chunks_mut(COMPONENTS * dim));
@@ -262,7 +263,7 @@ impl<T: Compute> Mixture<T> {
                 for (i, (((means, variances), loadings), moved)) in of_each.enumerate() {
                     let c = part * COMPONENTS + i;
                     if let Some(shared) = ComponentSums::new(sums, projections, c, means) {
-                        *moved = shared.regress().update(means, (variances, floors), loadings);
+                        *moved = shared.regress().update(means, (variances, floors, reg_covar), loadings);
                     }
                 }
                 Ok(())

@@ -6,6 +6,7 @@
 
 use std::f64::consts::TAU;
 
+use super::params::MixtureParams;
 use crate::error::Result;
 use crate::kernel::Compute;
 use crate::kernel::listed::RowCenters;
@@ -90,6 +91,8 @@ pub(super) struct Mixture<T> {
     pub(super) shape: Covariance,
     /// Lower limits of the variances: one, or one per column.
     pub(super) floors: Vec<f64>,
+    /// A number that the M-step adds to every variance.
+    pub(super) reg_covar: f64,
     /// Number of factors per component of [`Covariance::Factor`], else 0.
     pub(super) n_factors: usize,
     /// The loadings of all factors, `n_factors` rows per component. Empty unless the current shape has factors.
@@ -108,6 +111,7 @@ impl<T: Compute> Mixture<T> {
             weights,
             shape: Covariance::TiedSpherical,
             floors: Vec::new(),
+            reg_covar: 0.0,
             n_factors,
             loadings: Vec::new(),
         }
@@ -154,7 +158,23 @@ impl<T: Compute> Mixture<T> {
         if self.floors.is_empty() {
             self.floors = vec![floor_of::<T>(spread / values, &self.means)];
         }
-        self.variances = vec![(least / values).max(self.floors[0])];
+        self.variances = vec![(least / values + self.reg_covar).max(self.floors[0])];
+    }
+
+    /// Replaces the shared variance and the equal weights of a first search by the parameters with which the fit
+    /// begins, in its own shape.
+    pub(super) fn begin_given(&mut self, params: &MixtureParams) {
+        let (shape, shared) = (params.covariance, self.variances[0]);
+        self.variances = match &params.precisions_init {
+            Some(precisions) => precisions.iter().map(|precision| 1.0 / precision).collect(),
+            None => vec![shared; shape.variances(self.k(), self.dim)],
+        };
+        if let Some(weights) = &params.weights_init {
+            let total: f64 = weights.iter().sum();
+            self.weights = weights.iter().map(|weight| weight / total).collect();
+        }
+        self.loadings = params.loadings_init.clone().unwrap_or_default();
+        self.shape = shape;
     }
 
     /// The joint densities for the E-step, for sparse or dense rows.
@@ -200,6 +220,8 @@ impl<T: Compute> Mixture<T> {
     /// The M-step (equation 6): new parameters with the given shape, from the sums of a sweep with the
     /// current parameters. Components without weight keep their means.
     ///
+    /// With `own_limits`, sets the lower limits of the variances for this shape, as a change of shape does.
+    ///
     /// Returns the squared length of all moves, and the share of the squared distances that remains about the
     /// new means. With per-component variances, the share is the smallest of all components.
     pub(super) fn follow(
@@ -207,9 +229,13 @@ impl<T: Compute> Mixture<T> {
         sums: &ShareSums,
         projections: &ProjectionSums,
         shape: Covariance,
+        own_limits: bool,
         cx: &Executor,
     ) -> Result<(f64, f64)> {
         if self.shape == Covariance::Factor {
+            if own_limits {
+                self.floors = self.own_floors(sums, &self.means, shape);
+            }
             return Ok((self.follow_factors(sums, projections, cx)?, 1.0));
         }
         let (k, dim) = (self.k(), self.dim);
@@ -239,17 +265,21 @@ impl<T: Compute> Mixture<T> {
             }
         }
         let after: f64 = energies.iter().sum();
-        if self.shape != shape {
+        if self.shape != shape || own_limits && shape != Covariance::TiedSpherical {
             self.floors = self.own_floors(sums, &old, shape);
         }
         match shape {
             Covariance::TiedSpherical => {
-                self.variances = vec![(after / (dim as f64 * total)).max(self.floors[0])];
+                self.variances = vec![(after / (dim as f64 * total) + self.reg_covar).max(self.floors[0])];
             }
             Covariance::Spherical => {
                 let of = |(c, energy): (usize, &f64)| {
                     let weight = sums.weights()[c] * dim as f64;
-                    if weight > 0.0 { (energy / weight).max(self.floors[0]) } else { self.kept(c, 0) }
+                    if weight > 0.0 {
+                        (energy / weight + self.reg_covar).max(self.floors[0])
+                    } else {
+                        self.kept(c, 0)
+                    }
                 };
                 self.variances = energies.iter().enumerate().map(of).collect();
             }
@@ -288,7 +318,7 @@ impl<T: Compute> Mixture<T> {
             let weight = sums.weights()[c];
             for t in 0..dim {
                 variances.push(if weight > 0.0 {
-                    self.measured(sums, old, (c, t)).max(self.floors[t])
+                    (self.measured(sums, old, (c, t)) + self.reg_covar).max(self.floors[t])
                 } else {
                     self.kept(c, t)
                 });
@@ -305,10 +335,11 @@ impl<T: Compute> Mixture<T> {
         sums.squares(c)[t] / weight + (new - old) * ((new - mean) + (old - mean))
     }
 
-    /// The lower limits for a shape with per-component variances. At most the current shared variance, so
+    /// The lower limits for a shape with per-component variances. At most the current mean variance, so
     /// that the bound does not fall, and at least the rounding error of values.
     fn own_floors(&self, sums: &ShareSums, old: &[T], shape: Covariance) -> Vec<f64> {
-        let (shared, least) = (self.variances[0], self.floors[0]);
+        let shared = self.variances.iter().sum::<f64>() / self.variances.len() as f64;
+        let least = self.floors[0];
         if !shape.is_by_column() {
             return vec![(OWN_FLOOR * shared).max(least)];
         }

@@ -282,6 +282,7 @@ impl GaussianMixture {
             weights: self.weights.clone(),
             shape: self.covariance,
             floors: Vec::new(),
+            reg_covar: 0.0,
             n_factors: self.n_factors(),
             loadings: self.loadings.clone(),
         }

@@ -142,7 +142,7 @@ impl<T: Compute> Truncated<T> {
             begun.begin_from(means, dim, near);
             return Ok(begun);
         }
-        let mut mixture = Mixture::new(means, dim, state.params.factors(dim));
+        let mut mixture = state.new_mixture(means, dim);
         mixture.get_fields(&from)?;
         mixture.validate()?;
         state.mixture = Some(mixture);

@@ -65,6 +65,8 @@ def mixture_to_sklearn(source: Any) -> GaussianMixture:
         max_iter=source.max_iter,
         tol=source.tol,
         n_init=source.n_init,
+        reg_covar=source.reg_covar,
+        warm_start=source.warm_start,
         random_state=shared_random_state(source),
     )
     made.weights_, made.means_, made.covariances_ = source.weights_.copy(), means, covariances
@@ -99,6 +101,10 @@ def mixture_of_sklearn(given: Any) -> TruncatedGaussianMixture:
         covariance_type=given.covariance_type,
         init=SEEDINGS.get(given.init_params, "afk-mc2"),
         means_init=given.means_init,
+        weights_init=given.weights_init,
+        precisions_init=given.precisions_init,
+        reg_covar=given.reg_covar,
+        warm_start=given.warm_start,
         n_init=given.n_init,
         # scikit-learn's rule.
         stopping="per-weight",

@@ -89,7 +89,7 @@ def first_factors(variances, floors, h):
     return variances, loadings
 
 
-def factor_step(X, wq, means, variances, loadings, floors):
+def factor_step(X, wq, means, variances, loadings, floors, reg=0.0):
     """One M-step of a mixture of factor analyzers, with inverses of whole covariances."""
     means, variances, loadings = means.copy(), variances.copy(), loadings.copy()
     h = loadings.shape[1]
@@ -105,7 +105,7 @@ def factor_step(X, wq, means, variances, loadings, floors):
         both = np.linalg.solve(moments, products.T).T
         rest = (q @ x**2 - (both * products).sum(axis=1)) / q.sum()
         means[c] += both[:, h]
-        loadings[c], variances[c] = both[:, :h].T, np.maximum(rest, floors)
+        loadings[c], variances[c] = both[:, :h].T, np.maximum(rest + reg, floors)
     return means, variances, loadings
 
 
@@ -123,12 +123,15 @@ def truncated(
     initial=0,
     kind="tied_spherical",
     n_factors=None,
+    reg=0.0,
+    first=None,
     rounds=50,
 ):
     """Run truncated EM from given means; components and neighborhoods are drawn as in shoal.
 
-    With ``start="cells"``, which is not in the paper, the first search compares every row with the pivots and
-    with the cells of the two nearest pivots.
+    `first` holds the variances, weights and loadings with which the iterations begin; None for a shared
+    variance and equal weights. With ``start="cells"``, which is not in the paper, the first search compares
+    every row with the pivots and with the cells of the two nearest pivots.
     """
     X = np.asarray(X, dtype=np.float64)
     means = np.array(means, dtype=np.float64)
@@ -196,7 +199,12 @@ def truncated(
             if it == 0:
                 # Equation (8) of the paper.
                 least = np.array([d2[m, near[m][0]] for m in range(n)])
-                variances = np.array((w * least).sum() / (dim * w.sum()))
+                variances = np.array((w * least).sum() / (dim * w.sum()) + reg)
+        if it == 0 and first is not None:
+            variances, priors, loadings = (None if part is None else np.array(part) for part in first)
+            searches += 1
+            near, neighbors, looked, d2 = search(near, neighbors)
+            count += looked
         joint = log_joint(d2, X, means, variances, priors, loadings)
         inside = np.zeros((n, k), dtype=bool)
         for m in range(n):
@@ -214,27 +222,31 @@ def truncated(
         means = means.copy()
         means[alive] = ((w[:, None] * shares).T @ X)[alive] / totals[alive, None]
         apart = sq_dists(X, means)
+        warm = it > 0 or first is not None
         if loadings is not None:
+            if floors is None:
+                squares = np.einsum("mc,mcd->d", w[:, None] * shares, (X[:, None, :] - old_means) ** 2)
+                floors = np.minimum(1e-4 * squares / totals.sum(), variances.mean())
             means, variances, loadings = factor_step(
-                X, w[:, None] * shares, old_means, variances, loadings, floors
+                X, w[:, None] * shares, old_means, variances, loadings, floors, reg
             )
-        elif kind == "tied_spherical" or it == 0:
-            variances = np.array((w[:, None] * shares * apart).sum() / (dim * w.sum()))
+        elif kind == "tied_spherical" or not warm:
+            variances = np.array((w[:, None] * shares * apart).sum() / (dim * w.sum()) + reg)
         elif kind == "spherical":
             energies = (w[:, None] * shares * apart).sum(axis=0)
             old = np.broadcast_to(before, k)
-            variances = np.where(alive, energies / (dim * np.where(alive, totals, 1)), old)
+            variances = np.where(alive, energies / (dim * np.where(alive, totals, 1)) + reg, old)
         else:
             old = np.broadcast_to(before, (k, dim))
             squares = np.einsum("mc,mcd->cd", w[:, None] * shares, (X[:, None, :] - means) ** 2)
-            variances = np.where(alive[:, None], squares / np.where(alive, totals, 1)[:, None], old)
+            variances = np.where(alive[:, None], squares / np.where(alive, totals, 1)[:, None] + reg, old)
             if kind == "factor":
                 within = squares.sum(axis=0) / totals.sum()
                 floors = np.minimum(1e-4 * within, before)
                 variances = np.maximum(variances, floors)
                 h = min(5, dim - 1) if n_factors is None else n_factors
                 variances, loadings = first_factors(variances, floors, h)
-        if kind != "tied_spherical" and it > 0:
+        if kind != "tied_spherical" and warm:
             priors = totals / totals.sum()
         after_m = free_energy(X, w, shares, means, variances, priors, loadings)
         out.append(
