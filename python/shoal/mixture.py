@@ -18,6 +18,7 @@ from ._core import Run, Source, Step
 from ._fit.centers import State
 from ._fit.declared import NOT_NEGATIVE, AtLeast, estimator
 from ._mixture.file import StoredMixture
+from ._mixture.model import WHOLE, covariance_shape
 from .coreset import coreset_of
 from .typing import ActiveStart, Callbacks, Covariance, Init, Metric, RandomState, Rows, Stopping, Weights
 
@@ -47,11 +48,15 @@ class TruncatedGaussianMixture(StoredMixture):
     ----------
     n_components : int, default=8
         Number of components, at least 1 and at most the number of rows (of the coreset, if there is one).
-    covariance_type : {"tied_spherical", "spherical", "diag", "factor"}, default="tied_spherical"
+    covariance_type : {"tied_spherical", "spherical", "diag", "tied", "full", "factor"}, \
+            default="tied_spherical"
         - ``"tied_spherical"``: one variance for all components, and equal weights. This finds clusters as
           k-means does.
         - ``"spherical"``: a variance and a weight for each component.
         - ``"diag"``: a variance for each component and feature, and weights; not for sparse rows.
+        - ``"tied"``: one covariance between features for all components, and weights; not for sparse rows.
+        - ``"full"``: a covariance between features for each component, and weights, for up to about 100
+          features and enough rows per component; not for sparse rows. See Notes for the cost.
         - ``"factor"``: a mixture of factor analyzers. Each component has `n_factors` directions in which it
           extends, in addition to the variances of ``"diag"``; not for sparse rows. This is the best density
           for many correlated features, such as the pixels of images.
@@ -106,8 +111,8 @@ class TruncatedGaussianMixture(StoredMixture):
         `precisions_init` does not begin with iterations of ``"tied_spherical"``. Must be None for
         ``covariance_type="tied_spherical"`` and ``"factor"``.
     precisions_init : float, array-like or None, default=None
-        First precisions, the inverses of the variances, in the shape of `covariances_`. None: from the rows.
-        Must be None for ``covariance_type="factor"``.
+        First precisions, the inverses of the covariances, in the shape of `covariances_`. None: from the
+        rows. Must be None for ``covariance_type="factor"``.
     reg_covar : float, default=0.0
         A number of at least 0 that every iteration adds to the variances it computes. Variances also have
         lower limits without it, see Notes. If it is above 0, the bound can fall a little, and a fit has
@@ -137,9 +142,14 @@ class TruncatedGaussianMixture(StoredMixture):
     ----------
     means_, cluster_centers_ : ndarray of shape (n_components, n_features), float32 or float64
         Means, in the compute type of the rows. Both names refer to one array.
-    covariances_ : float or ndarray of shape (n_components,) or (n_components, n_features), float64
-        Variances; the shape depends on `covariance_type`. With ``"factor"``: the variances that the factors
-        do not explain.
+    covariances_ : float or ndarray, float64
+        Variances, or covariances of features. A float for ``"tied_spherical"``; an array of shape
+        (n_components,) for ``"spherical"``, (n_components, n_features) for ``"diag"`` and ``"factor"``,
+        (n_features, n_features) for ``"tied"`` and (n_components, n_features, n_features) for ``"full"``.
+        With ``"factor"``: the variances that the factors do not explain.
+    precisions_ : float or ndarray, float64
+        Inverses of the covariances, in the shape of `covariances_`; with ``"factor"`` in the shape of
+        ``"full"``.
     loadings_ : ndarray of shape (n_components, n_factors, n_features), float64, or None
         Loadings of the factors; None unless `covariance_type` is ``"factor"``. The covariance of component
         ``c`` is ``loadings_[c].T @ loadings_[c] + np.diag(covariances_[c])``.
@@ -203,12 +213,18 @@ class TruncatedGaussianMixture(StoredMixture):
     **Bound and variances.** The bound never falls: a row keeps its components until it finds nearer ones.
     Variances have lower limits, because a component on a single row would have an infinite density. The
     limits lie above the rounding errors of the values. If components have their own variances, the limits are
-    also at least a billionth of the shared variance at the end of the first two iterations (``"diag"``: of
-    the variance of that feature; ``"factor"``: a ten-thousandth of it).
+    also at least a billionth of the shared variance at the end of the first two iterations (``"diag"``,
+    ``"tied"`` and ``"full"``: of the variance of that feature; ``"factor"``: a ten-thousandth of it).
 
     Densities are computed in the type of the means: with float32, a squared distance to a relevant component
     has a relative error of about 1e-7. With ``"factor"`` a distance is a difference of two squares, and this
     is the relative error of the larger one.
+
+    **Covariances of features.** With d features, an iteration of ``"tied"`` takes ``d**2`` multiplications
+    per row in addition to its distances. A distance of ``"full"`` takes ``d**2`` multiplications, and the
+    sums of an iteration take ``8 * n_components * d**2`` bytes per thread. Both types begin without
+    correlation. The lower limits hold for the variance of a feature given the features before it. They are
+    small, so components of ``"full"`` with fewer rows than features need `reg_covar`.
 
     **Factors.** A component with loadings ``L`` of H factors and variances ``D`` has the covariance ``L.T @ L
     + np.diag(D)``. A distance takes ``O(n_features * H)`` by the identity of Woodbury; no matrix of
@@ -394,7 +410,9 @@ class TruncatedGaussianMixture(StoredMixture):
         """Return the parameters with which a fit to rows of `d` features begins, except the means."""
         if self._is_warm:
             equal = self.covariance_type == "tied_spherical"
-            precisions = 1 / np.atleast_1d(np.asarray(self.covariances_, dtype=np.float64)).ravel()
+            # Those of factors are the inverses of the variances that the factors do not explain.
+            found = 1 / self.covariances_ if self.covariance_type == "factor" else self.precisions_
+            precisions = np.atleast_1d(np.asarray(found, dtype=np.float64)).ravel()
             loadings = None if self.loadings_ is None else self.loadings_.ravel()
             return {
                 "weights_init": None if equal else self.weights_,
@@ -402,12 +420,11 @@ class TruncatedGaussianMixture(StoredMixture):
                 "loadings_init": loadings,
             }
         k = int(self.n_components)
-        shapes = {"tied_spherical": (), "spherical": (k,), "diag": (k, d)}
         given: dict[str, Any] = {"weights_init": None, "precisions_init": None}
         if self.weights_init is not None:
             given["weights_init"] = _params.numbers("weights_init", self.weights_init, (k,))
         if self.precisions_init is not None:
-            shape = shapes[self.covariance_type]
+            shape = covariance_shape(self.covariance_type, k, d)
             given["precisions_init"] = _params.numbers("precisions_init", self.precisions_init, shape).ravel()
         return given
 
@@ -420,8 +437,7 @@ class TruncatedGaussianMixture(StoredMixture):
         if not self._is_warm:
             return super()._seeding(source, rows, seed)
         shape, wanted = self.means_.shape, (int(self.n_components), source.shape[1])
-        sizes = {"tied_spherical": 1, "spherical": shape[0], "diag": self.means_.size}
-        kept = np.size(self.covariances_) == sizes.get(self.covariance_type, self.means_.size)
+        kept = np.shape(self.covariances_) == covariance_shape(self.covariance_type, *shape)
         factors = None if self.loadings_ is None else self.loadings_.shape[1]
         same = kept and (self.covariance_type == "factor") == (factors is not None)
         if self.n_factors is not None and factors is not None:
@@ -480,7 +496,9 @@ class TruncatedGaussianMixture(StoredMixture):
                 f"({self.n_components}). Possibly due to duplicate points in X.",
             )
         if self._floored:
-            least = float(np.min(self.covariances_))
+            variances = np.asarray(self.covariances_)
+            whole = self.covariance_type in WHOLE
+            least = float(np.min(variances.diagonal(axis1=-2, axis2=-1) if whole else variances))
             why = (
                 "all rows are equal, or differ only by rounding"
                 if found == 1

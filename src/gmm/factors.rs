@@ -27,7 +27,7 @@ const COMPONENTS: usize = 16;
 
 /// The Cholesky factor of a symmetric positive definite matrix, given and returned as its lower triangle in
 /// `n` rows.
-fn cholesky(matrix: &mut [f64], n: usize) {
+pub(super) fn cholesky(matrix: &mut [f64], n: usize) {
     for i in 0..n {
         for j in 0..=i {
             let (before, row) = matrix.split_at_mut(i * n);
@@ -40,7 +40,7 @@ fn cholesky(matrix: &mut [f64], n: usize) {
 }
 
 /// Replaces the `n` rows of `rows`, of `dim` values, by the product of the inverse of a Cholesky factor with them.
-fn solve(lower: &[f64], n: usize, rows: &mut [f64], dim: usize) {
+pub(super) fn solve(lower: &[f64], n: usize, rows: &mut [f64], dim: usize) {
     for h in 0..n {
         let (before, row) = rows.split_at_mut(h * dim);
         for (g, other) in before.chunks_exact(dim).enumerate() {
@@ -52,7 +52,7 @@ fn solve(lower: &[f64], n: usize, rows: &mut [f64], dim: usize) {
 }
 
 /// As [`solve`], with the transposed factor.
-fn solve_transposed(lower: &[f64], n: usize, rows: &mut [f64], dim: usize) {
+pub(super) fn solve_transposed(lower: &[f64], n: usize, rows: &mut [f64], dim: usize) {
     for h in (0..n).rev() {
         let (before, after) = rows.split_at_mut((h + 1) * dim);
         let row = &mut before[h * dim..];

@@ -4,6 +4,7 @@ use std::fmt::{self, Display};
 
 use super::factors::FACTORS;
 use super::mixture::Covariance;
+use super::whole::is_positive_definite;
 use crate::error::{InvalidParam, Result};
 use crate::fit::{Metric, Parameter, Problems, Value, parameters, parsed, run_methods};
 use crate::names::names;
@@ -240,7 +241,7 @@ parameters! {
         ///     .weights_init(Some(model.weights().to_vec()))
         ///     .precisions_init(Some(model.variances().iter().map(|s2| 1.0 / s2).collect()))
         ///     .fit(&rows)?;
-        /// assert!(again.lower_bounds()[0] >= model.lower_bound());
+        /// assert!(again.lower_bounds()[0] > model.lower_bound() - 1e-9);
         /// # Ok::<(), shoal::Error>(())
         /// ```
         precisions_init: Option<Vec<f64>> = None,
@@ -312,8 +313,17 @@ impl MixtureParams {
         if let Some(precisions) = &self.precisions_init {
             let wanted = self.covariance.variances(k, dim);
             let usable = |x: &f64| x.is_normal() && *x > 0.0 && (1.0 / x).is_normal();
-            let holds = precisions.len() == wanted && precisions.iter().all(usable);
-            let allowed = format!("{wanted} finite numbers above 0, inverses of variances");
+            let whole = self.covariance.is_whole();
+            let (usable, allowed) = if whole && dim > 0 {
+                let all = precisions
+                    .chunks(dim * dim)
+                    .all(|p| p.len() == dim * dim && is_positive_definite(p, dim));
+                (all, format!("symmetric positive definite matrices with {wanted} numbers"))
+            } else {
+                let all = precisions.iter().all(usable);
+                (all, format!("{wanted} finite numbers above 0, inverses of variances"))
+            };
+            let holds = precisions.len() == wanted && usable;
             problems.require(holds, "precisions_init", allowed, Listed(precisions));
             let allowed = "none without `loadings_init` if the `covariance` is \"factor\"";
             let holds = !by_factors || self.loadings_init.is_some();

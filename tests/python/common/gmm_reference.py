@@ -50,13 +50,19 @@ class State(NamedTuple):
 
 @np.errstate(divide="ignore", invalid="ignore")
 def log_joint(d2, X, means, variances, priors, loadings=None):
-    """log p(c, y) for all pairs; the shape of `variances` gives the covariance type."""
+    """log p(c, y) for all pairs; the shape of `variances` gives the covariance type.
+
+    Covariances of features have the shape (k, d, d), or (1, d, d) if they are shared.
+    """
     dim = means.shape[1]
     log_priors = np.log(priors)
-    if loadings is not None:
+    if loadings is not None or variances.ndim == 3:
         out = np.empty((len(X), len(means)))
         for c, mean in enumerate(means):
-            covariance = loadings[c].T @ loadings[c] + np.diag(variances[c])
+            if loadings is None:
+                covariance = variances[c % len(variances)]
+            else:
+                covariance = loadings[c].T @ loadings[c] + np.diag(variances[c])
             apart = X - mean
             mahalanobis = (apart * np.linalg.solve(covariance, apart.T).T).sum(axis=1)
             log_det = np.linalg.slogdet(2 * np.pi * covariance)[1]
@@ -154,7 +160,7 @@ def truncated(
     def search(near, neighbors):
         d2 = sq_dists(X, means)
         cost, far = d2, d2
-        if variances is not None and variances.size > 1:
+        if variances is not None and variances.ndim > 0:
             joint = log_joint(d2, X, means, variances, priors, loadings)
             cost, far = -joint, -(joint - np.log(np.where(priors > 0, priors, 1.0)))
         looked, found = 0, []
@@ -232,6 +238,22 @@ def truncated(
             )
         elif kind == "tied_spherical" or not warm:
             variances = np.array((w[:, None] * shares * apart).sum() / (dim * w.sum()) + reg)
+        elif kind in ("tied", "full") and variances.ndim == 3:
+            joint_shares = w[:, None] * shares
+            scatters = np.stack(
+                [
+                    (q[:, None] * (X - mean)).T @ (X - mean)
+                    for q, mean in zip(joint_shares.T, means, strict=True)
+                ]
+            )
+            if kind == "tied":
+                variances = scatters.sum(axis=0, keepdims=True) / w.sum() + reg * np.eye(dim)
+            else:
+                found = scatters / np.where(alive, totals, 1)[:, None, None] + reg * np.eye(dim)
+                if np.linalg.eigvalsh(found[alive]).min() < 1e-6:
+                    # The limits of singular covariances are not part of this reference.
+                    break
+                variances = np.where(alive[:, None, None], found, variances)
         elif kind == "spherical":
             energies = (w[:, None] * shares * apart).sum(axis=0)
             old = np.broadcast_to(before, k)
@@ -240,6 +262,12 @@ def truncated(
             old = np.broadcast_to(before, (k, dim))
             squares = np.einsum("mc,mcd->cd", w[:, None] * shares, (X[:, None, :] - means) ** 2)
             variances = np.where(alive[:, None], squares / np.where(alive, totals, 1)[:, None] + reg, old)
+            if kind == "tied":
+                variances = np.diag(totals @ variances / totals.sum())[None]
+            elif kind == "full":
+                variances = np.stack([np.diag(of) for of in variances])
+            if kind in ("tied", "full") and np.linalg.eigvalsh(variances).min() < 1e-6:
+                break
             if kind == "factor":
                 within = squares.sum(axis=0) / totals.sum()
                 floors = np.minimum(1e-4 * within, before)

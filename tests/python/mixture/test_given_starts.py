@@ -14,7 +14,7 @@ from sklearn.mixture import GaussianMixture
 
 pytestmark = pytest.mark.filterwarnings("ignore:the fit did not converge")
 
-KINDS = ("tied_spherical", "spherical", "diag", "factor")
+KINDS = ("tied_spherical", "spherical", "diag", "tied", "full", "factor")
 
 
 def precisions_of(model):
@@ -24,18 +24,22 @@ def precisions_of(model):
 def first_of(kind, k, d, seed=0):
     """Variances and weights with which a fit can begin."""
     rng = np.random.default_rng(seed)
-    shape = {"tied_spherical": (), "spherical": (k,), "diag": (k, d)}[kind]
     weights = np.full(k, 1 / k) if kind == "tied_spherical" else rng.dirichlet(np.full(k, 5.0))
+    if kind in ("tied", "full"):
+        parts = rng.normal(size=(d, d) if kind == "tied" else (k, d, d))
+        return parts @ parts.swapaxes(-1, -2) + np.eye(d), weights
+    shape = {"tied_spherical": (), "spherical": (k,), "diag": (k, d)}[kind]
     return rng.uniform(0.5, 4.0, size=shape), weights
 
 
 def given(kind, variances, weights):
     weights = None if kind == "tied_spherical" else weights
-    return {"precisions_init": 1 / variances, "weights_init": weights, "covariance_type": kind}
+    precisions = np.linalg.inv(variances) if kind in ("tied", "full") else 1 / variances
+    return {"precisions_init": precisions, "weights_init": weights, "covariance_type": kind}
 
 
 @pytest.mark.parametrize("reg_covar", [0.0, 1e-2])
-@pytest.mark.parametrize("kind", ["spherical", "diag"])
+@pytest.mark.parametrize("kind", ["spherical", "diag", "tied", "full"])
 def test_a_given_start_equals_that_of_scikit_learn(kind, reg_covar):
     k, d = 6, 4
     X = blobs(700, d, 9, 3)
@@ -48,13 +52,14 @@ def test_a_given_start_equals_that_of_scikit_learn(kind, reg_covar):
     assert model.n_iter_ == theirs.n_iter_ == 12
     assert model.lower_bound_ == pytest.approx(theirs.lower_bound_, rel=1e-10)
     np.testing.assert_allclose(model.means_, theirs.means_, rtol=1e-9, atol=1e-9)
-    np.testing.assert_allclose(model.covariances_, theirs.covariances_, rtol=1e-8)
+    np.testing.assert_allclose(model.covariances_, theirs.covariances_, rtol=1e-8, atol=1e-9)
+    np.testing.assert_allclose(model.precisions_, theirs.precisions_, rtol=1e-7, atol=1e-9)
     np.testing.assert_allclose(model.weights_, theirs.weights_, rtol=1e-9)
     np.testing.assert_allclose(model.score_samples(X), theirs.score_samples(X), rtol=1e-9)
 
 
 @pytest.mark.parametrize("start", ["cells", "random"])
-@pytest.mark.parametrize("kind", ["tied_spherical", "spherical", "diag"])
+@pytest.mark.parametrize("kind", ["tied_spherical", "spherical", "diag", "tied", "full"])
 def test_truncated_iterations_equal_the_reference(kind, start):
     n, d, k, active, size = 240, 4, 14, 3, 4
     X = blobs(n, d, 12, 8)
@@ -71,7 +76,7 @@ def test_truncated_iterations_equal_the_reference(kind, start):
         start=start,
         kind=kind,
         reg=0.05,
-        first=(variances, weights, None),
+        first=(variances[None] if kind == "tied" else variances, weights, None),
         rounds=6,
     )
     model = TruncatedGaussianMixture(
@@ -92,7 +97,8 @@ def test_truncated_iterations_equal_the_reference(kind, start):
         assert step.stop_reason is None
         np.testing.assert_array_equal(model.neighbors_, truth.neighbors)
         np.testing.assert_allclose(model.means_, truth.means, rtol=1e-9, atol=1e-9)
-        np.testing.assert_allclose(model.covariances_, truth.variances, rtol=1e-8)
+        found = np.asarray(model.covariances_)[None] if kind == "tied" else model.covariances_
+        np.testing.assert_allclose(found, truth.variances, rtol=1e-8, atol=1e-9)
         np.testing.assert_allclose(model.weights_, truth.weights, rtol=1e-9)
 
 
@@ -117,8 +123,13 @@ def test_rows_on_the_means_have_the_variance_of_reg_covar(kind):
         model = TruncatedGaussianMixture(
             2, covariance_type=kind, init=X[[0, -1]], reg_covar=0.25, tol=0.0, max_iter=20
         ).fit(X)
-    own = np.zeros(3) if model.loadings_ is None else (model.loadings_**2).sum(axis=1)
-    np.testing.assert_allclose(model.covariances_ + (own if kind == "factor" else 0.0), 0.25, rtol=1e-6)
+    if kind in ("tied", "full"):
+        np.testing.assert_allclose(
+            model.covariances_, np.broadcast_to(0.25 * np.eye(3), model.covariances_.shape)
+        )
+        return
+    own = 0.0 if model.loadings_ is None else (model.loadings_**2).sum(axis=1)
+    np.testing.assert_allclose(model.covariances_ + own, 0.25, rtol=1e-6)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -146,6 +157,7 @@ def test_a_warm_start_rejects_another_shape():
         ({"n_components": 4}, X),
         ({"covariance_type": "spherical"}, X),
         ({"covariance_type": "factor"}, X),
+        ({"covariance_type": "full"}, X),
         ({}, X[:, :3]),
     ]:
         other = pickle.loads(pickle.dumps(model)).set_params(**change)
@@ -154,7 +166,7 @@ def test_a_warm_start_rejects_another_shape():
         assert other.set_params(warm_start=False).fit(rows).means_.shape[1] == rows.shape[1]
 
 
-@pytest.mark.parametrize("kind", ["spherical", "diag"])
+@pytest.mark.parametrize("kind", ["spherical", "diag", "tied", "full"])
 def test_results_do_not_depend_on_threads(kind):
     X = blobs(5000, 6, 20, 7, dtype=np.float32)
     variances, weights = first_of(kind, 20, 6)
@@ -202,6 +214,10 @@ def test_files_and_checkpoints_hold_the_given_parameters(tmp_path):
         ),
         ({"precisions_init": np.ones(3)}, r"precisions_init must have shape \(3, 2\), got \(3,\)"),
         ({"precisions_init": np.zeros((3, 2))}, "precisions_init must be 6 finite numbers above 0"),
+        (
+            {"precisions_init": np.ones((2, 2)), "covariance_type": "tied"},
+            "precisions_init must be symmetric positive definite matrices",
+        ),
         ({"precisions_init": [["a"] * 2] * 3}, "precisions_init must hold numbers"),
         ({"reg_covar": -1.0}, "reg_covar must be a finite number of at least 0, got -1.0"),
         ({"warm_start": "yes"}, "warm_start must be True or False, got 'yes'"),
