@@ -437,11 +437,9 @@ class TruncatedGaussianMixture(StoredMixture):
         if not self._is_warm:
             return super()._seeding(source, rows, seed)
         shape, wanted = self.means_.shape, (int(self.n_components), source.shape[1])
-        kept = np.shape(self.covariances_) == covariance_shape(self.covariance_type, *shape)
-        factors = None if self.loadings_ is None else self.loadings_.shape[1]
-        same = kept and (self.covariance_type == "factor") == (factors is not None)
-        if self.n_factors is not None and factors is not None:
-            same = same and self.n_factors == factors
+        same = self._fitted_type == self.covariance_type
+        if self.n_factors is not None and self.loadings_ is not None:
+            same = same and self.n_factors == self.loadings_.shape[1]
         if shape != wanted or not same:
             raise ValueError(
                 "warm_start must be False if n_components, covariance_type, n_factors or the number of "

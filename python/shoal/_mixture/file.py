@@ -22,6 +22,8 @@ class StoredMixture(MixtureOfGaussians):
 
     n_components: Any
     _saved_attributes: ClassVar = {"converged_": "flag"}
+    #: The `covariance_type` of the fitted parameters.
+    _fitted_type: str | None = None
     #: The bound after every iteration of the best start.
     _bounds: npt.NDArray[np.float64] | None = None
 
@@ -73,6 +75,7 @@ class StoredMixture(MixtureOfGaussians):
 
     def _take(self, variances: Any, weights: Any, neighbors: Any, loadings: Any = None) -> None:
         """Set the parameters of the components, except the means."""
+        self._fitted_type = self.covariance_type
         shape = covariance_shape(self.covariance_type, *self.cluster_centers_.shape)
         self.covariances_ = variances.reshape(shape) if shape else float(variances[0])
         self.loadings_ = None

@@ -70,7 +70,9 @@ class MixtureOfGaussians(DensityMixin, CenterFitter):
         """
         check_is_fitted(self, "cluster_centers_")
         if self.covariance_type in WHOLE:
-            return np.linalg.inv(self.covariances_)
+            # Positive definite also for a covariance that is nearly singular.
+            whiteners = np.linalg.inv(np.linalg.cholesky(self.covariances_))
+            return whiteners.swapaxes(-1, -2) @ whiteners
         if self.loadings_ is None:
             return 1 / self.covariances_
         unit = np.eye(self.loadings_.shape[2])

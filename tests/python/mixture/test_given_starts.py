@@ -151,13 +151,15 @@ def test_a_warm_start_continues_the_previous_fit(kind, dtype):
 
 
 def test_a_warm_start_rejects_another_shape():
-    X = blobs(300, 4, 5, 1)
+    X = blobs(300, 5, 5, 1)
     model = TruncatedGaussianMixture(5, warm_start=True, random_state=0, covariance_type="diag").fit(X)
     for change, rows in [
         ({"n_components": 4}, X),
         ({"covariance_type": "spherical"}, X),
         ({"covariance_type": "factor"}, X),
         ({"covariance_type": "full"}, X),
+        # Of the same shape, because there are as many components as features.
+        ({"covariance_type": "tied"}, X),
         ({}, X[:, :3]),
     ]:
         other = pickle.loads(pickle.dumps(model)).set_params(**change)

@@ -109,3 +109,12 @@ def test_sparse_rows_are_refused(kind):
         ValueError, match='covariance_type must be "spherical" or "tied_spherical" for sparse'
     ):
         TruncatedGaussianMixture(2, covariance_type=kind).fit(sp.csr_matrix(blobs(40, 3, 2, 0)))
+
+
+def test_a_warm_start_of_nearly_singular_covariances(kind):
+    X = np.repeat(correlated(40, 6, 2), 2, axis=1)
+    model = TruncatedGaussianMixture(
+        5, covariance_type=kind, warm_start=True, random_state=0, max_iter=6
+    ).fit(X)
+    before = model.lower_bound_
+    assert model.fit(X).lower_bounds_[0] >= before - 1e-2 * abs(before)
