@@ -125,6 +125,7 @@ def unchanged(t: Results) -> list[float]:
     return [max(abs(value) for share in (1, 3, 5) for value in some[f"difference, {share}%"])]
 
 
+WHOLE = [(reduce, column) for column in ("to diag", "s to diag") for reduce in (min, max)]
 EQUAL = {"part": "limits", "limits": "size_min=1.0 size_max=1.0"}
 LOOSE = {"part": "limits", "limits": "size_max=1.25"}
 README: list[tuple[str, Formula]] = [
@@ -257,6 +258,19 @@ CLAIMS: Claims = {
                 {"covariance": "factor", "factors": 5},
                 *((reduce, column) for column in ("to diag", "s to diag") for reduce in (min, max)),
             ),
+        ),
+        *(
+            (sentence, of("whole-covariances", {"covariance": kind}, *WHOLE))
+            for kind, sentence in (
+                (
+                    "full",
+                    (
+                        '`"full"` gains {:.1f} to {:.1f} nats per held-out row over `"diag"`, in {:.1f} to '
+                        "{:.1f} times its time"
+                    ),
+                ),
+                ("tied", '`"tied"` gains {:.1f} to {:.1f} nats, in {:.1f} to {:.1f}'),
+            )
         ),
     ],
     "docs/curation.md": [

@@ -1,4 +1,4 @@
-"""Mixtures of factor analyzers: log-likelihood of held-out rows and seconds, compared with diagonal mixtures.
+"""Mixtures with covariances: log-likelihood of held-out rows and seconds, compared with diagonal mixtures.
 
 Every set is split into training rows and a seventh of held-out rows. Fits with the same seed alternate and
 begin with the same means. Seconds are processor time of one thread, unless ``--threads`` says otherwise.
@@ -83,6 +83,7 @@ def compared(spec: str, k: int, most: int, args: Any) -> list[dict[str, Any]]:
     X, held_out = rows_of(spec, most, quick=args.quick)
     k = k // 10 if args.quick else k
     kinds: list[dict[str, Any]] = [{"covariance_type": "diag"}]
+    kinds += [{"covariance_type": name} for name in args.covariances]
     kinds += [{"covariance_type": "factor", "n_factors": h} for h in args.factors if h < X.shape[1]]
     found: list[list[dict[str, float]]] = [[] for _ in kinds]
     for seed in range(args.seeds):
@@ -108,6 +109,9 @@ def main() -> None:
     parser = common.parser(__doc__)
     parser.add_argument("--sets", nargs="+", default=[name for name, _, _ in SETS])
     parser.add_argument("--factors", nargs="+", type=int, default=list(FACTORS))
+    parser.add_argument(
+        "--covariances", nargs="*", default=[], choices=["spherical", "tied", "full"], help="further types"
+    )
     parser.add_argument("--seeds", type=int, default=2, help="fits of each set (default 2)")
     parser.add_argument("--threads", type=int, default=1)
     common.add_options(parser, quick="a tenth of the rows and components, no result file")

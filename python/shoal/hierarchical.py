@@ -221,12 +221,14 @@ class HierarchicalKMeans(LeveledClusterer):
 
     @property
     def cell_ids_(self) -> npt.NDArray[np.int64]:
-        """The id of every cell, an ascending int64 array of shape (n_clusters,)."""
-        return self._known_cells().ids
+        """The id of every cell, an ascending int64 array of shape (n_cells,); read-only."""
+        ids = self._known_cells().ids.view()
+        ids.flags.writeable = False
+        return ids
 
     @property
     def drift_(self) -> npt.NDArray[np.float64]:
-        """Distance of every center from the mean of its rows, a float64 array of shape (n_clusters,)."""
+        """Distance of every center from the mean of its rows, a float64 array of shape (n_cells,)."""
         shifts = self._known_cells().shifts
         if self.metric == "cosine":
             # A mean of directions is shorter than 1.
@@ -286,10 +288,9 @@ class HierarchicalKMeans(LeveledClusterer):
             Before :meth:`fit`.
         ValueError
             If X_new or the rows of `fetch` have another number of features, NaN or infinity; if `fetch`
-            returns rows of other cells; after a fit with fractional sample weights. The estimator is then
-            unchanged, as after any exception of `fetch`.
-        TypeError
-            If `fetch` returns something else than keys, integers and real numbers.
+            returns rows of other cells, a key twice, or something else than keys, integers and real
+            numbers; after a fit with sample weights. The estimator is then unchanged, as after any
+            exception of `fetch`.
 
         Warns
         -----
@@ -338,6 +339,10 @@ class HierarchicalKMeans(LeveledClusterer):
         True
         """
         source = self._fitted_rows(X_new)
+        if self._visited is not None and self.__dict__.get("_cells") is None:
+            # After a fit that a loop left, sizes are those of the last sweep.
+            found = np.bincount(self.labels_, weights=self._visited[1], minlength=len(self.cluster_centers_))
+            self.counts_ = found.astype(np.float64)
         threads = _params.threads(self.n_jobs, tell=False)
         change, cells, centers, sizes = update_cells(
             self, self._known_cells(), source, fetch, target_size, threads

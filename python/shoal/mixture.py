@@ -16,8 +16,9 @@ from ._checks.marked import unmarked
 from ._checks.warn import warn
 from ._core import Run, Source, Step
 from ._fit.centers import State
-from ._fit.declared import AtLeast, estimator
+from ._fit.declared import NOT_NEGATIVE, AtLeast, estimator
 from ._mixture.file import StoredMixture
+from ._mixture.model import WHOLE, covariance_shape
 from .coreset import coreset_of
 from .typing import ActiveStart, Callbacks, Covariance, Init, Metric, RandomState, Rows, Stopping, Weights
 
@@ -47,11 +48,15 @@ class TruncatedGaussianMixture(StoredMixture):
     ----------
     n_components : int, default=8
         Number of components, at least 1 and at most the number of rows (of the coreset, if there is one).
-    covariance_type : {"tied_spherical", "spherical", "diag", "factor"}, default="tied_spherical"
+    covariance_type : {"tied_spherical", "spherical", "diag", "tied", "full", "factor"}, \
+            default="tied_spherical"
         - ``"tied_spherical"``: one variance for all components, and equal weights. This finds clusters as
           k-means does.
         - ``"spherical"``: a variance and a weight for each component.
         - ``"diag"``: a variance for each component and feature, and weights; not for sparse rows.
+        - ``"tied"``: one covariance between features for all components, and weights; not for sparse rows.
+        - ``"full"``: a covariance between features for each component, and weights, for up to about 100
+          features and enough rows per component; not for sparse rows. See Notes for the cost.
         - ``"factor"``: a mixture of factor analyzers. Each component has `n_factors` directions in which it
           extends, in addition to the variances of ``"diag"``; not for sparse rows. This is the best density
           for many correlated features, such as the pixels of images.
@@ -101,6 +106,21 @@ class TruncatedGaussianMixture(StoredMixture):
         gives the means, the fit makes a single start, and a larger `n_init` raises a RuntimeWarning.
     means_init : array-like of shape (n_components, n_features) or None, default=None
         First means; the same as ``init=array``. Overrides a name in `init`.
+    weights_init : array-like of shape (n_components,) or None, default=None
+        First weights of the components, which sum to 1. None: equal weights. A fit with `weights_init` or
+        `precisions_init` does not begin with iterations of ``"tied_spherical"``. Must be None for
+        ``covariance_type="tied_spherical"`` and ``"factor"``.
+    precisions_init : float, array-like or None, default=None
+        First precisions, the inverses of the covariances, in the shape of `covariances_`. None: from the
+        rows. Must be None for ``covariance_type="factor"``.
+    reg_covar : float, default=0.0
+        A number of at least 0 that every iteration adds to the variances it computes. Variances also have
+        lower limits without it, see Notes. If it is above 0, the bound can fall a little, and a fit has
+        converged when the bound changes by at most `tol`. scikit-learn adds 1e-6.
+    warm_start : bool, default=False
+        Whether a fit begins with the means, variances, loadings and weights of the previous fit of this
+        estimator, if there is one. It then makes a single start, and ignores `init`, `means_init`,
+        `weights_init` and `precisions_init`.
     stopping : {"auto", "per-weight", "relative"}, default="auto"
         When a start has converged.
 
@@ -122,9 +142,14 @@ class TruncatedGaussianMixture(StoredMixture):
     ----------
     means_, cluster_centers_ : ndarray of shape (n_components, n_features), float32 or float64
         Means, in the compute type of the rows. Both names refer to one array.
-    covariances_ : float or ndarray of shape (n_components,) or (n_components, n_features), float64
-        Variances; the shape depends on `covariance_type`. With ``"factor"``: the variances that the factors
-        do not explain.
+    covariances_ : float or ndarray, float64
+        Variances, or covariances of features. A float for ``"tied_spherical"``; an array of shape
+        (n_components,) for ``"spherical"``, (n_components, n_features) for ``"diag"`` and ``"factor"``,
+        (n_features, n_features) for ``"tied"`` and (n_components, n_features, n_features) for ``"full"``.
+        With ``"factor"``: the variances that the factors do not explain.
+    precisions_ : float or ndarray, float64
+        Inverses of the covariances, in the shape of `covariances_`; with ``"factor"`` in the shape of
+        ``"full"``.
     loadings_ : ndarray of shape (n_components, n_factors, n_features), float64, or None
         Loadings of the factors; None unless `covariance_type` is ``"factor"``. The covariance of component
         ``c`` is ``loadings_[c].T @ loadings_[c] + np.diag(covariances_[c])``.
@@ -188,12 +213,18 @@ class TruncatedGaussianMixture(StoredMixture):
     **Bound and variances.** The bound never falls: a row keeps its components until it finds nearer ones.
     Variances have lower limits, because a component on a single row would have an infinite density. The
     limits lie above the rounding errors of the values. If components have their own variances, the limits are
-    also at least a billionth of the shared variance at the end of the first two iterations (``"diag"``: of
-    the variance of that feature; ``"factor"``: a ten-thousandth of it).
+    also at least a billionth of the shared variance at the end of the first two iterations (``"diag"``,
+    ``"tied"`` and ``"full"``: of the variance of that feature; ``"factor"``: a ten-thousandth of it).
 
     Densities are computed in the type of the means: with float32, a squared distance to a relevant component
     has a relative error of about 1e-7. With ``"factor"`` a distance is a difference of two squares, and this
     is the relative error of the larger one.
+
+    **Covariances of features.** With d features, an iteration of ``"tied"`` takes ``d**2`` multiplications
+    per row in addition to its distances. A distance of ``"full"`` takes ``d**2`` multiplications, and the
+    sums of an iteration take ``8 * n_components * d**2`` bytes per thread. Both types begin without
+    correlation. The lower limits hold for the variance of a feature given the features before it. They are
+    small, so components of ``"full"`` with fewer rows than features need `reg_covar`.
 
     **Factors.** A component with loadings ``L`` of H factors and variances ``D`` has the covariance ``L.T @ L
     + np.diag(D)``. A distance takes ``O(n_features * H)`` by the identity of Woodbury; no matrix of
@@ -242,6 +273,10 @@ class TruncatedGaussianMixture(StoredMixture):
     n_initial_e_steps: Annotated[int, AtLeast(0)] = 0
     n_init: int = 1
     means_init: npt.ArrayLike | None = None
+    weights_init: npt.ArrayLike | None = None
+    precisions_init: npt.ArrayLike | None = None
+    reg_covar: Annotated[float, NOT_NEGATIVE] = 0.0
+    warm_start: bool = False
     stopping: Stopping = "auto"
     max_iter: int = 200
     tol: float = 1e-4
@@ -255,6 +290,8 @@ class TruncatedGaussianMixture(StoredMixture):
     _method = "mixture"
     _counts_labels = False
     _auto = ("explore",)
+    # A warm start sets them.
+    _hidden = ("loadings_init",)
 
     _count = "n_components"
     #: Whether all variances lie at their lower limit.
@@ -296,6 +333,13 @@ class TruncatedGaussianMixture(StoredMixture):
                 problems.add(
                     "`means_init` must be `None` if `init` is an array or a callable: both set the first "
                     "means"
+                )
+        without = {"weights_init": ("tied_spherical", "factor"), "precisions_init": ("factor",)}
+        for name, types in without.items():
+            if getattr(self, name) is not None and self.covariance_type in types:
+                problems.add(
+                    f"`{name}` must be `None` with `covariance_type`={p.shown(self.covariance_type)}, got "
+                    f"{p.shown(getattr(self, name))}"
                 )
 
     def iter_fit(self, X: Rows, sample_weight: Weights = None) -> Iterator[Step]:
@@ -358,7 +402,60 @@ class TruncatedGaussianMixture(StoredMixture):
         return self._start(source, weights, init, 0, state)
 
     def _options(self, source: Source | None) -> dict[str, Any]:
-        return {"n_init": self._n_starts(), "chain_length": int(self.chain_length)}
+        assert source is not None
+        options = {"n_init": self._n_starts(), "chain_length": int(self.chain_length)}
+        return options | self._first_parameters(source.shape[1])
+
+    def _first_parameters(self, d: int) -> dict[str, Any]:
+        """Return the parameters with which a fit to rows of `d` features begins, except the means."""
+        if self._is_warm:
+            equal = self.covariance_type == "tied_spherical"
+            # Those of factors are the inverses of the variances that the factors do not explain.
+            found = 1 / self.covariances_ if self.covariance_type == "factor" else self.precisions_
+            precisions = np.atleast_1d(np.asarray(found, dtype=np.float64)).ravel()
+            loadings = None if self.loadings_ is None else self.loadings_.ravel()
+            return {
+                "weights_init": None if equal else self.weights_,
+                "precisions_init": precisions,
+                "loadings_init": loadings,
+            }
+        k = int(self.n_components)
+        given: dict[str, Any] = {"weights_init": None, "precisions_init": None}
+        if self.weights_init is not None:
+            given["weights_init"] = _params.numbers("weights_init", self.weights_init, (k,))
+        if self.precisions_init is not None:
+            shape = covariance_shape(self.covariance_type, k, d)
+            given["precisions_init"] = _params.numbers("precisions_init", self.precisions_init, shape).ravel()
+        return given
+
+    @property
+    def _is_warm(self) -> bool:
+        """Whether the next fit begins with the solution of the previous one."""
+        return bool(self.warm_start) and hasattr(self, "weights_")
+
+    def _seeding(self, source: Source, rows: Any, seed: int) -> str | npt.NDArray[Any]:
+        if not self._is_warm:
+            return super()._seeding(source, rows, seed)
+        shape, wanted = self.means_.shape, (int(self.n_components), source.shape[1])
+        same = self._fitted_type == self.covariance_type
+        if self.n_factors is not None and self.loadings_ is not None:
+            same = same and self.n_factors == self.loadings_.shape[1]
+        if shape != wanted or not same:
+            raise ValueError(
+                "warm_start must be False if n_components, covariance_type, n_factors or the number of "
+                f"features of X changes: the previous fit has means of shape {shape}, this one {wanted}"
+            )
+        return self.means_.astype(source.compute)
+
+    def _go_on(
+        self, state: State, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None
+    ) -> Iterator[Step]:
+        if self.warm_start and not len(state[1].get("history_counts", ())):
+            raise ValueError(
+                "the checkpoint must hold an iteration of a fit with warm_start=True: it lacks the previous "
+                "fit. Call fit again."
+            )
+        return super()._go_on(state, source, rows, weights)
 
     def _forget(self) -> None:
         super()._forget()
@@ -366,6 +463,9 @@ class TruncatedGaussianMixture(StoredMixture):
 
     def _update(self, run: Any, step: Step | None) -> None:
         super()._update(run, step)
+        if self.init_ == "given":
+            # The means of the previous fit.
+            self.init_ = "array"
         details = run.details()
         self._take(details["variances"], details["weights"], details["neighbors"], details["loadings"])
         self._floored, self.converged_ = details["floored"], details["converged"]
@@ -394,7 +494,9 @@ class TruncatedGaussianMixture(StoredMixture):
                 f"({self.n_components}). Possibly due to duplicate points in X.",
             )
         if self._floored:
-            least = float(np.min(self.covariances_))
+            variances = np.asarray(self.covariances_)
+            whole = self.covariance_type in WHOLE
+            least = float(np.min(variances.diagonal(axis1=-2, axis2=-1) if whole else variances))
             why = (
                 "all rows are equal, or differ only by rounding"
                 if found == 1

@@ -1,4 +1,4 @@
-"""Partitions that live: what an update of the cells of an inverted file changes."""
+"""What an update of the cells of an inverted file changes."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ class PartitionChange:
     new_ids : ndarray of int64
         Cells that did not exist before, ascending.
     split_ids : ndarray of int64
-        Cells that were split and exist no more, ascending. All of their rows are in `moved`.
+        Cells that were split and no longer exist, ascending. All of their rows are in `moved`.
     joined_ids : ndarray of int64
-        Cells that had too few rows and exist no more, ascending. All of their rows are in `moved`.
+        Cells that had too few rows and no longer exist, ascending. All of their rows are in `moved`.
     moved : structured ndarray
         Stored rows that belong to another cell now: ``key`` (as `fetch` returned it), ``from_id`` and
         ``to_id``. ``moved.tolist()`` is a list of tuples.
     recentered_ids : ndarray of int64
         Cells that still exist, whose centers moved, ascending. All other centers are bit-equal.
     oversized_ids : ndarray of int64
-        Cells above the limit that are left as they are, ascending: their rows are identical, or there was no
-        `fetch`.
+        Cells above the limit that are left as they are, ascending: they cannot be divided, because most of
+        their rows are identical, or there was no `fetch`.
     n_fetched : int
         Number of stored rows that `fetch` returned.
     """
@@ -129,6 +129,8 @@ class _Fetching:
         self._dtype = dtype
         self._n_features = n_features
         self._keys: list[npt.NDArray[Any]] = []
+        self._seen: set[Any] = set()
+        self._n = 0
 
     def __call__(self, ids: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
         found = self._fetch(ids)
@@ -136,13 +138,13 @@ class _Fetching:
             raise _params.ParameterError(
                 f"`fetch` must return a tuple (keys, cell_ids, rows), got {_params.shown(found)}"
             )
-        keys, cells, rows = (np.asarray(part) for part in found)
+        keys, cells, rows = _keys_of(found[0]), *(_array_of(part) for part in found[1:])
         if keys.ndim != 1 or cells.shape != keys.shape:
             raise _params.ParameterError(
                 "`fetch` must return 1-D keys and cell_ids of one length, got shapes "
                 f"{keys.shape} and {cells.shape}"
             )
-        if not len(keys):
+        if not len(keys) and not rows.size:
             return np.empty(0, np.int64), np.empty((0, self._n_features), self._dtype)
         if rows.dtype.kind not in "biuf":
             raise _params.ParameterError(f"`fetch` must return rows of real numbers, got {rows.dtype}")
@@ -152,12 +154,46 @@ class _Fetching:
             )
         if cells.dtype.kind not in "iu":
             raise _params.ParameterError(f"`fetch` must return cell_ids that are integers, got {cells.dtype}")
+        if not np.isin(cells, ids).all():
+            strange = cells[~np.isin(cells, ids)][0]
+            raise _params.ParameterError(
+                f"`fetch` must return rows of the cells that it was asked for, got cell {strange}"
+            )
+        known = keys.tolist()
+        self._seen.update(known)
+        self._n += len(known)
+        if len(self._seen) < self._n:
+            raise _params.ParameterError("`fetch` must return every row once, got a key twice")
         self._keys.append(keys)
         return cells.astype(np.int64), np.ascontiguousarray(rows, dtype=self._dtype)
 
     def keys(self) -> npt.NDArray[Any]:
         """Return the keys of all fetched rows."""
-        return np.concatenate(self._keys) if self._keys else np.empty(0, np.int64)
+        if not self._keys:
+            return np.empty(0, np.int64)
+        if len({keys.dtype for keys in self._keys}) > 1:
+            return np.concatenate([keys.astype(object) for keys in self._keys])
+        return np.concatenate(self._keys)
+
+
+def _array_of(values: Any) -> npt.NDArray[Any]:
+    """Return what `fetch` returned as an array."""
+    try:
+        return np.asarray(values)
+    except ValueError as error:
+        raise _params.ParameterError(f"`fetch` must return rows of one length: {error}") from error
+
+
+def _keys_of(keys: Any) -> npt.NDArray[Any]:
+    """Return keys as an array that holds each of them unchanged: NumPy cuts zeros off the end of bytes."""
+    if isinstance(keys, np.ndarray):
+        return keys
+    listed = list(keys)
+    if all(type(key) is int and -(2**63) <= key < 2**63 for key in listed):
+        return np.array(listed, np.int64)
+    out = np.empty(len(listed), object)
+    out[:] = listed
+    return out
 
 
 def _moved(keys: npt.NDArray[Any], change: dict[str, Any]) -> npt.NDArray[np.void]:
@@ -171,19 +207,14 @@ def _moved(keys: npt.NDArray[Any], change: dict[str, Any]) -> npt.NDArray[np.voi
 
 def _warn(change: PartitionChange, cells: Cells, n: int, fetched: bool) -> None:
     """Warn of cells that should be split, and of a partition that should be fitted again."""
-    if len(change.oversized_ids) and not fetched:
-        warn(
-            f"{len(change.oversized_ids)} cells have more than {2 * cells.target} rows, and `fetch` is None, "
-            "so they were not split. Pass `fetch` in the next call.",
-            RuntimeWarning,
+    if n_large := len(change.oversized_ids):
+        why = "most of their rows are identical" if fetched else "`fetch` is None. Pass it in the next call"
+        problem = (
+            f"Cells with more than {2 * cells.target} rows that were not split: {n_large}, because {why}."
         )
-    elif len(change.oversized_ids):
-        warn(
-            f"{len(change.oversized_ids)} cells have more than {2 * cells.target} rows, but they cannot be "
-            "split: their rows are identical.",
-            RuntimeWarning,
-        )
-    growth = cells.inertia / max(n, 1) / cells.inertia_at_fit if cells.inertia_at_fit > 0 else 1.0
+        warn(problem, RuntimeWarning)
+    per_row = cells.inertia / max(n, 1)
+    growth = per_row / cells.inertia_at_fit if cells.inertia_at_fit > 0 else 1.0 if per_row == 0 else np.inf
     if growth > MOST_GROWTH:
         warn(
             f"The inertia per row is {growth:.2f} times that of the fit. Fit the estimator again for a "
@@ -201,7 +232,8 @@ def update(
     if target is not None:
         cells = cells._replace(target=_params.whole("target_size", target, 1, most=2**40))
     counts = model.counts_
-    if (counts != np.rint(counts)).any():
+    n_rows = model.__dict__.get("_n_rows")
+    if (counts != np.rint(counts)).any() or (n_rows is not None and counts.sum() != n_rows):
         raise ValueError(
             "update counts rows, but the estimator was fitted with sample weights: fit it without "
             "sample_weight"

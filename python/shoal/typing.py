@@ -130,7 +130,7 @@ Affinity: TypeAlias = Literal["knn", "gaussian", "precomputed"]
 #: What :class:`~shoal.LaplacianKModes` does when clusters collapse.
 OnCollapse: TypeAlias = Literal["restore", "reduce"]
 #: Covariances of :class:`~shoal.TruncatedGaussianMixture`.
-Covariance: TypeAlias = Literal["tied_spherical", "spherical", "diag", "factor"]
+Covariance: TypeAlias = Literal["tied_spherical", "spherical", "diag", "tied", "full", "factor"]
 #: How :class:`~shoal.TruncatedGaussianMixture` chooses the initial components per row.
 ActiveStart: TypeAlias = Literal["cells", "random"]
 #: Stopping rules of :class:`~shoal.TruncatedGaussianMixture`.

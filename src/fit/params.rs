@@ -157,6 +157,19 @@ plain_parameters! {
     f64: "a number" { Value::Float(value) => value, Value::Int(value) => value as Self, }
 }
 
+impl Parameter for Vec<f64> {
+    fn from_value(name: &'static str, value: Value) -> Result<Self, InvalidParam> {
+        match value {
+            Value::Floats(values) => Ok(values),
+            other => Err(InvalidParam::new(name, "several numbers", other)),
+        }
+    }
+
+    fn to_value(&self) -> Value {
+        self.clone().into()
+    }
+}
+
 impl<T: Parameter> Parameter for Option<T> {
     fn from_value(name: &'static str, value: Value) -> Result<Self, InvalidParam> {
         if value == Value::None {

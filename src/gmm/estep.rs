@@ -5,6 +5,7 @@ use super::cells::MeanCells;
 use super::mixture::Densities;
 use super::neighborhoods::{Encounters, Meetings, Neighborhoods, sort_by_key};
 use super::space::{Space, draws};
+use super::whole::{Seen, Whole};
 use crate::data::{DataSource, row_values};
 use crate::error::{Error, InvalidParam, Result};
 use crate::kernel::Compute;
@@ -168,6 +169,7 @@ struct SearchBuffers<T> {
     near_dists: Vec<f64>,
     /// The projections of the row onto the axes of the components that share it.
     onto: Vec<T>,
+    seen: Seen<T>,
 }
 
 /// The E-step for components with known densities, with or without computing shares.
@@ -197,7 +199,10 @@ impl<T: Compute> EStep<'_, T> {
             return Err(too_far_apart::<T>());
         }
         let by_column = self.pass.by_column;
-        let projections = || ProjectionSums::new(k, dim, self.densities.centers.n_axes());
+        let projections = || match self.densities.whole.scatters(k) {
+            Some(k) => ProjectionSums::of_scatters(if self.pass.weigh { k } else { 0 }, dim),
+            None => ProjectionSums::new(k, dim, self.densities.centers.n_axes()),
+        };
         let mut total = EStepSums::new(k, ShareSums::new(k, dim, by_column), projections());
         let tile = mixture_tile_rows(near.len() / self.active, k);
         let ranks = self.pass.search.map_or_else(Vec::new, |(neighbors, _)| neighbors.ranks());
@@ -334,14 +339,15 @@ impl<T: Compute> EStep<'_, T> {
                 work.space.explore(drawn, &mut draws(self.pass.seed, number, row));
             }
         }
-        let SearchBuffers { space, sq_dists, far, nearest, .. } = work;
+        let SearchBuffers { space, sq_dists, far, nearest, seen, .. } = work;
         let looked = space.list.len();
         sq_dists.resize(looked, T::ZERO);
-        centers.sq_dists(chunk.rows, i, &space.list[measured..], &mut sq_dists[measured..]);
+        let (list, found) = (&space.list[measured..], &mut sq_dists[measured..]);
+        self.densities.sq_dists(chunk.rows, i, list, found, seen);
         // A row that searched cells reports only as many components as a later search would. Otherwise each
         // component would meet nearly all others.
         nearest.begin(if measured > 0 { self.active * neighbors.size() } else { self.active });
-        let unit = 1.0 / centers.unit();
+        let unit = 1.0 / self.densities.unit();
         if self.densities.are_alike() {
             for (&id, sq_dist) in space.list.iter().zip(&*sq_dists) {
                 let cost = sq_dist.to_f64();
@@ -410,6 +416,15 @@ impl<T: Compute> EStep<'_, T> {
         let SearchBuffers { ids, shares, near_dists, sq_dists, onto, .. } = work;
         let centers = &self.densities.centers;
         part.sums.add(rows, i, (ids, shares, near_dists), centers);
+        if let (Rows::Dense(rows), false) = (rows, matches!(self.densities.whole, Whole::None)) {
+            if let Whole::Shared(shared) = &self.densities.whole {
+                let all = shares.iter().sum();
+                part.projections.add_scatter(rows.row(i), &[0], &[all], &shared.from);
+            } else {
+                part.projections.add_scatter(rows.row(i), ids, shares, centers);
+            }
+            return;
+        }
         if let (1.., Rows::Dense(rows)) = (centers.n_axes(), rows) {
             sq_dists.resize(ids.len(), T::ZERO);
             onto.resize(ids.len() * centers.n_axes(), T::ZERO);

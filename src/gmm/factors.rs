@@ -27,7 +27,7 @@ const COMPONENTS: usize = 16;
 
 /// The Cholesky factor of a symmetric positive definite matrix, given and returned as its lower triangle in
 /// `n` rows.
-fn cholesky(matrix: &mut [f64], n: usize) {
+pub(super) fn cholesky(matrix: &mut [f64], n: usize) {
     for i in 0..n {
         for j in 0..=i {
             let (before, row) = matrix.split_at_mut(i * n);
@@ -40,7 +40,7 @@ fn cholesky(matrix: &mut [f64], n: usize) {
 }
 
 /// Replaces the `n` rows of `rows`, of `dim` values, by the product of the inverse of a Cholesky factor with them.
-fn solve(lower: &[f64], n: usize, rows: &mut [f64], dim: usize) {
+pub(super) fn solve(lower: &[f64], n: usize, rows: &mut [f64], dim: usize) {
     for h in 0..n {
         let (before, row) = rows.split_at_mut(h * dim);
         for (g, other) in before.chunks_exact(dim).enumerate() {
@@ -52,7 +52,7 @@ fn solve(lower: &[f64], n: usize, rows: &mut [f64], dim: usize) {
 }
 
 /// As [`solve`], with the transposed factor.
-fn solve_transposed(lower: &[f64], n: usize, rows: &mut [f64], dim: usize) {
+pub(super) fn solve_transposed(lower: &[f64], n: usize, rows: &mut [f64], dim: usize) {
     for h in (0..n).rev() {
         let (before, after) = rows.split_at_mut((h + 1) * dim);
         let row = &mut before[h * dim..];
@@ -173,7 +173,7 @@ impl Regression {
     fn update<T: Compute>(
         &self,
         means: &mut [T],
-        (variances, floors): (&mut [f64], &[f64]),
+        (variances, floors, reg_covar): (&mut [f64], &[f64], f64),
         loadings: &mut [f64],
     ) -> f64 {
         let dim = means.len();
@@ -194,7 +194,7 @@ impl Regression {
             moved += step * step;
             // The mean is rounded to `T`.
             let rounding = step - self.offsets[t];
-            variances[t] = (self.residuals[t] + rounding * rounding).max(floors[t]);
+            variances[t] = (self.residuals[t] + rounding * rounding + reg_covar).max(floors[t]);
         }
         moved
     }
@@ -249,6 +249,7 @@ impl<T: Compute> Mixture<T> {
         cx: &Executor,
     ) -> Result<f64> {
         let (dim, size, floors) = (self.dim, self.n_factors * self.dim, &self.floors);
+        let reg_covar = self.reg_covar;
         let mut moves = vec![0.0; self.weights.len()];
         let columns =
             self.means.chunks_mut(COMPONENTS * dim).zip(self.variances.chunks_mut(COMPONENTS * dim));
@@ -262,7 +263,7 @@ impl<T: Compute> Mixture<T> {
                 for (i, (((means, variances), loadings), moved)) in of_each.enumerate() {
                     let c = part * COMPONENTS + i;
                     if let Some(shared) = ComponentSums::new(sums, projections, c, means) {
-                        *moved = shared.regress().update(means, (variances, floors), loadings);
+                        *moved = shared.regress().update(means, (variances, floors, reg_covar), loadings);
                     }
                 }
                 Ok(())

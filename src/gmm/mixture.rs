@@ -6,12 +6,15 @@
 
 use std::f64::consts::TAU;
 
+use super::params::MixtureParams;
+use super::whole::{Seen, Whole, diagonal, inverse};
 use crate::error::Result;
 use crate::kernel::Compute;
 use crate::kernel::listed::RowCenters;
 use crate::matrix::MatRef;
 use crate::names::names;
 use crate::parallel::Executor;
+use crate::rows::Rows;
 use crate::stats::{ProjectionSums, ShareSums};
 
 /// The shape of the components.
@@ -35,6 +38,12 @@ pub enum Covariance {
     /// For densities in up to a few hundred columns: a variance per component and column, and a weight per
     /// component.
     Diag,
+    /// For clusters of one elongated shape: a covariance for all components, and a weight per component. A distance
+    /// takes as long as with [`Covariance::Spherical`]; a row also takes the square of the number of columns.
+    Tied,
+    /// For densities in up to about a hundred columns: a covariance and a weight per component. A distance, and the
+    /// memory of a component, take the square of the number of columns.
+    Full,
     /// For densities in many columns that vary together: a few factors, shared directions in which a component
     /// extends, plus what [`Covariance::Diag`] has. See [`MixtureParams::n_factors`](super::MixtureParams::n_factors).
     Factor,
@@ -45,23 +54,32 @@ names! {
         TiedSpherical = "tied_spherical",
         Spherical = "spherical",
         Diag = "diag",
+        Tied = "tied",
+        Full = "full",
         Factor = "factor",
     }
 }
 
 impl Covariance {
-    /// Number of variances of `k` components in `dim` columns.
+    /// Number of variances and covariances of `k` components in `dim` columns.
     pub(super) fn variances(self, k: usize, dim: usize) -> usize {
         match self {
             Self::TiedSpherical => 1,
             Self::Spherical => k,
             Self::Diag | Self::Factor => k * dim,
+            Self::Tied => dim * dim,
+            Self::Full => k * dim * dim,
         }
     }
 
-    /// Whether each column has its own variance.
+    /// Whether each column has its own variance, and its own lower limit.
     pub(super) fn is_by_column(self) -> bool {
-        matches!(self, Self::Diag | Self::Factor)
+        matches!(self, Self::Diag | Self::Factor) || self.is_whole()
+    }
+
+    /// Whether there are covariances of columns.
+    pub(super) fn is_whole(self) -> bool {
+        matches!(self, Self::Tied | Self::Full)
     }
 }
 
@@ -75,6 +93,10 @@ const OWN_FLOOR: f64 = 1e-9;
 /// value, held-out rows of four sets of 16 to 784 columns have a higher density than with `diag`
 /// (`benches/python/factor_mixture.py`).
 const FACTOR_FLOOR: f64 = 1e-4;
+
+/// A variance at its lower limit, given the columns before it, exceeds the limit by what rounding errors of these
+/// columns explain.
+const ROUNDED: f64 = 1.01;
 
 /// The current parameters of a mixture.
 #[derive(Clone, Debug)]
@@ -90,6 +112,8 @@ pub(super) struct Mixture<T> {
     pub(super) shape: Covariance,
     /// Lower limits of the variances: one, or one per column.
     pub(super) floors: Vec<f64>,
+    /// A number that the M-step adds to every variance.
+    pub(super) reg_covar: f64,
     /// Number of factors per component of [`Covariance::Factor`], else 0.
     pub(super) n_factors: usize,
     /// The loadings of all factors, `n_factors` rows per component. Empty unless the current shape has factors.
@@ -108,6 +132,7 @@ impl<T: Compute> Mixture<T> {
             weights,
             shape: Covariance::TiedSpherical,
             floors: Vec::new(),
+            reg_covar: 0.0,
             n_factors,
             loadings: Vec::new(),
         }
@@ -129,6 +154,9 @@ impl<T: Compute> Mixture<T> {
         if self.variances.is_empty() || shape == self.shape {
             return self.variances.clone();
         }
+        if shape.is_whole() {
+            return diagonal(dim, self.variances[0]).repeat(shape.variances(k, dim) / (dim * dim));
+        }
         (0..shape.variances(k, dim)).map(|at| self.kept(at * k / shape.variances(k, dim), 0)).collect()
     }
 
@@ -141,9 +169,17 @@ impl<T: Compute> Mixture<T> {
     /// Whether all variances are at their lower limits, and factors add no more to them.
     pub(super) fn is_floored(&self) -> bool {
         let floors = || self.floors.iter().cycle();
+        let most = if self.shape.is_whole() { ROUNDED } else { 1.0 };
         !self.floors.is_empty()
-            && self.variances.iter().zip(floors()).all(|(s2, floor)| s2 <= floor)
+            && self.diagonals().zip(floors()).all(|(s2, floor)| *s2 <= floor * most)
             && self.loadings.iter().zip(floors()).all(|(x, floor)| x * x <= *floor)
+    }
+
+    /// The variances, without the covariances of columns.
+    fn diagonals(&self) -> impl Iterator<Item = &f64> {
+        let size = if self.shape.is_whole() { self.dim * self.dim } else { usize::MAX };
+        let step = if self.shape.is_whole() { self.dim + 1 } else { 1 };
+        self.variances.chunks(size).flat_map(move |of| of.iter().step_by(step))
     }
 
     /// Sets the shared variance after a first search (equation 8), and its lower limit from the variance of
@@ -154,7 +190,26 @@ impl<T: Compute> Mixture<T> {
         if self.floors.is_empty() {
             self.floors = vec![floor_of::<T>(spread / values, &self.means)];
         }
-        self.variances = vec![(least / values).max(self.floors[0])];
+        self.variances = vec![(least / values + self.reg_covar).max(self.floors[0])];
+    }
+
+    /// Replaces the shared variance and the equal weights of a first search by the parameters with which the fit
+    /// begins, in its own shape.
+    pub(super) fn begin_given(&mut self, params: &MixtureParams) {
+        let (shape, dim) = (params.covariance, self.dim);
+        self.variances = match &params.precisions_init {
+            Some(precisions) if shape.is_whole() => {
+                precisions.chunks_exact(dim * dim).flat_map(|precision| inverse(precision, dim)).collect()
+            }
+            Some(precisions) => precisions.iter().map(|precision| 1.0 / precision).collect(),
+            None => self.variances_as(shape),
+        };
+        if let Some(weights) = &params.weights_init {
+            let total: f64 = weights.iter().sum();
+            self.weights = weights.iter().map(|weight| weight / total).collect();
+        }
+        self.loadings = params.loadings_init.clone().unwrap_or_default();
+        self.shape = shape;
     }
 
     /// The joint densities for the E-step, for sparse or dense rows.
@@ -166,13 +221,19 @@ impl<T: Compute> Mixture<T> {
                 (0.5 / (s2 * centers.unit()), -(self.k() as f64).ln() - 0.5 * d * (TAU * s2).ln())
             });
             let (half, constant) = known.unwrap_or((f64::NAN, f64::NAN));
-            return Ok(Densities { centers, half, constant, of_each: Vec::new() });
+            return Ok(Densities { centers, half, constant, of_each: Vec::new(), whole: Whole::None });
         }
+        let mut whole = Whole::None;
         let (centers, per_center): (RowCenters<T>, Vec<(f64, f64)>) = if self.shape == Covariance::Spherical {
             let centers = RowCenters::new(self.centers(), sparse);
             let unit = centers.unit();
             let of = |s2: &f64| (1.0 / (s2 * unit), d * (TAU * s2).ln());
             (centers, self.variances.iter().map(of).collect())
+        } else if self.shape.is_whole() {
+            let (centers, seen, log_dets) = self.whitened(cx)?;
+            whole = seen;
+            let inverse = if let Whole::Shared(shared) = &whole { 1.0 / shared.centers.unit() } else { 1.0 };
+            (centers, log_dets.iter().map(|log_det| (inverse, d * TAU.ln() + log_det)).collect())
         } else {
             let factors: Vec<T> = self.variances.iter().map(|s2| T::from_f64(1.0 / s2.sqrt())).collect();
             let log_det = |s2: &[f64]| s2.iter().map(|s2| (TAU * s2).ln()).sum();
@@ -194,11 +255,13 @@ impl<T: Compute> Mixture<T> {
             log_det: if *weight > 0.0 { log_det } else { f64::INFINITY },
             prior: if *weight > 0.0 { 2.0 * weight.ln() } else { 0.0 },
         });
-        Ok(Densities { centers, half: 0.5, constant: 0.0, of_each: of_each.collect() })
+        Ok(Densities { centers, half: 0.5, constant: 0.0, of_each: of_each.collect(), whole })
     }
 
     /// The M-step (equation 6): new parameters with the given shape, from the sums of a sweep with the
     /// current parameters. Components without weight keep their means.
+    ///
+    /// With `own_limits`, sets the lower limits of the variances for this shape, as a change of shape does.
     ///
     /// Returns the squared length of all moves, and the share of the squared distances that remains about the
     /// new means. With per-component variances, the share is the smallest of all components.
@@ -207,9 +270,16 @@ impl<T: Compute> Mixture<T> {
         sums: &ShareSums,
         projections: &ProjectionSums,
         shape: Covariance,
+        own_limits: bool,
         cx: &Executor,
     ) -> Result<(f64, f64)> {
-        if self.shape == Covariance::Factor {
+        if self.shape == Covariance::Factor || self.shape.is_whole() {
+            if own_limits {
+                self.floors = self.own_floors(sums, &self.means, shape);
+            }
+            if self.shape.is_whole() {
+                return Ok((self.follow_whole(sums, projections, cx)?, 1.0));
+            }
             return Ok((self.follow_factors(sums, projections, cx)?, 1.0));
         }
         let (k, dim) = (self.k(), self.dim);
@@ -239,21 +309,27 @@ impl<T: Compute> Mixture<T> {
             }
         }
         let after: f64 = energies.iter().sum();
-        if self.shape != shape {
+        if self.shape != shape || own_limits && shape != Covariance::TiedSpherical {
             self.floors = self.own_floors(sums, &old, shape);
         }
         match shape {
             Covariance::TiedSpherical => {
-                self.variances = vec![(after / (dim as f64 * total)).max(self.floors[0])];
+                self.variances = vec![(after / (dim as f64 * total) + self.reg_covar).max(self.floors[0])];
             }
             Covariance::Spherical => {
                 let of = |(c, energy): (usize, &f64)| {
                     let weight = sums.weights()[c] * dim as f64;
-                    if weight > 0.0 { (energy / weight).max(self.floors[0]) } else { self.kept(c, 0) }
+                    if weight > 0.0 {
+                        (energy / weight + self.reg_covar).max(self.floors[0])
+                    } else {
+                        self.kept(c, 0)
+                    }
                 };
                 self.variances = energies.iter().enumerate().map(of).collect();
             }
-            Covariance::Diag | Covariance::Factor => self.variances = self.by_column(sums, &old),
+            Covariance::Diag | Covariance::Factor | Covariance::Tied | Covariance::Full => {
+                self.variances = self.by_column(sums, &old);
+            }
         }
         if shape != Covariance::TiedSpherical {
             self.weights = sums.weights().iter().map(|weight| weight / total).collect();
@@ -261,6 +337,8 @@ impl<T: Compute> Mixture<T> {
         self.shape = shape;
         if shape == Covariance::Factor {
             self.begin_factors();
+        } else if shape.is_whole() {
+            self.begin_whole(sums.weights());
         }
         let left = match shape {
             Covariance::TiedSpherical if before > 0.0 => after / before,
@@ -277,6 +355,8 @@ impl<T: Compute> Mixture<T> {
             Covariance::TiedSpherical => self.variances[0],
             Covariance::Spherical => self.variances[c],
             Covariance::Diag | Covariance::Factor => self.variances[c * self.dim + t],
+            Covariance::Tied => self.variances[t * self.dim + t],
+            Covariance::Full => self.variances[(c * self.dim + t) * self.dim + t],
         }
     }
 
@@ -288,7 +368,7 @@ impl<T: Compute> Mixture<T> {
             let weight = sums.weights()[c];
             for t in 0..dim {
                 variances.push(if weight > 0.0 {
-                    self.measured(sums, old, (c, t)).max(self.floors[t])
+                    (self.measured(sums, old, (c, t)) + self.reg_covar).max(self.floors[t])
                 } else {
                     self.kept(c, t)
                 });
@@ -305,10 +385,11 @@ impl<T: Compute> Mixture<T> {
         sums.squares(c)[t] / weight + (new - old) * ((new - mean) + (old - mean))
     }
 
-    /// The lower limits for a shape with per-component variances. At most the current shared variance, so
+    /// The lower limits for a shape with per-component variances. At most the current mean variance, so
     /// that the bound does not fall, and at least the rounding error of values.
     fn own_floors(&self, sums: &ShareSums, old: &[T], shape: Covariance) -> Vec<f64> {
-        let (shared, least) = (self.variances[0], self.floors[0]);
+        let shared = self.diagonals().sum::<f64>() / self.diagonals().count() as f64;
+        let least = self.floors[0];
         if !shape.is_by_column() {
             return vec![(OWN_FLOOR * shared).max(least)];
         }
@@ -370,6 +451,8 @@ pub(super) struct Densities<T: Compute> {
     pub(super) constant: f64,
     /// Empty if all components share one variance and weight.
     of_each: Vec<Component>,
+    /// How rows are compared with covariances of columns.
+    pub(super) whole: Whole<T>,
 }
 
 impl<T: Compute> Densities<T> {
@@ -378,12 +461,30 @@ impl<T: Compute> Densities<T> {
         self.of_each.is_empty()
     }
 
+    /// Squared distances of row `i` to the listed components, in the units of [`Densities::cost`].
+    #[inline]
+    pub(super) fn sq_dists(
+        &self,
+        rows: Rows<'_, T>,
+        i: usize,
+        list: &[u32],
+        out: &mut [T],
+        seen: &mut Seen<T>,
+    ) {
+        self.whole.sq_dists(&self.centers, (rows, i), list, out, seen);
+    }
+
+    /// The factor by which [`Densities::sq_dists`] multiplies squared distances.
+    pub(super) fn unit(&self) -> f64 {
+        if let Whole::Shared(shared) = &self.whole { shared.centers.unit() } else { self.centers.unit() }
+    }
+
     /// Whether the variance is known.
     pub(super) fn are_known(&self) -> bool {
         !self.half.is_nan()
     }
 
-    /// The cost of a squared distance to component `j`, in the units of [`RowCenters::sq_dists`].
+    /// The cost of a squared distance to component `j`, in the units of [`Densities::sq_dists`].
     #[inline]
     pub(super) fn cost(&self, j: u32, sq_dist: f64) -> f64 {
         match self.of_each.get(j as usize) {

@@ -13,6 +13,7 @@ mod solver;
 mod space;
 mod state;
 mod truncated;
+mod whole;
 
 use crate::centers::CenterMethod;
 use crate::data::Access;

@@ -3,6 +3,7 @@
 use super::mixture::{Covariance, Mixture};
 use super::neighborhoods::Neighborhoods;
 use super::scores::Scores;
+use super::whole::is_positive_definite;
 use crate::data::{AnySource, DataSource, Normalized, Source};
 use crate::error::{Error, Result};
 use crate::fit::{Metric, Timings};
@@ -61,7 +62,11 @@ impl GaussianMixture {
             return wrong("means");
         }
         if variances.len() != covariance.variances(k, dim)
-            || !variances.iter().all(|s2| s2.is_finite() && *s2 > 0.0)
+            || !if covariance.is_whole() {
+                variances.chunks(dim * dim).all(|matrix| is_positive_definite(matrix, dim))
+            } else {
+                variances.iter().all(|s2| s2.is_finite() && *s2 > 0.0)
+            }
         {
             return wrong("variances");
         }
@@ -137,7 +142,8 @@ impl GaussianMixture {
         crate::matrix::array_of_rows(self.means(), self.dim)
     }
 
-    /// The variances: one, one per component, or `dim` per component, depending on the [shape](Covariance). With
+    /// The variances: one, one per component, or `dim` per component, depending on the [shape](Covariance); or
+    /// covariances in `dim` rows of `dim` values, once or per component. With
     /// factors: what these leave of the variance of each column.
     pub fn variances(&self) -> &[f64] {
         &self.variances
@@ -282,6 +288,7 @@ impl GaussianMixture {
             weights: self.weights.clone(),
             shape: self.covariance,
             floors: Vec::new(),
+            reg_covar: 0.0,
             n_factors: self.n_factors(),
             loadings: self.loadings.clone(),
         }

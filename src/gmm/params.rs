@@ -4,8 +4,9 @@ use std::fmt::{self, Display};
 
 use super::factors::FACTORS;
 use super::mixture::Covariance;
+use super::whole::is_positive_definite;
 use crate::error::{InvalidParam, Result};
-use crate::fit::{Metric, Parameter, Value, parameters, parsed, run_methods};
+use crate::fit::{Metric, Parameter, Problems, Value, parameters, parsed, run_methods};
 use crate::names::names;
 use crate::seeding::Seeding;
 
@@ -210,6 +211,44 @@ parameters! {
         /// assert!(best.lower_bound() >= one.lower_bound());
         /// ```
         n_init: u64 = 1 => at_least_1(),
+        /// A number that is added to every variance that a fit computes (default 0). With components on few rows,
+        /// a larger number gives a density that other rows have as well. The bound can then fall a little, and a
+        /// fit has converged when it changes by at most the tolerance.
+        ///
+        /// ```
+        /// use shoal::gmm::TruncatedGaussianMixture;
+        /// let model = TruncatedGaussianMixture::params(1).reg_covar(0.5).fit(&[[0.0f64], [2.0]])?;
+        /// assert_eq!(model.variances(), [1.5]);
+        /// # Ok::<(), shoal::Error>(())
+        /// ```
+        reg_covar: f64 = 0.0 => finite_at_least_0(),
+        /// First weights of the components, which sum to 1 (default `None`: equal weights). With weights or
+        /// precisions, a fit begins with its own shape, not with iterations of [`Covariance::TiedSpherical`].
+        /// Not for [`Covariance::TiedSpherical`]; for [`Covariance::Factor`] only with first precisions.
+        weights_init: Option<Vec<f64>> = None,
+        /// First precisions, the inverses of the variances, in the order of
+        /// [`GaussianMixture::variances`](super::GaussianMixture::variances) (default `None`: from the rows). For
+        /// [`Covariance::Factor`] only with first loadings.
+        ///
+        /// ```
+        /// use shoal::Seeding;
+        /// use shoal::gmm::{Covariance, TruncatedGaussianMixture};
+        /// let rows: Vec<[f64; 1]> = (0..60).map(|i| [f64::from(i * i % 59)]).collect();
+        /// let params = TruncatedGaussianMixture::params(3).covariance(Covariance::Diag);
+        /// let model = params.clone().fit(&rows)?;
+        /// let again = params
+        ///     .seeding(Seeding::Given(model.means()))
+        ///     .weights_init(Some(model.weights().to_vec()))
+        ///     .precisions_init(Some(model.variances().iter().map(|s2| 1.0 / s2).collect()))
+        ///     .fit(&rows)?;
+        /// assert!(again.lower_bounds()[0] > model.lower_bound() - 1e-9);
+        /// # Ok::<(), shoal::Error>(())
+        /// ```
+        precisions_init: Option<Vec<f64>> = None,
+        /// First loadings of [`Covariance::Factor`], in the order of
+        /// [`GaussianMixture::loadings`](super::GaussianMixture::loadings) (default `None`), only with first
+        /// precisions.
+        loadings_init: Option<Vec<f64>> = None,
         /// When a fit has converged (default [`Stopping::Auto`]).
         stopping: Stopping = Stopping::Auto,
         /// Maximum number of iterations per start (default 200).
@@ -220,6 +259,18 @@ parameters! {
         /// Seed of all random draws (default 0).
         #[doc(alias = "random_state")]
         rng_seed: u64 = 0,
+    }
+}
+
+/// The sum of first weights may differ from 1 by the rounding errors of `f32`.
+const WEIGHTS_SUM: f64 = 1e-6;
+
+/// Several numbers, for messages: a few of them, else how many there are.
+struct Listed<'a>(&'a [f64]);
+
+impl Display for Listed<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.len() <= 8 { write!(f, "{:?}", self.0) } else { write!(f, "{} numbers", self.0.len()) }
     }
 }
 
@@ -234,6 +285,57 @@ impl MixtureParams {
         match self.covariance {
             Covariance::Factor => self.n_factors.unwrap_or(FACTORS.min(dim.saturating_sub(1))),
             _ => 0,
+        }
+    }
+
+    /// Whether a fit begins with given weights or variances.
+    pub(super) fn begins_given(&self) -> bool {
+        self.weights_init.is_some() || self.precisions_init.is_some()
+    }
+
+    /// Checks the first weights, precisions and loadings for rows of `dim` columns.
+    fn check_first(&self, dim: usize, problems: &mut Problems) {
+        let (k, by_factors) = (self.n_components, self.covariance == Covariance::Factor);
+        if let Some(weights) = &self.weights_init {
+            let sum: f64 = weights.iter().sum();
+            let holds = weights.len() == k
+                && weights.iter().all(|weight| *weight >= 0.0)
+                && (sum - 1.0).abs() <= WEIGHTS_SUM;
+            let allowed = format!("{k} numbers of at least 0 with the sum 1");
+            problems.require(holds, "weights_init", allowed, Listed(weights));
+            let equal = self.covariance == Covariance::TiedSpherical;
+            let allowed = "none if the `covariance` is \"tied_spherical\", which has equal weights";
+            problems.require(!equal, "weights_init", allowed, Listed(weights));
+            let alone = by_factors && self.precisions_init.is_none();
+            let allowed = "none without `precisions_init` if the `covariance` is \"factor\"";
+            problems.require(!alone, "weights_init", allowed, Listed(weights));
+        }
+        if let Some(precisions) = &self.precisions_init {
+            let wanted = self.covariance.variances(k, dim);
+            let usable = |x: &f64| x.is_normal() && *x > 0.0 && (1.0 / x).is_normal();
+            let whole = self.covariance.is_whole();
+            let (usable, allowed) = if whole && dim > 0 {
+                let all = precisions
+                    .chunks(dim * dim)
+                    .all(|p| p.len() == dim * dim && is_positive_definite(p, dim));
+                (all, format!("symmetric positive definite matrices with {wanted} numbers"))
+            } else {
+                let all = precisions.iter().all(usable);
+                (all, format!("{wanted} finite numbers above 0, inverses of variances"))
+            };
+            let holds = precisions.len() == wanted && usable;
+            problems.require(holds, "precisions_init", allowed, Listed(precisions));
+            let allowed = "none without `loadings_init` if the `covariance` is \"factor\"";
+            let holds = !by_factors || self.loadings_init.is_some();
+            problems.require(holds, "precisions_init", allowed, Listed(precisions));
+        }
+        if let Some(loadings) = &self.loadings_init {
+            let wanted = self.factors(dim) * k * dim;
+            let holds = loadings.len() == wanted && loadings.iter().all(|x| x.is_finite());
+            problems.require(holds, "loadings_init", format!("{wanted} finite numbers"), Listed(loadings));
+            let holds = by_factors && self.precisions_init.is_some();
+            let allowed = "none unless the `covariance` is \"factor\" and `precisions_init` is given";
+            problems.require(holds, "loadings_init", allowed, Listed(loadings));
         }
     }
 
@@ -269,6 +371,7 @@ impl MixtureParams {
             }
             (_, None) => {}
         }
+        self.check_first(dim, &mut problems);
         problems.into_result()
     }
 }

@@ -5,6 +5,7 @@ use super::estep::{Near, Nearest};
 use super::mixture::{Covariance, Densities, Mixture};
 use super::neighborhoods::Neighborhoods;
 use super::space::Space;
+use super::whole::Seen;
 use crate::centers::{inertia, label, predict};
 use crate::data::DataSource;
 use crate::error::{Error, Result};
@@ -31,6 +32,7 @@ struct ScoreBuffers<T> {
     costs: Vec<f64>,
     sq_dists: Vec<T>,
     nearest: Nearest,
+    seen: Seen<T>,
     space: Space,
     /// Components whose neighbors were added to the space.
     expanded: Vec<u32>,
@@ -43,6 +45,7 @@ impl<T: Compute> Default for ScoreBuffers<T> {
             costs: Vec::new(),
             sq_dists: Vec::new(),
             nearest: Nearest::default(),
+            seen: Seen::default(),
             space: Space::default(),
             expanded: Vec::new(),
         }
@@ -67,7 +70,7 @@ impl<T: Compute> AllCosts<T> {
 
     /// Fills `work.costs` with one cost per row and component.
     fn fill(&self, rows: Rows<'_, T>, work: &mut ScoreBuffers<T>) {
-        let ScoreBuffers { scratch, costs, sq_dists, .. } = work;
+        let ScoreBuffers { scratch, costs, sq_dists, seen, .. } = work;
         let (n, k) = (rows.rows(), self.all.len());
         costs.resize(n * k, 0.0);
         if let Some(packed) = &self.packed {
@@ -84,7 +87,7 @@ impl<T: Compute> AllCosts<T> {
         }
         sq_dists.resize(k, T::ZERO);
         for (i, costs) in costs.chunks_exact_mut(k).enumerate() {
-            self.densities.centers.sq_dists(rows, i, &self.all, sq_dists);
+            self.densities.sq_dists(rows, i, &self.all, sq_dists, seen);
             for ((cost, &j), sq_dist) in costs.iter_mut().zip(&self.all).zip(&*sq_dists) {
                 *cost = self.densities.cost(j, sq_dist.to_f64());
             }
@@ -238,7 +241,7 @@ impl<'a, T: Compute> Scores<'a, T> {
     ) {
         let k = self.mixture.k();
         let entries = ((k as f64).sqrt().ceil() as usize).max(m).min(k);
-        let ScoreBuffers { sq_dists, nearest, space, expanded, .. } = work;
+        let ScoreBuffers { sq_dists, nearest, space, expanded, seen, .. } = work;
         space.begin(k);
         nearest.begin(m.max(WALKERS).min(k));
         expanded.clear();
@@ -247,7 +250,7 @@ impl<'a, T: Compute> Scores<'a, T> {
         while met < space.list.len() {
             let fresh = &space.list[met..];
             sq_dists.resize(fresh.len(), T::ZERO);
-            densities.centers.sq_dists(rows, i, fresh, sq_dists);
+            densities.sq_dists(rows, i, fresh, sq_dists, seen);
             for (&id, sq_dist) in fresh.iter().zip(&*sq_dists) {
                 nearest.offer(Near { cost: densities.cost(id, sq_dist.to_f64()), id, sq_dist: f64::NAN });
             }

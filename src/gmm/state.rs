@@ -7,6 +7,7 @@ use super::params::MixtureParams;
 use super::solver::MixtureStarts;
 use super::space::Space;
 use super::truncated::Truncated;
+use super::whole::is_positive_definite;
 use crate::fit::{Restarts, SolverState, Timings};
 use crate::kernel::Compute;
 use crate::persist::Contents;
@@ -142,7 +143,7 @@ impl<T: Compute> Truncated<T> {
             begun.begin_from(means, dim, near);
             return Ok(begun);
         }
-        let mut mixture = Mixture::new(means, dim, state.params.factors(dim));
+        let mut mixture = state.new_mixture(means, dim);
         mixture.get_fields(&from)?;
         mixture.validate()?;
         state.mixture = Some(mixture);
@@ -175,10 +176,11 @@ impl<T: Compute> Mixture<T> {
     /// Returns an error for parameters that do not match the means.
     fn validate(&self) -> Result<(), String> {
         let (k, dim) = (self.means.len() / self.dim, self.dim);
+        let whole = self.shape.is_whole();
         for (name, values) in
             [("variances", &self.variances), ("weights", &self.weights), ("floors", &self.floors)]
         {
-            if !are_weights(values) {
+            if !(are_weights(values) || whole && name == "variances") {
                 return Err(format!("{name:?} must be finite and at least 0"));
             }
         }
@@ -193,9 +195,12 @@ impl<T: Compute> Mixture<T> {
         if self.variances.len() != self.shape.variances(k, dim)
             || self.weights.len() != k
             || self.floors.len() != if self.shape.is_by_column() { dim } else { 1 }
-            || self.variances.contains(&0.0)
+            || !whole && self.variances.contains(&0.0)
         {
             return Err(format!("the parameters do not match {k} components"));
+        }
+        if whole && !self.variances.chunks(dim * dim).all(|matrix| is_positive_definite(matrix, dim)) {
+            return Err("\"variances\" must hold positive definite matrices".into());
         }
         Ok(())
     }

@@ -145,7 +145,13 @@ impl<T: Compute> Truncated<T> {
     pub(super) fn begin_from(&mut self, means: Vec<T>, dim: usize, near: Vec<u32>) {
         self.near = near;
         self.neighbors = Neighborhoods::drawn(self.params.n_components, self.sizes().1, self.seed());
-        self.mixture = Some(Mixture::new(means, dim, self.params.factors(dim)));
+        self.mixture = Some(self.new_mixture(means, dim));
+    }
+
+    /// Components at `means` of `dim` columns, with unknown variance.
+    pub(super) fn new_mixture(&self, means: Vec<T>, dim: usize) -> Mixture<T> {
+        let reg_covar = self.params.reg_covar;
+        Mixture { reg_covar, ..Mixture::new(means, dim, self.params.factors(dim)) }
     }
 
     /// Makes one pass over the rows.
@@ -202,7 +208,8 @@ impl<T: Compute> Truncated<T> {
             distances: 0,
             changed: 0,
         };
-        let warm = self.n_iter() + 1 >= WARM_UP;
+        let given = self.n_iter() == 0 && self.params.begins_given();
+        let warm = given || self.n_iter() + 1 >= WARM_UP;
         let shape = if warm { self.params.covariance } else { Covariance::TiedSpherical };
         let by_column = shape.is_by_column();
         let mut swept = if now.mixture.variances.is_empty() {
@@ -211,7 +218,11 @@ impl<T: Compute> Truncated<T> {
                 let found = self.sweep(&mut now, (true, false, false), data, cx)?;
                 now.mixture.begin((found.least, found.spread, found.weight));
             }
-            self.sweep(&mut now, (false, true, by_column), data, cx)?
+            if given {
+                now.mixture.begin_given(&self.params);
+            }
+            // Given components are near other rows than their means alone.
+            self.sweep(&mut now, (given, true, by_column), data, cx)?
         } else {
             self.sweep(&mut now, (true, true, by_column), data, cx)?
         };
@@ -226,12 +237,12 @@ impl<T: Compute> Truncated<T> {
         if !converged {
             let before = now.mixture.clone();
             let left;
-            (moved, left) = now.mixture.follow(&swept.sums, &swept.projections, shape, cx)?;
+            (moved, left) = now.mixture.follow(&swept.sums, &swept.projections, shape, given, cx)?;
             if left < CANCELED * T::EPSILON {
                 // Squared distances rounded to `T` would leave only their rounding error, so measure again.
                 now.mixture = before;
                 swept = self.sweep(&mut now, (false, true, by_column), data, cx)?;
-                (moved, _) = now.mixture.follow(&swept.sums, &swept.projections, shape, cx)?;
+                (moved, _) = now.mixture.follow(&swept.sums, &swept.projections, shape, given, cx)?;
             }
         }
         let n = (self.near.len() / self.sizes().0) as u64;
@@ -255,7 +266,9 @@ impl<T: Compute> Truncated<T> {
 
     /// Whether the iteration with this bound is the last one by the stop rule. Rows have `dim` columns.
     fn settles(&self, bound: f64, dim: usize) -> bool {
-        let (gain, tolerance) = (bound - self.bound(), self.params.tolerance);
+        let (change, tolerance) = (bound - self.bound(), self.params.tolerance);
+        // With a number added to the variances, the bound can fall before it rises.
+        let gain = if self.params.reg_covar > 0.0 { change.abs() } else { change };
         // Between the first bounds the shape may change.
         let comparable = self.params.covariance == Covariance::TiedSpherical || self.n_iter() > WARM_UP;
         let settled = match self.params.stopping {
@@ -302,6 +315,7 @@ impl<T: Compute> Solver<T> for Truncated<T> {
             weights: Vec::new(),
             shape: self.params.covariance,
             floors: Vec::new(),
+            reg_covar: 0.0,
             n_factors: 0,
             loadings: Vec::new(),
         };

@@ -140,7 +140,8 @@ impl<T: Compute> RowCenters<T> {
         self.scale.to_f64() * self.scale.to_f64()
     }
 
-    fn row(&self, j: usize) -> &[T] {
+    /// Center `j`.
+    pub(crate) fn row(&self, j: usize) -> &[T] {
         &self.rows[j * self.stride..][..self.dim]
     }
 

@@ -22,7 +22,9 @@ impl<T: Compute> Draft<'_, '_, T> {
         starved.sort_by_key(|&slot| (counts[slot as usize], slot));
         self.hold(&starved)?;
         counts = self.counts();
-        let mut members = self.members(|slot| starved.contains(&slot));
+        let mut is_starved = vec![false; self.live.len()];
+        starved.iter().for_each(|&slot| is_starved[slot as usize] = true);
+        let mut members = self.members(|slot| is_starved[slot as usize]);
         let live = self.live_slots();
         let mut left = live.len();
         let mut joined = Vec::new();

@@ -109,6 +109,9 @@ pub(crate) struct Cells<T> {
     pub(crate) inertia_at_fit: f64,
 }
 
+/// The largest target: a limit is twice as large, and files hold both.
+const MOST_TARGET: u64 = 1 << 40;
+
 impl Partition {
     /// The cells of a fitted model, whose labels are their ids. Their sizes are the
     /// [`cluster_weights`](KMeansModel::cluster_weights), and the target is the mean size.
@@ -154,10 +157,10 @@ impl Partition {
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidParam`] for 0.
+    /// [`Error::InvalidParam`] for 0, and above 2^40.
     pub fn with_target(mut self, target: u64) -> Result<Self> {
-        if target == 0 {
-            return Err(Error::param("target", "at least 1", target));
+        if !(1..=MOST_TARGET).contains(&target) {
+            return Err(Error::param("target", format!("in 1..={MOST_TARGET}"), target));
         }
         either!(&mut self.cells, cells => cells.target = target);
         Ok(self)

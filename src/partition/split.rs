@@ -22,6 +22,8 @@ impl<T: Compute> Draft<'_, '_, T> {
     pub(super) fn split_all(&mut self) -> Result<Vec<Split<T>>> {
         let limit = self.cells.limit();
         let mut splits = Vec::new();
+        // Other rows may have moved to such a cell.
+        self.indivisible.clear();
         loop {
             let counts = self.counts();
             let over = |slot| self.is_live(slot) && counts[slot as usize] > limit;

@@ -8,7 +8,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString};
 
-use super::array::Centers;
+use super::array::{Centers, vector};
 use super::enter::enter;
 use super::error::{in_python, in_rust};
 use super::persist::of_python;
@@ -204,7 +204,7 @@ impl Given {
     }
 }
 
-/// A plain Python value, or an array of centers.
+/// A plain Python value, a list of numbers, or an array of centers.
 fn value_of(value: &Bound<'_, PyAny>, cols: Option<usize>) -> PyResult<Value> {
     Ok(if value.is_none() {
         Value::None
@@ -219,6 +219,8 @@ fn value_of(value: &Bound<'_, PyAny>, cols: Option<usize>) -> PyResult<Value> {
         value.extract::<f64>()?.into()
     } else if value.is_instance_of::<PyString>() {
         value.extract::<String>()?.into()
+    } else if let Ok(values) = value.extract::<PyReadonlyArray1<'_, f64>>() {
+        Value::Floats(vector(&values))
     } else {
         let cols = cols.map_or_else(|| value.getattr("shape")?.get_item(1)?.extract(), Ok)?;
         Value::Floats(Centers::new(value, cols)?.into_f64())

@@ -39,6 +39,11 @@ impl ProjectionSums {
         }
     }
 
+    /// Empty sums for `k` clusters of `dim` columns, for [`ProjectionSums::add_scatter`].
+    pub(crate) fn of_scatters(k: usize, dim: usize) -> Self {
+        Self { n_axes: dim, firsts: vec![0.0; k * dim], ..Self::new(k, dim, 0) }
+    }
+
     /// The sums of the projections of cluster `j`.
     pub(crate) fn first(&self, j: usize) -> &[f64] {
         &self.firsts[j * self.n_axes..][..self.n_axes]
@@ -80,6 +85,25 @@ impl ProjectionSums {
         centers.add_products(row, list, &self.parts, &mut self.products);
     }
 
+    /// Adds the products of the differences of a row from the listed centers, with a share for each. The columns
+    /// are the axes; products of projections with each other are the same and not summed.
+    pub(crate) fn add_scatter<T: Compute>(
+        &mut self,
+        row: &[T],
+        list: &[u32],
+        shares: &[f64],
+        centers: &RowCenters<T>,
+    ) {
+        self.fill();
+        self.parts.clear();
+        for (&j, &share) in list.iter().zip(shares) {
+            self.touched[j as usize] = true;
+            let apart = row.iter().zip(centers.row(j as usize)).map(|(x, c)| x.to_f64() - c.to_f64());
+            self.parts.extend(apart.map(|apart| share * apart));
+        }
+        centers.add_products(row, list, &self.parts, &mut self.products);
+    }
+
     /// Allocates the products if needed.
     fn fill(&mut self) {
         if self.products.is_empty() {
@@ -96,9 +120,10 @@ impl ProjectionSums {
             }
             self.touched[j] = true;
             self.fill();
+            let second = if self.seconds.is_empty() { 0 } else { n * n };
             for (total, part, size) in [
                 (&mut self.firsts, &mut part.firsts, n),
-                (&mut self.seconds, &mut part.seconds, n * n),
+                (&mut self.seconds, &mut part.seconds, second),
                 (&mut self.products, &mut part.products, n * d),
             ] {
                 add_up(&mut total[j * size..][..size], &mut part[j * size..][..size]);

@@ -379,7 +379,7 @@ fn damaged_mixtures_are_refused() {
         );
     }
     damage.array("neighbors", &Array::new::<i32>(&[3, 0], &[]).unwrap());
-    assert!(damage.text("params", "spherical", "full").starts_with("has a covariance type"));
+    assert!(damage.text("params", "spherical", "whole").starts_with("has a covariance type"));
     damage.text("params", "\"spherical\"", "\"diag\"");
     damage.text("params", "\"n_components\":3", "\"n_components\":4");
     damage.text("params", "\"n_active\":", "\"n_active\":-");

@@ -317,6 +317,19 @@ def centers(name: str, value: Any, dtype: npt.DTypeLike, shape: tuple[int | None
     return values
 
 
+def numbers(name: str, value: Any, shape: tuple[int, ...]) -> npt.NDArray[np.float64]:
+    """Check an array of finite real numbers for its shape, and convert it to float64."""
+    given = _array(name, value)
+    if given.dtype.kind == "c":
+        raise ParameterError(f"{mark(name)} must be real, got complex numbers")
+    if given.shape != shape:
+        raise ParameterError(f"{mark(name)} must have shape {shape}, got {given.shape}")
+    values: npt.NDArray[np.float64] = np.array(_numbers(name, given, np.float64)).reshape(shape)
+    if not np.isfinite(values).all():
+        raise ParameterError(f"{mark(name)} must be finite, got {shown(value)}")
+    return values
+
+
 def _array(name: str, value: Any) -> npt.NDArray[Any]:
     """Convert `value` to an array of any type; errors, as for a ragged list, name the parameter."""
     try:

@@ -32,6 +32,8 @@ from .watch import watching
 
 #: Parameters that may be arrays of initial centers.
 CENTER_PARAMETERS = ("init", "means_init")
+#: Parameters that may be other arrays, which files hold as float64 of any shape.
+ARRAY_PARAMETERS = ("weights_init", "precisions_init")
 
 #: Attributes that a fit sets before its first step.
 OF_A_START = ("n_features_in_", "feature_names_in_", "_seed", "_by_callable")
@@ -425,9 +427,11 @@ class Clusterer(RunLoop):
             if isinstance(value, np.generic):
                 params[name] = value.item()
             elif not (value is None or isinstance(value, (bool, int, float, str))):
-                is_array = name in CENTER_PARAMETERS and not callable(value)
+                is_array = name in CENTER_PARAMETERS + ARRAY_PARAMETERS and not callable(value)
                 params[name] = "array" if is_array else None
-                if is_array:
+                if name in ARRAY_PARAMETERS:
+                    arrays[name] = np.ascontiguousarray(value, dtype=np.float64)
+                elif is_array:
                     visited = self.__dict__.get("_visited")
                     dtype = visited[0].compute if visited else self._compute_type()
                     arrays[name] = np.ascontiguousarray(value, dtype=dtype)
@@ -468,6 +472,10 @@ class Clusterer(RunLoop):
         for name in CENTER_PARAMETERS:
             if given.get(name) == "array":
                 given[name] = floats(arrays, name, (None, None))
+        for name in ARRAY_PARAMETERS:
+            if given.get(name) == "array":
+                need(name in arrays, f"it lacks the array {name!r}")
+                given[name] = floats(arrays, name, (None,) * arrays[name].ndim)
         return cls(**given)
 
     def _same_features(self, meta: Texts) -> bool:

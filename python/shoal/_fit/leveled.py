@@ -31,6 +31,7 @@ class LeveledClusterer(CenterClusterer):
     level below. A subclass calls `_conclude_levels` at the end of a fit.
     """
 
+    _counts_of_fit: list[int] | None
     #: Current as long as the first of its centers are those of the model.
     _hierarchy: Hierarchy | None
 
@@ -60,14 +61,21 @@ class LeveledClusterer(CenterClusterer):
         self._seed = seed_of(state)
         return run
 
+    @property
+    def _fitted_counts(self) -> Any:
+        """The numbers of clusters of all levels of the fit, whatever the parameter is now."""
+        fitted = self.__dict__.get("_counts_of_fit")
+        return self._counts if fitted is None else fitted
+
     def _conclude_levels(self) -> None:
         """Cluster the centers for the further levels, if there are enough of them."""
+        self._counts_of_fit = [int(k) for k in self._counts]
         if self._is_grown():
             self._make_levels()
 
     def _is_grown(self) -> bool:
         """Whether there are enough centers for the next level: a fit may end while the tree grows."""
-        return len(self._counts) == 1 or len(self.cluster_centers_) > self._counts[1]
+        return len(self._fitted_counts) == 1 or len(self.cluster_centers_) > self._fitted_counts[1]
 
     def _make_levels(self) -> Hierarchy:
         """Return the centers and parents of all levels, which are made once."""
@@ -76,7 +84,7 @@ class LeveledClusterer(CenterClusterer):
         if made is None or made[0][0] is not first:
             centers, parents = [first], list[npt.NDArray[np.int32]]()
             threads = _params.threads(self.n_jobs, tell=False)
-            for k in self._counts[1:]:
+            for k in self._fitted_counts[1:]:
                 below = source_of_values(centers[-1])
                 of_level, above = fit_centers(
                     below, int(k), metric=self.metric, seed=self._seed, threads=threads
@@ -94,14 +102,15 @@ class LeveledClusterer(CenterClusterer):
             raise AttributeError(f"{name!r} object has no attribute 'levels_': it is not fitted yet")
         if not self._is_grown():
             raise AttributeError(
-                f"{name!r} object has no attribute 'levels_': the fit ended while the tree had "
-                f"{len(self.cluster_centers_)} of {self._k} clusters"
+                f"{name!r} object has no attribute 'levels_': the model has {len(self.cluster_centers_)} "
+                f"clusters, not more than the {self._fitted_counts[1]} of the second level, because the fit "
+                "ended early or clusters joined in an update"
             )
         return levels_of(*self._make_levels(), self.__dict__.get("_labels"))
 
     def _forget(self) -> None:
         super()._forget()
-        self._hierarchy = None
+        self._hierarchy = self._counts_of_fit = None
 
     # ---------------------------------------------------------------- keeping
 
@@ -114,16 +123,20 @@ class LeveledClusterer(CenterClusterer):
         return arrays, texts | self._text_of_levels()
 
     def _text_of_levels(self) -> Texts:
-        if not is_several(self.n_clusters):
+        counts = self._fitted_counts
+        if len(counts) == 1:
             return {}
-        return {LEVELS: json.dumps({"n_clusters": [int(k) for k in self._counts]})}
+        return {LEVELS: json.dumps({"n_clusters": [int(k) for k in counts], "seed": str(self._seed)})}
 
     @classmethod
     def _of_params(cls, arrays: Arrays, meta: Texts) -> Self:
         model = super()._of_params(arrays, meta)
         if LEVELS in meta:
-            counts = Claims.read(meta, LEVELS).counts("n_clusters")
-            model.n_clusters = counts_of_levels("n_clusters", counts)
+            claims = Claims.read(meta, LEVELS)
+            model.n_clusters = counts_of_levels("n_clusters", claims.counts("n_clusters"))
+            seed = claims.text("seed") or ""
+            need(seed.isdecimal() and int(seed) < 2**64, f"its seed of levels is {seed!r}")
+            model._seed = int(seed)
         return model
 
     def _kept(self) -> tuple[Arrays, Texts]:

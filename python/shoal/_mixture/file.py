@@ -11,7 +11,7 @@ from shoal._checks import params as _params
 from shoal._fit.saved import Arrays, Texts, floats, need
 from shoal.coreset import Coreset
 
-from .model import COVARIANCES, MixtureOfGaussians
+from .model import COVARIANCES, MixtureOfGaussians, covariance_shape
 
 
 class StoredMixture(MixtureOfGaussians):
@@ -22,6 +22,8 @@ class StoredMixture(MixtureOfGaussians):
 
     n_components: Any
     _saved_attributes: ClassVar = {"converged_": "flag"}
+    #: The `covariance_type` of the fitted parameters.
+    _fitted_type: str | None = None
     #: The bound after every iteration of the best start.
     _bounds: npt.NDArray[np.float64] | None = None
 
@@ -54,8 +56,8 @@ class StoredMixture(MixtureOfGaussians):
         _params.one_of("covariance_type", model.covariance_type, COVARIANCES)
         k, d = model.cluster_centers_.shape
         need(model.n_components == k, f"it has {k} means, and n_components={model.n_components}")
-        sizes = {"tied_spherical": 1, "spherical": k, "diag": k * d, "factor": k * d}
-        variances = floats(arrays, "variances", (sizes[model.covariance_type],))
+        size = int(np.prod(covariance_shape(model.covariance_type, k, d)))
+        variances = floats(arrays, "variances", (size,))
         weights = floats(arrays, "weights", (k,))
         neighbors = arrays.get("neighbors", np.empty(0))
         need(neighbors.dtype == np.int32 and neighbors.ndim == 2, "it lacks its neighbors")
@@ -73,12 +75,9 @@ class StoredMixture(MixtureOfGaussians):
 
     def _take(self, variances: Any, weights: Any, neighbors: Any, loadings: Any = None) -> None:
         """Set the parameters of the components, except the means."""
-        if self.covariance_type == "tied_spherical":
-            self.covariances_ = float(variances[0])
-        elif self.covariance_type == "spherical":
-            self.covariances_ = variances
-        else:
-            self.covariances_ = variances.reshape(self.cluster_centers_.shape)
+        self._fitted_type = self.covariance_type
+        shape = covariance_shape(self.covariance_type, *self.cluster_centers_.shape)
+        self.covariances_ = variances.reshape(shape) if shape else float(variances[0])
         self.loadings_ = None
         if self.covariance_type == "factor":
             k, d = self.cluster_centers_.shape

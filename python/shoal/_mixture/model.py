@@ -22,6 +22,21 @@ COVARIANCES: tuple[str, ...] = get_args(Covariance)
 SEARCHES: tuple[str, ...] = get_args(Search)
 
 
+#: Types with covariances between features.
+WHOLE = ("tied", "full")
+
+
+def covariance_shape(covariance_type: str, k: int, d: int) -> tuple[int, ...]:
+    """Return the shape of `covariances_` of `k` components in `d` features."""
+    shapes: dict[str, tuple[int, ...]] = {
+        "tied_spherical": (),
+        "spherical": (k,),
+        "tied": (d, d),
+        "full": (k, d, d),
+    }
+    return shapes.get(covariance_type, (k, d))
+
+
 class MixtureOfGaussians(DensityMixin, CenterFitter):
     """Base of the Gaussian mixtures: everything that needs only the fitted parameters."""
 
@@ -46,6 +61,23 @@ class MixtureOfGaussians(DensityMixin, CenterFitter):
                 f"{type(self).__name__!r} object has no attribute 'means_': it is not fitted yet"
             )
         return self.cluster_centers_
+
+    @property
+    def precisions_(self) -> Any:
+        """Inverses of the covariances: a float or an array in the shape of `covariances_`.
+
+        With ``covariance_type="factor"`` an array of shape (n_components, n_features, n_features).
+        """
+        check_is_fitted(self, "cluster_centers_")
+        if self.covariance_type in WHOLE:
+            # Positive definite also for a covariance that is nearly singular.
+            whiteners = np.linalg.inv(np.linalg.cholesky(self.covariances_))
+            return whiteners.swapaxes(-1, -2) @ whiteners
+        if self.loadings_ is None:
+            return 1 / self.covariances_
+        unit = np.eye(self.loadings_.shape[2])
+        products = self.loadings_.swapaxes(1, 2) @ self.loadings_
+        return np.linalg.inv(products + self.covariances_[:, None] * unit)
 
     def _mixture(self, search: Search = "exact") -> _core.Mixture:
         """Return the compiled model."""
@@ -265,6 +297,8 @@ class MixtureOfGaussians(DensityMixin, CenterFitter):
         """Return the number of free parameters."""
         k, d = self.cluster_centers_.shape
         free = {"tied_spherical": k * d + 1, "spherical": k * d + 2 * k - 1, "diag": 2 * k * d + k - 1}
+        of_matrix = d * (d + 1) // 2
+        free |= {"tied": k * d + of_matrix + k - 1, "full": k * d + k * of_matrix + k - 1}
         if self.loadings_ is None:
             return int(free[self.covariance_type])
         h = self.loadings_.shape[1]
@@ -298,6 +332,14 @@ class MixtureOfGaussians(DensityMixin, CenterFitter):
         rng = _params.random_state_of(_params.seed(self.random_state))
         counts = rng.multinomial(n, self.weights_ / self.weights_.sum())
         labels = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
+        ends = counts.cumsum()
+        if self.covariance_type in WHOLE:
+            rows = rng.standard_normal((n, self.n_features_in_))
+            roots = np.linalg.cholesky(self.covariances_)
+            for c, (end, count) in enumerate(zip(ends, counts, strict=True)):
+                root = roots if roots.ndim == 2 else roots[c]
+                rows[end - count : end] = rows[end - count : end] @ root.T
+            return (rows + self.cluster_centers_[labels]).astype(self.cluster_centers_.dtype), labels
         variances = np.asarray(self.covariances_, dtype=np.float64)
         if variances.ndim < 2:
             # One variance for all features.
@@ -306,7 +348,6 @@ class MixtureOfGaussians(DensityMixin, CenterFitter):
         rows = self.cluster_centers_[labels] + spread * rng.standard_normal((n, self.n_features_in_))
         if self.loadings_ is not None:
             factors = rng.standard_normal((n, self.loadings_.shape[1]))
-            ends = counts.cumsum()
             for loadings, end, count in zip(self.loadings_, ends, counts, strict=True):
                 rows[end - count : end] += factors[end - count : end] @ loadings
         return rows.astype(self.cluster_centers_.dtype), labels

@@ -13,8 +13,9 @@ from shoal._checks.words import suggest
 from .arguments import parse_setting
 from .errors import UsageError
 
-#: Parameters that ``--set`` does not accept. ``--init FILE.npy`` gives initial centers and means.
-NOT_SET = ("callbacks", "verbose", "means_init")
+#: Parameters that ``--set`` does not accept. ``--init FILE.npy`` gives initial centers and means. A
+#: command makes one fit, which has no fit before it.
+NOT_SET = ("callbacks", "verbose", "means_init", "weights_init", "precisions_init", "warm_start")
 
 
 @dataclass(frozen=True)

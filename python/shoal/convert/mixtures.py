@@ -11,6 +11,7 @@ from sklearn.mixture import GaussianMixture
 from shoal._checks import params as _params
 from shoal._fit.centers import PHASES
 from shoal._fit.history import STEP_DTYPE
+from shoal._mixture.model import WHOLE
 from shoal.mixture import TruncatedGaussianMixture
 from shoal.neighbors import nearest
 from shoal.typing import Seeding
@@ -53,9 +54,14 @@ def shared_random_state(source: Any) -> Any:
 def mixture_to_sklearn(source: Any) -> GaussianMixture:
     """Make a fitted mixture of scikit-learn."""
     means = source.means_.astype(np.float64)
-    kind = {"diag": "diag", "factor": "full"}.get(source.covariance_type, "spherical")
-    covariances = np.array(variances_of(source)[:, 0] if kind == "spherical" else variances_of(source))
-    if kind == "full":
+    kind = {"tied_spherical": "spherical", "factor": "full"}.get(
+        source.covariance_type, source.covariance_type
+    )
+    if kind == "spherical":
+        covariances = np.array(variances_of(source)[:, 0])
+    else:
+        covariances = np.array(source.covariances_)
+    if source.covariance_type == "factor":
         covariances = source.loadings_.swapaxes(1, 2) @ source.loadings_ + covariances[:, None] * np.eye(
             means.shape[1]
         )
@@ -65,12 +71,14 @@ def mixture_to_sklearn(source: Any) -> GaussianMixture:
         max_iter=source.max_iter,
         tol=source.tol,
         n_init=source.n_init,
+        reg_covar=source.reg_covar,
+        warm_start=source.warm_start,
         random_state=shared_random_state(source),
     )
     made.weights_, made.means_, made.covariances_ = source.weights_.copy(), means, covariances
-    if kind == "full":
-        made.precisions_cholesky_ = np.linalg.inv(np.linalg.cholesky(covariances)).swapaxes(1, 2)
-        made.precisions_ = made.precisions_cholesky_ @ made.precisions_cholesky_.swapaxes(1, 2)
+    if kind in WHOLE:
+        made.precisions_cholesky_ = np.linalg.inv(np.linalg.cholesky(covariances)).swapaxes(-1, -2)
+        made.precisions_ = made.precisions_cholesky_ @ made.precisions_cholesky_.swapaxes(-1, -2)
     else:
         made.precisions_ = 1 / covariances
         made.precisions_cholesky_ = np.sqrt(made.precisions_)
@@ -84,12 +92,7 @@ def mixture_to_sklearn(source: Any) -> GaussianMixture:
 
 
 def mixture_of_sklearn(given: Any) -> TruncatedGaussianMixture:
-    """Make the estimator from a mixture of scikit-learn with a supported covariance."""
-    if given.covariance_type not in ("spherical", "diag"):
-        raise ValueError(
-            "model must have covariance_type='spherical' or 'diag', the types that shoal shares with "
-            f"scikit-learn, got {given.covariance_type!r}"
-        )
+    """Make the estimator from a mixture of scikit-learn."""
     k = len(given.means_)
     n_neighbors = min(N_NEIGHBORS, k)
     made = TruncatedGaussianMixture(
@@ -99,6 +102,10 @@ def mixture_of_sklearn(given: Any) -> TruncatedGaussianMixture:
         covariance_type=given.covariance_type,
         init=SEEDINGS.get(given.init_params, "afk-mc2"),
         means_init=given.means_init,
+        weights_init=given.weights_init,
+        precisions_init=given.precisions_init,
+        reg_covar=given.reg_covar,
+        warm_start=given.warm_start,
         n_init=given.n_init,
         # scikit-learn's rule.
         stopping="per-weight",
@@ -117,7 +124,11 @@ def mixture_of_sklearn(given: Any) -> TruncatedGaussianMixture:
     if names is not None:
         made.feature_names_in_ = np.array(names, dtype=object)
     weights = np.array(given.weights_, dtype=np.float64)
-    variances = np.array(given.covariances_, dtype=np.float64).ravel()
+    variances = np.array(given.covariances_, dtype=np.float64)
+    if given.covariance_type in WHOLE:
+        # Those of float32 rows are symmetric up to large rounding errors.
+        variances = (variances + variances.swapaxes(-1, -2)) / 2
+    variances = variances.ravel()
     made._take(variances, weights / weights.sum(), neighbors_of(means, n_neighbors))
     # Raises for variances and weights that no mixture has.
     made._mixture("neighbors")

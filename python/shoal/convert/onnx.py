@@ -12,6 +12,7 @@ import numpy.typing as npt
 from shoal import _core
 from shoal._checks import params as _params
 from shoal._fit.centers import CenterFitter
+from shoal._mixture.model import WHOLE
 from shoal._rows.arrays import source_of_values
 from shoal.formats.stream import required
 
@@ -242,15 +243,21 @@ def _centered(network: Network, rows: str, centers: npt.NDArray[np.float64]) -> 
 
 def _mixture(network: Network, source: Any) -> None:
     """Add labels, probabilities and log densities."""
-    means, variances = source.means_.astype(np.float64), variances_of(source)
+    means = source.means_.astype(np.float64)
     rows = _normalized(network)[0] if is_cosine(source) else network.rows
     k, d = means.shape
     with np.errstate(divide="ignore"):
         # A component that has lost all rows has a weight of 0, and a density of 0.
         log_weights = np.log(source.weights_)
+    whole = source.covariance_type in WHOLE
+    variances = np.ones((k, d)) if whole else variances_of(source)
     spread = np.log(variances).sum(axis=1) * (d if variances.shape[1] == 1 else 1)
     constants = log_weights - 0.5 * (spread + d * math.log(2 * math.pi))
-    if source.covariance_type == "factor":
+    if whole:
+        roots = np.linalg.cholesky(np.broadcast_to(source.covariances_, (k, d, d)))
+        constants = constants - np.log(np.diagonal(roots, axis1=1, axis2=2)).sum(axis=1)
+        quadratic = network.add("Neg", _along(network, rows, means, np.linalg.inv(roots)))
+    elif source.covariance_type == "factor":
         axes, log_dets = whitened(source)
         constants = constants - 0.5 * log_dets
         across = _by_feature(network, rows, means, variances)

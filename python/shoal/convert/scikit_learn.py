@@ -49,8 +49,8 @@ def to_sklearn(model: Any) -> Any:
     sklearn.cluster.KMeans or sklearn.mixture.GaussianMixture
         Fitted, with the same centers. It has `labels_` and `inertia_` if `model` has them: a loaded model has
         no labels. Parameters that scikit-learn shares are copied, so that ``clone(result).fit(X)`` is the
-        corresponding fit. A mixture becomes one with ``covariance_type="spherical"``, ``"diag"`` or, with
-        factors, ``"full"``, with parameters in float64.
+        corresponding fit. A mixture keeps its `covariance_type`, except that ``"tied_spherical"`` becomes
+        ``"spherical"`` and ``"factor"`` ``"full"``; its parameters are in float64.
 
     Raises
     ------
@@ -136,7 +136,7 @@ def from_sklearn(model: Any) -> Any:
     Parameters
     ----------
     model : sklearn.cluster.KMeans, sklearn.cluster.MiniBatchKMeans or sklearn.mixture.GaussianMixture
-        Fitted. A mixture must have ``covariance_type="spherical"`` or ``"diag"``.
+        Fitted.
 
     Returns
     -------

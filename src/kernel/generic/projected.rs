@@ -28,6 +28,32 @@ struct Split<'a, T> {
     tail: usize,
 }
 
+/// Adds one vector of columns to the squared length and the projections.
+///
+/// A closure would be compiled as a function of its own from 7 axes on, without the instruction set: every
+/// instruction would then be a call.
+///
+/// # Safety
+/// The processor must support the instruction set. The pointers, and `axes` at `N` multiples of `stride`, must
+/// be valid for a vector.
+#[inline(always)]
+unsafe fn add<S: Simd, const N: usize>(
+    x: S::V,
+    center: *const S::T,
+    factors: *const S::T,
+    (axes, stride): (*const S::T, usize),
+    (length, sums): (&mut S::V, &mut [S::V; N]),
+) {
+    // SAFETY: this function requires valid pointers and the instruction set.
+    unsafe {
+        let apart = S::mul(S::sub(x, S::load(center)), S::load(factors));
+        *length = S::fmadd(apart, apart, *length);
+        for (h, sum) in sums.iter_mut().enumerate() {
+            *sum = S::fmadd(apart, S::load(axes.add(h * stride)), *sum);
+        }
+    }
+}
+
 /// The squared length of the scaled difference between a row and a center, and its projections onto `N` axes.
 ///
 /// # Safety
@@ -45,18 +71,13 @@ unsafe fn project<S: Simd, const N: usize>(
     // This function requires the instruction set.
     unsafe {
         let (mut length, mut sums) = (S::splat(S::T::ZERO), [S::splat(S::T::ZERO); N]);
-        let mut add = |at: usize, x: S::V| {
-            let apart = S::mul(S::sub(x, S::load(center.add(at))), S::load(factors.add(at)));
-            length = S::fmadd(apart, apart, length);
-            for (h, sum) in sums.iter_mut().enumerate() {
-                *sum = S::fmadd(apart, S::load(axes.add(h * stride + at)), *sum);
-            }
-        };
         for at in (0..row.whole.len()).step_by(S::LANES) {
-            add(at, S::load(row.whole.as_ptr().add(at)));
+            let x = S::load(row.whole.as_ptr().add(at));
+            add::<S, N>(x, center.add(at), factors.add(at), (axes.add(at), stride), (&mut length, &mut sums));
         }
         if row.tail > 0 {
-            add(row.whole.len(), S::load(row.last.as_ptr()));
+            let (at, x) = (row.whole.len(), S::load(row.last.as_ptr()));
+            add::<S, N>(x, center.add(at), factors.add(at), (axes.add(at), stride), (&mut length, &mut sums));
         }
         let of = |v: S::V| {
             let mut lanes = [S::T::ZERO; MOST_LANES];

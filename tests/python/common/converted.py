@@ -14,7 +14,7 @@ CLUSTERERS = {
     "BalancedKMeans": {"size_max": 1.1},
     "BackwardEulerKMeans": {"init": "k-means++", "max_iter": 5},
 }
-COVARIANCES = ("tied_spherical", "spherical", "diag", "factor")
+COVARIANCES = ("tied_spherical", "spherical", "diag", "tied", "full", "factor")
 
 
 def distinct_blobs(dtype="float64", k=5, d=4, n=400, seed=0, away=0.0):

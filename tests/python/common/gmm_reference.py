@@ -50,13 +50,19 @@ class State(NamedTuple):
 
 @np.errstate(divide="ignore", invalid="ignore")
 def log_joint(d2, X, means, variances, priors, loadings=None):
-    """log p(c, y) for all pairs; the shape of `variances` gives the covariance type."""
+    """log p(c, y) for all pairs; the shape of `variances` gives the covariance type.
+
+    Covariances of features have the shape (k, d, d), or (1, d, d) if they are shared.
+    """
     dim = means.shape[1]
     log_priors = np.log(priors)
-    if loadings is not None:
+    if loadings is not None or variances.ndim == 3:
         out = np.empty((len(X), len(means)))
         for c, mean in enumerate(means):
-            covariance = loadings[c].T @ loadings[c] + np.diag(variances[c])
+            if loadings is None:
+                covariance = variances[c % len(variances)]
+            else:
+                covariance = loadings[c].T @ loadings[c] + np.diag(variances[c])
             apart = X - mean
             mahalanobis = (apart * np.linalg.solve(covariance, apart.T).T).sum(axis=1)
             log_det = np.linalg.slogdet(2 * np.pi * covariance)[1]
@@ -89,7 +95,7 @@ def first_factors(variances, floors, h):
     return variances, loadings
 
 
-def factor_step(X, wq, means, variances, loadings, floors):
+def factor_step(X, wq, means, variances, loadings, floors, reg=0.0):
     """One M-step of a mixture of factor analyzers, with inverses of whole covariances."""
     means, variances, loadings = means.copy(), variances.copy(), loadings.copy()
     h = loadings.shape[1]
@@ -105,7 +111,7 @@ def factor_step(X, wq, means, variances, loadings, floors):
         both = np.linalg.solve(moments, products.T).T
         rest = (q @ x**2 - (both * products).sum(axis=1)) / q.sum()
         means[c] += both[:, h]
-        loadings[c], variances[c] = both[:, :h].T, np.maximum(rest, floors)
+        loadings[c], variances[c] = both[:, :h].T, np.maximum(rest + reg, floors)
     return means, variances, loadings
 
 
@@ -123,12 +129,15 @@ def truncated(
     initial=0,
     kind="tied_spherical",
     n_factors=None,
+    reg=0.0,
+    first=None,
     rounds=50,
 ):
     """Run truncated EM from given means; components and neighborhoods are drawn as in shoal.
 
-    With ``start="cells"``, which is not in the paper, the first search compares every row with the pivots and
-    with the cells of the two nearest pivots.
+    `first` holds the variances, weights and loadings with which the iterations begin; None for a shared
+    variance and equal weights. With ``start="cells"``, which is not in the paper, the first search compares
+    every row with the pivots and with the cells of the two nearest pivots.
     """
     X = np.asarray(X, dtype=np.float64)
     means = np.array(means, dtype=np.float64)
@@ -151,7 +160,7 @@ def truncated(
     def search(near, neighbors):
         d2 = sq_dists(X, means)
         cost, far = d2, d2
-        if variances is not None and variances.size > 1:
+        if variances is not None and variances.ndim > 0:
             joint = log_joint(d2, X, means, variances, priors, loadings)
             cost, far = -joint, -(joint - np.log(np.where(priors > 0, priors, 1.0)))
         looked, found = 0, []
@@ -196,7 +205,12 @@ def truncated(
             if it == 0:
                 # Equation (8) of the paper.
                 least = np.array([d2[m, near[m][0]] for m in range(n)])
-                variances = np.array((w * least).sum() / (dim * w.sum()))
+                variances = np.array((w * least).sum() / (dim * w.sum()) + reg)
+        if it == 0 and first is not None:
+            variances, priors, loadings = (None if part is None else np.array(part) for part in first)
+            searches += 1
+            near, neighbors, looked, d2 = search(near, neighbors)
+            count += looked
         joint = log_joint(d2, X, means, variances, priors, loadings)
         inside = np.zeros((n, k), dtype=bool)
         for m in range(n):
@@ -214,27 +228,53 @@ def truncated(
         means = means.copy()
         means[alive] = ((w[:, None] * shares).T @ X)[alive] / totals[alive, None]
         apart = sq_dists(X, means)
+        warm = it > 0 or first is not None
         if loadings is not None:
+            if floors is None:
+                squares = np.einsum("mc,mcd->d", w[:, None] * shares, (X[:, None, :] - old_means) ** 2)
+                floors = np.minimum(1e-4 * squares / totals.sum(), variances.mean())
             means, variances, loadings = factor_step(
-                X, w[:, None] * shares, old_means, variances, loadings, floors
+                X, w[:, None] * shares, old_means, variances, loadings, floors, reg
             )
-        elif kind == "tied_spherical" or it == 0:
-            variances = np.array((w[:, None] * shares * apart).sum() / (dim * w.sum()))
+        elif kind == "tied_spherical" or not warm:
+            variances = np.array((w[:, None] * shares * apart).sum() / (dim * w.sum()) + reg)
+        elif kind in ("tied", "full") and variances.ndim == 3:
+            joint_shares = w[:, None] * shares
+            scatters = np.stack(
+                [
+                    (q[:, None] * (X - mean)).T @ (X - mean)
+                    for q, mean in zip(joint_shares.T, means, strict=True)
+                ]
+            )
+            if kind == "tied":
+                variances = scatters.sum(axis=0, keepdims=True) / w.sum() + reg * np.eye(dim)
+            else:
+                found = scatters / np.where(alive, totals, 1)[:, None, None] + reg * np.eye(dim)
+                if np.linalg.eigvalsh(found[alive]).min() < 1e-6:
+                    # The limits of singular covariances are not part of this reference.
+                    break
+                variances = np.where(alive[:, None, None], found, variances)
         elif kind == "spherical":
             energies = (w[:, None] * shares * apart).sum(axis=0)
             old = np.broadcast_to(before, k)
-            variances = np.where(alive, energies / (dim * np.where(alive, totals, 1)), old)
+            variances = np.where(alive, energies / (dim * np.where(alive, totals, 1)) + reg, old)
         else:
             old = np.broadcast_to(before, (k, dim))
             squares = np.einsum("mc,mcd->cd", w[:, None] * shares, (X[:, None, :] - means) ** 2)
-            variances = np.where(alive[:, None], squares / np.where(alive, totals, 1)[:, None], old)
+            variances = np.where(alive[:, None], squares / np.where(alive, totals, 1)[:, None] + reg, old)
+            if kind == "tied":
+                variances = np.diag(totals @ variances / totals.sum())[None]
+            elif kind == "full":
+                variances = np.stack([np.diag(of) for of in variances])
+            if kind in ("tied", "full") and np.linalg.eigvalsh(variances).min() < 1e-6:
+                break
             if kind == "factor":
                 within = squares.sum(axis=0) / totals.sum()
                 floors = np.minimum(1e-4 * within, before)
                 variances = np.maximum(variances, floors)
                 h = min(5, dim - 1) if n_factors is None else n_factors
                 variances, loadings = first_factors(variances, floors, h)
-        if kind != "tied_spherical" and it > 0:
+        if kind != "tied_spherical" and warm:
             priors = totals / totals.sum()
         after_m = free_energy(X, w, shares, means, variances, priors, loadings)
         out.append(

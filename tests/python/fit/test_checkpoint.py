@@ -53,6 +53,12 @@ METHODS = {
     "mixture, starts": shoal.TruncatedGaussianMixture(
         12, n_active=3, init="random", n_init=3, coreset_size=900, tol=1e-3, random_state=3
     ),
+    "mixture, full": shoal.TruncatedGaussianMixture(
+        12, covariance_type="full", reg_covar=0.1, n_active=3, max_iter=7, random_state=3
+    ),
+    "mixture, tied": shoal.TruncatedGaussianMixture(
+        12, covariance_type="tied", n_active=3, max_iter=7, random_state=3
+    ),
     "mixture, means": shoal.TruncatedGaussianMixture(12, means_init=X[:12], max_iter=6, tol=0.0),
     "nested": shoal.NestedMiniBatchKMeans(12, batch_size=200, random_state=3),
     "nested, in order": shoal.NestedMiniBatchKMeans(

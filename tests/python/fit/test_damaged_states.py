@@ -32,6 +32,7 @@ FITS = {
         6, batch_size=200, n_inner=2, max_iter=4, polish=True, random_state=3
     ),
     "mixture": shoal.TruncatedGaussianMixture(6, n_active=3, tol=1e-3, random_state=3),
+    "mixture, full": shoal.TruncatedGaussianMixture(6, covariance_type="full", max_iter=9, random_state=3),
     "mixture, diag": shoal.TruncatedGaussianMixture(6, covariance_type="diag", max_iter=9, random_state=3),
     "mixture, factor": shoal.TruncatedGaussianMixture(
         6, covariance_type="factor", max_iter=9, random_state=3

@@ -25,7 +25,7 @@ ESTIMATORS = (
 ONLY_HERE = {
     shoal.KMeans: {"copy_x"},
     shoal.BalancedKMeans: {"copy_x"},
-    shoal.TruncatedGaussianMixture: {"chain_length", "means_init"},
+    shoal.TruncatedGaussianMixture: {"chain_length", "means_init", "warm_start"},
     shoal.LaplacianKModes: {"affinity"},
 }
 #: Parameters of the compiled half that the estimator sets by `memory`.

@@ -46,7 +46,7 @@ def test_transform_of_rows_of_another_scale_than_the_centers(scale):
 
 
 @pytest.mark.parametrize("scale", [1e-170, 1e-160])
-@pytest.mark.parametrize("shape", ["tied_spherical", "spherical", "diag", "factor"])
+@pytest.mark.parametrize("shape", ["tied_spherical", "spherical", "diag", "tied", "full", "factor"])
 def test_a_mixture_of_rows_whose_squares_underflow(shape, scale):
     text = "^X holds values so small that squared distances underflow: scale the data$"
     for coreset_size in (None, 40):

@@ -41,8 +41,8 @@ OF_MIXTURES = {"check_estimator_sparse_array": SHARES, "check_estimator_sparse_m
 def expected_failures(estimator):
     """Return the checks that are expected to fail, with the reason."""
     expected = {"check_sample_weight_equivalence_on_dense_data": RESAMPLED}
-    # Factors refuse sparse rows, which these checks accept.
-    if getattr(estimator, "covariance_type", None) == "factor":
+    # These types refuse sparse rows, which these checks accept.
+    if getattr(estimator, "covariance_type", None) in ("factor", "full", "tied"):
         return expected
     expected["check_sample_weight_equivalence_on_sparse_data"] = RESAMPLED
     return expected | (OF_MIXTURES if isinstance(estimator, TruncatedGaussianMixture) else {})
@@ -66,6 +66,8 @@ def expected_failures(estimator):
             n_components=2, n_active=1, coreset_size=0.9, covariance_type="spherical", stopping="relative"
         ),
         TruncatedGaussianMixture(n_components=2, covariance_type="factor"),
+        TruncatedGaussianMixture(n_components=2, covariance_type="full"),
+        TruncatedGaussianMixture(n_components=2, covariance_type="tied"),
         NestedMiniBatchKMeans(
             n_clusters=2, batch_size=20, rho=1.0, shuffle=False, bounds="hamerly", n_jobs=2
         ),

@@ -158,7 +158,9 @@ def test_fits_that_end_early(tmp_path, model):
     )
     with pytest.warns(ConvergenceWarning, match="distinct clusters"):
         watched.fit(X)
-    with pytest.raises(AttributeError, match=r"the fit ended while the tree had 25 of 200 clusters"):
+    with pytest.raises(
+        AttributeError, match=r"the model has 25 clusters, not more than the 40 of the second level"
+    ):
         watched.levels_  # noqa: B018
     resumed = shoal.resume(path, X, callbacks=[])
     assert resumed.n_clusters == COUNTS
@@ -203,3 +205,15 @@ def test_more_clusters_than_rows():
 def test_there_are_no_levels_before_a_fit():
     with pytest.raises(AttributeError, match="'levels_': it is not fitted yet"):
         HierarchicalKMeans(COUNTS).levels_  # noqa: B018
+
+
+@pytest.mark.parametrize("changed", [[30, 10, 3], 7])
+def test_a_file_holds_the_levels_of_the_fit(tmp_path, changed):
+    rows = np.random.default_rng(0).normal(size=(600, 4))
+    model = HierarchicalKMeans([30, 5], random_state=0).fit(rows)
+    expected = [level.cluster_centers for level in model.levels_]
+    model.set_params(n_clusters=changed).save(tmp_path / "model.safetensors")
+    loaded = shoal.load(tmp_path / "model.safetensors")
+    assert loaded.n_clusters == [30, 5]
+    for level, centers in zip(loaded.levels_, expected, strict=True):
+        np.testing.assert_array_equal(level.cluster_centers, centers)

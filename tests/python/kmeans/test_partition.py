@@ -1,6 +1,7 @@
 """Partitions that live: updates against a slow reference, the duties of `fetch`, files and errors."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -153,7 +154,9 @@ def test_threads_and_types_of_rows_change_nothing():
 def test_without_fetch_rows_get_labels_and_a_warning_names_the_remedy():
     model, database = begun()
     centers, new = model.cluster_centers_.copy(), some(3, 300, at=1.0)
-    with pytest.warns(RuntimeWarning, match=r"more than 60 rows, and fetch is None") as told:
+    with pytest.warns(
+        RuntimeWarning, match=r"more than 60 rows that were not split: \d+, because fetch is None"
+    ) as told:
         change = model.update(new)
     assert told[0].filename == __file__
     np.testing.assert_array_equal(model.cluster_centers_, centers)
@@ -246,7 +249,9 @@ def test_wrong_rows_of_fetch_are_refused_and_change_nothing():
 def test_identical_rows_are_left():
     model, database = begun()
     new = np.repeat(some(3, 1, at=9.0), 150, axis=0)
-    with pytest.warns(RuntimeWarning, match="1 cells have more than 60 rows, but they cannot be split"):
+    with pytest.warns(
+        RuntimeWarning, match="more than 60 rows that were not split: 1, because most of their rows"
+    ):
         change = model.update(new, fetch=database.fetch)
     assert set(change.labels) == set(change.oversized_ids)
     assert "new rows: 150" in repr(change)
@@ -281,3 +286,97 @@ def test_damaged_files_are_refused(tmp_path):
         _core.save_model(str(path), kind, arrays | {name: wrong}, texts)
         with pytest.raises(ValueError, match="damaged"):
             shoal.load(path)
+
+
+def fitted_store(seed=0, n=900):
+    rows = some(seed, n)
+    model = HierarchicalKMeans(30, random_state=0).fit(rows)
+    return model, rows, model.cell_ids_[model.labels_]
+
+
+@pytest.mark.parametrize(
+    "key_of",
+    [
+        lambda i: i.to_bytes(4, "little"),
+        lambda i: 2**63 + i if i % 2 else i,
+        lambda i: (i, "row"),
+        lambda i: f"row {i}" if i % 2 else i,
+    ],
+)
+def test_keys_come_back_as_they_are(key_of):
+    model, rows, cells = fitted_store()
+
+    def fetch(ids):
+        found = np.flatnonzero(np.isin(cells, ids)).tolist()
+        return [key_of(i) for i in found], cells[found], rows[found]
+
+    change = model.update(some(1, 400, at=2.0), fetch=fetch)
+    places = {key_of(i): i for i in range(len(rows))}
+    assert len(change.moved) > 20
+    for key, was, _ in change.moved.tolist():
+        assert cells[places[key]] == was
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda k, c, r: (k[:0], c[:0], r), "rows of shape"),
+        (lambda k, c, r: (np.tile(k, 2), np.tile(c, 2), np.tile(r, (2, 1))), "got a key twice"),
+        (lambda k, c, r: (k, c - 10_000, r), "cells that it was asked for, got cell -"),
+        (lambda k, c, r: (k, c, [row[: 1 + i % 2] for i, row in enumerate(r)]), "fetch.* rows of one length"),
+    ],
+)
+def test_wrong_results_of_fetch_are_refused(change, message):
+    model, rows, cells = fitted_store()
+    before = model.cluster_centers_.copy()
+
+    def fetch(ids):
+        found = np.flatnonzero(np.isin(cells, ids))
+        return change(found, cells[found], rows[found])
+
+    with pytest.raises(ValueError, match=message):
+        model.update(some(1, 400, at=2.0), fetch=fetch)
+    np.testing.assert_array_equal(model.cluster_centers_, before)
+
+
+def test_sizes_after_a_loop_that_ended_early_are_those_of_the_labels():
+    rows = some(0, 900)
+    model = HierarchicalKMeans(30, random_state=0)
+    for step in model.iter_fit(rows):
+        if step.iteration == 3:
+            break
+    cells = model.cell_ids_[model.predict(rows)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        model.update(some(1, 5))
+    sizes = np.bincount(np.concatenate([cells, model.predict(some(1, 5))]), minlength=30)
+    np.testing.assert_array_equal(model.counts_, sizes)
+
+
+def test_models_with_weights_are_refused():
+    model = HierarchicalKMeans(30, random_state=0).fit(some(0, 900), sample_weight=np.full(900, 3.0))
+    with pytest.raises(ValueError, match="fitted with sample weights"):
+        model.update(some(1, 5))
+
+
+def test_ids_are_read_only():
+    with pytest.raises(ValueError, match="read-only"):
+        fitted_store()[0].cell_ids_[:] = 0
+
+
+def test_levels_after_an_update_do_not_depend_on_a_file(tmp_path):
+    rows = some(0, 900)
+    model = HierarchicalKMeans([30, 8, 3], random_state=7).fit(rows)
+    model.save(tmp_path / "model.safetensors")
+    loaded = shoal.load(tmp_path / "model.safetensors")
+    cells = model.cell_ids_[model.labels_]
+
+    def fetch(ids):
+        found = np.flatnonzero(np.isin(cells, ids))
+        return found, cells[found], rows[found]
+
+    for each in (model, loaded):
+        each.update(some(1, 400, at=2.0), fetch=fetch)
+    assert len(model.cluster_centers_) > 30
+    for one, other in zip(model.levels_, loaded.levels_, strict=True):
+        np.testing.assert_array_equal(one.cluster_centers, other.cluster_centers)
