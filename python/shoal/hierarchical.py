@@ -339,10 +339,9 @@ class HierarchicalKMeans(LeveledClusterer):
         True
         """
         source = self._fitted_rows(X_new)
-        if self._visited is not None and self.__dict__.get("_cells") is None:
-            # After a fit that a loop left, sizes are those of the last sweep.
-            found = np.bincount(self.labels_, weights=self._visited[1], minlength=len(self.cluster_centers_))
-            self.counts_ = found.astype(np.float64)
+        if self._run is not None and self.__dict__.get("_labels") is None:
+            # A loop ended early: this completes the fit, so that sizes are those of the labels.
+            _ = self.labels_
         threads = _params.threads(self.n_jobs, tell=False)
         change, cells, centers, sizes = update_cells(
             self, self._known_cells(), source, fetch, target_size, threads

@@ -345,7 +345,7 @@ def test_sizes_after_a_loop_that_ended_early_are_those_of_the_labels():
     for step in model.iter_fit(rows):
         if step.iteration == 3:
             break
-    cells = model.cell_ids_[model.predict(rows)]
+    cells = model.cell_ids_[model.labels_]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         model.update(some(1, 5))
