@@ -23,7 +23,9 @@ impl<T: Compute> Draft<'_, '_, T> {
         self.hold(&starved)?;
         counts = self.counts();
         let mut is_starved = vec![false; self.live.len()];
-        starved.iter().for_each(|&slot| is_starved[slot as usize] = true);
+        for &slot in &starved {
+            is_starved[slot as usize] = true;
+        }
         let mut members = self.members(|slot| is_starved[slot as usize]);
         let live = self.live_slots();
         let mut left = live.len();

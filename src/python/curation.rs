@@ -78,6 +78,7 @@ impl DuplicateSearch {
     }
 
     /// Writes the state of the search to a file.
+    #[expect(clippy::needless_pass_by_value, reason = "as PyO3 hands paths over")]
     fn write(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         let search = self.0.as_ref().ok_or_else(over)?;
         enter(py, Some(1), LONG, |cx| {

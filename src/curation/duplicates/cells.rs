@@ -55,17 +55,17 @@ impl<T: Element> Cells<T> {
     /// Divides the rows into the cells of `centers`. If `n_probes` is given, rows visit only their nearest cells.
     pub(super) fn new(
         data: &dyn DataSource<T>,
-        centers: Vec<T>,
+        centers: &[T],
         reach: f64,
         n_probes: Option<usize>,
         cx: &Executor,
     ) -> Result<Self> {
         let dim = data.dim();
         let k = centers.len() / dim;
-        let packed = PackedCenters::for_rows(MatRef::new(&centers, dim), data.most_values().is_some());
+        let packed = PackedCenters::for_rows(MatRef::new(centers, dim), data.most_values().is_some());
         let (labels, sq_dists, probes) = if let Some(m) = n_probes.filter(|&m| m > 1) {
             let m = m.min(k);
-            let (found, sq_dists) = nearest(&centers, m, Metric::Euclidean, data, cx)?;
+            let (found, sq_dists) = nearest(centers, m, Metric::Euclidean, data, cx)?;
             let own = found.iter().step_by(m).copied().collect();
             (own, sq_dists.into_iter().step_by(m).collect(), Some((m, found)))
         } else {
@@ -177,7 +177,7 @@ impl<T: Element> Cells<T> {
                 let number = |i: usize| chunk.first_row as u32 + i as u32;
                 let packed = (&packed, targets.start as u32);
                 self.for_each_visit(chunk.rows, number, packed, buffers, |i, cell| {
-                    part.push((cell, number(i)))
+                    part.push((cell, number(i)));
                 });
                 Ok(())
             };
@@ -205,13 +205,14 @@ impl<T: Element> Cells<T> {
         };
         let number = |i: usize| rows[i] as u32;
         if let Some((m, probes)) = &self.probes {
-            rows.iter()
-                .for_each(|&row| probes[row as usize * m + 1..][..m - 1].iter().for_each(|&j| visit(j)));
+            for &row in &rows {
+                probes[row as usize * m + 1..][..m - 1].iter().copied().for_each(&mut visit);
+            }
         } else if self.len() > 1 {
             let values = copy(sample, &rows)?;
             let packed = self.framed(0..self.len(), frame, sample);
             self.for_each_visit(values.rows(), number, (&packed, 0), &mut Default::default(), |_, j| {
-                visit(j)
+                visit(j);
             });
         }
         let each = n as f64 / count as f64;
@@ -372,9 +373,9 @@ impl Choice {
         };
         let others =
             copy(data, &sample(n, (CELL_SAMPLE_ROWS / 2 * k).min(room).max(DUPLICATE_SAMPLE), self.seed, 1))?;
-        let cells = Cells::new(&others, centers, self.reach, self.n_probes, cx)?;
+        let cells = Cells::new(&others, &centers, self.reach, self.n_probes, cx)?;
         let work = cells.work(n, &others, frame)?;
-        Ok((cells.centers().data().to_vec(), work))
+        Ok((centers, work))
     }
 }
 

@@ -146,12 +146,11 @@ fn collapse<T: Float>(
             numbers.push(part[0]);
         }
         for (i, &row) in part.iter().enumerate() {
-            match (0..numbers.len()).find(|&j| are_equal(known.rows(), j, copies.rows(), i)) {
-                Some(j) => first[row as usize] = numbers[j],
-                None => {
-                    known.push(copies.rows(), i);
-                    numbers.push(row);
-                }
+            if let Some(j) = (0..numbers.len()).find(|&j| are_equal(known.rows(), j, copies.rows(), i)) {
+                first[row as usize] = numbers[j];
+            } else {
+                known.push(copies.rows(), i);
+                numbers.push(row);
             }
         }
     }

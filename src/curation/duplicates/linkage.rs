@@ -21,7 +21,7 @@ use crate::persist::state::StateReader;
 #[derive(Debug)]
 pub(super) struct Ranks {
     /// The rank per row, and the row per rank. Empty if they are equal.
-    ranks: Vec<u32>,
+    of_rows: Vec<u32>,
     rows: Vec<u32>,
     /// The row that stands for the distinct row at a place: the first of its copies that has weight, if any has. Empty
     /// without weights.
@@ -47,7 +47,7 @@ impl Ranks {
             best
         });
         if keep == Keep::First && weights.is_none() {
-            return Self { ranks: Vec::new(), rows: Vec::new(), best };
+            return Self { of_rows: Vec::new(), rows: Vec::new(), best };
         }
         let mut rows: Vec<u32> = (0..m as u32).collect();
         let number = |place: u32| best.get(place as usize).copied().unwrap_or(place);
@@ -61,14 +61,14 @@ impl Ranks {
             let by_weight = weightless(a).cmp(&weightless(b));
             by_weight.then(key(a).total_cmp(&key(b))).then(number(a).cmp(&number(b)))
         });
-        let mut ranks = vec![0; m];
-        (0..).zip(&rows).for_each(|(rank, &row)| ranks[row as usize] = rank);
-        Self { ranks, rows, best }
+        let mut of_rows = vec![0; m];
+        (0..).zip(&rows).for_each(|(rank, &row)| of_rows[row as usize] = rank);
+        Self { of_rows, rows, best }
     }
 
     /// The pair of two rows.
     pub(super) fn pair(&self, a: u32, b: u32) -> u64 {
-        let rank = |row: u32| self.ranks.get(row as usize).copied().unwrap_or(row);
+        let rank = |row: u32| self.of_rows.get(row as usize).copied().unwrap_or(row);
         let (a, b) = (rank(a), rank(b));
         u64::from(a.max(b)) << 32 | u64::from(a.min(b))
     }
@@ -76,7 +76,7 @@ impl Ranks {
     /// The kept row for each of `n` rows, from the rank of the kept row for every rank.
     pub(super) fn representatives(&self, n: u64, distinct: &Distinct, leaders: &[u32]) -> Vec<u32> {
         let kept = |place: u32| {
-            let rank = self.ranks.get(place as usize).copied().unwrap_or(place);
+            let rank = self.of_rows.get(place as usize).copied().unwrap_or(place);
             let leader = leaders[rank as usize];
             let place = self.rows.get(leader as usize).copied().unwrap_or(leader) as usize;
             self.best.get(place).copied().unwrap_or(distinct.rows[place] as u32)

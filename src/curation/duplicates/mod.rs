@@ -6,7 +6,7 @@
 //! 3. The rows of a cell are compared with each other and with its visitors ([`pairs`]).
 //! 4. Pairs become groups, and every group keeps the row that comes first in the order of [`Keep`] ([`linkage`]).
 //!
-//! Sources: Abbas et al., "SemDeDup: Data-efficient learning at web-scale through semantic deduplication", 2023, which
+//! Sources: Abbas et al., "`SemDeDup`: Data-efficient learning at web-scale through semantic deduplication", 2023, which
 //! compares rows within cells only; the bisector bound follows from the triangle inequality (see [`cells`]).
 
 mod cells;
@@ -47,7 +47,7 @@ pub enum Keep {
     First,
     /// The distance to the center of the row's cell, ascending: typical rows are kept.
     NearestToCenter,
-    /// The distance to the center of the row's cell, descending: unusual rows are kept, as in SemDeDup.
+    /// The distance to the center of the row's cell, descending: unusual rows are kept, as in `SemDeDup`.
     FarthestFromCenter,
 }
 
@@ -79,7 +79,7 @@ pub enum Linkage {
     Leader,
     /// Connected components of the graph of pairs: keeps one row of each. Chains of near rows are one group.
     Components,
-    /// The rule of SemDeDup: in order, a row is removed if it is within the distance of any earlier row, kept or
+    /// The rule of `SemDeDup`: in order, a row is removed if it is within the distance of any earlier row, kept or
     /// removed.
     SemDeDup,
 }
@@ -311,7 +311,7 @@ impl<T: Element> Search<T> {
             memory: how.memory,
         };
         let (centers, work) = choice.centers(&view, &frame, cx)?;
-        let cells = Cells::new(&view, centers, how.reach(), how.n_probes, cx)?;
+        let cells = Cells::new(&view, &centers, how.reach(), how.n_probes, cx)?;
         let (k, ranks) = (cells.len(), Ranks::new(&distinct, &cells, how.keep, data.weights()));
         let bytes = work.visits * size_of::<(u32, u32)>() as f64;
         let steps =

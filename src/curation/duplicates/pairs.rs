@@ -34,6 +34,22 @@ struct Meeting<'a> {
     are_visitors: bool,
 }
 
+impl Meeting<'_> {
+    /// The number of pairs of different rows that a meeting compares.
+    fn n_compared(&self) -> u64 {
+        let &Self { block, others, are_visitors } = self;
+        let (block_len, len) = (block.len() as u64, others.len() as u64);
+        if are_visitors {
+            return block_len * len;
+        }
+        // Rows of the cell ascend: those after the block are compared with all of it.
+        let after = others.iter().filter(|&&row| row > block[block.len() - 1]).count() as u64;
+        let within = others.iter().filter(|&&row| row >= block[0] && row <= block[block.len() - 1]);
+        let at = |row: u32| block.partition_point(|&own| own < row) as u64;
+        after * block_len + within.map(|&row| at(row)).sum::<u64>()
+    }
+}
+
 /// What meetings find.
 #[derive(Default)]
 struct Found {
@@ -116,7 +132,7 @@ impl<T: Element> Pairing<'_, T> {
         let reach = self.cells.reach;
         let reaches = vec![reach; others.len()];
         let home = self.cells.labels[block[0] as usize];
-        part.compared += self.n_compared(meeting);
+        part.compared += meeting.n_compared();
         near(values.rows(), &packed, &reaches, &nothing, buffers, |i, j, sq_dist| {
             let (row, own) = (others[i], block[j]);
             // Two rows that visit each other's cells are a pair of the cell with the lower number.
@@ -134,19 +150,6 @@ impl<T: Element> Pairing<'_, T> {
             reach
         });
         Ok(())
-    }
-
-    /// The number of pairs of different rows that a meeting compares.
-    fn n_compared(&self, &Meeting { block, others, are_visitors }: &Meeting<'_>) -> u64 {
-        let (block_len, len) = (block.len() as u64, others.len() as u64);
-        if are_visitors {
-            return block_len * len;
-        }
-        // Rows of the cell ascend: those after the block are compared with all of it.
-        let after = others.iter().filter(|&&row| row > block[block.len() - 1]).count() as u64;
-        let within = others.iter().filter(|&&row| row >= block[0] && row <= block[block.len() - 1]);
-        let at = |row: u32| block.partition_point(|&own| own < row) as u64;
-        after * block_len + within.map(|&row| at(row)).sum::<u64>()
     }
 
     fn read(&self, rows: &[u32]) -> Result<RowBuf<T>> {

@@ -81,7 +81,7 @@ impl<T: Element> Search<T> {
         let view = distinct.view(data);
         let m = count_rows(&view)? as usize;
         let frame = frame(&view, None, cx)?;
-        let cells = Cells::new(&view, centers, how.reach(), how.n_probes, cx)?;
+        let cells = Cells::new(&view, &centers, how.reach(), how.n_probes, cx)?;
         let ranks = Ranks::new(&distinct, &cells, how.keep, data.weights());
         let mut links = Links::new(how.linkage, m, how.memory)?;
         links.restore(&from).map_err(damaged)?;
