@@ -43,6 +43,7 @@ pub(crate) const VARIANCE_REDUCED_CHECKPOINT: &str = "variance-reduced-kmeans-ch
 pub(crate) const BALANCED_CHECKPOINT: &str = "balanced-kmeans-checkpoint";
 pub(crate) const BREATHING_CHECKPOINT: &str = "breathing-kmeans-checkpoint";
 pub(crate) const KMODES_CHECKPOINT: &str = "laplacian-kmodes-checkpoint";
+#[cfg_attr(not(feature = "python"), allow(dead_code, reason = "only Python stores a search"))]
 pub(crate) const DUPLICATES_CHECKPOINT: &str = "duplicates-checkpoint";
 
 // Kinds of contents with a state between two batches.

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 const LAYERS: [(&str, &[&str]); 9] = [
     ("interfaces", &["python"]),
     ("many machines", &["distributed"]),
-    ("curation", &["curation"]),
-    ("methods", &["kmeans", "gmm", "graph", "hierarchical", "kmodes", "partition"]),
+    ("curation", &["curation", "partition"]),
+    ("methods", &["kmeans", "gmm", "graph", "hierarchical", "kmodes"]),
     ("shared by methods", &["centers"]),
     ("fits and statistics", &["fit", "seeding", "stats", "persist"]),
     ("passes", &["pass"]),
