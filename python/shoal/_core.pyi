@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Literal, final, overload
+from typing import Any, Literal, Self, final, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -52,6 +52,7 @@ __all__ = [
     "start_modes",
     "sums_of",
     "transform",
+    "update_partition",
     "version",
 ]
 
@@ -394,8 +395,8 @@ def kmodes_responsibilities(
 
 @final
 class DuplicateSearch:
-    def __init__(
-        self,
+    def __new__(
+        cls,
         source: Source,
         threshold: float,
         *,
@@ -409,7 +410,7 @@ class DuplicateSearch:
         weights: npt.NDArray[np.float64] | None,
         threads: int | None,
         checkpoint: str | None,
-    ) -> None: ...
+    ) -> Self: ...
     def write(self, path: str) -> None: ...
     @property
     def expected(self) -> float: ...

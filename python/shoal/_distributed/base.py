@@ -69,7 +69,7 @@ def is_plain(block: Any) -> bool:
     return (
         type(block) is np.ndarray
         and block.ndim == 2
-        and block.dtype in (np.float32, np.float64)
+        and block.dtype.name in ("float32", "float64")
         and block.dtype.isnative
         and block.size > 0
     )

@@ -118,11 +118,12 @@ class RayEngine:
     def _tasks(self, most: int) -> list[tuple[str | None, list[int]]]:
         """Cut the blocks of every machine into runs; return the machines and the runs."""
         import ray
+        from ray.experimental import get_object_locations
 
         cores = {
             node["NodeID"]: int(node["Resources"].get("CPU", 0)) for node in ray.nodes() if node["Alive"]
         }
-        places = ray.experimental.get_object_locations(self._blocks) if len(cores) > 1 else {}
+        places = get_object_locations(self._blocks) if len(cores) > 1 else {}
         nodes = [places.get(block, {}).get("node_ids", []) for block in self._blocks]
         everywhere = sum(cores.values())
         return [

@@ -36,7 +36,7 @@ class KMeansModel(Columns, Model):
         return self.kmeans.predict(dataset, **columns)
 
 
-class KMeansStage(Columns, Estimator, HasWeightCol):
+class KMeansStage(Columns, Estimator[KMeansModel], HasWeightCol):
     """The stage before the fit."""
 
     def setWeightCol(self, value: str) -> Self:  # noqa: N802 - as in Spark

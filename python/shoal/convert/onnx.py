@@ -254,9 +254,10 @@ def _mixture(network: Network, source: Any) -> None:
     spread = np.log(variances).sum(axis=1) * (d if variances.shape[1] == 1 else 1)
     constants = log_weights - 0.5 * (spread + d * math.log(2 * math.pi))
     if whole:
-        roots = np.linalg.cholesky(np.broadcast_to(source.covariances_, (k, d, d)))
+        covariances = np.broadcast_to(source.covariances_, (k, d, d)).astype(np.float64)
+        roots = np.linalg.cholesky(covariances)
         constants = constants - np.log(np.diagonal(roots, axis1=1, axis2=2)).sum(axis=1)
-        quadratic = network.add("Neg", _along(network, rows, means, np.linalg.inv(roots)))
+        quadratic = network.add("Neg", _along(network, rows, means, np.linalg.inv(roots).astype(np.float64)))
     elif source.covariance_type == "factor":
         axes, log_dets = whitened(source)
         constants = constants - 0.5 * log_dets
