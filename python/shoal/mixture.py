@@ -211,7 +211,8 @@ class TruncatedGaussianMixture(StoredMixture):
     one; twice that with several starts), ``O(n_components * n_features)``, and some MB per thread.
 
     **Bound and variances.** The bound never falls: a row keeps its components until it finds nearer ones.
-    Variances have lower limits, because a component on a single row would have an infinite density. The
+    (With ``"full"`` it may fall slightly where a covariance is nearly singular: see `reg_covar`.) Variances
+    have lower limits, because a component on a single row would have an infinite density. The
     limits lie above the rounding errors of the values. If components have their own variances, the limits are
     also at least a billionth of the shared variance at the end of the first two iterations (``"diag"``,
     ``"tied"`` and ``"full"``: of the variance of that feature; ``"factor"``: a ten-thousandth of it).

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY
 from functools import partial
@@ -67,12 +68,12 @@ class KMeansOnEngine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterM
 
     # ---------------------------------------------------------------- for adapters
 
+    @abstractmethod
     def _open(self, *rows: Any, **options: Any) -> Engine:
         """Return an engine that holds `X` and its weights, with the options.
 
         `reset` among the options says whether the engine is for a fit or for known centers.
         """
-        raise NotImplementedError
 
     def _over_rows(self, task: RowPass, X: Any, **options: Any) -> Any:
         """Compute labels or distances of all rows, in the engine's own kind of collection."""

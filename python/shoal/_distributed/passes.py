@@ -6,6 +6,7 @@ on the driver: ``task, step = task.commit(total)``.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -106,7 +107,7 @@ class KMeansPass(Pass):
         return self._of(self._state.after(other._state))
 
 
-class RowPass:
+class RowPass(ABC):
     """What is computed for every row from known centers, one block at a time: labels, or distances."""
 
     #: The name of the column of the results.
@@ -119,9 +120,9 @@ class RowPass:
         self._names: list[str] | None = None
 
     @property
+    @abstractmethod
     def dtype(self) -> np.dtype[Any]:
         """The type of the results."""
-        raise NotImplementedError
 
     @property
     def width(self) -> int | None:
@@ -138,8 +139,9 @@ class RowPass:
                 refuse_other_names(self._names, header)
             return self._computed(source.seen_by(self.metric), _params.threads(n_jobs, tell=False))
 
+    @abstractmethod
     def _computed(self, rows: Any, threads: int | None) -> npt.NDArray[Any]:
-        raise NotImplementedError
+        """Compute the results of rows as the metric sees them."""
 
 
 class LabelPass(RowPass):
