@@ -21,7 +21,7 @@ use std::fmt::Debug;
 
 use crate::data::{Access, DataSource, Normalized, Source, count_rows, fingerprint};
 use crate::error::{Error, Result};
-use crate::fit::{Element, Metric, Problems, require};
+use crate::fit::{Element, Metric, Problems, parameters, require};
 use crate::float::either;
 use crate::graph::frame;
 use crate::kernel::Frame;
@@ -120,18 +120,6 @@ pub struct Deduplication {
     threads: Option<usize>,
 }
 
-/// Declares a setter.
-macro_rules! setters {
-    ($($(#[$about:meta])* $name:ident: $t:ty),+ $(,)?) => {$(
-        $(#[$about])*
-        #[must_use]
-        pub fn $name(mut self, $name: $t) -> Self {
-            self.$name = $name;
-            self
-        }
-    )+};
-}
-
 impl Deduplication {
     /// Finds rows within `threshold` of each other: a Euclidean distance, or a cosine distance (1 minus the cosine
     /// similarity) with [`Metric::Cosine`].
@@ -149,26 +137,32 @@ impl Deduplication {
         }
     }
 
-    setters! {
+    parameters!(@setter [
         /// The distance (default [`Metric::Euclidean`]). With [`Metric::Cosine`], rows of zeros have no duplicates.
-        metric: Metric,
+    ] metric: Metric);
+    parameters!(@setter [
         /// Which row of a group is kept (default [`Keep::First`]).
-        keep: Keep,
+    ] keep: Keep);
+    parameters!(@setter [
         /// How pairs become groups (default [`Linkage::Leader`]).
-        linkage: Linkage,
+    ] linkage: Linkage);
+    parameters!(@setter [
         /// Number of cells (default `None`: by the number of rows). With [`Keep::First`], the result does not depend
         /// on it unless `n_probes` is set.
-        n_clusters: Option<usize>,
+    ] n_clusters: Option<usize>);
+    parameters!(@setter [
         /// Number of cells whose rows a row is compared with, its own included: the nearest ones. The default `None`
         /// searches all cells that may hold duplicates, and finds every pair; 1 searches within cells only.
-        n_probes: Option<usize>,
+    ] n_probes: Option<usize>);
+    parameters!(@setter [
         /// Seed of all random draws (default 0).
-        rng_seed: u64,
+    ] rng_seed: u64);
+    parameters!(@setter [
         /// Bytes for pairs, for visits, and for the rows that the cells are fitted to (default 1 GB).
-        memory: u64,
+    ] memory: u64);
+    parameters!(@setter [
         /// Number of threads (default `None`: see [`Executor::new`]). The result does not depend on it.
-        threads: Option<usize>,
-    }
+    ] threads: Option<usize>);
 
     /// The duplicates among `rows`, which must be in memory or in a mapped file.
     ///
