@@ -39,7 +39,7 @@ export PYO3_PYTHON := $(VIRTUAL_ENV)/bin/python
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport CONDA_PREFIX PYTHONHOME PYTHONPATH
 
-.PHONY: help check-tools venv build demo docs thumbnails check test test-rust test-python test-core test-lowest lint lint-rust lint-python msrv cross fmt bench claims peers wheel \
+.PHONY: help check-tools venv build demo docs gallery-pictures check test test-rust test-python test-core test-lowest lint lint-rust lint-python msrv cross fmt bench claims peers wheel \
   neon asan miri fuzz soak mutants notices clean package release-check
 
 help: ## This list.
@@ -97,9 +97,11 @@ demo: $(VENV)/.built-release ## Set-up on a fresh machine, then `shoal demo`.
 docs: $(VENV)/.docs $(VENV)/.built ## The documentation site, in docs/_build/html; warnings are errors.
 	MPLBACKEND=agg $(BIN)/python -m sphinx -j auto -q -W --keep-going docs docs/_build/html
 
-thumbnails: docs ## Copy the pictures of the gallery that the README shows from the site.
+gallery-pictures: docs ## Copy the pictures of the gallery that the README and the guide show from the site.
 	for name in exemplars modes places steps; do \
 	  cp docs/gallery/*/images/thumb/sphx_glr_plot_$${name}_thumb.png docs/images/gallery-$$name.png; done
+	for name in duplicates balanced_sample partition; do \
+	  cp docs/gallery/*/images/sphx_glr_plot_$${name}_001.png docs/images/curation-$$name.png; done
 
 # ---------------------------------------------------------------- checks
 

@@ -22,11 +22,11 @@ within = shoal.curation.deduplicate(X, 0.1, exact=False, n_probes=1, **options)
 
 # %%
 missed = within.keep_ & ~everything.keep_
-figure, axes = plt.subplots(figsize=(7, 6.2))
+figure, axes = plt.subplots(figsize=(7, 7))
 axes.scatter(*X[everything.keep_].T, s=3, c="0.75", label="kept")
 axes.scatter(*X[~within.keep_].T, s=9, c="C0", label="removed, found within cells")
 axes.scatter(*X[missed].T, s=36, c="C3", marker="D", label="removed, found across borders only")
 axes.set_title(f"A search within cells finds {within.n_pairs_} of {everything.n_pairs_} pairs")
-axes.set_aspect("equal")
-axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.05), ncols=3, frameon=False)
+axes.set(aspect="equal", xlim=(-0.2, 10.2), ylim=(-0.2, 10.2))
+figure.legend(loc="outside lower center", frameon=False)
 plt.show()
