@@ -364,7 +364,7 @@ CLAIMS: Claims = {
 }
 
 PICTURES = [
-    Picture("peers.png", ("README.md", "docs/index.md"), ("peers", "bounded"), "peers"),
+    Picture("peers.svg", ("README.md", "docs/index.md"), ("peers", "bounded"), "peers"),
     Picture("choosing-methods.png", ("docs/choosing.md",), ("guide-methods",), "methods"),
     Picture("choosing-options.png", ("docs/choosing.md",), ("guide-options", "guide-coresets"), "options"),
     Picture("balanced-cost.png", ("docs/balanced.md",), ("balanced",), "balanced"),
