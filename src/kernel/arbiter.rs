@@ -28,88 +28,23 @@
 
 use std::ops::Range;
 
+use super::doubt::{Doubt, Doubts, is_in_doubt};
 use super::operations;
 use super::pack::{PackedCenters, Scratch};
+use super::strips::{for_each_panel, for_each_strip};
 use super::tier::Compute;
-use super::{for_each_panel, for_each_strip};
 use crate::float::Float;
 use crate::rows::{Rows, spread};
-
-/// By how much tile values must differ to exclude a center: `share |x'|^2 + fixed`.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Doubt<T> {
-    share: T,
-    fixed: T,
-}
-
-impl<T: Float> Doubt<T> {
-    /// No doubt: every difference counts.
-    pub(super) const NONE: Self = Self { share: T::ZERO, fixed: T::ZERO };
-
-    /// The difference for a row with this `|x'|^2`.
-    #[inline(always)]
-    pub(crate) fn of(self, sq_norm: T) -> T {
-        self.share * sq_norm + self.fixed
-    }
-}
-
-/// Whether the two smallest tile values of a row differ by at most `doubt`, so that they do not determine the
-/// nearest center. Values that are not numbers determine nothing.
-#[inline(always)]
-pub(crate) fn is_in_doubt<T: Float>(best: T, second: T, doubt: T) -> bool {
-    // Not `second <= ...`, because of NaN.
-    let decided = second > best + doubt;
-    !decided
-}
 
 /// Rows that are tested for doubt at a time.
 const FEW: usize = 32;
 
-/// Rows whose two smallest tile values differ too little to determine the nearest center.
-#[derive(Debug)]
-pub(crate) struct Doubts<T> {
-    rows: Vec<u32>,
-    /// Per row: centers with larger tile values are not the nearest.
-    limits: Vec<T>,
-    /// The largest `|c'|`, and the doubt about dense rows.
-    largest: f64,
-    of_dense: Doubt<T>,
-}
-
-impl<T: Float> Default for Doubts<T> {
-    fn default() -> Self {
-        Self { rows: Vec::new(), limits: Vec::new(), largest: 0.0, of_dense: Doubt::NONE }
-    }
-}
-
 impl<T: Compute> Doubts<T> {
-    /// Forgets all rows.
-    pub(crate) fn clear(&mut self) {
-        self.rows.clear();
-        self.limits.clear();
-    }
-
     /// Forgets all rows, and prepares for strips of rows against `packed`.
     pub(super) fn begin(&mut self, packed: &PackedCenters<T>) {
         self.clear();
         self.largest = packed.largest_norm();
         self.of_dense = packed.doubt_about(packed.dim, self.largest);
-    }
-
-    /// The doubt about dense rows.
-    pub(super) fn of_dense(&self) -> Doubt<T> {
-        self.of_dense
-    }
-
-    /// Notes a row if it [is in doubt](is_in_doubt). Returns whether it is.
-    #[inline(always)]
-    pub(crate) fn note(&mut self, row: usize, best: T, second: T, doubt: T) -> bool {
-        let noted = is_in_doubt(best, second, doubt);
-        if noted {
-            self.rows.push(row as u32);
-            self.limits.push(best + doubt);
-        }
-        noted
     }
 
     /// Notes the rows of a strip that [`argmin`](super::operations::argmin) or [`two`](super::operations::two) left in doubt, after [`Doubts::begin`].
@@ -145,11 +80,6 @@ impl<T: Compute> Doubts<T> {
                 }
             }
         }
-    }
-
-    /// The rows in doubt.
-    pub(crate) fn rows(&self) -> &[u32] {
-        &self.rows
     }
 
     /// Writes the labels of the rows in doubt. Computes all tile values of these rows again, and the squared

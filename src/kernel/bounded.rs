@@ -2,126 +2,21 @@
 
 use std::ops::Range;
 
-use super::aligned::Aligned;
-pub(crate) use super::arbiter::{Doubt, Doubts, is_in_doubt};
+use super::by_tiles::with_doubts;
+pub(crate) use super::comparison::{
+    Better, BoundColumn, Fine, Gathered, GroupLists, Margins, Nearest, PanelComparison, ROUNDING, Radii,
+};
+pub(crate) use super::doubt::{Doubt, Doubts, is_in_doubt};
 use super::operations;
 use super::pack::{Form, PackedCenters, Scratch, moved};
+use super::strips::{fits, for_each_strip};
 use super::tier::{Compute, active};
-use crate::float::Float;
 use crate::rows::{Rows, SparseRef};
-
-/// Rows of a chunk in the layout of the kernels, each at its index in the chunk. Only gathered rows are
-/// valid.
-#[derive(Debug)]
-pub(crate) struct Gathered<T> {
-    pub(super) x: Aligned<T>,
-    /// `|x'|^2` per row.
-    pub(super) sq_norm: Vec<T>,
-    /// Tile values of some rows.
-    pub(super) tile: Aligned<T>,
-}
-
-impl<T: Float> Gathered<T> {
-    /// `|x'|^2` of a gathered row.
-    pub(crate) fn sq_norm(&self, row: usize) -> T {
-        self.sq_norm[row]
-    }
-}
-
-impl<T: Float> Default for Gathered<T> {
-    fn default() -> Self {
-        Self { x: Aligned::default(), sq_norm: Vec::new(), tile: Aligned::default() }
-    }
-}
-
-/// A comparison of some gathered rows with one panel of centers. Per-row slices are indexed by the row's
-/// index in the chunk.
-pub(crate) struct PanelComparison<'a, T> {
-    pub(crate) panel: usize,
-    /// The rows, without duplicates.
-    pub(crate) picked: &'a [u32],
-    /// The slot of the row's own center, per row. This center is excluded.
-    pub(crate) slot: &'a [u32],
-    /// The best tile value per row so far.
-    pub(crate) best: &'a mut [T],
-    /// The panel contains the rows' own centers: first initialize `best` with their tile values.
-    pub(crate) begin: bool,
-    /// Output: the smallest tile value per row in `picked`.
-    pub(crate) low: &'a mut [T],
-    /// By how much tile values must differ to exclude a center.
-    pub(crate) doubt: Doubt<T>,
-    /// Output, appended: the rows for which `best` does not exclude the center of `low`.
-    pub(crate) better: &'a mut Vec<Better<T>>,
-    /// Bounds for each center of the panel, if the sweep keeps per-center bounds.
-    pub(crate) fine: Option<Fine<'a, T>>,
-}
-
-/// Lower bounds per row and center, to be updated for the rows of a comparison.
-pub(crate) struct Fine<'a, T> {
-    /// `columns` bounds per row.
-    pub(crate) lower: &'a mut [f32],
-    pub(crate) columns: usize,
-    /// The drift that is added to the bounds, per center.
-    pub(crate) drift: &'a [f32],
-    /// The largest error of a squared distance, per row.
-    pub(crate) error: &'a [T],
-    pub(crate) unit: T,
-}
-
-/// A row with a center in the panel that may be nearer than the best so far.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Better<T> {
-    /// Index into the picked rows.
-    pub(crate) at: u32,
-    /// Position of the nearest center in the panel.
-    pub(crate) lane: u32,
-    /// The second smallest tile value.
-    pub(crate) next: T,
-}
 
 /// Whether rows are in the vector lanes. If so, a row can be compared with single centers.
 pub(crate) fn meets_single_centers<T: Compute>(packed: &PackedCenters<T>) -> bool {
     packed.form == Form::RowsInLanes
 }
-
-/// Rounding errors and units that all rows share, used to compute bounds.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Margins<T> {
-    /// The largest `|c'|`.
-    pub(crate) norm: T,
-    /// Rounding error of a tile value, relative to the squared norms that enter it.
-    pub(crate) gamma: T,
-    /// The factor from lengths between packed values to lengths of bounds.
-    pub(crate) unit: T,
-    /// The error of a squared distance to the own center beyond its rounding. It is nonzero for sparse rows,
-    /// whose distance is a difference of sums.
-    pub(crate) off: T,
-}
-
-/// Values derived from the squared distances of some rows to their own centers, in the order of these rows.
-#[derive(Debug, Default)]
-pub(crate) struct Radii<T> {
-    /// The squared distances that [`gather`] computed.
-    pub(crate) own: Vec<T>,
-    /// The largest error of a squared distance that is computed from a tile value and `|x'|^2`.
-    pub(crate) error: Vec<T>,
-    /// Upper bounds on the distances.
-    pub(crate) upper: Vec<f32>,
-    /// Centers farther away than this have larger tile values.
-    pub(crate) reach: Vec<f32>,
-}
-
-impl<T: Float> Radii<T> {
-    fn resize(&mut self, n: usize) {
-        self.own.resize(n, T::ZERO);
-        self.error.resize(n, T::ZERO);
-        self.upper.resize(n, 0.0);
-        self.reach.resize(n, 0.0);
-    }
-}
-
-/// The relative error of a sum, product or root of a few `f32` values.
-pub(crate) const ROUNDING: f32 = 4e-7;
 
 /// Copies the `picked` rows of a chunk for [`lowest`], and computes their distances to the centers in `slot`
 /// (per row) and the derived radii.
@@ -134,7 +29,7 @@ pub(crate) fn gather<T: Compute>(
     gathered: &mut Gathered<T>,
     radii: &mut Radii<T>,
 ) {
-    super::fits(rows, packed);
+    fits(rows, packed);
     gathered.tile.grow(packed.tier.height * packed.width, T::ZERO);
     if gathered.sq_norm.len() < rows.rows() {
         gathered.sq_norm.resize(rows.rows(), T::ZERO);
@@ -166,7 +61,7 @@ pub(crate) fn measure<T: Compute>(
         gathered.sq_norm.resize(rows.rows(), T::ZERO);
     }
     radii.resize(picked.len());
-    super::fits(rows, packed);
+    fits(rows, packed);
     let (sq_norm, own) = (&mut gathered.sq_norm[..], &mut radii.own[..]);
     match rows {
         Rows::Dense(rows) => operations::measure(packed.tier, packed, rows, picked, labels, sq_norm, own),
@@ -192,24 +87,6 @@ fn measure_sparse<T: Compute>(
 /// Computes the values that follow from the squared distances.
 pub(crate) fn radii<T: Compute>(margins: Margins<T>, radii: &mut Radii<T>) {
     operations::radii(active::<T>(), margins, radii);
-}
-
-/// The nearest center of some rows, in their order.
-#[derive(Debug, Default)]
-pub(crate) struct Nearest<T> {
-    pub(crate) ids: Vec<u32>,
-    /// The smallest tile values. `next` holds the second smallest.
-    pub(crate) best: Vec<T>,
-    pub(crate) next: Vec<T>,
-}
-
-impl<T: Float> Nearest<T> {
-    /// Makes room for `n` rows.
-    pub(crate) fn resize(&mut self, n: usize) {
-        self.ids.resize(n, 0);
-        self.best.resize(n, T::ZERO);
-        self.next.resize(n, T::ZERO);
-    }
 }
 
 /// Number of rows after the last one that [`nearest_listed`] may overwrite.
@@ -267,8 +144,8 @@ pub(crate) fn nearest_pair<T: Compute>(
     scratch: &mut Scratch<T>,
 ) {
     let Nearest { ids, best, next } = nearest;
-    super::with_doubts(packed, scratch, |doubts, scratch| {
-        super::for_each_strip(rows, packed, scratch, |range, strip, scratch| {
+    with_doubts(packed, scratch, |doubts, scratch| {
+        for_each_strip(rows, packed, scratch, |range, strip, scratch| {
             strip.two(packed, scratch, &mut ids[range.clone()]);
             best[range.clone()].copy_from_slice(&scratch.best[..range.len()]);
             next[range.clone()].copy_from_slice(&scratch.second[..range.len()]);
@@ -290,7 +167,7 @@ pub(crate) fn nearest_single<T: Compute>(
     let (Rows::Dense(dense), Form::CentersInLanes) = (row, packed.form) else {
         return nearest_pair(row, packed, nearest, scratch);
     };
-    super::fits(row, packed);
+    fits(row, packed);
     // A strip would fill a micro tile with copies of the row. Gathered rows can use lower micro tiles.
     gathered.tile.grow(packed.tier.height * packed.width, T::ZERO);
     gathered.x.grow(packed.gathered_stride(), T::ZERO);
@@ -347,22 +224,6 @@ pub(crate) fn lowest<T: Compute>(
         Rows::Dense(_) => operations::lowest(packed.tier, packed, gathered, comparison),
         Rows::Sparse(rows) => operations::sparse_lowest(packed.tier, packed, rows, gathered, comparison),
     }
-}
-
-/// One column of a table of lower bounds, with a row of `width` bounds per row of a chunk.
-pub(crate) struct BoundColumn<'a> {
-    pub(crate) lower: &'a mut [f32],
-    pub(crate) width: usize,
-    pub(crate) column: usize,
-}
-
-/// Lists of rows, one per group of bounds.
-pub(crate) struct GroupLists<'a> {
-    /// The rows of group `g` start at index `g * room`.
-    pub(crate) rows: &'a mut [u32],
-    pub(crate) room: usize,
-    /// Number of rows per group.
-    pub(crate) counts: &'a mut [u32],
 }
 
 /// Writes lower bounds on the distances of `picked` rows. They follow from the lowest tile values `low` (in

@@ -45,11 +45,17 @@ impl Isa {
             #[cfg(target_arch = "x86_64")]
             Self::Avx512 => is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("fma"),
             #[cfg(target_arch = "x86_64")]
-            Self::AvxVnni => super::arch::avx_vnni::is_available(),
+            Self::AvxVnni => Self::Avx2.is_available() && is_x86_feature_detected!("avxvnni"),
             #[cfg(target_arch = "x86_64")]
-            Self::Avx512Vnni => Self::Avx512.is_available() && super::arch::vnni::is_available(),
+            Self::Avx512Vnni => {
+                Self::Avx512.is_available()
+                    && is_x86_feature_detected!("avx512bw")
+                    && is_x86_feature_detected!("avx512dq")
+                    && is_x86_feature_detected!("avx512vl")
+                    && is_x86_feature_detected!("avx512vnni")
+            }
             #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-            Self::Amx => super::arch::amx::is_available(),
+            Self::Amx => Self::Avx512Vnni.is_available() && super::arch::amx::detection::is_available(),
             #[cfg(target_arch = "aarch64")]
             Self::Neon => std::arch::is_aarch64_feature_detected!("neon"),
             #[allow(unreachable_patterns, reason = "which arms exist depends on the target")]

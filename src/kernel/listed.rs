@@ -8,7 +8,8 @@ use super::generic::projected::Axes;
 use super::generic::sparse;
 use super::isa::Isa;
 use super::operations;
-use super::pack::scale_of;
+use super::pack::{scale_of, sq_norm};
+use super::strips::sq_dist_of;
 use super::tier::{Compute, Tier, tier_of};
 use crate::float::Float;
 use crate::matrix::MatRef;
@@ -51,7 +52,7 @@ impl<T: Compute> RowCenters<T> {
         // At scale 1, only differences far below the rounding error of other values underflow.
         new.told_apart = scale == T::from_f32(1.0) || squares_tell_apart(centers, scale);
         if sparse {
-            new.sq_norms = centers.iter().map(|center| sparse::sq_norm(center, scale)).collect();
+            new.sq_norms = centers.iter().map(|center| sq_norm(center, scale)).collect();
         } else if scale != T::from_f32(1.0) {
             new.factors = Aligned::filled(new.stride, scale);
         }
@@ -215,7 +216,7 @@ impl<T: Compute> RowCenters<T> {
     /// The squared distance of row `i` to center `j` in the units of the data, with differences and sums in
     /// `f64`.
     pub(crate) fn sq_dist(&self, rows: Rows<'_, T>, i: usize, j: usize) -> f64 {
-        super::sq_dist_of(self.tier, rows, i, self.row(j), || self.sq_norms[j] / self.unit())
+        sq_dist_of(self.tier, rows, i, self.row(j), || self.sq_norms[j] / self.unit())
     }
 
     /// `sums[j] += part * row i` for each of the listed centers `j`.

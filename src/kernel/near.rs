@@ -7,6 +7,7 @@
 
 use super::operations;
 use super::pack::{PackedCenters, Scratch, moved};
+use super::strips::for_each_strip;
 use super::tier::Compute;
 use crate::float::Float;
 use crate::rows::Rows;
@@ -80,7 +81,7 @@ pub(crate) fn near<T: Compute>(
 ) {
     assert!(reach.len() == rows.rows() && others.0.len() == packed.norms.len(), "one reach per row");
     let Near { scratch, base, limits, found } = near;
-    super::for_each_strip(rows, packed, scratch, |range, strip, scratch| {
+    for_each_strip(rows, packed, scratch, |range, strip, scratch| {
         base.clear();
         let share = 1.0 - packed.slack - T::EPSILON;
         base.extend(range.clone().map(|r| T::from_f64(packed.sq_norm_fast(rows, r) * share)));

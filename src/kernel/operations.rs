@@ -3,9 +3,9 @@
 
 use std::ops::Range;
 
-use super::arbiter::Doubt;
-use super::blocks::{Candidates, Narrowing, Skin};
-use super::bounded::{BoundColumn, Gathered, GroupLists, Margins, Nearest, PanelComparison, Radii};
+use super::candidates::{Candidates, Narrowing, Skin};
+use super::comparison::{BoundColumn, Gathered, GroupLists, Margins, Nearest, PanelComparison, Radii};
+use super::doubt::Doubt;
 use super::generic::accumulate::TwoPartSums;
 use super::generic::listed::{self, Padded};
 use super::generic::projected::Axes;

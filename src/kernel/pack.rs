@@ -9,17 +9,16 @@
 //! A tile value is one chain of multiply-adds: `|c'|^2` first, then the columns in ascending order. It does not
 //! depend on where the (row, center) pair is in a tile.
 
+use std::fmt::Debug;
+
 use super::aligned::{Aligned, LINE};
-use super::arbiter::Doubts;
-use super::certified::{Buffers, Certified};
-use super::generic::sparse;
+use super::doubt::Doubts;
 use super::isa::Isa;
-use super::sketched::Labeling;
 use super::tier::{Compute, Tier, active, tier_of};
 use crate::float::Float;
 use crate::matrix::MatRef;
 use crate::rows::RowBuf;
-use crate::tuning::{CLUMPED, SHIFT_SAMPLE, SPARSE_VECTORS, STRIP_ROWS, rows_in_lanes, strip_rows};
+use crate::tuning::{CLUMPED, SHIFT_SAMPLE, SPARSE_VECTORS, STRIP_ROWS, strip_rows};
 
 /// The largest number of centers. Indices pass through the kernels as `f32` lanes, which limits them.
 pub const MAX_CENTERS: usize = 1 << 24;
@@ -56,7 +55,7 @@ pub(super) enum Form {
 /// assert_eq!((packed.n_centers(), packed.dim()), (2, 2));
 /// ```
 #[derive(Debug)]
-pub struct PackedCenters<T: Compute> {
+pub struct PackedCenters<T: Float> {
     pub(super) tier: Tier<T>,
     pub(super) form: Form,
     pub(super) k: usize,
@@ -85,66 +84,30 @@ pub struct PackedCenters<T: Compute> {
     /// How much tile values are reduced, relative to squared lengths, so that rounding never lifts one above
     /// the true value. Nonzero only for [`PackedCenters::framed`].
     pub(super) slack: f64,
-    /// Labels by low precision. Only for whole sets of dense centers.
-    pub(super) certified: Certified,
+    /// Only for whole sets of dense centers.
+    pub(super) shortcut: Option<Box<dyn Shortcut<T>>>,
+}
+
+/// A faster way to label rows than by tile values, with the same labels.
+pub(super) trait Shortcut<T: Float>: Debug + Send + Sync {
+    /// Labels rows. Returns false if it does not suit them, or does not pay.
+    fn label(
+        &self,
+        rows: MatRef<'_, T>,
+        packed: &PackedCenters<T>,
+        labels: &mut [u32],
+        scratch: &mut Scratch<T>,
+    ) -> bool;
+
+    #[cfg(test)]
+    fn as_any(&self) -> &dyn std::any::Any;
 }
 
 impl<T: Compute> PackedCenters<T> {
-    /// Packs `centers` for the active instruction set.
-    ///
-    /// # Panics
-    /// Without centers, or with more than [`MAX_CENTERS`].
-    pub fn new(centers: MatRef<'_, T>) -> Self {
-        Self::for_isa(centers, Isa::active())
-    }
-
-    /// Packs `centers` for a given instruction set. If the centers would fill at most half of a vector, a
-    /// narrower set with bit-identical results is used.
-    ///
-    /// # Panics
-    /// Same as [`PackedCenters::new`], and if this processor does not support `isa`.
-    pub fn for_isa(centers: MatRef<'_, T>, isa: Isa) -> Self {
-        let (k, dim) = (centers.rows(), centers.cols());
-        let tier = tier_of(isa);
-        if rows_in_lanes(dim, k, tier.registers) {
-            return Self::pack(centers, None, tier, Form::RowsInLanes, None, None);
-        }
-        let packed = Self::pack(centers, None, fitting(isa, k), Form::CentersInLanes, None, None);
-        Self { certified: Certified::new(isa, k, dim), ..packed }
-    }
-
     /// Packs `centers` for [`nearest_listed`](super::bounded::nearest_listed), for rows of up to
     /// [`ROWS_IN_LANES_DIM`](crate::tuning::ROWS_IN_LANES_DIM) columns. Tile values are bit-identical.
     pub(crate) fn for_listed(centers: MatRef<'_, T>) -> Self {
         Self::pack(centers, None, active::<T>(), Form::RowsInLanes, None, None)
-    }
-
-    /// Packs `centers` for sparse rows if `sparse`, else for dense rows.
-    ///
-    /// # Panics
-    /// Same as [`PackedCenters::new`].
-    ///
-    /// ```
-    /// use shoal::{MatRef, SparseRef, kernel::{PackedCenters, Scratch, nearest}};
-    /// let packed = PackedCenters::for_rows(MatRef::new(&[0.0f32, 0.0, 10.0, 10.0], 2), true);
-    /// let rows = SparseRef::new(&[0, 1, 1], &[1], &[19.0f32], 2);
-    /// let mut labels = [0; 2];
-    /// nearest(rows, &packed, &mut labels, &mut Scratch::default());
-    /// assert_eq!(labels, [1, 0]);
-    /// ```
-    pub fn for_rows(centers: MatRef<'_, T>, sparse: bool) -> Self {
-        if sparse { Self::sparse_for_isa(centers, Isa::active()) } else { Self::new(centers) }
-    }
-
-    /// Like [`PackedCenters::for_rows`], but reuses the memory of `last` if it has the same kind and size.
-    /// Page faults on fresh memory take longer than writing the values.
-    pub(crate) fn in_place_of(last: Option<Self>, centers: MatRef<'_, T>, sparse: bool) -> Self {
-        if !sparse {
-            // Packing is cheap compared with the work on dense rows.
-            return Self::new(centers);
-        }
-        let tier = fitting(Isa::active(), centers.rows());
-        Self::pack(centers, None, tier, Form::Sparse, None, last)
     }
 
     /// Packs `centers` for sparse rows and a given instruction set.
@@ -173,7 +136,7 @@ impl<T: Compute> PackedCenters<T> {
         packed
     }
 
-    fn pack(
+    pub(super) fn pack(
         centers: MatRef<'_, T>,
         order: Option<&[u32]>,
         tier: Tier<T>,
@@ -224,7 +187,7 @@ impl<T: Compute> PackedCenters<T> {
             order: Vec::new(),
             prices: Vec::new(),
             slack: 0.0,
-            certified: Certified::default(),
+            shortcut: None,
         };
         packed.fill_data(centers, order);
         packed
@@ -271,14 +234,14 @@ impl<T: Compute> PackedCenters<T> {
             sq_norms: vec![0.0; if self.form == Form::Sparse { k } else { 0 }],
             order: Vec::new(),
             prices: Vec::new(),
-            certified: Certified::default(),
+            shortcut: None,
             ..*self
         }
     }
 
     /// Makes all places empty.
     pub(crate) fn clear(&mut self) {
-        self.certified = Certified::default();
+        self.shortcut = None;
         self.norms.fill(T::INFINITY);
     }
 
@@ -290,7 +253,7 @@ impl<T: Compute> PackedCenters<T> {
             "the place must exist and the center have {dim} columns"
         );
         // The copies of the centers in low precision would be out of date.
-        self.certified = Certified::default();
+        self.shortcut = None;
         self.centers[j * dim..][..dim].copy_from_slice(center);
         let norm = if self.form == Form::RowsInLanes {
             fill(0.0, center, &self.shift, self.scale, self.data[slot * dim..].iter_mut())
@@ -324,7 +287,7 @@ impl<T: Compute> PackedCenters<T> {
             *norm = T::from_f64(norm.to_f64() + (price - least) * square);
         }
         self.prices = prices.iter().map(|price| price - least).collect();
-        self.certified = Certified::default();
+        self.shortcut = None;
         self
     }
 
@@ -427,7 +390,7 @@ impl<T: Compute> PackedCenters<T> {
 
 /// The kernels of `isa`, or of a narrower set with bit-identical results if `k` centers would fill at most
 /// half of a vector.
-fn fitting<T: Compute>(isa: Isa, k: usize) -> Tier<T> {
+pub(super) fn fitting<T: Compute>(isa: Isa, k: usize) -> Tier<T> {
     let tier = tier_of(isa);
     isa.narrower().filter(|_| 2 * k <= tier.lanes).map_or(tier, tier_of)
 }
@@ -467,10 +430,19 @@ fn fill<'a, T: Float>(
     norm
 }
 
+/// `|x'|^2` of a row.
+#[inline(always)]
+pub(super) fn sq_norm<T: Float>(values: &[T], scale: T) -> f64 {
+    values.iter().fold(0.0, |sum, &x| {
+        let x = (x * scale).to_f64();
+        sum + x * x
+    })
+}
+
 /// `|c|^2` of a center for sparse rows, from its `|c'|^2`: squares of scaled values may have underflowed.
-fn sq_norm_in_data<T: Float>(sq_norm: f64, center: &[T], scale: T) -> f64 {
+fn sq_norm_in_data<T: Float>(of_packed: f64, center: &[T], scale: T) -> f64 {
     let one = T::from_f32(1.0);
-    if scale == one { sq_norm } else { sparse::sq_norm(center, one) }
+    if scale == one { of_packed } else { sq_norm(center, one) }
 }
 
 /// `g (x - s)`: rows and centers are rounded in the same way, so a row that equals a center stays equal to
@@ -607,10 +579,6 @@ pub struct Scratch<T> {
     /// Rows in doubt, and copies of them.
     pub(super) doubts: Doubts<T>,
     pub(super) copies: RowBuf<T>,
-    pub(super) certified: Buffers,
-    /// Buffers for labels by sketches, and copies of the rows that they leave open.
-    pub(super) labeling: Labeling,
-    pub(super) open: RowBuf<T>,
 }
 
 impl<T: Float> Default for Scratch<T> {
@@ -630,9 +598,6 @@ impl<T: Float> Default for Scratch<T> {
             sq_norms: Vec::new(),
             doubts: Doubts::default(),
             copies: RowBuf::default(),
-            certified: Buffers::default(),
-            labeling: Labeling::default(),
-            open: RowBuf::default(),
         }
     }
 }

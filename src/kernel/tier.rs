@@ -7,8 +7,7 @@ use std::marker::PhantomData;
 use super::arch::Vectors;
 use super::generic::simd::Widen;
 use super::isa::Isa;
-use super::pack::{PackedCenters, Scratch};
-use crate::matrix::MatRef;
+use crate::float::Float;
 
 /// A [`Float`](crate::Float) type with kernels: `f32` and `f64`.
 ///
@@ -18,18 +17,10 @@ use crate::matrix::MatRef;
 /// takes_both(1.0f64);
 /// ```
 #[allow(private_bounds, reason = "vectors are an inner matter of the kernels; no other type can have them")]
-pub trait Compute: Vectors {
-    /// Labels rows by tiles of low precision, if the type has them and they pay off.
-    #[doc(hidden)]
-    fn by_matrix_unit(
-        _rows: MatRef<'_, Self>,
-        _packed: &PackedCenters<Self>,
-        _labels: &mut [u32],
-        _scratch: &mut Scratch<Self>,
-    ) -> bool {
-        false
-    }
-}
+pub trait Compute: Vectors {}
+
+impl Compute for f32 {}
+impl Compute for f64 {}
 
 /// Work that is compiled once for each instruction set.
 pub(super) trait Operation<T> {
@@ -145,7 +136,7 @@ impl<T> Operation<T> for Sizes {
     }
 }
 
-impl<T: Compute> fmt::Debug for Tier<T> {
+impl<T: Float> fmt::Debug for Tier<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Tier<{}>({})", T::NAME, self.isa)
     }

@@ -4,23 +4,19 @@
 use std::arch::x86_64::*;
 
 use super::avx2::Avx2F32;
-use crate::kernel::sketched::{Dots, GROUP, Products, Scanning, TILE, Words};
+use crate::kernel::isa::Isa;
+use crate::kernel::sketched::products::{Dots, GROUP, Products, Scanning, TILE, Words};
 
 /// Permission to use AVX-VNNI.
 #[derive(Clone, Copy, Debug)]
 struct AvxVnni(());
-
-/// Whether this processor has the instructions.
-pub(in crate::kernel) fn is_available() -> bool {
-    is_x86_feature_detected!("avxvnni") && is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma")
-}
 
 /// Runs a scan of sketches.
 ///
 /// # Panics
 /// If this processor lacks the instructions.
 pub(in crate::kernel) fn scan(scan: impl Scanning) {
-    assert!(is_available(), "this processor has no AVX-VNNI");
+    assert!(Isa::AvxVnni.is_available(), "this processor has no AVX-VNNI");
     // SAFETY: the processor has the instructions.
     unsafe { scan_with(AvxVnni(()), scan) }
 }

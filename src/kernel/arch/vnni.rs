@@ -4,7 +4,8 @@
 use std::arch::x86_64::*;
 
 use super::avx512::Avx512F32;
-use crate::kernel::sketched::{Dots, GROUP, Products, Scanning, TILE, Words};
+use crate::kernel::isa::Isa;
+use crate::kernel::sketched::products::{Dots, GROUP, Products, Scanning, TILE, Words};
 
 /// Permission to use AVX-512 VNNI.
 #[derive(Clone, Copy, Debug)]
@@ -13,18 +14,8 @@ pub(super) struct Vnni(());
 impl Vnni {
     /// The instructions, if this processor has them.
     pub(super) fn available() -> Option<Self> {
-        is_available().then_some(Self(()))
+        Isa::Avx512Vnni.is_available().then_some(Self(()))
     }
-}
-
-/// Whether this processor has the instructions.
-pub(in crate::kernel) fn is_available() -> bool {
-    is_x86_feature_detected!("avx512bw")
-        && is_x86_feature_detected!("avx512dq")
-        && is_x86_feature_detected!("avx512vl")
-        && is_x86_feature_detected!("avx512vnni")
-        && is_x86_feature_detected!("avx512f")
-        && is_x86_feature_detected!("fma")
 }
 
 /// Runs a scan of sketches.

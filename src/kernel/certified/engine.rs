@@ -163,6 +163,13 @@ pub(in crate::kernel) trait Engine {
     fn disturb(&self, _slot: usize, _row: usize, _values: &mut Line, _bounds: &Line) {}
 }
 
+/// Work with an engine, inlined into a function with its instruction set.
+pub(in crate::kernel) trait WithEngine {
+    type Output;
+
+    fn run<E: Engine>(self, engine: &E) -> Self::Output;
+}
+
 /// Multiplies with plain loops, on any processor.
 #[derive(Clone, Copy, Debug)]
 #[cfg(test)]

@@ -30,24 +30,27 @@ mod strip;
 mod tests;
 mod tiles;
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use self::engine::Product;
-pub(super) use self::pack::LowCenters;
-pub(super) use self::tiles::{Buffers, label};
+use self::pack::LowCenters;
+use self::tiles::Buffers;
+use super::by_tiles::nearest_by_tiles;
 use super::isa::Isa;
-use super::nearest_by_tiles;
-use super::pack::{PackedCenters, Scratch};
-use super::sketched::SketchedCenters;
+use super::pack::{PackedCenters, Scratch, Shortcut};
+use super::sketched::{Labeling, SketchedCenters};
 use super::tier::Compute;
+use crate::float::Float;
 use crate::matrix::MatRef;
-use crate::rows::Rows;
-use crate::tuning::{CERTIFIED_ROWS, CERTIFIED_TRIAL, certified_pays, few_sketches_pay, sketch_candidates};
+use crate::rows::{RowBuf, Rows};
+use crate::tuning::{
+    CERTIFIED_DOUBT, CERTIFIED_ROWS, CERTIFIED_TRIAL, certified_pays, few_sketches_pay, sketch_candidates,
+};
 
-/// Which engine labels rows, and the centers in its low precision, made when enough rows have come.
-#[derive(Debug, Default)]
-pub(super) struct Certified {
+/// Labels rows by low precision. The centers in low precision are made when enough rows have come.
+#[derive(Debug)]
+pub(super) struct Certified<T> {
     /// Tiles of the matrix unit pay off for the centers, or sketches do, on this instruction set.
     tiles_pay: bool,
     sketches_pay: Option<Isa>,
@@ -60,33 +63,41 @@ pub(super) struct Certified {
     rows: AtomicUsize,
     candidates: AtomicUsize,
     stopped: AtomicBool,
+    /// Buffers that no worker uses.
+    idle: Mutex<Vec<Work<T>>>,
 }
 
-impl Certified {
-    /// For `k` dense centers of `dim` columns and the chosen tier.
-    pub(super) fn new(isa: Isa, k: usize, dim: usize) -> Self {
-        Self {
-            tiles_pay: isa == Isa::Amx && certified_pays(k, dim),
-            sketches_pay: (isa.multiplies_bytes() && few_sketches_pay(k, dim)).then_some(isa),
-            ..Self::default()
-        }
+/// Buffers of a worker.
+#[derive(Debug, Default)]
+struct Work<T> {
+    tiles: Buffers,
+    labeling: Labeling,
+    /// Copies of the rows that sketches leave open.
+    open: RowBuf<T>,
+}
+
+impl<T: Compute> Certified<T> {
+    /// For `k` dense centers of `dim` columns and the chosen instruction set; `None` if low precision does not pay.
+    pub(super) fn new(isa: Isa, k: usize, dim: usize) -> Option<Self> {
+        let tiles_pay = !T::WIDE && isa == Isa::Amx && certified_pays(k, dim);
+        let sketches_pay = (isa.multiplies_bytes() && few_sketches_pay(k, dim)).then_some(isa);
+        (tiles_pay || sketches_pay.is_some()).then(|| Self {
+            tiles_pay,
+            sketches_pay,
+            met: AtomicUsize::new(0),
+            bytes: OnceLock::new(),
+            halves: OnceLock::new(),
+            sketches: OnceLock::new(),
+            rows: AtomicUsize::new(0),
+            candidates: AtomicUsize::new(0),
+            stopped: AtomicBool::new(false),
+            idle: Mutex::default(),
+        })
     }
 
     /// Whether low precision pays off for the rows so far and `rows` more.
-    pub(super) fn pays(&self, rows: usize) -> bool {
-        rows > 0
-            && (self.tiles_pay || self.sketches_pay.is_some())
-            && !self.stopped.load(Relaxed)
-            && self.met.fetch_add(rows, Relaxed) + rows >= CERTIFIED_ROWS
-    }
-
-    /// The centers for a product, if they suit it.
-    fn centers(&self, packed: &PackedCenters<f32>, product: Product) -> Option<&LowCenters> {
-        let centers = match product {
-            Product::Bytes => &self.bytes,
-            Product::Bf16 => &self.halves,
-        };
-        centers.get_or_init(|| LowCenters::new(packed, product)).as_ref()
+    fn pays(&self, rows: usize) -> bool {
+        rows > 0 && !self.stopped.load(Relaxed) && self.met.fetch_add(rows, Relaxed) + rows >= CERTIFIED_ROWS
     }
 
     /// Counts what was measured again, and stops if it is more than `most` per row.
@@ -97,51 +108,109 @@ impl Certified {
             self.stopped.store(true, Relaxed);
         }
     }
+
+    /// Labels rows by sketches. Returns false if the centers have none.
+    fn by_sketches(
+        &self,
+        isa: Isa,
+        rows: MatRef<'_, T>,
+        packed: &PackedCenters<T>,
+        (labels, scratch): (&mut [u32], &mut Scratch<T>),
+        Work { labeling, open, .. }: &mut Work<T>,
+    ) -> bool {
+        let centers = self.sketches.get_or_init(|| SketchedCenters::new(packed.centers(), isa));
+        let Some(centers) = centers else { return false };
+        let candidates = centers.label(rows, packed, labels, labeling);
+        self.count(rows.rows(), candidates, sketch_candidates(packed.k) as f64);
+        if !labeling.open.is_empty() {
+            open.clear(rows.cols());
+            labeling.open.iter().for_each(|&row| open.push(Rows::Dense(rows), row as usize));
+            let mut found = vec![0; labeling.open.len()];
+            nearest_by_tiles(open.rows(), packed, &mut found, scratch);
+            labeling.open.iter().zip(found).for_each(|(&row, label)| labels[row as usize] = label);
+        }
+        true
+    }
 }
 
-/// Labels rows by tiles of low precision, as [`nearest`](super::nearest) does. Returns false if the processor has no tiles,
-/// or they do not suit the rows.
-#[allow(unused_variables, reason = "only one target has tiles")]
-pub(super) fn by_matrix_unit(
-    rows: MatRef<'_, f32>,
-    packed: &PackedCenters<f32>,
-    labels: &mut [u32],
-    scratch: &mut Scratch<f32>,
-) -> bool {
+impl Certified<f32> {
+    /// The centers for a product, if they suit it.
+    fn centers(&self, packed: &PackedCenters<f32>, product: Product) -> Option<&LowCenters> {
+        let centers = match product {
+            Product::Bytes => &self.bytes,
+            Product::Bf16 => &self.halves,
+        };
+        centers.get_or_init(|| LowCenters::new(packed, product)).as_ref()
+    }
+
+    /// Labels rows by tiles of the matrix unit. Returns false if they do not suit the rows.
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-    if packed.certified.tiles_pay {
+    fn by_matrix_unit(
+        &self,
+        rows: MatRef<'_, f32>,
+        packed: &PackedCenters<f32>,
+        labels: &mut [u32],
+        scratch: &mut Scratch<f32>,
+        Work { tiles, .. }: &mut Work<f32>,
+    ) -> bool {
         // The first row shows what to try; strips of other rows go to the `f32` kernel.
         let product = if self::rows::are_bytes(rows.row(0)) { Product::Bytes } else { Product::Bf16 };
-        if let Some(low) = packed.certified.centers(packed, product) {
-            super::arch::amx::nearest(low, rows, packed, labels, scratch);
-            return true;
-        }
+        let Some(low) = self.centers(packed, product) else { return false };
+        let work = tiles::ByTiles { low, rows, packed, labels, scratch, buffers: tiles };
+        let candidates = super::arch::amx::run(work);
+        self.count(rows.rows(), candidates, CERTIFIED_DOUBT * low.panels as f64);
+        true
     }
-    false
 }
 
-/// Labels rows by sketches, as [`nearest`](super::nearest) does. Returns false if the centers have none.
-pub(super) fn by_sketches<T: Compute>(
-    rows: MatRef<'_, T>,
-    packed: &PackedCenters<T>,
-    labels: &mut [u32],
-    scratch: &mut Scratch<T>,
-) -> bool {
-    let Some(isa) = packed.certified.sketches_pay else { return false };
-    let centers = packed.certified.sketches.get_or_init(|| SketchedCenters::new(packed.centers(), isa));
-    let Some(centers) = centers else { return false };
-    let mut buffers = std::mem::take(&mut scratch.labeling);
-    let candidates = centers.label(rows, packed, labels, &mut buffers);
-    packed.certified.count(rows.rows(), candidates, sketch_candidates(packed.k) as f64);
-    if !buffers.open.is_empty() {
-        let mut copies = std::mem::take(&mut scratch.open);
-        copies.clear(rows.cols());
-        buffers.open.iter().for_each(|&row| copies.push(Rows::Dense(rows), row as usize));
-        let mut found = vec![0; buffers.open.len()];
-        nearest_by_tiles(copies.rows(), packed, &mut found, scratch);
-        buffers.open.iter().zip(found).for_each(|(&row, label)| labels[row as usize] = label);
-        scratch.open = copies;
+/// What [`Certified::by_matrix_unit`] takes.
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+struct Given<'a>(std::marker::PhantomData<&'a ()>);
+
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+impl<'a> crate::float::PerFloat for Given<'a> {
+    type Of<T: Float> = (
+        &'a Certified<T>,
+        MatRef<'a, T>,
+        &'a PackedCenters<T>,
+        &'a mut [u32],
+        &'a mut Scratch<T>,
+        &'a mut Work<T>,
+    );
+}
+
+impl<T: Compute> Shortcut<T> for Certified<T> {
+    fn label(
+        &self,
+        rows: MatRef<'_, T>,
+        packed: &PackedCenters<T>,
+        labels: &mut [u32],
+        scratch: &mut Scratch<T>,
+    ) -> bool {
+        if !self.pays(rows.rows()) {
+            return false;
+        }
+        let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut work = idle().pop().unwrap_or_default();
+        #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+        let by_matrix_unit = self.tiles_pay
+            && T::choose::<Given<'_>, _>(
+                (self, rows, packed, &mut *labels, &mut *scratch, &mut work),
+                |(this, rows, packed, labels, scratch, work)| {
+                    this.by_matrix_unit(rows, packed, labels, scratch, work)
+                },
+                |_| false,
+            );
+        #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+        let by_matrix_unit = false;
+        let by_sketches = |isa| self.by_sketches(isa, rows, packed, (labels, scratch), &mut work);
+        let labeled = by_matrix_unit || self.sketches_pay.is_some_and(by_sketches);
+        idle().push(work);
+        labeled
     }
-    scratch.labeling = buffers;
-    true
+
+    #[cfg(test)]
+    fn as_any(&self) -> &dyn std::any::Any {
+        self
+    }
 }

@@ -4,7 +4,7 @@
 use super::decide::{Candidate, Doubts};
 use super::engine::{Engine, Line, Product};
 use super::pack::{LowCenters, PANEL};
-use crate::kernel::arbiter::Doubts as ArbiterDoubts;
+use crate::kernel::doubt::Doubts as ArbiterDoubts;
 use crate::kernel::generic::simd::Simd;
 use crate::kernel::pack::{PackedCenters, moved};
 use crate::matrix::MatRef;

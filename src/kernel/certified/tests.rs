@@ -2,9 +2,10 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::engine::{Emulated, Engine, Line, Product, Sums, Tile};
-use super::label;
+use super::Certified;
+use super::engine::{Emulated, Engine, Line, Product, Sums, Tile, WithEngine};
 use super::pack::{LowCenters, PANEL};
+use super::tiles::{Buffers, ByTiles};
 use crate::kernel::arch::scalar::ScalarF32;
 use crate::kernel::pack::moved;
 use crate::kernel::sketched::{Labeling, SketchedCenters};
@@ -77,6 +78,23 @@ impl Problem {
     }
 }
 
+/// Labels the rows by tiles, with what `run` takes.
+fn by(
+    low: &LowCenters,
+    problem: &Problem,
+    packed: &PackedCenters<f32>,
+    labels: &mut [u32],
+    run: impl FnOnce(ByTiles<'_>) -> usize,
+) {
+    let (scratch, buffers) = (&mut Scratch::default(), &mut Buffers::default());
+    run(ByTiles { low, rows: problem.rows(), packed, labels, scratch, buffers });
+}
+
+/// The low precision of centers, if they have one.
+fn certified(packed: &PackedCenters<f32>) -> Option<&Certified<f32>> {
+    packed.shortcut.as_ref()?.as_any().downcast_ref()
+}
+
 /// Labels by the engine, and those of the kernel with the same roundings. Nothing if the centers do not suit the
 /// product.
 fn both<E: Engine>(problem: &Problem, product: Product, engine: &E) -> Option<[Vec<u32>; 2]> {
@@ -84,7 +102,7 @@ fn both<E: Engine>(problem: &Problem, product: Product, engine: &E) -> Option<[V
     let low = LowCenters::new(&packed, product)?;
     let n = problem.rows().rows();
     let mut labels = [vec![u32::MAX; n], vec![u32::MAX; n]];
-    label(engine, &low, problem.rows(), &packed, &mut labels[0], &mut Scratch::default());
+    by(&low, problem, &packed, &mut labels[0], |work| work.run(engine));
     nearest(problem.rows(), &packed, &mut labels[1], &mut Scratch::default());
     Some(labels)
 }
@@ -114,7 +132,7 @@ fn by_tiles(problem: &Problem, product: Product, what: &str) {
     for order in emulator::ORDERS {
         emulator::set_order(order);
         let mut found = vec![u32::MAX; wanted.len()];
-        amx::nearest(&low, problem.rows(), &packed, &mut found, &mut Scratch::default());
+        by(&low, problem, &packed, &mut found, |work| amx::run(work));
         assert_eq!(found, wanted, "tiles, {order:?} {what}");
     }
 }
@@ -377,11 +395,10 @@ fn many_rows_start_it() {
     for isa in Isa::available() {
         let packed = problem.packed(isa);
         let found = labels(&packed);
-        let made = if isa == Isa::Amx {
-            packed.certified.bytes.get().is_some()
-        } else {
-            packed.certified.sketches.get().is_some()
-        };
+        let made = certified(&packed).is_some_and(|by| match isa {
+            Isa::Amx => by.bytes.get().is_some(),
+            _ => by.sketches.get().is_some(),
+        });
         assert_eq!(made, isa.multiplies_bytes(), "{isa}");
         assert!(wanted.is_empty() || found == wanted, "{isa}");
         wanted = found;
@@ -392,7 +409,6 @@ fn many_rows_start_it() {
 #[test]
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 fn tiles_start_by_themselves() {
-    use super::Certified;
     if crate::kernel::tests::amx::tiles().is_none() {
         return;
     }
@@ -404,7 +420,7 @@ fn tiles_start_by_themselves() {
     ] {
         let plain = problem.packed(Isa::Avx512);
         let mut packed = problem.packed(Isa::Avx512);
-        packed.certified = Certified::new(Isa::Amx, k, d);
+        packed.shortcut = Some(Box::new(Certified::new(Isa::Amx, k, d).expect("tiles pay")));
         let (mut found, mut wanted) = (vec![u32::MAX; n], vec![u32::MAX; n]);
         let mut scratch = Scratch::default();
         for (start, found) in (0..n).step_by(300).zip(found.chunks_mut(300)) {
@@ -413,9 +429,10 @@ fn tiles_start_by_themselves() {
         nearest(problem.rows(), &plain, &mut wanted, &mut scratch);
         assert_eq!(found, wanted, "{product:?}");
         for other in [Product::Bytes, Product::Bf16] {
+            let by = certified(&packed).expect("set above");
             let made = match other {
-                Product::Bytes => packed.certified.bytes.get(),
-                Product::Bf16 => packed.certified.halves.get(),
+                Product::Bytes => by.bytes.get(),
+                Product::Bf16 => by.halves.get(),
             };
             assert_eq!(made.is_some_and(Option::is_some), other == product, "{product:?}");
         }

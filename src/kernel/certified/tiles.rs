@@ -3,17 +3,18 @@
 use std::ops::Range;
 
 use super::decide::Doubts;
-use super::engine::Engine;
+use super::engine::{Engine, WithEngine};
 use super::pack::LowCenters;
 use super::remeasure::Remeasured;
 use super::rows::GROUP;
 use super::strip::{Strip, strip_rows};
-use crate::kernel::arbiter::Doubts as ArbiterDoubts;
-use crate::kernel::for_each_strip;
+use crate::kernel::by_tiles::with_doubts;
+use crate::kernel::doubt::Doubts as ArbiterDoubts;
 use crate::kernel::pack::{PackedCenters, Scratch};
+use crate::kernel::strips::for_each_strip;
 use crate::matrix::MatRef;
 use crate::rows::Rows;
-use crate::tuning::{CERTIFIED_CANDIDATES, CERTIFIED_DOUBT, CERTIFIED_VALUES};
+use crate::tuning::{CERTIFIED_CANDIDATES, CERTIFIED_VALUES};
 
 /// Buffers of one worker.
 #[derive(Debug, Default)]
@@ -23,21 +24,41 @@ pub(in crate::kernel) struct Buffers {
     remeasured: Remeasured,
 }
 
-/// Labels rows with one engine. Inlined into a function with the instruction set of the engine.
+/// Labels rows by tiles. Returns how many centers and rows were measured again.
+pub(in crate::kernel) struct ByTiles<'a> {
+    pub(in crate::kernel) low: &'a LowCenters,
+    pub(in crate::kernel) rows: MatRef<'a, f32>,
+    pub(in crate::kernel) packed: &'a PackedCenters<f32>,
+    pub(in crate::kernel) labels: &'a mut [u32],
+    pub(in crate::kernel) scratch: &'a mut Scratch<f32>,
+    pub(in crate::kernel) buffers: &'a mut Buffers,
+}
+
+impl WithEngine for ByTiles<'_> {
+    type Output = usize;
+
+    #[inline(always)]
+    fn run<E: Engine>(self, engine: &E) -> usize {
+        let Self { low, rows, packed, labels, scratch, buffers } = self;
+        with_doubts(packed, scratch, |open, scratch| {
+            let candidates = label(engine, (low, rows, packed), labels, (open, buffers), scratch);
+            open.settle(Rows::Dense(rows), packed, labels, scratch);
+            candidates
+        })
+    }
+}
+
+/// Labels rows, and notes those in doubt.
 #[inline(always)]
-pub(in crate::kernel) fn label<E: Engine>(
+fn label<E: Engine>(
     engine: &E,
-    low: &LowCenters,
-    rows: MatRef<'_, f32>,
-    packed: &PackedCenters<f32>,
+    (low, rows, packed): (&LowCenters, MatRef<'_, f32>, &PackedCenters<f32>),
     labels: &mut [u32],
+    (open, buffers): (&mut ArbiterDoubts<f32>, &mut Buffers),
     scratch: &mut Scratch<f32>,
-) {
-    let mut buffers = std::mem::take(&mut scratch.certified);
-    let mut open = std::mem::take(&mut scratch.doubts);
-    let Buffers { strip, doubts, remeasured } = &mut buffers;
+) -> usize {
+    let Buffers { strip, doubts, remeasured } = buffers;
     doubts.clear();
-    open.begin(packed);
     let (mut start, mut kept, mut candidates) = (0, 0, 0);
     while start < rows.rows() {
         let end = rows.rows().min(start + strip_rows(engine, low));
@@ -46,7 +67,7 @@ pub(in crate::kernel) fn label<E: Engine>(
             strip.sweep(engine, low);
             doubts.decide(engine, low, &strip.minima, start, &mut labels[start..end]);
         } else {
-            plain(rows, start..end, packed, labels, &mut open, scratch);
+            plain(rows, start..end, packed, labels, open, scratch);
         }
         start = end;
         // Rows in doubt are measured while they are in the cache.
@@ -54,19 +75,16 @@ pub(in crate::kernel) fn label<E: Engine>(
             (start - kept) * low.dim >= CERTIFIED_VALUES || doubts.candidates.len() >= CERTIFIED_CANDIDATES;
         if full || start == rows.rows() {
             candidates += doubts.candidates.len() + doubts.open.len() * GROUP * low.panels;
-            remeasured.label(engine, low, packed, rows, doubts, (labels, &mut open));
+            remeasured.label(engine, low, packed, rows, doubts, (labels, open));
             for &first in &doubts.open {
                 let range = first as usize..rows.rows().min(first as usize + GROUP);
-                plain(rows, range, packed, labels, &mut open, scratch);
+                plain(rows, range, packed, labels, open, scratch);
             }
             doubts.clear();
             kept = start;
         }
     }
-    packed.certified.count(rows.rows(), candidates, CERTIFIED_DOUBT * low.panels as f64);
-    open.settle(Rows::Dense(rows), packed, labels, scratch);
-    scratch.doubts = open;
-    scratch.certified = buffers;
+    candidates
 }
 
 /// Labels a range of the rows by `f32` tile values.

@@ -4,10 +4,7 @@
 #![allow(clippy::neg_cmp_op_on_partial_ord, reason = "what is not a number keeps its center")]
 
 use crate::float::Float;
-use crate::kernel::blocks::{Candidates, Narrowing, Skin, gamma};
-
-/// Centers that are tested together: the widest vector of `f32`.
-pub(in crate::kernel) const GROUP: usize = 16;
+use crate::kernel::candidates::{Candidates, GROUP, Narrowing, Skin, gamma};
 
 /// The group `g` of a column.
 #[inline(always)]

@@ -2,7 +2,7 @@
 
 use super::simd::Simd;
 use crate::float::Float;
-use crate::kernel::bounded::{BoundColumn, GroupLists, Margins, ROUNDING, Radii};
+use crate::kernel::comparison::{BoundColumn, GroupLists, Margins, ROUNDING, Radii};
 
 /// The smallest value of `lower - drift` for each of the `picked` rows, which have `drift.len()` bounds each.
 ///
@@ -191,7 +191,7 @@ pub(in crate::kernel) fn reach(margins: Margins<f32>, upper: &[f32], out: &mut [
     }
 }
 
-/// Implements [`renew`](crate::kernel::bounded::renew).
+/// Implements [`renew`](crate::kernel::comparison::renew).
 #[inline(always)]
 pub(in crate::kernel) fn renew<T: Float>(
     sq_norm: &[T],

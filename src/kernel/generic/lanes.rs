@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use super::simd::Simd;
 use crate::float::Float;
-use crate::kernel::bounded::Nearest;
+use crate::kernel::comparison::Nearest;
 use crate::kernel::pack::{PackedCenters, Scratch};
 use crate::kernel::tier::Compute;
 use crate::tuning::{GROUPED_CENTERS, GROUPED_DIM, ROWS_IN_LANES_DIM};

@@ -5,7 +5,7 @@
 
 use super::simd::{MOST_LANES, Simd, sum_of_lanes};
 use crate::float::Float;
-use crate::kernel::bounded::{Better, Fine, Gathered, Margins, PanelComparison, ROUNDING};
+use crate::kernel::comparison::{Better, Fine, Gathered, Margins, PanelComparison, ROUNDING};
 use crate::kernel::pack::{PackedCenters, moved};
 use crate::kernel::tier::Compute;
 use crate::matrix::MatRef;
@@ -211,7 +211,7 @@ unsafe fn tile<S: Simd, const MR: usize, const NV: usize>(
     }
 }
 
-/// Implements [`lowest`](crate::kernel::bounded::lowest) for a panel of `NV` vectors. Processes `MR` rows at
+/// Implements [`lowest`](crate::kernel::comparison::lowest) for a panel of `NV` vectors. Processes `MR` rows at
 /// a time, and `M2` or `M3` at the end.
 ///
 /// # Safety
@@ -321,7 +321,7 @@ unsafe fn second<S: Simd, const NV: usize>(row: &mut [S::T], low: S::T, at: u32)
     Better { at, lane: lane as u32, next: unsafe { smallest::<S, NV>(row) } }
 }
 
-/// Implements [`lowest`](crate::kernel::bounded::lowest).
+/// Implements [`lowest`](crate::kernel::comparison::lowest).
 ///
 /// # Safety
 /// The processor must support the instruction set, and `NV` must be that of its tier.

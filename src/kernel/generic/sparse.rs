@@ -7,7 +7,7 @@
 use super::picked::weigh;
 use super::simd::{Epilogue, Simd, Two};
 use crate::float::Float;
-use crate::kernel::bounded::{Gathered, PanelComparison};
+use crate::kernel::comparison::{Gathered, PanelComparison};
 use crate::kernel::pack::{PackedCenters, Scratch};
 use crate::kernel::tier::Compute;
 use crate::rows::SparseRef;
@@ -169,7 +169,7 @@ pub(in crate::kernel) unsafe fn values<S: Simd>(
     unsafe { any_panel::<S, Two>(packed, rows, scratch, at * packed.width, &Sink::Tile) };
 }
 
-/// Implements [`lowest`](crate::kernel::bounded::lowest).
+/// Implements [`lowest`](crate::kernel::comparison::lowest).
 ///
 /// # Safety
 /// The processor must support the instruction set, and `NV` must be that of its tier.
@@ -217,15 +217,6 @@ unsafe fn compare<S: Simd, const NV: usize>(
             weigh::<S, NV>(tile, i, first, sq_norm, comparison);
         }
     }
-}
-
-/// `|x'|^2` of a row.
-#[inline(always)]
-pub(in crate::kernel) fn sq_norm<T: Float>(values: &[T], scale: T) -> f64 {
-    values.iter().fold(0.0, |sum, &x| {
-        let x = (x * scale).to_f64();
-        sum + x * x
-    })
 }
 
 /// The squared distance of a row to a center with squared length `sq_norm`, both multiplied by `scale`.

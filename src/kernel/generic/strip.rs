@@ -3,7 +3,7 @@
 use super::simd::{Epilogue, MOST_LANES, Simd, Two, sum_of_lanes};
 use super::zeros;
 use crate::float::Float;
-use crate::kernel::arbiter::Doubt;
+use crate::kernel::doubt::Doubt;
 use crate::kernel::pack::{Form, PackedCenters, Scratch, moved};
 use crate::kernel::tier::Compute;
 use crate::matrix::MatRef;

@@ -4,8 +4,9 @@
 //! products are computed once. Only groups whose smallest estimates may be within the radius are looked at again.
 #![allow(unsafe_code)]
 
-use super::pack::{GROUP, Group, PackedSketches};
-use super::scan::{Dots, Hit, Products, Query, ROUNDING, Scan, Scanning, TILE, Values, multiply, run};
+use super::pack::{Group, PackedSketches};
+use super::products::{Dots, GROUP, Products, ROUNDING, Scanning, TILE, Values};
+use super::scan::{Hit, Query, Scan, multiply, run};
 use super::sketch::{Sketch, UNKNOWN};
 use crate::kernel::generic::simd::Simd;
 use crate::kernel::isa::Isa;

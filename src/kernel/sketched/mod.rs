@@ -27,6 +27,7 @@ mod basis;
 mod closest;
 mod label;
 mod pack;
+pub(in crate::kernel) mod products;
 mod scan;
 mod sketch;
 #[cfg(test)]
@@ -35,8 +36,6 @@ mod tests;
 pub(crate) use basis::Basis;
 pub(in crate::kernel) use label::{Labeling, SketchedCenters};
 pub(crate) use pack::PackedSketches;
-pub(in crate::kernel) use pack::{GROUP, Words};
-pub(in crate::kernel) use scan::{Dots, Products, Scanning, TILE};
 pub(crate) use scan::{Hit, Scan};
 pub(crate) use sketch::{Sketch, Sketching, farthest};
 

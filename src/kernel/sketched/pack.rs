@@ -1,15 +1,7 @@
 //! Sketches of centers, packed in groups for a scan.
 
-use super::scan::ROUNDING;
+use super::products::{GROUP, ROUNDING, Words};
 use super::sketch::Sketch;
-
-/// Centers in a group: three vectors of the widest instruction set.
-pub(in crate::kernel) const GROUP: usize = 48;
-
-/// Four bytes per center of a group: whole numbers, signed.
-#[derive(Clone, Copy, Debug)]
-#[repr(C, align(64))]
-pub(in crate::kernel) struct Words(pub(in crate::kernel) [u32; GROUP]);
 
 /// What a scan needs of the centers of a group, beside their words.
 #[derive(Clone, Debug)]

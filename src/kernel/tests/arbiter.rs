@@ -2,9 +2,8 @@
 
 use super::battery::without_zeros;
 use crate::float::Float;
-use crate::kernel::{
-    self, Compute, Isa, PackedCenters, Scratch, distances, for_each_strip, nearest, nearest_m, nearest_two,
-};
+use crate::kernel::strips::for_each_strip;
+use crate::kernel::{self, Compute, Isa, PackedCenters, Scratch, distances, nearest, nearest_m, nearest_two};
 use crate::matrix::MatRef;
 use crate::rng::{Purpose, Rng};
 use crate::rows::Rows;

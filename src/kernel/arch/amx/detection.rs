@@ -2,9 +2,22 @@
 
 use std::arch::asm;
 use std::arch::x86_64::{__cpuid_count, _xgetbv};
+use std::sync::OnceLock;
 
-use super::LINE;
 use crate::kernel::certified::engine::Tile;
+
+/// Bytes of a line of a tile.
+pub(super) const LINE: usize = 64;
+
+/// Whether this processor, which has AVX-512 VNNI, has tiles with products of bf16 and of bytes, and Linux lets this process use them.
+///
+/// The first call asks Linux for the permission. It holds for all threads and is inherited by forked children. From
+/// then on, Linux accepts only alternate signal stacks that have room for the tiles. Therefore call this function
+/// only to use tiles.
+pub(in crate::kernel) fn is_available() -> bool {
+    static AVAILABLE: OnceLock<bool> = OnceLock::new();
+    *AVAILABLE.get_or_init(|| detect(&Machine))
+}
 
 /// What detection asks the processor and the operating system; the tests substitute other answers.
 pub(in crate::kernel) trait Host {

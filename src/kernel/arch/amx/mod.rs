@@ -11,18 +11,13 @@ mod rows;
 use std::arch::asm;
 use std::cell::Cell;
 use std::marker::PhantomData;
-use std::sync::OnceLock;
 
+use self::detection::LINE;
 use super::avx512::Avx512F32;
-use super::vnni::{self, Vnni};
-use crate::kernel::certified::engine::{Engine, Line, Product, Sums, Tile};
-use crate::kernel::certified::{LowCenters, label};
-use crate::kernel::pack::{PackedCenters, Scratch};
-use crate::matrix::MatRef;
+use super::vnni::Vnni;
+use crate::kernel::certified::engine::{Engine, Line, Product, Sums, Tile, WithEngine};
+use crate::kernel::isa::Isa;
 use crate::tuning::tile_unit_groups;
-
-/// Bytes of a line of a tile.
-const LINE: usize = 64;
 
 /// Permission to use the tile unit on this thread.
 ///
@@ -58,9 +53,9 @@ static CONFIG: Config = {
 };
 
 impl Tiles {
-    /// The tile unit, if [`is_available`].
+    /// The tile unit, if [`Isa::Amx`] is available.
     pub(in crate::kernel) fn configured() -> Option<Self> {
-        if !is_available() && !emulated() {
+        if !Isa::Amx.is_available() && !emulated() {
             return None;
         }
         let vectors = Vnni::available()?;
@@ -81,33 +76,20 @@ impl Tiles {
     }
 }
 
-/// Labels rows.
+/// Runs work with the tile unit.
 ///
 /// # Panics
 /// If this process has no tiles.
-pub(in crate::kernel) fn nearest(
-    low: &LowCenters,
-    rows: MatRef<'_, f32>,
-    packed: &PackedCenters<f32>,
-    labels: &mut [u32],
-    scratch: &mut Scratch<f32>,
-) {
+pub(in crate::kernel) fn run<W: WithEngine>(work: W) -> W::Output {
     let tiles = Tiles::configured().expect("this process has no AMX");
     // SAFETY: `tiles` shows that the processor has the instructions.
-    unsafe { label_with(&tiles, low, rows, packed, labels, scratch) }
+    unsafe { run_with(&tiles, work) }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,fma")]
 #[inline(never)]
-fn label_with(
-    tiles: &Tiles,
-    low: &LowCenters,
-    rows: MatRef<'_, f32>,
-    packed: &PackedCenters<f32>,
-    labels: &mut [u32],
-    scratch: &mut Scratch<f32>,
-) {
-    label(tiles, low, rows, packed, labels, scratch);
+fn run_with<W: WithEngine>(tiles: &Tiles, work: W) -> W::Output {
+    work.run(tiles)
 }
 
 impl Engine for Tiles {
@@ -216,16 +198,6 @@ impl Drop for Tiles {
             }
         });
     }
-}
-
-/// Whether this processor has tiles with products of bf16 and of bytes, and Linux lets this process use them.
-///
-/// The first call asks Linux for the permission. It holds for all threads and is inherited by forked children. From
-/// then on, Linux accepts only alternate signal stacks that have room for the tiles. Therefore call this function
-/// only to use tiles.
-pub(in crate::kernel) fn is_available() -> bool {
-    static AVAILABLE: OnceLock<bool> = OnceLock::new();
-    *AVAILABLE.get_or_init(|| vnni::is_available() && detection::detect(&detection::Machine))
 }
 
 /// Whether the tests execute tile instructions by software in this process.

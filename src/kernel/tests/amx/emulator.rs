@@ -11,6 +11,7 @@ use libc::{c_int, c_void, siginfo_t, ucontext_t};
 
 use crate::kernel::arch::amx;
 use crate::kernel::certified::engine::{Product, Tile};
+use crate::kernel::isa::Isa;
 
 /// The order in which products of bf16 are added. Every order is legal within the bound of the rounding errors.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -32,7 +33,7 @@ pub(in crate::kernel) static EXECUTED: AtomicUsize = AtomicUsize::new(0);
 /// Makes tile instructions work in this process. Whether they are emulated.
 pub(in crate::kernel) fn install() -> bool {
     static INSTALLED: Once = Once::new();
-    if amx::is_available() {
+    if Isa::Amx.is_available() {
         return false;
     }
     INSTALLED.call_once(|| {

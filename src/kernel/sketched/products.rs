@@ -1,0 +1,74 @@
+//! What multiplies the whole numbers of sketches: one small trait, with an implementation for any processor.
+
+use crate::kernel::generic::simd::Simd;
+
+/// Centers in a group: three vectors of the widest instruction set.
+pub(in crate::kernel) const GROUP: usize = 48;
+
+/// Four bytes per center of a group: whole numbers, signed.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+pub(in crate::kernel) struct Words(pub(in crate::kernel) [u32; GROUP]);
+
+/// Rows in a tile.
+pub(in crate::kernel) const TILE: usize = 8;
+
+/// Limit of the relative rounding error of a comparison: it has about a dozen roundings of at most 6e-8.
+pub(super) const ROUNDING: f32 = 4e-6;
+
+/// What multiplies the whole numbers of a tile of rows and a group of centers.
+pub(in crate::kernel) trait Dots {
+    /// Writes the sums of products of each of `rows` and each center, plus `bias`, as `f32`. Bytes of rows have no sign,
+    /// those of centers have one. Only the first `VECTORS * 16` centers need to be computed.
+    fn tile<const VECTORS: usize>(
+        &self,
+        rows: [&[[u8; 4]]; TILE],
+        centers: &[Words],
+        bias: &[i32; GROUP],
+        out: &mut Products,
+    );
+}
+
+/// A value per center of a group.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+pub(in crate::kernel) struct Values(pub(in crate::kernel) [f32; GROUP]);
+
+/// Sums of products of a tile.
+pub(in crate::kernel) type Products = [Values; TILE];
+
+/// A scan, compiled for the vectors of an instruction set and a way to multiply bytes.
+pub(in crate::kernel) trait Scanning {
+    /// # Safety
+    /// The processor has the instruction set.
+    unsafe fn scan<S: Simd<T = f32>, D: Dots>(self, dots: &D);
+}
+
+/// Portable products.
+pub(super) struct Portable;
+
+impl Dots for Portable {
+    #[inline(always)]
+    fn tile<const VECTORS: usize>(
+        &self,
+        rows: [&[[u8; 4]]; TILE],
+        centers: &[Words],
+        bias: &[i32; GROUP],
+        out: &mut Products,
+    ) {
+        for (row, out) in rows.into_iter().zip(out) {
+            let mut sums = *bias;
+            for (row, centers) in row.iter().zip(centers) {
+                let row = row.map(i32::from);
+                for (sum, center) in sums.iter_mut().zip(&centers.0) {
+                    let center = center.to_le_bytes().map(|c| i32::from(c as i8));
+                    *sum +=
+                        (row[0] * center[0] + row[1] * center[1]) + (row[2] * center[2] + row[3] * center[3]);
+                }
+            }
+            for (out, sum) in out.0.iter_mut().zip(sums) {
+                *out = sum as f32;
+            }
+        }
+    }
+}
