@@ -242,8 +242,7 @@ def choose_centers(
     if how.rounds is not None:
         problems.check(p.whole, "n_rounds", how.rounds, 1)
     problems.check(p.one_of, "metric", how.metric, METRICS)
-    threads: list[int | None] = []
-    problems.check(lambda: threads.append(p.threads(n_jobs)))
+    threads = problems.check(p.threads, n_jobs)
     problems.refuse()
     refuse_once(X, who)
     source, weights = as_weighted(X, sample_weight)
@@ -258,5 +257,5 @@ def choose_centers(
             options=(how.chain, how.oversampling, how.rounds),
             seed=p.seed(random_state),
             weights=weights,
-            threads=threads[0],
+            threads=threads,
         )

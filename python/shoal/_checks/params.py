@@ -52,12 +52,13 @@ class Problems:
     def __init__(self) -> None:
         self._found: list[tuple[str, str]] = []
 
-    def check(self, rule: Callable[..., object], *given: Any, **more: Any) -> None:
-        """Call `rule` and record the problem if it raises `ParameterError`."""
+    def check(self, rule: Callable[..., Any], *given: Any, **more: Any) -> Any:
+        """Return the result of `rule`; if it raises `ParameterError`, record the problem and return None."""
         try:
-            rule(*given, **more)
+            return rule(*given, **more)
         except ParameterError as error:
             self._found.append((marked_text(error), str(error)))
+            return None
 
     def add(self, problem: str, plain: str | None = None) -> None:
         """Record a problem, with what Python shows if this is another text."""
