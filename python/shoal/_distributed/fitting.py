@@ -396,7 +396,7 @@ class KMeansOnEngine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterM
         model.n_features_in_, model.n_iter_, model.n_zero_rows_ = self.n_features_in_, self.n_iter_, 0
         if hasattr(self, "feature_names_in_"):
             model.feature_names_in_ = self.feature_names_in_.copy()
-        model.timings_ = dict.fromkeys(("seeding", "sweeps", "final"), 0.0)
+        model.timings_ = dict.fromkeys(model._phases, 0.0)
         model.init_, model.algorithm_ = self.init_, "lloyd"
         model._inertia, model._history = self.__dict__.get("_inertia"), self.history_
         model.stop_reason_ = self.stop_reason_

@@ -58,6 +58,11 @@ class RunLoop(Checked, BaseEstimator):
     #: The call that resumes a checkpoint, for messages.
     _resume_call: ClassVar[str] = "shoal.resume(path, X)"
 
+    @property
+    def _threads(self) -> int | None:
+        """The number of threads; None means all that this process may use."""
+        return _params.threads(self.n_jobs, tell=False)
+
     def _forget(self) -> None:
         """Delete the attributes of an earlier fit."""
         fitted = [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]
