@@ -17,6 +17,7 @@ from ._rows.paths import is_paths
 from ._rows.source import DataSource
 from ._rows.sparse import is_sparse
 from .formats import table_of
+from .formats.stream import Reading
 from .typing import Rows
 
 __all__ = ["DataSource", "open"]
@@ -168,7 +169,7 @@ def open(
             )
         return obj
     if is_name(obj) or is_paths(obj):
-        return open_path(obj, shape, dtype, columns, key, argument="obj", limit=chunk_limit)
+        return open_path(obj, Reading(shape, dtype, columns, key, chunk_limit), argument="obj")
     if shape is not None or dtype is not None:
         raise ValueError("shape and dtype describe a raw file: an array has its own")
     if key is not None:

@@ -36,7 +36,11 @@ def of_pyarrow(obj: Any, columns: Sequence[Any] | None) -> Stream | Source | Non
 
 
 def of_polars(obj: Any, columns: Sequence[Any] | None) -> Stream | Source | None:
-    """Open a frame or Series of polars with a column of vectors; None for others, which are array-like."""
+    """Open a LazyFrame of polars, or a frame or Series with a column of vectors; None for array-likes."""
+    if type(obj).__name__ == "LazyFrame":
+        from .queries import of_lazy
+
+        return of_lazy(obj, columns)
     if type(obj).__name__ == "Series" and columns is None:
         obj = obj.to_frame()
     kinds = getattr(obj, "schema", {})
@@ -115,11 +119,21 @@ def of_data_set(data: Any, columns: Sequence[Any] | None) -> Stream:
     return streamed(name, data.count_rows() if counted else None, found, lambda: batches(size))
 
 
-def of_hugging_face(obj: Any, columns: Sequence[Any] | None) -> Stream:
+def of_cursor(obj: Any, columns: Sequence[Any] | None) -> Stream | None:
+    """Open a cursor of ADBC, which can be read once; None for other objects."""
+    if not hasattr(obj, "fetch_record_batch"):
+        return None
+    return of_reader(obj.fetch_record_batch(), columns, "ADBC cursor")
+
+
+def of_hugging_face(obj: Any, columns: Sequence[Any] | None) -> Stream | None:
     """Open a dataset of the Hugging Face library `datasets`, converted to Arrow batch by batch.
 
-    Raises `TypeError` for a dictionary of splits.
+    None for other objects: a module of the user may have the name `datasets` too. Raises `TypeError` for a
+    dictionary of splits.
     """
+    if not hasattr(obj, "with_format"):
+        return None
     name = f"Hugging Face {type(obj).__name__}"
     if isinstance(obj, dict):
         split = shown(next(iter(obj), "train"))

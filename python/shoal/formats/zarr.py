@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from . import chunked
-from .stream import Stream, name_errors, required
+from .stream import Reading, Stream, name_errors, required
 
 
-def open_zarr(name: str, key: str | None, limit: int) -> Stream:
+def open_zarr(name: str, reading: Reading) -> Stream:
     """Open a store that holds one array, or the array `key` of a group; None for the only array."""
+    key, limit = reading.key, reading.limit
     zarr = required("zarr", "zarr", name)
     # The error of zarr for a missing store says that it is not a group.
     if not stat.S_ISDIR(Path(name).stat().st_mode):
