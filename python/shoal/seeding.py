@@ -112,8 +112,7 @@ def afkmc2(
     Returns
     -------
     {seeded_centers}
-        No row is chosen twice, and no two centers are equal as
-        long as there are enough distinct rows.
+        No row is chosen twice, and no two centers are equal as long as there are enough distinct rows.
 
     Raises
     ------

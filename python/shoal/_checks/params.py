@@ -280,12 +280,12 @@ def weights(
     if given.ndim == 0:
         if rows is None:
             raise ValueError(
-                "sample_weight must be an array, one weight a row, for a stream whose number of rows is not "
-                f"known, got {shown(sample_weight)}"
+                "sample_weight must be an array, one weight per row, for a stream whose number of rows is "
+                f"not known, got {shown(sample_weight)}"
             )
         return np.full(rows, values)
     if given.ndim != 1:
-        raise ValueError(f"sample_weight must be 1-D, one weight a row, got shape {given.shape}")
+        raise ValueError(f"sample_weight must be 1-D, one weight per row, got shape {given.shape}")
     if rows is not None and len(values) != rows:
         raise ValueError(f"sample_weight has {len(values)} values, X has {rows} rows")
     if not may_be_0 and not values.any():

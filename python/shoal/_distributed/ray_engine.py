@@ -29,26 +29,8 @@ class RayEngine:
     """Runs passes over the blocks of a Dataset.
 
     The first pass computes the blocks of the rows and keeps them in Ray's object store, which spills them to
-    disk if memory is short. Later passes read them there, without a copy.
-
-    Parameters
-    ----------
-    X : ray.data.Dataset
-        The rows.
-    features, sample_weight
-        Names of its columns.
-    output : str or None
-        Name of the column of labels or distances; None if neither is wanted.
-    n_jobs : int or None
-        Cores and threads per task; None: 1.
-
-    Raises
-    ------
-    TypeError
-        If `X` is no Dataset.
-    ValueError
-        If a column is missing, or of a type that holds no rows; if `X` has no columns, as without rows; if
-        `n_jobs` is negative.
+    disk if memory is short. Later passes read them there, without a copy. A task uses
+    `n_jobs` cores and threads, by default 1.
     """
 
     name = "Ray"

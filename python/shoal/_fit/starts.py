@@ -163,7 +163,7 @@ class Starts:
         return run
 
     def __getattr__(self, name: str) -> Any:
-        """Return what the best finished run knows, else the current one."""
+        """Return an attribute of the best finished run, or of the current run if none has finished."""
         if name not in OF_ONE_RUN:
             raise AttributeError(name)
         return getattr(self._shown, name)

@@ -48,7 +48,7 @@ MAPPED: dict[str, Callable[[str], Source]] = {
 }
 
 
-#: What clusters the collections of other libraries where they lie.
+#: Modules that cluster the collections of other libraries without gathering them.
 ENGINES = {"dask": "shoal.dask", "pyspark": "shoal.spark", "ray": "shoal.ray"}
 
 

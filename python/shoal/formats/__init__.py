@@ -26,17 +26,18 @@ SUFFIXES: dict[str, tuple[str, str, tuple[str, ...]]] = {
     ".tsv.gz": ("csv", "open_csv", ("columns", "dtype")),
     ".zarr": ("zarr", "open_zarr", ("key", "chunk_limit")),
 }
-#: For every library: the module and the function that open its objects. The function returns None for others,
-#: and for array-likes.
-OBJECTS = {
-    "pyarrow": ("tables", "of_pyarrow"),
-    "datasets": ("tables", "of_hugging_face"),
-    "polars": ("tables", "of_polars"),
-    "pandas": ("frames", "of_pandas"),
-    "duckdb": ("queries", "of_duckdb"),
-    "_duckdb": ("queries", "of_duckdb"),
-    "adbc_driver_manager": ("tables", "of_cursor"),
-}
+#: Libraries, with the module and the function that open their objects. The function returns None for other
+#: objects, and for array-likes.
+OBJECTS = (
+    ("pyarrow", "tables", "of_pyarrow"),
+    ("datasets", "tables", "of_hugging_face"),
+    ("polars", "queries", "of_lazy"),
+    ("polars", "tables", "of_polars"),
+    ("pandas", "frames", "of_pandas"),
+    ("duckdb", "queries", "of_duckdb"),
+    ("_duckdb", "queries", "of_duckdb"),
+    ("adbc_driver_manager", "tables", "of_cursor"),
+)
 #: Suffixes of text files, whose numbers are parsed as the `dtype` of `shoal.open`.
 TEXT = tuple(suffix for suffix, (_, _, options) in SUFFIXES.items() if "dtype" in options)
 #: Libraries of frames and tables.
@@ -85,7 +86,7 @@ def of_object(obj: Any, columns: Sequence[Any] | None, limit: int | str | None) 
     `chunk_limit` of `shoal.open`.
     """
     libraries = libraries_of(obj)
-    for library, (module, function) in OBJECTS.items():
+    for library, module, function in OBJECTS:
         if library in libraries:
             found: Stream | Source | None
             found = getattr(import_module(f".{module}", __name__), function)(obj, columns)

@@ -55,7 +55,7 @@ class Stream:
 
 @dataclass(frozen=True)
 class Reading:
-    """How to read files: the options of `shoal.open`, None for those that were not given."""
+    """How to read files: the options of `shoal.open`; None for options that were not given."""
 
     shape: tuple[int, int] | None = None
     dtype: npt.DTypeLike | None = None

@@ -36,11 +36,7 @@ def of_pyarrow(obj: Any, columns: Sequence[Any] | None) -> Stream | Source | Non
 
 
 def of_polars(obj: Any, columns: Sequence[Any] | None) -> Stream | Source | None:
-    """Open a LazyFrame of polars, or a frame or Series with a column of vectors; None for array-likes."""
-    if type(obj).__name__ == "LazyFrame":
-        from .queries import of_lazy
-
-        return of_lazy(obj, columns)
+    """Open a frame or Series of polars with a column of vectors; None for others, which are array-like."""
     if type(obj).__name__ == "Series" and columns is None:
         obj = obj.to_frame()
     kinds = getattr(obj, "schema", {})

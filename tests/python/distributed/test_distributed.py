@@ -664,11 +664,13 @@ def test_weights_are_checked_by_name():
     for bad, problem in (
         (np.ones(2400, complex), "sample_weight must be real, got complex numbers"),
         (["heavy"] * 2400, "sample_weight must hold numbers"),
-        (np.ones((2400, 1)), r"sample_weight must be 1-D, one weight a row, got shape \(2400, 1\)"),
+        (np.ones((2400, 1)), r"sample_weight must be 1-D, one weight per row, got shape \(2400, 1\)"),
         (np.ones(7), "sample_weight has 7 values, X has 2400 rows"),
     ):
         with pytest.raises(ValueError, match="partition 0: " + problem):
             KMeans(2).fit([rows], sample_weight=[bad])
     for bad in (5, "weights", np.float64(2), np.array(1.0)):
-        with pytest.raises(TypeError, match="sample_weight must be a list of 1 arrays, one a partition, got"):
+        with pytest.raises(
+            TypeError, match="sample_weight must be a list of 1 arrays, one per partition, got"
+        ):
             KMeans(2).fit([rows], sample_weight=bad)
