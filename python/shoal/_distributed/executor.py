@@ -49,12 +49,11 @@ class ExecutorEngine:
         for i, block in enumerate(self._partitions):
             refuse_once(block, f"The fit of partition {i}")
         if sample_weight is not None:
-            known = hasattr(sample_weight, "__len__") and getattr(sample_weight, "ndim", 1) > 0
-            is_list = known and not is_name(sample_weight)
-            if not is_list or len(sample_weight) != len(self._partitions):
+            n = length_of(sample_weight)
+            if n != len(self._partitions):
                 raise ParameterError(
                     f"sample_weight must be a list of {len(self._partitions)} arrays, one per partition, got "
-                    f"{len(sample_weight) if is_list else shown(sample_weight)}"
+                    f"{shown(sample_weight) if n is None else n}"
                 )
         if executor is not None and not isinstance(executor, Executor):
             raise ParameterError(
@@ -109,6 +108,13 @@ class ExecutorEngine:
     def close(self) -> None:
         """Forget the partitions; the executor belongs to the caller."""
         self._partitions.clear()
+
+
+def length_of(items: Any) -> int | None:
+    """Return the length of a list or an array; None for paths and other objects."""
+    if is_name(items) or not hasattr(items, "__len__") or getattr(items, "ndim", 1) == 0:
+        return None
+    return len(items)
 
 
 def values_of(task: RowPass, partition: int, rows: Rows, n_jobs: int | None) -> npt.NDArray[Any]:
