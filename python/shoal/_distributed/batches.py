@@ -258,23 +258,28 @@ def printed(pieces: Iterable[Piece], seen: Seen) -> Generator[Piece]:
             yield rows, weights
 
 
+class Arriving(NamedTuple):
+    """The rows of a partition, which arrive piece by piece."""
+
+    #: The number of the partition.
+    partition: int
+    pieces: Iterable[Piece]
+    #: Whether the rows have weights.
+    weighted: bool
+    #: An empty table with the names of the features, if they have names.
+    header: Any = None
+
+
 def absorbed_pieces(
-    task: Pass,
-    partition: int,
-    pieces: Iterable[Piece],
-    weighted: bool,
-    expected: int | None,
-    n_jobs: int | None,
-    header: Any = None,
+    task: Pass, arriving: Arriving, expected: int | None, n_jobs: int | None
 ) -> tuple[Partial, int]:
     """Run one pass over one partition; return the result and the fingerprint of the rows. For workers.
 
     `expected` is the fingerprint of the partition in the first pass, and None in the first pass itself.
-    `header` is an empty table with the names of the features, if they have names. Raises `ValueError` if the
-    rows are not valid, or are not those of the first pass.
+    Raises `ValueError` if the rows are not valid, or are not those of the first pass.
     """
-    seen = Seen()
-    rows, weights = rows_of(printed(pieces, seen), weighted, header)
+    seen, partition = Seen(), arriving.partition
+    rows, weights = rows_of(printed(arriving.pieces, seen), arriving.weighted, arriving.header)
     part = task.absorb(rows, weights, partition=partition, n_jobs=n_jobs)
     found = seen.number()
     if expected is not None and found != expected:

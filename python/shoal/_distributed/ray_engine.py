@@ -11,7 +11,7 @@ from shoal._checks.params import ParameterError, is_whole
 from shoal.formats.stream import required
 
 from .base import Pass, naming
-from .batches import Layout, Wanted, absorbed_pieces, over_pieces, refuse_column, wanted
+from .batches import Arriving, Layout, Wanted, absorbed_pieces, over_pieces, refuse_column, wanted
 from .engine import MOST_GATHERED, at_once, merged, most_sums, runs, tree
 from .partial import Partial
 from .passes import RowPass
@@ -217,8 +217,8 @@ def absorb(
         for i, block, known in zip(partitions, blocks, expected or repeat(None), strict=False):
             with naming(i):
                 layout, batches = layout_of(ray.get(block), of)
-                pieces = layout.pieces(batches)
-                part, seen = absorbed_pieces(task, i, pieces, layout.weighted, known, n_jobs, layout.header)
+                arriving = Arriving(i, layout.pieces(batches), layout.weighted, layout.header)
+                part, seen = absorbed_pieces(task, arriving, known, n_jobs)
             prints.append(seen)
             yield part
 

@@ -135,7 +135,7 @@ def takers_of(args: argparse.Namespace, clusters: int) -> Iterator[Any]:
 
     one_table, keep = is_one_table(args), args.keep or []
     if args.output and (keep or one_table):
-        yield TableWriter(args.output, keep, distances=one_table, argument="--output", keep_argument="--keep")
+        yield TableWriter(args.output, keep, distances=one_table, arguments=("--output", "--keep"))
     elif args.output:
         to = InFile("--output", args.output, np.int32, column="label", read=False)
         yield Values(to, distances=False)
@@ -149,6 +149,5 @@ def takers_of(args: argparse.Namespace, clusters: int) -> Iterator[Any]:
             keep,
             distances=False,
             memory=memory("memory_limit", DEFAULT_MEMORY),
-            argument="--partition-by-cluster",
-            keep_argument="--keep",
+            arguments=("--partition-by-cluster", "--keep"),
         )

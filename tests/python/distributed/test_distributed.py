@@ -16,7 +16,7 @@ import shoal
 import sklearn.base
 from distributed_suite import CUTS, blobs, cut, same
 from shoal import _core, distributed
-from shoal._distributed.batches import Seen, absorbed_pieces, printed
+from shoal._distributed.batches import Arriving, Seen, absorbed_pieces, printed
 from shoal._distributed.engine import absorbed, merged, n_sums, runs
 from shoal._distributed.executor import ExecutorEngine
 from shoal._distributed.seeding import INITS
@@ -609,14 +609,14 @@ def test_a_fingerprint_has_all_weights():
     def pieces(given, *at):
         return zip(cut(rows, *at), cut(given, *at), strict=True)
 
-    part, found = absorbed_pieces(task, 0, pieces(weights), True, None, 1)
-    again, _ = absorbed_pieces(task, 0, pieces(weights, 0.1, 0.7), True, found, 1)
+    part, found = absorbed_pieces(task, Arriving(0, pieces(weights), True), None, 1)
+    again, _ = absorbed_pieces(task, Arriving(0, pieces(weights, 0.1, 0.7), True), found, 1)
     assert again.to_bytes() == part.to_bytes()
     for row in (0, 1, 1234, 2399):
         other = weights.copy()
         other[row] = 2
         with pytest.raises(ValueError, match="partition 0: the engine gave other rows or weights"):
-            absorbed_pieces(task, 0, pieces(other, 0.1), True, found, 1)
+            absorbed_pieces(task, Arriving(0, pieces(other, 0.1), True), found, 1)
     seen = Seen()
     assert sum(len(block) for block, _ in printed(pieces(weights, 0.4), seen)) == 2400
     assert seen.number() == found
