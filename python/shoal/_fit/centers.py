@@ -8,12 +8,11 @@ from typing import Any, ClassVar, Self, get_args
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from shoal import _core
 from shoal._checks import params as _params
-from shoal._checks.warn import warn
+from shoal._checks.warn import warn, warn_of_few
 from shoal._core import Run, Source, Step
 from shoal._rows.arrays import as_csr
 from shoal._rows.checked import weighted
@@ -324,13 +323,7 @@ class CenterFitter(Clusterer):
         """Warn if clusters are empty."""
         found = int(np.count_nonzero(self.counts_))
         if found < self._k:
-            warn(
-                f"Number of distinct clusters ({found}) found smaller than `n_clusters` "
-                f"({self._k}). Possibly due to duplicate rows.",
-                ConvergenceWarning,
-                f"Number of distinct clusters ({found}) found smaller than n_clusters ({self._k}). Possibly "
-                "due to duplicate points in X.",
-            )
+            warn_of_few("clusters", found, self._k)
 
     def _warn_of_one_start(self, n_init: int) -> None:
         """Warn that given initial centers make a single start; Python shows the text of scikit-learn."""

@@ -36,14 +36,7 @@ def of_dataset(array: Any, limit: int) -> Stream:
     """Open a dataset of an open file; the file must stay open while the rows are in use."""
     if not array:
         raise ValueError("the HDF5 dataset must be open, got a dataset of a closed file")
-    name = f"{array.file.filename}[{array.name!r}]"
-
-    @contextmanager
-    def opened() -> Generator[Any]:
-        with name_errors(name):
-            yield array
-
-    return chunked.stream_of(array, name, limit, opened)
+    return chunked.stream_of(array, f"{array.file.filename}[{array.name!r}]", limit)
 
 
 def data_sets(h5py: Any, file: Any) -> list[str]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,25 +22,14 @@ def open_zarr(name: str, reading: Reading) -> Stream:
         if isinstance(stored, zarr.Array):
             if key is not None:
                 raise ValueError(f"{name}: is a single array, so key must be None, got {key!r}")
-            return stream_array(stored, name, limit)
+            return chunked.stream_of(stored, name, limit)
         if key is None or not isinstance(stored.get(key), zarr.Array):
             arrays = [path for path, item in stored.members(max_depth=None) if isinstance(item, zarr.Array)]
             key = chunked.choose_key(name, key, arrays)
         array = stored[key]
-        return stream_array(array, f"{name}[{array.path!r}]", limit)
+        return chunked.stream_of(array, f"{name}[{array.path!r}]", limit)
 
 
 def of_array(array: Any, limit: int) -> Stream:
-    """Open an array of zarr."""
-    return stream_array(array, f"zarr array {array.store_path}", limit)
-
-
-def stream_array(array: Any, name: str, limit: int) -> Stream:
-    """Make a stream of rows from an array, which holds no file open between passes."""
-
-    @contextmanager
-    def opened() -> Generator[Any]:
-        with name_errors(name):
-            yield array
-
-    return chunked.stream_of(array, name, limit, opened)
+    """Open an array of zarr, which holds no file open between passes."""
+    return chunked.stream_of(array, f"zarr array {array.store_path}", limit)
