@@ -184,11 +184,9 @@ def open(
         frame: Any = obj
         # pyarrow and polars have `select`, pandas does not.
         obj = frame.select(columns) if hasattr(type(obj), "select") else frame[columns]
-    from sklearn.utils.validation import check_array
-
-    # No rows are allowed here: each algorithm checks how many rows it needs.
     header = header_of(obj)
-    rows = as_rows(obj, partial(check_array, accept_sparse="csr", ensure_min_samples=0))
+    # No rows are allowed here: each algorithm checks how many rows it needs.
+    rows = as_rows(obj, least=0)
     name = "sparse matrix" if is_sparse(rows) else "array"
     table = partial(table_of, given, columns)
     return DataSource(source_of_values(rows), name, path=file_read_by(rows), header=header, table=table)

@@ -274,9 +274,7 @@ def open_coreset(obj: Any, columns: list[Any] | None) -> DataSource | None:
 
 def weighted_source(coreset: Coreset) -> DataSource:
     """Make a source of the points of a coreset, with their weights."""
-    from sklearn.utils.validation import check_array
-
-    points = as_rows(coreset.points, partial(check_array, accept_sparse="csr"))
+    points = as_rows(coreset.points)
     values = weights(coreset.weights, points.shape[0])
     if values is None:
         raise ValueError("the weights of a coreset must be an array, got None")
