@@ -1,4 +1,4 @@
-"""Truncated Gaussian mixtures, iteration by iteration: compared with a reference and with closed forms."""
+"""Truncated Gaussian mixtures, iteration by iteration, compared with a reference; invalid parameters."""
 
 import warnings
 
@@ -299,3 +299,53 @@ def test_densities_responsibilities_and_labels(kind, dtype):
     assert model.bic(X) == pytest.approx(free * np.log(600) - 2 * exact.sum(), rel=close)
     # With ten components, every search compares all of them.
     assert (model.predict(X, search="neighbors") == labels)[clear].mean() > 0.99
+
+
+@pytest.mark.parametrize(
+    ("params", "problem"),
+    [
+        ({"n_components": 0}, "n_components must be an integer of at least 1, got 0"),
+        ({"n_components": 51}, "n_samples=50 should be >= n_components=51"),
+        ({"n_active": 0}, "n_active must be an integer of at least 1"),
+        ({"n_neighbors": 2.5}, "n_neighbors must be an integer of at least 1"),
+        ({"explore": -1}, "explore must be 'auto' or an integer of at least 0"),
+        ({"explore": "some"}, "explore must be 'auto' or"),
+        ({"start": "near"}, "start must be"),
+        (
+            {"coreset_size": 0},
+            "coreset_size must be None, a fraction of the rows or an integer of at least 1",
+        ),
+        ({"coreset_size": 1.5}, "coreset_size must be a fraction above 0 and at most 1, got 1.5"),
+        ({"coreset_size": 7}, "n_components=8 must be at most the number of rows of the coreset, 7"),
+        ({"coreset_size": 0.1}, "n_components must be at most the number of rows of the coreset, 5, got 8"),
+        (
+            {"covariance_type": "whole"},
+            "covariance_type must be one of tied_spherical, spherical, diag",
+        ),
+        ({"n_factors": 2}, "n_factors must be None with covariance_type='tied_spherical', got 2. Use"),
+        (
+            {"n_factors": 0, "covariance_type": "factor"},
+            "n_factors must be None or an integer of at least 1, got 0",
+        ),
+        (
+            {"n_factors": 1.5, "covariance_type": "factor"},
+            "n_factors must be None or an integer of at least 1",
+        ),
+        (
+            {"n_factors": 2, "covariance_type": "factor"},
+            "n_factors must be at least 1 and less than the number of columns, 2, got 2",
+        ),
+        ({"init": "kmeans"}, "init must be one of"),
+        ({"chain_length": 0}, "chain_length must be an integer of at least 1"),
+        ({"n_initial_e_steps": -1}, "n_initial_e_steps must be an integer of at least 0"),
+        ({"n_init": 0}, "n_init must be an integer of at least 1, got 0"),
+        ({"stopping": "never"}, "stopping must be one of auto, per-weight, relative"),
+        ({"max_iter": 0}, "max_iter must be an integer of at least 1"),
+        ({"tol": -1.0}, "tol must be a finite number of at least 0"),
+    ],
+)
+def test_invalid_parameters(params, problem):
+    X = blobs(50, 2, 12, 0)
+    with pytest.raises(ValueError, match=r"n_|explore|coreset|cov|init|start|chain|stop|max|tol") as refused:
+        TruncatedGaussianMixture(**params).fit(X)
+    assert problem in str(refused.value)
