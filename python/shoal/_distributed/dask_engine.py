@@ -73,7 +73,7 @@ class DaskEngine:
 
     def _tasks(self, most: int) -> list[list[int]]:
         """Cut the partitions of every worker into runs, one for each task that it runs at a time."""
-        # Only the place of a computed partition is known. The task of one that failed raises its error.
+        # Only computed partitions have a place. If a computation failed, a task of the pass raises its error.
         if self._client.status != "running":
             raise ConnectionError(f"the client is {self._client.status}")
         with self._client.as_current():

@@ -85,7 +85,7 @@ class Partitions:
     weights: Chunks | None
     #: Number of rows of every partition; NaN where it is not known.
     sizes: list[float]
-    #: What scikit-learn reads the number and names of the features from; None if they are not known.
+    #: The frame or array whose features scikit-learn counts and names; None if they are not known.
     header: Any
     #: The dask data frame of the rows; None if they are not in one.
     frame: Any = None

@@ -91,7 +91,7 @@ class SparkEngine:
         prints = self._fingerprints
         data = pickle.dumps((task, prints, self._layout.header))
         context = self._df.sparkSession.sparkContext
-        # Destroyed after the pass: those that Spark makes of large functions stay on the driver's disk.
+        # Destroyed after the pass. If Spark broadcast a large function itself, it would stay on the disk.
         sent = context.broadcast(data)
         n_tasks = max(TASKS_PER_CORE * context.defaultParallelism, -(-len(prints) // most_sums(task)))
         try:

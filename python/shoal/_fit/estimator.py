@@ -59,7 +59,7 @@ def seed_of(state: tuple[str, Arrays, Texts]) -> int:
 
 def has_begun(state: tuple[str, Arrays, Texts]) -> bool:
     """Whether a checkpoint holds at least initial centers."""
-    # Several starts of a callable are written only after a step, and have no text of one run.
+    # Several starts of a callable are written only after a step, without the text of a single run.
     if len(state[1].get("history_counts", ())) or not {BEGIN, "run"} <= state[2].keys():
         return True
     return Claims.read(state[2], "run").flag("begun")
@@ -266,7 +266,7 @@ class Clusterer(RunLoop):
         with name_errors(name, "is damaged"):
             kept = self._of_params(arrays, texts)
         self._compare_parameters(name, kept)
-        # Several starts of a callable have no rows of one run.
+        # Several starts of a callable are not one run, which would know the rows.
         if hasattr(self._run, "compare_rows"):
             self._run.compare_rows(*state)
 

@@ -32,7 +32,7 @@ class LeveledClusterer(CenterClusterer):
     """
 
     _counts_of_fit: list[int] | None
-    #: Current as long as the first of its centers are those of the model.
+    #: Valid while the centers of its first level are those of the model.
     _hierarchy: Hierarchy | None
 
     @property

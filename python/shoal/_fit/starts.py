@@ -17,7 +17,7 @@ from .saved import Arrays, Claims, Texts, floats, need, part, put
 
 #: The text that marks a checkpoint of `Starts`.
 STARTS = "starts"
-#: Attributes and methods of a run that are those of a single start.
+#: Attributes and methods that come from a single run.
 OF_ONE_RUN = ("algorithm", "centers", "counts", "inertia", "init", "labels", "n_iter")
 #: Starts a run with the callable of the user.
 Maker = Callable[[np.random.RandomState], Run]

@@ -67,7 +67,7 @@ class Options:
                 self._options[METHODS[given["method"]].estimator] = given["method"]
         self._options |= options_of(given.get("parser"))
         for entry in given.get("settings") or ():
-            # Speak of the option that was typed.
+            # Name the option that was typed.
             self._options[entry[-2]] = f"--set {entry[-2]}"
 
     def of(self, told: BaseException) -> str:
