@@ -119,9 +119,9 @@ def lightweight_coreset(
     >>> coreset.points.shape, bool(coreset.weights.max() <= 200)
     ((100, 3), True)
     """
-    problems = _params.Problems()
-    size = problems.check(_params.whole, "n_samples", n_samples, 1)
-    threads = problems.check(_params.threads, n_jobs)
+    problems, found = _params.Problems(), list[Any]()
+    problems.check(lambda: found.append(_params.whole("n_samples", n_samples, 1)))
+    problems.check(lambda: found.append(_params.threads(n_jobs)))
     problems.check(_params.one_of, "metric", metric, METRICS)
     problems.check(_params.verbosity, progress, "progress")
     _params.check_callbacks(problems, callbacks)
@@ -133,7 +133,7 @@ def lightweight_coreset(
     counted = ("row", None if n is None else 2 * n)
     watching = watched("lightweight_coreset", None, progress, callbacks, counted=counted)
     with SeenBy(source, metric) as seen, watching as tell:
-        run = _core.LightweightCoreset(seen, size, _params.seed(random_state), weights, threads)
+        run = _core.LightweightCoreset(seen, found[0], _params.seed(random_state), weights, found[1])
         while (rows := run.step()) is not None:
             if tell(rows):
                 raise RuntimeError("a callback ended lightweight_coreset before the coreset was complete")

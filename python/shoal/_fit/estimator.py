@@ -318,7 +318,7 @@ class Clusterer(RunLoop):
         self._run = None
 
     def _needing_a_pass(self, name: str, asker: FrameType | None) -> Any:
-        """Return `labels` or `inertia`, or a `Deferred` value unless the frame `asker` reads it by name."""
+        """Return `labels` or `inertia`; make a pass for it if `asker` names it, see `Deferred`."""
         value = self.__dict__.get("_" + name)
         if value is not None:
             return value

@@ -1,19 +1,15 @@
-"""Mini-batch k-means on streams: batches, merged states, files, errors and seedings."""
+"""Mini-batch k-means on streams: batches, merged states, files and errors."""
 
 import copy
 import pickle
-import warnings
 
 import minibatch_reference
 import numpy as np
 import pytest
-import scipy.sparse
 import shoal
 from generated import tight_blobs
 from minibatch_parts import PURE, cut, same
-from scipy.sparse import csr_array
 from shoal import MiniBatchKMeans
-from shoal._rows.arrays import some_rows
 from sklearn.exceptions import NotFittedError
 
 # ---------------------------------------------------------------- partial_fit
@@ -337,58 +333,3 @@ def test_callbacks_see_every_batch():
     assert seen == [(i, i) for i in range(1, 6)]
     assert model.stop_reason_ == "callback"
     assert model.labels_.shape == (1000,)
-
-
-def test_init_by_a_callable():
-    X = tight_blobs(1000, 3, 4)
-    asked = []
-
-    def first(rows, n_clusters, random_state):
-        asked.append(rows.shape)
-        return rows[:n_clusters]
-
-    model = MiniBatchKMeans(4, init=first, n_init=1, random_state=0).fit(X)
-    assert asked == [(1000, 3)]
-    assert model.init_ == "callable"
-    stream = MiniBatchKMeans(4, init=first, **PURE).partial_fit(X[:100]).partial_fit(X[100:])
-    assert asked == [(1000, 3), (100, 3)]
-    given = MiniBatchKMeans(4, init=X[:4], **PURE).partial_fit(X[:100]).partial_fit(X[100:])
-    assert same(stream, given)
-
-
-def test_seeding_uses_a_sample():
-    X = tight_blobs(100_000, 2, 4, dtype=np.float32)
-    model = MiniBatchKMeans(4, random_state=0).fit(X)
-    assert model.init_ == "k-means++ on 3072 sampled rows"
-
-
-def test_usual_fits_do_not_warn():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        MiniBatchKMeans(4, random_state=0).fit(tight_blobs(500, 3, 4))
-
-
-@pytest.mark.parametrize("kind", ["dense", "sparse"])
-def test_starts_of_a_callable_are_compared_with_weights(kind):
-    rng = np.random.default_rng(0)
-    rows = np.concatenate([rng.normal(size=(100, 2)), rng.normal(size=(9900, 2)) + 100]).astype("f4")
-    weights = np.r_[np.ones(100), np.zeros(9900)]
-    # The first start suits the rows with weight, the second one all others.
-    starts = [[[0, 0], [1, 1]], [[100, 100], [101, 101]]]
-
-    def choose(X, k, random_state):
-        return np.array(given.pop(0), dtype="f4")
-
-    for order in (1, -1):
-        given = starts[::order]
-        X = csr_array(rows) if kind == "sparse" else rows
-        model = MiniBatchKMeans(2, init=choose, n_init=2, max_iter=1, random_state=0, reassignment_ratio=0)
-        assert (model.fit(X, sample_weight=weights).cluster_centers_ < 50).all()
-
-
-def test_the_sample_for_comparing_starts_stays_sparse():
-    X = scipy.sparse.random(50_000, 40, density=0.05, format="csr", random_state=0)
-    picked = np.array([0, 5, 16_383, 16_384, 49_999])
-    some = some_rows(shoal.open(X)._source, picked)
-    assert some.sparse
-    np.testing.assert_array_equal(some.take(np.arange(5)), X[picked].toarray())
