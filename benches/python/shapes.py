@@ -33,7 +33,7 @@ import _common as common
 import numpy as np
 
 sys.path.append(str(Path(__file__).with_name("papers")))
-import slk
+import _slk as slk
 
 PACKAGES = ("shoal", "numpy", "scipy", "scikit-learn")
 #: Suites of sets of up to 10,000 rows, and the kind of their sets.

@@ -26,10 +26,9 @@ class BalancedKMeans(CenterClusterer):
     """K-means with limits on cluster sizes, and a bound on its distance from the optimum.
 
     Exact k-means comes first. Each following sweep finds the assignment of least total squared distance that
-    keeps the limits, and then moves the centers to the means of their rows. A price
-    per cluster, added to squared distances, makes the rows of full clusters choose others. The prices also
-    give a lower bound on the inertia of all assignments that keep the limits. `gap_` says how far the
-    assignment is from the bound.
+    keeps the limits, and then moves the centers to the means of their rows. A price per cluster, added to
+    squared distances, makes the rows of full clusters choose others. The prices also give a lower bound on
+    the inertia of all assignments that keep the limits. `gap_` says how far the assignment is from the bound.
 
     Without limits, the result is that of :class:`~shoal.KMeans`, bit for bit. Results are bit-identical for
     any number of threads, and for an array, a memory map or an ``.npy`` file with the same rows.

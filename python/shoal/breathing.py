@@ -87,8 +87,7 @@ class BreathingKMeans(CenterClusterer):
 
     **Differences from the paper.** The paper lowers `m` after each failed breath. shoal first makes two more
     attempts, which add centers to clusters drawn with probability proportional to their squared error. A
-    breath that
-    lowers the inertia by less than `tol` is kept. Empty clusters get the farthest rows, as in
+    breath that lowers the inertia by less than `tol` is kept. Empty clusters get the farthest rows, as in
     :class:`~shoal.KMeans`.
 
     References

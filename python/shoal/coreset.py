@@ -459,16 +459,16 @@ class StreamingCoreset(BaseEstimator):
 
     def _checked(self) -> tuple[int, int | None]:
         """Check the parameters; return `n_samples` and the number of threads."""
-        problems, found = _params.Problems(), list[Any]()
-        problems.check(lambda: found.append(_params.whole("n_samples", self.n_samples, 1)))
-        problems.check(lambda: found.append(_params.threads(self.n_jobs)))
+        problems = _params.Problems()
+        size = problems.check(_params.whole, "n_samples", self.n_samples, 1)
+        threads = problems.check(_params.threads, self.n_jobs)
         problems.check(_params.one_of, "metric", self.metric, METRICS)
         _params.check_callbacks(problems, self.callbacks)
         problems.refuse()
         known = self.__dict__.get("_size")
-        if known not in (None, found[0]):
+        if known not in (None, size):
             raise ValueError(
-                f"n_samples must stay at {known} after the first rows, got {found[0]}. Clone the coreset to "
+                f"n_samples must stay at {known} after the first rows, got {size}. Clone the coreset to "
                 "start again with another value."
             )
         metric = self.__dict__.get("_metric", self.metric)
@@ -477,7 +477,7 @@ class StreamingCoreset(BaseEstimator):
                 f"metric must stay at {metric!r} after the first rows, got {self.metric!r}. Clone the "
                 "coreset to start again with another value."
             )
-        return found[0], found[1]
+        return size, threads
 
 
 def _parts(rows: DataSource) -> Iterator[DataSource]:

@@ -17,6 +17,7 @@ from ._rows.paths import is_paths
 from ._rows.source import DataSource
 from ._rows.sparse import is_sparse
 from .formats import table_of
+from .formats.stream import Reading
 from .typing import Rows
 
 __all__ = ["DataSource", "open"]
@@ -168,7 +169,7 @@ def open(
             )
         return obj
     if is_name(obj) or is_paths(obj):
-        return open_path(obj, shape, dtype, columns, key, argument="obj", limit=chunk_limit)
+        return open_path(obj, Reading(shape, dtype, columns, key, chunk_limit), argument="obj")
     if shape is not None or dtype is not None:
         raise ValueError("shape and dtype describe a raw file: an array has its own")
     if key is not None:
@@ -183,11 +184,9 @@ def open(
         frame: Any = obj
         # pyarrow and polars have `select`, pandas does not.
         obj = frame.select(columns) if hasattr(type(obj), "select") else frame[columns]
-    from sklearn.utils.validation import check_array
-
-    # No rows are allowed here: each algorithm checks how many rows it needs.
     header = header_of(obj)
-    rows = as_rows(obj, partial(check_array, accept_sparse="csr", ensure_min_samples=0))
+    # No rows are allowed here: each algorithm checks how many rows it needs.
+    rows = as_rows(obj, least=0)
     name = "sparse matrix" if is_sparse(rows) else "array"
     table = partial(table_of, given, columns)
     return DataSource(source_of_values(rows), name, path=file_read_by(rows), header=header, table=table)

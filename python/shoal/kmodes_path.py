@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterable
-from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score
-from sklearn.utils.validation import check_array
 
 from ._checks import params as _params
 from ._kmodes.spectral import Spectral, spectral_labels
@@ -131,7 +129,7 @@ def laplacian_path(
     refuse_weights(X, "laplacian_path")
     X = with_random_access(X, "laplacian_path")
     source = open_rows(X)
-    rows = as_rows(X, partial(check_array, accept_sparse="csr")) if source is None else source
+    rows = as_rows(X) if source is None else source
     spectral = _computed_once()
     begun = _begin(rows, model, spectral)
     warn_of_zeros(begun.n_zero_rows_)

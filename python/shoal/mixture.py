@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from . import _core
 from ._checks import params as _params
 from ._checks.marked import unmarked
-from ._checks.warn import warn
+from ._checks.warn import warn, warn_of_few
 from ._core import Run, Source, Step
 from ._fit.centers import State
 from ._fit.declared import NOT_NEGATIVE, AtLeast, estimator
@@ -487,13 +487,7 @@ class TruncatedGaussianMixture(StoredMixture):
             )
         found = len({mean.tobytes() for mean in self.means_})
         if found < self.n_components:
-            warn(
-                f"Number of distinct components ({found}) found smaller than `n_components` "
-                f"({self.n_components}). Possibly due to duplicate rows.",
-                ConvergenceWarning,
-                f"Number of distinct components ({found}) found smaller than n_components "
-                f"({self.n_components}). Possibly due to duplicate points in X.",
-            )
+            warn_of_few("components", found, self.n_components)
         if self._floored:
             variances = np.asarray(self.covariances_)
             whole = self.covariance_type in WHOLE

@@ -189,7 +189,7 @@ class Counted(Taker):
         self.counts = np.zeros(clusters, dtype=np.int64)
 
     def begin(self, source: DataSource) -> None:
-        """Any number of rows will do."""
+        """Do nothing: any number of rows fits."""
 
     def take(self, part: LabeledPart) -> None:
         self.counts += np.bincount(part.labels, minlength=len(self.counts))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -129,18 +130,12 @@ class ClusterReport:
         [2, 1]
         """
         columns = {name: self.table[name] for name, _ in FIELDS}
-        try:
-            import pandas as pd
-        except ImportError:
-            pass
-        else:
-            return pd.DataFrame({**columns, "features": self.features})
-        try:
-            import polars as pl
-        except ImportError:
-            pass
-        else:
-            return pl.DataFrame({**columns, "features": self.features})
+        for library in ("pandas", "polars"):
+            try:
+                frames = import_module(library)
+            except ImportError:
+                continue
+            return frames.DataFrame({**columns, "features": self.features})
         width = max(1, *map(len, self.features))
         found = np.zeros(self.n_clusters, dtype=np.dtype([*FIELDS, ("features", f"U{width}")]))
         for name, values in columns.items():

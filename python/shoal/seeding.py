@@ -112,8 +112,7 @@ def afkmc2(
     Returns
     -------
     {seeded_centers}
-        No row is chosen twice, and no two centers are equal as
-        long as there are enough distinct rows.
+        No row is chosen twice, and no two centers are equal as long as there are enough distinct rows.
 
     Raises
     ------
@@ -242,8 +241,7 @@ def choose_centers(
     if how.rounds is not None:
         problems.check(p.whole, "n_rounds", how.rounds, 1)
     problems.check(p.one_of, "metric", how.metric, METRICS)
-    threads: list[int | None] = []
-    problems.check(lambda: threads.append(p.threads(n_jobs)))
+    threads = problems.check(p.threads, n_jobs)
     problems.refuse()
     refuse_once(X, who)
     source, weights = as_weighted(X, sample_weight)
@@ -258,5 +256,5 @@ def choose_centers(
             options=(how.chain, how.oversampling, how.rounds),
             seed=p.seed(random_state),
             weights=weights,
-            threads=threads[0],
+            threads=threads,
         )

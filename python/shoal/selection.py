@@ -25,7 +25,6 @@ from ._quality.indices import calinski_harabasz, davies_bouldin, mean, rows_with
 from ._quality.labeled import open_all
 from ._rows.checked import weighted
 from ._rows.source import DataSource
-from ._rows.streams import refuse_once
 from ._rows.zeros import ignore_zeros
 from ._terminal.text import format_table as text_table
 from .kmeans import KMeans
@@ -261,9 +260,7 @@ def select_n_clusters(
     resamples = _params.whole("n_resamples", n_resamples, 0)
     model = estimator_of(estimator, n_jobs)
     seed = _params.seed(random_state)
-    refuse_once(X, "select_n_clusters")
-    rows = open_all(X)
-    refuse_once(rows, "select_n_clusters")
+    rows = open_all(X, "select_n_clusters")
     source, weights = weighted(rows, sample_weight)
     found = KSelection(criterion)
     begun = Selecting(rows, source, weights, model, counts[-1], resamples, seed, _params.threads(n_jobs))

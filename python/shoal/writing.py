@@ -87,7 +87,7 @@ def write_blocks(blocks: Rows, out: PathName, *, in_order: bool) -> DataSource:
         for block in ahead:
             writer.append(block)
         writer.finish()
-    return open_path(name, None, None)
+    return open_path(name)
 
 
 def shuffle(
@@ -154,12 +154,11 @@ def shuffle(
     ...     sorted(rows.take(range(5))[:, 0].tolist())
     [0, 2, 4, 6, 8]
     """
-    problems, found = _params.Problems(), list[int]()
-    problems.check(lambda: found.append(_check_memory(memory_limit)))
-    problems.check(lambda: found.append(_params.seed(random_state)))
-    problems.check(lambda: found.append(_params.verbosity(progress, "progress")))
+    problems = _params.Problems()
+    limit = problems.check(_check_memory, memory_limit)
+    seed = problems.check(_params.seed, random_state)
+    shows = problems.check(_params.verbosity, progress, "progress")
     problems.refuse()
-    limit, seed, shows = found
     name = _output_of(out)
     rows = _rows_of(source, name)
     n, d = rows.shape
@@ -171,7 +170,7 @@ def shuffle(
     # A stream sets its own block size.
     block = None if rows.access != "random" else max(1, min(BLOCK_BYTES, limit // 16) // width)
     writer = _core.ShuffledWriter(name, rows.dtype.name, d, n, seed, limit)
-    with contextlib.closing(writer), _shown(n, on=bool(shows)) as show:
+    with contextlib.closing(writer), _shown(n, on=shows) as show:
         with rows._batches(block) as ahead:
             for each in ahead:
                 writer.append(each)
@@ -179,7 +178,7 @@ def shuffle(
         while (written := writer.write_some()) is not None:
             show(written)
         writer.finish()
-    return open_path(name, None, None)
+    return open_path(name)
 
 
 def _check_memory(memory_limit: Any) -> int:

@@ -52,12 +52,13 @@ class Problems:
     def __init__(self) -> None:
         self._found: list[tuple[str, str]] = []
 
-    def check(self, rule: Callable[..., object], *given: Any, **more: Any) -> None:
-        """Call `rule` and record the problem if it raises `ParameterError`."""
+    def check(self, rule: Callable[..., Any], *given: Any, **more: Any) -> Any:
+        """Return the result of `rule`; if it raises `ParameterError`, record the problem and return None."""
         try:
-            rule(*given, **more)
+            return rule(*given, **more)
         except ParameterError as error:
             self._found.append((marked_text(error), str(error)))
+            return None
 
     def add(self, problem: str, plain: str | None = None) -> None:
         """Record a problem, with what Python shows if this is another text."""
@@ -273,18 +274,16 @@ def weights(
     if sample_weight is None:
         return None
     given = _array("sample_weight", sample_weight)
-    if given.dtype.kind == "c":
-        raise ValueError("sample_weight must be real, got complex numbers")
     values = _numbers("sample_weight", given, np.float64)
     if given.ndim == 0:
         if rows is None:
             raise ValueError(
-                "sample_weight must be an array, one weight a row, for a stream whose number of rows is not "
-                f"known, got {shown(sample_weight)}"
+                "sample_weight must be an array, one weight per row, for a stream whose number of rows is "
+                f"not known, got {shown(sample_weight)}"
             )
         return np.full(rows, values)
     if given.ndim != 1:
-        raise ValueError(f"sample_weight must be 1-D, one weight a row, got shape {given.shape}")
+        raise ValueError(f"sample_weight must be 1-D, one weight per row, got shape {given.shape}")
     if rows is not None and len(values) != rows:
         raise ValueError(f"sample_weight has {len(values)} values, X has {rows} rows")
     if not may_be_0 and not values.any():
@@ -295,8 +294,6 @@ def weights(
 def centers(name: str, value: Any, dtype: npt.DTypeLike, shape: tuple[int | None, int]) -> npt.NDArray[Any]:
     """Check centers for shape and finite values, and convert them to a C-order array of `dtype`."""
     given = _array(name, value)
-    if given.dtype.kind == "c":
-        raise ParameterError(f"{mark(name)} must be real, got complex numbers")
     rows, cols = shape
     if (
         given.ndim != 2
@@ -320,8 +317,6 @@ def centers(name: str, value: Any, dtype: npt.DTypeLike, shape: tuple[int | None
 def numbers(name: str, value: Any, shape: tuple[int, ...]) -> npt.NDArray[np.float64]:
     """Check an array of finite real numbers for its shape, and convert it to float64."""
     given = _array(name, value)
-    if given.dtype.kind == "c":
-        raise ParameterError(f"{mark(name)} must be real, got complex numbers")
     if given.shape != shape:
         raise ParameterError(f"{mark(name)} must have shape {shape}, got {given.shape}")
     values: npt.NDArray[np.float64] = np.array(_numbers(name, given, np.float64)).reshape(shape)
@@ -331,11 +326,14 @@ def numbers(name: str, value: Any, shape: tuple[int, ...]) -> npt.NDArray[np.flo
 
 
 def _array(name: str, value: Any) -> npt.NDArray[Any]:
-    """Convert `value` to an array of any type; errors, as for a ragged list, name the parameter."""
+    """Convert `value` to an array of any real type; errors, as for a ragged list, name the parameter."""
     try:
-        return np.asarray(value)
+        given = np.asarray(value)
     except (TypeError, ValueError) as error:
         raise ParameterError(f"{mark(name)} must hold numbers: {error}") from error
+    if given.dtype.kind == "c":
+        raise ParameterError(f"{mark(name)} must be real, got complex numbers")
+    return given
 
 
 def _numbers(name: str, given: npt.NDArray[Any], dtype: npt.DTypeLike) -> npt.NDArray[Any]:

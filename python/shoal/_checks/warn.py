@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import sklearn
+from sklearn.exceptions import ConvergenceWarning
 
 from .marked import unmarked
 
@@ -21,6 +22,16 @@ NOT_THEIRS = tuple(
 def warn_of_name(old: str, now: str) -> None:
     """Warn that the parameter `now` was given by its earlier name."""
     warn(f"`{old}` is deprecated: use `{now}` instead", FutureWarning)
+
+
+def warn_of_few(kind: str, found: int, wanted: int) -> None:
+    """Warn that a fit found fewer clusters or components (`kind`); Python shows scikit-learn's text."""
+    few, why = f"Number of distinct {kind} ({found}) found smaller than", "Possibly due to duplicate"
+    marked, plain = (
+        f"{few} `n_{kind}` ({wanted}). {why} rows.",
+        f"{few} n_{kind} ({wanted}). {why} points in X.",
+    )
+    warn(marked, ConvergenceWarning, plain)
 
 
 def warn(message: str, category: type[Warning], plain: str | None = None) -> None:

@@ -154,20 +154,20 @@ def sample(
     >>> np.bincount(topics[rows]).tolist()
     [50, 50, 50, 50, 50, 50, 50, 50, 50, 50]
     """
-    problems, counts = _params.Problems(), list[int]()
+    problems = _params.Problems()
     problems.check(_params.whole, "n_samples", n_samples, 1)
     model = levels if isinstance(levels, HierarchicalKMeans) else None
+    counts: list[int] = []
     if model is None:
         other = "a fitted HierarchicalKMeans or "
-        problems.check(lambda: counts.extend(counts_of_levels("levels", levels, other=other)))
+        counts = problems.check(counts_of_levels, "levels", levels, other=other) or []
     problems.check(_params.one_of, "method", method, METHODS)
     problems.check(_params.one_of, "within", within, WITHIN)
     if metric is not None:
         problems.check(_params.one_of, "metric", metric, METRICS)
     depth = len(counts) or None
-    rounds, sizes = list[int](), list[int]()
-    problems.check(lambda: rounds.extend(per_level("n_resamples", n_resamples, depth, 0, ROUNDS)))
-    problems.check(lambda: sizes.extend(per_level("resample_size", resample_size, depth, 1, 0)))
+    rounds = problems.check(per_level, "n_resamples", n_resamples, depth, 0, ROUNDS)
+    sizes = problems.check(per_level, "resample_size", resample_size, depth, 1, 0)
     problems.check(_params.threads, n_jobs)
     problems.check(_params.verbosity, verbose)
     _params.check_callbacks(problems, callbacks)

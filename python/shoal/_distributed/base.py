@@ -7,12 +7,10 @@ import socket
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
-from functools import partial as bound
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.utils.validation import check_array
 
 from shoal import _core
 from shoal._checks import params as _params
@@ -52,7 +50,7 @@ def block_of(block: Rows | Decoded, sample_weight: Weights = None) -> OpenBlock:
     rows: Any = open_rows(block)
     header = rows._header if isinstance(rows, DataSource) else header_of(block)
     if rows is None:
-        rows = as_rows(block, bound(check_array, accept_sparse="csr", ensure_min_samples=0))
+        rows = as_rows(block, least=0)
         if rows.shape[0] == 0:
             return OpenBlock(None, None, None)
     own = own_weights(rows)

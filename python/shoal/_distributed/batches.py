@@ -49,13 +49,7 @@ class Wanted(NamedTuple):
 
 
 def wanted(name: str, features: str | Sequence[str], weights: str | None, there: list[str]) -> Wanted:
-    """Check the names of columns.
-
-    Raises
-    ------
-    ValueError
-        If a column is missing or named twice.
-    """
+    """Check the names of columns; raise `ValueError` if one is missing or named twice."""
     names = [features] if isinstance(features, str) else list(features)
     if not names:
         raise ValueError(f"{name}: features must name at least one column, got {shown(features)}")
@@ -81,20 +75,7 @@ class Layout:
 
     Rows are one column of vectors (lists, one-dimensional tensors or ML vectors of Spark), or several columns
     of numbers. Lists and dense vectors are read without a copy, sparse vectors are made dense block by block.
-
-    Parameters
-    ----------
-    name : str
-        Name of the data in error messages.
-    schema : pyarrow.Schema
-        Schema of the batches.
-    of : Wanted
-        The columns to read.
-
-    Raises
-    ------
-    ValueError
-        If a column holds neither numbers nor vectors.
+    Raises `ValueError` if a column holds neither numbers nor vectors. Messages name the data `name`.
     """
 
     def __init__(self, name: str, schema: Any, of: Wanted) -> None:
@@ -125,10 +106,7 @@ class Layout:
     def pieces(self, batches: Iterable[Any]) -> Iterator[Piece]:
         """Yield the rows of batches, with their weights.
 
-        Raises
-        ------
-        ValueError
-            If a value is missing, or vectors have different lengths. The message names the row.
+        Raises `ValueError`, which names the row, if a value is missing, or vectors have different lengths.
         """
         start = 0
         for batch in batches:
@@ -280,48 +258,28 @@ def printed(pieces: Iterable[Piece], seen: Seen) -> Generator[Piece]:
             yield rows, weights
 
 
+class Arriving(NamedTuple):
+    """The rows of a partition, which arrive piece by piece."""
+
+    #: The number of the partition.
+    partition: int
+    pieces: Iterable[Piece]
+    #: Whether the rows have weights.
+    weighted: bool
+    #: An empty table with the names of the features, if they have names.
+    header: Any = None
+
+
 def absorbed_pieces(
-    task: Pass,
-    partition: int,
-    pieces: Iterable[Piece],
-    weighted: bool,
-    expected: int | None,
-    n_jobs: int | None,
-    header: Any = None,
+    task: Pass, arriving: Arriving, expected: int | None, n_jobs: int | None
 ) -> tuple[Partial, int]:
-    """Run one pass over one partition; for workers.
+    """Run one pass over one partition; return the result and the fingerprint of the rows. For workers.
 
-    Parameters
-    ----------
-    task : Pass
-        The pass.
-    partition : int
-        Number of the partition.
-    pieces : iterable of Piece
-        The rows of the partition.
-    weighted : bool
-        Whether they have weights.
-    expected : int or None
-        The fingerprint of the partition in the first pass; None in this pass.
-    n_jobs : int or None
-        Threads.
-    header : pyarrow.Table or None
-        An empty table with the names of the features, if they have names.
-
-    Returns
-    -------
-    part : Partial
-        The result of the pass.
-    found : int
-        The fingerprint of the rows and their weights.
-
-    Raises
-    ------
-    ValueError
-        If the rows are not valid, or are not those of the first pass.
+    `expected` is the fingerprint of the partition in the first pass, and None in the first pass itself.
+    Raises `ValueError` if the rows are not valid, or are not those of the first pass.
     """
-    seen = Seen()
-    rows, weights = rows_of(printed(pieces, seen), weighted, header)
+    seen, partition = Seen(), arriving.partition
+    rows, weights = rows_of(printed(arriving.pieces, seen), arriving.weighted, arriving.header)
     part = task.absorb(rows, weights, partition=partition, n_jobs=n_jobs)
     found = seen.number()
     if expected is not None and found != expected:

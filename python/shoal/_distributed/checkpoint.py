@@ -79,12 +79,7 @@ def write(path: PathName, who: str, params: dict[str, Any], progress: FitState) 
 def read(path: PathName, who: str, params: dict[str, Any]) -> FitState:
     """Read a checkpoint of an estimator with the same parameters.
 
-    Raises
-    ------
-    OSError
-        If the file cannot be read.
-    ValueError
-        If the file is damaged, no checkpoint of a distributed fit, or of other parameters.
+    Raises `ValueError` if the file is damaged, no checkpoint of a distributed fit, or of other parameters.
     """
     name = os.fsdecode(path)
     kind, arrays, texts = _core.load_model(name)

@@ -35,16 +35,8 @@ class DaskEngine:
     """Runs passes on the workers of a Dask client, where the partitions lie.
 
     Creating it starts the computation of the partitions. They stay in the memory of the workers until
-    `close`.
-
-    Parameters
-    ----------
-    rows : Partitions
-        The partitions and their weights.
-    client : distributed.Client or None
-        None: the current client.
-    n_jobs : int or None
-        Threads per task. None: tasks take turns on a worker, and each uses all its threads.
+    `close`. With `client=None`, the current client is used. `n_jobs` is the number of threads per task; with
+    None, tasks take turns on a worker, and each uses all its threads.
     """
 
     name = "Dask"
@@ -81,7 +73,7 @@ class DaskEngine:
 
     def _tasks(self, most: int) -> list[list[int]]:
         """Cut the partitions of every worker into runs, one for each task that it runs at a time."""
-        # Only the place of a computed partition is known. The task of one that failed raises its error.
+        # Only computed partitions have a place. If a computation failed, a task of the pass raises its error.
         if self._client.status != "running":
             raise ConnectionError(f"the client is {self._client.status}")
         with self._client.as_current():
@@ -111,7 +103,7 @@ class DaskEngine:
         return threads
 
     def close(self) -> None:
-        """Release the partitions. Those that the caller persisted stay."""
+        """Release the partitions. Partitions that the caller persisted stay."""
         self._blocks, self._weights = [], []
 
     def _sent(self, task: Any, n_tasks: int) -> Any:
@@ -173,12 +165,7 @@ def lost_cluster() -> Generator[None]:
 def client_of(client: Any) -> Any:
     """Return a client that can be used, by default the current one.
 
-    Raises
-    ------
-    ImportError
-        If dask is not installed.
-    ValueError
-        If there is no client, or if it is closed or asynchronous.
+    Raises `ValueError` if there is no client, or if it is closed or asynchronous.
     """
     distributed = library("distributed")
     if client is None:

@@ -41,7 +41,8 @@ class Chunks:
     def started(self, client: Any) -> list[Any]:
         """Return the futures of the partitions, in their order.
 
-        Each worker computes neighbors, whose sums become one. Partitions that are there already stay.
+        Each worker computes neighbors, whose sums become one. Partitions that are computed already stay where
+        they are.
         """
         futures_of = library("distributed").futures_of
         flatten = library("dask").core.flatten
@@ -84,7 +85,7 @@ class Partitions:
     weights: Chunks | None
     #: Number of rows of every partition; NaN where it is not known.
     sizes: list[float]
-    #: What scikit-learn reads the number and names of the features from; None if they are not known.
+    #: The frame or array whose features scikit-learn counts and names; None if they are not known.
     header: Any
     #: The dask data frame of the rows; None if they are not in one.
     frame: Any = None
@@ -93,14 +94,8 @@ class Partitions:
 def partitions_of(X: Any, sample_weight: Any = None, persist: Any = True) -> Partitions:
     """Find the partitions of rows; workers keep decoded rows of files as `persist` says.
 
-    Raises
-    ------
-    ImportError
-        If dask is not installed.
-    ValueError
-        If X has no partitions, not 2 dimensions, or several chunks of columns; or if the weights do not fit.
-    TypeError
-        If X is something else.
+    Raises `ValueError` if X has no partitions, not 2 dimensions, or several chunks of columns, or if the
+    weights do not fit.
     """
     dask = library("dask")
     array = library("dask.array")
@@ -197,7 +192,7 @@ def weights_of(sample_weight: Any, sizes: list[float]) -> Chunks:
         )
     given = array.asarray(given)
     if given.ndim != 1:
-        raise ParameterError(f"sample_weight must be 1-D, one weight a row, got {given.ndim} dimensions")
+        raise ParameterError(f"sample_weight must be 1-D, one weight per row, got {given.ndim} dimensions")
     if unknown or any(math.isnan(size) for size in given.chunks[0]):
         if given.numblocks[0] != len(sizes):
             raise ParameterError(
@@ -206,7 +201,7 @@ def weights_of(sample_weight: Any, sizes: list[float]) -> Chunks:
         return Chunks(given)
     if given.shape[0] != int(sum(sizes)):
         raise ParameterError(
-            f"sample_weight must have {int(sum(sizes))} values, one a row, got {given.shape[0]}"
+            f"sample_weight must have {int(sum(sizes))} values, one per row, got {given.shape[0]}"
         )
     return Chunks(given.rechunk((tuple(int(size) for size in sizes),)))
 

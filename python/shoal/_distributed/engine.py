@@ -51,13 +51,8 @@ class Engine(Protocol):
 
         One task takes many partitions, because every task costs milliseconds: see :func:`runs`. `task` is
         small and is sent to every worker once. Partial results may be merged in any order and grouping. A
-        failed task may be run again; its result must be merged only once.
-
-        Raises
-        ------
-        Exception
-            ``ValueError``, ``TypeError`` and ``OSError`` of the rows, unchanged; anything else if the workers
-            are lost.
+        failed task may be run again; its result must be merged only once. Raises ``ValueError``,
+        ``TypeError`` and ``OSError`` of the rows unchanged, and any other error if the workers are lost.
         """
         ...
 
@@ -75,13 +70,7 @@ class Engine(Protocol):
 
 @contextmanager
 def naming_losses(engine: Engine, known: str) -> Generator[None]:
-    """Name the engine if it is lost, and say what is `known`; errors of the rows pass unchanged.
-
-    Raises
-    ------
-    RuntimeError
-        If the workers are lost.
-    """
+    """Raise `RuntimeError` with the text `known` if workers are lost; errors of the rows pass unchanged."""
     try:
         yield
     except (ValueError, TypeError, MemoryError, Warning):
@@ -94,13 +83,7 @@ def naming_losses(engine: Engine, known: str) -> Generator[None]:
 
 
 def total_of(engine: Engine, task: Pass, known: str) -> Partial:
-    """Run a pass on an engine, and check that it covers all partitions.
-
-    Raises
-    ------
-    RuntimeError
-        If the workers are lost, or if partitions are missing. Errors of the rows are raised unchanged.
-    """
+    """Run a pass on an engine; raise `RuntimeError` if the workers are lost, or partitions are missing."""
     with naming_losses(engine, known):
         total = engine.total(task)
     if total.n_partitions != engine.n_partitions:
@@ -117,13 +100,7 @@ def absorbed(task: Pass, partitions: Iterable[tuple[int, Rows, Weights]], n_jobs
 
 
 def merged(parts: Iterable[Partial]) -> Partial:
-    """Merge partial results, in any order; for workers.
-
-    Raises
-    ------
-    ValueError
-        If there are none, or if they do not belong together.
-    """
+    """Merge partial results, in any order; for workers."""
     # Each is of twice as many results as the next one, or more: a merge copies the sums of both.
     held: list[tuple[int, Partial]] = []
     for part in parts:
@@ -141,17 +118,10 @@ def merged(parts: Iterable[Partial]) -> Partial:
 
 
 def runs(partitions: Sequence[int], n_tasks: int, most_sums: int) -> list[list[int]]:
-    """Cut partitions of one worker into runs of neighbors, one for each task.
+    """Cut partitions of one worker, in ascending order, into runs of neighbors, one for each task.
 
-    Parameters
-    ----------
-    partitions : sequence of int
-        Their numbers, ascending.
-    n_tasks : int
-        Number of tasks that run at a time; there are more of them if `most_sums` asks for them.
-    most_sums : int
-        Number of sums that the result of one task may hold. The sums of neighbors that fill a subtree of the
-        merge tree become one.
+    `n_tasks` tasks run at a time. There are more of them if the result of a task would hold more than
+    `most_sums` sums. The sums of neighbors that fill a subtree of the merge tree become one.
     """
     found: list[list[int]] = []
     size = max(1, -(-len(partitions) // max(1, n_tasks)))

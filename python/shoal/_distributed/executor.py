@@ -24,18 +24,9 @@ TASKS_PER_WORKER = 4
 
 
 class ExecutorEngine:
-    """Runs passes over a list of partitions on an executor, or in this thread.
+    """Runs passes over a list of partitions on an executor; without one, in this thread.
 
-    Parameters
-    ----------
-    partitions : sequence of rows
-        Each is rows of shape (n_samples_i, n_features); see :meth:`shoal.distributed.KMeans.fit`.
-    sample_weight : sequence of array-like, or None
-        The weights of each partition.
-    executor : concurrent.futures.Executor or None
-        Where tasks run; None: in this thread, one after the other.
-    n_jobs : int or None
-        Threads per task.
+    `n_jobs` is the number of threads per task.
     """
 
     name = "the executor"
@@ -57,20 +48,13 @@ class ExecutorEngine:
             raise ParameterError("X must have at least 1 partition, got 0")
         for i, block in enumerate(self._partitions):
             refuse_once(block, f"The fit of partition {i}")
-        if sample_weight is not None and (
-            is_name(sample_weight)
-            or not hasattr(sample_weight, "__len__")
-            or getattr(sample_weight, "ndim", 1) == 0
-        ):
-            raise ParameterError(
-                f"sample_weight must be a list of {len(self._partitions)} arrays, one a partition, got "
-                f"{shown(sample_weight)}"
-            )
-        if sample_weight is not None and len(sample_weight) != len(self._partitions):
-            raise ParameterError(
-                f"sample_weight must be a list of {len(self._partitions)} arrays, one a partition, got "
-                f"{len(sample_weight)}"
-            )
+        if sample_weight is not None:
+            n = length_of(sample_weight)
+            if n != len(self._partitions):
+                raise ParameterError(
+                    f"sample_weight must be a list of {len(self._partitions)} arrays, one per partition, got "
+                    f"{shown(sample_weight) if n is None else n}"
+                )
         if executor is not None and not isinstance(executor, Executor):
             raise ParameterError(
                 f"executor must be a concurrent.futures.Executor or None, got {shown(executor)}"
@@ -124,6 +108,13 @@ class ExecutorEngine:
     def close(self) -> None:
         """Forget the partitions; the executor belongs to the caller."""
         self._partitions.clear()
+
+
+def length_of(items: Any) -> int | None:
+    """Return the length of a list or an array; None for paths and other objects."""
+    if is_name(items) or not hasattr(items, "__len__") or getattr(items, "ndim", 1) == 0:
+        return None
+    return len(items)
 
 
 def values_of(task: RowPass, partition: int, rows: Rows, n_jobs: int | None) -> npt.NDArray[Any]:

@@ -11,11 +11,10 @@ from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from shoal._checks import params as _params
-from shoal._checks.warn import warn
+from shoal._checks.warn import warn_of_few
 from shoal._core import Step
 from shoal._docs import documented
 from shoal._fit.bases import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
@@ -306,11 +305,7 @@ class KMeansOnEngine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterM
             self._labels = run.labels(self._expecting_names(LabelPass))
         found = int(np.count_nonzero(self.counts_))
         if found < self.n_clusters:
-            warn(
-                f"Number of distinct clusters ({found}) found smaller than n_clusters ({self.n_clusters}). "
-                "Possibly due to duplicate points in X.",
-                ConvergenceWarning,
-            )
+            warn_of_few("clusters", found, self.n_clusters)
 
     # ---------------------------------------------------------------- checkpoints
 
@@ -396,7 +391,7 @@ class KMeansOnEngine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterM
         model.n_features_in_, model.n_iter_, model.n_zero_rows_ = self.n_features_in_, self.n_iter_, 0
         if hasattr(self, "feature_names_in_"):
             model.feature_names_in_ = self.feature_names_in_.copy()
-        model.timings_ = dict.fromkeys(("seeding", "sweeps", "final"), 0.0)
+        model.timings_ = dict.fromkeys(model._phases, 0.0)
         model.init_, model.algorithm_ = self.init_, "lloyd"
         model._inertia, model._history = self.__dict__.get("_inertia"), self.history_
         model.stop_reason_ = self.stop_reason_

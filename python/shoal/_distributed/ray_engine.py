@@ -11,7 +11,7 @@ from shoal._checks.params import ParameterError, is_whole
 from shoal.formats.stream import required
 
 from .base import Pass, naming
-from .batches import Layout, Wanted, absorbed_pieces, over_pieces, refuse_column, wanted
+from .batches import Arriving, Layout, Wanted, absorbed_pieces, over_pieces, refuse_column, wanted
 from .engine import MOST_GATHERED, at_once, merged, most_sums, runs, tree
 from .partial import Partial
 from .passes import RowPass
@@ -29,26 +29,8 @@ class RayEngine:
     """Runs passes over the blocks of a Dataset.
 
     The first pass computes the blocks of the rows and keeps them in Ray's object store, which spills them to
-    disk if memory is short. Later passes read them there, without a copy.
-
-    Parameters
-    ----------
-    X : ray.data.Dataset
-        The rows.
-    features, sample_weight
-        Names of its columns.
-    output : str or None
-        Name of the column of labels or distances; None if neither is wanted.
-    n_jobs : int or None
-        Cores and threads per task; None: 1.
-
-    Raises
-    ------
-    TypeError
-        If `X` is no Dataset.
-    ValueError
-        If a column is missing, or of a type that holds no rows; if `X` has no columns, as without rows; if
-        `n_jobs` is negative.
+    disk if memory is short. Later passes read them there, without a copy. A task uses
+    `n_jobs` cores and threads, by default 1.
     """
 
     name = "Ray"
@@ -235,8 +217,8 @@ def absorb(
         for i, block, known in zip(partitions, blocks, expected or repeat(None), strict=False):
             with naming(i):
                 layout, batches = layout_of(ray.get(block), of)
-                pieces = layout.pieces(batches)
-                part, seen = absorbed_pieces(task, i, pieces, layout.weighted, known, n_jobs, layout.header)
+                arriving = Arriving(i, layout.pieces(batches), layout.weighted, layout.header)
+                part, seen = absorbed_pieces(task, arriving, known, n_jobs)
             prints.append(seen)
             yield part
 

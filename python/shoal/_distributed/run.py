@@ -23,14 +23,7 @@ COMPLETE = ("tolerance", "labels-stable", "max-iter")
 class EngineRun:
     """The run of a distributed estimator, for the loop of :class:`shoal._fit.loop.RunLoop`.
 
-    Parameters
-    ----------
-    engine : Engine
-        The rows, and where passes over them run.
-    tol : float
-        The tolerance, in units of the variance of the rows.
-    max_iter : int
-        Largest number of steps.
+    `tol` is in units of the variance of the rows.
     """
 
     #: The next pass, once the first centers are chosen.

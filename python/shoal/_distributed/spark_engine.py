@@ -46,25 +46,8 @@ class SparkEngine:
     """Runs passes over the partitions of a DataFrame.
 
     The rows are packed into bytes and persisted by the first pass. Later passes read these bytes: they are
-    stable as long as Spark keeps them, and they are not converted from the JVM's objects again.
-
-    Parameters
-    ----------
-    X : pyspark.sql.DataFrame
-        The rows.
-    features, sample_weight
-        Names of its columns.
-    output : str or None
-        Name of the column of labels or distances; None if neither is wanted.
-    n_jobs : int or None
-        Threads per task; None: ``spark.task.cpus``.
-
-    Raises
-    ------
-    TypeError
-        If `X` is no DataFrame.
-    ValueError
-        If a column is missing, or of a type that holds no rows.
+    stable as long as Spark keeps them, and they are not converted from the JVM's objects again. Without
+    `n_jobs`, a task uses ``spark.task.cpus`` threads.
     """
 
     name = "Spark"
@@ -108,7 +91,7 @@ class SparkEngine:
         prints = self._fingerprints
         data = pickle.dumps((task, prints, self._layout.header))
         context = self._df.sparkSession.sparkContext
-        # Destroyed after the pass: those that Spark makes of large functions stay on the driver's disk.
+        # Destroyed after the pass. If Spark broadcast a large function itself, it would stay on the disk.
         sent = context.broadcast(data)
         n_tasks = max(TASKS_PER_CORE * context.defaultParallelism, -(-len(prints) // most_sums(task)))
         try:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from shoal.formats.stream import Block
 
 from .base import naming
-from .batches import Layout, Piece, Seen, Wanted, absorbed_pieces, over_pieces, printed
+from .batches import Arriving, Layout, Piece, Seen, Wanted, absorbed_pieces, over_pieces, printed
 from .engine import FAN_IN, merged
 from .partial import Partial
 from .passes import RowPass
@@ -168,8 +168,8 @@ def run(sent: Any, kind: str, weighted: bool, n_jobs: int | None, batches: Itera
     def parts() -> Iterator[Partial]:
         for partition, own in by_partition(batches):
             with naming(partition):
-                known, pieces = expected[partition], unpacked(kind, own)
-                yield absorbed_pieces(task, partition, pieces, weighted, known, threads, header)[0]
+                arriving = Arriving(partition, unpacked(kind, own), weighted, header)
+                yield absorbed_pieces(task, arriving, expected[partition], threads)[0]
 
     try:
         absorbed = parts()

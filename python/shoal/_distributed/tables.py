@@ -19,7 +19,8 @@ class OnTable(KMeansOnEngine, auto_wrap_output_keys=None):
     """Fits and predicts on columns of a table that an engine holds in partitions."""
 
     _options = ("features", "output", "weights")
-    #: The class of the engine. It checks the columns of a table, and computes nothing yet.
+    #: The class of the engine, called with the table, the columns of the features and of the weights, the new
+    #: column of results (None if none is wanted) and `n_jobs`. It checks them, and computes nothing yet.
     _engine: ClassVar[type[Any]]
     #: The columns of the features: by default, and of the last fit.
     _features: str | Sequence[str]

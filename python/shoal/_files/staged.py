@@ -78,8 +78,8 @@ def named_errors(name: Path) -> Generator[None]:
 class Staged:
     """A file or another result that is written in stages.
 
-    `prepare` does everything that may fail, and `finish` replaces existing files. `close` removes what is not
-    finished; it is called at the end of a ``with`` block.
+    `prepare` does everything that may fail, and `finish` replaces existing files. `close`, which is called at
+    the end of a ``with`` block, removes unfinished files.
     """
 
     #: Another result that goes through the same stages, such as the file that is written.
@@ -96,7 +96,7 @@ class Staged:
         return None if self._target is None else self._target.finish()
 
     def close(self) -> None:
-        """Remove what is not finished."""
+        """Remove unfinished files."""
         if self._target is not None:
             self._target.close()
 

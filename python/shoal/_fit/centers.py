@@ -8,12 +8,11 @@ from typing import Any, ClassVar, Self, get_args
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from shoal import _core
 from shoal._checks import params as _params
-from shoal._checks.warn import warn
+from shoal._checks.warn import warn, warn_of_few
 from shoal._core import Run, Source, Step
 from shoal._rows.arrays import as_csr
 from shoal._rows.checked import weighted
@@ -30,9 +29,6 @@ METRICS: tuple[str, ...] = get_args(Metric)
 
 #: The state of a run: its kind, arrays and texts.
 State = tuple[str, Arrays, Texts]
-
-#: Keys of `timings_`.
-PHASES = ("seeding", "sweeps", "final")
 
 
 def called(init: Any, rows: Any, k: int, random_state: np.random.RandomState) -> Any:
@@ -51,9 +47,6 @@ class CenterFitter(Clusterer):
     """
 
     counts_: npt.NDArray[np.float64]
-    n_iter_: int
-    timings_: dict[str, float]
-    init_: str
 
     n_clusters: Any
     init: Any
@@ -307,9 +300,10 @@ class CenterFitter(Clusterer):
     def _measure(
         self, source: Source, weights: npt.NDArray[np.float64] | None
     ) -> tuple[npt.NDArray[np.int32], float]:
-        threads = _params.threads(self.n_jobs, tell=False)
-        labels = _core.predict(source, self.cluster_centers_, self.metric, threads)
-        return labels, _core.inertia(source, self.cluster_centers_, weights, labels, self.metric, threads)
+        labels = _core.predict(source, self.cluster_centers_, self.metric, self._threads)
+        return labels, _core.inertia(
+            source, self.cluster_centers_, weights, labels, self.metric, self._threads
+        )
 
     def _conclude(self, run: Any) -> None:
         super()._conclude(run)
@@ -329,13 +323,7 @@ class CenterFitter(Clusterer):
         """Warn if clusters are empty."""
         found = int(np.count_nonzero(self.counts_))
         if found < self._k:
-            warn(
-                f"Number of distinct clusters ({found}) found smaller than `n_clusters` "
-                f"({self._k}). Possibly due to duplicate rows.",
-                ConvergenceWarning,
-                f"Number of distinct clusters ({found}) found smaller than n_clusters ({self._k}). Possibly "
-                "due to duplicate points in X.",
-            )
+            warn_of_few("clusters", found, self._k)
 
     def _warn_of_one_start(self, n_init: int) -> None:
         """Warn that given initial centers make a single start; Python shows the text of scikit-learn."""
@@ -403,10 +391,10 @@ class CenterFitter(Clusterer):
     def _energy(self, X: Rows) -> float:
         """Compute the inertia of rows for the current centers."""
         source, weights = self._fitted_weighted(X, None)
-        centers, threads = self.cluster_centers_, _params.threads(self.n_jobs, tell=False)
+        centers = self.cluster_centers_
         # The metric of the rows scales centers too: the means of a mixture lie inside the unit sphere.
         metric = self._metric_of_rows
-        return _core.inertia(source.seen_by(metric), centers, weights, None, metric, threads)
+        return _core.inertia(source.seen_by(metric), centers, weights, None, metric, self._threads)
 
     def _labeled(
         self, part: Source, first_row: int, with_distances: bool
@@ -415,13 +403,12 @@ class CenterFitter(Clusterer):
 
         `first_row` is the number of the first row, for messages.
         """
-        threads = _params.threads(self.n_jobs, tell=False)
         if not with_distances:
             return _core.predict(
-                part, self.cluster_centers_, self._metric_of_centers, threads, first_row
+                part, self.cluster_centers_, self._metric_of_centers, self._threads, first_row
             ), None
         labels, sq_dists = _core.nearest(
-            part, self.cluster_centers_, 1, self._metric_of_centers, threads, first_row
+            part, self.cluster_centers_, 1, self._metric_of_centers, self._threads, first_row
         )
         return labels, np.sqrt(sq_dists)
 
@@ -434,16 +421,9 @@ class CenterFitter(Clusterer):
     def _kept(self) -> tuple[Arrays, Texts]:
         arrays, texts = self._described()
         arrays |= {"cluster_centers": self.cluster_centers_, "counts": self.counts_}
-        arrays["history"], steps = self._kept_history()
-        about = {
-            **steps,
-            "n_iter": self.n_iter_,
+        arrays["history"], about = self._kept_fit(texts)
+        about |= {
             "inertia": self.__dict__.get("_inertia"),
-            "n_zero_rows": self.n_zero_rows_,
-            "timings": self.timings_,
-            "init": self.init_,
-            "feature_names": json.loads(texts["features"])["feature_names"],
-            "lost": self._lost(),
             **{name.removesuffix("_"): not_nan(getattr(self, name)) for name in self._saved_attributes},
         }
         return arrays, {"params": texts["params"], "fitted": json.dumps(about)}
@@ -460,14 +440,8 @@ class CenterFitter(Clusterer):
         _params.one_of("metric", model.metric, METRICS)
         model._forget()
         model.cluster_centers_, model.counts_ = centers, counts
-        model.n_features_in_ = d
-        model._recall_names(about)
-        model.n_iter_ = about.count("n_iter")
-        model.n_zero_rows_ = about.count("n_zero_rows", optional=True)
-        model.timings_ = about.figures("timings", PHASES)
-        model.init_ = str(about.text("init"))
+        model._recall_fit(arrays, about, d)
         for name, kind in cls._saved_attributes.items():
             setattr(model, name, getattr(about, kind)(name.removesuffix("_")))
         model._inertia = about.figure("inertia", optional=True)
-        model._recall_history(arrays, about)
         return model

@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 
 from shoal import _core
-from shoal._checks import params as _params
 from shoal._rows.arrays import as_csr
 from shoal._rows.streams import refuse_once
 from shoal._rows.zeros import SeenBy
@@ -89,9 +88,8 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         if out is not None or distances is not None:
             self._require_fitted()
             return label_into(self, X, out, distances)
-        threads = _params.threads(self.n_jobs, tell=False)
         with SeenBy(self._fitted_rows(X), self.metric) as rows:
-            return _core.predict(rows, self.cluster_centers_, self.metric, threads)
+            return _core.predict(rows, self.cluster_centers_, self.metric, self._threads)
 
     def transform(self, X: Rows, out: npt.NDArray[Any] | PathName | None = None) -> npt.NDArray[Any]:
         """Compute the distances of rows to all centers.
@@ -123,9 +121,8 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         return self._distances(X)
 
     def _distances(self, X: Rows) -> npt.NDArray[Any]:
-        threads = _params.threads(self.n_jobs, tell=False)
         with SeenBy(self._fitted_rows(X), self.metric) as rows:
-            return _core.transform(rows, self.cluster_centers_, self.metric, threads)
+            return _core.transform(rows, self.cluster_centers_, self.metric, self._threads)
 
     def score(self, X: Rows, y: Any = None, sample_weight: Weights = None) -> float:
         """Return the negative inertia of rows.
@@ -149,9 +146,8 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
             As :meth:`predict`.
         """
         source, weights = self._fitted_weighted(X, sample_weight)
-        threads = _params.threads(self.n_jobs, tell=False)
         with SeenBy(source, self.metric) as rows:
-            return -_core.inertia(rows, self.cluster_centers_, weights, None, self.metric, threads)
+            return -_core.inertia(rows, self.cluster_centers_, weights, None, self.metric, self._threads)
 
     @property
     def _n_features_out(self) -> int:

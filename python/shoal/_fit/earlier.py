@@ -48,7 +48,7 @@ def held_by(kind: str, _: Arrays, texts: Texts) -> str:
     """Say what a checkpoint holds; raise `ValueError` for other files."""
     if not kind.endswith("-checkpoint"):
         raise ValueError(kind)
-    # Several starts of a callable have no text of one run.
+    # The checkpoint of several starts of a callable has no text of a single run.
     run = Claims.read(texts, "run") if "run" in texts else Claims({})
     steps, reason = run.count("steps", optional=True), run.text("stop_reason", optional=True)
     part = "a checkpoint" if reason in (None, *STOPPED) else "the end"

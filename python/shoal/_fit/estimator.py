@@ -44,6 +44,8 @@ OF_A_RUN = ("callbacks",)
 #: Budgets in the compiled half, all set by the parameter `memory`.
 BUDGETS = ("bounds_memory", "buffer_memory", "memory_limit", "responsibilities_memory")
 
+#: Keys of `timings_`.
+PHASES = ("seeding", "sweeps", "final")
 #: The text of a checkpoint with the seed of the run.
 BEGIN = "begin"
 
@@ -57,7 +59,7 @@ def seed_of(state: tuple[str, Arrays, Texts]) -> int:
 
 def has_begun(state: tuple[str, Arrays, Texts]) -> bool:
     """Whether a checkpoint holds at least initial centers."""
-    # Several starts of a callable are written only after a step, and have no text of one run.
+    # Several starts of a callable are written only after a step, without the text of a single run.
     if len(state[1].get("history_counts", ())) or not {BEGIN, "run"} <= state[2].keys():
         return True
     return Claims.read(state[2], "run").flag("begun")
@@ -102,6 +104,8 @@ class Clusterer(RunLoop):
 
     #: Name of the parameter for the number of clusters.
     _count: ClassVar[str] = "n_clusters"
+    #: Keys of `timings_`.
+    _phases: ClassVar[tuple[str, ...]] = PHASES
     #: Name of `n_iter_` in `repr`.
     _iterations: ClassVar[str] = "n_iter"
 
@@ -109,6 +113,9 @@ class Clusterer(RunLoop):
 
     n_features_in_: int
     feature_names_in_: npt.NDArray[Any]
+    n_iter_: int
+    timings_: dict[str, float]
+    init_: str
     init: Any
     memory: Any
     random_state: Any
@@ -132,7 +139,7 @@ class Clusterer(RunLoop):
         given = {
             "init": init,
             "random_state": seed,
-            "n_jobs": _params.threads(self.n_jobs, tell=False),
+            "n_jobs": self._threads,
         } | other
         for name in _core.parameters(self._method):
             if name in given:
@@ -259,7 +266,7 @@ class Clusterer(RunLoop):
         with name_errors(name, "is damaged"):
             kept = self._of_params(arrays, texts)
         self._compare_parameters(name, kept)
-        # Several starts of a callable have no rows of one run.
+        # Several starts of a callable are not one run, which would know the rows.
         if hasattr(self._run, "compare_rows"):
             self._run.compare_rows(*state)
 
@@ -488,26 +495,36 @@ class Clusterer(RunLoop):
             raise ValueError(f"X must have the features of the checkpoint, {names}, got {known}")
         return features.flag("callable_init")
 
-    def _kept_history(self) -> tuple[npt.NDArray[np.float64], dict[str, Any]]:
-        """Return `history_` for a file: numbers as an array, stop reasons as texts."""
+    def _kept_fit(self, texts: Texts) -> tuple[npt.NDArray[np.float64], dict[str, Any]]:
+        """Return what all files hold of a fit: the numbers of `history_`, and plain values."""
         table, reasons = stored_history(self.history_)
-        return table, {"stop_reason": self.stop_reason_, "stop_reasons": reasons}
+        return table, {
+            "stop_reason": self.stop_reason_,
+            "stop_reasons": reasons,
+            "n_iter": self.n_iter_,
+            "n_zero_rows": self.n_zero_rows_,
+            "timings": self.timings_,
+            "init": self.init_,
+            "feature_names": json.loads(texts["features"])["feature_names"],
+            "lost": self._lost(),
+        }
 
-    def _recall_history(self, arrays: Arrays, about: Claims) -> None:
-        """Restore what `_kept_history` returned."""
+    def _recall_fit(self, arrays: Arrays, about: Claims, n_features: int) -> None:
+        """Restore what `_kept_fit` returned."""
+        self.n_features_in_ = n_features
+        names = about.texts("feature_names", optional=True)
+        if names is not None:
+            need(len(names) == n_features, f"it has names for {len(names)} columns of {n_features}")
+            self.feature_names_in_ = np.array(names, dtype=object)
+        self.n_iter_ = about.count("n_iter")
+        self.n_zero_rows_ = about.count("n_zero_rows", optional=True)
+        self.timings_ = about.figures("timings", self._phases)
+        self.init_ = str(about.text("init"))
         self.stop_reason_ = about.text("stop_reason", optional=True)
         steps, reasons = read_history(arrays, about)
         whole = [kind.startswith("i") for _, kind in STEP_FIELDS[:-1]]
         need(bool((np.abs(steps[:, whole]) < 2.0**63).all()), "its steps hold counts beyond 64 bits")
         self._history = np.array(rows_of_history(steps, reasons), dtype=STEP_DTYPE)
-
-    def _recall_names(self, about: Claims) -> None:
-        """Restore the feature names, if there are any."""
-        names = about.texts("feature_names", optional=True)
-        if names is not None:
-            d = self.n_features_in_
-            need(len(names) == d, f"it has names for {len(names)} columns of {d}")
-            self.feature_names_in_ = np.array(names, dtype=object)
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle plain values and arrays, without the run and the rows."""

@@ -32,7 +32,7 @@ class LeveledClusterer(CenterClusterer):
     """
 
     _counts_of_fit: list[int] | None
-    #: Current as long as the first of its centers are those of the model.
+    #: Valid while the centers of its first level are those of the model.
     _hierarchy: Hierarchy | None
 
     @property
@@ -83,11 +83,10 @@ class LeveledClusterer(CenterClusterer):
         made = self._hierarchy
         if made is None or made[0][0] is not first:
             centers, parents = [first], list[npt.NDArray[np.int32]]()
-            threads = _params.threads(self.n_jobs, tell=False)
             for k in self._fitted_counts[1:]:
                 below = source_of_values(centers[-1])
                 of_level, above = fit_centers(
-                    below, int(k), metric=self.metric, seed=self._seed, threads=threads
+                    below, int(k), metric=self.metric, seed=self._seed, threads=self._threads
                 )
                 centers.append(of_level)
                 parents.append(above)

@@ -47,7 +47,7 @@ class RunLoop(Checked, BaseEstimator):
     verbose: Any
     n_jobs: Any
 
-    #: Fitted attributes that belong to the next fit already when those of the earlier one are deleted.
+    #: Attributes that a fit sets before those of the earlier fit are deleted.
     _set_early: ClassVar[tuple[str, ...]] = ()
     #: The running fit.
     _run: Any = None
@@ -57,6 +57,11 @@ class RunLoop(Checked, BaseEstimator):
     _resumed_from: PathName | None = None
     #: The call that resumes a checkpoint, for messages.
     _resume_call: ClassVar[str] = "shoal.resume(path, X)"
+
+    @property
+    def _threads(self) -> int | None:
+        """The number of threads; None means all that this process may use."""
+        return _params.threads(self.n_jobs, tell=False)
 
     def _forget(self) -> None:
         """Delete the attributes of an earlier fit."""
@@ -107,7 +112,7 @@ class RunLoop(Checked, BaseEstimator):
             leave(self, watchers, None)
 
     def _next(self, run: Steps, watchers: list[Any]) -> Step | None:
-        """Make one step; the callbacks hear of its progress."""
+        """Make one step, and report its progress to the callbacks."""
         with reporting_to(watchers, self):
             return run.step()
 

@@ -56,7 +56,7 @@ class InMemory(Results):
         self._parts = [np.empty(0, dtype=dtype)]
 
     def expect(self, rows: int) -> None:
-        """Any number will do."""
+        """Do nothing: any number of values fits."""
 
     def put(self, values: npt.NDArray[Any]) -> None:
         self._parts.append(values)
@@ -129,7 +129,7 @@ class InFile(Results):
             self._opened = stack.pop_all()
 
     def expect(self, rows: int) -> None:
-        """Any number will do."""
+        """Do nothing: any number of values fits."""
 
     def put(self, values: npt.NDArray[Any]) -> None:
         self._output.append(values)

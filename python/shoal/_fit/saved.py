@@ -75,8 +75,8 @@ class Claims:
         try:
             values = json.loads(texts[name])
         except (ValueError, RecursionError) as error:
-            raise ValueError(f"its text {name!r} is no JSON: {error}") from error
-        need(isinstance(values, dict), f"its text {name!r} is no JSON object")
+            raise ValueError(f"its text {name!r} must be JSON: {error}") from error
+        need(isinstance(values, dict), f"its text {name!r} must be a JSON object")
         return cls(values)
 
     def _get(self, name: str, optional: bool) -> Any:
@@ -85,23 +85,23 @@ class Claims:
 
     def _refuse(self, name: str, value: Any, wanted: str) -> ValueError:
         try:
-            return ValueError(f"its {name!r} is no {wanted}: {shown(value)}")
+            return ValueError(f"its {name!r} must be {wanted}, got {shown(value)}")
         except RecursionError:
-            return ValueError(f"its {name!r} is no {wanted}")
+            return ValueError(f"its {name!r} must be {wanted}")
 
     def text(self, name: str, *, optional: bool = False) -> str | None:
         """Return a string."""
         value = self._get(name, optional)
         if value is None or isinstance(value, str):
             return value
-        raise self._refuse(name, value, "text")
+        raise self._refuse(name, value, "a text")
 
     def texts(self, name: str, *, optional: bool = False) -> list[str] | None:
         """Return a list of strings."""
         value = self._get(name, optional)
         if value is None or (isinstance(value, list) and all(isinstance(text, str) for text in value)):
             return value
-        raise self._refuse(name, value, "list of texts")
+        raise self._refuse(name, value, "a list of texts")
 
     def flag(self, name: str, *, missing: bool | None = None) -> bool:
         """Return a bool; `missing`, if it is one, in place of a missing value."""
@@ -110,7 +110,7 @@ class Claims:
             value = missing
         if isinstance(value, bool):
             return value
-        raise self._refuse(name, value, "truth value")
+        raise self._refuse(name, value, "true or false")
 
     def count(self, name: str, *, optional: bool = False) -> int:
         """Return a non-negative integer; 0 if it is missing and `optional`."""
@@ -119,14 +119,14 @@ class Claims:
             return 0
         if is_whole(value) and 0 <= value <= MOST:
             return int(value)
-        raise self._refuse(name, value, "count")
+        raise self._refuse(name, value, "an integer of at least 0")
 
     def counts(self, name: str) -> list[int]:
         """Return a list of non-negative integers."""
         value = self._get(name, optional=False)
         if isinstance(value, list) and all(is_whole(each) and 0 <= each <= MOST for each in value):
             return value
-        raise self._refuse(name, value, "list of counts")
+        raise self._refuse(name, value, "a list of integers of at least 0")
 
     def figure(self, name: str, *, optional: bool = False) -> float | None:
         """Return a finite number of at least 0."""
@@ -135,7 +135,7 @@ class Claims:
             return None
         if is_number(value) and value >= 0:
             return float(value)
-        raise self._refuse(name, value, "figure of at least 0")
+        raise self._refuse(name, value, "a finite number of at least 0")
 
     def figure_or_nan(self, name: str) -> float:
         """Return a finite number of at least 0; NaN if it is missing."""
@@ -148,12 +148,12 @@ class Claims:
         if isinstance(value, dict) and set(value) == set(keys):
             inner = Claims(value)
             return {key: inner.figure(key) or 0.0 for key in keys}
-        raise self._refuse(name, value, f"table of {', '.join(keys)}")
+        raise self._refuse(name, value, f"a table of {', '.join(keys)}")
 
     def parameters(self, known: Collection[str]) -> dict[str, Any]:
         """Return all values, as parameters with one of the `known` names."""
         for name, value in self._values.items():
             need(name in known, f"there is no parameter {name!r}")
             if not (value is None or isinstance(value, PLAIN)):
-                raise self._refuse(name, value, "parameter")
+                raise self._refuse(name, value, "None, a bool, a number or a text")
         return dict(self._values)

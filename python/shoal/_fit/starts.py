@@ -7,16 +7,18 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from shoal import _core
 from shoal._core import Run, Step
 
-from .centers import PHASES, State
+from .centers import State
+from .estimator import PHASES
 from .saved import Arrays, Claims, Texts, floats, need, part, put
 
 #: The text that marks a checkpoint of `Starts`.
 STARTS = "starts"
+#: Attributes and methods that come from a single run.
+OF_ONE_RUN = ("algorithm", "centers", "counts", "inertia", "init", "labels", "n_iter")
 #: Starts a run with the callable of the user.
 Maker = Callable[[np.random.RandomState], Run]
 #: Fields of a step.
@@ -160,10 +162,11 @@ class Starts:
         assert run is not None, "no step was made"
         return run
 
-    @property
-    def algorithm(self) -> str:
-        """The algorithm that finds the nearest centers."""
-        return self._shown.algorithm
+    def __getattr__(self, name: str) -> Any:
+        """Return an attribute of the best finished run, or of the current run if none has finished."""
+        if name not in OF_ONE_RUN:
+            raise AttributeError(name)
+        return getattr(self._shown, name)
 
     def finish(self) -> None:
         """Compute labels and inertia of the best run; drop an unfinished one."""
@@ -174,22 +177,6 @@ class Starts:
         self._left = 0
         self._shown.finish()
 
-    def centers(self) -> npt.NDArray[Any]:
-        """Centers of the best finished run, else of the current one."""
-        return self._shown.centers()
-
-    def counts(self) -> npt.NDArray[np.float64]:
-        """Weight per cluster."""
-        return self._shown.counts()
-
-    def labels(self) -> npt.NDArray[np.int32]:
-        """Label of every row."""
-        return self._shown.labels()
-
-    def inertia(self) -> float:
-        """Inertia of the labels."""
-        return self._shown.inertia()
-
     def timings(self) -> dict[str, float]:
         """Seconds by phase, over all runs."""
         runs = [run.timings() for run in (self._best, self._current) if run is not None]
@@ -199,13 +186,3 @@ class Starts:
     def zero_rows(self) -> int:
         """Rows of zeros; every run reads all rows."""
         return max((run.zero_rows for run in (self._best, self._current) if run is not None), default=0)
-
-    @property
-    def n_iter(self) -> int:
-        """Number of sweeps of the run."""
-        return self._shown.n_iter
-
-    @property
-    def init(self) -> str:
-        """The seeding of the run."""
-        return self._shown.init

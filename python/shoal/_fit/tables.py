@@ -57,7 +57,7 @@ def refuse_reserved(argument: str, names: Sequence[str], reserved: Sequence[str]
 class TableWriter(Taker):
     """Writes a table of kept columns, labels and distances.
 
-    Messages call the parameter for the file `argument`, and the one for the kept columns `keep_argument`.
+    Messages name the parameters for the file and for the kept columns as in `arguments`.
     """
 
     def __init__(
@@ -66,12 +66,12 @@ class TableWriter(Taker):
         keep: Sequence[Any],
         *,
         distances: bool,
-        argument: str = "out",
-        keep_argument: str = "keep",
+        arguments: tuple[str, str] = ("out", "keep"),
     ) -> None:
+        argument, self._argument = arguments
         check_suffix(argument, path, tables.TABLES)
         check_place(path)
-        self._path, self._keep, self._argument = path, list(keep), keep_argument
+        self._path, self._keep = path, list(keep)
         self.distances, self.most_rows = distances, KEPT_ROWS if keep else PART_ROWS
         self._pa = tables.require_pyarrow(os.fsdecode(path))
         self._opened = ExitStack()
@@ -121,14 +121,14 @@ class PartitionWriter(Taker):
         *,
         distances: bool,
         memory: int,
-        argument: str = "folder",
-        keep_argument: str = "keep",
+        arguments: tuple[str, str] = ("folder", "keep"),
     ) -> None:
+        self._argument, self._keep_argument = arguments
         # The folder that a link points to.
         self._folder = Path(os.fsdecode(folder)).resolve()
-        check_folder(argument, self._folder)
+        check_folder(self._argument, self._folder)
         self._pa = tables.require_pyarrow(str(self._folder))
-        self._keep, self._argument, self._keep_argument = list(keep), argument, keep_argument
+        self._keep = list(keep)
         self.distances, self.most_rows = distances, KEPT_ROWS if keep else PART_ROWS
         self._run_bytes = max(1, memory // 2)
         self._counts = np.zeros(clusters, dtype=np.int64)

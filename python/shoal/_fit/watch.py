@@ -87,7 +87,7 @@ def asked_to_stop(watchers: list[Any], estimator: Any, step: Step) -> str | None
 
 
 def watchers_of(callbacks: Any, what: str = "a coreset") -> list[Any]:
-    """Return the callbacks as a list; raise for those that need a fit, which `what` is not."""
+    """Return the callbacks as a list; raise for callbacks that need a fit, because `what` has none."""
     given = [] if callbacks is None else list(callbacks)
     for callback in given:
         if not callable(callback):

@@ -15,12 +15,11 @@ from shoal._rows.source import DataSource
 from .matrices import responsibilities_matrix
 from .model import FittedKModes
 
-#: Keys of `timings_`.
-PHASES = ("graph", "seeding", "iterations")
-
 
 class StoredKModes(FittedKModes):
     """A fitted model that can be pickled, saved and loaded."""
+
+    _phases = ("graph", "seeding", "iterations")
 
     graph_method_: str
     graph_recall_: float
@@ -63,10 +62,8 @@ class StoredKModes(FittedKModes):
             arrays |= {"rows": csr.data, "rows_columns": csr.indices, "rows_starts": csr.indptr}
         elif rows is not None:
             arrays["rows"] = np.ascontiguousarray(rows)
-        arrays["history"], about = self._kept_history()
+        arrays["history"], about = self._kept_fit(texts)
         about |= {
-            "n_iter": self.n_iter_,
-            "n_zero_rows": self.n_zero_rows_,
             "bandwidth": self.bandwidth_,
             "laplacian_weight": self.laplacian_weight_,
             "collapsed": self.collapsed_,
@@ -75,10 +72,6 @@ class StoredKModes(FittedKModes):
             "n_neighbors": self.n_neighbors_,
             "graph_method": self.graph_method_,
             "graph_recall": self.graph_recall_,
-            "timings": self.timings_,
-            "init": self.init_,
-            "feature_names": json.loads(texts["features"])["feature_names"],
-            "lost": self._lost(),
         }
         return arrays, {"params": texts["params"], "fitted": json.dumps(about)}
 
@@ -108,16 +101,13 @@ class StoredKModes(FittedKModes):
         model.affinity_ = csr_matrix((weights, columns, starts), shape=(n, n))
         if model.mode_update == "byproduct":
             model.mode_indices_ = whole_numbers(arrays, "mode_indices", k, n).astype(np.int64)
-        model.n_features_in_ = d
-        model._recall_names(about)
+        model._recall_fit(arrays, about, d)
         model.energies_ = floats(arrays, "energies", (None,))
         watched = floats(arrays, "watched", (None,))
         loops = whole_numbers(arrays, "loops", None, None)
         need(int(loops.sum()) == len(watched), "its energies are inconsistent")
         model.relaxed_energies_ = np.split(watched, np.cumsum(loops)[:-1]) if len(loops) else []
         model._fit_rows = restore_rows(arrays, n, d)
-        model.n_iter_ = about.count("n_iter")
-        model.n_zero_rows_ = about.count("n_zero_rows", optional=True)
         model.bandwidth_ = about.figure("bandwidth") or 0.0
         model.laplacian_weight_ = about.figure("laplacian_weight") or 0.0
         model.collapsed_, model.shifted_ = about.flag("collapsed"), about.flag("shifted")
@@ -128,9 +118,6 @@ class StoredKModes(FittedKModes):
         model.n_neighbors_ = about.count("n_neighbors", optional=is_given) or int(model.n_neighbors)
         model.graph_method_ = str(about.text("graph_method"))
         model.graph_recall_ = about.figure("graph_recall") or 0.0
-        model.timings_ = about.figures("timings", PHASES)
-        model.init_ = str(about.text("init"))
-        model._recall_history(arrays, about)
         return model
 
 

@@ -10,7 +10,6 @@ from scipy.sparse import issparse
 from sklearn.utils.validation import check_is_fitted
 
 from shoal import _core
-from shoal._checks import params as _params
 from shoal._core import Source
 from shoal._fit.bases import ClusterMixin
 from shoal._fit.estimator import Clusterer
@@ -35,9 +34,6 @@ class FittedKModes(ClusterMixin, Clusterer):
     collapsed_: bool
     shifted_: bool
     laplacian_weight_: float
-    n_iter_: int
-    timings_: dict[str, float]
-    init_: str
 
     mode_update: Any
     n_neighbors: Any
@@ -153,7 +149,7 @@ class FittedKModes(ClusterMixin, Clusterer):
             (kept, clusters),
             (m, pull, self.bandwidth_, self.laplacian_weight_),
             self.normalize_,
-            _params.threads(self.n_jobs, tell=False),
+            self._threads,
         )
 
     def __sklearn_tags__(self) -> Any:

@@ -130,7 +130,7 @@ class MixtureOfGaussians(DensityMixin, CenterFitter):
         model = self._mixture_for(search)
         if out is None and distances is None:
             with SeenBy(self._fitted_rows(X), self.metric) as rows:
-                return model.predict(rows, search != "exact", _params.threads(self.n_jobs, tell=False))
+                return model.predict(rows, search != "exact", self._threads)
         if search != "exact":
             raise ValueError(
                 f"search must be 'exact' with out or distances, got {search!r}. "
@@ -152,7 +152,7 @@ class MixtureOfGaussians(DensityMixin, CenterFitter):
     ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64] | None]:
         if with_distances:
             return super()._labeled(part, first_row, with_distances)
-        return self._mixture().predict(part, False, _params.threads(self.n_jobs, tell=False), first_row), None
+        return self._mixture().predict(part, False, self._threads, first_row), None
 
     def predict_proba(self, X: Rows, dense: bool = False, *, search: Search = "exact") -> Any:
         """Compute the responsibilities of the components for each row.
@@ -181,9 +181,9 @@ class MixtureOfGaussians(DensityMixin, CenterFitter):
         """
         from scipy.sparse import csr_matrix
 
-        model, threads = self._mixture_for(search), _params.threads(self.n_jobs, tell=False)
+        model = self._mixture_for(search)
         with SeenBy(self._fitted_rows(X), self.metric) as rows:
-            ids, shares = model.shares(rows, search != "exact", threads)
+            ids, shares = model.shares(rows, search != "exact", self._threads)
         n, active = ids.shape
         starts = np.arange(n + 1, dtype=np.int64) * active
         shape = (n, len(self.cluster_centers_))
@@ -218,7 +218,7 @@ class MixtureOfGaussians(DensityMixin, CenterFitter):
         """
         model = self._mixture_for("exact")
         with SeenBy(self._fitted_rows(X), self.metric) as rows:
-            return model.log_densities(rows, _params.threads(self.n_jobs, tell=False))
+            return model.log_densities(rows, self._threads)
 
     def score(self, X: Rows, y: Any = None, sample_weight: Weights = None) -> float:
         """Compute the mean log density of rows.
@@ -249,7 +249,7 @@ class MixtureOfGaussians(DensityMixin, CenterFitter):
         model = self._mixture_for("exact")
         source, weights = self._fitted_weighted(X, sample_weight)
         with SeenBy(source, self.metric) as rows:
-            return model.log_likelihood(rows, weights, _params.threads(self.n_jobs, tell=False))
+            return model.log_likelihood(rows, weights, self._threads)
 
     def bic(self, X: Rows, sample_weight: Weights = None) -> float:
         """Compute the Bayesian information criterion; lower is better.

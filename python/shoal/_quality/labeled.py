@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.utils.validation import check_array
 
 from shoal import _core
 from shoal._checks import params as _params
@@ -28,12 +26,16 @@ from .indices import Floats, rows_with_weight
 TAKEN_VALUES = 1 << 22
 
 
-def open_all(X: Any) -> DataSource:
-    """Open the rows that a function takes."""
+def open_all(X: Any, many_passes_of: str | None = None) -> DataSource:
+    """Open the rows that a function takes; rows that allow only one pass raise for `many_passes_of`."""
+    if many_passes_of is not None:
+        refuse_once(X, many_passes_of)
     source = open_rows(X)
-    if source is not None:
-        return source
-    return DataSource(source_of_values(as_rows(X, partial(check_array, accept_sparse="csr"))))
+    if source is None:
+        return DataSource(source_of_values(as_rows(X)))
+    if many_passes_of is not None:
+        refuse_once(source, many_passes_of)
+    return source
 
 
 def codes_of(labels: Any, rows: int | None) -> npt.NDArray[Any]:
@@ -69,11 +71,7 @@ class Labeled:
     ) -> None:
         self.metric = _params.one_of("metric", metric, METRICS)
         self.threads = _params.threads(n_jobs)
-        if passes > 1:
-            refuse_once(X, who)
-        self.rows = open_all(X)
-        if passes > 1:
-            refuse_once(self.rows, who)
+        self.rows = open_all(X, who if passes > 1 else None)
         self.source, self.weights = weighted(self.rows, sample_weight)
         given = codes_of(labels, self.source.shape[0])
         self.used, codes = np.unique(given, return_inverse=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -102,11 +103,15 @@ def as_csr(X: Any) -> Any:
     return csr_of(X)
 
 
-def as_rows(obj: Any, check: Callable[..., Any]) -> Any:
-    """Convert rows in memory to an array of numbers or a CSR matrix.
+def as_rows(obj: Any, check: Callable[..., Any] | None = None, *, least: int = 1) -> Any:
+    """Convert rows in memory to an array of numbers or a CSR matrix, with at least `least` rows.
 
-    `check` is a function of scikit-learn: `check_array` or `validate_data`, with its first arguments bound.
+    `check` is a function of scikit-learn with its first arguments bound, by default `check_array`.
     """
+    if check is None:
+        from sklearn.utils.validation import check_array
+
+        check = partial(check_array, accept_sparse="csr", ensure_min_samples=least)
     refuse_unreadable(obj)
     obj = array_of(as_csr(wrap_batch(obj)))
     if isinstance(obj, (list, tuple)) and obj and is_bf16(obj[0]):

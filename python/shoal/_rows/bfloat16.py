@@ -1,4 +1,4 @@
-"""Arrays of bfloat16, which NumPy lacks: their bits, in a type that the Rust code knows."""
+"""Arrays of bfloat16, a type that NumPy lacks: their bits, under a type that marks them."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_array, validate_data
+from sklearn.utils.validation import validate_data
 
 from shoal._checks.marked import MarkedError, mark
 from shoal._checks.params import shown, weights
@@ -29,13 +29,13 @@ def as_source(X: Any) -> Source:
     source = open_rows(X)
     if source is not None:
         return source_of(source)
-    return source_of(as_rows(X, partial(check_array, accept_sparse="csr")))
+    return source_of(as_rows(X))
 
 
 def as_weighted(X: Any, sample_weight: Any) -> tuple[Source, npt.NDArray[np.float64] | None]:
     """Open the rows that a function takes, with the weights of the rows."""
     source = open_rows(X)
-    rows = as_rows(X, partial(check_array, accept_sparse="csr")) if source is None else source
+    rows = as_rows(X) if source is None else source
     return weighted(rows, sample_weight)
 
 

@@ -20,7 +20,7 @@ from shoal._files.staged import Name, is_name
 from shoal.formats.pipe import is_file, open_remote_npy, read_pipe
 from shoal.formats.remote import check_url, is_url
 from shoal.formats.shards import open_shards
-from shoal.formats.stream import Stream
+from shoal.formats.stream import Reading, Stream
 from shoal.formats.stream import chunk_limit as limit_of
 
 from .arrays import array_source, as_rows, native, source_of_values, sparse_source, warn_of_format
@@ -48,7 +48,7 @@ MAPPED: dict[str, Callable[[str], Source]] = {
 }
 
 
-#: What clusters the collections of other libraries where they lie.
+#: Modules that cluster the collections of other libraries without gathering them.
 ENGINES = {"dask": "shoal.dask", "pyspark": "shoal.spark", "ray": "shoal.ray"}
 
 
@@ -87,45 +87,29 @@ def list_names(columns: Any, parameter: str = "columns") -> list[Any]:
 
 
 def open_path(
-    path: Name | Sequence[Name],
-    shape: tuple[int, int] | None = None,
-    dtype: npt.DTypeLike | None = None,
-    columns: list[Any] | None = None,
-    key: str | None = None,
-    *,
-    argument: str = "X",
-    limit: int | str | None = None,
+    path: Name | Sequence[Name], reading: Reading | None = None, *, argument: str = "X"
 ) -> DataSource:
     """Open a file, or many files as one source: a source that can be pickled.
 
-    Messages call the path `argument`. `limit` is the `chunk_limit` of :func:`shoal.open`.
+    Messages call the path `argument`.
     """
+    reading = reading or Reading()
     files = list_files(path, describes_itself)
     name = os.fsdecode(path) if is_name(path) else ""
     if files is not None and len(files) == 1 and formats.suffix_of(files[0]) == ".npz":
         name, files = files[0], None
     if files is None:
-        source = _open_path(name, shape, dtype, columns, key, argument, limit)
+        source = open_one(name, reading, argument)
     else:
-        folder = name if name and Path(name).is_dir() else None
-        source = open_files(files, folder, shape, dtype, columns, key, limit)
-    options = {"shape": shape, "dtype": dtype, "columns": columns, "key": key, "limit": limit}
-    source._reopen = partial(reopen, options=options)
+        source = open_files(files, name if name and Path(name).is_dir() else None, reading)
+    source._reopen = partial(reopen, reading=reading)
     return source
 
 
-def open_files(
-    files: list[str],
-    folder: str | None,
-    shape: tuple[int, int] | None,
-    dtype: npt.DTypeLike | None,
-    columns: list[Any] | None,
-    key: str | None,
-    limit: int | str | None,
-) -> DataSource:
+def open_files(files: list[str], folder: str | None, reading: Reading) -> DataSource:
     """Open many files as one source. Messages name `folder`, if they are its files."""
     suffix = formats.suffix_of(files[0])
-    if shape is not None or (dtype is not None and suffix not in formats.TEXT):
+    if reading.shape is not None or (reading.dtype is not None and suffix not in formats.TEXT):
         raise ParameterError(
             "`shape` and `dtype` describe one raw file: many files must have headers, such as .npy"
         )
@@ -138,16 +122,12 @@ def open_files(
     (kind,) = kinds
     name = f"{len(files)} file{'s' * (len(files) != 1)}" + (f" of {folder}" if folder else "")
     if kind == "safetensors":
-        for option, given in (("columns", columns), ("chunk_limit", limit)):
-            refuse_option(files[0], option, given)
-        rows = Source.of_files(_open_path(file, None, None, None, key, "X", None)._source for file in files)
+        rows = Source.of_files(open_one(file, reading, "X")._source for file in files)
     elif suffix in MAPPED:
-        for option, given in (("columns", columns), ("key", key), ("chunk_limit", limit)):
-            refuse_option(files[0], option, given)
+        reading.refuse(files[0], suffix)
         rows = Source.of_files(Source.open_shard(file) for file in files)
     else:
-        stream = open_shards(name, files, columns, key, limit, dtype)
-        return source_of_stream(stream, name, path=folder, shards=files)
+        return source_of_stream(open_shards(name, files, reading), name, path=folder, shards=files)
     return DataSource(rows, name, path=folder, shards=files)
 
 
@@ -169,45 +149,27 @@ def kind_of(name: str) -> str:
     raise ValueError(f"{name}: one of many files must end in one of {known}")
 
 
-def refuse_option(name: str, option: str, given: Any) -> None:
-    """Raise `ValueError` if an option of other kinds of files is given."""
-    if given is not None:
-        suffix = formats.suffix_of(name)
-        raise ParameterError(f"{name}: `{option}`={given!r} does not belong to {suffix or 'such'} files")
-
-
-def _open_path(
-    path: str | bytes,
-    shape: tuple[int, int] | None,
-    dtype: npt.DTypeLike | None,
-    columns: list[Any] | None,
-    key: str | None,
-    argument: str,
-    limit: int | str | None,
-) -> DataSource:
-    name = os.fsdecode(path)
+def open_one(name: str, reading: Reading, argument: str) -> DataSource:
+    """Open one file."""
     if not name:
-        raise ValueError(f"{argument} must be rows or the path of a file, got an empty path: {path!r}")
+        raise ValueError(f"{argument} must be rows or the path of a file, got an empty path: {name!r}")
     if "\0" in name:
-        raise ValueError(f"{argument} must be the path of a file, got one with a null character: {path!r}")
-    suffix = formats.suffix_of(name)
+        raise ValueError(f"{argument} must be the path of a file, got one with a null character: {name!r}")
+    suffix, (shape, dtype) = formats.suffix_of(name), (reading.shape, reading.dtype)
     known = describes_itself(name)
     if known and (shape is not None or (dtype is not None and suffix not in formats.TEXT)):
         raise ParameterError(f"{name}: an {suffix} file has its own `shape` and `dtype`, leave them out")
     if is_url(name):
         check_url(name, suffix)
     if suffix in formats.SUFFIXES:
-        return source_of_stream(formats.of_file(name, suffix, columns, key, limit, dtype), name, path=name)
-    for option, given in (("columns", columns), ("key", key), ("chunk_limit", limit)):
-        if option != "columns" and suffix == ".npz":
-            continue
-        refuse_option(name, option, given)
+        return source_of_stream(formats.of_file(name, reading), name, path=name)
+    reading.refuse(name, suffix, except_for=("dtype", *(("key", "chunk_limit") if suffix == ".npz" else ())))
     if is_url(name):
         return source_of_stream(open_remote_npy(name), name, path=name)
     if suffix in MAPPED:
         return DataSource(MAPPED[suffix](name), name, path=name)
     if suffix == ".npz":
-        return open_npz(name, key, limit_of(limit))
+        return open_npz(name, reading.key, reading.limit)
     if shape is None or dtype is None:
         if Path(name).is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
@@ -233,10 +195,10 @@ def reopen(
     shape: tuple[tuple[int | None, int], str],
     name: str,
     *,
-    options: dict[str, Any],
+    reading: Reading,
 ) -> DataSource:
     """Open a file again from a pickle of its source, and apply the slices."""
-    source = open_path(path, **options, argument="source")
+    source = open_path(path, reading, argument="source")
     if not isinstance(path, str):
         path = join_names(path)
     for start, stop in slices:
@@ -312,9 +274,7 @@ def open_coreset(obj: Any, columns: list[Any] | None) -> DataSource | None:
 
 def weighted_source(coreset: Coreset) -> DataSource:
     """Make a source of the points of a coreset, with their weights."""
-    from sklearn.utils.validation import check_array
-
-    points = as_rows(coreset.points, partial(check_array, accept_sparse="csr"))
+    points = as_rows(coreset.points)
     values = weights(coreset.weights, points.shape[0])
     if values is None:
         raise ValueError("the weights of a coreset must be an array, got None")

@@ -21,7 +21,7 @@ __all__ = ["with_random_access"]
 
 @contextmanager
 def naming_folder(place: str, who: str) -> Generator[None]:
-    """Make errors of files in the temporary folder `place` say what it is for, and how to choose another."""
+    """Make errors of files in the temporary folder `place` tell its purpose, and how to choose another."""
     try:
         yield
     except OSError as error:

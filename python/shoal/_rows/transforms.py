@@ -259,7 +259,7 @@ def per_column(name: str, value: Any, columns: int) -> npt.NDArray[np.float64]:
 
 
 def make_standardization(source: _Source, mean: Any, scale: Any) -> Standardize:
-    """Measure what is not given, in one pass."""
+    """Make a standardization; measure a missing mean or scale in one pass."""
     columns = source.shape[1]
     means = None if mean is None else per_column("mean", mean, columns)
     scales = None if scale is None else per_column("scale", scale, columns)

@@ -2,9 +2,8 @@
 
 Results go to stdout, progress and messages to stderr. Exit statuses: 0 for success, 1 for a failure (one line
 on stderr that begins with ``shoal: error:``), 2 for wrong usage (such a line too), 130 for an interrupt by
-Ctrl-C or SIGTERM.
-Output files are written to a temporary file and then renamed. ``SHOAL_TRACEBACK=1`` in the environment shows
-the traceback of a failure.
+Ctrl-C or SIGTERM. Output files are written to a temporary file and then renamed. ``SHOAL_TRACEBACK=1`` in the
+environment shows the traceback of a failure.
 """
 
 from __future__ import annotations

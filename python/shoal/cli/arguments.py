@@ -87,6 +87,38 @@ class OneOrMore(argparse.Action):
         setattr(namespace, self.dest, values[0] if len(values) == 1 else values)
 
 
+def add_option(
+    to: argparse.ArgumentParser,
+    names: str,
+    metavar: str,
+    about: str,
+    kind: Callable[[str], Any] | None = None,
+    *,
+    sets: str | None = None,
+    **more: Any,
+) -> None:
+    """Add an option with a value; two names are separated by a space.
+
+    `sets` is the parameter of the library that the option sets, if it has another name than the option.
+    Messages about the parameter name the option (`options.py`).
+    """
+    if kind is not None:
+        more["type"] = kind
+    if sets is not None:
+        more["dest"] = sets
+    to.add_argument(*names.split(), metavar=metavar, help=about, **more)
+
+
+def add_file(to: argparse.ArgumentParser, names: str, metavar: str, about: str, **more: Any) -> None:
+    """Add an option whose value is the name of a file."""
+    add_option(to, names, metavar, about, parse_file, **more)
+
+
+def add_flag(to: argparse.ArgumentParser, name: str, about: str) -> None:
+    """Add an option without a value."""
+    to.add_argument(name, action="store_true", help=about)
+
+
 def add_rows(to: argparse.ArgumentParser, name: str = "data") -> None:
     """Add the argument for the input rows, and the options that say how to read them."""
     to.add_argument(name, type=parse_file, nargs="+", action=OneOrMore, metavar=name.upper(), help=DATA_HELP)
@@ -95,49 +127,36 @@ def add_rows(to: argparse.ArgumentParser, name: str = "data") -> None:
 
 def add_layout(to: argparse.ArgumentParser) -> None:
     """Add the options for raw files, and for files that hold more than one array or column."""
-    to.add_argument("--shape", type=parse_shape, metavar="N,D", help="rows and columns of a raw file")
-    to.add_argument(
-        "--dtype",
-        metavar="TYPE",
-        help="number type of a raw file, for example u1, float32 or bfloat16; of a CSV or TSV file: "
-        "float32 or float64 (default)",
+    add_option(to, "--shape", "N,D", "rows and columns of a raw file", parse_shape)
+    about = (
+        "number type of a raw file, for example u1, float32 or bfloat16; of a CSV or TSV file: float32 or "
+        "float64 (default)"
     )
-    to.add_argument(
-        "--columns",
-        type=parse_names,
-        metavar="A,B,...",
-        help="columns to read from an .arrow, .feather or .parquet file: columns of numbers, or one column "
-        "of vectors (default: all)",
+    add_option(to, "--dtype", "TYPE", about)
+    about = (
+        "columns to read from an .arrow, .feather or .parquet file: columns of numbers, or one column of "
+        "vectors (default: all)"
     )
-    to.add_argument(
-        "--key",
-        metavar="NAME",
-        help="array to read from an .h5, .zarr, .safetensors or .npz file (default: the only one, or X of an "
-        ".npz file)",
+    add_option(to, "--columns", "A,B,...", about, parse_names)
+    about = (
+        "array to read from an .h5, .zarr, .safetensors or .npz file (default: the only one, or X of an .npz "
+        "file)"
     )
+    add_option(to, "--key", "NAME", about)
 
 
 def add_common(to: argparse.ArgumentParser) -> None:
     """Add the options for threads, JSON output and progress."""
-    to.add_argument(
-        "--threads",
-        type=int,
-        metavar="N",
-        help="number of threads (default: SHOAL_NUM_THREADS, else OMP_NUM_THREADS, else all available cores)",
-    )
+    about = "number of threads (default: SHOAL_NUM_THREADS, else OMP_NUM_THREADS, else all available cores)"
+    add_option(to, "--threads", "N", about, int, sets="n_jobs")
     add_json(to)
     add_quiet(to)
 
 
 def add_metric(to: argparse.ArgumentParser, default: str | None = None) -> None:
     """Add ``--metric``. Without a `default`, the method has one."""
-    to.add_argument(
-        "--metric",
-        choices=("euclidean", "cosine"),
-        default=default,
-        metavar="NAME",
-        help="euclidean, or cosine to scale rows to length 1 as they are read (default: euclidean)",
-    )
+    about = "euclidean, or cosine to scale rows to length 1 as they are read (default: euclidean)"
+    add_option(to, "--metric", "NAME", about, choices=("euclidean", "cosine"), default=default)
 
 
 def add_model(to: argparse.ArgumentParser) -> None:
@@ -147,44 +166,46 @@ def add_model(to: argparse.ArgumentParser) -> None:
 
 def add_output(to: argparse.ArgumentParser, metavar: str, about: str, *, required: bool = True) -> None:
     """Add ``--output``."""
-    to.add_argument("-o", "--output", required=required, type=parse_file, metavar=metavar, help=about)
+    add_file(to, "-o --output", metavar, about, required=required)
 
 
 def add_seed(to: argparse.ArgumentParser, default: int | None = 0) -> None:
     """Add ``--seed``; a `default` of None tells whether the option was given."""
-    to.add_argument("--seed", type=int, default=default, metavar="N", help="random seed (default: 0)")
+    add_option(to, "--seed", "N", "random seed (default: 0)", int, sets="random_state", default=default)
 
 
-def add_settings(to: argparse.ArgumentParser, about: str) -> None:
+def add_settings(
+    to: argparse.ArgumentParser,
+    about: str,
+    kind: Callable[[str], Any] = parse_setting,
+    metavar: str = "NAME=VALUE",
+) -> None:
     """Add ``--set``."""
-    to.add_argument(
-        "--set",
-        dest="settings",
-        type=parse_setting,
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help=f"{about}; may be repeated",
-    )
+    about = f"{about}; may be repeated"
+    add_option(to, "--set", metavar, about, kind, sets="settings", action="append", default=[])
 
 
 def add_json(to: argparse.ArgumentParser) -> None:
     """Add ``--json``."""
-    to.add_argument("--json", action="store_true", help="print the result as one JSON object")
+    add_flag(to, "--json", "print the result as one JSON object")
 
 
 def add_quiet(to: argparse.ArgumentParser) -> None:
     """Add ``--quiet``."""
-    to.add_argument("--quiet", action="store_true", help="show no progress")
+    add_flag(to, "--quiet", "show no progress")
+
+
+def add_clusters(to: argparse.ArgumentParser, about: str = "number of clusters") -> None:
+    """Add ``-k``."""
+    add_option(to, "-k --clusters", "K", about, int, sets="n_clusters", required=True)
 
 
 def add_start(to: argparse.ArgumentParser) -> None:
     """Add the options for the number of clusters, the initialization and the seed."""
-    to.add_argument("-k", "--clusters", type=int, required=True, metavar="K", help="number of clusters")
-    to.add_argument(
-        "--init",
-        metavar="HOW",
-        help="seeding: auto, random, k-means++, plain-k-means++, afk-mc2, k-mc2, k-means||, "
-        "hierarchical, or an .npy file of K centers (default: the method's default)",
+    add_clusters(to)
+    about = (
+        "seeding: auto, random, k-means++, plain-k-means++, afk-mc2, k-mc2, k-means||, hierarchical, or an "
+        ".npy file of K centers (default: the method's default)"
     )
+    add_option(to, "--init", "HOW", about)
     add_seed(to, None)

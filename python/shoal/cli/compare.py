@@ -15,7 +15,18 @@ from typing import TYPE_CHECKING, Any
 
 from shoal._checks.marked import marked_text
 
-from .arguments import Verbs, add_common, add_metric, add_rows, add_start, add_verb, parse_file
+from .arguments import (
+    Verbs,
+    add_common,
+    add_file,
+    add_flag,
+    add_metric,
+    add_option,
+    add_rows,
+    add_settings,
+    add_start,
+    add_verb,
+)
 from .errors import FailedError, UsageError
 from .files import check_outputs, label_of, open_data
 from .methods import (
@@ -33,6 +44,8 @@ from .results import show
 if TYPE_CHECKING:
     from .curve import Point
 
+#: Parameters of methods with options of their own.
+PARAMETERS = ("n_clusters", "init", "random_state", "n_jobs", "metric")
 #: By default, one row in 10 is held out, but at most 40,000 rows.
 MOST_HELD_OUT, SHARE_HELD_OUT = 40_000, 10
 #: Warn if the energies of held-out and fitted rows differ by more than this factor.
@@ -55,43 +68,21 @@ def add(verbs: Verbs) -> None:
     add_rows(compare)
     add_start(compare)
     add_metric(compare)
-    compare.add_argument(
-        "--methods",
-        type=parse_methods,
-        metavar="A,B,...",
-        help=f"methods to compare, from: {', '.join(available(CENTERS))} (default: all)",
+    about = f"methods to compare, from: {', '.join(available(CENTERS))} (default: all)"
+    add_option(compare, "--methods", "A,B,...", about, parse_methods)
+    about = "set a parameter of METHOD, or of every method that has the parameter"
+    add_settings(compare, about, parse_addressed_setting, "[METHOD.]NAME=VALUE")
+    validation: Any = compare.add_mutually_exclusive_group()
+    about = "hold out the last N rows of DATA (default: 10%% of the rows, at most 40,000)"
+    add_option(validation, "--held-out", "N", about, int)
+    add_file(validation, "--validation", "ROWS.npy", "score these rows, and fit all rows of DATA")
+    add_flag(
+        compare, "--shuffle", "load the rows into memory and shuffle them first; use it for sorted files"
     )
-    compare.add_argument(
-        "--set",
-        dest="settings",
-        type=parse_addressed_setting,
-        action="append",
-        default=[],
-        metavar="[METHOD.]NAME=VALUE",
-        help="set a parameter of METHOD, or of every method that has the parameter; may be repeated",
+    about = (
+        "plot the validation energy against time and against rows read to this .png file (needs matplotlib)"
     )
-    validation = compare.add_mutually_exclusive_group()
-    validation.add_argument(
-        "--held-out",
-        type=int,
-        metavar="N",
-        help="hold out the last N rows of DATA (default: 10%% of the rows, at most 40,000)",
-    )
-    validation.add_argument(
-        "--validation", type=parse_file, metavar="ROWS.npy", help="score these rows, and fit all rows of DATA"
-    )
-    compare.add_argument(
-        "--shuffle",
-        action="store_true",
-        help="load the rows into memory and shuffle them first; use it for sorted files",
-    )
-    compare.add_argument(
-        "--plot",
-        type=parse_file,
-        metavar="P.png",
-        help="plot the validation energy against time and against rows read to this .png file (needs "
-        "matplotlib)",
-    )
+    add_file(compare, "--plot", "P.png", about)
     add_common(compare)
 
 
@@ -137,7 +128,7 @@ def run(args: argparse.Namespace) -> int:
             )
         (rows, cols), dtype = source.shape, source.dtype.name
         if args.shuffle:
-            source = shuffle_rows(source, args.seed or 0)
+            source = shuffle_rows(source, args.random_state or 0)
         if args.validation:
             fitted, scored = source, opened.enter_context(shoal.open(args.validation))
         else:
@@ -155,20 +146,23 @@ def run(args: argparse.Namespace) -> int:
         from shoal.plot import Curve, curves
 
         drawn = [Curve.of(outcome.method, outcome.curve) for outcome in outcomes]
-        curves(args.plot, drawn, f"{args.clusters} clusters of {sizes['fitted_rows']} x {cols}", excess=True)
+        curves(
+            args.plot, drawn, f"{args.n_clusters} clusters of {sizes['fitted_rows']} x {cols}", excess=True
+        )
     if args.json:
         result = {
             "data": args.data,
             **sizes,
             "dtype": dtype,
-            "clusters": args.clusters,
-            "seed": args.seed or 0,
+            "clusters": args.n_clusters,
+            "seed": args.random_state or 0,
             "results": [as_dict(outcome, best) for outcome in outcomes],
             "plot": args.plot,
         }
         show(args, result)
         return 0
-    print(f"{label_of(args.data)}: {rows} x {cols} {dtype}, {args.clusters} clusters, seed {args.seed or 0}")
+    about = f"{args.n_clusters} clusters, seed {args.random_state or 0}"
+    print(f"{label_of(args.data)}: {rows} x {cols} {dtype}, {about}")
     print(f"fitted to {sizes['fitted_rows']} rows, validation energy of {sizes['validation_rows']}\n")
     print(as_table(outcomes, best))
     if args.plot:
@@ -178,13 +172,7 @@ def run(args: argparse.Namespace) -> int:
 
 def parameters_of(method: str, methods: Sequence[str], args: argparse.Namespace) -> dict[str, Any]:
     """Collect the parameters of one method from the options and ``--set``."""
-    options = {
-        "n_clusters": args.clusters,
-        "init": args.init,
-        "random_state": args.seed,
-        "n_jobs": args.threads,
-        "metric": args.metric,
-    }
+    options = {name: getattr(args, name) for name in PARAMETERS}
     own = set(settable(method))
     settings = []
     for whose, name, value in args.settings:

@@ -38,12 +38,11 @@ def add(verbs: Verbs) -> None:
     )
     about = "; ".join(f"{to}: {' or '.join(endings)}" for to, endings in SUFFIXES.items())
     add_output(convert, "OUT", about)
-    convert.add_argument(
-        "--index",
-        choices=("flat", "ivf"),
-        help="faiss index: flat holds the centers, ivf is a trained, empty inverted file with a list per "
-        "center (default: flat)",
+    about = (
+        "faiss index: flat holds the centers, ivf is a trained, empty inverted file with a list per center "
+        "(default: flat)"
     )
+    convert.add_argument("--index", choices=("flat", "ivf"), help=about)
     add_json(convert)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 
-from .arguments import Verbs, add_common, add_metric, add_output, add_rows, add_seed, add_verb
+from .arguments import Verbs, add_common, add_metric, add_option, add_output, add_rows, add_seed, add_verb
 from .files import check_outputs, open_data
 from .results import show
 
@@ -20,9 +20,7 @@ def add(verbs: Verbs) -> None:
         details="The output holds the arrays points, weights and indices. Read it with shoal.Coreset.load.",
     )
     add_rows(coreset)
-    coreset.add_argument(
-        "-m", "--samples", type=int, required=True, metavar="M", help="number of rows to draw"
-    )
+    add_option(coreset, "-m --samples", "M", "number of rows to draw", int, sets="n_samples", required=True)
     add_output(coreset, "CORESET.npz", "write the coreset to this .npz file")
     add_seed(coreset)
     add_metric(coreset, "euclidean")
@@ -39,10 +37,10 @@ def run(args: argparse.Namespace) -> int:
         begun = time.perf_counter()
         coreset = shoal.lightweight_coreset(
             source,
-            args.samples,
+            args.n_samples,
             metric=args.metric,
-            random_state=args.seed,
-            n_jobs=args.threads,
+            random_state=args.random_state,
+            n_jobs=args.n_jobs,
             progress=not args.quiet,
         )
         seconds = time.perf_counter() - begun
@@ -57,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
         "metric": args.metric,
         "weight": float(coreset.weights.sum()),
         "largest_weight": float(coreset.weights.max()),
-        "seed": args.seed,
+        "seed": args.random_state,
         "seconds": round(seconds, 6),
         "output": args.output,
     }

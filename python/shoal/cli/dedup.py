@@ -9,12 +9,13 @@ from .arguments import (
     VALUES_HELP,
     Verbs,
     add_common,
+    add_file,
     add_metric,
+    add_option,
     add_output,
     add_rows,
     add_seed,
     add_verb,
-    parse_file,
 )
 from .files import check_outputs, open_data
 from .results import show
@@ -27,42 +28,21 @@ def add(verbs: Verbs) -> None:
     """Add the subcommand."""
     dedup = add_verb(verbs, "dedup", "find near-duplicate rows, and keep one of each group", run)
     add_rows(dedup)
-    dedup.add_argument(
-        "-t",
-        "--threshold",
-        type=float,
-        required=True,
-        metavar="T",
-        help="rows at most this far from each other are duplicates",
-    )
+    about = "rows at most this far from each other are duplicates"
+    add_option(dedup, "-t --threshold", "T", about, float, required=True)
     add_output(dedup, "KEEP.npy", "write whether each row is kept (bool) to this .npy file")
-    dedup.add_argument(
-        "--groups",
-        type=parse_file,
-        metavar="OUT.npy",
-        help=f"write the number of the kept row of every row (int64) to this {VALUES_HELP} file",
-    )
-    for name, names in (("keep", KEEPS), ("linkage", LINKAGES)):
-        about = {"keep": "which row of a group is kept", "linkage": "how pairs become groups"}[name]
-        dedup.add_argument(
-            f"--{name}",
-            choices=names,
-            default=names[0],
-            metavar="HOW",
-            help=f"{about}: {', '.join(names)} (default: {names[0]})",
-        )
-    dedup.add_argument(
-        "--n-probes",
-        type=int,
-        metavar="N",
-        help="compare rows only with the rows of the N nearest cells, which misses pairs (default: find all)",
-    )
-    dedup.add_argument(
-        "--checkpoint",
-        type=parse_file,
-        metavar="FILE",
-        help="write the state to FILE every minute and at an interrupt; the same command resumes from it",
-    )
+    about = f"write the number of the kept row of every row (int64) to this {VALUES_HELP} file"
+    add_file(dedup, "--groups", "OUT.npy", about)
+    for name, what, names in (
+        ("--keep", "which row of a group is kept", KEEPS),
+        ("--linkage", "how pairs become groups", LINKAGES),
+    ):
+        about = f"{what}: {', '.join(names)} (default: {names[0]})"
+        add_option(dedup, name, "HOW", about, choices=names, default=names[0])
+    about = "compare rows only with the rows of the N nearest cells, which misses pairs (default: find all)"
+    add_option(dedup, "--n-probes", "N", about, int)
+    about = "write the state to FILE every minute and at an interrupt; the same command resumes from it"
+    add_file(dedup, "--checkpoint", "FILE", about)
     add_seed(dedup)
     add_metric(dedup, "cosine")
     add_common(dedup)
@@ -91,8 +71,8 @@ def run(args: argparse.Namespace) -> int:
             n_probes=1 if args.n_probes is None else args.n_probes,
             out=args.output,
             checkpoint=args.checkpoint,
-            random_state=args.seed,
-            n_jobs=args.threads,
+            random_state=args.random_state,
+            n_jobs=args.n_jobs,
             verbose=not args.quiet,
         )
         seconds = time.perf_counter() - begun

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from .arguments import Verbs, add_common, add_verb, parse_file
+from .arguments import Verbs, add_common, add_file, add_flag, add_verb
 from .errors import FailedError
 from .results import show
 
@@ -13,14 +13,9 @@ from .results import show
 def add(verbs: Verbs) -> None:
     """Add the subcommand."""
     demo = add_verb(verbs, "demo", "cluster 1,797 images of handwritten digits", run)
-    demo.add_argument(
-        "--compare",
-        action="store_true",
-        help="compare the result with scikit-learn, and exit with status 1 if it differs",
-    )
-    demo.add_argument(
-        "--out", type=parse_file, metavar="DIR", help="output folder (default: a new temporary folder)"
-    )
+    about = "compare the result with scikit-learn, and exit with status 1 if it differs"
+    add_flag(demo, "--compare", about)
+    add_file(demo, "--out", "DIR", "output folder (default: a new temporary folder)")
     add_common(demo)
 
 
@@ -30,7 +25,7 @@ def run(args: argparse.Namespace) -> int:
 
     if not args.quiet:
         print("shoal: clustering 1,797 images of 8 x 8 pixels ...", file=sys.stderr, flush=True)
-    report = demo.run(args.out, with_sklearn=args.compare, n_jobs=args.threads)
+    report = demo.run(args.out, with_sklearn=args.compare, n_jobs=args.n_jobs)
     show(args, report.as_dict(), report.as_text())
     if not report.agrees:
         raise FailedError("the result differs from the result of scikit-learn")

@@ -13,13 +13,15 @@ from .arguments import (
     VALUES_HELP,
     Verbs,
     add_common,
+    add_file,
+    add_flag,
     add_metric,
+    add_option,
     add_output,
     add_rows,
     add_settings,
     add_start,
     add_verb,
-    parse_file,
     parse_size,
 )
 from .checkpoints import kept_note
@@ -28,6 +30,11 @@ from .files import check_outputs, label_of, open_data, shown_shape
 from .methods import CENTERS, available, centers_file, make_estimator, parameters, parse_method
 from .results import format_timings, show
 
+#: Parameters of methods with options of their own.
+PARAMETERS = (
+    *("n_clusters", "init", "random_state", "n_jobs", "max_iter", "tol"),
+    *("metric", "size_min", "size_max", "n_factors"),
+)
 #: What only a fit of Laplacian K-modes shows.
 OF_MODES = ("collapsed", "laplacian_weight", "normalize", "n_neighbors")
 
@@ -37,86 +44,40 @@ def add(verbs: Verbs) -> None:
     fit = add_verb(verbs, "fit", "cluster rows and save the model", run)
     add_rows(fit)
     add_start(fit)
-    fit.add_argument(
-        "--method",
-        type=parse_method,
-        default="kmeans",
-        metavar="NAME",
-        help=f"clustering method: {', '.join(available())} (default: kmeans)",
-    )
+    about = f"clustering method: {', '.join(available())} (default: kmeans)"
+    add_option(fit, "--method", "NAME", about, parse_method, default="kmeans")
     add_output(fit, "MODEL", "write the model to this .safetensors file", required=False)
-    fit.add_argument(
-        "--labels",
-        type=parse_file,
-        metavar="OUT.npy",
-        help=f"write the label of every row (int32) to this {VALUES_HELP} file",
-    )
-    fit.add_argument(
-        "--max-iter",
-        type=int,
-        metavar="N",
-        help="maximum number of iterations (default: the method's default)",
-    )
-    fit.add_argument(
-        "--tol",
-        type=float,
-        metavar="T",
-        help="tolerance for stopping; with 0, stop when nothing changes (default: the method's default)",
-    )
+    add_file(fit, "--labels", "OUT.npy", f"write the label of every row (int32) to this {VALUES_HELP} file")
+    about = "maximum number of iterations (default: the method's default)"
+    add_option(fit, "--max-iter", "N", about, int)
+    about = "tolerance for stopping; with 0, stop when nothing changes (default: the method's default)"
+    add_option(fit, "--tol", "T", about, float)
     add_metric(fit)
     for name, which in (("--size-min", "smallest"), ("--size-max", "largest")):
-        fit.add_argument(
-            name,
-            type=parse_size,
-            metavar="SIZE",
-            help=f"{which} size of a cluster, of --method balanced: a number of rows, or a multiple of the "
-            "mean size such as 1.1x",
+        about = (
+            f"{which} size of a cluster, of --method balanced: a number of rows, or a multiple of the mean "
+            "size such as 1.1x"
         )
-    fit.add_argument(
-        "--n-factors",
-        type=int,
-        metavar="H",
-        help="number of factors per component of --method gmm; implies --set covariance_type=factor",
-    )
+        add_option(fit, name, "SIZE", about, parse_size)
+    about = "number of factors per component of --method gmm; implies --set covariance_type=factor"
+    add_option(fit, "--n-factors", "H", about, int)
     add_settings(fit, "set any other parameter of the method")
-    fit.add_argument(
-        "--validation",
-        type=parse_file,
-        metavar="ROWS.npy",
-        help="held-out rows: print their mean squared distance, and add it to the plot of --plot",
+    about = "held-out rows: print their mean squared distance, and add it to the plot of --plot"
+    add_file(fit, "--validation", "ROWS.npy", about)
+    about = (
+        "plot the objective per row against time and against rows read to this .png file (needs matplotlib)"
     )
-    fit.add_argument(
-        "--plot",
-        type=parse_file,
-        metavar="CURVE.png",
-        help="plot the objective per row against time and against rows read to this .png file (needs "
-        "matplotlib)",
+    add_file(fit, "--plot", "CURVE.png", about)
+    about = (
+        "write checkpoints of the fit to this .safetensors file, also at Ctrl-C and SIGTERM; an existing "
+        "file needs --resume"
     )
-    add_checkpoint(fit)
+    add_file(fit, "--checkpoint", "PATH", about)
+    about = "seconds between two checkpoints (default: 60)"
+    add_option(fit, "--checkpoint-every", "SECONDS", about, float, default=60.0)
+    about = "resume from the checkpoint if the file exists; DATA and all options must be the same"
+    add_flag(fit, "--resume", about)
     add_common(fit)
-
-
-def add_checkpoint(fit: argparse.ArgumentParser) -> None:
-    """Add the options for checkpoints."""
-    fit.add_argument(
-        "--checkpoint",
-        type=parse_file,
-        metavar="PATH",
-        help="write checkpoints of the fit to this .safetensors file, also at Ctrl-C and SIGTERM; an "
-        "existing file needs --resume",
-    )
-    fit.add_argument(
-        "--checkpoint-every",
-        type=float,
-        default=60.0,
-        metavar="SECONDS",
-        help="seconds between two checkpoints (default: 60)",
-    )
-    fit.add_argument(
-        "--resume",
-        action="store_true",
-        help="resume from the checkpoint if the file exists; DATA and all options must be the same",
-    )
 
 
 @dataclass(frozen=True)
@@ -166,18 +127,7 @@ def run(args: argparse.Namespace) -> int:
 
 def params_of(args: argparse.Namespace) -> dict[str, Any]:
     """Collect the parameters of the estimator."""
-    options = {
-        "n_clusters": args.clusters,
-        "init": args.init,
-        "random_state": args.seed,
-        "n_jobs": args.threads,
-        "max_iter": args.max_iter,
-        "tol": args.tol,
-        "metric": args.metric,
-        "size_min": args.size_min,
-        "size_max": args.size_max,
-        "n_factors": args.n_factors,
-    }
+    options = {name: getattr(args, name) for name in PARAMETERS}
     if args.n_factors is not None and "covariance_type" not in dict(args.settings):
         options["covariance_type"] = "factor"
     return parameters(args.method, options, args.settings)
@@ -266,7 +216,7 @@ def plot(args: argparse.Namespace, done: Outcome) -> None:
     if done.curve is not None:
         drawn.append(Curve.of("held-out rows", done.curve.points))
     curves(
-        args.plot, drawn, f"{args.method}, {args.clusters} clusters of {shown_shape(done.rows, done.cols)}"
+        args.plot, drawn, f"{args.method}, {args.n_clusters} clusters of {shown_shape(done.rows, done.cols)}"
     )
 
 
@@ -282,7 +232,7 @@ def as_dict(args: argparse.Namespace, done: Outcome, seed: int) -> dict[str, Any
         "algorithm": done.found("algorithm_"),
         "init": done.found("init_"),
         "metric": done.found("metric"),
-        "clusters": args.clusters,
+        "clusters": args.n_clusters,
         "seed": seed,
         "iterations": done.model.n_iter_,
         "stop_reason": done.model.stop_reason_,
@@ -312,7 +262,7 @@ def as_lines(args: argparse.Namespace, done: Outcome, seed: int) -> dict[str, An
         "data": f"{label_of(args.data)}: {shown_shape(done.rows, done.cols)} {done.dtype}",
         "method": f"{args.method} ({kind})" if kind else args.method,
         "start": ", ".join(text for text in (done.found("init_"), f"seed {seed}") if text),
-        "clusters": args.clusters,
+        "clusters": args.n_clusters,
         "iterations": f"{done.model.n_iter_} ({done.model.stop_reason_})",
         "inertia": figure(done.inertia),
         "bound": figure(done.bound, " nats per row"),

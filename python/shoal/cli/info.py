@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from .arguments import Verbs, add_json, add_layout, add_verb, parse_file
+from .arguments import Verbs, add_flag, add_json, add_layout, add_verb, parse_file
 from .errors import FailedError, UsageError
 from .files import STDIN, open_data, shown_shape
 from .methods import NOT_SET, centers_of
@@ -26,11 +26,8 @@ def add(verbs: Verbs) -> None:
         help="file of rows, folder or glob of such files, model, checkpoint, coreset, or a raw file with "
         "--shape and --dtype; with --clean a folder",
     )
-    info.add_argument(
-        "--clean",
-        action="store_true",
-        help="remove the temporary files that killed processes left in the folder FILE, and list them",
-    )
+    about = "remove the temporary files that killed processes left in the folder FILE, and list them"
+    add_flag(info, "--clean", about)
     add_layout(info)
     add_json(info)
 

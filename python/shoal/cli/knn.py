@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 
-from .arguments import Verbs, add_common, add_metric, add_output, add_rows, add_verb
+from .arguments import Verbs, add_common, add_metric, add_option, add_output, add_rows, add_verb
 from .files import check_outputs, open_data
 from .progress import progress_line
 from .results import show
@@ -15,29 +15,13 @@ def add(verbs: Verbs) -> None:
     """Add the subcommand."""
     knn = add_verb(verbs, "knn", "find the nearest neighbors of every row", run)
     add_rows(knn)
-    knn.add_argument(
-        "-m",
-        "--neighbors",
-        type=int,
-        required=True,
-        metavar="M",
-        help="number of neighbors per row, not counting the row itself",
-    )
-    add_output(
-        knn,
-        "GRAPH.npz",
-        "write the squared distances to this .npz file, a sparse matrix for scipy.sparse.load_npz",
-    )
-    knn.add_argument(
-        "--method", default="auto", metavar="HOW", help="auto, exact, kd-tree or ivf (default: auto)"
-    )
-    knn.add_argument(
-        "--recall",
-        type=float,
-        default=0.95,
-        metavar="SHARE",
-        help="recall that ivf must reach on a sample of the rows (default: 0.95)",
-    )
+    about = "number of neighbors per row, not counting the row itself"
+    add_option(knn, "-m --neighbors", "M", about, int, sets="n_neighbors", required=True)
+    about = "write the squared distances to this .npz file, a sparse matrix for scipy.sparse.load_npz"
+    add_output(knn, "GRAPH.npz", about)
+    add_option(knn, "--method", "HOW", "auto, exact, kd-tree or ivf (default: auto)", default="auto")
+    about = "recall that ivf must reach on a sample of the rows (default: 0.95)"
+    add_option(knn, "--recall", "SHARE", about, float, default=0.95)
     add_metric(knn, "euclidean")
     add_common(knn)
 
@@ -55,11 +39,11 @@ def run(args: argparse.Namespace) -> int:
         begun = time.perf_counter()
         graph, info = shoal.knn_graph(
             source,
-            args.neighbors,
+            args.n_neighbors,
             method=args.method,
             recall=args.recall,
             metric=args.metric,
-            n_jobs=args.threads,
+            n_jobs=args.n_jobs,
             return_info=True,
         )
         seconds = time.perf_counter() - begun
@@ -68,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     result = {
         "data": args.data,
         "rows": graph.shape[0],
-        "neighbors": args.neighbors,
+        "neighbors": args.n_neighbors,
         "method": info["method"],
         "metric": args.metric,
         "recall": round(info["recall"], 6),

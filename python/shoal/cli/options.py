@@ -7,66 +7,43 @@ an option sets is wrong usage.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
 
 from shoal._checks.marked import ParameterError, marked_text, marks, replaced
 
 from .errors import line_of
 
-#: Options of several commands, by the parameter that they set; commands by function; other words.
-SHARED = {
-    "n_clusters": "-k",
-    "n_components": "-k",
-    "ks": "--k",
-    "random_state": "--seed",
-    "n_jobs": "--threads",
-    "memory_limit": "--memory-limit",
-    "recall": "--recall",
-    "shape": "--shape",
-    "dtype": "--dtype",
-    "columns": "--columns",
-    "key": "--key",
+#: Parameters that are set by an option with the name of another parameter.
+OTHER_NAMES = {
+    "n_clusters": "ks",
+    "n_components": "n_clusters",
+    "path": "checkpoint",
+    "every": "checkpoint_every",
+}
+#: Commands by function, and other words.
+WORDS = {
     "centers": "an .npy file of K centers",
     "resume": "shoal fit --checkpoint FILE --resume",
     "lightweight_coreset": "shoal coreset",
     "knn_graph": "shoal knn",
     "select_n_clusters": "shoal select",
 }
-#: Options that only some commands have. Elsewhere the parameter is set by ``--set``, if at all.
-OWN: Mapping[str, Mapping[str, str]] = {
-    "fit": {
-        "init": "--init",
-        "max_iter": "--max-iter",
-        "tol": "--tol",
-        "metric": "--metric",
-        "n_factors": "--n-factors",
-        "size_min": "--size-min",
-        "size_max": "--size-max",
-        "every": "--checkpoint-every",
-        "path": "--checkpoint",
-        "resume": "--resume",
-    },
-    "compare": {"init": "--init", "metric": "--metric"},
-    "select": {"criterion": "--criterion", "metric": "--metric", "n_resamples": "--resamples"},
-    "report": {
-        "n_exemplars": "--exemplars",
-        "n_outliers": "--outliers",
-        "n_features": "--features",
-        "image_shape": "--image",
-    },
-    "seed": {
-        "chain_length": "--chain-length",
-        "oversampling_factor": "--oversampling-factor",
-        "n_rounds": "--n-rounds",
-        "metric": "--metric",
-    },
-    "coreset": {"n_samples": "-m", "metric": "--metric"},
-    "knn": {"n_neighbors": "-m", "method": "--method", "metric": "--metric"},
-}
 #: Commands with ``--set``.
 SETTING = ("fit", "compare", "select")
 #: Literals of Python and how they are typed.
 LITERALS = {"True": "true", "False": "false", "None": "none", "[...]": "A,B,..."}
+
+
+def options_of(parser: argparse.ArgumentParser | None) -> dict[str, str]:
+    """Return the options of a command by the parameters that they set; ``--resume`` is a flag."""
+    if parser is None:
+        return {}
+    actions = [action for action in parser._actions if action.option_strings]
+    named = {
+        action.dest: action.option_strings[0]
+        for action in actions
+        if action.nargs != 0 or action.dest == "resume"
+    }
+    return named | {name: named[same] for name, same in OTHER_NAMES.items() if same in named}
 
 
 class Options:
@@ -77,7 +54,7 @@ class Options:
         verb = given.get("verb") or ""
         data = given.get("data", given.get("file"))
         self._data = data if isinstance(data, str) else None
-        self._options = dict(SHARED)
+        self._options = dict(WORDS)
         if verb in SETTING:
             from .methods import METHODS, available, settable
 
@@ -88,9 +65,9 @@ class Options:
             if given.get("method") in METHODS:
                 # Two methods have one class.
                 self._options[METHODS[given["method"]].estimator] = given["method"]
-        self._options |= OWN.get(verb, {})
+        self._options |= options_of(given.get("parser"))
         for entry in given.get("settings") or ():
-            # Speak of the option that was typed.
+            # Name the option that was typed.
             self._options[entry[-2]] = f"--set {entry[-2]}"
 
     def of(self, told: BaseException) -> str:

@@ -12,11 +12,12 @@ from .arguments import (
     VALUES_HELP,
     Verbs,
     add_common,
+    add_file,
     add_model,
+    add_option,
     add_output,
     add_rows,
     add_verb,
-    parse_file,
     parse_names,
 )
 from .errors import FailedError, UsageError
@@ -32,27 +33,18 @@ def add(verbs: Verbs) -> None:
     add_rows(predict)
     about = f"write the label of every row (int32) to this {VALUES_HELP} file"
     add_output(predict, "LABELS.npy", about, required=False)
-    predict.add_argument(
-        "--distances",
-        type=parse_file,
-        metavar="OUT.npy",
-        help=f"write the distance of every row to its center (float64) to this {VALUES_HELP} file; with the "
-        "name of --output, as a second column of this file (not .npy or .txt)",
+    about = (
+        f"write the distance of every row to its center (float64) to this {VALUES_HELP} file; with the name "
+        "of --output, as a second column of this file (not .npy or .txt)"
     )
-    predict.add_argument(
-        "--keep",
-        type=parse_names,
-        metavar="A,B,...",
-        help="copy these columns of a Parquet or Arrow file to --output (.parquet, .arrow, .feather or "
-        ".csv), before the labels, and to the files of --partition-by-cluster",
+    add_file(predict, "--distances", "OUT.npy", about)
+    about = (
+        "copy these columns of a Parquet or Arrow file to --output (.parquet, .arrow, .feather or .csv), "
+        "before the labels, and to the files of --partition-by-cluster"
     )
-    predict.add_argument(
-        "--partition-by-cluster",
-        dest="partitions",
-        type=parse_file,
-        metavar="DIR",
-        help="write the rows of every cluster to DIR/cluster=LABEL/part-0.parquet; DIR must be new or empty",
-    )
+    add_option(predict, "--keep", "A,B,...", about, parse_names)
+    about = "write the rows of every cluster to DIR/cluster=LABEL/part-0.parquet; DIR must be new or empty"
+    add_file(predict, "--partition-by-cluster", "DIR", about, sets="partitions")
     add_common(predict)
 
 
@@ -69,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
         raise FailedError(
             f"{args.model}: holds a coreset, which cannot label rows. Fit a model to the coreset first."
         )
-    model.set_params(n_jobs=args.threads)
+    model.set_params(n_jobs=args.n_jobs)
     clusters = len(centers_of(model))
     if args.distances and not hasattr(model, "cluster_centers_"):
         raise UsageError(f"--distances: {type(model).__name__} has no centers to measure distances to")
@@ -143,7 +135,7 @@ def takers_of(args: argparse.Namespace, clusters: int) -> Iterator[Any]:
 
     one_table, keep = is_one_table(args), args.keep or []
     if args.output and (keep or one_table):
-        yield TableWriter(args.output, keep, distances=one_table, argument="--output", keep_argument="--keep")
+        yield TableWriter(args.output, keep, distances=one_table, arguments=("--output", "--keep"))
     elif args.output:
         to = InFile("--output", args.output, np.int32, column="label", read=False)
         yield Values(to, distances=False)
@@ -157,6 +149,5 @@ def takers_of(args: argparse.Namespace, clusters: int) -> Iterator[Any]:
             keep,
             distances=False,
             memory=memory("memory_limit", DEFAULT_MEMORY),
-            argument="--partition-by-cluster",
-            keep_argument="--keep",
+            arguments=("--partition-by-cluster", "--keep"),
         )

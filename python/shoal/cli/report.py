@@ -6,7 +6,7 @@ import argparse
 import time
 from typing import Any
 
-from .arguments import Verbs, add_common, add_model, add_rows, add_verb, parse_file
+from .arguments import Verbs, add_common, add_file, add_model, add_option, add_rows, add_verb
 from .errors import FailedError
 from .files import check_outputs, label_of, open_data, refuse_other_width
 from .results import show
@@ -34,27 +34,16 @@ def add(verbs: Verbs) -> None:
     )
     add_model(report)
     add_rows(report)
-    report.add_argument(
-        "--html",
-        type=parse_file,
-        metavar="OUT.html",
-        help="also write a page with pictures to this .html file, which needs no other file",
-    )
-    report.add_argument(
-        "--image",
-        type=parse_image,
-        metavar="HxW",
-        help="the rows are images of this height and width (HxWx3: RGB), which the page shows",
-    )
-    report.add_argument(
-        "--exemplars", type=int, default=5, metavar="N", help="nearest rows per cluster (default: 5)"
-    )
-    report.add_argument(
-        "--outliers", type=int, default=5, metavar="N", help="farthest rows per cluster (default: 5)"
-    )
-    report.add_argument(
-        "--features", type=int, default=5, metavar="N", help="features per cluster (default: 5)"
-    )
+    about = "also write a page with pictures to this .html file, which needs no other file"
+    add_file(report, "--html", "OUT.html", about)
+    about = "the rows are images of this height and width (HxWx3: RGB), which the page shows"
+    add_option(report, "--image", "HxW", about, parse_image, sets="image_shape")
+    for name, what in (
+        ("exemplars", "nearest rows per cluster"),
+        ("outliers", "farthest rows per cluster"),
+        ("features", "features per cluster"),
+    ):
+        add_option(report, f"--{name}", "N", f"{what} (default: 5)", int, sets=f"n_{name}", default=5)
     add_common(report)
 
 
@@ -66,17 +55,17 @@ def run(args: argparse.Namespace) -> int:
     model = shoal.load(args.model)
     if isinstance(model, shoal.StreamingCoreset):
         raise FailedError(f"{args.model}: holds a coreset, which has no clusters. Fit a model to it first.")
-    model.set_params(n_jobs=args.threads)
+    model.set_params(n_jobs=args.n_jobs)
     with open_data(args, args.data) as source:
         refuse_other_width(model, source, args.data)
         begun = time.perf_counter()
         found = shoal.report(
             model,
             source,
-            n_exemplars=args.exemplars,
-            n_outliers=args.outliers,
-            n_features=args.features,
-            image_shape=args.image,
+            n_exemplars=args.n_exemplars,
+            n_outliers=args.n_outliers,
+            n_features=args.n_features,
+            image_shape=args.image_shape,
             title=f"Clusters of {label_of(args.data)}",
             progress=not args.quiet,
         )

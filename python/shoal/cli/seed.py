@@ -9,13 +9,15 @@ from typing import Any
 from .arguments import (
     VALUES_HELP,
     Verbs,
+    add_clusters,
     add_common,
+    add_file,
     add_metric,
+    add_option,
     add_output,
     add_rows,
     add_seed,
     add_verb,
-    parse_file,
 )
 from .errors import UsageError
 from .files import check_outputs, open_data
@@ -39,34 +41,17 @@ def add(verbs: Verbs) -> None:
     """Add the subcommand."""
     seed = add_verb(verbs, "seed", "choose initial centers among the rows", run)
     add_rows(seed)
-    seed.add_argument("-k", "--clusters", type=int, required=True, metavar="K", help="number of centers")
+    add_clusters(seed, "number of centers")
     add_output(seed, "CENTERS.npy", "write the centers to this .npy file")
-    seed.add_argument(
-        "--method",
-        choices=tuple(METHODS),
-        default="auto",
-        metavar="NAME",
-        help=f"one of: {', '.join(METHODS)} (default: auto)",
-    )
-    seed.add_argument(
-        "--chain-length",
-        type=int,
-        metavar="N",
-        help="candidates per center, for afk-mc2 and k-mc2 (default: 200)",
-    )
-    seed.add_argument(
-        "--oversampling-factor",
-        type=float,
-        metavar="F",
-        help="candidates that a round of k-means|| draws, as a multiple of K (default: 2)",
-    )
-    seed.add_argument("--n-rounds", type=int, metavar="N", help="number of rounds of k-means|| (default: 5)")
-    seed.add_argument(
-        "--indices",
-        type=parse_file,
-        metavar="OUT.npy",
-        help=f"write the row numbers of the centers (int64) to this {VALUES_HELP} file",
-    )
+    about = f"one of: {', '.join(METHODS)} (default: auto)"
+    add_option(seed, "--method", "NAME", about, choices=tuple(METHODS), default="auto")
+    about = "candidates per center, for afk-mc2 and k-mc2 (default: 200)"
+    add_option(seed, "--chain-length", "N", about, int)
+    about = "candidates that a round of k-means|| draws, as a multiple of K (default: 2)"
+    add_option(seed, "--oversampling-factor", "F", about, float)
+    add_option(seed, "--n-rounds", "N", "number of rounds of k-means|| (default: 5)", int)
+    about = f"write the row numbers of the centers (int64) to this {VALUES_HELP} file"
+    add_file(seed, "--indices", "OUT.npy", about)
     add_seed(seed)
     add_metric(seed, "euclidean")
     add_common(seed)
@@ -92,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     with open_data(args, args.data) as source, progress_line("shoal seed", quiet=args.quiet):
         begun = time.perf_counter()
         centers, indices, n_distances = choose_centers(
-            "shoal seed", how, source, args.clusters, None, args.seed, args.threads
+            "shoal seed", how, source, args.n_clusters, None, args.random_state, args.n_jobs
         )
         seconds = time.perf_counter() - begun
         (rows, cols), dtype = source.shape, source.dtype.name
@@ -105,9 +90,9 @@ def run(args: argparse.Namespace) -> int:
         "columns": cols,
         "dtype": dtype,
         "method": args.method,
-        "clusters": args.clusters,
+        "clusters": args.n_clusters,
         "metric": args.metric,
-        "seed": args.seed,
+        "seed": args.random_state,
         "distances": n_distances,
         "seconds": round(seconds, 6),
         "output": args.output,

@@ -6,7 +6,17 @@ import argparse
 import time
 from collections.abc import Iterable
 
-from .arguments import Verbs, add_common, add_metric, add_rows, add_seed, add_settings, add_verb, parse_file
+from .arguments import (
+    Verbs,
+    add_common,
+    add_file,
+    add_metric,
+    add_option,
+    add_rows,
+    add_seed,
+    add_settings,
+    add_verb,
+)
 from .files import check_outputs, label_of, open_data, shown_shape
 from .methods import CENTERS, METHODS, available, parameters, parse_method
 from .results import show
@@ -53,40 +63,17 @@ def add(verbs: Verbs) -> None:
         "calinski_harabasz, davies_bouldin and stability.",
     )
     add_rows(select)
-    select.add_argument(
-        "--k",
-        dest="counts",
-        type=parse_counts,
-        required=True,
-        metavar="A:B",
-        help="numbers of clusters: from A to B (2:50), in steps (10:100:10), or a list (5,10,20)",
-    )
-    select.add_argument(
-        "--criterion", default="silhouette", metavar="NAME", help="what chooses (default: silhouette)"
-    )
-    select.add_argument(
-        "--method",
-        type=growing_of,
-        default="kmeans",
-        metavar="METHOD",
-        help=f"one of {', '.join(available(GROWING))} (default: kmeans)",
-    )
+    about = "numbers of clusters: from A to B (2:50), in steps (10:100:10), or a list (5,10,20)"
+    add_option(select, "--k", "A:B", about, parse_counts, sets="ks", required=True)
+    add_option(select, "--criterion", "NAME", "what chooses (default: silhouette)", default="silhouette")
+    about = f"one of {', '.join(available(GROWING))} (default: kmeans)"
+    add_option(select, "--method", "METHOD", about, growing_of, default="kmeans")
     add_settings(select, "set a parameter of the method")
     add_metric(select)
-    select.add_argument(
-        "--resamples",
-        type=int,
-        default=5,
-        metavar="N",
-        help="samples whose fits measure the stability; 0 measures none (default: 5)",
-    )
+    about = "samples whose fits measure the stability; 0 measures none (default: 5)"
+    add_option(select, "--resamples", "N", about, int, sets="n_resamples", default=5)
     add_seed(select, None)
-    select.add_argument(
-        "--plot",
-        type=parse_file,
-        metavar="P.png",
-        help="plot all measures to this .png file (needs matplotlib)",
-    )
+    add_file(select, "--plot", "P.png", "plot all measures to this .png file (needs matplotlib)")
     add_common(select)
 
 
@@ -95,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
     import shoal
     from shoal._files.outputs import PICTURES
 
-    options = {"metric": args.metric, "n_jobs": args.threads}
+    options = {"metric": args.metric, "n_jobs": args.n_jobs}
     model = METHODS[args.method].kind()(**parameters(args.method, options, args.settings))
     check_outputs([args.data], [("--plot", args.plot, PICTURES)])
     with open_data(args, args.data) as source:
@@ -104,12 +91,12 @@ def run(args: argparse.Namespace) -> int:
         begun = time.perf_counter()
         found = shoal.select_n_clusters(
             source,
-            args.counts,
+            args.ks,
             estimator=model,
             criterion=args.criterion,
-            n_resamples=args.resamples,
-            random_state=args.seed or 0,
-            n_jobs=args.threads,
+            n_resamples=args.n_resamples,
+            random_state=args.random_state or 0,
+            n_jobs=args.n_jobs,
             verbose=not args.quiet,
         )
         seconds = time.perf_counter() - begun

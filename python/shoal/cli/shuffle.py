@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 
-from .arguments import Verbs, add_json, add_output, add_quiet, add_rows, add_seed, add_verb
+from .arguments import Verbs, add_json, add_option, add_output, add_quiet, add_rows, add_seed, add_verb
 from .files import check_outputs, open_data
 from .results import show
 
@@ -16,12 +16,8 @@ def add(verbs: Verbs) -> None:
     add_rows(shuffle)
     add_output(shuffle, "OUT.npy", "write the shuffled rows to this .npy file")
     add_seed(shuffle)
-    shuffle.add_argument(
-        "--memory-limit",
-        default="1GB",
-        metavar="SIZE",
-        help="upper limit of the memory, for example 500MB (default: 1GB)",
-    )
+    about = "upper limit of the memory, for example 500MB (default: 1GB)"
+    add_option(shuffle, "--memory-limit", "SIZE", about, default="1GB")
     add_json(shuffle)
     add_quiet(shuffle)
 
@@ -37,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
         written = shoal.shuffle(
             source,
             args.output,
-            random_state=args.seed,
+            random_state=args.random_state,
             memory_limit=args.memory_limit,
             progress=not args.quiet,
         )
@@ -50,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
             "columns": cols,
             "dtype": written.dtype.name,
             "bytes": written.nbytes,
-            "seed": args.seed,
+            "seed": args.random_state,
             "seconds": round(seconds, 6),
             "output": args.output,
         }

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from sklearn.mixture import GaussianMixture
 
 from shoal._checks import params as _params
-from shoal._fit.centers import PHASES
+from shoal._fit.estimator import PHASES
 from shoal._fit.history import STEP_DTYPE
 from shoal._mixture.model import WHOLE
 from shoal.mixture import TruncatedGaussianMixture

@@ -15,7 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from shoal._checks import params as _params
 from shoal._checks.warn import warn
-from shoal._fit.centers import PHASES, CenterFitter
+from shoal._fit.centers import CenterFitter
+from shoal._fit.estimator import PHASES
 from shoal._fit.history import STEP_DTYPE
 from shoal._rows.checked import source_of
 from shoal.kmeans import KMeans

@@ -7,32 +7,39 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import numpy.typing as npt
-
-from shoal._checks.marked import ParameterError
 from shoal._core import Source
 
 from .remote import is_url
-from .stream import Stream, chunk_limit
+from .stream import Reading, Stream, chunk_limit
 
-#: For every suffix: the module of its reader, the function, and the option of `shoal.open` that it takes. The
-#: functions of the modules in `CHUNKED` also take the maximum size of a chunk.
-SUFFIXES = {
-    ".arrow": ("ipc", "open_ipc", "columns"),
-    ".csv": ("csv", "open_csv", "columns"),
-    ".csv.gz": ("csv", "open_csv", "columns"),
-    ".feather": ("ipc", "open_ipc", "columns"),
-    ".h5": ("hdf5", "open_hdf5", "key"),
-    ".hdf5": ("hdf5", "open_hdf5", "key"),
-    ".parquet": ("parquet", "open_parquet", "columns"),
-    ".safetensors": ("safetensors", "open_safetensors", "key"),
-    ".tsv": ("csv", "open_csv", "columns"),
-    ".tsv.gz": ("csv", "open_csv", "columns"),
-    ".zarr": ("zarr", "open_zarr", "key"),
+#: For every suffix: the module of its reader, the function, and the options of `shoal.open` that it takes.
+SUFFIXES: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    ".arrow": ("ipc", "open_ipc", ("columns", "chunk_limit")),
+    ".csv": ("csv", "open_csv", ("columns", "dtype")),
+    ".csv.gz": ("csv", "open_csv", ("columns", "dtype")),
+    ".feather": ("ipc", "open_ipc", ("columns", "chunk_limit")),
+    ".h5": ("hdf5", "open_hdf5", ("key", "chunk_limit")),
+    ".hdf5": ("hdf5", "open_hdf5", ("key", "chunk_limit")),
+    ".parquet": ("parquet", "open_parquet", ("columns", "chunk_limit")),
+    ".safetensors": ("safetensors", "open_safetensors", ("key",)),
+    ".tsv": ("csv", "open_csv", ("columns", "dtype")),
+    ".tsv.gz": ("csv", "open_csv", ("columns", "dtype")),
+    ".zarr": ("zarr", "open_zarr", ("key", "chunk_limit")),
 }
-CHUNKED = ("hdf5", "ipc", "parquet", "zarr")
+#: Libraries, with the module and the function that open their objects. The function returns None for other
+#: objects, and for array-likes.
+OBJECTS = (
+    ("pyarrow", "tables", "of_pyarrow"),
+    ("datasets", "tables", "of_hugging_face"),
+    ("polars", "queries", "of_lazy"),
+    ("polars", "tables", "of_polars"),
+    ("pandas", "frames", "of_pandas"),
+    ("duckdb", "queries", "of_duckdb"),
+    ("_duckdb", "queries", "of_duckdb"),
+    ("adbc_driver_manager", "tables", "of_cursor"),
+)
 #: Suffixes of text files, whose numbers are parsed as the `dtype` of `shoal.open`.
-TEXT = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
+TEXT = tuple(suffix for suffix, (_, _, options) in SUFFIXES.items() if "dtype" in options)
 #: Libraries of frames and tables.
 TABLES = {"pandas", "polars", "pyarrow"}
 #: Files in the folder of a zarr store, in format 3 or 2.
@@ -53,33 +60,12 @@ def suffix_of(name: str) -> str:
     return suffix
 
 
-def of_file(
-    name: str,
-    suffix: str,
-    columns: Sequence[Any] | None,
-    key: str | None,
-    limit: int | str | None,
-    dtype: npt.DTypeLike | None = None,
-) -> Stream | Source:
-    """Open a file with a suffix of `SUFFIXES`, which :func:`suffix_of` returns.
-
-    The other parameters are those of :func:`shoal.open`; `limit` is its `chunk_limit`. Raises `ValueError` if
-    an option does not belong to the format.
-    """
-    module, function, option = SUFFIXES[suffix]
-    given: dict[str, Any] = {"columns": columns, "key": key}
-    value = given.pop(option)
-    further: list[Any] = [chunk_limit(limit)] if module in CHUNKED else []
-    if suffix in TEXT:
-        further.append(dtype)
-    else:
-        given["dtype"] = dtype
-    if module not in CHUNKED:
-        given["chunk_limit"] = limit
-    for other, unwanted in given.items():
-        if unwanted is not None:
-            raise ParameterError(f"{name}: `{other}`={unwanted!r} does not belong to {suffix} files")
-    opened: Stream | Source = getattr(import_module(f".{module}", __name__), function)(name, value, *further)
+def of_file(name: str, reading: Reading) -> Stream | Source:
+    """Open a file with a suffix of `SUFFIXES`; raise `ValueError` for options of other formats."""
+    suffix = suffix_of(name)
+    module, function, options = SUFFIXES[suffix]
+    reading.refuse(name, suffix, except_for=options)
+    opened: Stream | Source = getattr(import_module(f".{module}", __name__), function)(name, reading)
     return opened
 
 
@@ -96,38 +82,16 @@ def is_chunked(obj: Any) -> bool:
 def of_object(obj: Any, columns: Sequence[Any] | None, limit: int | str | None) -> Stream | Source | None:
     """Open an object of another library without loading it; None if it is array-like.
 
-    The class of the object tells its library, so no library is imported for the check.
+    The class of the object tells its library, so no library is imported for the check. `limit` is the
+    `chunk_limit` of `shoal.open`.
     """
     libraries = libraries_of(obj)
-    if "pyarrow" in libraries:
-        from .tables import of_pyarrow
-
-        return of_pyarrow(obj, columns)
-    # The module of a class of the user may have this name too.
-    if "datasets" in libraries and hasattr(obj, "with_format"):
-        from .tables import of_hugging_face
-
-        return of_hugging_face(obj, columns)
-    if "polars" in libraries and type(obj).__name__ == "LazyFrame":
-        from .queries import of_lazy
-
-        return of_lazy(obj, columns)
-    if "polars" in libraries:
-        from .tables import of_polars
-
-        return of_polars(obj, columns)
-    if "pandas" in libraries:
-        from .frames import of_pandas
-
-        return of_pandas(obj, columns)
-    if not libraries.isdisjoint({"duckdb", "_duckdb"}):
-        from .queries import of_duckdb
-
-        return of_duckdb(obj, columns)
-    if "adbc_driver_manager" in libraries and hasattr(obj, "fetch_record_batch"):
-        from .tables import of_reader
-
-        return of_reader(obj.fetch_record_batch(), columns, "ADBC cursor")
+    for library, module, function in OBJECTS:
+        if library in libraries:
+            found: Stream | Source | None
+            found = getattr(import_module(f".{module}", __name__), function)(obj, columns)
+            if found is not None:
+                return found
     if is_chunked(obj) and "h5py" in libraries:
         from .hdf5 import of_dataset
 

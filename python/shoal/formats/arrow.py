@@ -60,7 +60,7 @@ class Columns:
         # Whether the values tell the length of the vectors: `cols` is 0 until `measure` is called.
         self.is_list = self.is_vector and width(pa, kinds[0]) is None
         self.cols = (width(pa, kinds[0]) or 0) if self.is_vector else len(kinds)
-        # Rows of the same source in earlier files.
+        # Number of rows of the same source in earlier files.
         self.rows_before = 0
         # Distinct types only: `np.result_type` takes at most 64 arguments.
         self.dtype: np.dtype[Any] = np.result_type(*dict.fromkeys(kind.to_pandas_dtype() for kind in of))

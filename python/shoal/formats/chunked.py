@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,16 +13,26 @@ import numpy as np
 from shoal._checks.marked import MarkedError, ParameterError
 from shoal._checks.params import shown
 
-from .stream import Block, Stream, block_rows, listed, numbers, refuse_large
+from .stream import Block, Stream, block_rows, listed, name_errors, numbers, refuse_large
 
 
-def stream_of(array: Any, name: str, limit: int, opened: Callable[[], AbstractContextManager[Any]]) -> Stream:
+@contextmanager
+def held(array: Any, name: str) -> Generator[Any]:
+    """Yield an array that stays open between passes."""
+    with name_errors(name):
+        yield array
+
+
+def stream_of(
+    array: Any, name: str, limit: int, reopened: Callable[[], AbstractContextManager[Any]] | None = None
+) -> Stream:
     """Open an array of h5py or zarr as a stream of rows.
 
-    `limit` is the largest size in bytes of a chunk, and of all chunks that hold the same rows. `opened` is
-    called for every pass and returns a context manager of the array. Raises `ValueError` unless the array is
-    a 2-D array of numbers with rows.
+    `limit` is the largest size in bytes of a chunk, and of all chunks that hold the same rows. `reopened`
+    returns a context manager of the array for a pass; without it, the array stays open. Raises `ValueError`
+    unless the array is a 2-D array of numbers with rows.
     """
+    opened = reopened or partial(held, array, name)
     shape = array.shape
     if shape is None or len(shape) != 2:
         raise ValueError(f"{name}: must be a 2-D array, got shape {shape}")

@@ -17,7 +17,7 @@ from shoal._checks.params import shown
 
 from .arrow import Columns, import_pyarrow
 from .remote import open_file
-from .stream import Block, Stream, listed, name_errors, required
+from .stream import Block, Reading, Stream, listed, name_errors, required
 
 #: Bytes of text per parsed block; the longest line that can be read.
 TEXT_BYTES = 4 << 20
@@ -40,17 +40,18 @@ BAD_VALUE = re.compile(
 BAD_LINE = re.compile(r"CSV parse error: Row #(\d+): (.*)", re.DOTALL)
 
 
-def open_csv(name: str, columns: Sequence[Any] | None, dtype: npt.DTypeLike | None = None) -> Stream:
-    """Open a ``.csv`` or ``.tsv`` file, or one that gzip compressed, with rows of `dtype` (default: float64).
+def open_csv(name: str, reading: Reading) -> Stream:
+    """Open a ``.csv`` or ``.tsv`` file, or one that gzip compressed.
 
-    The first line holds the names of the columns. Numbers, ``true``, ``false`` and missing values are no
-    names. `columns` are the names to read; for a file without a line of names, a name for every column.
+    The default of `dtype` is float64. The first line holds the names of the columns. Numbers, ``true``,
+    ``false`` and missing values are no names. `columns` are the names to read; for a file without a line of
+    names, a name for every column.
     """
-    return Text(name, columns, row_type(dtype)).stream()
+    return Text(name, reading.columns, row_type(reading.dtype)).stream()
 
 
 def open_piped_csv(file: Any, name: str, columns: Sequence[Any] | None) -> Stream:
-    """Open the CSV text of a pipe, which can be read once; the other parameters are those of `open_csv`."""
+    """Open the CSV text of a pipe, which can be read once; `columns` as for `open_csv`."""
     return replace(Text(name, columns, row_type(None), file).stream(), once=True)
 
 

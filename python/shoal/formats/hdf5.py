@@ -9,11 +9,12 @@ from typing import Any
 from shoal._files.staged import open_regular
 
 from . import chunked
-from .stream import Stream, name_errors, required
+from .stream import Reading, Stream, name_errors, required
 
 
-def open_hdf5(name: str, key: str | None, limit: int) -> Stream:
+def open_hdf5(name: str, reading: Reading) -> Stream:
     """Open the dataset `key` of a file; None for the only dataset."""
+    key = reading.key
     h5py = required("h5py", "hdf5", name)
     # The errors of h5py do not name a missing file.
     open_regular(name).close()
@@ -28,21 +29,14 @@ def open_hdf5(name: str, key: str | None, limit: int) -> Stream:
             with name_errors(name), h5py.File(name, "r") as again:
                 yield again[found]
 
-        return chunked.stream_of(array, f"{name}[{found!r}]", limit, opened)
+        return chunked.stream_of(array, f"{name}[{found!r}]", reading.limit, opened)
 
 
 def of_dataset(array: Any, limit: int) -> Stream:
     """Open a dataset of an open file; the file must stay open while the rows are in use."""
     if not array:
         raise ValueError("the HDF5 dataset must be open, got a dataset of a closed file")
-    name = f"{array.file.filename}[{array.name!r}]"
-
-    @contextmanager
-    def opened() -> Generator[Any]:
-        with name_errors(name):
-            yield array
-
-    return chunked.stream_of(array, name, limit, opened)
+    return chunked.stream_of(array, f"{array.file.filename}[{array.name!r}]", limit)
 
 
 def data_sets(h5py: Any, file: Any) -> list[str]:

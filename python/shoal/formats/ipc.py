@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from shoal._files.staged import open_regular
 from .arrow import Columns, import_pyarrow
 from .kept import Table
 from .messages import checked_batches
-from .stream import Block, Stream, name_errors
+from .stream import Block, Reading, Stream, name_errors
 
 #: The file format, which has an index of its batches, starts with this. Other files are read as streams.
 MAGIC = b"ARROW1"
@@ -24,15 +24,15 @@ FEATHER_1 = b"FEA1"
 PAGE = 4096
 
 
-def open_ipc(name: str, columns: Sequence[Any] | None, limit: int) -> Stream:
+def open_ipc(name: str, reading: Reading) -> Stream:
     """Open an ``.arrow`` or ``.feather`` file."""
-    pa = import_pyarrow(name)
+    pa, limit = import_pyarrow(name), reading.limit
     with name_errors(name):
         buffer = pa.py_buffer(map_file(name))
         indexed = is_indexed(name, buffer)
         reader = pa.ipc.open_file(buffer) if indexed else pa.ipc.open_stream(buffer)
         schema = reader.schema
-        found = Columns(name, schema, columns)
+        found = Columns(name, schema, reading.columns)
         fields = [schema.get_field_index(column) for column in found.names]
         found.measure(batches(pa, name, buffer, fields, limit, indexed=indexed))
         if indexed and hasattr(reader, "count_rows"):

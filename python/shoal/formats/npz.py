@@ -22,7 +22,7 @@ from .stream import MOST_NAMES, name_errors, refuse_large
 
 #: The error for a file that cannot be read.
 DAMAGED = "holds no arrays as numpy.savez writes them"
-#: Of the header before an entry of a zip file: its mark, and the lengths of the name and the extra field.
+#: Header before an entry of a zip file: its mark, then the lengths of the name and of the extra field.
 LOCAL = struct.Struct("<4s22xHH")
 #: Shape, whether in Fortran order, type, and length of the header of an array.
 Header = tuple[tuple[int, ...], bool, np.dtype[Any], int]

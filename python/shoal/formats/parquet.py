@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator
 from contextlib import closing
 from functools import partial
 from itertools import islice
@@ -12,7 +12,7 @@ from .arrow import Columns, import_pyarrow
 from .kept import Table
 from .pages import check_pages
 from .remote import is_url, open_file
-from .stream import BLOCK_BYTES, Block, Stream, name_errors, refuse_large
+from .stream import BLOCK_BYTES, Block, Reading, Stream, name_errors, refuse_large
 
 #: Buffer size for reading a column of a row group.
 BUFFER_BYTES = 1 << 20
@@ -23,11 +23,11 @@ NUMBERS = 1 << 21
 KEPT_ROWS = 1 << 16
 
 
-def open_parquet(name: str, columns: Sequence[Any] | None, limit: int) -> Stream:
+def open_parquet(name: str, reading: Reading) -> Stream:
     """Open a ``.parquet`` file."""
     import_pyarrow(name)
-    part = ParquetRows(name, limit)
-    found = Columns(name, part.schema, columns)
+    part = ParquetRows(name, reading.limit)
+    found = Columns(name, part.schema, reading.columns)
     if part.rows:
         found.measure(part.first_row(found))
     return Stream(

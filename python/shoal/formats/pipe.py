@@ -59,7 +59,7 @@ def read_pipe(file: Any, columns: Sequence[Any] | None, limit: int) -> Stream:
 
 
 class Begun(io.RawIOBase):
-    """A binary file object whose first bytes can be looked at before they are read.
+    """A binary file object whose first bytes can be inspected before they are read.
 
     Closing it leaves the underlying file open.
     """
@@ -72,7 +72,7 @@ class Begun(io.RawIOBase):
         return True
 
     def peek(self, size: int) -> bytes:
-        """Return the next bytes, which stay to be read; fewer at the end of the file."""
+        """Return the next bytes without consuming them; fewer at the end of the file."""
         if len(self._start) < size:
             self._start += self._pull(size - len(self._start))
         return self._start[:size]

@@ -16,8 +16,10 @@ from .stream import Block, Stream, name_errors
 from .tables import of_reader
 
 
-def of_lazy(frame: Any, columns: Sequence[Any] | None) -> Stream:
-    """Open a LazyFrame of polars, which is collected in streaming batches in every pass."""
+def of_lazy(frame: Any, columns: Sequence[Any] | None) -> Stream | None:
+    """Open a LazyFrame of polars, which is collected in streaming batches in every pass; None for others."""
+    if type(frame).__name__ != "LazyFrame":
+        return None
     import polars as pl
 
     name = "polars LazyFrame"

@@ -5,14 +5,15 @@ from __future__ import annotations
 from shoal._core import Source, array_layouts
 
 from .chunked import choose_key
+from .stream import Reading
 
 
-def open_safetensors(name: str, key: str | None) -> Source:
+def open_safetensors(name: str, reading: Reading) -> Source:
     """Open the tensor `key` of a file; None for the only tensor."""
     tensors = array_layouts(name)
     if not tensors:
         raise ValueError(f"{name}: holds no tensors")
-    found = choose_key(name, key, list(tensors))
+    found = choose_key(name, reading.key, list(tensors))
     what = f"{name}[{found!r}]"
     dtype, shape, first = tensors[found]
     if dtype is None:

@@ -7,51 +7,32 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy.typing as npt
-
-from .stream import Block, Stream, listed
+from .stream import Block, Reading, Stream, listed
 
 #: Number of files whose index stays in memory. The index of any other file is read again in every pass.
 KEPT = 256
 
 
-def open_shards(
-    name: str,
-    names: Sequence[str],
-    columns: Sequence[Any] | None,
-    key: str | None,
-    limit: int | str | None,
-    dtype: npt.DTypeLike | None,
-) -> Stream:
+def open_shards(name: str, names: Sequence[str], reading: Reading) -> Stream:
     """Open files of one kind as one stream, in the order given; one file at a time is open.
 
-    The other parameters are those of `formats.of_file`. Raises `ValueError` if a file has other columns or
-    another type than the first one.
+    Raises `ValueError` if a file has other columns or another type than the first one.
     """
-    shards = Shards(names, (columns, key, limit, dtype))
+    shards = Shards(names, reading)
     usual = shards.usual
     table = usual.table and replace(usual.table, name=name, batches=shards.batches)
-    return Stream(
-        name,
-        shards.starts[-1],
-        usual.cols,
-        usual.dtype,
-        shards.blocks,
-        header=usual.header,
-        table=table,
-        columns=usual.columns,
-    )
+    return replace(usual, name=name, rows=shards.starts[-1], blocks=shards.blocks, table=table)
 
 
 class Shards:
-    """Files of one kind, one after the other; `options` are those of `formats.of_file`, in its order.
+    """Files of one kind, one after the other.
 
     `usual` is the first file, or the first one that tells the length of its lists. `starts` holds the first
     row of every file, as far as it is known, then the number of all rows.
     """
 
-    def __init__(self, names: Sequence[str], options: tuple[Any, ...]) -> None:
-        self._names, self._options = names, options
+    def __init__(self, names: Sequence[str], reading: Reading) -> None:
+        self._names, self._reading = names, reading
         # The working folder may change.
         self._absolute = [str(Path(file).absolute()) for file in names]
         self._stamps = [stamp(file) for file in names]
@@ -76,11 +57,10 @@ class Shards:
                 self._kept.append(found)
 
     def _open(self, i: int) -> Stream:
-        from . import of_file, suffix_of
+        from . import of_file
 
         file = self._names[i] if Path(self._names[i]).exists() else self._absolute[i]
-        columns, key, limit, dtype = self._options
-        stream = of_file(file, suffix_of(file), columns, key, limit, dtype)
+        stream = of_file(file, self._reading)
         assert isinstance(stream, Stream)
         return stream
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shoal._checks.marked import MarkedError, marked_text
+from shoal._checks.marked import MarkedError, ParameterError, marked_text
 from shoal._checks.params import n_bytes, shown
 
 #: Approximate size of a block: enough work for many threads, and small beside the centers and sums. Two
@@ -51,6 +51,31 @@ class Stream:
         """Check the number of rows, which a damaged file can get wrong."""
         if self.rows is not None and not 0 <= self.rows < 1 << 63:
             raise ValueError(f"{self.name}: is damaged: its header says {self.rows} rows")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How to read files: the options of `shoal.open`; None for options that were not given."""
+
+    shape: tuple[int, int] | None = None
+    dtype: npt.DTypeLike | None = None
+    columns: Sequence[Any] | None = None
+    key: str | None = None
+    chunk_limit: int | str | None = None
+
+    @property
+    def limit(self) -> int:
+        """The maximum size of an unpacked chunk in bytes."""
+        return chunk_limit(self.chunk_limit)
+
+    def refuse(self, name: str, suffix: str, *, except_for: Sequence[str] = ()) -> None:
+        """Raise `ValueError` for options of files with other suffixes, except for those of `suffix`."""
+        for option in ("columns", "key", "dtype", "chunk_limit"):
+            given = getattr(self, option)
+            if given is not None and option not in except_for:
+                raise ParameterError(
+                    f"{name}: `{option}`={given!r} does not belong to {suffix or 'such'} files"
+                )
 
 
 def block_rows(cols: int, dtype: np.dtype[Any]) -> int:

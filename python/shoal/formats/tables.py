@@ -115,11 +115,21 @@ def of_data_set(data: Any, columns: Sequence[Any] | None) -> Stream:
     return streamed(name, data.count_rows() if counted else None, found, lambda: batches(size))
 
 
-def of_hugging_face(obj: Any, columns: Sequence[Any] | None) -> Stream:
+def of_cursor(obj: Any, columns: Sequence[Any] | None) -> Stream | None:
+    """Open a cursor of ADBC, which can be read once; None for other objects."""
+    if not hasattr(obj, "fetch_record_batch"):
+        return None
+    return of_reader(obj.fetch_record_batch(), columns, "ADBC cursor")
+
+
+def of_hugging_face(obj: Any, columns: Sequence[Any] | None) -> Stream | None:
     """Open a dataset of the Hugging Face library `datasets`, converted to Arrow batch by batch.
 
-    Raises `TypeError` for a dictionary of splits.
+    None for other objects: a module of the user may have the name `datasets` too. Raises `TypeError` for a
+    dictionary of splits.
     """
+    if not hasattr(obj, "with_format"):
+        return None
     name = f"Hugging Face {type(obj).__name__}"
     if isinstance(obj, dict):
         split = shown(next(iter(obj), "train"))

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from . import chunked
-from .stream import Stream, name_errors, required
+from .stream import Reading, Stream, name_errors, required
 
 
-def open_zarr(name: str, key: str | None, limit: int) -> Stream:
+def open_zarr(name: str, reading: Reading) -> Stream:
     """Open a store that holds one array, or the array `key` of a group; None for the only array."""
+    key, limit = reading.key, reading.limit
     zarr = required("zarr", "zarr", name)
     # The error of zarr for a missing store says that it is not a group.
     if not stat.S_ISDIR(Path(name).stat().st_mode):
@@ -23,25 +22,14 @@ def open_zarr(name: str, key: str | None, limit: int) -> Stream:
         if isinstance(stored, zarr.Array):
             if key is not None:
                 raise ValueError(f"{name}: is a single array, so key must be None, got {key!r}")
-            return stream_array(stored, name, limit)
+            return chunked.stream_of(stored, name, limit)
         if key is None or not isinstance(stored.get(key), zarr.Array):
             arrays = [path for path, item in stored.members(max_depth=None) if isinstance(item, zarr.Array)]
             key = chunked.choose_key(name, key, arrays)
         array = stored[key]
-        return stream_array(array, f"{name}[{array.path!r}]", limit)
+        return chunked.stream_of(array, f"{name}[{array.path!r}]", limit)
 
 
 def of_array(array: Any, limit: int) -> Stream:
-    """Open an array of zarr."""
-    return stream_array(array, f"zarr array {array.store_path}", limit)
-
-
-def stream_array(array: Any, name: str, limit: int) -> Stream:
-    """Make a stream of rows from an array, which holds no file open between passes."""
-
-    @contextmanager
-    def opened() -> Generator[Any]:
-        with name_errors(name):
-            yield array
-
-    return chunked.stream_of(array, name, limit, opened)
+    """Open an array of zarr, which holds no file open between passes."""
+    return chunked.stream_of(array, f"zarr array {array.store_path}", limit)

@@ -202,7 +202,9 @@ def test_shuffled_rows_are_all_the_rows(dtype):
 def test_settings_reach_the_addressed_methods(two):
     def chosen(*settings, init=None, known=("kmeans", "vrkm")):
         read = [methods.parse_addressed_setting(text) for text in settings]
-        args = argparse.Namespace(clusters=4, init=init, seed=2, threads=1, metric=None, settings=read)
+        args = argparse.Namespace(
+            n_clusters=4, init=init, random_state=2, n_jobs=1, metric=None, settings=read
+        )
         return [compare.parameters_of(method, known, args) for method in known]
 
     plain = {"n_clusters": 4, "random_state": 2, "n_jobs": 1, "n_init": 1}

@@ -429,7 +429,7 @@ def wrong_inputs():
     yield [], None, "X must be a dask array"
     yield "rows.npy", None, "X must be a dask array"
     yield [blobs()], None, "list whose item 0 is"
-    yield X, da.ones(7), "2400 values, one a row, got 7"
+    yield X, da.ones(7), "2400 values, one per row, got 7"
     yield X, da.ones((2400, 1)), "1-D"
     yield ["a.npy", "b.npy"], [np.ones(3)], "list of 2 arrays, one per partition, got 1"
     yield ["a.npy", "b.npy"], np.ones(3), "dask array with the 2 partitions"

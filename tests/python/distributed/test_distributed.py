@@ -16,7 +16,7 @@ import shoal
 import sklearn.base
 from distributed_suite import CUTS, blobs, cut, same
 from shoal import _core, distributed
-from shoal._distributed.batches import Seen, absorbed_pieces, printed
+from shoal._distributed.batches import Arriving, Seen, absorbed_pieces, printed
 from shoal._distributed.engine import absorbed, merged, n_sums, runs
 from shoal._distributed.executor import ExecutorEngine
 from shoal._distributed.seeding import INITS
@@ -609,14 +609,14 @@ def test_a_fingerprint_has_all_weights():
     def pieces(given, *at):
         return zip(cut(rows, *at), cut(given, *at), strict=True)
 
-    part, found = absorbed_pieces(task, 0, pieces(weights), True, None, 1)
-    again, _ = absorbed_pieces(task, 0, pieces(weights, 0.1, 0.7), True, found, 1)
+    part, found = absorbed_pieces(task, Arriving(0, pieces(weights), True), None, 1)
+    again, _ = absorbed_pieces(task, Arriving(0, pieces(weights, 0.1, 0.7), True), found, 1)
     assert again.to_bytes() == part.to_bytes()
     for row in (0, 1, 1234, 2399):
         other = weights.copy()
         other[row] = 2
         with pytest.raises(ValueError, match="partition 0: the engine gave other rows or weights"):
-            absorbed_pieces(task, 0, pieces(other, 0.1), True, found, 1)
+            absorbed_pieces(task, Arriving(0, pieces(other, 0.1), True), found, 1)
     seen = Seen()
     assert sum(len(block) for block, _ in printed(pieces(weights, 0.4), seen)) == 2400
     assert seen.number() == found
@@ -664,11 +664,13 @@ def test_weights_are_checked_by_name():
     for bad, problem in (
         (np.ones(2400, complex), "sample_weight must be real, got complex numbers"),
         (["heavy"] * 2400, "sample_weight must hold numbers"),
-        (np.ones((2400, 1)), r"sample_weight must be 1-D, one weight a row, got shape \(2400, 1\)"),
+        (np.ones((2400, 1)), r"sample_weight must be 1-D, one weight per row, got shape \(2400, 1\)"),
         (np.ones(7), "sample_weight has 7 values, X has 2400 rows"),
     ):
         with pytest.raises(ValueError, match="partition 0: " + problem):
             KMeans(2).fit([rows], sample_weight=[bad])
     for bad in (5, "weights", np.float64(2), np.array(1.0)):
-        with pytest.raises(TypeError, match="sample_weight must be a list of 1 arrays, one a partition, got"):
+        with pytest.raises(
+            TypeError, match="sample_weight must be a list of 1 arrays, one per partition, got"
+        ):
             KMeans(2).fit([rows], sample_weight=bad)

@@ -71,7 +71,7 @@ def test_values_too_large_to_square():
         (0.0, "sample_weight must be above 0 for at least one row, got zero for every row$"),
         (-1.0, "sample_weight must be finite and at least 0, got -1"),
         (np.ones(49), "sample_weight has 49 values, X has 50 rows"),
-        (np.ones((50, 1)), r"sample_weight must be 1-D, one weight a row, got shape \(50, 1\)"),
+        (np.ones((50, 1)), r"sample_weight must be 1-D, one weight per row, got shape \(50, 1\)"),
         (np.ones(50) * 1j, "sample_weight must be real, got complex numbers"),
         (["a"] * 50, "sample_weight must hold numbers"),
         ([[1.0], [1.0, 2.0]], "sample_weight must hold numbers"),

@@ -322,7 +322,7 @@ def test_weights_of_a_stream_must_match_its_length():
     for wrong in (weights[:-1], np.append(weights, 1)):
         with pytest.raises(ValueError, match=f"sample_weight has {len(wrong)} values"):
             KMeans(4, init=init).fit(blocks, sample_weight=wrong)
-    with pytest.raises(ValueError, match="must be an array, one weight a row, for a stream"):
+    with pytest.raises(ValueError, match="must be an array, one weight per row, for a stream"):
         KMeans(4).fit(blocks, sample_weight=2.0)
 
 
