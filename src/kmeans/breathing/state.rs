@@ -41,7 +41,7 @@ impl<T: Compute> SolverState for BreathingSolver<T> {
         to.put_value("centers", self.current.as_ref().map(Lloyd::n_clusters));
         for (name, run) in [("current", &self.current), ("best", &self.best)] {
             if let Some(run) = run {
-                to.contents.put(name, run.checkpoint());
+                to.contents.put(name, run.checkpoint(usize::MAX));
             }
         }
         to.finish()
