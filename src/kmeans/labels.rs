@@ -267,6 +267,12 @@ impl Labels {
         std::mem::replace(&mut self.of_rows, none)
     }
 
+    /// Makes the labels those of `n` rows, which must be recovered.
+    pub(super) fn lose(&mut self, n: usize) {
+        self.of_rows = self.of_rows.none();
+        self.lost = n;
+    }
+
     /// Writes the labels of at most `most` rows, or else the number of rows.
     pub(super) fn put(&self, to: &mut StateWriter, most: usize) {
         if self.are_lost() || self.len() > most {

@@ -18,6 +18,11 @@ impl<T: Compute> Nested<T> {
 
     /// Recomputes what a checkpoint does not hold, and labels that were dropped.
     pub(super) fn complete(&mut self, data: &dyn DataSource<T>, n: u64, cx: &Executor) -> Result<()> {
+        if self.labels.are_lost() && !self.fed {
+            // Rows that a failed sweep had admitted have no labels yet.
+            self.labels.lose(self.voted as usize);
+            self.rows = Members::First;
+        }
         let (batch, drawn) = (self.batch() as u64, self.params.shuffle && !self.fed);
         if drawn && self.rows.are_first() && batch > 0 {
             self.rows = Members::First.grown(n, (0, batch), self.params.rng_seed)?;

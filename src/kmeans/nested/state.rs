@@ -86,7 +86,8 @@ impl<T: Compute> Nested<T> {
         if self.fed && (batch > rows.len() || self.due > rows.len() as u64) {
             return Err("its \"labels\" do not belong to its \"rows\"".into());
         }
-        if self.labels.are_lost() && self.labeled_by.len() != k * self.dim {
+        let voted = self.fed || (1..=batch as u64).contains(&self.voted);
+        if self.labels.are_lost() && !(voted && self.labeled_by.len() == k * self.dim) {
             return Err("its \"labeled_by\" do not belong to its \"centers\"".into());
         }
         if k > 0 && (k != self.params.n_clusters || self.weights.len() > k) {
