@@ -1,4 +1,4 @@
-//! Fits continue with the same bits after a failed sweep or from a checkpoint, whether labels were kept or lost.
+//! Results are bit-identical after a failed sweep and from a checkpoint, whether labels were kept or lost.
 
 use crate::data::Dense;
 use crate::fit::{FitSolver, SolverState};
