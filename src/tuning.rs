@@ -141,6 +141,11 @@ pub(crate) const SKETCH_ROUNDS: usize = 3;
 /// Rows from which the columns of sketches are learned.
 pub(crate) const SKETCH_SAMPLE: usize = 1024;
 
+/// Upper limit of the number of rows for which a sweep notes changed labels and a checkpoint stores labels. With more
+/// rows, labels that were lost are recomputed in a sweep: a note takes up to 3 bytes per row in memory, and a checkpoint
+/// would take 4 bytes per row on the disk, each time it is written. Tests use few rows.
+pub(crate) const NOTED_ROWS: usize = if cfg!(test) { 500 } else { 1 << 24 };
+
 /// Sweeps for which Lloyd updates the sums of clusters before it recomputes them: each changed row adds a
 /// rounding error to the energy.
 pub(crate) const CARRIED_SWEEPS: u32 = 32;

@@ -4,32 +4,48 @@ mod by_blocks;
 mod by_bounds;
 mod by_sketches;
 mod carried;
+#[cfg(test)]
+mod tests;
 
 use std::sync::{Mutex, PoisonError};
 
 use super::blocks::Blocks;
 use super::bounds::PanelBounds;
 use super::sketches::Sketches;
-use crate::centers::{Editing, Journal, LabelList, LabelsMut, sum_labeled};
+use crate::centers::{Editing, Journal, LabelList, LabelsMut, NO_LABEL, sum_labeled};
 use crate::data::{DataSource, count_rows};
 use crate::error::{Error, Result};
 use crate::kernel::{self, Compute, PackedCenters, Scratch};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::pass::{Chunk, Unread, Wide, sweep_unread};
+use crate::persist::state::{StateReader, StateWriter};
 use crate::rows::RowBuf;
 use crate::stats::ClusterSums;
-use crate::tuning::{CARRIED_CHANGES, CARRIED_ENERGY, CARRIED_SWEEPS, tile_rows};
+use crate::tuning::{CARRIED_CHANGES, CARRIED_ENERGY, CARRIED_SWEEPS, NOTED_ROWS, tile_rows};
 pub(super) use carried::Carried;
 
 /// Per-row state: labels, and bounds or sketches.
 #[derive(Clone, Debug)]
 pub(super) struct Labels {
     pub(super) of_rows: LabelList,
-    /// The changes of the last sweep; `None` if no row had a label before.
-    changes: Option<Vec<Journal>>,
+    /// Rows whose labels were dropped, because they can be recomputed; then `of_rows` is empty.
+    lost: usize,
+    before: Before,
+    /// Upper limit of the number of rows for which sweeps note changes.
+    most_noted: usize,
     pub(super) bounds: Option<PanelBounds>,
     pub(super) sketches: Option<Sketches>,
+}
+
+/// The labels before the last sweep.
+#[derive(Clone, Debug)]
+enum Before {
+    /// No row had a label.
+    Nothing,
+    Changed(Vec<Journal>),
+    /// Too many rows to note changes.
+    Unknown,
 }
 
 /// Labels and bounds of a chunk: upper bounds, bounds to all other centers, and bounds by group.
@@ -194,7 +210,88 @@ impl Labels {
 
     /// Given labels.
     pub(super) fn of(of_rows: LabelList) -> Self {
-        Self { of_rows, changes: None, bounds: None, sketches: None }
+        Self { of_rows, lost: 0, before: Before::Nothing, most_noted: NOTED_ROWS, bounds: None, sketches: None }
+    }
+
+    /// The same labels, for a solver that undoes sweeps and so needs the changes of any number of rows.
+    pub(super) fn always_noted(self) -> Self {
+        Self { most_noted: usize::MAX, ..self }
+    }
+
+    /// The number of rows.
+    pub(super) fn len(&self) -> usize {
+        if self.lost > 0 { self.lost } else { self.of_rows.len() }
+    }
+
+    /// Whether [`Labels::recover`] must be called before the labels can be used.
+    pub(super) fn are_lost(&self) -> bool {
+        self.lost > 0
+    }
+
+    /// Recomputes lost labels, which are those about the centers `about`. Without centers, no row has a label.
+    pub(super) fn recover<T: Compute>(
+        &mut self,
+        about: MatRef<'_, T>,
+        data: &dyn DataSource<T>,
+        cx: &Executor,
+    ) -> Result<()> {
+        if self.lost == 0 {
+            return Ok(());
+        }
+        if about.rows() == 0 {
+            self.of_rows.make_room(self.lost)?;
+            self.of_rows.grow(|i| i, self.lost);
+        } else {
+            self.of_rows = all_labels(about, data, cx)?.0;
+        }
+        self.lost = 0;
+        self.forget_before();
+        Ok(())
+    }
+
+    /// Drops labels that take much memory.
+    pub(super) fn make_way(&mut self) {
+        if self.of_rows.len() > NOTED_ROWS {
+            drop(self.take());
+        }
+    }
+
+    /// The labels: a copy of a few, and many themselves, which are then lost here.
+    pub(super) fn lend(&mut self) -> LabelList {
+        if self.of_rows.len() > NOTED_ROWS { self.take() } else { self.of_rows.clone() }
+    }
+
+    fn take(&mut self) -> LabelList {
+        self.lost = self.of_rows.len();
+        let none = self.of_rows.none();
+        std::mem::replace(&mut self.of_rows, none)
+    }
+
+    /// Makes the labels those of `n` rows, which must be recovered.
+    pub(super) fn lose(&mut self, n: usize) {
+        self.of_rows = self.of_rows.none();
+        self.lost = n;
+    }
+
+    /// Writes the labels of at most `most` rows, or else the number of rows.
+    pub(super) fn put(&self, to: &mut StateWriter, most: usize) {
+        if self.are_lost() || self.len() > most {
+            to.put("unlabeled", &self.len());
+        } else {
+            to.put("labels", &self.of_rows.view().to_vec());
+        }
+    }
+
+    /// Reads what [`Labels::put`] wrote: labels below `labeled` of `k` clusters.
+    pub(super) fn get(from: &StateReader<'_>, labeled: usize, k: usize) -> Result<Self, String> {
+        if from.value("unlabeled").is_some() {
+            return Ok(Self { lost: from.get("unlabeled")?, ..Self::new(0, k) });
+        }
+        let labels: Vec<u32> = from.get("labels")?;
+        if !labels.iter().all(|&j| (j as usize) < labeled || j == NO_LABEL) {
+            return Err("its \"labels\" do not match its \"centers\"".into());
+        }
+        Ok(Self::of(LabelList::of(labels, k)))
     }
 
     /// Extends to `n` rows: old row `i` becomes row `at(i)`, in the same order, and the others have no label.
@@ -214,18 +311,19 @@ impl Labels {
 
     /// Frees the changes of the last sweep, which cannot be undone any more.
     pub(super) fn forget_before(&mut self) {
-        self.changes = Some(Vec::new());
+        self.before = Before::Changed(Vec::new());
     }
 
     pub(super) fn are_missing(&self) -> bool {
-        self.of_rows.view().are_missing().0
+        self.are_lost() || self.of_rows.view().are_missing().0
     }
 
-    /// Restores the labels before the last sweep. Bounds are dropped, and with them their packing order.
+    /// Restores the labels before the last sweep, or drops them. Bounds are dropped, and with them their packing order.
     pub(super) fn undo(&mut self) {
-        match self.changes.replace(Vec::new()) {
-            Some(changes) => self.of_rows.restore(&changes),
-            None => self.of_rows.clear(),
+        match std::mem::replace(&mut self.before, Before::Changed(Vec::new())) {
+            Before::Nothing => self.of_rows.clear(),
+            Before::Changed(changes) => self.of_rows.restore(&changes),
+            Before::Unknown => drop(self.take()),
         }
         (self.bounds, self.sketches) = (None, None);
     }
@@ -258,11 +356,14 @@ impl Labels {
         let afresh = carried.is_none();
         let clusters = carried.map_or_else(nothing, |carried| carried.clusters);
         let (_, none) = self.of_rows.view().are_missing();
-        self.changes = None;
-        let journals = (!none).then(Mutex::default);
+        let noted = !none && self.of_rows.len() <= self.most_noted;
+        self.before = if none { Before::Nothing } else { Before::Unknown };
+        let journals = noted.then(Mutex::default);
         let searched = (blocks.as_deref_mut(), journals.as_ref());
         let mut swept = self.label(searched, packed, moments, (clusters, afresh), data, cx);
-        self.changes = journals.map(|all| all.into_inner().unwrap_or_else(PoisonError::into_inner));
+        if let Some(all) = journals {
+            self.before = Before::Changed(all.into_inner().unwrap_or_else(PoisonError::into_inner));
+        }
         if let Ok(part) = &mut swept
             && part.clusters.energy() < floor
         {

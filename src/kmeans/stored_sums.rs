@@ -1,6 +1,7 @@
 //! Writes sums and carried sums to checkpoints, reads them back, and validates them.
 
 use super::labels::Carried;
+use crate::centers::LabelsRef;
 use crate::data::Dtype;
 use crate::fit::Metric;
 use crate::kernel::Compute;
@@ -68,20 +69,21 @@ pub(super) fn carried_of(
     Ok(Some(Carried::of(sums, age, energy)))
 }
 
-/// Returns an error for carried sums that contradict the labels (every row has weight 1) or the means.
+/// Returns an error for carried sums that contradict the labels (every row has weight 1), if these are known, or the
+/// means.
 pub(super) fn check_carried<T: Compute>(
     carried: &Carried,
-    labels: &[u32],
+    labels: Option<LabelsRef<'_>>,
     means: MatRef<'_, T>,
     metric: Metric,
 ) -> Result<(), String> {
     let clusters = carried.clusters();
-    let mut counts = vec![0.0; means.rows()];
-    for &j in labels {
-        counts[j as usize] += 1.0;
-    }
-    if clusters.weights() != counts {
-        return Err("its \"carried_weights\" do not match its \"labels\"".into());
+    if let Some(labels) = labels {
+        let mut counts = vec![0.0; means.rows()];
+        labels.iter().for_each(|j| counts[j as usize] += 1.0);
+        if clusters.weights() != counts {
+            return Err("its \"carried_weights\" do not match its \"labels\"".into());
+        }
     }
     if !clusters.have_means_at(means, metric == Metric::Cosine) {
         return Err("its \"carried_sums\" do not match its centers".into());

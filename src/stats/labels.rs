@@ -99,6 +99,14 @@ impl LabelList {
         }
     }
 
+    /// A list of no rows, for the same number of clusters.
+    pub(crate) fn none(&self) -> Self {
+        match self {
+            Self::Narrow(_) => Self::Narrow(Vec::new()),
+            Self::Wide(_) => Self::Wide(Vec::new()),
+        }
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.view().len()
     }

@@ -14,8 +14,10 @@ from shoal import _core
 from shoal._checks import params as _params
 from shoal._checks.warn import warn, warn_of_few
 from shoal._core import Run, Source, Step
+from shoal._files.staged import is_name
 from shoal._rows.arrays import as_csr
 from shoal._rows.checked import weighted
+from shoal._rows.paths import is_paths
 from shoal._rows.source import DataSource
 from shoal._rows.streams import refuse_once
 from shoal.typing import Metric, Rows, Seeding, Weights
@@ -159,6 +161,7 @@ class CenterFitter(Clusterer):
         if not self._one_pass:
             refuse_once(X, type(self).__name__)
         rows = self._checked(X, reset=True)
+        self._of_files = is_name(X) or is_paths(X)
         source, weights = weighted(rows, sample_weight)
         n = source.shape[0]
         if n is not None and n < self._k:
@@ -360,7 +363,7 @@ class CenterFitter(Clusterer):
         X = as_csr(X)
         fitted: Any = self.fit(X, sample_weight=sample_weight)
         # No labels with compute_labels=False.
-        known = fitted.__dict__.get("_labels") is not None
+        known = any(fitted.__dict__.get(name) is not None for name in ("_labels", "_finished"))
         labels: npt.NDArray[np.int32] = fitted.labels_ if known else fitted.predict(X)
         return labels
 

@@ -36,7 +36,11 @@ CENTER_PARAMETERS = ("init", "means_init")
 ARRAY_PARAMETERS = ("weights_init", "precisions_init")
 
 #: Attributes that a fit sets before its first step.
-OF_A_START = ("n_features_in_", "feature_names_in_", "_seed", "_by_callable")
+OF_A_START = ("n_features_in_", "feature_names_in_", "_seed", "_by_callable", "_of_files")
+
+#: Rows of files up to which a finished fit converts its labels at once. Labels of more rows stay in the run
+#: until they are read: it holds them in less memory, and no rows of files.
+CONVERTED_ROWS = 1 << 24
 
 #: Parameters that are not saved: code cannot be.
 OF_A_RUN = ("callbacks",)
@@ -188,6 +192,8 @@ class Clusterer(RunLoop):
     def _drop_labels(self) -> None:
         """Forget labels and inertia, which belong to other centers or rows."""
         self._labels: npt.NDArray[np.int32] | None = None
+        # The finished run, while it holds the labels.
+        self._finished: Any = None
         self._inertia: float | None = None
         # Changes with the model, so that `Deferred` values of an earlier one are not computed with this one.
         self._moment = object()
@@ -314,11 +320,17 @@ class Clusterer(RunLoop):
 
     def _complete(self, run: Run) -> None:
         run.finish()
-        self._labels, self._inertia = run.labels(), run.inertia()
+        self._inertia = run.inertia()
+        if self.__dict__.get("_of_files") and (self._n_rows or 0) > CONVERTED_ROWS:
+            self._finished = run
+        else:
+            self._labels = run.labels()
         self._run = None
 
     def _needing_a_pass(self, name: str, asker: FrameType | None) -> Any:
         """Return `labels` or `inertia`; make a pass for it if `asker` names it, see `Deferred`."""
+        if name == "labels" and self.__dict__.get("_finished") is not None:
+            self._labels, self._finished = self._finished.labels(), None
         value = self.__dict__.get("_" + name)
         if value is not None:
             return value
@@ -385,7 +397,7 @@ class Clusterer(RunLoop):
 
     @labels_.setter
     def labels_(self, labels: Any) -> None:
-        self._labels = labels
+        self._labels, self._finished = labels, None
 
     @property
     def inertia_(self) -> float:
@@ -528,6 +540,8 @@ class Clusterer(RunLoop):
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle plain values and arrays, without the run and the rows."""
+        if self.__dict__.get("_finished") is not None:
+            self._needing_a_pass("labels", None)
         state = dict(super().__getstate__())
         if "_history" in state:
             state["_history"] = self.history_

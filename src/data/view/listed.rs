@@ -1,6 +1,6 @@
 //! Rows that a list of row numbers selects.
 
-use std::ops::{ControlFlow, Deref};
+use std::ops::{ControlFlow, Range};
 
 use super::selected::Selection;
 use crate::data::raw::one_block;
@@ -40,6 +40,40 @@ impl RowIndex for u64 {
     }
 }
 
+/// Row numbers by their place in a view.
+pub trait RowNumbers: Sync {
+    /// How many there are.
+    fn len(&self) -> usize;
+    /// The row number at a place.
+    fn at(&self, place: usize) -> u64;
+    /// The row numbers at consecutive places.
+    fn range(&self, places: Range<usize>) -> Vec<u64>;
+}
+
+impl<I: RowIndex> RowNumbers for &[I] {
+    fn len(&self) -> usize {
+        <[I]>::len(self)
+    }
+    fn at(&self, place: usize) -> u64 {
+        self[place].row()
+    }
+    fn range(&self, places: Range<usize>) -> Vec<u64> {
+        self[places].iter().map(|i| i.row()).collect()
+    }
+}
+
+impl<I: RowIndex> RowNumbers for Vec<I> {
+    fn len(&self) -> usize {
+        self.as_slice().len()
+    }
+    fn at(&self, place: usize) -> u64 {
+        self.as_slice().at(place)
+    }
+    fn range(&self, places: Range<usize>) -> Vec<u64> {
+        self.as_slice().range(places)
+    }
+}
+
 /// The rows with the numbers in `list`, and their weights.
 #[derive(Clone, Debug)]
 pub struct Listed<L> {
@@ -49,7 +83,7 @@ pub struct Listed<L> {
     ascending: bool,
 }
 
-impl<I: RowIndex, L: Deref<Target = [I]>> Listed<L> {
+impl<L: RowNumbers> Listed<L> {
     /// The rows `list`, without weights.
     pub(super) fn new(list: L) -> Self {
         Self { list, weights: None, ascending: false }
@@ -62,12 +96,8 @@ impl<I: RowIndex, L: Deref<Target = [I]>> Listed<L> {
 
     /// Takes the weights of the rows from those of all rows.
     pub(super) fn take_weights(&mut self, all: Option<&[f64]>) {
-        self.weights = all.map(|all| self.list.iter().map(|i| all[i.row() as usize]).collect());
-    }
-
-    /// The row numbers.
-    pub(super) fn list(&self) -> &[I] {
-        &self.list
+        self.weights =
+            all.map(|all| (0..self.list.len()).map(|place| all[self.list.at(place) as usize]).collect());
     }
 
     /// Passes all rows to `f` as one block.
@@ -78,12 +108,19 @@ impl<I: RowIndex, L: Deref<Target = [I]>> Listed<L> {
     }
 }
 
-impl<I: RowIndex, L: Deref<Target = [I]> + Sync> Selection for Listed<L> {
+impl<I> Listed<Vec<I>> {
+    /// The row numbers.
+    pub(super) fn list(&self) -> &[I] {
+        &self.list
+    }
+}
+
+impl<L: RowNumbers> Selection for Listed<L> {
     fn len(&self) -> u64 {
         self.list.len() as u64
     }
     fn row(&self, place: u64) -> u64 {
-        self.list[place as usize].row()
+        self.list.at(place as usize)
     }
     fn weights<'a>(&'a self, _all: Option<&'a [f64]>) -> Option<&'a [f64]> {
         self.weights.as_deref()
@@ -150,15 +187,15 @@ impl<T: Float> Origin<'_, T> {
 }
 
 /// Listed rows as one block.
-struct ListedRows<'a, T: Float, I> {
-    list: &'a [I],
+struct ListedRows<'a, T: Float, L> {
+    list: &'a L,
     origin: Origin<'a, T>,
 }
 
-impl<T: Float, I: RowIndex> TileReader<T> for ListedRows<'_, T, I> {
+impl<T: Float, L: RowNumbers> TileReader<T> for ListedRows<'_, T, L> {
     fn read(&self, wanted: Wanted<'_>, buffer: &mut RowBuf<T>) -> Result<Option<Tile<'_, T>>> {
         let (sparse, cols) = self.origin.shape();
-        let rows: Vec<u64> = self.list[wanted.rows.clone()].iter().map(|i| i.row()).collect();
+        let rows = self.list.range(wanted.rows.clone());
         if sparse {
             buffer.begin_sparse(cols);
             append_picked(&wanted, buffer, |some, buffer| self.origin.append(&rows[some], buffer))?;

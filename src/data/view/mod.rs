@@ -5,6 +5,7 @@
 
 mod counted;
 mod listed;
+mod marks;
 mod normalized;
 mod permuted;
 mod projected;
@@ -19,6 +20,8 @@ mod weighted;
 
 pub(crate) use counted::Counted;
 pub use listed::RowIndex;
+pub(crate) use listed::RowNumbers;
+pub(crate) use marks::RowMarks;
 pub use normalized::Normalized;
 pub(crate) use normalized::{ZeroRows, normalize_rows};
 pub use permuted::Permuted;
@@ -31,7 +34,7 @@ pub use selected::Selected;
 pub(crate) use standardized::Standard;
 pub use standardized::Standardized;
 pub(crate) use stretch::Stretch;
-pub(crate) use subset::Subset;
+pub(crate) use subset::{MarkedRows, Subset};
 pub use transformed::Transformed;
 pub(crate) use watched::Watched;
 pub use weighted::Weighted;

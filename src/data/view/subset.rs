@@ -1,6 +1,7 @@
 //! Some rows of a source in ascending order, which are read forwards.
 
-use super::listed::Listed;
+use super::listed::{Listed, RowNumbers};
+use super::marks::RowMarks;
 use super::selected::Selected;
 use crate::data::DataSource;
 use crate::float::Float;
@@ -10,14 +11,31 @@ use crate::float::Float;
 /// A large subset is read in a pass that reads ahead, a small one row by row.
 pub(crate) type Subset<'a, T> = Selected<&'a dyn DataSource<T>, Listed<&'a [u64]>>;
 
+/// As [`Subset`], for rows that are marked.
+pub(crate) type MarkedRows<'a, T> = Selected<&'a dyn DataSource<T>, Listed<&'a RowMarks>>;
+
 impl<'a, T: Float> Subset<'a, T> {
     /// The rows `rows` of `source`, which must ascend and exist.
     pub(crate) fn new(source: &'a dyn DataSource<T>, rows: &'a [u64]) -> Self {
         debug_assert!(rows.is_sorted());
-        let mut rows = Listed::ascending(rows);
-        rows.take_weights(source.weights());
-        Self::of(source, rows)
+        ascending(source, rows)
     }
+}
+
+impl<'a, T: Float> MarkedRows<'a, T> {
+    /// The rows of `source` that are marked, which must exist.
+    pub(crate) fn new(source: &'a dyn DataSource<T>, rows: &'a RowMarks) -> Self {
+        ascending(source, rows)
+    }
+}
+
+fn ascending<T: Float, L: RowNumbers>(
+    source: &dyn DataSource<T>,
+    rows: L,
+) -> Selected<&dyn DataSource<T>, Listed<L>> {
+    let mut rows = Listed::ascending(rows);
+    rows.take_weights(source.weights());
+    Selected::of(source, rows)
 }
 
 #[cfg(test)]

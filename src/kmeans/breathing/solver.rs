@@ -156,7 +156,7 @@ impl<T: Compute> BreathingSolver<T> {
 
     /// The number of centers that the first breath adds to the centers of `start`.
     fn first_m(&self, start: &Lloyd<T>) -> usize {
-        let (k, n) = (self.params.n_clusters, start.labels().len());
+        let (k, n) = (self.params.n_clusters, start.rows());
         // A single center is the mean of all rows.
         let most = if k == 1 { 0 } else { k };
         self.params.m.min(most).min(n.min(MAX_CENTERS) - k)

@@ -41,7 +41,7 @@ impl<T: Compute> SolverState for BreathingSolver<T> {
         to.put_value("centers", self.current.as_ref().map(Lloyd::n_clusters));
         for (name, run) in [("current", &self.current), ("best", &self.best)] {
             if let Some(run) = run {
-                to.contents.put(name, run.checkpoint());
+                to.contents.put(name, run.checkpoint(usize::MAX));
             }
         }
         to.finish()
@@ -75,7 +75,7 @@ impl<T: Compute> SolverState for BreathingSolver<T> {
 
     fn fits(&self, n: Option<u64>) -> bool {
         let runs = [&self.best, &self.current].into_iter().flatten();
-        n.is_none_or(|n| runs.into_iter().all(|run| run.labels().len() as u64 == n))
+        n.is_none_or(|n| runs.into_iter().all(|run| run.rows() as u64 == n))
     }
 }
 
@@ -100,7 +100,7 @@ impl<T: Compute> BreathingSolver<T> {
             return Err(format!("its runs do not match its \"phase\", {:?}", phase.name()));
         }
         if let (Some(best), Some(run)) = (best, current)
-            && (best.dim() != run.dim() || best.labels().len() != run.labels().len())
+            && (best.dim() != run.dim() || best.rows() != run.rows())
         {
             return Err("its runs are of different rows".into());
         }

@@ -32,6 +32,8 @@ pub struct Lloyd<T> {
     pub(super) dim: usize,
     pub(super) centers: Vec<T>,
     pub(super) labels: Labels,
+    /// The centers that the labels belong to: those at the start of the last sweep. Empty before the first one.
+    pub(super) labeled_by: Vec<T>,
     /// Weight per cluster in the last sweep.
     pub(super) weights: Vec<f64>,
     /// Energy of the last sweep; the inertia of the model if `current`.
@@ -67,6 +69,7 @@ impl<T: Compute> Lloyd<T> {
             dim: 0,
             centers: Vec::new(),
             labels: Labels::new(0, 1),
+            labeled_by: Vec::new(),
             weights: Vec::new(),
             energy: f64::NAN,
             exact: false,
@@ -131,7 +134,12 @@ impl<T: Compute> Lloyd<T> {
         self.params.metric
     }
 
-    /// The label per row in the last sweep.
+    /// The number of rows.
+    pub(in crate::kmeans) fn rows(&self) -> usize {
+        self.labels.len()
+    }
+
+    /// The label per row in the last sweep. Of more than 2^24 rows, a resumed run has none before the next one.
     pub fn labels(&self) -> LabelsRef<'_> {
         self.labels.of_rows.view()
     }
@@ -192,9 +200,8 @@ impl<T: Compute> Lloyd<T> {
         if !carried && self.labels.bounds.is_none() && self.labels.sketches.is_none() {
             return to_means(&mut self.centers, self.dim, self.params.metric, sums);
         }
-        let before = self.centers.clone();
         let moved = to_means(&mut self.centers, self.dim, self.params.metric, sums);
-        let (before, now) = (MatRef::new(&before, self.dim), MatRef::new(&self.centers, self.dim));
+        let (before, now) = (MatRef::new(&self.labeled_by, self.dim), MatRef::new(&self.centers, self.dim));
         sums.follow(before, now);
         if let Some(bounds) = &mut self.labels.bounds {
             bounds.follow(before, now);
@@ -216,6 +223,7 @@ impl<T: Compute> Solver<T> for Lloyd<T> {
     fn step(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Step> {
         let begun = Instant::now();
         let sparse = data.most_values().is_some();
+        self.labels.recover(MatRef::new(&self.labeled_by, self.dim), data, cx)?;
         let centers = MatRef::new(&self.centers, self.dim);
         self.choice.begin(&mut self.labels, centers, self.iteration, sparse);
         let packed = self.labels.pack(centers, sparse);
@@ -252,6 +260,7 @@ impl<T: Compute> Solver<T> for Lloyd<T> {
         let relocated = empty::relocate(data, cx, &packed, self.labels.of_rows.view(), &mut swept.clusters)
             .inspect_err(|_| self.undo())?;
         (self.energy, self.exact) = (energy, swept.exact());
+        self.labeled_by.clone_from(&self.centers);
         if self.threshold.is_none() {
             let variance = swept.moments.as_ref().map_or(0.0, |all| mean_variance(all, &origin));
             self.threshold = Some(self.params.tolerance * variance);
@@ -317,6 +326,7 @@ impl<T: Compute> Restartable<T> for Lloyd<T> {
 
     fn finish(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<f64> {
         let begun = Instant::now();
+        self.labels.recover(MatRef::new(&self.labeled_by, self.dim), data, cx)?;
         if !self.current {
             let sparse = data.most_values().is_some();
             // The bounds are those of the moved centers.
@@ -326,6 +336,7 @@ impl<T: Compute> Restartable<T> for Lloyd<T> {
             self.energy = swept.clusters.energy();
             self.exact = true;
             self.weights = swept.clusters.weights().to_vec();
+            self.labeled_by.clone_from(&self.centers);
             self.current = true;
         } else if !self.exact {
             self.energy =

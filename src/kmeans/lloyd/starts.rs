@@ -11,6 +11,7 @@ use crate::parallel::Executor;
 use crate::persist::Contents;
 use crate::persist::schema::KMEANS_CHECKPOINT;
 use crate::persist::state::{StateReader, StateWriter};
+use crate::tuning::NOTED_ROWS;
 
 /// A fit of [`Lloyd`] from several starts. The start with the lowest inertia wins.
 ///
@@ -56,11 +57,11 @@ impl<T: Compute> SolverState for LloydStarts<T> {
         self.state.put_fields(&mut to);
         to.put_value("seed", self.best().seed());
         if let Some(current) = &self.state.current {
-            to.contents.put("current", current.checkpoint());
+            to.contents.put("current", current.checkpoint(NOTED_ROWS));
         }
         if let Some((objective, best)) = &self.state.best {
             to.put("best_objective", objective);
-            to.contents.put("best", best.checkpoint());
+            to.contents.put("best", best.checkpoint(NOTED_ROWS));
         }
         to.finish()
     }
@@ -71,7 +72,7 @@ impl<T: Compute> SolverState for LloydStarts<T> {
     }
 
     fn fits(&self, n: Option<u64>) -> bool {
-        self.kept().all(|start| n.is_none_or(|n| start.labels().len() as u64 == n))
+        self.kept().all(|start| n.is_none_or(|n| start.rows() as u64 == n))
     }
 }
 

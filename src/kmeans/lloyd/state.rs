@@ -3,7 +3,6 @@
 
 use super::params::KMeansParams;
 use super::solver::Lloyd;
-use crate::centers::{LabelList, NO_LABEL};
 use crate::kernel::Compute;
 use crate::kmeans::labels::Labels;
 use crate::kmeans::stored_sums::{carried_of, check_carried, keep_carried};
@@ -16,12 +15,15 @@ impl<T: Compute> Lloyd<T> {
         dim, weights, energy, exact, current, threshold, iteration, rows_seen, seeded_by, timings,
     }
 
-    pub(in crate::kmeans) fn checkpoint(&self) -> Contents {
+    /// The state, with the labels of at most `most_labels` rows. Labels of more rows are recomputed after
+    /// [`Lloyd::restore`].
+    pub(in crate::kmeans) fn checkpoint(&self, most_labels: usize) -> Contents {
         let mut to = StateWriter::new("");
         self.put_fields(&mut to);
         self.choice.put_fields(&mut to);
         to.put_matrix("centers", &self.centers, self.dim);
-        to.put("labels", &self.labels.of_rows.view().to_vec());
+        self.labels.put(&mut to, most_labels);
+        to.put_matrix("labeled_by", &self.labeled_by, self.dim);
         if let Some(carried) = &self.carried {
             keep_carried(&mut to, "carried", carried);
         }
@@ -36,19 +38,21 @@ impl<T: Compute> Lloyd<T> {
         state.choice.restore(&from)?;
         let (k, dim) = (state.n_clusters(), state.dim);
         state.centers = from.centers("centers", k, dim)?;
-        let labels: Vec<u32> = from.get("labels")?;
-        if !labels.iter().all(|&j| (j as usize) < k || j == NO_LABEL) {
-            return Err("its \"labels\" do not match its \"centers\"".into());
+        state.labels = Labels::get(&from, k, k)?;
+        state.labeled_by = from.finite_matrix("labeled_by", dim)?;
+        if !state.labeled_by.is_empty() && state.labeled_by.len() != state.centers.len() {
+            return Err("its \"labeled_by\" do not match its \"centers\"".into());
         }
         if state.weights.len() > k || !are_weights(&state.weights) {
             return Err("its \"weights\" do not match its \"centers\"".into());
         }
         // Carried sums are valid only if every row has a label.
-        state.carried = carried_of(&from, "carried", k, dim)?.filter(|_| !labels.contains(&NO_LABEL));
+        let labels = state.labels.of_rows.view();
+        state.carried = carried_of(&from, "carried", k, dim)?.filter(|_| !labels.are_missing().0);
         if let Some(carried) = &state.carried {
-            check_carried(carried, &labels, MatRef::new(&state.centers, dim), state.params.metric)?;
+            let known = (!state.labels.are_lost()).then_some(labels);
+            check_carried(carried, known, MatRef::new(&state.centers, dim), state.params.metric)?;
         }
-        state.labels = Labels::of(LabelList::of(labels, k));
         Ok(state)
     }
 }

@@ -1,31 +1,38 @@
 //! The batch of nested mini-batch k-means: which rows it holds, and when it grows.
 
+use super::members::Members;
+use super::reading::with_batch;
 use super::solver::Nested;
+use crate::data::DataSource;
 use crate::error::Result;
 use crate::kernel::{self, Compute};
 use crate::matrix::MatRef;
-use crate::shuffle::Shuffle;
+use crate::parallel::Executor;
 use crate::stats::ClusterSums;
-
-/// Merges two ascending lists. Also returns the new positions of the entries of `old`.
-fn merged(old: &[u64], fresh: &[u64]) -> (Vec<u64>, Vec<u64>) {
-    let (mut all, mut places) = (Vec::with_capacity(old.len() + fresh.len()), Vec::with_capacity(old.len()));
-    let mut fresh = fresh.iter().copied().peekable();
-    for &row in old {
-        while let Some(earlier) = fresh.next_if(|&other| other < row) {
-            all.push(earlier);
-        }
-        places.push(all.len() as u64);
-        all.push(row);
-    }
-    all.extend(fresh);
-    (all, places)
-}
 
 impl<T: Compute> Nested<T> {
     /// Number of rows in the batch.
     pub(super) fn batch(&self) -> usize {
-        self.labels.of_rows.len()
+        self.labels.len()
+    }
+
+    /// Recomputes what a checkpoint does not hold, and labels that were dropped.
+    pub(super) fn complete(&mut self, data: &dyn DataSource<T>, n: u64, cx: &Executor) -> Result<()> {
+        if self.labels.are_lost() && !self.fed {
+            // Rows that a failed sweep had admitted have no labels yet.
+            self.labels.lose(self.voted as usize);
+            self.rows = Members::First;
+        }
+        let (batch, drawn) = (self.batch() as u64, self.params.shuffle && !self.fed);
+        if drawn && self.rows.are_first() && batch > 0 {
+            self.rows = Members::First.grown(n, (0, batch), self.params.rng_seed)?;
+        }
+        if self.labels.are_lost() {
+            let about = MatRef::new(&self.labeled_by, self.dim);
+            let labels = &mut self.labels;
+            with_batch(data, &self.rows, batch as usize, |rows| labels.recover(about, rows, cx))?;
+        }
+        Ok(())
     }
 
     /// Grows the batch to `due` of the `n` rows.
@@ -35,22 +42,14 @@ impl<T: Compute> Nested<T> {
             return Ok(());
         }
         self.labels.make_room(due)?;
-        let mut places = None;
-        if self.params.shuffle && !self.fed {
-            let before = std::mem::take(&mut self.rows);
-            if self.due == n {
-                // The batch is all rows: row `i` moves to position `i`.
-                places = Some(before);
-            } else {
-                let order = Shuffle::new(n, self.params.rng_seed);
-                let mut fresh: Vec<u64> = (old as u64..self.due).map(|i| order.at(i)).collect();
-                fresh.sort_unstable();
-                let (rows, of_old) = merged(&before, &fresh);
-                self.rows = rows;
-                places = Some(of_old);
-            }
-        }
-        self.labels.grow(|i| places.as_ref().map_or(i, |at| at[i] as usize), due, self.params.bounds_memory);
+        let rows = if self.params.shuffle && !self.fed {
+            self.rows.grown(n, (old as u64, self.due), self.params.rng_seed)?
+        } else {
+            Members::First
+        };
+        let before = std::mem::replace(&mut self.rows, rows);
+        let rows = &self.rows;
+        self.labels.grow(|i| rows.place_of(before.row(i)), due, self.params.bounds_memory);
         // New rows have no vote yet, so the next sweep recomputes the sums.
         self.carry = false;
         (self.lowest, self.stalled) = (f64::INFINITY, 0);

@@ -12,6 +12,7 @@
 
 mod batch;
 mod kept;
+mod members;
 mod params;
 mod reading;
 mod solver;

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use super::kept::Kept;
+use super::members::Members;
 use super::params::{Bounds, NestedParams, make_distinct};
 use super::reading::with_batch;
 use crate::centers::{KMeansModel, LabelList, LabelsRef, Snapshot, inertia, project};
@@ -34,8 +35,9 @@ pub struct Nested<T> {
     pub(super) centers: Vec<T>,
     /// Labels of the batch, by ascending row.
     pub(super) labels: Labels,
-    /// Row numbers of the batch; empty if the batch is the first rows of the source, or all of them.
-    pub(super) rows: Vec<u64>,
+    /// The centers that the labels belong to.
+    pub(super) labeled_by: Vec<T>,
+    pub(super) rows: Members,
     /// Size of the batch in the next sweep.
     pub(super) due: u64,
     /// Sums of all votes, with squared errors about `centers`. The vote of a row is its current label.
@@ -131,6 +133,7 @@ impl<T: Compute> Nested<T> {
             labels.sweep(None, &packed, packed_origin.as_ref(), (carried, gone), rows, cx)
         })?;
         swept.clusters.check_means::<T>().inspect_err(|_| self.labels.undo())?;
+        self.labeled_by.clone_from(&before);
         self.exact = swept.exact();
         // Cancellation can make the difference slightly negative.
         self.energy = (swept.clusters.energy() - gone.map_or(0.0, ClusterSums::energy)).max(0.0);
@@ -211,6 +214,7 @@ impl<T: Compute> Solver<T> for Nested<T> {
             crate::seeding::enough_rows(n, if self.centers.is_empty() { self.params.n_clusters } else { 1 })?;
             self.due = self.params.first_batch(n);
         }
+        self.complete(data, n, cx)?;
         self.admit(n)?;
         if self.centers.is_empty() {
             self.seed(data, cx)?;
@@ -258,8 +262,9 @@ impl<T: Compute> FitSolver<T> for Nested<T> {
         }
         let begun = Instant::now();
         let n = count_rows(data)?;
-        let finished = if self.current && self.batch() as u64 == n && self.rows.is_empty() {
-            let labels = self.labels.of_rows.clone();
+        let finished = if self.current && self.batch() as u64 == n {
+            self.complete(data, n, cx)?;
+            let labels = self.labels.lend();
             let energy = if self.exact {
                 self.energy
             } else {
@@ -267,6 +272,7 @@ impl<T: Compute> FitSolver<T> for Nested<T> {
             };
             (labels, self.weights.clone(), energy)
         } else {
+            self.labels.make_way();
             all_labels(MatRef::new(&self.centers, self.dim), data, cx)?
         };
         let inertia = finished.2;

@@ -1,9 +1,9 @@
 //! Writes the state of nested mini-batch k-means to a file and reads it back.
 
 use super::kept::Kept;
+use super::members::Members;
 use super::params::NestedParams;
 use super::solver::Nested;
-use crate::centers::{LabelList, NO_LABEL};
 use crate::fit::{FitSolver, Metric, SolverState, Timings};
 use crate::kernel::Compute;
 use crate::kmeans::labels::{Carried, Labels};
@@ -13,10 +13,11 @@ use crate::persist::Contents;
 use crate::persist::schema::{NESTED_CHECKPOINT, NESTED_STATE};
 use crate::persist::state::{StateReader, StateWriter, are_weights, stored_fields};
 use crate::seeding::Seeding;
+use crate::tuning::NOTED_ROWS;
 
 impl<T: Compute> Nested<T> {
     stored_fields! {
-        dim, due, fed, carry, voted, retired, weights, places = rows, row_weights = kept.weights, energy, exact, current,
+        dim, due, fed, carry, voted, retired, weights, row_weights = kept.weights, energy, exact, current,
         changed, lowest, stalled, threshold, iteration, rows_seen, seeded_by,
     }
 
@@ -28,7 +29,9 @@ impl<T: Compute> Nested<T> {
         to.put_value("bounds", self.snapshot().algorithm);
         to.put_matrix("centers", &self.centers, self.dim);
         to.put_rows("rows", &self.kept.rows);
-        to.put("labels", &self.labels.of_rows.view().to_vec());
+        // The rows of a stream are stored, so its labels are few.
+        self.labels.put(&mut to, if self.fed { usize::MAX } else { NOTED_ROWS });
+        to.put_matrix("labeled_by", &self.labeled_by, self.dim);
         if let (true, Seeding::Given(centers)) = (self.centers.is_empty(), &self.params.seeding) {
             to.put_list("given", centers);
         }
@@ -59,18 +62,15 @@ impl<T: Compute> Nested<T> {
         state.centers = from.finite_matrix("centers", dim)?;
         state.kept.rows = from.rows("rows", dim)?;
         let k = state.centers.len() / dim.max(1);
-        let labels: Vec<u32> = from.get("labels")?;
-        if !labels.iter().all(|&j| (j as usize) < k || j == NO_LABEL) {
-            return Err("its \"labels\" do not belong to its \"rows\"".into());
-        }
-        state.labels = Labels::of(LabelList::of(labels, state.params.n_clusters));
+        state.labels = Labels::get(&from, k, state.params.n_clusters)?;
+        state.labeled_by = from.finite_matrix("labeled_by", dim)?;
         if k == 0 && contents.arrays.contains_key("given") {
             state.params.seeding = Seeding::Given(from.get("given")?);
         }
         state.sums = carried_of(&from, "votes", k, dim)?;
         state.gone = sums_of(contents, "gone", k, dim)?;
         state.validate(k)?;
-        state.carry = state.carry && state.sums.is_some() && !state.labels.are_missing();
+        state.carry = state.carry && state.sums.is_some() && !state.labels.of_rows.view().are_missing().0;
         Ok(state)
     }
 
@@ -86,9 +86,9 @@ impl<T: Compute> Nested<T> {
         if self.fed && (batch > rows.len() || self.due > rows.len() as u64) {
             return Err("its \"labels\" do not belong to its \"rows\"".into());
         }
-        let ascending = self.rows.is_sorted_by(|a, b| a < b);
-        if !(self.rows.is_empty() || (ascending && !self.fed && self.rows.len() == batch)) {
-            return Err("its \"places\" do not belong to its \"labels\"".into());
+        let voted = self.fed || (1..=batch as u64).contains(&self.voted);
+        if self.labels.are_lost() && !(voted && self.labeled_by.len() == k * self.dim) {
+            return Err("its \"labeled_by\" do not belong to its \"centers\"".into());
         }
         if k > 0 && (k != self.params.n_clusters || self.weights.len() > k) {
             return Err(format!("it holds {k} centers, but n_clusters={}", self.params.n_clusters));
@@ -121,7 +121,8 @@ impl<T: Compute> SolverState for Nested<T> {
             dim: 0,
             centers: Vec::new(),
             labels: Labels::new(0, k),
-            rows: Vec::new(),
+            labeled_by: Vec::new(),
+            rows: Members::First,
             due: 0,
             sums: None,
             carry: false,
@@ -157,12 +158,6 @@ impl<T: Compute> SolverState for Nested<T> {
 
     fn fits(&self, n: Option<u64>) -> bool {
         let (batch, n) = (self.batch() as u64, n.unwrap_or(u64::MAX));
-        // Row numbers are stored only if the batch is a proper random subset.
-        let listed = self.params.shuffle && batch > 0 && batch < n;
-        !self.fed
-            && batch <= n
-            && self.due <= n
-            && self.rows.len() as u64 == if listed { batch } else { 0 }
-            && self.rows.last().is_none_or(|&last| last < n)
+        !self.fed && batch <= n && self.due <= n
     }
 }

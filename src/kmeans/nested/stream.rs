@@ -1,5 +1,6 @@
 //! Nested mini-batch k-means on a stream: which rows are kept, and when they retire.
 
+use super::members::Members;
 use super::params::NestedParams;
 use super::reading::with_batch;
 use super::solver::Nested;
@@ -222,7 +223,7 @@ impl<T: Compute> Nested<T> {
         let sparse = data.most_values().is_some();
         let packed = PackedCenters::for_rows(MatRef::new(&self.centers, self.dim), sparse);
         let (labels, _) = self.labels.of_rows.view().split(m);
-        let mut votes = with_batch(data, &[], m, |rows| sum_labeled(labels, &packed, rows, cx))?;
+        let mut votes = with_batch(data, &Members::First, m, |rows| sum_labeled(labels, &packed, rows, cx))?;
         match &mut self.gone {
             Some(gone) => gone.merge(&mut votes),
             None => self.gone = Some(votes),
@@ -242,7 +243,7 @@ impl<T: Compute> Nested<T> {
             self.retired += self.voted;
         }
         self.labels = Labels::new(0, self.params.n_clusters);
-        (self.rows, self.due, self.carry, self.finished) = (Vec::new(), 0, false, None);
+        (self.rows, self.due, self.carry, self.finished) = (Members::First, 0, false, None);
         self.current = false;
     }
 }

@@ -25,7 +25,7 @@ fn assert_votes(run: &Nested<f64>, source: &[f64], before: &[f64], what: &str) {
     let (k, d) = (run.params.n_clusters, run.dim);
     let sums = run.sums.clone().unwrap().into_clusters();
     let (mut count, mut sum, mut energy) = (vec![0.0; k], vec![0.0; k * d], 0.0);
-    let row_of = |i: usize| run.rows.get(i).map_or(i, |&row| row as usize);
+    let row_of = |i: usize| run.rows.row(i) as usize;
     for (i, j) in run.labels.of_rows.view().iter().enumerate() {
         let row = &source[row_of(i) * d..][..d];
         let distance = |j: usize| kernel::sq_dist(row, &before[j * d..][..d]);
@@ -66,7 +66,7 @@ fn every_row_of_a_batch_has_one_vote() {
             if !before.is_empty() {
                 assert_votes(&run, &source, &before, &format!("round {}", step.iteration));
             }
-            assert!(run.rows.is_sorted() && run.rows.windows(2).all(|w| w[0] != w[1]));
+            assert!((1..run.batch()).all(|i| run.rows.row(i - 1) < run.rows.row(i)));
             // Without growth the energy falls.
             if batches.last() == Some(&step.batch_size) {
                 assert!(step.objective <= energies.last().unwrap() * (1.0 + 1e-12));
@@ -624,10 +624,9 @@ fn bounds_hold<T: Compute>(offset: f64, scale: f64, bounds: Bounds, bounds_memor
         let look = step.batch_size > batch || round % 9 == 0;
         batch = step.batch_size;
         if let (true, Some(bounds)) = (look, run.labels.bounds.as_ref()) {
-            let all: Vec<u64> = (0..n as u64).collect();
-            let rows = if run.rows.is_empty() { &all } else { &run.rows };
+            let rows: Vec<u64> = (0..run.batch()).map(|i| run.rows.row(i)).collect();
             let mut values = Vec::new();
-            data.gather(rows, &mut values).unwrap();
+            data.gather(&rows, &mut values).unwrap();
             let what = format!("{} offset {offset} scale {scale} round {round} {}", T::NAME, step.batch_size);
             let centers = MatRef::new(&run.centers, d);
             bounds.assert_true(MatRef::new(&values, d), &run.labels.of_rows.view().to_vec(), centers, &what);

@@ -88,7 +88,7 @@ impl<T: Compute> VarianceReducedSolver<T> {
         self.seeded_by = seeds.method;
         self.centers = seeds.centers;
         project(&mut self.centers, self.dim, self.params.metric);
-        self.labels = Labels::new(n as usize, k);
+        self.labels = Labels::new(n as usize, k).always_noted();
         self.timings.seeding += begun.elapsed().as_secs_f64();
         Ok(())
     }

@@ -178,3 +178,24 @@ def test_labels_that_no_pass_can_compute_are_missing():
     for model in (shoal.KMeans(4), shoal.MiniBatchKMeans(4, compute_labels=False).fit(X)):
         assert not hasattr(model, "labels_")
         assert getattr(model, "inertia_", None) is None
+
+
+@pytest.mark.parametrize("make", [shoal.KMeans, shoal.NestedMiniBatchKMeans, shoal.HierarchicalKMeans])
+def test_labels_of_many_rows_in_files_stay_in_the_run_until_they_are_read(make, tmp_path, monkeypatch):
+    path = tmp_path / "rows.npy"
+    np.save(path, X)
+    model = make(3, random_state=0)
+    plain = copy.deepcopy(model).fit(path)
+    monkeypatch.setattr("shoal._fit.estimator.CONVERTED_ROWS", len(X) - 1)
+    for rows, kept in ((path, True), (X, False)):
+        model.fit(rows)
+        assert (model._labels is None, model._finished is not None) == (kept, kept)
+        assert model.inertia_ == plain.inertia_
+        assert not pickle.loads(pickle.dumps(copy.copy(model)))._finished
+        np.testing.assert_array_equal(copy.deepcopy(model).labels_, plain.labels_)
+        np.testing.assert_array_equal(model.fit(rows).labels_, plain.labels_)
+        assert model._finished is None
+        np.testing.assert_array_equal(model.fit_predict(rows), plain.labels_)
+        model.fit(rows)
+        model.labels_ = np.zeros(len(X), dtype=np.int32)
+        assert not model.labels_.any()
