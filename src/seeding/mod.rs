@@ -7,6 +7,7 @@ mod partition;
 mod plus_plus;
 mod random;
 mod scalable;
+mod sensitivity;
 mod sketched;
 mod tree;
 
@@ -20,6 +21,7 @@ use plus_plus::plus_plus;
 pub(crate) use random::draw;
 use random::random;
 use scalable::parallel;
+pub use sensitivity::sensitivity_coreset;
 use tree::tree;
 pub(crate) use tree::{Clusters, Grown, Growth, Nodes, packed};
 
