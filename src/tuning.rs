@@ -740,7 +740,7 @@ pub(crate) fn search_chunk_rows(row_bytes: usize) -> usize {
 
 /// Default number of candidates of sweeps by lists, and of those by cells; and the default share of the labels at which
 /// either end. With few rows per cluster flat k-means is fast, and ends higher. (`rare.py`, hierarchical: 10 letters per
-/// cluster take a sixth of the time of 128 and 0.001, and end 1.1% higher, which is 1.2% below flat k-means.)
+/// cluster take a fifth of the time of 128 and 0.001, and end 1.0% higher, which is 0.8% below flat k-means.)
 pub(crate) const LISTED: usize = 128;
 pub(crate) const CELL_LISTED: usize = 32;
 pub(crate) const LIST_TOLERANCE: f64 = 1e-3;
