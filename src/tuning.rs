@@ -423,6 +423,15 @@ pub(crate) fn greedy_seeding_rows(k: usize) -> u64 {
     (32 * k as u64).max(16_384)
 }
 
+/// Candidates per center and round, and rounds, of k-means|| for methods whose fits read few rows (`rare.py`): 1.5
+/// distances per row and center in four passes. With 2 and 5, seeding takes four times as long, and mini-batches end up to
+/// 25% lower on sets with rare groups.
+pub(crate) const BRIEF_CANDIDATES: (f64, usize) = (0.5, 3);
+
+/// Centers from which `Seeding::Auto` draws so few candidates: greedy k-means++ on all rows, or among ten candidates per
+/// center, would take longer than the sweeps.
+pub(crate) const BRIEF_CENTERS: usize = 4000;
+
 /// Chains of `chain` candidates that AFK-MC2 begins together, with `centers` centers so far. The kernels
 /// compute the distances of the candidates to these centers. Distances to centers that are added meanwhile, a
 /// 64th of all, are computed from differences, at an eighth of the rate. Copies of the candidates take at
@@ -697,9 +706,9 @@ pub(crate) const SMALL_NODE_WORK: u64 = 1 << 27;
 /// times as long. Its sweeps gain more in this time.)
 pub(crate) const GREEDY_NODE_COLUMNS: usize = 32;
 
-/// Centers from which `Seeding::Auto` grows a tree. With 4,000 centers of SIFT descriptors, greedy k-means++ takes five
-/// times as long as the sweeps that follow it, a tree a seventh, and k-means ends within 0.05% (`hierarchical.py`, init).
-/// With 1,000 centers, k-means++ ends lower on most sets: by 0.1% to 10%.
+/// Centers from which a tree seeds the cells of a search for duplicates. With 4,000 centers of SIFT descriptors, greedy
+/// k-means++ takes five times as long as the sweeps that follow it, a tree a seventh, and k-means ends within 0.05%
+/// (`hierarchical.py`, init).
 pub(crate) const TREE_CENTERS: usize = 4000;
 
 /// Default of all memory budgets, in bytes. It also bounds the rows that a node of the tree of `Seeding::Hierarchical` is
@@ -733,6 +742,14 @@ pub(crate) fn search_share(k: usize, dim: usize) -> f64 {
 pub(crate) fn search_chunk_rows(row_bytes: usize) -> usize {
     ((8 << 20) / row_bytes.max(1)).clamp(1024, 8192)
 }
+
+/// Default number of candidates of sweeps by lists, and of those by cells; and the default share of the labels at which
+/// either end. With few rows per cluster flat k-means is fast, and ends higher. (`rare.py`, hierarchical: 10 letters per
+/// cluster take a fifth of the time of 128 and 0.001, and end 1.0% higher, which is 0.8% below flat k-means.)
+pub(crate) const LISTED: usize = 128;
+pub(crate) const CELL_LISTED: usize = 32;
+pub(crate) const LIST_TOLERANCE: f64 = 1e-3;
+pub(crate) const CELL_TOLERANCE: f64 = 0.02;
 
 /// Centers that a row is compared with in a sweep by cells, in multiples of the number of candidates. (200,000 SIFT
 /// descriptors, 20,000 clusters, 20 sweeps: 1, 2 and 4 times 128 end 6.0%, 7.1% and 7.5% below flat k-means, in 9, 15

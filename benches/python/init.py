@@ -35,12 +35,18 @@ SCALED = {"kddcup99_10pct_494k", "shuttle_49k", "cover_286k", "campaign_41k"}
 SEEDINGS = ("auto", "k-means||", "k-means++")
 
 
+def standardized(name: str, X: np.ndarray) -> np.ndarray:
+    """Return the rows of a set, standardized if it is in `SCALED`."""
+    if name not in SCALED:
+        return X
+    spread = X.std(0)
+    return np.ascontiguousarray((X - X.mean(0)) / np.where(spread > 0, spread, 1).astype(X.dtype))
+
+
 def measure(name: str, k: int, args: Any) -> dict[str, Any]:
     """Return the line of the table for one set and number of clusters."""
     _, X, _ = common.load(f"{name}:{k}:f32")
-    if name in SCALED:
-        spread = X.std(0)
-        X = (X - X.mean(0)) / np.where(spread > 0, spread, 1).astype(X.dtype)
+    X = standardized(name, X)
     ends: dict[str, list[float]] = {init: [] for init in SEEDINGS}
     seconds: dict[str, list[float]] = {init: [] for init in SEEDINGS}
     for seed in range(args.rounds):

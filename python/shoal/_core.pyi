@@ -47,6 +47,7 @@ __all__ = [
     "report_to",
     "requested_threads",
     "save_model",
+    "sensitivity_coreset",
     "sq_dists_to",
     "start",
     "start_modes",
@@ -462,6 +463,14 @@ def sums_of(
     threads: int | None,
     first_row: int = 0,
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]: ...
+def sensitivity_coreset(
+    source: Source,
+    n_samples: int,
+    n_clusters: int,
+    seed: int,
+    weights: npt.NDArray[np.float64] | None,
+    threads: int | None,
+) -> tuple[Any, npt.NDArray[np.float64], npt.NDArray[np.int64]]: ...
 def first_centers(
     source: Source,
     *,

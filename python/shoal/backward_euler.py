@@ -52,9 +52,9 @@ class BackwardEulerKMeans(StreamClusterer):
     ----------
     {n_clusters}
     init : str, array-like or callable, default="random"
-        First centers. As for :class:`~shoal.KMeans`, but ``"auto"`` is greedy k-means++ on a random sample of
-        3 batches, or of 16 rows per cluster if that is more. :meth:`partial_fit` chooses the first centers
-        from the first batch.
+        First centers. As for :class:`~shoal.KMeans`, but ``"auto"`` is greedy k-means++ only on up to 3
+        batches of rows, or 16 rows per cluster if that is more, and else k-means|| with an oversampling
+        factor of 0.5 and 3 rounds. :meth:`partial_fit` chooses the first centers from the first batch.
     max_iter : int, default=150
         Number of outer steps of :meth:`fit`, before the sweeps of `polish`. No other rule ends them.
     polish : "auto" or bool, default="auto"

@@ -53,6 +53,7 @@ def lightweight_coreset(
     X: Rows,
     n_samples: int,
     *,
+    n_clusters: int | None = None,
     sample_weight: Weights = None,
     metric: Metric = "euclidean",
     random_state: RandomState = None,
@@ -60,11 +61,11 @@ def lightweight_coreset(
     progress: bool | int = False,
     callbacks: Callbacks = None,
 ) -> Coreset:
-    """Draw a lightweight coreset: weighted rows that represent all rows.
+    """Draw a coreset: weighted rows that represent all rows.
 
-    Choose it for data that is too large for many passes: it takes two. For any centers, the
-    expected weighted sum of squared distances on the coreset equals the sum on all rows. A small coreset may
-    miss clusters of few rows near the mean of all data.
+    Choose it for data that is too large for many passes: it takes two, or four with `n_clusters`. For any
+    centers, the expected weighted sum of squared distances on the coreset equals the sum on all rows. Without
+    `n_clusters`, a small coreset may miss clusters of few rows.
 
     Parameters
     ----------
@@ -73,6 +74,10 @@ def lightweight_coreset(
     n_samples : int
         Rows in the coreset, at least 1. If X has no more rows than this, the coreset is all rows, each with
         its own weight.
+    n_clusters : int or None, default=None
+        Number of clusters of the fits to come, at least 1. With a number, rows are drawn by their distances
+        to a rough solution with about as many clusters, so that rare groups are not lost. None: by their
+        distances to the mean of all rows (a lightweight coreset).
     sample_weight : array-like, float or None
         Weight of every row of X, finite, at least 0, not all 0. None: 1.
     metric : {"euclidean", "cosine"}, default="euclidean"
@@ -103,13 +108,20 @@ def lightweight_coreset(
 
     Notes
     -----
-    Rows are drawn with replacement, each with probability ``q = w / (2 W) + w d2 / (2 S)``, where ``d2`` is
-    the squared distance to the mean, and ``W`` and ``S`` are the sums of ``w`` and ``w d2``. A drawn row gets
-    the weight ``w / (n_samples q)``, which is at most ``2 W / n_samples``.
+    Without `n_clusters`, rows are drawn with replacement, each with probability ``q = w / (2 W) + w d2 / (2
+    S)``, where ``d2`` is the squared distance to the mean, and ``W`` and ``S`` are the sums of ``w`` and ``w
+    d2``. A drawn row gets the weight ``w / (n_samples q)``, which is at most ``2 W / n_samples``.
+
+    With `n_clusters`, the candidates of three rounds of k-means|| are the rough solution: about ``1.5
+    n_clusters`` of the rows, to which ``c`` non-empty clusters of weight ``W_b`` belong. Then ``q = w / (3 W)
+    + w d2 / (3 S) + w / (3 c W_b)``, where ``d2`` is the squared distance to the nearest candidate. It takes
+    ``1.5 n_clusters`` distances and 16 bytes per row.
 
     References
     ----------
     O. Bachem, M. Lucic and A. Krause, "Scalable k-means clustering via lightweight coresets", KDD 2018.
+
+    D. Feldman and M. Langberg, "A unified framework for approximating and clustering data", STOC 2011.
 
     Examples
     --------
@@ -122,6 +134,8 @@ def lightweight_coreset(
     problems, found = _params.Problems(), list[Any]()
     problems.check(lambda: found.append(_params.whole("n_samples", n_samples, 1)))
     problems.check(lambda: found.append(_params.threads(n_jobs)))
+    if n_clusters is not None:
+        problems.check(_params.whole, "n_clusters", n_clusters, 1, other="None or ")
     problems.check(_params.one_of, "metric", metric, METRICS)
     problems.check(_params.verbosity, progress, "progress")
     _params.check_callbacks(problems, callbacks)
@@ -133,6 +147,12 @@ def lightweight_coreset(
     counted = ("row", None if n is None else 2 * n)
     watching = watched("lightweight_coreset", None, progress, callbacks, counted=counted)
     with SeenBy(source, metric) as seen, watching as tell:
+        if n_clusters is not None:
+            seed = _params.seed(random_state)
+            drawn = _core.sensitivity_coreset(seen, found[0], int(n_clusters), seed, weights, found[1])
+            if tell(2 * n if n is not None else 0):
+                raise RuntimeError("a callback ended lightweight_coreset before the coreset was complete")
+            return coreset_of(drawn, source.shape[1])
         run = _core.LightweightCoreset(seen, found[0], _params.seed(random_state), weights, found[1])
         while (rows := run.step()) is not None:
             if tell(rows):

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ._checks import params as _params
-from ._fit.declared import UNSET, AtLeast, estimator
+from ._fit.declared import NOT_NEGATIVE, UNSET, AtLeast, estimator
 from ._fit.leveled import LeveledClusterer
 from ._fit.saved import Arrays, Texts
 from .partition import Cells, Fetch, PartitionChange
@@ -38,13 +38,15 @@ class HierarchicalKMeans(LeveledClusterer):
         are the levels of a hierarchy, such as ``[100_000, 10_000, 1_000]``: the first one is the number of
         clusters that all other attributes and methods refer to, and every further one clusters the centers of
         the level below it. See `levels_`.
-    n_candidates : int, default=128
+    n_candidates : int or "auto", default="auto"
         Number of centers around its own that a row is compared with, at least 1. Fewer are faster and end at
-        a higher inertia. With at least ``n_clusters - 1``, sweeps by lists are exact.
+        a higher inertia. With at least ``n_clusters - 1``, sweeps by lists are exact. ``"auto"``: 128 in
+        sweeps by lists, 32 in sweeps by cells, see Notes.
     max_iter : int, default=20
         Maximum number of sweeps after the tree. 0: only the tree.
-    tol : float, default=1e-3
+    tol : float or "auto", default="auto"
         The fit ends when at most this share of the labels changes in a sweep. 0: only when no label changes.
+        ``"auto"``: 0.001 in sweeps by lists, 0.02 in sweeps by cells.
     {metric} {random_state} {expert}
     branching_factor : int or "auto", default="auto"
         Largest number of children of a node of the tree, at least 2. ``"auto"`` makes two levels.
@@ -76,7 +78,9 @@ class HierarchicalKMeans(LeveledClusterer):
         level are ``level.ancestors[model.predict(X)]``.
     certified_ : float
         Share of the rows whose label was proven by the centers around their own alone, before the last pass
-        compared the other rows with all centers. 0 after sweeps by cells. NaN during the fit, and with
+        compared the other rows with all centers. It tells how much work the lists saved, not how good the
+        labels are: `labels_` are exact at any value. 0 after sweeps by cells, which keep no lists, so that
+        the last pass compares every row with all centers. NaN during the fit, and with
         ``compute_labels=False``.
     cell_ids_ : ndarray of shape (n_clusters,), int64
         Ids of the clusters as cells of a partition that :meth:`update` keeps: after a fit, 0 to
@@ -174,9 +178,9 @@ class HierarchicalKMeans(LeveledClusterer):
     n_clusters: int | Sequence[int] = 1000
     _: KW_ONLY
     branching_factor: Annotated[int | Literal["auto"], AtLeast(2)] = "auto"
-    n_candidates: int = 128
+    n_candidates: int | Literal["auto"] = "auto"
     max_iter: Annotated[int, AtLeast(0)] = 20
-    tol: float = 1e-3
+    tol: Annotated[float | Literal["auto"], NOT_NEGATIVE] = "auto"
     metric: Metric = "euclidean"
     memory: Memory = "1GB"
     compute_labels: bool = True
@@ -190,7 +194,7 @@ class HierarchicalKMeans(LeveledClusterer):
     _method = "hierarchical"
     _iterations = "sweeps"
     _saved_attributes: ClassVar = {"certified_": "figure_or_nan", "sample_rows_": "count"}
-    _auto = ("branching_factor",)
+    _auto = ("branching_factor", "n_candidates", "tol")
     #: The tree takes the place of a seeding.
     init = "auto"
 

@@ -36,17 +36,17 @@ class KMeans(CenterClusterer):
     init : str, array-like or callable, default="auto"
         How to choose the first centers.
 
-        - ``"auto"`` looks at all rows, so that rare groups get centers: for fewer than 4,000 clusters greedy
-          k-means++ for up to 16,384 rows or 32 rows per cluster, else ``"k-means||"``. For more clusters
-          ``"hierarchical"``, except for streams.
+        - ``"auto"`` looks at all rows, so that rare groups get centers. For fewer than 4,000 clusters it is
+          greedy k-means++ for up to 16,384 rows or 32 rows per cluster, else ``"k-means||"``. For more
+          clusters it is ``"k-means||"`` with an oversampling factor of 0.5 and 3 rounds.
         - ``"k-means++"``: greedy k-means++, as in scikit-learn.
         - ``"plain-k-means++"``: k-means++ with one candidate per center.
         - ``"random"``: distinct random rows.
         - ``"afk-mc2"``, ``"k-mc2"``: the Markov chains of :func:`shoal.afkmc2`, for many clusters.
         - ``"k-means||"``: :func:`shoal.kmeans_parallel`, for rows that are slow to read.
         - ``"hierarchical"``: the tree of :class:`HierarchicalKMeans`, for thousands of clusters. It takes a
-          fraction of a sweep, and its centers are means, not rows. Needs random access: rows in memory or in
-          a mapped file.
+          fraction of a sweep, and its centers are means, not rows. It may miss rare groups. Needs random
+          access: rows in memory or in a mapped file.
         - An array of shape (n_clusters, n_features).
         - A callable, called as ``init(X, n_clusters, random_state=RandomState)``, that returns such an array.
           It gets X as an array, or as a :class:`~shoal.DataSource` if X is a path or a source. The rows are

@@ -43,8 +43,10 @@ class MiniBatchKMeans(StreamClusterer):
     {n_clusters}
     init : str, array-like or callable, default="auto"
         First centers, each counted as one row. As for :class:`~shoal.KMeans`, but ``"auto"`` is greedy
-        k-means++ on a random sample of 3 batches, or of 16 rows per cluster if that is more.
-        :meth:`partial_fit` chooses the first centers from the first batch.
+        k-means++ only on up to 3 batches of rows, or 16 rows per cluster if that is more. On more rows it is
+        k-means|| with an oversampling factor of 0.5 and 3 rounds. This takes four passes over all rows, and
+        finds groups that a sample misses; see `init_size`. :meth:`partial_fit` chooses the first centers from
+        the first batch.
     batch_size : int, default=1024
         Rows per batch of :meth:`fit`, at least 1. At most the number of rows is used.
     max_iter : int, default=100
@@ -62,8 +64,9 @@ class MiniBatchKMeans(StreamClusterer):
         over about one pass. None switches this rule off.
     reassignment_ratio : float, default=0.01
         From 0 to 1. About every ``10 * n_clusters`` rows, centers whose count is below this fraction of the
-        largest count restart at random rows of the batch, as in scikit-learn. 0 never restarts a center: this
-        is Sculley's algorithm unchanged.
+        largest count restart at random rows of the batch, as in scikit-learn. But a center stays if removing
+        it would raise the inertia by more than that of a mean cluster: a center of a rare group, far from the
+        others. 0 never restarts a center: this is Sculley's algorithm unchanged.
     half_life : float or None, default=None
         Number of rows, above 0, after which earlier rows count half; for streams that drift. None: all rows
         count fully.
@@ -74,9 +77,8 @@ class MiniBatchKMeans(StreamClusterer):
         that can be read only once.
     init_size : int or None, default=None
         Rows in the random samples from which first centers are chosen and on which they are compared. A value
-        below `n_clusters` warns and is replaced by ``3 * n_clusters``. None: 3 batches, or 16 rows per
-        cluster if that is more, for ``init="auto"`` and for comparisons, and all rows for other names. A
-        callable gets all rows.
+        below `n_clusters` warns and is replaced by ``3 * n_clusters``. None: all rows for the choice, and 3
+        batches, or 16 rows per cluster if that is more, for comparisons. A callable gets all rows.
     {compute_labels} {n_jobs} {verbose} {callbacks}
 
     Attributes
@@ -113,8 +115,8 @@ class MiniBatchKMeans(StreamClusterer):
     Therefore :meth:`fit` does not depend on the unit of the weights, and :meth:`partial_fit` depends on it a
     little, because a first center counts as one row of weight 1.
 
-    Memory beyond the rows: ``O(n_clusters * n_features)``, one eighth of a byte per row with weights, and
-    4 bytes per row for labels.
+    Memory beyond the rows: ``O(n_clusters * n_features)``, 16 bytes per row while the first centers are
+    chosen from all rows, one eighth of a byte per row with weights, and 4 bytes per row for labels.
 
     With fewer distinct rows than clusters some clusters stay empty, with weight 0, and the fit raises a
     :class:`~sklearn.exceptions.ConvergenceWarning`.

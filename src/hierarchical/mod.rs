@@ -24,6 +24,7 @@ use crate::centers::{CenterMethod, KMeansModel};
 use crate::error::Result;
 use crate::fit::{Element, Method, Run, either};
 use crate::matrix::make_room;
+use crate::tuning::LISTED;
 pub use params::{HierarchicalKMeans, HierarchicalParams};
 pub use solver::HierarchicalSolver;
 
@@ -68,7 +69,7 @@ impl Method for HierarchicalKMeans {
 
     fn check_memory(params: &HierarchicalParams, n: Option<u64>) -> Result<()> {
         make_room(&mut Vec::<u8>::new(), "labels and groups of rows", n.unwrap_or_default(), 32)?;
-        let lists = 32 * params.n_candidates.min(params.n_clusters);
+        let lists = 32 * params.n_candidates.unwrap_or(LISTED).min(params.n_clusters);
         make_room(&mut Vec::<u8>::new(), "lists of centers", params.n_clusters as u64, lists)
     }
 }

@@ -14,7 +14,10 @@ use crate::kernel::{self, PackedCenters, sq_dist};
 use crate::parallel::Executor;
 use crate::pass::{Chunk, Compared, Groups, Relabeled, sweep};
 use crate::seeding::{Clusters, Grown, Growth, Nodes, enough_rows, packed};
-use crate::tuning::{CELL_CANDIDATES, CELL_NEAREST, GREEDY_NODE_COLUMNS, exact_lists_pay};
+use crate::tuning::{
+    CELL_CANDIDATES, CELL_LISTED, CELL_NEAREST, CELL_TOLERANCE, GREEDY_NODE_COLUMNS, LIST_TOLERANCE, LISTED,
+    exact_lists_pay,
+};
 
 /// Hierarchical k-means as a state: labels, clusters, lists of centers.
 ///
@@ -137,7 +140,7 @@ impl<T: Element> HierarchicalSolver<T> {
         cx: &Executor,
     ) -> Result<u64> {
         let cells = Cells::new(all, cx)?;
-        let n_probes = cells.with_centers(CELL_CANDIDATES * self.params.n_candidates);
+        let n_probes = cells.with_centers(CELL_CANDIDATES * self.params.n_candidates.unwrap_or(CELL_LISTED));
         let m = CELL_NEAREST.min(self.clusters.len());
         let weights = &self.clusters.weights;
         // Means of directions do not follow the rule of means.
@@ -180,7 +183,7 @@ impl<T: Element> HierarchicalSolver<T> {
     fn sweep(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Step> {
         let k = self.clusters.len();
         let all = packed(data, &self.clusters.centers);
-        let (n, dim, m) = (self.labels.len(), self.clusters.dim, self.params.n_candidates);
+        let (n, dim, m) = (self.labels.len(), self.clusters.dim, self.params.n_candidates.unwrap_or(LISTED));
         let kept = self.lists.take().filter(|lists| 2 * lists.age <= self.sweeps);
         let fresh = kept.is_none();
         let mut lists = match kept {
@@ -188,6 +191,7 @@ impl<T: Element> HierarchicalSolver<T> {
             None if m + 1 < k && !exact_lists_pay(k, dim, n) => None,
             None => Some(CenterLists::new(self.clusters.centers(), m, cx)?),
         };
+        let by_cells = lists.is_none();
         let swept = self.swept(lists.as_ref(), fresh, &all, data, cx);
         let SweptClusters { labels, clusters, slacks, moved, changed, distances, repaired } = match swept {
             Ok(swept) => swept,
@@ -212,10 +216,12 @@ impl<T: Element> HierarchicalSolver<T> {
         self.lists = lists.filter(|_| repaired == 0);
         (self.labels, self.clusters, self.slacks) = (labels, clusters, slacks);
         self.sweeps += 1;
-        let few = changed as f64 <= self.params.tolerance * self.labels.len() as f64;
+        let tolerance =
+            self.params.tolerance.unwrap_or(if by_cells { CELL_TOLERANCE } else { LIST_TOLERANCE });
+        let few = changed as f64 <= tolerance * self.labels.len() as f64;
         let stop = if changed == 0 && repaired == 0 {
             Some(StopReason::LabelsStable)
-        } else if few && repaired == 0 && self.params.tolerance > 0.0 {
+        } else if few && repaired == 0 && tolerance > 0.0 {
             Some(StopReason::Tolerance)
         } else {
             StopReason::after(self.sweeps, self.params.max_iter)

@@ -16,6 +16,7 @@ use crate::data::Source as _;
 use crate::error::Error;
 use crate::float::{Float, Typed, either};
 use crate::kernel::Compute;
+use crate::seeding;
 use crate::stats::{Coreset, Lightweight, MergeReduce};
 
 /// Points, weights and row numbers. Sparse points are a tuple of three arrays: values, columns, row starts.
@@ -101,6 +102,27 @@ impl LightweightCoreset {
         let run = locked(&self.state)?.take().ok_or_else(finished)?;
         either!(run, run => parts(py, enter(py, Some(1), 0.0, |_| run.finish())?))
     }
+}
+
+/// A coreset for fits of `n_clusters` clusters.
+#[pyfunction]
+#[pyo3(signature = (source, n_samples, n_clusters, seed, weights, threads))]
+#[expect(clippy::needless_pass_by_value, reason = "as PyO3 hands arrays over")]
+pub(super) fn sensitivity_coreset<'py>(
+    source: &Bound<'py, Source>,
+    n_samples: usize,
+    n_clusters: usize,
+    seed: u64,
+    weights: Option<PyReadonlyArray1<'py, f64>>,
+    threads: Option<usize>,
+) -> PyResult<Parts<'py>> {
+    let (py, source) = (source.py(), source.get());
+    let input = Input::new(&source.0, weights.as_ref())?;
+    let cost = source.0.whole_effort() * source.0.cols() as f64 * n_clusters as f64 * 1.5;
+    either!(input.any(), data => parts(
+        py,
+        enter(py, threads, cost, |cx| seeding::sensitivity_coreset(data, n_clusters, n_samples, seed, cx))?,
+    ))
 }
 
 type AnyStreaming = Typed<MergeReduce<f32>, MergeReduce<f64>>;

@@ -14,12 +14,6 @@ use crate::kmeans::{
     BackwardEuler, Balanced, Breathing, KMeans, MiniBatch, NestedMiniBatch, VarianceReduced,
 };
 use crate::persist::Contents;
-use crate::tuning::batch_seeding_sample;
-
-/// Rows that the first centers of a mini-batch method are chosen from.
-fn seeding_rows(given: &Given, rows: &AnyRows, batch: f64) -> f64 {
-    batch_seeding_sample(batch as u64, given.count("n_clusters") as usize, 4 * rows.cols()) as f64
-}
 
 impl PythonMethod for KMeans {}
 
@@ -27,11 +21,11 @@ impl PythonMethod for MiniBatch {
     fn rows_of_steps(_params: &Self::Params, given: &Given, rows: &AnyRows) -> (f64, f64) {
         let n = rows.len().map_or(f64::INFINITY, |n| n as f64);
         let batch = given.count("batch_size").min(n);
-        let sample = match given.get("init_size") {
-            Some(Value::Int(rows)) => *rows as f64,
-            _ => seeding_rows(given, rows, batch),
+        let seen = match given.get("init_size") {
+            Some(Value::Int(sample)) => (*sample as f64).min(n),
+            _ => rows.whole_effort(),
         };
-        (4.0 * sample.min(n) * given.count("n_init"), batch)
+        (4.0 * seen * given.count("n_init"), batch)
     }
 
     fn start(call: Call<'_, '_>, py: Python<'_>) -> PyResult<Py<PyAny>> {
@@ -78,11 +72,10 @@ impl PythonMethod for BackwardEuler {
     fn rows_of_steps(_params: &Self::Params, given: &Given, rows: &AnyRows) -> (f64, f64) {
         let n = rows.len().map_or(f64::INFINITY, |n| n as f64);
         let batch = given.count("batch_size").min(n);
-        let first = seeding_rows(given, rows, batch).min(n);
         let step = given.count("n_inner") * batch;
         // A sweep of the polish is a step too.
         let polishes = given.get("polish") != Some(&Value::Bool(false));
-        (4.0 * first + step, if polishes { step.max(rows.whole_effort()) } else { step })
+        (4.0 * rows.whole_effort() + step, if polishes { step.max(rows.whole_effort()) } else { step })
     }
 
     fn start(call: Call<'_, '_>, py: Python<'_>) -> PyResult<Py<PyAny>> {

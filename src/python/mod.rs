@@ -94,6 +94,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(kernel::sums_of, m)?)?;
     m.add_function(wrap_pyfunction!(partition::update_partition, m)?)?;
     m.add_function(wrap_pyfunction!(seeding::first_centers, m)?)?;
+    m.add_function(wrap_pyfunction!(coreset::sensitivity_coreset, m)?)?;
     m.add_function(wrap_pyfunction!(curation::balanced_quotas, m)?)?;
     m.add_function(wrap_pyfunction!(curation::pick_rows, m)?)?;
     m.add_function(wrap_pyfunction!(persist::save_model, m)?)?;

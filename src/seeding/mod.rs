@@ -7,6 +7,7 @@ mod partition;
 mod plus_plus;
 mod random;
 mod scalable;
+mod sensitivity;
 mod sketched;
 mod tree;
 
@@ -20,6 +21,7 @@ use plus_plus::plus_plus;
 pub(crate) use random::draw;
 use random::random;
 use scalable::parallel;
+pub use sensitivity::sensitivity_coreset;
 use tree::tree;
 pub(crate) use tree::{Clusters, Grown, Growth, Nodes, packed};
 
@@ -31,7 +33,7 @@ use crate::names::unknown_name;
 use crate::parallel::Executor;
 use crate::rng::{Purpose, Rng};
 use crate::rows::RowBuf;
-use crate::tuning::{TREE_CENTERS, greedy_seeding_rows};
+use crate::tuning::{BRIEF_CANDIDATES, BRIEF_CENTERS, greedy_seeding_rows};
 
 /// The method that chooses the first centers.
 ///
@@ -44,9 +46,9 @@ use crate::tuning::{TREE_CENTERS, greedy_seeding_rows};
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum Seeding {
-    /// The default, which looks at all rows: for fewer than 4,000 centers greedy k-means++ if there are few rows, else
-    /// k-means|| with the defaults of [`Seeding::from_str`]; for more centers [`Seeding::Hierarchical`], if single rows
-    /// can be read.
+    /// The default, which looks at all rows. For fewer than 4,000 centers it is greedy k-means++ if there are few rows,
+    /// else k-means|| with the defaults of [`Seeding::from_str`]. For more centers it is k-means|| with an oversampling of
+    /// 0.5 and 3 rounds.
     #[default]
     Auto,
     /// For the fastest start: distinct rows, drawn by weight.
@@ -155,6 +157,9 @@ impl Seeding {
     /// k-means|| with its default parameters.
     const PARALLEL: Self = Self::Parallel { oversampling: 2.0, rounds: 5 };
 
+    /// k-means|| in the time of labeling all rows about twice.
+    const BRIEF: Self = Self::Parallel { oversampling: BRIEF_CANDIDATES.0, rounds: BRIEF_CANDIDATES.1 };
+
     /// The names of the seedings that need no centers.
     const NAMED: [(&'static str, Self); 8] = [
         ("auto", Self::Auto),
@@ -204,12 +209,28 @@ impl Seeding {
         cx: &Executor,
     ) -> Result<Seeds<T>> {
         let chosen = match self {
-            Self::Auto if k >= TREE_CENTERS && data.access() == Access::Random => &Self::Hierarchical,
-            // On a sample, greedy k-means++ would miss rare groups.
+            // Samples, also those of a tree, would miss rare groups.
+            Self::Auto if k >= BRIEF_CENTERS => &Self::BRIEF,
             Self::Auto if known(data, k)? > greedy_seeding_rows(k) => &Self::PARALLEL,
             named => named,
         };
-        chosen.choose_within(data, k, seed, start, u64::MAX, cx)
+        chosen.of_rows(data, k, seed, start, cx)
+    }
+
+    /// Like [`Seeding::choose`], for methods whose fits read few rows: [`Seeding::Auto`] is greedy k-means++ on at most
+    /// `most` rows. On more rows it is k-means|| with few candidates, which takes about as long as labeling all rows
+    /// twice.
+    pub(crate) fn choose_briefly<T: Compute>(
+        &self,
+        data: &dyn DataSource<T>,
+        k: usize,
+        seed: u64,
+        start: u64,
+        most: u64,
+        cx: &Executor,
+    ) -> Result<Seeds<T>> {
+        let brief = *self == Self::Auto && known(data, k)? > most;
+        if brief { &Self::BRIEF } else { self }.of_rows(data, k, seed, start, cx)
     }
 
     /// Returns an error that lists all parameters outside their range.
@@ -239,14 +260,13 @@ impl Seeding {
         }
     }
 
-    /// Like [`Seeding::choose`], but [`Seeding::Auto`] is greedy k-means++ on a random sample of at most `most` rows.
-    pub(crate) fn choose_within<T: Compute>(
+    /// Like [`Seeding::choose`], but [`Seeding::Auto`] is greedy k-means++.
+    fn of_rows<T: Compute>(
         &self,
         data: &dyn DataSource<T>,
         k: usize,
         seed: u64,
         start: u64,
-        most: u64,
         cx: &Executor,
     ) -> Result<Seeds<T>> {
         let _phase = cx.phase("seeding", 0);
@@ -266,11 +286,7 @@ impl Seeding {
             return Ok(Seeds { centers, rows: Vec::new(), method: "given".into(), n_distances: 0 });
         }
         self.check()?;
-        let rng = &mut Rng::keyed(seed, Purpose::Seeding, start);
-        if *self == Self::Auto && known(data, k)? > most {
-            return self.of_sample(data, k, most, rng, cx);
-        }
-        self.of_all(data, k, rng, cx)
+        self.of_all(data, k, &mut Rng::keyed(seed, Purpose::Seeding, start), cx)
     }
 
     /// Like [`Seeding::choose`], on a random sample of at most `sample` rows, for every seeding method.
@@ -284,7 +300,7 @@ impl Seeding {
         cx: &Executor,
     ) -> Result<Seeds<T>> {
         if matches!(self, Self::Given(_)) || known(data, k)? <= sample {
-            return self.choose_within(data, k, seed, start, u64::MAX, cx);
+            return self.of_rows(data, k, seed, start, cx);
         }
         self.check()?;
         let _phase = cx.phase("seeding", 0);

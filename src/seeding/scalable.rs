@@ -42,30 +42,12 @@ pub(super) fn parallel<T: Compute>(
         "seeding",
         n.saturating_mul(rounds as u64 + 1).saturating_add(drawn.min(n).saturating_mul(2 * k as u64)),
     );
-    let first = super::random::draw(n, weights, 1, rng);
-    let key = rng.bits();
-    let mut joined = Potential::new(data, n)?;
-    joined.take_in(data, &first)?;
-    joined.admit(data, cx)?;
-    for round in 0..rounds {
-        let total = joined.total(weights.is_some())?;
-        if total <= 0.0 {
-            break;
-        }
-        let draws = &mut Rng::keyed(key, Purpose::Oversampling, round as u64);
-        let new = joined.sample(oversampling * k as f64, total, weights, draws, cx)?;
-        let before = joined.rows.len();
-        joined.take_in(data, &new)?;
-        joined.admit_from(before, data, cx)?;
-    }
+    let mut joined = candidates(data, (n, weights), oversampling * k as f64, rounds, rng, cx)?;
     if joined.rows.len() <= k {
         joined.grow(data, k, 1, weights, rng, cx)?;
         return Ok(joined.seeds("k-means||"));
     }
-    let mut votes = vec![0.0; joined.rows.len()];
-    for (i, &(_, nearest)) in joined.near.iter().enumerate() {
-        votes[nearest as usize] += weights.map_or(1.0, |w| w[i]);
-    }
+    let votes = joined.votes(weights);
     let Potential { rows, centers, stored, dim, n_distances, .. } = joined;
     let candidates = if data.most_values().is_some() { stored } else { RowBuf::of_values(centers, dim) };
     let mut seeds = plus_plus(&Weighted::new::<T>(&candidates, votes)?, k, true, rng, cx)?;
@@ -77,7 +59,47 @@ pub(super) fn parallel<T: Compute>(
     Ok(seeds)
 }
 
+/// The rows that the rounds of k-means|| draw, about `wanted` each, and the distances of all `n` rows to them.
+///
+/// # Errors
+/// As [`parallel`].
+pub(super) fn candidates<T: Compute>(
+    data: &dyn DataSource<T>,
+    (n, weights): (u64, Option<&[f64]>),
+    wanted: f64,
+    rounds: usize,
+    rng: &mut Rng,
+    cx: &Executor,
+) -> Result<Potential<T>> {
+    let first = super::random::draw(n, weights, 1, rng);
+    let key = rng.bits();
+    let mut joined = Potential::new(data, n)?;
+    joined.take_in(data, &first)?;
+    joined.admit(data, cx)?;
+    for round in 0..rounds {
+        let total = joined.total(weights.is_some())?;
+        if total <= 0.0 {
+            break;
+        }
+        let draws = &mut Rng::keyed(key, Purpose::Oversampling, round as u64);
+        let new = joined.sample(wanted, total, weights, draws, cx)?;
+        let before = joined.rows.len();
+        joined.take_in(data, &new)?;
+        joined.admit_from(before, data, cx)?;
+    }
+    Ok(joined)
+}
+
 impl<T: Compute> Potential<T> {
+    /// The weight of the rows nearest to each center.
+    pub(super) fn votes(&self, weights: Option<&[f64]>) -> Vec<f64> {
+        let mut votes = vec![0.0; self.rows.len()];
+        for (i, &(_, nearest)) in self.near.iter().enumerate() {
+            votes[nearest as usize] += weights.map_or(1.0, |w| w[i]);
+        }
+        votes
+    }
+
     /// Draws about `wanted` rows, with odds by their share of `total`, the weighted sum of squared distances.
     fn sample(
         &self,

@@ -75,7 +75,7 @@ impl<T: Compute> Coreset<T> {
 }
 
 /// The smallest allowed total weight. Below it, products with squared distances lose all digits.
-const LIGHTEST: f64 = 1e-280;
+pub(crate) const LIGHTEST: f64 = 1e-280;
 
 /// The sampling distribution, up to a factor: `w (1 + d2 / mean)`.
 pub(crate) struct SamplingLaw<T> {

@@ -21,7 +21,7 @@ mod waiting;
 pub use clusters::ClusterSums;
 pub use columns::ColumnMoments;
 pub use coreset::Coreset;
-pub(crate) use coreset::{SamplingLaw, add_moments};
+pub(crate) use coreset::{LIGHTEST, SamplingLaw, add_moments};
 pub(crate) use drawing::{Drawn, draw_events, other_rows, take_all};
 pub(crate) use journal::{Editing, Journal};
 pub use lightweight::{Lightweight, lightweight_coreset};

@@ -183,7 +183,8 @@ class CenterFitter(Clusterer):
         super()._rules(problems)
         if isinstance(self.init, str):
             problems.check(_params.seeding, self.init, INITS)
-        problems.check(_params.at_least_0, "tol", self.tol)
+        if "tol" not in self._auto:
+            problems.check(_params.at_least_0, "tol", self.tol)
         self._rules_of_a_run(problems)
 
     def _make_run(self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None) -> Any:

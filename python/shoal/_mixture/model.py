@@ -79,6 +79,12 @@ class MixtureOfGaussians(DensityMixin, CenterFitter):
         products = self.loadings_.swapaxes(1, 2) @ self.loadings_
         return np.linalg.inv(products + self.covariances_[:, None] * unit)
 
+    @property
+    def n_factors_(self) -> int | None:
+        """Number of factors per component; None unless `covariance_type` is ``"factor"``."""
+        check_is_fitted(self, "cluster_centers_")
+        return None if self.loadings_ is None else int(self.loadings_.shape[1])
+
     def _mixture(self, search: Search = "exact") -> _core.Mixture:
         """Return the compiled model."""
         walks = _params.one_of("search", search, SEARCHES) == "neighbors"

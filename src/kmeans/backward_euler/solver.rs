@@ -129,7 +129,7 @@ impl<T: Compute> BatchSolver<T> for BackwardEulerSolver<T> {
         let begun = Instant::now();
         let k = self.params.n_clusters;
         let most = self.sample_rows(data);
-        let seeds = self.params.seeding.choose_within(data, k, self.state.seed, 0, most, cx)?;
+        let seeds = self.params.seeding.choose_briefly(data, k, self.state.seed, 0, most, cx)?;
         self.state.trajectory.dim = data.dim();
         let mut centers = seeds.centers;
         project(&mut centers, data.dim(), self.params.metric);

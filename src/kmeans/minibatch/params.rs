@@ -32,7 +32,8 @@ parameters! {
     MiniBatchParams,
     /// Parameters for `n_clusters` clusters, all others at their defaults.
     MiniBatch::params(n_clusters) {
-        /// How the first centers are chosen (default [`Seeding::Auto`]: greedy k-means++ on a sample of a few batches).
+        /// How the first centers are chosen. The default, [`Seeding::Auto`], is greedy k-means++ on up to 3 batches of rows,
+        /// or 16 rows per cluster if that is more, and else k-means|| with an oversampling of 0.5 and 3 rounds.
         #[doc(alias = "init")]
         seeding: Seeding = Seeding::Auto,
         /// Seed of all random draws (default 0).
@@ -64,8 +65,8 @@ parameters! {
         /// an epoch (default 10; `None`: the rule is off).
         max_no_improvement: Option<u64> = Some(10),
         /// About every `10 n_clusters` rows, centers whose weight is below this share of the largest weight
-        /// restart at random rows of the batch (default 0.01). With 0 no center restarts, as in Sculley's
-        /// algorithm.
+        /// restart at random rows of the batch (default 0.01), unless removing them would cost more than the squared
+        /// error of a mean cluster. With 0 no center restarts, as in Sculley's algorithm.
         reassignment_ratio: f64 = 0.01 => from_0_to_1(),
         /// Number of rows after which the weight of earlier rows has halved (default `None`: weights do not decay).
         half_life: Option<f64> = None => Range(|rows| rows.is_finite() && rows > 0.0, "a finite number of rows above 0, or none"),
@@ -80,8 +81,8 @@ parameters! {
         /// ```
         n_init: u64 = 1 => at_least_1(),
         /// Number of rows of the random samples for seeding and for comparing seedings, at least
-        /// `n_clusters`. Default `None`: 3 batches, or 16 rows per cluster if that is more, for
-        /// [`Seeding::Auto`] and for the comparison; all rows for other seedings.
+        /// `n_clusters`. Default `None`: all rows for seeding, and 3 batches, or 16 rows per cluster if that is more,
+        /// for the comparison.
         ///
         /// ```
         /// let params = shoal::MiniBatch::params(3).init_size(Some(2));

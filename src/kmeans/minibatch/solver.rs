@@ -75,7 +75,7 @@ impl<T: Compute> MiniBatchSolver<T> {
         let (seed, most) = (self.state.seed, self.sample_rows(data));
         let choose = |start| match init_size {
             Some(_) => seeding.choose_of_sample(data, *k, seed, start, most, cx),
-            None => seeding.choose_within(data, *k, seed, start, most, cx),
+            None => seeding.choose_briefly(data, *k, seed, start, most, cx),
         };
         let mut best = choose(0)?;
         let n_starts = seeding.n_starts(*n_init);
@@ -239,7 +239,7 @@ impl<T: Compute> BatchSolver<T> for MiniBatchSolver<T> {
         let spare = std::mem::take(&mut self.spare);
         let mut total = spare.lend(k, dim);
         let rows = spare.label_and_sum(batch, &packed, &mut total, cx)?;
-        let places = self.places(batch, rows, total.sums().weights())?;
+        let places = self.places(batch, rows, total.sums())?;
         let looked = self.looks_for_starving(rows);
         let fade = self.fade(rows);
         let state = &mut self.state;
@@ -255,12 +255,11 @@ impl<T: Compute> BatchSolver<T> for MiniBatchSolver<T> {
         for j in touched {
             moved.sq_shift += state.place(j);
         }
-        if let Some((starving, at)) = places {
-            let least = state.least_but(&starving);
-            for (&j, row) in starving.iter().zip(at.chunks_exact(dim)) {
+        if let Some(starving) = places {
+            for (&j, row) in starving.centers.iter().zip(starving.rows.chunks_exact(dim)) {
                 // Next to an identical center it would starve again.
                 if !state.has_center(row) {
-                    state.clusters.replace(j, row, least);
+                    state.clusters.replace(j, row, starving.weight);
                     moved.sq_shift += state.place_at(j, row);
                 }
             }

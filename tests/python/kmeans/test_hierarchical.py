@@ -201,6 +201,24 @@ def test_without_labels_a_fit_can_be_watched_and_stopped(tmp_path):
         resumed.labels_  # noqa: B018
 
 
+def test_defaults_depend_on_the_kind_of_sweeps():
+    rng = np.random.default_rng(8)
+    # By cells: 5 rows per cluster in 20 features. By lists: few clusters.
+    for d, k, named in [
+        (20, 1200, {"n_candidates": 32, "tol": 0.02}),
+        (5, 60, {"n_candidates": 128, "tol": 1e-3}),
+    ]:
+        rows = rng.normal(size=(6000, d)).astype(np.float32)
+        auto = HierarchicalKMeans(k, random_state=0).fit(rows)
+        same = HierarchicalKMeans(k, random_state=0, **named).fit(rows)
+        np.testing.assert_array_equal(auto.cluster_centers_, same.cluster_centers_)
+        assert (auto.certified_ == 0) == (k == 1200)
+        # Labels are exact also where none was certified.
+        np.testing.assert_array_equal(auto.predict(rows), auto.labels_)
+    with pytest.raises(ValueError, match="tol must be 'auto' or a finite number of at least 0"):
+        HierarchicalKMeans(5, tol="small").fit(rows)
+
+
 def test_a_sample_is_reported():
     model = HierarchicalKMeans(20, memory=48 * 1000, random_state=0).fit(X)
     assert model.sample_rows_ == 1000

@@ -12,7 +12,7 @@ import sklearn.cluster
 from generated import blobs, tight_blobs
 from minibatch_parts import PURE, cut, same
 from scipy.sparse import csr_array
-from shoal import MiniBatchKMeans
+from shoal import BackwardEulerKMeans, MiniBatchKMeans
 from shoal._rows.arrays import some_rows
 from sklearn.exceptions import ConvergenceWarning
 
@@ -407,10 +407,42 @@ def test_init_by_a_callable():
     assert same(stream, given)
 
 
-def test_seeding_uses_a_sample():
+def test_seeding_looks_at_all_rows():
     X = tight_blobs(100_000, 2, 4, dtype=np.float32)
     model = MiniBatchKMeans(4, random_state=0).fit(X)
-    assert model.init_ == "k-means++ on 3072 sampled rows"
+    assert model.init_ == "k-means||"
+    assert MiniBatchKMeans(4, random_state=0).fit(X[:3072]).init_ == "k-means++"
+    sampled = MiniBatchKMeans(4, init_size=500, random_state=0).fit(X)
+    assert sampled.init_ == "k-means++ on 500 sampled rows"
+    # A stream that can be read only once.
+    assert MiniBatchKMeans(4, random_state=0).partial_fit(X).init_ == "k-means||"
+    # A stream that can be read again.
+    blocks = MiniBatchKMeans(4, random_state=0).fit(lambda: iter(np.split(X, 10)))
+    assert blocks.init_ == "k-means||"
+
+
+def rare_groups(n=60_000, rare=12, size=15):
+    """Return rows of which most lie in one cloud, and some in rare groups far away; and the groups."""
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(n, 3)).astype(np.float32)
+    groups = rng.permutation(n)[: rare * size].reshape(rare, size)
+    for number, rows in enumerate(groups):
+        X[rows] += np.float32([40.0 * (number % 4 + 1), 40.0 * (number // 4), 90.0])
+    return X, groups
+
+
+@pytest.mark.parametrize("made", [MiniBatchKMeans, BackwardEulerKMeans])
+def test_rare_groups_keep_their_centers(made):
+    X, groups = rare_groups()
+    for seed in range(3):
+        model = made(30, init="auto", random_state=seed).fit(X)
+        # Each group has a cluster of its own, or several.
+        for rows in groups:
+            own = np.unique(model.labels_[rows])
+            assert np.isin(model.labels_, own).sum() == len(rows)
+    # Restarts by counts alone lose them.
+    counts = np.bincount(model.labels_)
+    assert (counts[counts > 0] < 0.01 * counts.max()).sum() >= len(groups)
 
 
 def test_usual_fits_do_not_warn():

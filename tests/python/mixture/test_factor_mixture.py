@@ -10,6 +10,7 @@ from command_line import run
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 from shoal import TruncatedGaussianMixture
+from shoal._mixture.factors import best_of
 from sklearn.decomposition import FactorAnalysis
 
 # Many fits here run only a few iterations.
@@ -218,3 +219,70 @@ def test_the_command_line_takes_a_number_of_factors(tmp_path, capsys):
         status, out, told = run(capsys, *wrong)
         assert (status > 0, out) == (True, "")
         assert message in told
+
+
+# ---------------------------------------------------------------- the number of factors
+
+
+def test_auto_is_as_good_as_the_best_of_the_grid():
+    X = drawn(8000, 12, 3, k=3, seed=5)[0]
+    X, fresh = X[:4000], X[4000:]
+    given = {"n_components": 3, "covariance_type": "factor", "random_state": 1}
+    model = TruncatedGaussianMixture(n_factors="auto", **given).fit(X)
+    brute = {h: TruncatedGaussianMixture(n_factors=h, **given).fit(X).score(fresh) for h in (1, 2, 3, 5, 8)}
+    assert model.score(fresh) > max(brute.values()) - 0.01 > brute[2]
+    assert model.n_factors_ == 3
+    assert model.loadings_.shape == (3, 3, 12)
+    chosen = TruncatedGaussianMixture(n_factors=3, **given).fit(X)
+    np.testing.assert_array_equal(model.means_, chosen.means_)
+    # Rows of weight 0 take no part.
+    far = np.vstack([X, 1e3 + X[:200]])
+    weights = np.r_[np.ones(4000), np.zeros(200)]
+    assert TruncatedGaussianMixture(n_factors="auto", **given).fit(far, sample_weight=weights).n_factors_ == 3
+    assert TruncatedGaussianMixture(2, covariance_type="diag").fit(X).n_factors_ is None
+
+
+def test_more_factors_must_gain_more_than_two_standard_errors():
+    tried, noise = [], np.random.default_rng(0).normal(size=400)
+
+    def densities(gains):
+        def of(h):
+            tried.append(h)
+            return noise[: len(noise) // 2] * 0.1 * h + gains[h]
+
+        return of
+
+    assert best_of([1, 2, 3, 5, 8, 13], densities({1: 0, 2: 1, 3: 2, 5: 1.9, 8: 1, 13: 9})) == 3
+    # It stops after two that are no better.
+    assert tried == [1, 2, 3, 5, 8]
+    # The error of the mean of 200 differences of deviation 0.1 is 0.007.
+    assert best_of([1, 2], densities({1: 0, 2: 0.01 - 0.1 * noise[:200].mean()})) == 1
+    assert best_of([1, 2], densities({1: 0, 2: 0.02 - 0.1 * noise[:200].mean()})) == 2
+
+
+def test_auto_is_repeatable_and_resumes(tmp_path):
+    X = drawn(900, 7, 2, k=2, seed=1)[0]
+    plan = TruncatedGaussianMixture(
+        2, covariance_type="factor", n_factors="auto", random_state=4, tol=0, max_iter=6
+    )
+    whole = plan.fit(X)
+    again = TruncatedGaussianMixture(**plan.get_params()).set_params(n_jobs=2).fit(X)
+    np.testing.assert_array_equal(whole.loadings_, again.loadings_)
+    path = tmp_path / "fit.safetensors"
+    part = TruncatedGaussianMixture(**plan.get_params())
+    part.set_params(callbacks=[shoal.callbacks.Checkpoint(path, every_steps=1)])
+    for number, _ in enumerate(part.iter_fit(X)):
+        if number == 2:
+            break
+    resumed = shoal.resume(path, X)
+    np.testing.assert_array_equal(resumed.loadings_, whole.loadings_)
+    warm = whole.set_params(warm_start=True, max_iter=1).fit(X)
+    assert warm.n_factors_ == again.n_factors_
+
+
+def test_auto_of_one_feature_and_of_few_rows():
+    X = drawn(50, 2, 1, seed=2)[0]
+    assert TruncatedGaussianMixture(2, covariance_type="factor", n_factors="auto").fit(X).n_factors_ == 1
+    many = drawn(8, 9, 2, seed=2)[0]
+    with pytest.raises(ValueError, match="n_factors must be a number if there are no more rows"):
+        TruncatedGaussianMixture(8, covariance_type="factor", n_factors="auto").fit(many)

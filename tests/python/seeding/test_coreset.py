@@ -154,6 +154,54 @@ def test_data_far_from_the_origin():
 # ---------------------------------------------------------------- sources
 
 
+# ---------------------------------------------------------------- for a number of clusters
+
+
+def test_known_numbers_of_clusters_keep_rare_groups(rows, weights):
+    rng = np.random.default_rng(7)
+    many = rng.normal(size=(20_000, 3)).astype(np.float32)
+    groups = rng.permutation(20_000)[:60].reshape(6, 10)
+    for number, group in enumerate(groups):
+        many[group] += np.float32([30.0 * (number + 1), 0, 9])
+    for seed in range(5):
+        drawn = lightweight_coreset(many, 400, n_clusters=10, random_state=seed)
+        assert len(drawn.indices) == 400
+        assert drawn.weights.sum() == pytest.approx(20_000, rel=0.1)
+        for group in groups:
+            of_group = np.isin(drawn.indices, group)
+            assert 5 < drawn.weights[of_group].sum() < 20
+        model = shoal.KMeans(10, random_state=seed).fit(drawn)
+        exact = shoal.KMeans(10, random_state=seed).fit(many)
+        assert shoal.metrics.inertia(many, model.cluster_centers_) < 1.1 * exact.inertia_
+    # Rows of weight 0 are never drawn.
+    drawn = lightweight_coreset(rows, 200, n_clusters=4, sample_weight=weights, random_state=0)
+    assert (weights[drawn.indices] > 0).all()
+    assert drawn.weights.sum() == pytest.approx(weights.sum(), rel=0.2)
+
+
+def test_known_numbers_of_clusters_on_all_sources(rows, tmp_path):
+    one = lightweight_coreset(rows, 150, n_clusters=5, random_state=3, n_jobs=1)
+    np.save(tmp_path / "rows.npy", rows)
+    for source in (tmp_path / "rows.npy", stream(rows, 317)):
+        assert same(lightweight_coreset(source, 150, n_clusters=5, random_state=3, n_jobs=2), one)
+    sparse = lightweight_coreset(scipy.sparse.csr_array(rows), 150, n_clusters=5, random_state=3)
+    assert scipy.sparse.issparse(sparse.points)
+    np.testing.assert_array_equal(sparse.indices, one.indices)
+    directions = lightweight_coreset(rows, 150, n_clusters=5, metric="cosine", random_state=3)
+    np.testing.assert_allclose(np.linalg.norm(directions.points, axis=1), 1.0)
+    whole = lightweight_coreset(rows, len(rows), n_clusters=5)
+    np.testing.assert_array_equal(whole.points, rows)
+    for given, text in [
+        ({"n_clusters": 0}, "n_clusters must be None or an integer of at least 1, got 0"),
+        ({"n_clusters": len(rows) + 1}, "n_clusters must be at most the number of rows"),
+    ]:
+        with pytest.raises(ValueError, match=text):
+            lightweight_coreset(rows, 150, **given)
+    seen = []
+    lightweight_coreset(rows, 150, n_clusters=5, callbacks=[lambda _, step: seen.append(step.rows_seen)])
+    assert seen == [2 * len(rows)]
+
+
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.float64])
 def test_threads_and_sources_do_not_change_the_draws(dtype, tmp_path):
     rng = np.random.default_rng(4)

@@ -1,0 +1,111 @@
+"""Chooses the number of factors of a mixture by the likelihood of held-out rows."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils.random import sample_without_replacement
+
+from shoal._checks.marked import mark
+from shoal._checks.params import ParameterError
+from shoal._core import Source
+
+if TYPE_CHECKING:
+    from shoal.mixture import TruncatedGaussianMixture
+
+#: The numbers that are tried: each about 1.6 times the one before.
+GRID = (1, 2, 3, 5, 8, 13, 21, 34, 55)
+#: Rows of the sample: per component, and at least.
+ROWS_PER_COMPONENT, LEAST_ROWS = 500, 10_000
+#: Share of the sample that is held out.
+HELD_OUT = 0.25
+#: Standard errors that a difference must exceed.
+DOUBT = 2.0
+#: Iterations of the fits that are compared.
+ITERATIONS = 50
+
+
+def chosen_factors(
+    mixture: TruncatedGaussianMixture,
+    source: Source,
+    weights: npt.NDArray[np.float64] | None,
+    seed: int,
+) -> int | None:
+    """Return the number of factors with the highest held-out likelihood; None if there can be none.
+
+    The numbers of `GRID` are tried in ascending order, as in :func:`best_of`.
+    """
+    n, d = source.shape
+    # The run refuses sparse rows.
+    grid = [] if source.sparse else [h for h in GRID if h < d]
+    if n is None or source.access == "once":
+        raise ParameterError(
+            f"{mark('n_factors')} must be a number for rows that can be read only once, or whose number is "
+            "not known, got 'auto'"
+        )
+    if len(grid) < 2:
+        return grid[0] if grid else None
+    trained, held = _parts(mixture, n, weights, seed)
+    given = {"coreset_size": None, "n_init": 1, "callbacks": None, "verbose": 0, "warm_start": False}
+    given |= {"random_state": seed % 2**32, "max_iter": min(int(mixture.max_iter), ITERATIONS)}
+    train, test = source.take(trained), source.take(held)
+    own = (None, None) if weights is None else (weights[trained], weights[held])
+
+    def densities(h: int) -> npt.NDArray[np.float64]:
+        model = type(mixture)(**(mixture.get_params(deep=False) | given | {"n_factors": h}))
+        with warnings.catch_warnings():
+            # Fits that have not converged are compared as well.
+            warnings.simplefilter("ignore")
+            return model.fit(train, sample_weight=own[0]).score_samples(test)
+
+    return best_of(grid, densities, own[1])
+
+
+def best_of(
+    grid: list[int],
+    densities: Callable[[int], npt.NDArray[np.float64]],
+    weights: npt.NDArray[np.float64] | None = None,
+) -> int:
+    """Return the number with the highest mean log density; stop after two in a row that are no better.
+
+    A number is better than a smaller one if the mean of the differences is above `DOUBT` standard errors.
+    """
+    best, highest, worse = grid[0], densities(grid[0]), 0
+    for h in grid[1:]:
+        found = densities(h)
+        gains = found - highest
+        mean = np.average(gains, weights=weights)
+        error = np.sqrt(np.average((gains - mean) ** 2, weights=weights) / len(gains))
+        if mean > DOUBT * error:
+            best, highest, worse = h, found, 0
+        else:
+            worse += 1
+            if worse == 2:
+                break
+    return best
+
+
+def _parts(
+    mixture: TruncatedGaussianMixture, n: int, weights: npt.NDArray[np.float64] | None, seed: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the rows to fit, and those held out, in ascending order; rows of weight 0 are left out."""
+    weighted = None if weights is None else np.flatnonzero(weights)
+    among = n if weighted is None else len(weighted)
+    size = min(among, max(LEAST_ROWS, ROWS_PER_COMPONENT * int(mixture.n_components)))
+    rng = np.random.RandomState(seed % 2**32)
+    drawn = sample_without_replacement(among, size, random_state=rng).astype(np.int64)
+    if weighted is not None:
+        drawn = weighted[drawn]
+    drawn = drawn[rng.permutation(size)]
+    # The fit needs a row for each component.
+    held = min(int(HELD_OUT * size), size - int(mixture.n_components))
+    if held < 1:
+        raise ParameterError(
+            f"{mark('n_factors')} must be a number if there are no more rows of weight above 0 than "
+            f"components, {mixture.n_components}, got 'auto'"
+        )
+    return np.sort(drawn[held:]), np.sort(drawn[:held])
