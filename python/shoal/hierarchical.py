@@ -13,6 +13,7 @@ from ._checks import params as _params
 from ._fit.declared import UNSET, AtLeast, estimator
 from ._fit.leveled import LeveledClusterer
 from ._fit.saved import Arrays, Texts
+from ._rows.checked import checked_rows, source_of
 from .partition import Cells, Fetch, PartitionChange
 from .partition import update as update_cells
 from .typing import Callbacks, Memory, Metric, RandomState, Rows
@@ -217,7 +218,7 @@ class HierarchicalKMeans(LeveledClusterer):
         # After an update; None for the cells of the fit.
         self._cells: Cells | None = None
 
-    # ---------------------------------------------------------------- a partition that lives
+    # ---------------------------------------------------------------- a partition that grows
 
     @property
     def cell_ids_(self) -> npt.NDArray[np.int64]:
@@ -254,7 +255,8 @@ class HierarchicalKMeans(LeveledClusterer):
         Parameters
         ----------
         X_new : rows of shape (n_samples, n_features)
-            Rows that are in no cell yet, as for :meth:`predict`. They are held in memory.
+            Rows that are in no cell yet, as for :meth:`predict`. They are held in memory. Without a row, an
+            array of shape (0, n_features), cells that are too large or too small are still split and joined.
         fetch : callable, optional
             ``fetch(cell_ids)`` returns the rows that are stored in the cells with these ids, an ascending
             int64 array: a tuple ``(keys, cell_ids, rows)``, in any order. It is called a few times, never
@@ -269,7 +271,8 @@ class HierarchicalKMeans(LeveledClusterer):
             ``rows``     (m, n_features), real numbers Values, converted to the type of the centers
             ============ ============================= ==================================================
 
-            Rows of `X_new` are not among them. Rows that were deleted from the database are left out:
+            Leave rows of `X_new` out: they would be counted twice. Store them after the call, or mark them in
+            the database as rows without a cell. Rows that were deleted from the database are left out:
             `counts_` are then corrected. Without `fetch`, new rows get labels, and a warning counts the cells
             that should be split.
         target_size : int, optional
@@ -338,7 +341,8 @@ class HierarchicalKMeans(LeveledClusterer):
         >>> bool((np.bincount(cells)[model.cell_ids_] == model.counts_).all())
         True
         """
-        source = self._fitted_rows(X_new)
+        self._require_fitted()
+        source = source_of(checked_rows(self, X_new, reset=False, least=0))
         if self._run is not None and self.__dict__.get("_labels") is None:
             # A loop ended early: this completes the fit, so that sizes are those of the labels.
             _ = self.labels_
