@@ -13,6 +13,7 @@ from ._checks import params as _params
 from ._fit.declared import NOT_NEGATIVE, UNSET, AtLeast, estimator
 from ._fit.leveled import LeveledClusterer
 from ._fit.saved import Arrays, Texts
+from ._rows.checked import checked_rows, source_of
 from .partition import Cells, Fetch, PartitionChange
 from .partition import update as update_cells
 from .typing import Callbacks, Memory, Metric, RandomState, Rows
@@ -221,7 +222,7 @@ class HierarchicalKMeans(LeveledClusterer):
         # After an update; None for the cells of the fit.
         self._cells: Cells | None = None
 
-    # ---------------------------------------------------------------- a partition that lives
+    # ---------------------------------------------------------------- a partition that grows
 
     @property
     def cell_ids_(self) -> npt.NDArray[np.int64]:
@@ -258,7 +259,8 @@ class HierarchicalKMeans(LeveledClusterer):
         Parameters
         ----------
         X_new : rows of shape (n_samples, n_features)
-            Rows that are in no cell yet, as for :meth:`predict`. They are held in memory.
+            Rows that are in no cell yet, as for :meth:`predict`. They are held in memory. Without a row, an
+            array of shape (0, n_features), cells that are too large or too small are still split and joined.
         fetch : callable, optional
             ``fetch(cell_ids)`` returns the rows that are stored in the cells with these ids, an ascending
             int64 array: a tuple ``(keys, cell_ids, rows)``, in any order. It is called a few times, never
@@ -273,7 +275,8 @@ class HierarchicalKMeans(LeveledClusterer):
             ``rows``     (m, n_features), real numbers Values, converted to the type of the centers
             ============ ============================= ==================================================
 
-            Rows of `X_new` are not among them. Rows that were deleted from the database are left out:
+            Leave rows of `X_new` out: they would be counted twice. Store them after the call, or mark them in
+            the database as rows without a cell. Rows that were deleted from the database are left out:
             `counts_` are then corrected. Without `fetch`, new rows get labels, and a warning counts the cells
             that should be split.
         target_size : int, optional
@@ -309,14 +312,16 @@ class HierarchicalKMeans(LeveledClusterer):
         nearest to rows. `labels_` are no longer available. :meth:`save` writes the cells too.
 
         **Rules.** A cell is split by 2-means with at least a third of the rows on each side; afterwards, rows
-        go to the nearer side. Rows of the 16 nearest cells move to a new center if it is nearer than their
+        go to the nearer side. Rows of the 8 nearest cells move to a new center if it is nearer than their
         own. Rows of the split cell move elsewhere only if both new centers are farther than the old one:
         otherwise no other center is nearer. Cells whose centers have drifted most from the means of their
-        rows are fetched too, three for ten others. Then the centers of all fetched cells move to the means of
-        their rows, and these rows to the nearest of 32 centers around, in at most 8 sweeps. An update fetches
-        at most three quarters of the cells, unless more must be split or joined.
+        rows are fetched too, one for two others. Then the centers of all fetched cells move to the means of
+        their rows, and these rows to the nearest of 48 centers around, in at most 12 sweeps. Bounds on the
+        distances skip rows that cannot move. An update fetches at most three quarters of the cells, unless
+        more must be split or joined. A cell with rows for more than 64 parts is split in two, and its parts
+        again.
 
-        **Cost.** A split fetches about 16 cells, fewer if several splits share neighbors. Labels of the new
+        **Cost.** A split fetches about 12 cells, fewer if several splits share neighbors. Labels of the new
         rows take ``2 n k d`` operations. Memory: the new rows, the fetched rows, and ``O(k d)``.
 
         References
@@ -342,7 +347,8 @@ class HierarchicalKMeans(LeveledClusterer):
         >>> bool((np.bincount(cells)[model.cell_ids_] == model.counts_).all())
         True
         """
-        source = self._fitted_rows(X_new)
+        self._require_fitted()
+        source = source_of(checked_rows(self, X_new, reset=False, least=0))
         if self._run is not None and self.__dict__.get("_labels") is None:
             # A loop ended early: this completes the fit, so that sizes are those of the labels.
             _ = self.labels_

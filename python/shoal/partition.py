@@ -129,8 +129,6 @@ class _Fetching:
         self._dtype = dtype
         self._n_features = n_features
         self._keys: list[npt.NDArray[Any]] = []
-        self._seen: set[Any] = set()
-        self._n = 0
 
     def __call__(self, ids: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
         found = self._fetch(ids)
@@ -159,21 +157,23 @@ class _Fetching:
             raise _params.ParameterError(
                 f"`fetch` must return rows of the cells that it was asked for, got cell {strange}"
             )
-        known = keys.tolist()
-        self._seen.update(known)
-        self._n += len(known)
-        if len(self._seen) < self._n:
-            raise _params.ParameterError("`fetch` must return every row once, got a key twice")
         self._keys.append(keys)
         return cells.astype(np.int64), np.ascontiguousarray(rows, dtype=self._dtype)
 
     def keys(self) -> npt.NDArray[Any]:
-        """Return the keys of all fetched rows."""
+        """Return the keys of all fetched rows, which must differ."""
         if not self._keys:
             return np.empty(0, np.int64)
-        if len({keys.dtype for keys in self._keys}) > 1:
-            return np.concatenate([keys.astype(object) for keys in self._keys])
-        return np.concatenate(self._keys)
+        same = len({keys.dtype for keys in self._keys}) == 1
+        keys = np.concatenate([part if same else part.astype(object) for part in self._keys])
+        if keys.dtype.kind in "iu":
+            ordered = np.sort(keys)
+            twice = bool((ordered[1:] == ordered[:-1]).any())
+        else:
+            twice = len(set(keys.tolist())) < len(keys)
+        if twice:
+            raise _params.ParameterError("`fetch` must return every row once, got a key twice")
+        return keys
 
 
 def _array_of(values: Any) -> npt.NDArray[Any]:

@@ -1,4 +1,4 @@
-//! Partitions that live: the inverted lists of a vector index that takes in new rows without a new fit.
+//! Partitions that grow: the inverted lists of a vector index that takes in new rows without a new fit.
 //!
 //! A [`Partition`] holds the cells of an inverted file: an id, a center and a few sums each, no rows. Rows stay in a
 //! database. [`Partition::update`] takes in new rows:

@@ -3,10 +3,11 @@
 use super::draft::Draft;
 use crate::error::Result;
 use crate::fit::Metric;
-use crate::kernel::{Compute, sq_dist};
+use crate::kernel::{self, Compute, PackedCenters, Scratch, sq_dists_few};
 use crate::matrix::MatRef;
+use crate::parallel::Executor;
 use crate::stats::project;
-use crate::tuning::{PARTITION_LEAST_SHARE, PARTITION_SPLIT_SWEEPS};
+use crate::tuning::{GROUPED_ROWS, PARTITION_LEAST_SHARE, PARTITION_PARTS, PARTITION_SPLIT_SWEEPS};
 
 /// A cell that was split.
 pub(super) struct Split<T> {
@@ -16,6 +17,9 @@ pub(super) struct Split<T> {
     /// The rows of the cell.
     pub(super) rows: Vec<u32>,
 }
+
+/// A label per row, and the centers of the parts.
+type Divided<T> = (Vec<u32>, Vec<T>);
 
 impl<T: Compute> Draft<'_, '_, T> {
     /// Splits cells until none has more rows than the limit, identical rows aside.
@@ -33,16 +37,12 @@ impl<T: Compute> Draft<'_, '_, T> {
             }
             self.hold(&large)?;
             let mut members = self.members(|slot| large.binary_search(&slot).is_ok());
-            for slot in large {
-                self.cx.check()?;
-                let rows = std::mem::take(&mut members[slot as usize]);
-                // Rows may have been deleted.
-                if rows.len() as u64 <= limit {
-                    continue;
-                }
-                let values: Vec<T> = rows.iter().flat_map(|&row| self.row(row)).copied().collect();
-                let parts = (rows.len() as f64 / self.cells.target as f64).round().max(2.0) as usize;
-                let (labels, centers) = divide(MatRef::new(&values, self.dim()), parts, self.cells.metric);
+            let rows = |slot: u32| (slot, std::mem::take(&mut members[slot as usize]));
+            // Rows may have been deleted.
+            let large: Vec<_> =
+                large.into_iter().map(rows).filter(|(_, rows)| rows.len() as u64 > limit).collect();
+            let divided = self.divided(&large)?;
+            for ((slot, rows), (labels, centers)) in large.into_iter().zip(divided) {
                 if centers.len() == self.dim() {
                     self.indivisible.push(slot);
                     continue;
@@ -56,36 +56,59 @@ impl<T: Compute> Draft<'_, '_, T> {
             }
         }
     }
+
+    /// Divides the rows of several cells.
+    fn divided(&self, cells: &[(u32, Vec<u32>)]) -> Result<Vec<Divided<T>>> {
+        let (all, cx) = (MatRef::new(&self.rows, self.dim()), self.cx);
+        let (target, metric) = (self.cells.target, self.cells.metric);
+        let one = |(_, rows): &(u32, Vec<u32>), part: &mut Vec<Divided<T>>, (): &mut ()| {
+            let values: Vec<T> = rows.iter().flat_map(|&row| all.row(row as usize)).copied().collect();
+            let parts = (rows.len() as f64 / target as f64).round().max(2.0) as usize;
+            // More parts are parts of these two: the caller splits until no cell is too large.
+            let parts = if parts > PARTITION_PARTS { 2 } else { parts };
+            part.push(divide(MatRef::new(&values, all.cols()), parts, metric, cx)?);
+            Ok(())
+        };
+        let mut divided = Vec::with_capacity(cells.len());
+        let merge = |all: &mut Vec<_>, part: &mut Vec<_>| all.append(part);
+        cx.ordered_reduce(cells.iter(), &mut divided, Vec::new, || (), one, merge)?;
+        Ok(divided)
+    }
 }
 
-/// Divides rows into about `parts` parts: a label per row, and the centers. Every part has rows; identical rows are one
-/// part.
-fn divide<T: Compute>(rows: MatRef<'_, T>, parts: usize, metric: Metric) -> (Vec<u32>, Vec<T>) {
-    let centers = centers_of_parts(rows, parts, metric);
-    let label = |row: &[T]| {
-        let mut best = (f64::INFINITY, 0);
-        for (j, center) in centers.chunks_exact(rows.cols()).enumerate() {
-            let found = sq_dist(row, center);
-            if found < best.0 {
-                best = (found, j as u32);
-            }
-        }
-        best.1
-    };
-    let labels: Vec<u32> = rows.iter().map(label).collect();
+/// Divides rows into about `parts` parts. Every part has rows; identical rows are one part.
+fn divide<T: Compute>(
+    rows: MatRef<'_, T>,
+    parts: usize,
+    metric: Metric,
+    cx: &Executor,
+) -> Result<Divided<T>> {
+    let dim = rows.cols();
+    let centers = centers_of_parts(rows, parts, metric, cx)?;
+    let packed = PackedCenters::new(MatRef::new(&centers, dim));
+    let (mut labels, mut scratch) = (vec![0; rows.rows()], Scratch::default());
+    for (first, labels) in (0..).step_by(GROUPED_ROWS).zip(labels.chunks_mut(GROUPED_ROWS)) {
+        cx.check()?;
+        kernel::nearest(rows.slice(first, first + labels.len()), &packed, labels, &mut scratch);
+    }
     let mut used = labels.clone();
     used.sort_unstable();
     used.dedup();
     let place = |label: &u32| used.partition_point(|known| known < label) as u32;
-    let kept = used.iter().flat_map(|&j| &centers[j as usize * rows.cols()..][..rows.cols()]);
-    (labels.iter().map(place).collect(), kept.copied().collect())
+    let kept = used.iter().flat_map(|&j| &centers[j as usize * dim..][..dim]);
+    Ok((labels.iter().map(place).collect(), kept.copied().collect()))
 }
 
 /// The centers of about `parts` parts: the two sides of a balanced 2-means, and parts of them.
-fn centers_of_parts<T: Compute>(rows: MatRef<'_, T>, parts: usize, metric: Metric) -> Vec<T> {
-    let (left, centers) = bisect(rows, metric);
+fn centers_of_parts<T: Compute>(
+    rows: MatRef<'_, T>,
+    parts: usize,
+    metric: Metric,
+    cx: &Executor,
+) -> Result<Vec<T>> {
+    let (left, centers) = bisect(rows, metric, cx)?;
     if parts <= 2 || left.iter().all(|&side| side == left[0]) {
-        return centers;
+        return Ok(centers);
     }
     let n_left = left.iter().filter(|&&side| side).count();
     let share = (parts as f64 * n_left as f64 / rows.rows() as f64).round() as usize;
@@ -97,62 +120,77 @@ fn centers_of_parts<T: Compute>(rows: MatRef<'_, T>, parts: usize, metric: Metri
         } else {
             let mine = rows.iter().zip(&left).filter(|(_, side)| **side == wanted);
             let values: Vec<T> = mine.flat_map(|(row, _)| row).copied().collect();
-            all.extend(centers_of_parts(MatRef::new(&values, rows.cols()), parts, metric));
+            all.extend(centers_of_parts(MatRef::new(&values, rows.cols()), parts, metric, cx)?);
         }
     }
-    all
+    Ok(all)
 }
 
 /// 2-means with at least a third of the rows on each side: whether each row is nearer to the first center, and the two
 /// centers.
-fn bisect<T: Compute>(rows: MatRef<'_, T>, metric: Metric) -> (Vec<bool>, Vec<T>) {
+fn bisect<T: Compute>(rows: MatRef<'_, T>, metric: Metric, cx: &Executor) -> Result<(Vec<bool>, Vec<T>)> {
     let (n, dim) = (rows.rows(), rows.cols());
     let least = (n as f64 * PARTITION_LEAST_SHARE).ceil() as usize;
-    let wide = |row: &[T]| row.iter().map(|x| x.to_f64()).collect::<Vec<f64>>();
-    let everyone: Vec<usize> = (0..n).collect();
-    let first = farthest(rows, &mean(rows, &everyone));
-    let mut a = wide(rows.row(first));
-    let mut b = wide(rows.row(farthest(rows, &a)));
-    let mut order = everyone;
+    let (mut to_a, mut to_b) = (vec![0.0; n], vec![0.0; n]);
+    let middle = means(rows, &vec![true; n]);
+    sq_dists_few(&middle[..dim], rows, &mut to_a);
+    let first = rows.row(largest(&to_a));
+    sq_dists_few(first, rows, &mut to_a);
+    let mut centers = [first, rows.row(largest(&to_a))].concat();
+    let mut left = Vec::new();
     for _ in 0..PARTITION_SPLIT_SWEEPS {
-        // The squared distance to a minus that to b.
-        let nearer: Vec<f64> = rows
-            .iter()
-            .map(|row| {
-                row.iter().zip(&a).zip(&b).map(|((x, a), b)| (b - a) * (2.0 * x.to_f64() - a - b)).sum()
-            })
-            .collect();
-        order.sort_by(|&i, &j| nearer[i].total_cmp(&nearer[j]).then(i.cmp(&j)));
-        let cut = nearer.iter().filter(|&&x| x < 0.0).count().max(least).min(n - least);
-        (a, b) = (mean(rows, &order[..cut]), mean(rows, &order[cut..]));
+        cx.check()?;
+        let (a, b) = centers.split_at(dim);
+        sq_dists_few(a, rows, &mut to_a);
+        sq_dists_few(b, rows, &mut to_b);
+        let last = std::mem::replace(&mut left, nearer(&to_a, &to_b, least));
+        if left == last {
+            break;
+        }
+        centers = means(rows, &left);
     }
-    let mut centers: Vec<T> = a.iter().chain(&b).map(|&x| T::from_f64(x)).collect();
     project(&mut centers, dim, metric);
     let (a, b) = centers.split_at(dim);
-    let left = rows.iter().map(|row| sq_dist(row, a) <= sq_dist(row, b)).collect();
-    (left, centers)
+    sq_dists_few(a, rows, &mut to_a);
+    sq_dists_few(b, rows, &mut to_b);
+    let left = to_a.iter().zip(&to_b).map(|(a, b)| a <= b).collect();
+    Ok((left, centers))
 }
 
-/// The row with the largest squared distance from a point, the first among equals.
-fn farthest<T: Compute>(rows: MatRef<'_, T>, from: &[f64]) -> usize {
-    let mut best = (-1.0, 0);
-    for (i, row) in rows.iter().enumerate() {
-        let found: f64 = row.iter().zip(from).map(|(x, c)| (x.to_f64() - c).powi(2)).sum();
-        if found > best.0 {
-            best = (found, i);
-        }
+/// Whether each row is on the side of `a`: the rows that are nearer to it, or the relatively nearest if one of the
+/// sides had fewer than `least` rows.
+fn nearer(to_a: &[f64], to_b: &[f64], least: usize) -> Vec<bool> {
+    let n = to_a.len();
+    let apart: Vec<f64> = to_a.iter().zip(to_b).map(|(a, b)| a - b).collect();
+    let wanted = apart.iter().filter(|&&x| x < 0.0).count();
+    let cut = wanted.max(least).min(n - least);
+    if cut == wanted {
+        return apart.iter().map(|&x| x < 0.0).collect();
     }
-    best.1
+    let mut order: Vec<usize> = (0..n).collect();
+    order.select_nth_unstable_by(cut, |&i, &j| apart[i].total_cmp(&apart[j]).then(i.cmp(&j)));
+    let mut left = vec![false; n];
+    order[..cut].iter().for_each(|&i| left[i] = true);
+    left
 }
 
-/// The mean of some rows, which are added in ascending order so that their order does not count.
-fn mean<T: Compute>(rows: MatRef<'_, T>, chosen: &[usize]) -> Vec<f64> {
-    let mut chosen = chosen.to_vec();
-    chosen.sort_unstable();
-    let mut sum = vec![0.0; rows.cols()];
-    for &i in &chosen {
-        sum.iter_mut().zip(rows.row(i)).for_each(|(sum, x)| *sum += x.to_f64());
+/// The place of the largest value, the first among equals.
+fn largest(values: &[f64]) -> usize {
+    (0..values.len()).fold(0, |best, i| if values[i] > values[best] { i } else { best })
+}
+
+/// The means of the rows of the left side and of the others. A side without rows has a mean of 0.
+fn means<T: Compute>(rows: MatRef<'_, T>, left: &[bool]) -> Vec<T> {
+    let dim = rows.cols();
+    let mut sums = vec![0.0; 2 * dim];
+    for (row, &left) in rows.iter().zip(left) {
+        let sum = &mut sums[if left { 0 } else { dim }..][..dim];
+        sum.iter_mut().zip(row).for_each(|(sum, x)| *sum += x.to_f64());
     }
-    let n = chosen.len().max(1) as f64;
-    sum.iter().map(|sum| sum / n).collect()
+    let n_left = left.iter().filter(|&&left| left).count();
+    let mean = |(i, sum): (usize, &f64)| {
+        let n = if i < dim { n_left } else { left.len() - n_left };
+        T::from_f64(sum / n.max(1) as f64)
+    };
+    sums.iter().enumerate().map(mean).collect()
 }

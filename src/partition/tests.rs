@@ -253,6 +253,95 @@ fn starving_cells_join_and_an_empty_partition_keeps_a_cell() {
 }
 
 #[test]
+fn joins_follow_the_slow_rule() {
+    // All cells starve, and all but a few of a row's neighbors are gone when its cell joins.
+    let rows: Vec<[f64; 2]> = (0..400u32).map(|i| [f64::from(i % 20), f64::from(i / 20) * 1.01]).collect();
+    let model = KMeans::params(400).rng_seed(1).fit(&rows).unwrap();
+    let cells: Vec<u64> = model.labels().iter().map(|&label| u64::from(label)).collect();
+    let mut partition = Partition::from_model(&model).unwrap().with_target(30).unwrap();
+    let (mut sizes, mut expected) = (partition.sizes().to_vec(), cells.clone());
+    let centers = partition.centers::<f64>();
+    let mut order: Vec<usize> = (0..400).collect();
+    order.sort_by_key(|&j| (sizes[j], j));
+    let mut gone = BTreeSet::new();
+    for j in order {
+        if 4 * sizes[j] >= 30 || gone.len() == 399 {
+            continue;
+        }
+        gone.insert(j as u64);
+        for row in (0..400).filter(|&i| expected[i] == j as u64).collect::<Vec<_>>() {
+            let far = |q: &u64| sq_dist(&rows[row], &centers[2 * *q as usize..][..2]);
+            let room = (0..400u64).filter(|q| !gone.contains(q) && sizes[*q as usize] < 60);
+            let place = room.min_by(|a, b| far(a).total_cmp(&far(b)).then(a.cmp(b))).unwrap();
+            expected[row] = place;
+            sizes[place as usize] += 1;
+        }
+    }
+    let rules = Rules { joins: true, ..EXACT };
+    let mut fetch = |ids: &[u64]| {
+        let mut fetched = Fetched::default();
+        (0..400)
+            .filter(|&i| ids.contains(&cells[i]))
+            .for_each(|i| fetched.push(i as u64, cells[i], &rows[i]));
+        Ok(fetched)
+    };
+    let Typed::F64(own) = &mut partition.cells else { panic!("rows are f64") };
+    let none = Dense::new(&[0.0f64; 0], 2).unwrap();
+    let change = own.update(&rules, none, Some(&mut fetch), &Executor::new(Some(2)).unwrap()).unwrap();
+    let mut found = cells.clone();
+    for moved in &change.moved {
+        found[moved.key as usize] = moved.to;
+    }
+    assert_eq!(found, expected);
+    assert_eq!(change.joined_ids, gone.into_iter().collect::<Vec<_>>());
+}
+
+#[test]
+fn a_cell_that_gets_thousands_of_rows_is_split_into_many_parts() {
+    let mut store = Store::new(14, 1000, 4, 4, Metric::Euclidean);
+    store.partition = store.partition.clone().with_target(5).unwrap();
+    let change = store.update(&rows(15, 2000, 4, 9, 0.5), &Rules::default(), 2);
+    store.check();
+    assert_eq!(change.split_ids.len(), 4);
+    assert!(store.partition.ids().len() > 300);
+    assert!(store.partition.sizes().iter().all(|&size| size <= 10));
+    let nearest = store.partition.predict(Dense::new(&store.rows, 4).unwrap()).unwrap();
+    let same = nearest.iter().zip(&store.cells).filter(|(a, b)| a == b).count();
+    assert!(same as f64 > 0.95 * nearest.len() as f64, "{same} of {}", nearest.len());
+}
+
+#[test]
+fn an_interrupt_leaves_the_partition_as_it_was() {
+    let mut store = Store::new(16, 1000, 4, 20, Metric::Euclidean);
+    let (before, new) = (store.partition.clone(), rows(17, 400, 4, 1, 2.0));
+    let cx = Executor::new(Some(2)).unwrap();
+    let Store { partition, cells, rows, .. } = &mut store;
+    let mut fetch = |ids: &[u64]| {
+        cx.interrupt().set();
+        let mut fetched = Fetched::default();
+        for (i, &cell) in cells.iter().enumerate().filter(|(_, cell)| ids.contains(cell)) {
+            fetched.push(i as u64, cell, &rows[i * 4..][..4]);
+        }
+        Ok(fetched)
+    };
+    let Typed::F32(own) = &mut partition.cells else { panic!("rows are f32") };
+    let found = own.update(&Rules::default(), Dense::new(&new, 4).unwrap(), Some(&mut fetch), &cx);
+    assert!(matches!(found, Err(Error::Interrupted)));
+    assert_eq!(*partition, before);
+}
+
+#[test]
+fn an_update_without_rows_splits_what_an_insert_left() {
+    let mut store = Store::new(18, 500, 4, 10, Metric::Euclidean);
+    let new = rows(19, 400, 4, 1, 2.0);
+    let change = store.partition.insert(Dense::new(&new, 4).unwrap()).unwrap();
+    store.apply(&new, &change);
+    let change = store.update(&[], &Rules::default(), 2);
+    store.check();
+    assert!(change.labels.is_empty() && !change.split_ids.is_empty() && change.oversized_ids.is_empty());
+}
+
+#[test]
 fn without_fetch_cells_only_grow() {
     let mut store = Store::new(8, 500, 4, 10, Metric::Euclidean);
     let before = store.centers();

@@ -50,10 +50,12 @@ impl Partition {
     /// Takes in rows, and splits, joins and moves cells as described at the [module](super).
     ///
     /// `fetch` is called with the ascending ids of cells, and returns the rows that are stored in them, without the
-    /// new rows. It is called a few times, never twice with the same id, and not with all ids unless most cells must
-    /// split or join. A cell may have lost rows since the last update: its number of rows is then corrected.
+    /// new rows: they would be counted twice. It is called a few times, never twice with the same id, and not with all
+    /// ids unless most cells must split or join. A cell may have lost rows since the last update: its number of rows is
+    /// then corrected.
     ///
-    /// See [`Partition`] for an example.
+    /// See [`Partition`] for an example, and `examples/partition.rs` for a program. Without rows, the update splits and
+    /// joins cells only.
     ///
     /// The new rows and the fetched rows are held in memory. Results depend on the order of the new rows and of the
     /// fetched rows, and not on the number of threads.
@@ -165,7 +167,7 @@ fn finished<T: Compute>(
     }
     let ids_of = |slots: &[u32]| slots.iter().map(|&slot| ids[slot as usize]).collect::<Vec<u64>>();
     let live = draft.live_slots();
-    let (counts, shifts) = (draft.counts(), draft.shifts());
+    let (counts, shifts) = (draft.counts(), draft.shifts(|_| true));
     let limit = old.limit();
     let moved = |slot: u32| !draft.is_part(slot) && draft.center(slot) != old.center(slot as usize);
     let mut gone: Vec<u32> = split.iter().copied().filter(|&slot| !draft.is_part(slot)).collect();

@@ -1,5 +1,5 @@
 """
-A partition that lives
+A partition that grows
 ======================
 
 `update` takes in new rows without a new fit. Here, rows arrive in a region where there were few. Cells

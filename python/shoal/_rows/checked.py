@@ -115,14 +115,17 @@ def source_of(rows: Any) -> Source:
     return rows._source if isinstance(rows, DataSource) else source_of_values(rows)
 
 
-def checked_rows(estimator: BaseEstimator, X: Any, *, reset: bool) -> Any:
-    """Return `X` as an array of numbers, a CSR matrix or an open source.
+def checked_rows(estimator: BaseEstimator, X: Any, *, reset: bool, least: int = 1) -> Any:
+    """Return `X`, with at least so many rows, as an array of numbers, a CSR matrix or an open source.
 
     scikit-learn checks the number and names of the features, or stores them with `reset=True`.
     """
     source = open_rows(X)
     if source is None:
-        rows = as_rows(X, partial(validate_data, estimator, reset=reset, accept_sparse="csr"))
+        rows = as_rows(
+            X,
+            partial(validate_data, estimator, reset=reset, accept_sparse="csr", ensure_min_samples=least),
+        )
         # A source, because NumPy cannot compute with the array.
         return DataSource(array_source(rows)) if is_bf16(rows) else rows
     known = source if source._header is None else source._header

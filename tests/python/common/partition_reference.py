@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-NEIGHBORS, REFRESHED, MOST_FETCHED, SWEEPS, CANDIDATES = 16, 0.3, 0.75, 8, 32
+NEIGHBORS, REFRESHED, MOST_FETCHED, SWEEPS, CANDIDATES = 8, 0.5, 0.75, 12, 48
 
 
 def sq_dists(row, points):
@@ -166,7 +166,8 @@ class ReferencePartition:
         if most:
             left = [j for j in self.alive() if not self.held[j]]
             saved = {j: (self.shift_of(j) ** 2).sum() / max(self.count(j), 1) for j in left}
-            drifted = sorted((j for j in left if saved[j] > 0), key=lambda j: (-saved[j], j))
+            least = 1e-6 * max(saved.values(), default=0)
+            drifted = sorted((j for j in left if saved[j] > least), key=lambda j: (-saved[j], j))
             self.hold_some(drifted[:most])
 
     def join(self):
@@ -186,12 +187,13 @@ class ReferencePartition:
 
     def settle(self):
         held = [j for j in self.alive() if self.held[j]]
-        for _ in range(SWEEPS if held else 0):
+        for sweep in range(SWEEPS if held else 0):
             for j in held:
                 mine = self.members(j)
                 if mine:
                     self.center[j] = np.mean([self.rows[i] for i in mine], axis=0)
-            near = {j: self.nearest(self.center[j], self.alive(), CANDIDATES) for j in held}
+            if sweep == 0:
+                near = {j: self.nearest(self.center[j], self.alive(), CANDIDATES) for j in held}
             before = list(self.cell)
             for i, j in enumerate(before):
                 if j in near:

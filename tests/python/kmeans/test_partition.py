@@ -1,4 +1,4 @@
-"""Partitions that live: updates against a slow reference, the duties of `fetch`, files and errors."""
+"""Partitions that grow: updates against a slow reference, the duties of `fetch`, files and errors."""
 
 import pickle
 import warnings
@@ -170,6 +170,23 @@ def test_without_fetch_rows_get_labels_and_a_warning_names_the_remedy():
     assert len(change.split_ids)
     assert not len(change.oversized_ids)
     assert model.counts_.max() <= 60
+
+
+def test_an_update_without_rows_settles_cells():
+    model, database = begun()
+    new = some(3, 300, at=1.0)
+    with pytest.warns(RuntimeWarning, match="fetch is None"):
+        database.write(new, model.update(new))
+    none = np.empty((0, 5))
+    change = model.update(none, fetch=database.fetch)
+    assert not len(change.labels)
+    assert len(change.split_ids)
+    database.write(none, change)
+    sizes = np.bincount(database.cells, minlength=model.cell_ids_[-1] + 1)[model.cell_ids_]
+    assert sizes.tolist() == model.counts_.tolist()
+    assert sizes.max() <= 60
+    with pytest.raises(ValueError, match="features"):
+        model.update(np.empty((0, 4)), fetch=database.fetch)
 
 
 def test_a_target_is_kept(tmp_path):
