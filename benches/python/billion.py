@@ -24,6 +24,8 @@ import ctypes
 import json
 import multiprocessing
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -346,13 +348,15 @@ def limited(limit: int) -> Iterator[str | None]:
             continue
         try:
             (group / file).write_text(str(limit), encoding="utf-8")
-            yield str(group)
-            return
         except OSError:
+            group.rmdir()
             continue
+        try:
+            yield str(group)
         finally:
             with contextlib.suppress(OSError):
                 group.rmdir()
+        return
     yield None
 
 
@@ -452,16 +456,14 @@ COLUMNS = {
 
 
 def clean(folder: Path) -> None:
-    """Delete the files of all sets and pieces of any scale."""
-    for name in SETS:
-        for path in folder.glob(f"{name}-*.*"):
+    """Delete the files of all sets and pieces of any scale, and nothing else in the folder."""
+    rows = re.compile(rf"({'|'.join(SETS)})-\d+(\.\w+)+")
+    pieces = re.compile(rf"({'|'.join(PIECES)})-\d+")
+    for path in folder.iterdir():
+        if path.is_dir() and pieces.fullmatch(path.name):
+            shutil.rmtree(path)
+        elif rows.fullmatch(path.name):
             path.unlink()
-    for piece in PIECES:
-        for part in folder.glob(f"{piece}-*"):
-            if part.is_dir():
-                for path in part.iterdir():
-                    path.unlink()
-                part.rmdir()
 
 
 def main() -> None:

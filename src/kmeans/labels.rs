@@ -242,7 +242,15 @@ impl Labels {
             self.of_rows.make_room(self.lost)?;
             self.of_rows.grow(|i| i, self.lost);
         } else {
-            self.of_rows = all_labels(about, data, cx)?.0;
+            let labels = all_labels(about, data, cx)?.0;
+            if labels.len() != self.lost {
+                return Err(Error::Source(format!(
+                    "the source gave {} rows, but {} in an earlier pass",
+                    labels.len(),
+                    self.lost
+                )));
+            }
+            self.of_rows = labels;
         }
         self.lost = 0;
         self.forget_before();
@@ -273,13 +281,15 @@ impl Labels {
         self.lost = n;
     }
 
-    /// Writes the labels of at most `most` rows, or else the number of rows.
-    pub(super) fn put(&self, to: &mut StateWriter, most: usize) {
-        if self.are_lost() || self.len() > most {
-            to.put("unlabeled", &self.len());
-        } else {
+    /// Writes the labels of at most `most` rows, or else the number of rows. Returns whether it wrote labels.
+    pub(super) fn put(&self, to: &mut StateWriter, most: usize) -> bool {
+        let stored = !self.are_lost() && self.len() <= most;
+        if stored {
             to.put("labels", &self.of_rows.view().to_vec());
+        } else {
+            to.put("unlabeled", &self.len());
         }
+        stored
     }
 
     /// Reads what [`Labels::put`] wrote: labels below `labeled` of `k` clusters.

@@ -329,16 +329,20 @@ class Clusterer(RunLoop):
 
     def _needing_a_pass(self, name: str, asker: FrameType | None) -> Any:
         """Return `labels` or `inertia`; make a pass for it if `asker` names it, see `Deferred`."""
-        if name == "labels" and self.__dict__.get("_finished") is not None:
-            self._labels, self._finished = self._finished.labels(), None
-        value = self.__dict__.get("_" + name)
+        value = self._known(name)
         if value is not None:
             return value
         self._require_rows(name)
         if not is_by_name(asker):
             return self._deferred(name)
         self._make_pass()
-        return self.__dict__["_" + name]
+        return self._known(name)
+
+    def _known(self, name: str) -> Any:
+        """Return `labels` or `inertia`, `None` if a pass must compute it."""
+        if name == "labels" and self.__dict__.get("_finished") is not None:
+            self._labels, self._finished = self._finished.labels(), None
+        return self.__dict__.get("_" + name)
 
     def _deferred(self, name: str) -> Deferred:
         """Return `labels` or `inertia` as a value that is computed when it is used."""
@@ -350,13 +354,13 @@ class Clusterer(RunLoop):
                     f"{name}_ was not computed before the estimator changed. Read model.{name}_ earlier, or "
                     "use predict(X) or score(X)."
                 )
-            if self.__dict__.get("_" + name) is None:
+            if self._known(name) is None:
                 try:
                     self._require_rows(name)
                 except AttributeError as error:
                     raise RuntimeError(str(error)) from error
                 self._make_pass()
-            return self.__dict__["_" + name]
+            return self._known(name)
 
         if name == "inertia":
             return Deferred(compute, float, {})

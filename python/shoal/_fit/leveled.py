@@ -105,7 +105,7 @@ class LeveledClusterer(CenterClusterer):
                 f"clusters, not more than the {self._fitted_counts[1]} of the second level, because the fit "
                 "ended early or clusters joined in an update"
             )
-        return levels_of(*self._make_levels(), self.__dict__.get("_labels"))
+        return levels_of(*self._make_levels(), self._known("labels"))
 
     def _forget(self) -> None:
         super()._forget()

@@ -91,7 +91,8 @@ impl<T: Compute> Lloyd<T> {
         labels: LabelList,
         threshold: f64,
     ) -> Self {
-        let labels = Labels::of(labels);
+        // No centers are known from which these labels could be recomputed.
+        let labels = Labels::of(labels).always_noted();
         Self { dim, centers, labels, threshold: Some(threshold), ..Self::plan(params) }
     }
 

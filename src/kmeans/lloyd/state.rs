@@ -22,8 +22,9 @@ impl<T: Compute> Lloyd<T> {
         self.put_fields(&mut to);
         self.choice.put_fields(&mut to);
         to.put_matrix("centers", &self.centers, self.dim);
-        self.labels.put(&mut to, most_labels);
-        to.put_matrix("labeled_by", &self.labeled_by, self.dim);
+        if !self.labels.put(&mut to, most_labels) {
+            to.put_matrix("labeled_by", &self.labeled_by, self.dim);
+        }
         if let Some(carried) = &self.carried {
             keep_carried(&mut to, "carried", carried);
         }
@@ -39,16 +40,20 @@ impl<T: Compute> Lloyd<T> {
         let (k, dim) = (state.n_clusters(), state.dim);
         state.centers = from.centers("centers", k, dim)?;
         state.labels = Labels::get(&from, k, k)?;
-        state.labeled_by = from.finite_matrix("labeled_by", dim)?;
-        if !state.labeled_by.is_empty() && state.labeled_by.len() != state.centers.len() {
-            return Err("its \"labeled_by\" do not match its \"centers\"".into());
+        if state.labels.are_lost() {
+            state.labeled_by = from.finite_matrix("labeled_by", dim)?;
+            let expected = if state.iteration > 0 { state.centers.len() } else { 0 };
+            if state.labeled_by.len() != expected {
+                return Err("its \"labeled_by\" do not match its \"centers\"".into());
+            }
         }
         if state.weights.len() > k || !are_weights(&state.weights) {
             return Err("its \"weights\" do not match its \"centers\"".into());
         }
         // Carried sums are valid only if every row has a label.
         let labels = state.labels.of_rows.view();
-        state.carried = carried_of(&from, "carried", k, dim)?.filter(|_| !labels.are_missing().0);
+        let labeled = !labels.are_missing().0 && (state.iteration > 0 || !state.labels.are_lost());
+        state.carried = carried_of(&from, "carried", k, dim)?.filter(|_| labeled);
         if let Some(carried) = &state.carried {
             let known = (!state.labels.are_lost()).then_some(labels);
             check_carried(carried, known, MatRef::new(&state.centers, dim), state.params.metric)?;

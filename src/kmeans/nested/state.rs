@@ -30,8 +30,9 @@ impl<T: Compute> Nested<T> {
         to.put_matrix("centers", &self.centers, self.dim);
         to.put_rows("rows", &self.kept.rows);
         // The rows of a stream are stored, so its labels are few.
-        self.labels.put(&mut to, if self.fed { usize::MAX } else { NOTED_ROWS });
-        to.put_matrix("labeled_by", &self.labeled_by, self.dim);
+        if !self.labels.put(&mut to, if self.fed { usize::MAX } else { NOTED_ROWS }) {
+            to.put_matrix("labeled_by", &self.labeled_by, self.dim);
+        }
         if let (true, Seeding::Given(centers)) = (self.centers.is_empty(), &self.params.seeding) {
             to.put_list("given", centers);
         }
@@ -63,7 +64,9 @@ impl<T: Compute> Nested<T> {
         state.kept.rows = from.rows("rows", dim)?;
         let k = state.centers.len() / dim.max(1);
         state.labels = Labels::get(&from, k, state.params.n_clusters)?;
-        state.labeled_by = from.finite_matrix("labeled_by", dim)?;
+        if state.labels.are_lost() {
+            state.labeled_by = from.finite_matrix("labeled_by", dim)?;
+        }
         if k == 0 && contents.arrays.contains_key("given") {
             state.params.seeding = Seeding::Given(from.get("given")?);
         }
@@ -87,7 +90,9 @@ impl<T: Compute> Nested<T> {
             return Err("its \"labels\" do not belong to its \"rows\"".into());
         }
         let voted = self.fed || (1..=batch as u64).contains(&self.voted);
-        if self.labels.are_lost() && !(voted && self.labeled_by.len() == k * self.dim) {
+        // Before the first sweep, no row has a label.
+        let none = self.voted == 0 && self.labeled_by.is_empty() && self.sums.is_none();
+        if self.labels.are_lost() && !none && !(voted && self.labeled_by.len() == k * self.dim) {
             return Err("its \"labeled_by\" do not belong to its \"centers\"".into());
         }
         if k > 0 && (k != self.params.n_clusters || self.weights.len() > k) {

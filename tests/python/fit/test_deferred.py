@@ -199,3 +199,16 @@ def test_labels_of_many_rows_in_files_stay_in_the_run_until_they_are_read(make, 
         model.fit(rows)
         model.labels_ = np.zeros(len(X), dtype=np.int32)
         assert not model.labels_.any()
+
+
+def test_labels_of_a_run_that_was_left_and_of_levels_come_from_the_run(tmp_path, monkeypatch):
+    path = tmp_path / "rows.npy"
+    np.save(path, X)
+    monkeypatch.setattr("shoal._fit.estimator.CONVERTED_ROWS", len(X) - 1)
+    for read in (lambda model: model.labels_, lambda model: np.asarray(getattr(model, "labels_", None))):
+        model = shoal.KMeans(3, random_state=0)
+        for _ in model.iter_fit(path):
+            break
+        np.testing.assert_array_equal(read(model), model.predict(path))
+    model = shoal.HierarchicalKMeans([6, 2], random_state=0).fit(path)
+    np.testing.assert_array_equal(model.levels_[0].labels, model.predict(path))
