@@ -113,9 +113,6 @@ pub(crate) fn sketch_chunk_rows(dim: usize, k: usize) -> usize {
 /// By how much more than the radius of a row a sweep by sketches looks for centers, so that lower bounds have room.
 pub(crate) const SKETCH_ROOM: f32 = 0.02;
 
-/// The same where rows are costly to read, so that more near centers are known.
-pub(crate) const SKETCH_WIDE_ROOM: f32 = 0.1;
-
 /// Growth of the upper bound of a row, in a sweep, from which the row is measured before it is scanned.
 pub(crate) const SKETCH_GROWTH: f32 = 0.05;
 
@@ -128,16 +125,6 @@ pub(crate) const SKETCH_SWEEPS: u64 = 3;
 pub(crate) fn sketches_pay(n: usize, k: usize, dim: usize) -> bool {
     dim >= 32 && k * dim >= 50_000 && n >= 4096
 }
-
-/// Whether sketches pay for `n` rows in a file larger than memory, because most rows are not read again: their bytes must
-/// be few beside those of the rows.
-pub(crate) fn sketches_spare_reads(n: usize, dim: usize) -> bool {
-    dim >= 64 && n >= 4096
-}
-
-/// The share of the memory for sketches, where rows are in a file larger than memory. The rest keeps rows that were read
-/// (`files.py`).
-pub(crate) const SKETCH_SHARE: f64 = 0.57;
 
 /// Whether sketches leave few enough of the `k` centers: the distances of one center in 32 take as long as the sweep by
 /// `f32` tile values.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::any::stored;
-use super::raw::{Leave, OpenFiles, Pattern, Place, due, pages_pay, reads_ahead, scarce, suffix_of};
+use super::raw::{Leave, OpenFiles, Pattern, Place, due, reads_ahead, suffix_of};
 use super::{
     Access, AnySource, Block, DataSource, Dtype, Mapped, Source, Tile, TileReader, Visit, Wanted, bin,
     check_rows, npy, vecs,
@@ -359,13 +359,6 @@ impl ShardBlock<'_> {
         }
     }
 
-    /// The picked of these rows, if it pays to read only their pages.
-    fn few<'p>(&self, wanted: &Wanted<'p>) -> Option<&'p [u32]> {
-        let stride = self.files.cols * self.files.dtype.size();
-        let bytes = wanted.rows.start * stride..wanted.rows.end * stride;
-        wanted.picked.filter(|picked| pages_pay(&wanted.rows, picked) && !self.leave.keeps(&bytes))
-    }
-
     /// The only part of some rows, if they lie in one file.
     fn only_part(&self, rows: &Range<usize>) -> Option<ShardRows> {
         let mut parts = self.files.parts(self.of_all(rows));
@@ -386,16 +379,11 @@ impl ShardBlock<'_> {
 
 impl<T: Float> TileReader<T> for ShardBlock<'_> {
     fn read(&self, wanted: Wanted<'_>, buffer: &mut RowBuf<T>) -> Result<Option<Tile<'_, T>>> {
-        let few = self.few(&wanted);
-        if few.is_none() && reads_ahead(&wanted) {
+        if reads_ahead(&wanted) {
             self.read_ahead(&wanted.rows);
         }
         if let Some(ShardRows { shard, rows }) = self.only_part(&wanted.rows) {
-            let file = self.file(shard)?;
-            if let Some(picked) = few {
-                file.request_picked(&rows, picked);
-            }
-            return file.read(&Wanted { rows, ..wanted }, buffer).map(Some);
+            return self.file(shard)?.read(&Wanted { rows, ..wanted }, buffer).map(Some);
         }
         self.collect(&wanted.rows, buffer)?;
         Ok(Some(Tile::Copied))
@@ -403,9 +391,6 @@ impl<T: Float> TileReader<T> for ShardBlock<'_> {
 }
 
 impl<T: Float> DataSource<T> for Shards {
-    fn scarce_memory(&self) -> Option<u64> {
-        scarce((self.len() as usize).saturating_mul(self.files.cols * self.files.dtype.size()))
-    }
     fn dim(&self) -> usize {
         self.files.cols
     }

@@ -11,7 +11,7 @@ use crate::matrix::MatRef;
 use crate::persist::state::{StateReader, stored_fields};
 use crate::tuning::{
     BALL_RUN, BLOCK_CENTERS, BLOCK_ROWS, BLOCK_SHARE, BLOCK_SWEEPS, BOUNDED_AGAIN, BOUNDED_LOSS,
-    BOUNDED_PAUSE, SKETCH_SWEEPS, balls_pay, sketches_exclude_most, sketches_pay, sketches_spare_reads,
+    BOUNDED_PAUSE, SKETCH_SWEEPS, balls_pay, sketches_exclude_most, sketches_pay,
 };
 
 /// The bounds of successive sweeps over the same rows.
@@ -91,28 +91,20 @@ impl Choice {
         true
     }
 
-    /// Whether the next sweep should be by sketches, of which there are none yet, over `n` rows, which may be in a file
-    /// larger than memory.
+    /// Whether the next sweep should be by sketches, of which there are none yet.
     pub(super) fn wants_sketches<T: Compute>(
         &mut self,
-        (n, scarce): (usize, bool),
+        n: usize,
         packed: &PackedCenters<T>,
         (sweeps, most): (u64, u64),
     ) -> bool {
         let (k, dim) = (packed.n_centers(), packed.dim());
-        let pay = || {
-            if scarce {
-                sketches_spare_reads(n, dim)
-            } else {
-                sketched::are_fast() && sketches_pay(n, k, dim)
-            }
-        };
         let wanted = match self.asked {
             // Once they were declined, they are not tried again.
             Algorithm::Sketch => sweeps == 0 || self.algorithm == Algorithm::Sketch,
             // A resumed fit continues with the same choice.
             Algorithm::Auto if sweeps > 0 => self.algorithm == Algorithm::Sketch,
-            Algorithm::Auto => pay() && most >= SKETCH_SWEEPS,
+            Algorithm::Auto => sketched::are_fast() && sketches_pay(n, k, dim) && most >= SKETCH_SWEEPS,
             _ => false,
         };
         if wanted && !packed.is_sparse() {
@@ -207,8 +199,7 @@ impl Choice {
     pub(super) fn watch_sketches(&mut self, labels: &mut Labels, swept: &Swept) {
         let k = swept.clusters.weights().len() as u64;
         let pay = sketches_exclude_most(swept.distances, labels.of_rows.len() as u64, k);
-        let serve = labels.sketches.as_ref().is_some_and(|sketches| pay || sketches.spare_reads());
-        if self.asked == Algorithm::Auto && labels.sketches.is_some() && !serve {
+        if self.asked == Algorithm::Auto && labels.sketches.is_some() && !pay {
             labels.sketches = None;
             self.algorithm = Algorithm::Lloyd;
         }

@@ -43,7 +43,6 @@ pub(crate) struct Unread<'a, T: Float> {
     first_row: u64,
     block: Block<'a, T>,
     rows: Range<usize>,
-    dim: usize,
     converted: &'a mut Converted<T>,
 }
 
@@ -52,11 +51,6 @@ impl<T: Float> Unread<'_, T> {
     pub(crate) fn range(&self) -> Range<usize> {
         let first = self.first_row as usize;
         first..first + self.rows.len()
-    }
-
-    /// Columns of a row.
-    pub(crate) fn dim(&self) -> usize {
-        self.dim
     }
 
     /// Global index of the first row.
@@ -257,8 +251,7 @@ pub(crate) fn sweep_unread<T: Float, R: PerRow, P: Send, S>(
                     cx.check()?;
                     let range = start..tile.end.min(start.saturating_add(chunk));
                     let first_row = block.first_row + start as u64;
-                    let (rows, dim) = (range.clone(), data.dim());
-                    let chunk = Unread { first_row, block, rows, dim, converted };
+                    let chunk = Unread { first_row, block, rows: range.clone(), converted };
                     let (mine, rest) = state.split(range.len());
                     state = rest;
                     absorb(chunk, mine, part, scratch)?;

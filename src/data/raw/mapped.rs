@@ -6,7 +6,7 @@ use std::io::{self, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 #[cfg(not(miri))]
 use memmap2::Mmap;
@@ -16,9 +16,8 @@ use memmap2::MmapMut as Mmap;
 
 #[cfg(all(unix, not(miri)))]
 use super::ahead::READ_AHEAD_PART;
-use super::ahead::{Leave, due, scarce};
+use super::ahead::{Leave, due};
 use super::descriptor::Descriptor;
-use super::direct::Direct;
 use super::layout::Layout;
 use super::rows::{RawRows, one_block};
 use crate::data::source::forward;
@@ -82,8 +81,6 @@ struct MappedFile {
     advised: AtomicU8,
     /// What the last pass that began leaves in the cache.
     leave: Mutex<Option<Leave>>,
-    /// Reads single rows, if they can be read so.
-    direct: OnceLock<Option<Direct>>,
 }
 
 /// The descriptor by which the length of a mapped file is looked up.
@@ -94,13 +91,6 @@ pub(super) enum Handle {
     /// One of many files, of which only some are open at a time.
     Shared(Descriptor),
 }
-
-/// Bytes that the system reads together.
-const PAGE: usize = 4096;
-
-/// Up to one row in so many is read by itself, in sectors, and in pages. With more, reading all takes less time.
-const IN_SECTORS: usize = 4;
-const IN_PAGES: usize = 16;
 
 /// How rows will be read, for the system.
 #[derive(Clone, Copy)]
@@ -194,7 +184,6 @@ impl Mapped {
             unreadable: OnceLock::new(),
             advised: AtomicU8::new(0),
             leave: Mutex::default(),
-            direct: OnceLock::new(),
         };
         Self { file: Arc::new(file), offset: offset as usize, layout, led }
     }
@@ -453,65 +442,6 @@ impl Mapped {
         }
     }
 
-    /// What the pass leaves in the cache.
-    fn leave(&self) -> MutexGuard<'_, Option<Leave>> {
-        self.file.leave.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The picked of these rows, if the others would have to be read from disk in vain.
-    fn few<'p>(&self, wanted: &Wanted<'p>) -> Option<&'p [u32]> {
-        let picked = wanted.picked.filter(|picked| IN_SECTORS * picked.len() <= wanted.rows.len())?;
-        let bytes = self.bytes_of(&wanted.rows)?;
-        self.leave().is_some_and(|leave| !leave.keeps(&bytes)).then_some(picked)
-    }
-
-    /// Reads single rows, counted from the first of `rows`, to their places in `buffer`. Returns whether it could.
-    pub(super) fn read_picked<T: Float>(
-        &self,
-        rows: &Range<usize>,
-        picked: &[u32],
-        buffer: &mut RowBuf<T>,
-    ) -> Result<bool> {
-        let Handle::Own(file) = &self.file.handle else { return Ok(false) };
-        let Some(direct) = self.file.direct.get_or_init(|| Direct::of(file)).as_ref().filter(|_| !self.led)
-        else {
-            return Ok(false);
-        };
-        let cols = self.layout.cols;
-        let (out, mut bytes) = (buffer.room(rows.len(), cols), Vec::new());
-        // Neighbors are read together.
-        for run in picked.chunk_by(|&a, &b| a + 1 == b) {
-            let first = rows.start + run[0] as usize;
-            let Some(wanted) = self.bytes_of(&(first..first + run.len())) else { return Ok(false) };
-            let wanted = wanted.start..wanted.end.min(self.file.needed as usize);
-            let Ok(found) = direct.read(wanted, &mut bytes) else {
-                // The map has them, unless the file was cut.
-                self.check_length()?;
-                return Ok(false);
-            };
-            let layout = Layout { rows: run.len(), ..self.layout };
-            let these = RawRows::from_bytes(&bytes[found], 0, layout)?;
-            these.read_into(&(0..run.len()), &mut out[run[0] as usize * cols..][..run.len() * cols]);
-        }
-        Ok(true)
-    }
-
-    /// Requests the pages of single rows, counted from the first of `rows`.
-    pub(in crate::data) fn request_picked(&self, rows: &Range<usize>, picked: &[u32]) {
-        let mut due = 0..0;
-        for &r in picked {
-            let row = rows.start + r as usize;
-            let Some(bytes) = self.bytes_of(&(row..row + 1)) else { return };
-            let pages = bytes.start / PAGE * PAGE..bytes.end.next_multiple_of(PAGE);
-            if pages.start > due.end || pages.start < due.start {
-                self.request(std::mem::replace(&mut due, pages));
-            } else {
-                due.end = due.end.max(pages.end);
-            }
-        }
-        self.request(due);
-    }
-
     /// The bytes of some rows; `None` if the rows are spread over the whole file, as in a column-major file.
     fn bytes_of(&self, rows: &Range<usize>) -> Option<Range<usize>> {
         let Layout { row_stride, cols, dtype, .. } = self.layout;
@@ -522,7 +452,7 @@ impl Mapped {
     /// Advances the read-ahead when the rows cross the end of a step, which happens in exactly one tile of a pass.
     fn read_ahead(&self, rows: &Range<usize>) {
         if let Some(due) = self.due(rows) {
-            let leave = *self.leave();
+            let leave = *self.file.leave.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(leave) = leave {
                 self.drop_cached(leave.behind(&due));
             }
@@ -595,15 +525,7 @@ pub(in crate::data) fn file_length(path: &Path) -> Result<u64> {
 
 impl<T: Float> TileReader<T> for Mapped {
     fn read(&self, wanted: Wanted<'_>, buffer: &mut RowBuf<T>) -> Result<Option<Tile<'_, T>>> {
-        let few = self.few(&wanted);
-        if let Some(picked) = few
-            && self.read_picked(&wanted.rows, picked, buffer)?
-        {
-            return Ok(Some(Tile::Copied));
-        }
-        if let Some(picked) = few.filter(|picked| pages_pay(&wanted.rows, picked)) {
-            self.request_picked(&wanted.rows, picked);
-        } else if reads_ahead(&wanted) {
+        if reads_ahead(&wanted) {
             self.read_ahead(&wanted.rows);
         }
         Mapped::read(self, &wanted, buffer).map(Some)
@@ -618,11 +540,6 @@ impl<T: Float> TileReader<T> for Mapped {
     }
 }
 
-/// Whether so few of these rows are picked that it pays to read only their pages.
-pub(in crate::data) fn pages_pay(rows: &Range<usize>, picked: &[u32]) -> bool {
-    IN_PAGES * picked.len() <= rows.len()
-}
-
 /// Whether so many rows of a tile are read that the following tiles are worth reading ahead.
 pub(in crate::data) fn reads_ahead(wanted: &Wanted<'_>) -> bool {
     wanted.picked.is_none_or(|picked| 8 * picked.len() > wanted.rows.len())
@@ -631,14 +548,11 @@ pub(in crate::data) fn reads_ahead(wanted: &Wanted<'_>) -> bool {
 impl<T: Float> DataSource<T> for Mapped {
     forward!(|this| this.view() => dim rows access always_finite);
 
-    fn scarce_memory(&self) -> Option<u64> {
-        scarce(self.file.map.len())
-    }
     fn for_each_block(&self, tile_rows: usize, f: &mut Visit<'_, T>) -> Result<()> {
         self.advise(Pattern::Sequential);
         let row = self.layout.row_stride.unsigned_abs();
         let leave = Leave::new(self.file.map.len(), tile_rows.saturating_mul(row))?;
-        *self.leave() = Some(leave);
+        *self.file.leave.lock().unwrap_or_else(PoisonError::into_inner) = Some(leave);
         self.check_length()?;
         one_block(self, self.layout.rows, f)
     }

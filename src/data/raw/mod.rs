@@ -5,7 +5,6 @@
 
 mod ahead;
 mod descriptor;
-mod direct;
 mod layout;
 mod mapped;
 mod reopened;
@@ -14,11 +13,11 @@ mod stored;
 #[cfg(test)]
 mod tests;
 
-pub(super) use ahead::{Leave, due, scarce};
+pub(super) use ahead::{Leave, due};
 pub(super) use descriptor::OpenFiles;
 pub use layout::Layout;
 pub use mapped::{Mapped, open};
-pub(super) use mapped::{Pattern, file_length, pages_pay, reads_ahead, suffix_of};
+pub(super) use mapped::{Pattern, file_length, reads_ahead, suffix_of};
 pub(super) use reopened::Place;
 pub use rows::RawRows;
 pub(super) use rows::one_block;

@@ -58,7 +58,7 @@ impl<S, R: Selection> Selected<S, R> {
 }
 
 impl<T: Float, S: DataSource<T>, R: Selection> DataSource<T> for Selected<S, R> {
-    forward!(|this| this.source => dim access always_finite scarce_memory most_values);
+    forward!(|this| this.source => dim access always_finite most_values);
 
     fn rows(&self) -> Option<u64> {
         self.source.rows().map(|_| self.rows.len())

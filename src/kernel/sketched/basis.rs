@@ -62,54 +62,21 @@ impl Basis {
     /// columns. `None` if the scale of the rows is out of range.
     pub(crate) fn learn<T: Compute>(sample: MatRef<'_, T>) -> Option<Self> {
         let new = Self::of_columns(sample)?;
-        let (dim, rows) = (new.dim, new.moved(sample));
+        let dim = new.dim;
+        let mut rows = vec![0.0; sample.rows() * dim];
+        centered(sample, &new, &mut rows, &mut vec![0.0; sample.rows()]);
         let mut rng = Rng::keyed(0, Purpose::Sketching, dim as u64);
         for width in [Self::LEAST_WIDTH, 64, 128, 256] {
             if dim <= width + width / 2 {
                 break;
             }
-            if let Some(learned) = new.learned(&rows, width, SKETCH_ENERGY, &mut rng) {
-                return Some(learned);
+            let (directions, energy) = leading(&rows, dim, width, &mut rng);
+            if energy >= SKETCH_ENERGY {
+                let learned = new.clone().with(&rotated(&directions, dim, width, &mut rng), width);
+                return Some(learned.unwrap_or(new));
             }
         }
         Some(new)
-    }
-
-    /// All columns, or else as many directions as fit, in at most `most` bytes. `None` if the scale of the rows is out of
-    /// range, or if too few fit.
-    pub(crate) fn widest<T: Compute>(sample: MatRef<'_, T>, most: usize) -> Option<Self> {
-        let new = Self::of_columns(sample)?;
-        if new.width <= most {
-            return Some(new);
-        }
-        let width = most.min(Self::MOST_LEARNED).min(new.dim - 1) / COLUMNS * COLUMNS;
-        if width < Self::LEAST_WIDTH {
-            return None;
-        }
-        let mut rng = Rng::keyed(0, Purpose::Sketching, new.dim as u64);
-        new.learned(&new.moved(sample), width, 0.0, &mut rng).filter(|learned| learned.width <= most)
-    }
-
-    /// The most directions that are learned: half the rows of a sample.
-    const MOST_LEARNED: usize = SKETCH_SAMPLE / 2;
-
-    /// Rows of a sample, moved and scaled.
-    fn moved<T: Compute>(&self, sample: MatRef<'_, T>) -> Vec<f32> {
-        let mut rows = vec![0.0; sample.rows() * self.dim];
-        centered(sample, self, &mut rows, &mut vec![0.0; sample.rows()]);
-        rows
-    }
-
-    /// The directions in which these rows differ most; all columns if those are not orthonormal. `None` if the directions
-    /// have less than a share of the squared lengths.
-    fn learned(&self, rows: &[f32], width: usize, share: f64, rng: &mut Rng) -> Option<Self> {
-        let (directions, energy) = leading(rows, self.dim, width, rng);
-        // Not `energy < share`, because of NaN.
-        let enough = energy >= share;
-        enough.then(|| {
-            let rotated = rotated(&directions, self.dim, width, rng);
-            self.clone().with(&rotated, width).unwrap_or_else(|| self.clone())
-        })
     }
 
     /// All columns, for rows like those of a sample. `None` if the scale of the rows is out of range.
@@ -164,11 +131,6 @@ impl Basis {
     /// The number of bytes of a sketch.
     pub(crate) fn width(&self) -> usize {
         self.width
-    }
-
-    /// The point that rows are moved by.
-    pub(crate) fn mean(&self) -> &[f32] {
-        &self.mean
     }
 
     /// The scale, a power of two: lengths of sketches are lengths of rows times this factor.

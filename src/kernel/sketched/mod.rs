@@ -21,13 +21,8 @@
 //! may be within the radius of its row, with a lower bound of the distance. Without a radius, the center of the smallest
 //! estimate gives one ([`closest`]). The products are exact, so every
 //! instruction set may compute them in its own way. What is listed is for the [arbiter](super::arbiter) to compare.
-//!
-//! # Products
-//! Where reading a row costs much, products of its sketch with exact vectors ([`along`]) tell more: how a distance
-//! changes when a center moves, and which of two centers is nearer.
 #![allow(unsafe_code)]
 
-mod along;
 mod basis;
 mod closest;
 mod label;
@@ -38,7 +33,6 @@ mod sketch;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use along::{SketchedRow, Vectors};
 pub(crate) use basis::Basis;
 pub(in crate::kernel) use label::{Labeling, SketchedCenters};
 pub(crate) use pack::PackedSketches;

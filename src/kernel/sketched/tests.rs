@@ -2,7 +2,7 @@
 
 use super::basis::{Directions, mix};
 use super::sketch::UNIT;
-use super::{Basis, Hit, PackedSketches, Scan, Sketch, Sketching, Vectors, farthest};
+use super::{Basis, Hit, PackedSketches, Scan, Sketch, Sketching, farthest};
 use crate::kernel::Isa;
 use crate::kernel::tier::Compute;
 use crate::matrix::MatRef;
@@ -409,68 +409,4 @@ fn the_rounding_of_the_product_is_needed() {
         most = most.max(off(&without));
     }
     assert!(most > 1.0, "{most}");
-}
-
-/// Products of all rows with differences of rows, by their sketches. Returns the mean error, relative to both lengths.
-fn check_products<T: Compute>(kind: usize, (n, d): (usize, usize), most: usize, scale: f64) -> f64 {
-    let values: Vec<T> = rows(kind, n, d, d as u64).into_iter().map(|x| T::from_f64(x * scale)).collect();
-    let rows = MatRef::new(&values, d);
-    let what = format!("kind {kind}, {n} rows, {d} columns, {most} bytes, scale {scale}");
-    let Some(basis) = Basis::widest(rows, most) else { return 0.0 };
-    assert!(basis.width() <= most, "{what}");
-    let made = Made::of(basis, rows);
-    let basis = &made.basis;
-    let moved = |i: usize| -> Vec<f64> {
-        let of = |(x, &m): (&T, &f32)| (x.to_f64() - f64::from(m)) * basis.factor();
-        rows.row(i).iter().zip(basis.mean()).map(of).collect()
-    };
-    let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
-    let all: Vec<Vec<f64>> = (0..n).map(moved).collect();
-    // Long vectors, and short ones, as of centers that moved.
-    let vector = |j: usize| -> Vec<f64> {
-        let scale = 0.1f64.powi(j as i32 % 4);
-        all[j].iter().zip(&all[(j * 5 + 1) % n]).map(|(a, b)| (a - b) * scale).collect()
-    };
-    let vectors: Vec<Vec<f64>> = (0..n).map(vector).collect();
-    let mut of = Vectors::new(basis, n);
-    vectors.iter().enumerate().for_each(|(j, v)| of.set(basis, j, v));
-    let (mut total, mut count) = (0.0, 0);
-    for (i, y) in all.iter().enumerate() {
-        let row = made.one(i);
-        for (j, v) in vectors.iter().enumerate() {
-            let (found, error) = of.product(row, j);
-            let exact = dot(y, v);
-            let lengths = (dot(y, y) * dot(v, v)).sqrt();
-            // The exact sum has a rounding of its own.
-            let rounding = 1e-12 * lengths;
-            let off = (found - exact).abs();
-            assert!(off <= error + rounding, "{what}: row {i}, vector {j}: {off} {error}");
-            if lengths > 0.0 && error.is_finite() {
-                total += error / lengths;
-                count += 1;
-            }
-            let other = (j * 3 + 1) % n;
-            let apart: Vec<f64> = v.iter().zip(&vectors[other]).map(|(a, b)| a - b).collect();
-            let error = of.error_of_difference(row, (j, other), dot(&apart, &apart).sqrt() * (1.0 + 1e-12));
-            let off = (of.value(row, j) - of.value(row, other) - dot(y, &apart)).abs();
-            assert!(
-                off <= error + 1e-12 * lengths,
-                "{what}: row {i}, vectors {j} and {other}: {off} {error}"
-            );
-        }
-    }
-    total / f64::from(count.max(1))
-}
-
-#[test]
-fn products_are_as_exact_as_they_promise() {
-    for kind in 0..KINDS {
-        for (n, d, most) in [(30, 5, 16), (60, 40, 32), (60, 64, 64), (60, 130, 48), (60, 300, 64)] {
-            check_products::<f32>(kind, (n, d), most, 1.0);
-            check_products::<f64>(kind, (n, d), most, 1e-20);
-        }
-    }
-    // Sketches of all columns are nearly exact.
-    let found = check_products::<f32>(0, (60, 64), 64, 1.0);
-    assert!(found > 0.0 && found < 0.02, "{found}");
 }

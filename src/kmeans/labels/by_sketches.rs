@@ -7,7 +7,7 @@ use crate::centers::{Editing, Journal, LabelsMut, NO_LABEL};
 use crate::data::DataSource;
 use crate::error::Result;
 use crate::kernel::{Compute, PackedCenters};
-use crate::kmeans::sketches::{Few, Reading, RowSketches, Work};
+use crate::kmeans::sketches::{Reading, RowSketches, Work};
 use crate::parallel::Executor;
 use crate::pass::{Cut, Unread, sweep_unread};
 use crate::tuning::{sketch_chunk_rows, tile_rows};
@@ -30,36 +30,34 @@ impl Labels {
         let mut rows = sketches.take_rows();
         let width = sketches.width();
         let rules = sketches.rules(packed.centers());
-        let absorb =
-            |mut chunk: Unread<'_, T>,
-             (of_rows, mut rows): (LabelsMut<'_>, RowSketches<'_>),
-             part: &mut Part,
-             ((work, few), moved, editing): &mut ((Work, Few<T>), Moved<T>, Editing<'_>)| {
-                let labels = of_rows.open(editing);
-                let unknown = labels.contains(&NO_LABEL);
-                // Recomputed sums need all rows of the chunk.
-                let all = afresh || unknown || rules.needs_all() || moments.is_some();
-                let mut reading = match rules.kept {
-                    _ if all => Reading::All(chunk.read()?),
-                    Some(kept) => Reading::Kept(&mut chunk, kept, few),
-                    None => Reading::None(&mut chunk),
-                };
-                rules.label(&mut reading, labels, &mut rows, packed, work)?;
-                part.distances += work.distances;
-                let chunk_rows = reading.read(&work.picked)?;
-                let absorbed = part.absorb_changes(&chunk_rows, labels, &work.changes, packed, afresh, moved);
-                part.absorb_moments(&chunk_rows, moments, &mut moved.new);
-                if absorbed.is_err() {
-                    return Err(chunk.read()?.not_finite());
-                }
-                of_rows.store(editing);
-                Ok(())
+        let absorb = |mut chunk: Unread<'_, T>,
+                      (of_rows, mut rows): (LabelsMut<'_>, RowSketches<'_>),
+                      part: &mut Part,
+                      (work, moved, editing): &mut (Work, Moved<T>, Editing<'_>)| {
+            let labels = of_rows.open(editing);
+            let unknown = labels.contains(&NO_LABEL);
+            // Recomputed sums need all rows of the chunk.
+            let all = afresh || unknown || rules.needs_all() || moments.is_some();
+            let mut reading = if all { Reading::All(chunk.read()?) } else { Reading::None(&mut chunk) };
+            rules.label(&mut reading, labels, &mut rows, packed, work)?;
+            part.distances += work.distances;
+            let chunk_rows = match reading {
+                Reading::All(chunk) => chunk,
+                Reading::None(unread) => unread.read_of(&work.picked)?,
             };
+            let absorbed = part.absorb_changes(&chunk_rows, labels, &work.changes, packed, afresh, moved);
+            part.absorb_moments(&chunk_rows, moments, &mut moved.new);
+            if absorbed.is_err() {
+                return Err(chunk.read()?.not_finite());
+            }
+            of_rows.store(editing);
+            Ok(())
+        };
         let cut = Cut { tile_rows: tile_rows(k), chunk_rows: Some(sketch_chunk_rows(dim, k)) };
         let state = (self.of_rows.view_mut(), rows.view_mut(width));
         let make = (
             || Part::new(k, dim, moments.is_some()),
-            || (Default::default(), Moved::default(), Editing::new(journals)),
+            || (Work::default(), Moved::default(), Editing::new(journals)),
         );
         sweep_unread(data, cx, cut, state, total, make, absorb, Part::merge)?;
         drop(rules);

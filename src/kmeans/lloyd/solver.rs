@@ -239,7 +239,7 @@ impl<T: Compute> Solver<T> for Lloyd<T> {
         }
         if self.blocks.is_none()
             && self.labels.sketches.is_none()
-            && self.choice.wants_sketches((n, data.scarce_memory().is_some()), &packed, sweeps)
+            && self.choice.wants_sketches(n, &packed, sweeps)
         {
             let asked = self.params.algorithm == Algorithm::Sketch;
             self.labels.sketches = Sketches::new(data, n, &packed, (self.params.bounds_memory, asked))?;

@@ -1,8 +1,6 @@
 //! Labels a chunk of rows: bounds, scan, exact distances.
 
-use super::exact::Exact;
-use super::kept::KeptRows;
-use super::work::{Few, Open, Work};
+use super::work::{Open, Work};
 use super::{NEAR, Near};
 use crate::centers::NO_LABEL;
 use crate::error::Result;
@@ -11,7 +9,7 @@ use crate::kernel::{Compute, PackedCenters, is_exact, sq_dist};
 use crate::matrix::MatRef;
 use crate::pass::{Chunk, PerRow, Unread};
 use crate::rows::Rows;
-use crate::tuning::{SKETCH_GROWTH, SKETCH_ROOM, SKETCH_WIDE_ROOM};
+use crate::tuning::{SKETCH_GROWTH, SKETCH_ROOM};
 
 /// What all rows of a sweep share.
 pub(in crate::kmeans) struct Rules<'a, T> {
@@ -26,8 +24,6 @@ pub(in crate::kmeans) struct Rules<'a, T> {
     pub(super) sketches: &'a [Sketch],
     pub(super) are_made: bool,
     pub(super) are_known: bool,
-    pub(super) exact: Option<&'a Exact>,
-    pub(in crate::kmeans) kept: Option<&'a KeptRows>,
 }
 
 /// Sketches and bounds of the rows of a chunk.
@@ -84,14 +80,13 @@ impl<T: Compute> Rules<'_, T> {
     ) -> Result<()> {
         work.changes.clear();
         work.distances = 0;
-        let spare = self.exact.filter(|_| !matches!(reading, Reading::All(_)));
         if let (false, Reading::All(chunk)) = (self.are_made, &*reading) {
             work.sketching.write(self.basis, dense(chunk), rows.codes, rows.sketches);
         }
         work.hits.clear();
         if self.are_known && !labels.contains(&NO_LABEL) {
             work.scan.resize(labels.len());
-            self.test_bounds(labels, rows, work, spare.is_none());
+            self.test_bounds(labels, rows, work);
             if !work.first.is_empty() {
                 let Work { first, open, distances, .. } = work;
                 let values = reading.of(first)?;
@@ -110,15 +105,10 @@ impl<T: Compute> Rules<'_, T> {
             self.guess(reading.of(&work.first)?, rows, work);
         }
         sort_by_row(rows.sketches.len(), work);
-        self.pick(rows, work, spare);
+        self.pick(rows, work);
         let values = reading.of(&work.picked)?;
-        self.decide((values, spare.is_none()), labels, rows, packed, work);
+        self.decide(values, labels, rows, packed, work);
         Ok(())
-    }
-
-    /// By how much more than the radius of a row is scanned.
-    fn room(&self) -> f32 {
-        1.0 + if self.exact.is_some() { SKETCH_WIDE_ROOM } else { SKETCH_ROOM }
     }
 
     /// Opens all rows with the center of the smallest estimate, and finds the centers within reach.
@@ -130,16 +120,16 @@ impl<T: Compute> Rules<'_, T> {
         let radius_of = |row, label, _| {
             let sq_dist = self.sq_dist(values, row, label);
             *distances += 1;
-            let mut found = Open { row, label, groups, upper: 0.0, radius: 0.0, sq_dist, proven: false };
+            let mut found = Open { row, label, groups, upper: 0.0, radius: 0.0, sq_dist };
             self.measured(&mut found);
             open.push(found);
-            found.radius * self.room()
+            found.radius * (1.0 + SKETCH_ROOM)
         };
         scan.closest(&self.packed, (rows.codes, rows.sketches), usize::MAX, radius_of, hits);
     }
 
     /// Opens the rows whose bounds do not tell their label.
-    fn test_bounds(&self, labels: &[u32], rows: &mut RowSketches<'_>, work: &mut Work, may_read: bool) {
+    fn test_bounds(&self, labels: &[u32], rows: &mut RowSketches<'_>, work: &mut Work) {
         let Work { open, first, .. } = work;
         open.clear();
         first.clear();
@@ -147,9 +137,6 @@ impl<T: Compute> Rules<'_, T> {
             let before = rows.upper[r];
             let moved = self.moves[label as usize];
             let mut upper = (before + moved) * UP;
-            if let Some(exact) = self.exact {
-                upper = upper.min(self.follow(exact, rows, r, label));
-            }
             if self.is_settled(rows, r, radius_of(upper)) {
                 rows.least[r] = self.least_now(rows, r);
             } else {
@@ -159,33 +146,13 @@ impl<T: Compute> Rules<'_, T> {
                     upper = upper.min(farthest((&rows.sketches[r], codes_of(rows, r)), center));
                 }
                 // Whether the row is measured before it is scanned.
-                let grown = may_read && upper > before * (1.0 + SKETCH_GROWTH);
+                let grown = upper > before * (1.0 + SKETCH_GROWTH);
                 let sq_dist = if grown { f64::INFINITY } else { f64::NAN };
-                let (row, radius) = (r as u32, radius_of(upper));
-                open.push(Open { row, label, groups: 0, upper, radius, sq_dist, proven: false });
+                open.push(Open { row: r as u32, label, groups: 0, upper, radius: radius_of(upper), sq_dist });
             }
             rows.upper[r] = upper;
         }
         first.extend(open.iter().filter(|open| open.sq_dist.is_infinite()).map(|open| open.row));
-    }
-
-    /// Makes the bounds of the near centers of a row follow their moves by what its sketch tells. Returns an upper bound
-    /// of the distance to its own.
-    fn follow(&self, exact: &Exact, rows: &mut RowSketches<'_>, r: usize, label: u32) -> f32 {
-        let row = (&rows.sketches[r], codes_of(rows, r));
-        let before = f64::from(rows.upper[r]);
-        let upper = (before * before + exact.growth(row, label).1).max(0.0).sqrt();
-        let mut near = rows.near[r];
-        for (&j, bound) in near.centers.iter().zip(&mut near.bounds).filter(|(j, _)| **j != u32::MAX) {
-            let (moved, path) = (f64::from(self.moves[j as usize]), self.paths[j as usize]);
-            if moved > 0.0 && moved.is_finite() {
-                let before = (f64::from(*bound) - (path - moved)).max(0.0) * (1.0 - 1e-7);
-                let now = (before * before + exact.growth(row, j).0).max(0.0).sqrt() * (1.0 - 1e-9);
-                *bound = bound.max(((now + path) as f32).next_down());
-            }
-        }
-        rows.near[r] = near;
-        ((upper * (1.0 + 1e-9)) as f32).next_up()
     }
 
     /// Closes the rows whose bounds tell their label, now that some have been measured, and finds how many groups the
@@ -244,70 +211,44 @@ impl<T: Compute> Rules<'_, T> {
         let Work { scan, hits, open, rows: scanned, counts, .. } = work;
         for open in &*open {
             let r = open.row as usize;
-            scan.set(r, &rows.sketches[r], open.radius * self.room());
+            scan.set(r, &rows.sketches[r], open.radius * (1.0 + SKETCH_ROOM));
         }
         scan.within(&self.packed, rows.codes, (scanned, counts), hits);
     }
 
-    /// Lists the rows with several centers within reach. To `spare` reads, those are left out whose center is nearest
-    /// by what their sketches tell.
-    fn pick(&self, rows: &RowSketches<'_>, work: &mut Work, spare: Option<&Exact>) {
-        let Work { open, sorted, ends, picked, rivals, .. } = work;
+    /// Lists the rows with several centers within reach.
+    fn pick(&self, rows: &RowSketches<'_>, work: &mut Work) {
+        let Work { open, sorted, ends, picked, .. } = work;
         picked.clear();
-        for open in open.iter_mut() {
-            let (r, radius) = (open.row as usize, open.radius);
-            let hits = hits_of(sorted, ends, r);
-            let is_rival = |&(bound, j): &(f32, u32)| j != open.label && bound <= radius;
-            if !hits.iter().any(is_rival) && !self.is_near(&rows.near[r], radius) {
-                continue;
-            }
-            if let Some(exact) = spare {
-                self.sort_hits(open, hits, &rows.near[r], rivals);
-                let (row, label) = ((&rows.sketches[r], codes_of(rows, r)), open.label);
-                let own = exact.estimate(row, label);
-                let loses = |&(_, j): &(f32, u32)| {
-                    let more = exact.estimate(row, j) - own;
-                    more > 0.0 && {
-                        let apart = upper_of(self.between(label, j), self.basis.factor());
-                        exact.is_farther(row, (j, label, apart), (more, open.upper))
-                    }
-                };
-                open.proven = rivals.iter().take_while(|rival| rival.0 <= radius).all(loses);
-            }
-            if !open.proven {
+        for open in &*open {
+            let hits = hits_of(sorted, ends, open.row as usize);
+            let is_rival = |&(bound, j): &(f32, u32)| j != open.label && bound <= open.radius;
+            if hits.iter().any(is_rival) || self.is_near(&rows.near[open.row as usize], open.radius) {
                 picked.push(open.row);
             }
         }
     }
 
-    /// The squared distance of two centers.
-    fn between(&self, a: u32, b: u32) -> f64 {
-        sq_dist(self.centers.row(a as usize), self.centers.row(b as usize))
-    }
-
     /// Measures what is left, and renews the bounds of the open rows.
     fn decide(
         &self,
-        (values, are_read): (MatRef<'_, T>, bool),
+        values: MatRef<'_, T>,
         labels: &[u32],
         rows: &mut RowSketches<'_>,
         packed: &PackedCenters<T>,
         work: &mut Work,
     ) {
-        // Near centers are measured of every row that is read, because rows are seldom read.
-        let all = are_read && self.exact.is_some();
         let Work { open, sorted, ends, rivals, measured, changes, distances, .. } = work;
         let factor = self.basis.factor();
         for open in open.iter_mut() {
             let r = open.row as usize;
-            let mut least = (open.radius * self.room()).min(Scan::FARTHEST) * DOWN;
+            let mut least = (open.radius * (1.0 + SKETCH_ROOM)).min(Scan::FARTHEST) * DOWN;
             if let Some(&moved) = self.group_moves.get(open.groups as usize) {
                 least = least.min((rows.least[r] - moved) * DOWN);
             }
             self.sort_hits(open, hits_of(sorted, ends, r), &rows.near[r], rivals);
             measured.clear();
-            let is_close = |rival: &(f32, u32)| all || rival.0 <= open.radius;
-            if !open.proven && rivals.first().is_some_and(is_close) {
+            if rivals.first().is_some_and(|rival| rival.0 <= open.radius) {
                 if open.sq_dist.is_nan() {
                     open.sq_dist = self.sq_dist(values, open.row, open.label);
                     self.measured(open);
@@ -316,8 +257,7 @@ impl<T: Compute> Rules<'_, T> {
                 measured.push((open.sq_dist, open.label));
                 let mut best = (open.sq_dist, open.label);
                 for (bound, j) in &mut *rivals {
-                    let wanted = self.exact.is_some() && measured.len() <= NEAR;
-                    if *bound > open.radius && !wanted {
+                    if *bound > open.radius {
                         break;
                     }
                     let sq_dist = self.sq_dist(values, open.row, *j);
@@ -341,19 +281,7 @@ impl<T: Compute> Rules<'_, T> {
             }
             rows.upper[r] = open.upper;
             let others = rivals.iter().copied().filter(|&(_, j)| j != open.label);
-            (rows.near[r], rows.least[r]) = if self.exact.is_none() {
-                self.keep(others, least)
-            } else if measured.is_empty() {
-                // Bounds of near centers are better than those that a scan gives.
-                let near = rows.near[r];
-                let far = others.filter(|(_, j)| !near.centers.contains(j));
-                (near, far.fold(least, |least, (bound, _)| least.min(bound)))
-            } else {
-                let is_measured = |j: u32| measured.iter().any(|&(_, other)| other == j);
-                let far = others.clone().filter(|&(_, j)| !is_measured(j));
-                let least = far.fold(least, |least, (bound, _)| least.min(bound));
-                self.keep(others.filter(|&(_, j)| is_measured(j)), least)
-            };
+            (rows.near[r], rows.least[r]) = self.keep(others, least);
             if labels[r] != open.label {
                 changes.push((open.row, open.label));
             }
@@ -368,9 +296,7 @@ impl<T: Compute> Rules<'_, T> {
             rivals.push((known.map_or(bound, |s| bound.max(self.bound_of(near.bounds[s], j))), j));
         }
         for (&j, &bound) in near.centers.iter().zip(&near.bounds).filter(|(j, _)| **j != u32::MAX) {
-            // Where rows are seldom read, the bounds of near centers are better than those of a scan.
-            let is_kept = || self.exact.is_some() && hits.iter().all(|hit| hit.1 != j);
-            if self.packed.group_of(j) >= open.groups as usize || is_kept() {
+            if self.packed.group_of(j) >= open.groups as usize {
                 rivals.push((self.bound_of(bound, j), j));
             }
         }
@@ -420,44 +346,18 @@ impl<T: Compute> Rules<'_, T> {
     }
 }
 
-/// The rows of a chunk: all of them, none yet, or none but those that are kept.
+/// The rows of a chunk: all of them, or none yet.
 pub(in crate::kmeans) enum Reading<'c, 'u, T: Compute> {
     All(Chunk<'c, T>),
     None(&'c mut Unread<'u, T>),
-    Kept(&'c mut Unread<'u, T>, &'c KeptRows, &'c mut Few<T>),
 }
 
-impl<'c, T: Compute> Reading<'c, '_, T> {
+impl<T: Compute> Reading<'_, '_, T> {
     /// The chunk, of which only the rows `picked` may be looked at.
     fn of(&mut self, picked: &[u32]) -> Result<MatRef<'_, T>> {
         match self {
             Self::All(chunk) => Ok(dense(chunk)),
             Self::None(unread) => Ok(dense(&unread.read_of(picked)?)),
-            Self::Kept(unread, kept, Few { values, missing }) => {
-                let (range, dim) = (unread.range(), unread.dim());
-                values.resize(range.len() * dim, T::ZERO);
-                kept.copy(range.start, picked, values, missing);
-                if !missing.is_empty() {
-                    let rows = dense(&unread.read_of(missing)?);
-                    for &r in &*missing {
-                        values[r as usize * dim..][..dim].copy_from_slice(rows.row(r as usize));
-                    }
-                    kept.keep(range.start, missing, rows);
-                }
-                Ok(MatRef::new(values, dim))
-            }
-        }
-    }
-
-    /// The chunk, of which only the rows `picked` may be looked at, after they were read.
-    pub(in crate::kmeans) fn read(self, picked: &[u32]) -> Result<Chunk<'c, T>> {
-        match self {
-            Self::All(chunk) => Ok(chunk),
-            Self::None(unread) => unread.read_of(picked),
-            Self::Kept(unread, _, few) => {
-                let rows = MatRef::new(&few.values, unread.dim()).into();
-                Ok(Chunk { first_row: unread.first_row(), rows, weights: unread.weights() })
-            }
         }
     }
 }

@@ -15,13 +15,9 @@
 //! of the distance to another center by more than the rounding of both.
 
 mod chunk;
-mod exact;
-mod kept;
 #[cfg(test)]
 mod tests;
 mod work;
-
-use std::sync::Arc;
 
 use crate::centers::NO_LABEL;
 use crate::data::{self, DataSource};
@@ -30,11 +26,9 @@ use crate::kernel::sketched::{Basis, PackedSketches, Sketch, Sketching, upper_of
 use crate::kernel::{Compute, PackedCenters, sq_dist};
 use crate::matrix::MatRef;
 use crate::pass::Chunk;
-use crate::tuning::{SKETCH_PROBE, SKETCH_SHARE, sketches_exclude_most};
+use crate::tuning::{SKETCH_PROBE, sketches_exclude_most};
 pub(super) use chunk::{Reading, RowSketches, Rules};
-use exact::Exact;
-use kept::KeptRows;
-pub(super) use work::{Few, Work};
+pub(super) use work::Work;
 
 /// Centers of a row with lower bounds of their own.
 const NEAR: usize = 3;
@@ -65,9 +59,6 @@ pub(super) struct Sketches {
     centers: Vec<Sketch>,
     moves: Vec<f32>,
     paths: Vec<f64>,
-    /// For rows that are costly to read.
-    exact: Option<Exact>,
-    kept: Option<Arc<KeptRows>>,
 }
 
 /// Sketches and bounds of all rows.
@@ -111,9 +102,6 @@ impl Sketches {
         packed: &PackedCenters<T>,
         (budget, asked): (u64, bool),
     ) -> Result<Option<Self>> {
-        let scarce = data.scarce_memory();
-        // The rest reads the file.
-        let budget = scarce.map_or(budget, |available| budget.min(available / 4 * 3));
         let a_row = size_of::<Sketch>() + size_of::<Near>() + 2 * size_of::<f32>();
         let fits = |width: usize| (n as u64).saturating_mul((width + a_row) as u64) <= budget;
         if !fits(data.dim().min(Basis::LEAST_WIDTH)) {
@@ -121,19 +109,9 @@ impl Sketches {
         }
         let values = data::take(data, &Basis::sample_of(n))?;
         let sample = MatRef::new(&values, data.dim());
-        let basis = match scarce {
-            None => Basis::learn(sample).filter(|basis| fits(basis.width())),
-            Some(_) => {
-                let of_a_row = (budget as f64 * SKETCH_SHARE) as usize / n.max(1);
-                Basis::widest(sample, of_a_row.saturating_sub(a_row))
-            }
-        };
-        let Some(basis) = basis else { return Ok(None) };
+        let Some(basis) = Basis::learn(sample).filter(|basis| fits(basis.width())) else { return Ok(None) };
         let width = basis.width();
         let k = packed.n_centers();
-        let exact = scarce.map(|_| Exact::new(&basis, k));
-        let rest = budget.saturating_sub((n * (width + a_row)) as u64);
-        let kept = scarce.map(|_| Arc::new(KeptRows::new::<T>(n, data.dim(), rest)));
         let mut new = Self {
             basis,
             rows: AllRows::default(),
@@ -143,13 +121,8 @@ impl Sketches {
             centers: vec![Sketch::default(); k],
             moves: vec![f32::INFINITY; k],
             paths: vec![0.0; k],
-            exact,
-            kept,
         };
-        if !asked
-            && new.exact.is_none()
-            && !new.excludes_most(sample.slice(0, sample.rows().min(SKETCH_PROBE)), packed)?
-        {
+        if !asked && !new.excludes_most(sample.slice(0, sample.rows().min(SKETCH_PROBE)), packed)? {
             return Ok(None);
         }
         new.rows = AllRows::of(n, width);
@@ -172,11 +145,6 @@ impl Sketches {
         self.basis.width()
     }
 
-    /// Whether they serve to read few rows of a large file.
-    pub(super) fn spare_reads(&self) -> bool {
-        self.exact.is_some()
-    }
-
     /// Takes the sketches and bounds of all rows out for a sweep.
     pub(super) fn take_rows(&mut self) -> AllRows {
         std::mem::take(&mut self.rows)
@@ -185,16 +153,12 @@ impl Sketches {
     /// Prepares a sweep with these centers.
     pub(super) fn rules<'a, T: Compute>(&'a mut self, centers: MatRef<'a, T>) -> Rules<'a, T> {
         let width = self.width();
-        self.kept.iter().for_each(|kept| kept.advance());
         let mut sketching = Sketching::default();
         for (j, center) in centers.iter().enumerate() {
             if self.moves[j] > 0.0 {
                 let codes = &mut self.codes[j * width..][..width];
                 let row = MatRef::new(center, center.len());
                 sketching.write(&self.basis, row, codes, &mut self.centers[j..=j]);
-                if let Some(exact) = &mut self.exact {
-                    exact.place(&self.basis, j, center);
-                }
             }
         }
         let mut order: Vec<u32> = (0..centers.rows() as u32).collect();
@@ -212,8 +176,6 @@ impl Sketches {
             sketches: &self.centers,
             are_made: self.are_made,
             are_known: self.are_known,
-            exact: self.exact.as_ref(),
-            kept: self.kept.as_deref(),
         }
     }
 
@@ -222,7 +184,6 @@ impl Sketches {
         self.rows = rows;
         (self.are_made, self.are_known) = (true, true);
         self.moves.fill(0.0);
-        self.exact.iter_mut().for_each(Exact::settle);
     }
 
     /// Records that the centers moved from `old` to `new` after a sweep.
@@ -236,9 +197,6 @@ impl Sketches {
             debug_assert!(self.moves[j] == 0.0);
             self.moves[j] = moved;
             self.paths[j] += f64::from(moved);
-            if let Some(exact) = self.exact.as_mut().filter(|_| moved > 0.0) {
-                exact.follow(&self.basis, j, old, new);
-            }
         }
         if self.paths.iter().any(|path| path.is_infinite()) {
             self.are_known = false;

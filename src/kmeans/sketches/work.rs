@@ -15,15 +15,6 @@ pub(super) struct Open {
     pub(super) radius: f32,
     /// The squared distance, if it was measured.
     pub(super) sq_dist: f64,
-    /// The label is certain, although the bounds do not tell it.
-    pub(super) proven: bool,
-}
-
-/// Rows of a chunk, of which few are read.
-#[derive(Default)]
-pub(in crate::kmeans) struct Few<T> {
-    pub(super) values: Vec<T>,
-    pub(super) missing: Vec<u32>,
 }
 
 /// Buffers of one worker.
