@@ -69,17 +69,16 @@ fn the_tree_seeds_better_than_random_rows_and_does_not_depend_on_threads() {
 }
 
 #[test]
-fn the_automatic_seeding_grows_a_tree_for_thousands_of_centers() {
+fn the_automatic_seeding_looks_at_all_rows_for_thousands_of_centers() {
     let values = rows(4100, 1, 4000);
     let method = |data: &dyn DataSource<f32>, k: usize| {
         Seeding::Auto.choose(data, k, 0, 0, &Executor::new(Some(2)).unwrap()).unwrap().method
     };
     let source = Dense::new(&values, 1).unwrap();
-    assert_eq!(method(&source, 4000), "hierarchical");
+    assert_eq!(method(&source, 4000), "k-means||");
     assert_eq!(method(&source, 3999), "k-means++");
-    // A stream cannot be read row by row.
     let stream = Chunks::replay(1, || values.chunks(300).map(|part| Ok(part.to_vec().into())));
-    assert_eq!(method(&stream, 4000), "k-means++");
+    assert_eq!(method(&stream, 4000), "k-means||");
 }
 
 #[test]
