@@ -10,6 +10,7 @@
 //! depend on where the (row, center) pair is in a tile.
 
 use std::fmt::Debug;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 
 use super::aligned::{Aligned, LINE};
 use super::doubt::Doubts;
@@ -89,7 +90,7 @@ pub struct PackedCenters<T: Float> {
 }
 
 /// A faster way to label rows than by tile values, with the same labels.
-pub(super) trait Shortcut<T: Float>: Debug + Send + Sync {
+pub(super) trait Shortcut<T: Float>: Debug + Send + Sync + UnwindSafe + RefUnwindSafe {
     /// Labels rows. Returns false if it does not suit them, or does not pay.
     fn label(
         &self,

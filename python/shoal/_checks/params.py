@@ -326,7 +326,7 @@ def numbers(name: str, value: Any, shape: tuple[int, ...]) -> npt.NDArray[np.flo
 
 
 def _array(name: str, value: Any) -> npt.NDArray[Any]:
-    """Convert `value` to an array of any real type; errors, as for a ragged list, name the parameter."""
+    """Convert `value` to an array of any type but complex; errors name the parameter."""
     try:
         given = np.asarray(value)
     except (TypeError, ValueError) as error:

@@ -14,7 +14,7 @@ from .stream import Reading, Stream, name_errors, required
 
 def open_hdf5(name: str, reading: Reading) -> Stream:
     """Open the dataset `key` of a file; None for the only dataset."""
-    key = reading.key
+    key, limit = reading.key, reading.limit
     h5py = required("h5py", "hdf5", name)
     # The errors of h5py do not name a missing file.
     open_regular(name).close()
@@ -29,7 +29,7 @@ def open_hdf5(name: str, reading: Reading) -> Stream:
             with name_errors(name), h5py.File(name, "r") as again:
                 yield again[found]
 
-        return chunked.stream_of(array, f"{name}[{found!r}]", reading.limit, opened)
+        return chunked.stream_of(array, f"{name}[{found!r}]", limit, opened)
 
 
 def of_dataset(array: Any, limit: int) -> Stream:

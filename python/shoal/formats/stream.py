@@ -69,7 +69,7 @@ class Reading:
         return chunk_limit(self.chunk_limit)
 
     def refuse(self, name: str, suffix: str, *, except_for: Sequence[str] = ()) -> None:
-        """Raise `ValueError` for options of files with other suffixes, except for those of `suffix`."""
+        """Raise `ValueError` for a given option that is not in `except_for`: `suffix` files lack it."""
         for option in ("columns", "key", "dtype", "chunk_limit"):
             given = getattr(self, option)
             if given is not None and option not in except_for:

@@ -44,9 +44,7 @@ use super::tier::Compute;
 use crate::float::Float;
 use crate::matrix::MatRef;
 use crate::rows::{RowBuf, Rows};
-use crate::tuning::{
-    CERTIFIED_DOUBT, CERTIFIED_ROWS, CERTIFIED_TRIAL, certified_pays, few_sketches_pay, sketch_candidates,
-};
+use crate::tuning::{CERTIFIED_ROWS, CERTIFIED_TRIAL, certified_pays, few_sketches_pay, sketch_candidates};
 
 /// Labels rows by low precision. The centers in low precision are made when enough rows have come.
 #[derive(Debug)]
@@ -158,7 +156,7 @@ impl Certified<f32> {
         let Some(low) = self.centers(packed, product) else { return false };
         let work = tiles::ByTiles { low, rows, packed, labels, scratch, buffers: tiles };
         let candidates = super::arch::amx::run(work);
-        self.count(rows.rows(), candidates, CERTIFIED_DOUBT * low.panels as f64);
+        self.count(rows.rows(), candidates, crate::tuning::CERTIFIED_DOUBT * low.panels as f64);
         true
     }
 }

@@ -24,7 +24,7 @@ pub(in crate::kernel) struct Buffers {
     remeasured: Remeasured,
 }
 
-/// Labels rows by tiles. Returns how many centers and rows were measured again.
+/// Rows to be labeled by tiles. The output is the number of candidates that were measured again.
 pub(in crate::kernel) struct ByTiles<'a> {
     pub(in crate::kernel) low: &'a LowCenters,
     pub(in crate::kernel) rows: MatRef<'a, f32>,
