@@ -37,7 +37,7 @@ class KMeans(CenterClusterer):
         How to choose the first centers.
 
         - ``"auto"`` looks at all rows, so that rare groups get centers. For fewer than 4,000 clusters it is
-          greedy k-means++ for up to 16,384 rows or 32 rows per cluster, else ``"k-means||"``. For more
+          greedy k-means++ for up to 65,536 rows or 32 rows per cluster, else ``"k-means||"``. For more
           clusters it is ``"k-means||"`` with an oversampling factor of 0.5 and 3 rounds.
         - ``"k-means++"``: greedy k-means++, as in scikit-learn.
         - ``"plain-k-means++"``: k-means++ with one candidate per center.

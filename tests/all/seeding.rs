@@ -154,7 +154,7 @@ fn another_start_or_seed_draws_other_rows() {
 
 #[test]
 fn auto_reports_its_method() {
-    let values = blobs(60_000);
+    let values = blobs(70_000);
     let few = Dense::new(&values[..2000], 2).unwrap();
     assert_eq!(choose(&Seeding::Auto, &few, 10, 0).method, "k-means++");
     let many = Dense::new(&values, 2).unwrap();

@@ -112,7 +112,7 @@ def test_auto_seeds_greedily_on_all_rows_if_that_is_cheap(rows):
 
 
 def test_auto_is_kmeans_parallel_for_many_rows():
-    X = np.random.default_rng(0).normal(size=(60_000, 4)).astype(np.float32)
+    X = np.random.default_rng(0).normal(size=(70_000, 4)).astype(np.float32)
     model = KMeans(60, random_state=0, max_iter=1, n_jobs=2).fit(X)
     assert model.init_ == "k-means||"
     objective = model.history_["objective"][0]
