@@ -72,7 +72,9 @@ pub(crate) use tile::Converted;
 pub use tile::TileReader;
 #[doc(hidden)]
 pub use tile::{Tile, Wanted};
-pub(crate) use view::{Counted, MarkedRows, RowMarks, RowNumbers, Stretch, Subset, Watched, ZeroRows, normalize_rows};
+pub(crate) use view::{
+    Counted, MarkedRows, RowMarks, RowNumbers, Stretch, Subset, Watched, ZeroRows, normalize_rows,
+};
 pub use view::{
     Normalized, Permuted, Projected, RowIndex, RowRange, Selected, Standardized, Transformed, Weighted,
 };

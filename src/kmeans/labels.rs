@@ -210,7 +210,14 @@ impl Labels {
 
     /// Given labels.
     pub(super) fn of(of_rows: LabelList) -> Self {
-        Self { of_rows, lost: 0, before: Before::Nothing, most_noted: NOTED_ROWS, bounds: None, sketches: None }
+        Self {
+            of_rows,
+            lost: 0,
+            before: Before::Nothing,
+            most_noted: NOTED_ROWS,
+            bounds: None,
+            sketches: None,
+        }
     }
 
     /// The same labels, for a solver that undoes sweeps and so needs the changes of any number of rows.

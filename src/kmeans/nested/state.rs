@@ -86,6 +86,10 @@ impl<T: Compute> Nested<T> {
         if self.fed && (batch > rows.len() || self.due > rows.len() as u64) {
             return Err("its \"labels\" do not belong to its \"rows\"".into());
         }
+        // A failed sweep may have admitted rows.
+        if !(self.fed || batch as u64 == self.voted || batch as u64 == self.due) {
+            return Err("its \"labels\" are not those of its batch".into());
+        }
         let voted = self.fed || (1..=batch as u64).contains(&self.voted);
         if self.labels.are_lost() && !(voted && self.labeled_by.len() == k * self.dim) {
             return Err("its \"labeled_by\" do not belong to its \"centers\"".into());

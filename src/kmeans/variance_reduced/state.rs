@@ -40,7 +40,12 @@ impl<T: Compute> VarianceReducedSolver<T> {
             if new {
                 return Err("it carries sums, but has no labels".into());
             }
-            check_carried(carried, Some(labels.into()), MatRef::new(&self.means, self.dim), self.params.metric)?;
+            check_carried(
+                carried,
+                Some(labels.into()),
+                MatRef::new(&self.means, self.dim),
+                self.params.metric,
+            )?;
         }
         if !self.rate.map_or(new, |rate| (0.0..=1.0).contains(&rate)) {
             return Err("its \"rate\" does not lie within [0, 1]".into());
