@@ -439,16 +439,19 @@ fn arrays_of_wrong_sizes_are_refused_at_once() {
         let mut other = all[2].clone();
         other.arrays.insert("labels".into(), Array::new(&[length], &vec![0u32; length]).unwrap());
         refused(2, &other);
-        let mut other = all[2].clone();
-        let places: Vec<u64> = (0..length as u64).collect();
-        other.arrays.insert("places".into(), Array::new(&[length], &places).unwrap());
-        refused(2, &other);
     }
-    let mut other = all[2].clone();
-    let batch = other.arrays["places"].shape()[0];
-    let places: Vec<u64> = (0..batch as u64).map(|i| i + 600 - batch as u64 + 1).collect();
-    other.arrays.insert("places".into(), Array::new(&[batch], &places).unwrap());
-    refused(2, &other);
+    for (method, n) in [(0, 601u64), (0, 1 << 60), (2, 601), (2, 1 << 60)] {
+        let mut other = all[method].clone();
+        // Of a start of `KMeans`, or of the only state.
+        let of_labels =
+            |text: &&String| text.ends_with("state") && (method != 0 || text.len() > "state".len());
+        let text = other.meta.keys().find(of_labels).unwrap().clone();
+        other.arrays.retain(|name, _| !name.ends_with("labels"));
+        let mut numbers = state(&other, &text);
+        numbers["unlabeled"] = n.into();
+        other.meta.insert(text, numbers.to_string());
+        refused(method, &other);
+    }
     for (method, checkpoint) in all.iter().enumerate() {
         let mut other = checkpoint.clone();
         other.arrays.insert("history_counts".into(), Array::new(&[0, 5], &[0u64; 0]).unwrap());

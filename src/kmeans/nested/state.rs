@@ -89,6 +89,10 @@ impl<T: Compute> Nested<T> {
         if self.fed && (batch > rows.len() || self.due > rows.len() as u64) {
             return Err("its \"labels\" do not belong to its \"rows\"".into());
         }
+        // A failed sweep may have admitted rows.
+        if !(self.fed || batch as u64 == self.voted || batch as u64 == self.due) {
+            return Err("its \"labels\" are not those of its batch".into());
+        }
         let voted = self.fed || (1..=batch as u64).contains(&self.voted);
         // Before the first sweep, no row has a label.
         let none = self.voted == 0 && self.labeled_by.is_empty() && self.sums.is_none();
