@@ -212,9 +212,8 @@ class Shown:
         if time.monotonic() - self._at < 5 and step.iteration > 1:
             return
         self._at = time.monotonic()
-        energy = step.objective / step.batch_size
         print(
-            f"{self._name}: step {step.iteration}, {step.batch_size} rows, energy {energy:.6g}, "
+            f"{self._name}: step {step.iteration}, {step.batch_size} rows, objective {step.objective:.6g}, "
             f"{step.n_changed / step.batch_size:.2%} changed, {step.elapsed:.0f} s",
             flush=True,
         )
