@@ -429,6 +429,9 @@ pub(crate) fn greedy_seeding_rows(k: usize) -> u64 {
 /// 25% lower on sets with rare groups.
 pub(crate) const BRIEF_CANDIDATES: (f64, usize) = (0.5, 3);
 
+/// Rows up to which such methods seed on all rows: the state of k-means|| takes 16 bytes per row, at most 1 GiB.
+pub(crate) const BRIEF_ROWS: u64 = 1 << 26;
+
 /// Centers from which `Seeding::Auto` draws so few candidates: greedy k-means++ on all rows, or among ten candidates per
 /// center, would take longer than the sweeps.
 pub(crate) const BRIEF_CENTERS: usize = 4000;

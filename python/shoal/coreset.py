@@ -1,4 +1,4 @@
-"""Coresets: weighted rows that represent all rows, drawn in two passes or built from a stream."""
+"""Coresets: weighted rows that represent all rows, drawn in a few passes or built from a stream."""
 
 from __future__ import annotations
 
@@ -89,7 +89,8 @@ def lightweight_coreset(
     callbacks : iterable of callables, optional
         Called as ``callback(None, step)`` after each part of a pass; see :mod:`shoal.callbacks`.
         ``Checkpoint``, ``ValidationCurve`` and ``EarlyStopping`` need a fit and do not work here. `step`
-        counts rows and has no objective (NaN). A true result ends the call with a `RuntimeError`.
+        counts rows and has no objective (NaN). A true result ends the call with a `RuntimeError`. With
+        `n_clusters`, they are called once, when the coreset is complete, and their results are ignored.
 
     Returns
     -------
@@ -115,7 +116,8 @@ def lightweight_coreset(
     With `n_clusters`, the candidates of three rounds of k-means|| are the rough solution: about ``1.5
     n_clusters`` of the rows, to which ``c`` non-empty clusters of weight ``W_b`` belong. Then ``q = w / (3 W)
     + w d2 / (3 S) + w / (3 c W_b)``, where ``d2`` is the squared distance to the nearest candidate. It takes
-    ``1.5 n_clusters`` distances and 16 bytes per row.
+    ``1.5 n_clusters`` distances and 16 bytes per row. If a few outliers hold nearly all of ``S``, up to eight
+    more rounds follow, with a pass each, until there are more than `n_clusters` candidates.
 
     References
     ----------
@@ -143,15 +145,15 @@ def lightweight_coreset(
     refuse_once(X, "lightweight_coreset")
     source, weights = as_weighted(X, sample_weight)
     n = source.shape[0]
-    # Two passes.
-    counted = ("row", None if n is None else 2 * n)
+    passes = 2 if n_clusters is None else 4
+    counted = ("row", None if n is None else passes * n)
     watching = watched("lightweight_coreset", None, progress, callbacks, counted=counted)
     with SeenBy(source, metric) as seen, watching as tell:
         if n_clusters is not None:
             seed = _params.seed(random_state)
             drawn = _core.sensitivity_coreset(seen, found[0], int(n_clusters), seed, weights, found[1])
-            if tell(2 * n if n is not None else 0):
-                raise RuntimeError("a callback ended lightweight_coreset before the coreset was complete")
+            # The coreset is complete, whatever a callback answers.
+            tell(0 if n is None else passes * n)
             return coreset_of(drawn, source.shape[1])
         run = _core.LightweightCoreset(seen, found[0], _params.seed(random_state), weights, found[1])
         while (rows := run.step()) is not None:

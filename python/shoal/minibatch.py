@@ -44,9 +44,11 @@ class MiniBatchKMeans(StreamClusterer):
     init : str, array-like or callable, default="auto"
         First centers, each counted as one row. As for :class:`~shoal.KMeans`, but ``"auto"`` is greedy
         k-means++ only on up to 3 batches of rows, or 16 rows per cluster if that is more. On more rows it is
-        k-means|| with an oversampling factor of 0.5 and 3 rounds. This takes four passes over all rows, and
-        finds groups that a sample misses; see `init_size`. :meth:`partial_fit` chooses the first centers from
-        the first batch.
+        k-means|| with an oversampling factor of 0.5 and 3 rounds. This usually takes four passes over all
+        rows and 16 bytes per row, and finds groups that a sample misses; see `init_size`. On more than
+        67,108,864 rows, whose 16 bytes would take more than 1 GiB, it is greedy k-means++ on a random sample
+        of 3 batches, or 16 rows per cluster if that is more. :meth:`partial_fit` chooses the first centers
+        from the first batch.
     batch_size : int, default=1024
         Rows per batch of :meth:`fit`, at least 1. At most the number of rows is used.
     max_iter : int, default=100
@@ -77,8 +79,9 @@ class MiniBatchKMeans(StreamClusterer):
         that can be read only once.
     init_size : int or None, default=None
         Rows in the random samples from which first centers are chosen and on which they are compared. A value
-        below `n_clusters` warns and is replaced by ``3 * n_clusters``. None: all rows for the choice, and 3
-        batches, or 16 rows per cluster if that is more, for comparisons. A callable gets all rows.
+        below `n_clusters` warns and is replaced by ``3 * n_clusters``. None: all rows for the choice (see
+        `init`), and 3 batches, or 16 rows per cluster if that is more, for comparisons. A callable
+        gets all rows.
     {compute_labels} {n_jobs} {verbose} {callbacks}
 
     Attributes
@@ -116,7 +119,8 @@ class MiniBatchKMeans(StreamClusterer):
     little, because a first center counts as one row of weight 1.
 
     Memory beyond the rows: ``O(n_clusters * n_features)``, 16 bytes per row while the first centers are
-    chosen from all rows, one eighth of a byte per row with weights, and 4 bytes per row for labels.
+    chosen from all rows (see `init`), one eighth of a byte per row with weights, and 4 bytes per row for
+    labels.
 
     With fewer distinct rows than clusters some clusters stay empty, with weight 0, and the fit raises a
     :class:`~sklearn.exceptions.ConvergenceWarning`.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY
 from typing import Annotated, Any, Literal, get_args
 
@@ -17,7 +17,8 @@ from ._checks.warn import warn, warn_of_few
 from ._core import Run, Source, Step
 from ._fit.centers import State
 from ._fit.declared import NOT_NEGATIVE, AtLeast, estimator
-from ._fit.estimator import seed_of
+from ._fit.estimator import BEGIN
+from ._fit.saved import Claims
 from ._mixture.factors import chosen_factors
 from ._mixture.file import StoredMixture
 from ._mixture.model import WHOLE, covariance_shape
@@ -29,6 +30,11 @@ __all__ = ["TruncatedGaussianMixture"]
 STARTS: tuple[str, ...] = get_args(ActiveStart)
 #: Values of `stop_reason_` for a fit that the user ended.
 ENDED_BY_USER = ("callback", "deadline", "patience")
+
+
+def _factors_of(state: State) -> int:
+    """Return the number of factors that was chosen for the fit of a checkpoint."""
+    return Claims.read(state[2], BEGIN).count("n_factors")
 
 
 @estimator
@@ -243,7 +249,9 @@ class TruncatedGaussianMixture(StoredMixture):
     sample of the rows, in at most 50 iterations, and takes the number with the highest mean log density of
     the last quarter. More factors must gain more than two standard errors of the difference. The search
     stops after two numbers in a row that gain less. The sample has 500 rows per component, and at least
-    10,000, so the cost does not grow with the number of rows. The draws follow from `random_state`.
+    10,000, but takes at most 256 MB, so the cost does not grow with the number of rows. At least 120 rows
+    are needed, or 30 more than components. The draws follow from `random_state`. :func:`shoal.resume` reads
+    the number from the checkpoint.
 
     References
     ----------
@@ -451,12 +459,27 @@ class TruncatedGaussianMixture(StoredMixture):
     ) -> Run:
         if self.n_factors == "auto":
             assert source is not None
-            if self._is_warm:
-                more["n_factors"] = self.n_factors_
+            if state is not None:
+                self._chosen_factors = _factors_of(state)
+            elif self._is_warm:
+                self._chosen_factors = self.n_factors_
             else:
-                seed_of_fit = seed if state is None else seed_of(state)
-                more["n_factors"] = chosen_factors(self, source, weights, seed_of_fit)
+                self._chosen_factors = chosen_factors(self, source, weights, seed)
+            more["n_factors"] = self._chosen_factors
         return super()._start(source, weights, init, seed, state, **more)
+
+    def _at_begin(self) -> dict[str, Any]:
+        chosen = {"n_factors": self._chosen_factors} if self.n_factors == "auto" else {}
+        return super()._at_begin() | chosen
+
+    def _made_anew(self, state: State, make: Callable[[], Any]) -> Any:
+        if self.n_factors != "auto":
+            return super()._made_anew(state, make)
+        self._chosen_factors = self.n_factors = _factors_of(state)
+        try:
+            return super()._made_anew(state, make)
+        finally:
+            self.n_factors = "auto"
 
     @property
     def _is_warm(self) -> bool:

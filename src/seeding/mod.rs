@@ -33,7 +33,7 @@ use crate::names::unknown_name;
 use crate::parallel::Executor;
 use crate::rng::{Purpose, Rng};
 use crate::rows::RowBuf;
-use crate::tuning::{BRIEF_CANDIDATES, BRIEF_CENTERS, greedy_seeding_rows};
+use crate::tuning::{BRIEF_CANDIDATES, BRIEF_CENTERS, BRIEF_ROWS, greedy_seeding_rows};
 
 /// The method that chooses the first centers.
 ///
@@ -219,7 +219,8 @@ impl Seeding {
 
     /// Like [`Seeding::choose`], for methods whose fits read few rows: [`Seeding::Auto`] is greedy k-means++ on at most
     /// `most` rows. On more rows it is k-means|| with few candidates, which takes about as long as labeling all rows
-    /// twice.
+    /// twice. On more than [`BRIEF_ROWS`] rows, whose state would take too much memory, it is greedy k-means++ on a sample
+    /// of `most`.
     pub(crate) fn choose_briefly<T: Compute>(
         &self,
         data: &dyn DataSource<T>,
@@ -229,8 +230,29 @@ impl Seeding {
         most: u64,
         cx: &Executor,
     ) -> Result<Seeds<T>> {
-        let brief = *self == Self::Auto && known(data, k)? > most;
-        if brief { &Self::BRIEF } else { self }.of_rows(data, k, seed, start, cx)
+        self.choose_briefly_up_to(BRIEF_ROWS, data, k, seed, start, most, cx)
+    }
+
+    /// Like [`Seeding::choose_briefly`], with `limit` for [`BRIEF_ROWS`].
+    #[expect(clippy::too_many_arguments, reason = "those of its caller and one")]
+    fn choose_briefly_up_to<T: Compute>(
+        &self,
+        limit: u64,
+        data: &dyn DataSource<T>,
+        k: usize,
+        seed: u64,
+        start: u64,
+        most: u64,
+        cx: &Executor,
+    ) -> Result<Seeds<T>> {
+        if *self != Self::Auto {
+            return self.of_rows(data, k, seed, start, cx);
+        }
+        match known(data, k)? {
+            n if n > limit => self.choose_of_sample(data, k, seed, start, most, cx),
+            n if n > most => Self::BRIEF.of_rows(data, k, seed, start, cx),
+            _ => self.of_rows(data, k, seed, start, cx),
+        }
     }
 
     /// Returns an error that lists all parameters outside their range.
@@ -407,4 +429,26 @@ pub(crate) fn enough_rows(n: u64, k: usize) -> Result<()> {
         return Err(Error::param("n_clusters", format!("at most the number of rows, {n}"), k));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::Dense;
+
+    #[test]
+    fn brief_seedings_of_too_many_rows_take_a_sample() {
+        let values: Vec<f64> = (0..5000).map(|i| f64::from(i % 701)).collect();
+        let (data, cx) = (Dense::new(&values, 1).unwrap(), Executor::new(Some(1)).unwrap());
+        let chosen = |seeding: Seeding, limit| {
+            let seeds = seeding.choose_briefly_up_to::<f64>(limit, &data, 10, 3, 0, 400, &cx).unwrap();
+            (seeds.method, seeds.rows)
+        };
+        let (method, rows) = chosen(Seeding::Auto, 4999);
+        assert_eq!(method, "k-means++ on 400 sampled rows");
+        let sampled = Seeding::Auto.choose_of_sample::<f64>(&data, 10, 3, 0, 400, &cx).unwrap();
+        assert_eq!(rows, sampled.rows);
+        assert_eq!(chosen(Seeding::Auto, 5000).0, "k-means||");
+        assert_eq!(chosen(Seeding::PlusPlus { greedy: true }, 4999).0, "k-means++");
+    }
 }

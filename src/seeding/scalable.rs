@@ -10,16 +10,21 @@ use crate::parallel::Executor;
 use crate::rng::{Purpose, Rng};
 use crate::rows::RowBuf;
 
-/// Number of rows drawn between two checks of the interrupt flag.
-const DRAWN_ROWS: usize = 1 << 16;
+/// Number of rows visited between two checks of the interrupt flag.
+pub(super) const DRAWN_ROWS: usize = 1 << 16;
+
+/// Rounds beyond those requested while there are no more drawn rows than centers. If outliers hold nearly all of the
+/// potential, a round draws few rows, but these rows lower the potential.
+const MORE_ROUNDS: usize = 8;
 
 /// Chooses `k` centers by k-means||.
 ///
 /// Each of `rounds` draws about `oversampling * k` rows by weight times squared distance. Each drawn row gets
 /// the total weight of the rows that are nearest to it, and greedy k-means++ chooses `k` of the drawn rows.
-/// If fewer than `k` rows were drawn, plain k-means++ over all rows chooses the rest.
+/// If at most `k` rows were drawn, up to eight more rounds follow. If there are still at most `k`, plain k-means++ over
+/// all rows chooses the rest, in a pass per center.
 ///
-/// Costs about `oversampling * rounds * k` distances per row, computed by the kernels, in `rounds + 1`
+/// Usually costs about `oversampling * rounds * k` distances per row, computed by the kernels, in `rounds + 1`
 /// passes.
 ///
 /// # Errors
@@ -42,12 +47,12 @@ pub(super) fn parallel<T: Compute>(
         "seeding",
         n.saturating_mul(rounds as u64 + 1).saturating_add(drawn.min(n).saturating_mul(2 * k as u64)),
     );
-    let mut joined = candidates(data, (n, weights), oversampling * k as f64, rounds, rng, cx)?;
+    let mut joined = candidates(data, (n, weights), k, (oversampling, rounds), rng, cx)?;
     if joined.rows.len() <= k {
         joined.grow(data, k, 1, weights, rng, cx)?;
         return Ok(joined.seeds("k-means||"));
     }
-    let votes = joined.votes(weights);
+    let votes = joined.votes(weights, cx)?;
     let Potential { rows, centers, stored, dim, n_distances, .. } = joined;
     let candidates = if data.most_values().is_some() { stored } else { RowBuf::of_values(centers, dim) };
     let mut seeds = plus_plus(&Weighted::new::<T>(&candidates, votes)?, k, true, rng, cx)?;
@@ -59,15 +64,16 @@ pub(super) fn parallel<T: Compute>(
     Ok(seeds)
 }
 
-/// The rows that the rounds of k-means|| draw, about `wanted` each, and the distances of all `n` rows to them.
+/// The rows that the rounds of k-means|| draw, about `oversampling * k` each, and the distances of all `n` rows to them.
+/// There are more rounds than `rounds` while at most `k` rows are drawn.
 ///
 /// # Errors
 /// As [`parallel`].
 pub(super) fn candidates<T: Compute>(
     data: &dyn DataSource<T>,
     (n, weights): (u64, Option<&[f64]>),
-    wanted: f64,
-    rounds: usize,
+    k: usize,
+    (oversampling, rounds): (f64, usize),
     rng: &mut Rng,
     cx: &Executor,
 ) -> Result<Potential<T>> {
@@ -76,13 +82,16 @@ pub(super) fn candidates<T: Compute>(
     let mut joined = Potential::new(data, n)?;
     joined.take_in(data, &first)?;
     joined.admit(data, cx)?;
-    for round in 0..rounds {
+    for round in 0..rounds.saturating_add(MORE_ROUNDS) {
+        if round >= rounds && joined.rows.len() > k {
+            break;
+        }
         let total = joined.total(weights.is_some())?;
         if total <= 0.0 {
             break;
         }
         let draws = &mut Rng::keyed(key, Purpose::Oversampling, round as u64);
-        let new = joined.sample(wanted, total, weights, draws, cx)?;
+        let new = joined.sample(oversampling * k as f64, total, weights, draws, cx)?;
         let before = joined.rows.len();
         joined.take_in(data, &new)?;
         joined.admit_from(before, data, cx)?;
@@ -92,12 +101,15 @@ pub(super) fn candidates<T: Compute>(
 
 impl<T: Compute> Potential<T> {
     /// The weight of the rows nearest to each center.
-    pub(super) fn votes(&self, weights: Option<&[f64]>) -> Vec<f64> {
+    pub(super) fn votes(&self, weights: Option<&[f64]>, cx: &Executor) -> Result<Vec<f64>> {
         let mut votes = vec![0.0; self.rows.len()];
         for (i, &(_, nearest)) in self.near.iter().enumerate() {
+            if i % DRAWN_ROWS == 0 {
+                cx.check()?;
+            }
             votes[nearest as usize] += weights.map_or(1.0, |w| w[i]);
         }
-        votes
+        Ok(votes)
     }
 
     /// Draws about `wanted` rows, with odds by their share of `total`, the weighted sum of squared distances.
@@ -121,5 +133,43 @@ impl<T: Compute> Potential<T> {
             }
         }
         Ok(rows)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+    use crate::data::Chunks;
+    use crate::tuning::BRIEF_CANDIDATES;
+
+    #[test]
+    fn outliers_that_hold_the_potential_cost_few_passes() {
+        // Two tiers of outliers: the first holds nearly all of the potential, then the second, then the other rows.
+        let values: Vec<f64> = (0..20_000)
+            .map(|i| match i % 2000 {
+                7 => 1e12 * (1 + i / 2000) as f64,
+                8 => 1e6 * (1 + i / 2000) as f64,
+                _ => (i % 997) as f64,
+            })
+            .collect();
+        let (k, cx) = (200, Executor::new(Some(2)).unwrap());
+        let passes = AtomicU64::new(0);
+        let source = Chunks::replay(1, || {
+            passes.fetch_add(1, Ordering::Relaxed);
+            values.chunks(1000).map(|chunk| Ok(chunk.to_vec().into()))
+        });
+        let (oversampling, rounds) = BRIEF_CANDIDATES;
+        let rng = &mut Rng::keyed(1, crate::rng::Purpose::Seeding, 0);
+        let seeds = parallel::<f64>(&source, k, oversampling, rounds, rng, &cx).unwrap();
+        let mut rows = seeds.rows.clone();
+        rows.sort_unstable();
+        rows.dedup();
+        assert_eq!(rows.len(), k);
+        assert_eq!(rows.iter().filter(|&&row| matches!(row % 2000, 7 | 8)).count(), 20);
+        // At most two passes per round, one of which reads the drawn rows, and a few to begin.
+        let passes = passes.load(Ordering::Relaxed);
+        assert!(passes <= 2 * (rounds + MORE_ROUNDS) as u64 + 6, "{passes}");
     }
 }

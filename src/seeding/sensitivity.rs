@@ -7,7 +7,7 @@
 //! k-means|| are the solution. They include rows of rare groups, which a single mean does not tell from the others.
 
 use super::known;
-use super::scalable::candidates;
+use super::scalable::{DRAWN_ROWS, candidates};
 use crate::data::{DataSource, copy, no_weight, too_heavy, too_light, weights_of};
 use crate::error::{Error, Result};
 use crate::kernel::Compute;
@@ -19,8 +19,8 @@ use crate::tuning::BRIEF_CANDIDATES;
 /// Draws a coreset of `m` rows of `data` for fits of about `k` clusters.
 ///
 /// It finds rare groups that [`lightweight_coreset`](crate::stats::lightweight_coreset) misses, and takes longer: about
-/// `1.5 k` distances per row in four passes, and 16 bytes per row. If the source has at most `m` rows, the coreset holds
-/// all rows with their own weights.
+/// `1.5 k` distances per row in four passes (in up to twelve if outliers hold nearly all of the squared error), and 16
+/// bytes per row. If the source has at most `m` rows, the coreset holds all rows with their own weights.
 ///
 /// ```
 /// use shoal::{Executor, data::Dense, seeding::sensitivity_coreset};
@@ -60,10 +60,9 @@ pub fn sensitivity_coreset<T: Compute>(
         };
     }
     let rng = &mut Rng::keyed(seed, Purpose::Coreset, 0);
-    let (oversampling, rounds) = BRIEF_CANDIDATES;
-    let rough = candidates(data, (n, weights), oversampling * k as f64, rounds, rng, cx)?;
+    let rough = candidates(data, (n, weights), k, BRIEF_CANDIDATES, rng, cx)?;
     let spread = rough.total(weights.is_some())?;
-    let votes = rough.votes(weights);
+    let votes = rough.votes(weights, cx)?;
     let all: f64 = votes.iter().sum();
     if all <= 0.0 {
         return Err(no_weight());
@@ -79,22 +78,32 @@ pub fn sensitivity_coreset<T: Compute>(
         let by_distance = if spread > 0.0 { sq_dist / spread } else { 0.0 };
         1.0 / all + by_distance + 1.0 / (clusters * votes[nearest as usize])
     };
-    let share = |row: usize| weights.map_or(1.0, |w| w[row]) * density(row);
-    let total: f64 = (0..n as usize).map(share).sum();
+    let share = |row: usize| match weights.map_or(1.0, |w| w[row]) {
+        // The density is infinite if all rows of the cluster have weight 0.
+        0.0 => 0.0,
+        weight => weight * density(row),
+    };
+    let checked = |row: usize| if row % DRAWN_ROWS == 0 { cx.check() } else { Ok(()) };
+    let mut total = 0.0;
+    for row in 0..n as usize {
+        checked(row)?;
+        total += share(row);
+    }
     // One draw in each of `m` equal parts of the shares: as unbiased as independent draws, with less variance.
     let (mut passed, mut row) = (share(0), 0);
-    let drawn: Vec<u64> = (0..m)
-        .map(|i| {
-            let at = (i as f64 + rng.unit()) / m as f64 * total;
-            // Rounding must not lead past the last row.
-            while passed <= at && row + 1 < n as usize {
-                row += 1;
-                passed += share(row);
-            }
-            row as u64
-        })
-        .filter(|&row| share(row as usize) > 0.0)
-        .collect();
+    let mut drawn = Vec::new();
+    for i in 0..m {
+        let at = (i as f64 + rng.unit()) / m as f64 * total;
+        // Rounding must not lead past the last row.
+        while passed <= at && row + 1 < n as usize {
+            row += 1;
+            checked(row)?;
+            passed += share(row);
+        }
+        if share(row) > 0.0 {
+            drawn.push(row as u64);
+        }
+    }
     let mut rows = drawn.clone();
     rows.dedup();
     let points = copy(data, &rows)?;
@@ -127,8 +136,7 @@ mod tests {
         let (k, m) = (5, 200);
         let coreset = sensitivity_coreset(&data, k, m, 9, &cx).unwrap();
         let rng = &mut Rng::keyed(9, Purpose::Coreset, 0);
-        let (oversampling, rounds) = BRIEF_CANDIDATES;
-        let rough = candidates(&data, (3000, Some(&own)), oversampling * k as f64, rounds, rng, &cx).unwrap();
+        let rough = candidates(&data, (3000, Some(&own)), k, BRIEF_CANDIDATES, rng, &cx).unwrap();
         // For each row: the squared distance to the nearest center, and which center is that.
         let near: Vec<(f64, usize)> = values
             .iter()

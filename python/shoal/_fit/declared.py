@@ -153,7 +153,7 @@ def _flag(name: str, value: Any, others: list[str]) -> None:
 
 
 def _whole(least: int, name: str, value: Any, others: list[str]) -> None:
-    params.whole(name, value, least, other="".join(f"{other} or " for other in others))
+    params.whole(name, value, least, other=f"{', '.join(others)} or " if others else "")
 
 
 def _memory(name: str, value: Any, _others: list[str]) -> None:

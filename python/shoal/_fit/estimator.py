@@ -36,7 +36,14 @@ CENTER_PARAMETERS = ("init", "means_init")
 ARRAY_PARAMETERS = ("weights_init", "precisions_init")
 
 #: Attributes that a fit sets before its first step.
-OF_A_START = ("n_features_in_", "feature_names_in_", "_seed", "_by_callable", "_of_files")
+OF_A_START = (
+    "n_features_in_",
+    "feature_names_in_",
+    "_seed",
+    "_chosen_factors",
+    "_by_callable",
+    "_of_files",
+)
 
 #: Rows of files up to which a finished fit converts its labels at once. Labels of more rows stay in the run
 #: until they are read: it holds them in less memory, and no rows of files.
@@ -50,7 +57,7 @@ BUDGETS = ("bounds_memory", "buffer_memory", "memory_limit", "responsibilities_m
 
 #: Keys of `timings_`.
 PHASES = ("seeding", "sweeps", "final")
-#: The text of a checkpoint with the seed of the run.
+#: The text of a checkpoint with the seed of the run, and what else `_at_begin` returns.
 BEGIN = "begin"
 
 
@@ -263,7 +270,11 @@ class Clusterer(RunLoop):
 
     def _write_checkpoint(self, path: str) -> None:
         arrays, texts = self._described()
-        self._run.write_checkpoint(path, arrays, texts | {BEGIN: json.dumps({"seed": str(self._seed)})})
+        self._run.write_checkpoint(path, arrays, texts | {BEGIN: json.dumps(self._at_begin())})
+
+    def _at_begin(self) -> dict[str, Any]:
+        """Return what was drawn or chosen when the fit began, for a resumed fit."""
+        return {"seed": str(self._seed)}
 
     def _compare_checkpoint(self, name: str, state: tuple[str, Arrays, Texts]) -> None:
         kind, arrays, texts = state

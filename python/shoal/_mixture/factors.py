@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 GRID = (1, 2, 3, 5, 8, 13, 21, 34, 55)
 #: Rows of the sample: per component, and at least.
 ROWS_PER_COMPONENT, LEAST_ROWS = 500, 10_000
-#: Share of the sample that is held out.
-HELD_OUT = 0.25
+#: Upper limit of the copied sample, in bytes, unless the fit or the comparison needs more rows.
+MOST_BYTES = 256 << 20
+#: Share of the sample that is held out, and the fewest rows of it. With fewer, the standard error is a guess.
+HELD_OUT, LEAST_HELD_OUT = 0.25, 30
 #: Standard errors that a difference must exceed.
 DOUBT = 2.0
 #: Iterations of the fits that are compared.
@@ -49,7 +51,7 @@ def chosen_factors(
         )
     if len(grid) < 2:
         return grid[0] if grid else None
-    trained, held = _parts(mixture, n, weights, seed)
+    trained, held = _parts(mixture, source, n, weights, seed)
     given = {"coreset_size": None, "n_init": 1, "callbacks": None, "verbose": 0, "warm_start": False}
     given |= {"random_state": seed % 2**32, "max_iter": min(int(mixture.max_iter), ITERATIONS)}
     train, test = source.take(trained), source.take(held)
@@ -73,14 +75,18 @@ def best_of(
     """Return the number with the highest mean log density; stop after two in a row that are no better.
 
     A number is better than a smaller one if the mean of the differences is above `DOUBT` standard errors.
+    With weights, the number of rows in the error is the effective one, ``sum(w) ** 2 / sum(w ** 2)``.
     """
     best, highest, worse = grid[0], densities(grid[0]), 0
+    w = np.ones(len(highest)) if weights is None else weights / weights.max()
+    effective = w.sum() ** 2 / (w**2).sum()
     for h in grid[1:]:
         found = densities(h)
         gains = found - highest
-        mean = np.average(gains, weights=weights)
-        error = np.sqrt(np.average((gains - mean) ** 2, weights=weights) / len(gains))
-        if mean > DOUBT * error:
+        mean = np.average(gains, weights=w)
+        squares = np.average((gains - mean) ** 2, weights=w)
+        # A single row has no error to measure.
+        if effective > 1 and mean > DOUBT * np.sqrt(squares / (effective - 1)):
             best, highest, worse = h, found, 0
         else:
             worse += 1
@@ -90,22 +96,28 @@ def best_of(
 
 
 def _parts(
-    mixture: TruncatedGaussianMixture, n: int, weights: npt.NDArray[np.float64] | None, seed: int
+    mixture: TruncatedGaussianMixture,
+    source: Source,
+    n: int,
+    weights: npt.NDArray[np.float64] | None,
+    seed: int,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return the rows to fit, and those held out, in ascending order; rows of weight 0 are left out."""
     weighted = None if weights is None else np.flatnonzero(weights)
-    among = n if weighted is None else len(weighted)
-    size = min(among, max(LEAST_ROWS, ROWS_PER_COMPONENT * int(mixture.n_components)))
+    among, k = n if weighted is None else len(weighted), int(mixture.n_components)
+    # The fit needs a row for each component.
+    least = max(int(LEAST_HELD_OUT / HELD_OUT), k + LEAST_HELD_OUT)
+    if among < least:
+        raise ParameterError(
+            f"{mark('n_factors')} must be `None` or a number if fewer than {least} rows have a weight "
+            f"above 0 (here {among}), got 'auto'"
+        )
+    fitting = MOST_BYTES // (source.shape[1] * np.dtype(source.compute).itemsize)
+    size = min(among, max(LEAST_ROWS, ROWS_PER_COMPONENT * k), max(least, fitting))
     rng = np.random.RandomState(seed % 2**32)
     drawn = sample_without_replacement(among, size, random_state=rng).astype(np.int64)
     if weighted is not None:
         drawn = weighted[drawn]
     drawn = drawn[rng.permutation(size)]
-    # The fit needs a row for each component.
-    held = min(int(HELD_OUT * size), size - int(mixture.n_components))
-    if held < 1:
-        raise ParameterError(
-            f"{mark('n_factors')} must be a number if there are no more rows of weight above 0 than "
-            f"components, {mixture.n_components}, got 'auto'"
-        )
+    held = min(int(HELD_OUT * size), size - k)
     return np.sort(drawn[held:]), np.sort(drawn[:held])

@@ -24,6 +24,8 @@ class StoredMixture(MixtureOfGaussians):
     _saved_attributes: ClassVar = {"converged_": "flag"}
     #: The `covariance_type` of the fitted parameters.
     _fitted_type: str | None = None
+    #: The number of factors of the run, if `n_factors` is ``"auto"``.
+    _chosen_factors: int | None = None
     #: The bound after every iteration of the best start.
     _bounds: npt.NDArray[np.float64] | None = None
 

@@ -33,7 +33,9 @@ parameters! {
     /// Parameters for `n_clusters` clusters, all others at their defaults.
     MiniBatch::params(n_clusters) {
         /// How the first centers are chosen. The default, [`Seeding::Auto`], is greedy k-means++ on up to 3 batches of rows,
-        /// or 16 rows per cluster if that is more, and else k-means|| with an oversampling of 0.5 and 3 rounds.
+        /// or 16 rows per cluster if that is more. On more rows it is k-means|| with an oversampling of 0.5 and 3 rounds,
+        /// which takes 16 bytes per row. On more than 67,108,864 rows it is greedy k-means++ on a random sample of 3 batches,
+        /// or 16 rows per cluster if that is more.
         #[doc(alias = "init")]
         seeding: Seeding = Seeding::Auto,
         /// Seed of all random draws (default 0).
@@ -81,8 +83,8 @@ parameters! {
         /// ```
         n_init: u64 = 1 => at_least_1(),
         /// Number of rows of the random samples for seeding and for comparing seedings, at least
-        /// `n_clusters`. Default `None`: all rows for seeding, and 3 batches, or 16 rows per cluster if that is more,
-        /// for the comparison.
+        /// `n_clusters`. Default `None`: all rows for seeding (see `seeding`), and 3 batches, or 16 rows
+        /// per cluster if that is more, for the comparison.
         ///
         /// ```
         /// let params = shoal::MiniBatch::params(3).init_size(Some(2));

@@ -239,7 +239,7 @@ impl<T: Compute> BatchSolver<T> for MiniBatchSolver<T> {
         let spare = std::mem::take(&mut self.spare);
         let mut total = spare.lend(k, dim);
         let rows = spare.label_and_sum(batch, &packed, &mut total, cx)?;
-        let places = self.places(batch, rows, total.sums())?;
+        let places = self.places(batch, rows, total.sums(), cx)?;
         let looked = self.looks_for_starving(rows);
         let fade = self.fade(rows);
         let state = &mut self.state;

@@ -3,8 +3,9 @@
 use super::solver::MiniBatchSolver;
 use crate::data::{DataSource, take};
 use crate::error::Result;
-use crate::kernel::{Compute, sq_dist};
+use crate::kernel::{Compute, PackedCenters, Scratch, nearest_m};
 use crate::matrix::MatRef;
+use crate::parallel::Executor;
 use crate::rng::{Purpose, Rng};
 use crate::seeding::draw;
 use crate::stats::ClusterSums;
@@ -18,6 +19,9 @@ pub(super) struct Starving<T> {
     pub(super) weight: f64,
 }
 
+/// Centers whose nearest other center a thread finds at a time, and all threads together.
+const BLOCK: (usize, usize) = (32, 1024);
+
 impl<T: Compute> MiniBatchSolver<T> {
     /// Whether a search for starving centers is due after a batch of `rows` rows.
     pub(super) fn looks_for_starving(&self, rows: u64) -> bool {
@@ -25,7 +29,7 @@ impl<T: Compute> MiniBatchSolver<T> {
     }
 
     /// The centers that starve once the rows of a batch are `added`, and a row of the batch for each. At most half as many
-    /// as the batch has rows.
+    /// as the batch has rows, the lightest.
     ///
     /// A center with few rows starves only if removing it costs at most what a mean cluster adds to the squared error: a
     /// center of a rare group, far from all others, is worth more than one more center elsewhere.
@@ -34,6 +38,7 @@ impl<T: Compute> MiniBatchSolver<T> {
         batch: &dyn DataSource<T>,
         rows: u64,
         added: &ClusterSums,
+        cx: &Executor,
     ) -> Result<Option<Starving<T>>> {
         if self.params.reassignment_ratio <= 0.0 || !self.looks_for_starving(rows) {
             return Ok(None);
@@ -48,16 +53,17 @@ impl<T: Compute> MiniBatchSolver<T> {
             .map(|(old, new)| old * fade + new)
             .collect();
         let enough = self.params.reassignment_ratio * weights.iter().copied().fold(0.0, f64::max);
-        let mut starving: Vec<usize> = (0..weights.len()).filter(|&j| weights[j] < enough).collect();
+        let starving: Vec<usize> = (0..weights.len()).filter(|&j| weights[j] < enough).collect();
         let fed = weights.iter().copied().filter(|&weight| weight >= enough).fold(f64::INFINITY, f64::min);
-        self.keep_worthless(&mut starving, &weights, added);
+        // The squared error of a mean cluster, estimated from the batch.
+        let per_row = added.energy() / added.weights().iter().sum::<f64>();
+        let mean = per_row * weights.iter().sum::<f64>() / weights.len() as f64;
+        // A given center may be far from all rows: the row that it counts as is none.
+        let own = f64::from(u8::from(self.state.seeded_by == "given"));
+        let centers = MatRef::new(&self.state.centers, self.state.dim);
+        let cheap = |j: usize, sq_dist: f64| (weights[j] - own).max(0.0) * sq_dist <= mean;
         let most = (rows / 2) as usize;
-        if starving.len() > most {
-            // Keep the lightest, the lower index first among equals.
-            starving.sort_by(|&i, &j| weights[i].total_cmp(&weights[j]).then(i.cmp(&j)));
-            starving.truncate(most);
-            starving.sort_unstable();
-        }
+        let mut starving = worthless(centers, starving, &weights, most, cx, cheap)?;
         if starving.is_empty() {
             return Ok(None);
         }
@@ -69,26 +75,54 @@ impl<T: Compute> MiniBatchSolver<T> {
         }
         Ok(Some(Starving { rows: take(batch, &drawn)?, centers: starving, weight: fed }))
     }
+}
 
-    /// Drops the centers whose removal costs more than the squared error of a mean cluster, estimated from a batch.
-    fn keep_worthless(&self, starving: &mut Vec<usize>, weights: &[f64], batch: &ClusterSums) {
-        let per_row = batch.energy() / batch.weights().iter().sum::<f64>();
-        let mean = per_row * weights.iter().sum::<f64>() / weights.len() as f64;
-        let centers = MatRef::new(&self.state.centers, self.state.dim);
-        // A given center may be far from all rows: the row that it counts as is none.
-        let own = f64::from(u8::from(self.state.seeded_by == "given"));
-        starving.retain(|&j| {
-            let weight = (weights[j] - own).max(0.0);
-            let cheap = |l: usize| weight * sq_dist(centers.row(j), centers.row(l)) <= mean;
-            (0..centers.rows()).any(|l| l != j && cheap(l))
-        });
+/// The lightest `most` of the centers `starving` that are `cheap` to remove, ascending. `cheap` takes a center and its squared
+/// distance to the nearest other center.
+fn worthless<T: Compute>(
+    centers: MatRef<'_, T>,
+    mut starving: Vec<usize>,
+    weights: &[f64],
+    most: usize,
+    cx: &Executor,
+    cheap: impl Fn(usize, f64) -> bool,
+) -> Result<Vec<usize>> {
+    if starving.is_empty() {
+        return Ok(starving);
     }
+    let packed = PackedCenters::new(centers);
+    // The lower index first among equals.
+    starving.sort_by(|&i, &j| weights[i].total_cmp(&weights[j]).then(i.cmp(&j)));
+    let mut kept = Vec::new();
+    for block in starving.chunks(BLOCK.1) {
+        let mut sq_dists = vec![f64::INFINITY; block.len()];
+        let parts = block.chunks(BLOCK.0).zip(sq_dists.chunks_mut(BLOCK.0));
+        cx.for_each(parts, Scratch::default, |(block, sq_dists), scratch| {
+            let rows: Vec<T> = block.iter().flat_map(|&j| centers.row(j)).copied().collect();
+            // A center is among the two nearest to itself, or coincides with both.
+            let (mut near, mut both) = (vec![0; 2 * block.len()], vec![0.0; 2 * block.len()]);
+            nearest_m(MatRef::new(&rows, centers.cols()), &packed, 2, &mut near, &mut both, scratch);
+            for (i, &j) in block.iter().enumerate() {
+                sq_dists[i] = both[2 * i + usize::from(near[2 * i] as usize == j)];
+            }
+            Ok(())
+        })?;
+        kept.extend(block.iter().zip(&sq_dists).filter(|&(&j, &sq_dist)| cheap(j, sq_dist)).map(|(&j, _)| j));
+        if kept.len() >= most {
+            kept.truncate(most);
+            break;
+        }
+    }
+    kept.sort_unstable();
+    Ok(kept)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Error;
     use crate::fit::SolverState;
+    use crate::kernel::sq_dist;
     use crate::kmeans::MiniBatch;
 
     #[test]
@@ -97,5 +131,38 @@ mod tests {
         assert!(!solver.looks_for_starving(29) && solver.looks_for_starving(30));
         solver.state.since_reassigned = 25;
         assert!(!solver.looks_for_starving(4) && solver.looks_for_starving(5));
+    }
+
+    #[test]
+    fn the_lightest_centers_that_are_cheap_by_definition() {
+        let rng = &mut Rng::keyed(3, Purpose::Seeding, 0);
+        let (k, dim) = (2500, 3);
+        let mut values: Vec<f64> = (0..k * dim).map(|_| rng.unit()).collect();
+        // Centers that coincide.
+        values.copy_within(0..12, 12);
+        values.copy_within(0..12, 24);
+        let weights: Vec<f64> = (0..k).map(|_| (rng.unit() * 50.0).floor()).collect();
+        let centers = MatRef::new(&values, dim);
+        let starving: Vec<usize> = (0..k).filter(|&j| weights[j] < 45.0).collect();
+        let cheap = |j: usize, sq_dist: f64| weights[j] * sq_dist <= 0.01;
+        let mut expected: Vec<usize> = starving
+            .iter()
+            .copied()
+            .filter(|&j| (0..k).any(|l| l != j && cheap(j, sq_dist(centers.row(j), centers.row(l)))))
+            .collect();
+        expected.sort_by(|&i, &j| weights[i].total_cmp(&weights[j]).then(i.cmp(&j)));
+        assert!(expected.len() > 100 && expected.len() < starving.len() - 100);
+        for threads in [1, 3] {
+            let cx = Executor::new(Some(threads)).unwrap();
+            for most in [0, 60, k] {
+                let found = worthless(centers, starving.clone(), &weights, most, &cx, cheap).unwrap();
+                let mut lightest = expected[..most.min(expected.len())].to_vec();
+                lightest.sort_unstable();
+                assert_eq!(found, lightest);
+            }
+            cx.interrupt().set();
+            let stopped = worthless(centers, starving.clone(), &weights, k, &cx, cheap);
+            assert!(matches!(stopped, Err(Error::Interrupted)));
+        }
     }
 }

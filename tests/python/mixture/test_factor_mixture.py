@@ -255,12 +255,21 @@ def test_more_factors_must_gain_more_than_two_standard_errors():
     assert best_of([1, 2, 3, 5, 8, 13], densities({1: 0, 2: 1, 3: 2, 5: 1.9, 8: 1, 13: 9})) == 3
     # It stops after two that are no better.
     assert tried == [1, 2, 3, 5, 8]
+    # Weights count as the rows that would have the same error: 200 rows, of which 20 count, are 20 rows.
+    weights = np.r_[np.full(20, 3.0), np.full(180, 1e-12)]
+    gain = 0.1 * 1.5 / np.sqrt(20)
+    centered = noise[:200] - noise[:20].mean()
+    of = {1: 0 * centered, 2: 0.1 * centered / noise[:20].std() + gain}
+    assert best_of([1, 2], of.get, weights) == 1
+    assert best_of([1, 2], {1: of[1], 2: of[2] + gain}.get, weights) == 2
+    assert best_of([1, 2], of.get) == 2
+    assert best_of([1, 2], of.get, np.eye(200)[0]) == 1
     # The error of the mean of 200 differences of deviation 0.1 is 0.007.
     assert best_of([1, 2], densities({1: 0, 2: 0.01 - 0.1 * noise[:200].mean()})) == 1
     assert best_of([1, 2], densities({1: 0, 2: 0.02 - 0.1 * noise[:200].mean()})) == 2
 
 
-def test_auto_is_repeatable_and_resumes(tmp_path):
+def test_auto_is_repeatable_and_resumes(tmp_path, monkeypatch):
     X = drawn(900, 7, 2, k=2, seed=1)[0]
     plan = TruncatedGaussianMixture(
         2, covariance_type="factor", n_factors="auto", random_state=4, tol=0, max_iter=6
@@ -274,15 +283,63 @@ def test_auto_is_repeatable_and_resumes(tmp_path):
     for number, _ in enumerate(part.iter_fit(X)):
         if number == 2:
             break
-    resumed = shoal.resume(path, X)
-    np.testing.assert_array_equal(resumed.loadings_, whole.loadings_)
+    first = tmp_path / "first.safetensors"
+
+    class Interrupted:
+        """A run that is interrupted before its first step."""
+
+        def __init__(self, run):
+            self.run = run
+
+        def __getattr__(self, name):
+            return getattr(self.run, name)
+
+        def step(self):
+            raise KeyboardInterrupt
+
+    start = shoal._core.start
+    with monkeypatch.context() as patch:
+        patch.setattr("shoal.mixture.chosen_factors", lambda *_: whole.n_factors_)
+        patch.setattr("shoal._core.start", lambda *args, **given: Interrupted(start(*args, **given)))
+        begun = TruncatedGaussianMixture(**plan.get_params())
+        begun.set_params(callbacks=[shoal.callbacks.Checkpoint(first)])
+        with pytest.raises(KeyboardInterrupt):
+            begun.fit(X)
+
+    def search(*_):
+        raise AssertionError("the number of factors is in the checkpoint")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("shoal.mixture.chosen_factors", search)
+        for checkpoint in (path, first):
+            resumed = shoal.resume(checkpoint, X, callbacks=[shoal.callbacks.Checkpoint(checkpoint)])
+            np.testing.assert_array_equal(resumed.loadings_, whole.loadings_)
+            assert resumed.n_factors == "auto"
     warm = whole.set_params(warm_start=True, max_iter=1).fit(X)
     assert warm.n_factors_ == again.n_factors_
 
 
 def test_auto_of_one_feature_and_of_few_rows():
-    X = drawn(50, 2, 1, seed=2)[0]
+    X = drawn(150, 2, 1, seed=2)[0]
     assert TruncatedGaussianMixture(2, covariance_type="factor", n_factors="auto").fit(X).n_factors_ == 1
-    many = drawn(8, 9, 2, seed=2)[0]
-    with pytest.raises(ValueError, match="n_factors must be a number if there are no more rows"):
-        TruncatedGaussianMixture(8, covariance_type="factor", n_factors="auto").fit(many)
+    few = drawn(200, 9, 2, seed=2)[0]
+    weights = np.r_[np.ones(119), np.zeros(81)]
+    for k, given, text in [(2, weights, "120 rows .*here 119"), (180, None, "210 rows .*here 200")]:
+        mixture = TruncatedGaussianMixture(k, covariance_type="factor", n_factors="auto")
+        with pytest.raises(ValueError, match=f"n_factors must be None or a number if fewer than {text}"):
+            mixture.fit(few, sample_weight=given)
+
+
+def test_the_sample_of_auto_takes_limited_memory(monkeypatch):
+    X = drawn(400, 4, 1, k=2, seed=3)[0].astype(np.float32)
+    monkeypatch.setattr("shoal._mixture.factors.MOST_BYTES", 200 * 4 * 4)
+    taken, model = [], TruncatedGaussianMixture(2, covariance_type="factor", n_factors="auto")
+
+    def densities(mixture, rows, **given):
+        taken.append(rows.shape[0])
+        return fit(mixture, rows, **given)
+
+    fit = TruncatedGaussianMixture.fit
+    monkeypatch.setattr(TruncatedGaussianMixture, "fit", densities)
+    fit(model, X)
+    assert set(taken) == {150}

@@ -326,11 +326,11 @@ def test_densities_responsibilities_and_labels(kind, dtype):
         ({"n_factors": 2}, "n_factors must be None with covariance_type='tied_spherical', got 2. Use"),
         (
             {"n_factors": 0, "covariance_type": "factor"},
-            "n_factors must be 'auto' or None or an integer of at least 1, got 0",
+            "n_factors must be 'auto', None or an integer of at least 1, got 0",
         ),
         (
             {"n_factors": 1.5, "covariance_type": "factor"},
-            "n_factors must be 'auto' or None or an integer of at least 1",
+            "n_factors must be 'auto', None or an integer of at least 1",
         ),
         (
             {"n_factors": 2, "covariance_type": "factor"},
