@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,9 +13,6 @@ from sklearn.utils.random import sample_without_replacement
 from shoal._checks.marked import mark
 from shoal._checks.params import ParameterError
 from shoal._core import Source
-
-if TYPE_CHECKING:
-    from shoal.mixture import TruncatedGaussianMixture
 
 #: The numbers that are tried: each about 1.6 times the one before.
 GRID = (1, 2, 3, 5, 8, 13, 21, 34, 55)
@@ -32,7 +29,7 @@ ITERATIONS = 50
 
 
 def chosen_factors(
-    mixture: TruncatedGaussianMixture,
+    mixture: Any,
     source: Source,
     weights: npt.NDArray[np.float64] | None,
     seed: int,
@@ -96,7 +93,7 @@ def best_of(
 
 
 def _parts(
-    mixture: TruncatedGaussianMixture,
+    mixture: Any,
     source: Source,
     n: int,
     weights: npt.NDArray[np.float64] | None,

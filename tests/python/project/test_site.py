@@ -10,7 +10,10 @@ BACKGROUNDS = {"light": ("#ffffff", "#f3f4f5"), "dark": ("#14181e", "#29313d")}
 #: Least contrasts of text and of the parts of drawings (WCAG 2.2, AA).
 TEXT, DRAWING = 4.5, 3.0
 PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md")), *sorted((DOCS / "inside").glob("*.md"))]
-DRAWINGS = sorted((DOCS / "images").glob("*.svg"))
+#: Drawn by hand; the pictures of measurements are drawn by `benches/python/pictures.py`.
+DRAWINGS = [
+    path for path in sorted((DOCS / "images").glob("*.svg")) if "matplotlib" not in path.read_text("utf-8")
+]
 BLOCK = re.compile(r"^(```|:::).*?^\1", re.MULTILINE | re.DOTALL)
 
 
