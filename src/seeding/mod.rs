@@ -230,19 +230,17 @@ impl Seeding {
         most: u64,
         cx: &Executor,
     ) -> Result<Seeds<T>> {
-        self.choose_briefly_up_to(BRIEF_ROWS, data, k, seed, start, most, cx)
+        self.choose_briefly_up_to(data, k, seed, start, (most, BRIEF_ROWS), cx)
     }
 
     /// Like [`Seeding::choose_briefly`], with `limit` for [`BRIEF_ROWS`].
-    #[expect(clippy::too_many_arguments, reason = "those of its caller and one")]
     fn choose_briefly_up_to<T: Compute>(
         &self,
-        limit: u64,
         data: &dyn DataSource<T>,
         k: usize,
         seed: u64,
         start: u64,
-        most: u64,
+        (most, limit): (u64, u64),
         cx: &Executor,
     ) -> Result<Seeds<T>> {
         if *self != Self::Auto {
@@ -441,7 +439,7 @@ mod tests {
         let values: Vec<f64> = (0..5000).map(|i| f64::from(i % 701)).collect();
         let (data, cx) = (Dense::new(&values, 1).unwrap(), Executor::new(Some(1)).unwrap());
         let chosen = |seeding: Seeding, limit| {
-            let seeds = seeding.choose_briefly_up_to::<f64>(limit, &data, 10, 3, 0, 400, &cx).unwrap();
+            let seeds = seeding.choose_briefly_up_to::<f64>(&data, 10, 3, 0, (400, limit), &cx).unwrap();
             (seeds.method, seeds.rows)
         };
         let (method, rows) = chosen(Seeding::Auto, 4999);

@@ -104,7 +104,7 @@ impl<T: Compute> Potential<T> {
     pub(super) fn votes(&self, weights: Option<&[f64]>, cx: &Executor) -> Result<Vec<f64>> {
         let mut votes = vec![0.0; self.rows.len()];
         for (i, &(_, nearest)) in self.near.iter().enumerate() {
-            if i % DRAWN_ROWS == 0 {
+            if i.is_multiple_of(DRAWN_ROWS) {
                 cx.check()?;
             }
             votes[nearest as usize] += weights.map_or(1.0, |w| w[i]);

@@ -83,7 +83,7 @@ pub fn sensitivity_coreset<T: Compute>(
         0.0 => 0.0,
         weight => weight * density(row),
     };
-    let checked = |row: usize| if row % DRAWN_ROWS == 0 { cx.check() } else { Ok(()) };
+    let checked = |row: usize| if row.is_multiple_of(DRAWN_ROWS) { cx.check() } else { Ok(()) };
     let mut total = 0.0;
     for row in 0..n as usize {
         checked(row)?;
