@@ -300,8 +300,12 @@ CLAIMS: Claims = {
             ),
         ),
         (
-            "fetches {:.0f} stored rows per new row",
+            "It fetches {:.0f} stored rows per new row",
             of("partitions", {"part": "recall"}, (mean, "fetched per new row")),
+        ),
+        (
+            "the [measurement](#recall-and-cost) fetches {:.0f} stored rows per new row",
+            of("partitions", {"part": "cost"}, (max, "fetched per new row")),
         ),
     ],
     "docs/many-clusters.md": [

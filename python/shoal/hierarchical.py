@@ -260,7 +260,7 @@ class HierarchicalKMeans(LeveledClusterer):
         ----------
         X_new : rows of shape (n_samples, n_features)
             Rows that are in no cell yet, as for :meth:`predict`. They are held in memory. Without a row, an
-            array of shape (0, n_features), cells that are too large or too small are still split and joined.
+            array of shape (0, n_features), cells are still split, joined and recentered.
         fetch : callable, optional
             ``fetch(cell_ids)`` returns the rows that are stored in the cells with these ids, an ascending
             int64 array: a tuple ``(keys, cell_ids, rows)``, in any order. It is called a few times, never
@@ -312,17 +312,18 @@ class HierarchicalKMeans(LeveledClusterer):
         nearest to rows. `labels_` are no longer available. :meth:`save` writes the cells too.
 
         **Rules.** A cell is split by 2-means with at least a third of the rows on each side; afterwards, rows
-        go to the nearer side. Rows of the 8 nearest cells move to a new center if it is nearer than their
+        go to the nearer side. Rows of the 16 nearest cells move to a new center if it is nearer than their
         own. Rows of the split cell move elsewhere only if both new centers are farther than the old one:
         otherwise no other center is nearer. Cells whose centers have drifted most from the means of their
-        rows are fetched too, one for two others. Then the centers of all fetched cells move to the means of
-        their rows, and these rows to the nearest of 48 centers around, in at most 12 sweeps. Bounds on the
+        rows are fetched too, three for ten others. Then the centers of all fetched cells move to the means of
+        their rows, and these rows to the nearest of 32 centers around, in at most 8 sweeps. Bounds on the
         distances skip rows that cannot move. An update fetches at most three quarters of the cells, unless
         more must be split or joined. A cell with rows for more than 64 parts is split in two, and its parts
         again.
 
-        **Cost.** A split fetches about 12 cells, fewer if several splits share neighbors. Labels of the new
-        rows take ``2 n k d`` operations. Memory: the new rows, the fetched rows, and ``O(k d)``.
+        **Cost.** An update fetches the cells that it splits or joins, up to 16 cells around each split, and
+        the drifted ones. Splits share neighbors. Labels of the new rows take ``2 n k d`` operations. Memory:
+        the new rows, the fetched rows, and ``O(k d)``.
 
         References
         ----------

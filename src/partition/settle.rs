@@ -4,7 +4,7 @@ use super::advice::sq_shift;
 use super::draft::Draft;
 use super::update::Rules;
 use crate::error::Result;
-use crate::kernel::{self, Compute, PackedCenters, Scratch};
+use crate::kernel::{self, Compute, PackedCenters, Scratch, sq_dist};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::pass::Groups;
@@ -21,15 +21,18 @@ impl<T: Compute> Draft<'_, '_, T> {
             return Ok(());
         }
         let (counts, shifts) = (self.counts(), self.shifts(|slot| !self.is_held(slot)));
+        let rounding = ROUNDING.max(T::EPSILON);
         let mut drifted: Vec<(f64, u32)> = Vec::new();
         for slot in self.slots(|slot| self.is_live(slot) && !self.is_held(slot)) {
+            let (center, count) = (self.center(slot), counts[slot as usize].max(1) as f64);
             let shift = &shifts[slot as usize * self.dim()..][..self.dim()];
-            let saved =
-                sq_shift(self.cells.metric, self.center(slot), shift) / counts[slot as usize].max(1) as f64;
-            drifted.push((saved, slot));
+            let saved = sq_shift(self.cells.metric, center, shift) / count;
+            // A center that is a mean up to rounding saves less than that.
+            let sq_norm: f64 = center.iter().map(|c| c.to_f64().powi(2)).sum();
+            if saved > rounding.powi(2) * count * sq_norm {
+                drifted.push((saved, slot));
+            }
         }
-        let largest = drifted.iter().fold(0.0, |largest, &(saved, _)| f64::max(largest, saved));
-        drifted.retain(|&(saved, _)| saved > LEAST_SAVED * largest);
         drifted.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
         drifted.truncate(most);
         self.hold_some(drifted.into_iter().enumerate().map(|(rank, (_, slot))| (rank, slot)).collect(), rules)
@@ -61,19 +64,43 @@ impl<T: Compute> Draft<'_, '_, T> {
         if held.is_empty() || self.cell.is_empty() || rules.sweeps == 0 {
             return Ok(());
         }
-        let mut means = Means::of(self);
-        let mut moves = means.recenter(self, &held);
+        let mut moves = self.recenter(&held);
         let lists = self.lists_of(&held, rules)?;
         let mut bounds = Bounds::none(self.cell.len());
         for sweep in 1..=rules.sweeps {
             bounds.follow(self, &lists, &moves);
-            let changed = bounds.sweep(self, &lists, &mut means)?;
+            let changed = bounds.sweep(self, &lists)?;
             if changed.is_empty() || sweep == rules.sweeps {
                 break;
             }
-            moves = means.recenter(self, &changed);
+            moves = self.recenter(&changed);
         }
         Ok(())
+    }
+
+    /// Moves the centers of those of these slots that are held to the means of their rows. Returns an upper bound on the
+    /// length of the move per slot.
+    ///
+    /// All rows of a slot are summed again: after a row left a sum, its rounding would stay.
+    fn recenter(&mut self, slots: &[u32]) -> Vec<f64> {
+        let (dim, metric) = (self.dim(), self.cells.metric);
+        let mut wanted = vec![false; self.live.len()];
+        slots.iter().for_each(|&slot| wanted[slot as usize] = self.is_held(slot));
+        let mut sums = vec![0.0; self.centers.len()];
+        let mut counts = vec![0u64; self.live.len()];
+        for (row, &slot) in (0..).zip(&self.cell).filter(|(_, slot)| wanted[**slot as usize]) {
+            let sum = &mut sums[slot as usize * dim..][..dim];
+            sum.iter_mut().zip(self.row(row)).for_each(|(sum, x)| *sum += x.to_f64());
+            counts[slot as usize] += 1;
+        }
+        let mut moves = vec![0.0; self.live.len()];
+        for (slot, &count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
+            let (at, mut sq_move) = (slot * dim, 0.0);
+            let sum = (&sums[at..at + dim], count as f64);
+            to_mean(&mut self.centers[at..at + dim], metric, sum, &mut sq_move);
+            moves[slot] = sq_move.sqrt() * (1.0 + ROUNDING);
+        }
+        moves
     }
 
     /// Per held cell, the cells whose centers are nearest to its own, ascending; itself is one of them.
@@ -93,51 +120,6 @@ impl<T: Compute> Draft<'_, '_, T> {
         Ok(lists)
     }
 }
-
-/// The sums and numbers of the rows per slot.
-struct Means {
-    sums: Vec<f64>,
-    counts: Vec<u64>,
-}
-
-impl Means {
-    fn of<T: Compute>(draft: &Draft<'_, '_, T>) -> Self {
-        let mut means = Self { sums: vec![0.0; draft.centers.len()], counts: vec![0; draft.live.len()] };
-        for (row, &slot) in (0..).zip(&draft.cell) {
-            means.add(draft.row(row), slot, 1.0);
-        }
-        means
-    }
-
-    fn add<T: Compute>(&mut self, row: &[T], slot: u32, sign: f64) {
-        let sum = &mut self.sums[slot as usize * row.len()..][..row.len()];
-        sum.iter_mut().zip(row).for_each(|(sum, x)| *sum += sign * x.to_f64());
-        let count = &mut self.counts[slot as usize];
-        *count = if sign > 0.0 { *count + 1 } else { *count - 1 };
-    }
-
-    /// Moves the centers of these held slots to the means of their rows. Returns an upper bound on the length of the
-    /// move per slot.
-    fn recenter<T: Compute>(&self, draft: &mut Draft<'_, '_, T>, slots: &[u32]) -> Vec<f64> {
-        let (dim, metric) = (draft.dim(), draft.cells.metric);
-        let mut moves = vec![0.0; draft.live.len()];
-        for &slot in slots {
-            let (at, count) = (slot as usize * dim, self.counts[slot as usize]);
-            // The sum of a cell that lost all rows is not exactly 0.
-            if draft.is_held(slot) && count > 0 {
-                let mut sq_move = 0.0;
-                let sum = (&self.sums[at..at + dim], count as f64);
-                to_mean(&mut draft.centers[at..at + dim], metric, sum, &mut sq_move);
-                moves[slot as usize] = sq_move.sqrt() * (1.0 + ROUNDING);
-            }
-        }
-        moves
-    }
-}
-
-/// Cells that would save less than this share of the largest saving are not fetched: their centers are means up to
-/// rounding.
-const LEAST_SAVED: f64 = 1e-6;
 
 /// Relative rounding of lengths in `f64`, with room to spare.
 const ROUNDING: f64 = 1e-9;
@@ -186,12 +168,7 @@ impl Bounds {
 
     /// Moves every row to the nearest of the list of its cell; the lowest slot wins a tie, and an empty list moves no
     /// row. Returns the slots whose rows changed, ascending.
-    fn sweep<T: Compute>(
-        &mut self,
-        draft: &mut Draft<'_, '_, T>,
-        lists: &[Vec<u32>],
-        means: &mut Means,
-    ) -> Result<Vec<u32>> {
+    fn sweep<T: Compute>(&mut self, draft: &mut Draft<'_, '_, T>, lists: &[Vec<u32>]) -> Result<Vec<u32>> {
         let open = self.open_rows(draft, lists)?;
         let slots: Vec<u32> = open.iter().map(|&row| draft.cell[row as usize]).collect();
         let groups = Groups::new(&slots, lists.len());
@@ -202,8 +179,6 @@ impl Bounds {
             let from = std::mem::replace(&mut draft.cell[row as usize], slot);
             (self.own[row as usize], self.others[row as usize]) = (own, others);
             if from != slot {
-                means.add(draft.row(row), from, -1.0);
-                means.add(draft.row(row), slot, 1.0);
                 changed[from as usize] = true;
                 changed[slot as usize] = true;
                 // The bounds are those of the list of the other cell.
@@ -215,21 +190,27 @@ impl Bounds {
 
     /// The rows that may be nearer to another center of their list.
     fn open_rows<T: Compute>(&mut self, draft: &Draft<'_, '_, T>, lists: &[Vec<u32>]) -> Result<Vec<u32>> {
-        let mut open = Vec::new();
-        for (row, &slot) in (0u32..).zip(&draft.cell) {
-            let (own, others) = (&mut self.own[row as usize], self.others[row as usize]);
-            if lists[slot as usize].is_empty() || *own < others {
-                continue;
-            }
-            if others > 0.0 {
-                *own = draft.sq_dist(row, slot).sqrt() * (1.0 + ROUNDING);
-                if *own < others {
+        let (rows, cells, others) = (MatRef::new(&draft.rows, draft.dim()), &draft.cell, &self.others);
+        let centers = MatRef::new(&draft.centers, draft.dim());
+        let find = |(part, own): (usize, &mut [f64]), open: &mut Vec<u32>, (): &mut ()| {
+            for (row, own) in (part * GROUPED_ROWS..).zip(own) {
+                let (slot, others) = (cells[row] as usize, others[row]);
+                if lists[slot].is_empty() || *own < others {
                     continue;
                 }
+                if others > 0.0 {
+                    *own = sq_dist(rows.row(row), centers.row(slot)).sqrt() * (1.0 + ROUNDING);
+                    if *own < others {
+                        continue;
+                    }
+                }
+                open.push(row as u32);
             }
-            open.push(row);
-        }
-        draft.cx.check()?;
+            Ok(())
+        };
+        let items = self.own.chunks_mut(GROUPED_ROWS).enumerate();
+        let mut open = Vec::new();
+        draft.cx.ordered_reduce(items, &mut open, Vec::new, || (), find, |all, part| all.append(part))?;
         Ok(open)
     }
 }
@@ -290,8 +271,7 @@ fn compare<T: Compute>(
                 let each = desk.labels.iter().zip(&desk.best).zip(&desk.second);
                 let start = at - part * GROUPED_ROWS;
                 for (found, ((&label, &best), &second)) in found[start..start + n].iter_mut().zip(each) {
-                    let label = list[(label as usize).min(list.len() - 1)];
-                    *found = (label, best.sqrt() * (1.0 + ROUNDING), second_at_least(second));
+                    *found = (list[label as usize], best.sqrt() * (1.0 + ROUNDING), second_at_least(second));
                 }
             }
             (at, slot) = (next, slot + 1);

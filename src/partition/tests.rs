@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::draft::Draft;
 use super::update::Rules;
-use super::{Fetched, Moved, Partition, PartitionChange};
+use super::{Cells, Fetched, Moved, Partition, PartitionChange};
 use crate::data::Dense;
 use crate::error::{Error, Result};
 use crate::fit::Metric;
@@ -339,6 +340,50 @@ fn an_update_without_rows_splits_what_an_insert_left() {
     let change = store.update(&[], &Rules::default(), 2);
     store.check();
     assert!(change.labels.is_empty() && !change.split_ids.is_empty() && change.oversized_ids.is_empty());
+}
+
+/// Cells of one column with these centers, one row each.
+fn cells_at(centers: &[f64]) -> Cells<f64> {
+    let k = centers.len();
+    Cells {
+        dim: 1,
+        metric: Metric::Euclidean,
+        target: 10,
+        ids: (0..k as u64).collect(),
+        next_id: k as u64,
+        centers: centers.to_vec(),
+        sizes: vec![1; k],
+        shifts: vec![0.0; k],
+        inertia: 0.0,
+        inertia_at_fit: 0.0,
+    }
+}
+
+#[test]
+fn the_rounding_of_a_row_that_left_does_not_stay_in_a_center() {
+    let cells = cells_at(&[0.0, 1e17]);
+    let cx = Executor::new(Some(1)).unwrap();
+    let mut fetch = |_: &[u64]| {
+        Ok(Fetched { keys: vec![0, 1, 2, 3], cells: vec![0; 4], rows: vec![1.0, 1.25, 1e17, 1.5] })
+    };
+    let mut draft = Draft::new(&cells, Vec::new(), Some(&mut fetch), &cx).unwrap();
+    draft.hold(&[0]).unwrap();
+    draft.settle(&Rules::default()).unwrap();
+    assert_eq!(draft.cell, [0, 0, 1, 0]);
+    assert_eq!(draft.center(0), [1.25]);
+}
+
+#[test]
+fn an_outlier_does_not_hide_cells_that_drifted_less() {
+    let cells = cells_at(&[0.0, 10.0, 20.0, 30.0, 40.0]);
+    let cx = Executor::new(Some(1)).unwrap();
+    let mut fetch = |_: &[u64]| Ok(Fetched::default());
+    let new = vec![11.0, 21.0, 1e9];
+    let mut draft = Draft::new(&cells, new, Some(&mut fetch), &cx).unwrap();
+    draft.hold(&[0]).unwrap();
+    draft.hold_drifted(&Rules { refreshed: 4.0, most_fetched: 1.0, ..Rules::default() }).unwrap();
+    // No row came to the cell at 30.
+    assert_eq!(draft.held, [true, true, true, false, true]);
 }
 
 #[test]

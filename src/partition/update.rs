@@ -54,8 +54,8 @@ impl Partition {
     /// ids unless most cells must split or join. A cell may have lost rows since the last update: its number of rows is
     /// then corrected.
     ///
-    /// See [`Partition`] for an example, and `examples/partition.rs` for a program. Without rows, the update splits and
-    /// joins cells only.
+    /// See [`Partition`] for an example, and `examples/partition.rs` for a program. An update without new rows still
+    /// splits, joins and recenters cells; apply its whole change.
     ///
     /// The new rows and the fetched rows are held in memory. Results depend on the order of the new rows and of the
     /// fetched rows, and not on the number of threads.

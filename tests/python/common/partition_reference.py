@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-NEIGHBORS, REFRESHED, MOST_FETCHED, SWEEPS, CANDIDATES = 8, 0.5, 0.75, 12, 48
+NEIGHBORS, REFRESHED, MOST_FETCHED, SWEEPS, CANDIDATES = 16, 0.3, 0.75, 8, 32
 
 
 def sq_dists(row, points):
@@ -166,8 +166,9 @@ class ReferencePartition:
         if most:
             left = [j for j in self.alive() if not self.held[j]]
             saved = {j: (self.shift_of(j) ** 2).sum() / max(self.count(j), 1) for j in left}
-            least = 1e-6 * max(saved.values(), default=0)
-            drifted = sorted((j for j in left if saved[j] > least), key=lambda j: (-saved[j], j))
+            # A center that is a mean up to rounding saves less than that.
+            least = {j: 1e-18 * max(self.count(j), 1) * (self.center[j] ** 2).sum() for j in left}
+            drifted = sorted((j for j in left if saved[j] > least[j]), key=lambda j: (-saved[j], j))
             self.hold_some(drifted[:most])
 
     def join(self):
