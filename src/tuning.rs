@@ -839,5 +839,5 @@ pub(crate) const PARTITION_REFRESHED: f64 = 0.3;
 pub(crate) const PARTITION_MOST_FETCHED: f64 = 0.75;
 
 /// Sweeps over the fetched cells, and centers that a row is compared with (`partitions.py`).
-pub(crate) const PARTITION_SWEEPS: usize = 8;
-pub(crate) const PARTITION_CANDIDATES: usize = 32;
+pub(crate) const PARTITION_SWEEPS: usize = 12;
+pub(crate) const PARTITION_CANDIDATES: usize = 48;

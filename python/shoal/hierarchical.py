@@ -316,7 +316,7 @@ class HierarchicalKMeans(LeveledClusterer):
         own. Rows of the split cell move elsewhere only if both new centers are farther than the old one:
         otherwise no other center is nearer. Cells whose centers have drifted most from the means of their
         rows are fetched too, three for ten others. Then the centers of all fetched cells move to the means of
-        their rows, and these rows to the nearest of 32 centers around, in at most 8 sweeps. Bounds on the
+        their rows, and these rows to the nearest of 48 centers around, in at most 12 sweeps. Bounds on the
         distances skip rows that cannot move. An update fetches at most three quarters of the cells, unless
         more must be split or joined. A cell with rows for more than 64 parts is split in two, and its parts
         again.

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-NEIGHBORS, REFRESHED, MOST_FETCHED, SWEEPS, CANDIDATES = 16, 0.3, 0.75, 8, 32
+NEIGHBORS, REFRESHED, MOST_FETCHED, SWEEPS, CANDIDATES = 16, 0.3, 0.75, 12, 48
 
 
 def sq_dists(row, points):
