@@ -15,7 +15,7 @@ impl<T: Compute> PackedCenters<T> {
     /// Packs `centers` for the active instruction set.
     ///
     /// # Panics
-    /// Without centers, or with more than [`MAX_CENTERS`].
+    /// Without centers, or with more than [`MAX_CENTERS`](super::MAX_CENTERS).
     pub fn new(centers: MatRef<'_, T>) -> Self {
         Self::for_isa(centers, Isa::active())
     }
@@ -67,8 +67,8 @@ impl<T: Compute> PackedCenters<T> {
 
 /// Labels every row with its nearest center. Costs `2 n k d` operations.
 ///
-/// A row with a value that is not finite gets the label 0, and its distance from [`accumulate`] and [`sq_dists`]
-/// is not finite.
+/// A row with a value that is not finite gets the label 0, and its distance from [`accumulate`](super::accumulate) and
+/// [`sq_dists`] is not finite.
 ///
 /// See the [module](super) for an example.
 ///

@@ -85,7 +85,9 @@ impl<T: Compute> Draft<'_, '_, T> {
     fn recenter(&mut self, slots: &[u32]) -> Vec<f64> {
         let (dim, metric) = (self.dim(), self.cells.metric);
         let mut wanted = vec![false; self.live.len()];
-        slots.iter().for_each(|&slot| wanted[slot as usize] = self.is_held(slot));
+        for &slot in slots {
+            wanted[slot as usize] = self.is_held(slot);
+        }
         let mut sums = vec![0.0; self.centers.len()];
         let mut counts = vec![0u64; self.live.len()];
         for (row, &slot) in (0..).zip(&self.cell).filter(|(_, slot)| wanted[**slot as usize]) {
@@ -210,7 +212,7 @@ impl Bounds {
         };
         let items = self.own.chunks_mut(GROUPED_ROWS).enumerate();
         let mut open = Vec::new();
-        draft.cx.ordered_reduce(items, &mut open, Vec::new, || (), find, |all, part| all.append(part))?;
+        draft.cx.ordered_reduce(items, &mut open, Vec::new, || (), find, Vec::append)?;
         Ok(open)
     }
 }
