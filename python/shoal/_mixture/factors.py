@@ -59,7 +59,8 @@ def chosen_factors(
         with warnings.catch_warnings():
             # Fits that have not converged are compared as well.
             warnings.simplefilter("ignore")
-            return model.fit(train, sample_weight=own[0]).score_samples(test)
+            found: npt.NDArray[np.float64] = model.fit(train, sample_weight=own[0]).score_samples(test)
+            return found
 
     return best_of(grid, densities, own[1])
 
