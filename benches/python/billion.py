@@ -360,7 +360,7 @@ def limited(limit: int) -> Iterator[str | None]:
 
 
 def written(folder: str) -> int:
-    """Return when the checkpoint was written, 0 if there is none."""
+    """Return the time of the last change of the checkpoint in nanoseconds; 0 without a checkpoint."""
     path = Path(folder, CHECKPOINT)
     return path.stat().st_mtime_ns if path.exists() else 0
 

@@ -58,8 +58,9 @@ impl<T: Compute> MiniBatchSolver<T> {
         // The squared error of a mean cluster, estimated from the batch.
         let per_row = added.energy() / added.weights().iter().sum::<f64>();
         let mean = per_row * weights.iter().sum::<f64>() / weights.len() as f64;
-        // A given center may be far from all rows: the row that it counts as is none.
-        let own = f64::from(u8::from(self.state.seeded_by == "given"));
+        // A given center counts as a row that does not exist. With a half-life, this row fades like all others.
+        let given = self.state.seeded_by == "given" && self.params.half_life.is_none();
+        let own = if given { 1.0 } else { 0.0 };
         let centers = MatRef::new(&self.state.centers, self.state.dim);
         let cheap = |j: usize, sq_dist: f64| (weights[j] - own).max(0.0) * sq_dist <= mean;
         let most = (rows / 2) as usize;
@@ -77,8 +78,8 @@ impl<T: Compute> MiniBatchSolver<T> {
     }
 }
 
-/// The lightest `most` of the centers `starving` that are `cheap` to remove, ascending. `cheap` takes a center and its squared
-/// distance to the nearest other center.
+/// The lightest `most` of the centers `starving` that are `cheap` to remove, ascending. `cheap` takes a center and its
+/// squared distance to the nearest other center.
 fn worthless<T: Compute>(
     centers: MatRef<'_, T>,
     mut starving: Vec<usize>,

@@ -431,6 +431,16 @@ def rare_groups(n=60_000, rare=12, size=15):
     return X, groups
 
 
+def test_a_given_center_of_a_rare_group_stays_while_weights_fade():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(20_000, 2)) + 5 * rng.integers(0, 2, size=(20_000, 1))
+    # Between two of these rows, the weight of their center falls below 1.
+    X[::3400] = 1000
+    given = np.array([[0.0, 0], [5, 5], [1000, 1000]])
+    model = MiniBatchKMeans(3, init=given, half_life=2000, batch_size=500, max_iter=3, random_state=0).fit(X)
+    assert (model.cluster_centers_ > 900).all(axis=1).any()
+
+
 @pytest.mark.parametrize("made", [MiniBatchKMeans, BackwardEulerKMeans])
 def test_rare_groups_keep_their_centers(made):
     X, groups = rare_groups()

@@ -56,8 +56,8 @@ def test_the_default_weight_follows_the_affinity():
     twice = LaplacianKModes(3, **given).fit(2 * graph, features=X)
     assert twice.laplacian_weight_ == pytest.approx(one.laplacian_weight_ / 2, rel=1e-12)
     assert (twice.labels_ == one.labels_).all()
-    nobody = LaplacianKModes(3, init=X[:3], **given).fit(sp.csr_matrix((200, 200)), features=X)
-    assert nobody.laplacian_weight_ == 0.0
+    apart = LaplacianKModes(3, init=X[:3], **given).fit(sp.csr_matrix((200, 200)), features=X)
+    assert apart.laplacian_weight_ == 0.0
 
 
 def test_the_default_weight_beats_weight_1_and_k_means_on_digits():

@@ -44,31 +44,36 @@ def test_samples_come_from_the_mixture():
         model.sample(0)
 
 
+class InterruptedRows:
+    """Rows in blocks; an interrupt comes in the middle of the pass number `fails`."""
+
+    def __init__(self, X):
+        self.X, self.passes, self.fails = X, 0, None
+
+    def __call__(self):
+        self.passes += 1
+        mine = self.passes
+        for start in range(0, len(self.X), 300):
+            if mine == self.fails and start == 900:
+                raise KeyboardInterrupt
+            yield self.X[start : start + 300]
+
+
 @pytest.mark.parametrize("size", [None, 400])
 def test_an_interrupt_keeps_the_previous_step(size):
     X = blobs(1500, 3, 12, 22)
     params = {"coreset_size": size, "random_state": 0, "max_iter": 6, "tol": 0.0}
     expected = TruncatedGaussianMixture(12, **params).fit(X)
-    passes, fails = 0, None
-
-    def rows():
-        nonlocal passes
-        passes += 1
-        mine = passes
-        for start in range(0, len(X), 300):
-            if mine == fails and start == 900:
-                raise KeyboardInterrupt
-            yield X[start : start + 300]
-
+    rows = InterruptedRows(X)
     source = shoal.open(rows)
-    opened = passes
+    opened = rows.passes
     model = TruncatedGaussianMixture(12, **params).fit(source)
-    made = passes - opened
+    made = rows.passes - opened
     assert model.means_.tobytes() == expected.means_.tobytes()
     left = broke = 0
     for number in range(1, made + 1):
         source = shoal.open(rows)
-        fails = passes + number
+        rows.fails = rows.passes + number
         model = TruncatedGaussianMixture(12, **params)
         try:
             model.fit(source)
@@ -91,31 +96,21 @@ def test_an_interrupt_keeps_the_previous_step(size):
 def test_a_fit_with_several_starts_resumes_from_any_step(tmp_path):
     X, path = blobs(1500, 3, 12, 22), tmp_path / "run.safetensors"
     params = {"init": "random", "n_init": 3, "random_state": 0, "max_iter": 3, "tol": 0.0}
-    passes, fails = 0, None
-
-    def rows():
-        nonlocal passes
-        passes += 1
-        mine = passes
-        for start in range(0, len(X), 300):
-            if mine == fails and start == 900:
-                raise KeyboardInterrupt
-            yield X[start : start + 300]
-
+    rows = InterruptedRows(X)
     source = shoal.open(rows)
-    opened = passes
+    opened = rows.passes
     expected = TruncatedGaussianMixture(12, **params).fit(source)
     left = []
-    for number in range(1, passes - opened + 1):
+    for number in range(1, rows.passes - opened + 1):
         source = shoal.open(rows)
         # Checking the rows for a checkpoint takes one more pass.
-        fails = passes + 1 + number
+        rows.fails = rows.passes + 1 + number
         model = TruncatedGaussianMixture(12, callbacks=[Checkpoint(path, every=1e6)], **params)
         try:
             model.fit(source)
         except KeyboardInterrupt:
             left.append(len(model.history_) if hasattr(model, "means_") else 0)
-        fails = None
+        rows.fails = None
         if path.exists():
             resumed = shoal.resume(path, source)
             assert resumed.means_.tobytes() == expected.means_.tobytes()
