@@ -110,11 +110,11 @@ pub(crate) fn sketch_chunk_rows(dim: usize, k: usize) -> usize {
     ((1 << 18) / dim.max(1)).min((1 << 20) / k.max(1)).clamp(64, 2048)
 }
 
-/// By how much more than the radius of a row a sweep by sketches looks for centers, so that lower bounds have room.
-pub(crate) const SKETCH_ROOM: f32 = 0.02;
+/// Most sets of centers with a bound per row, of 4 bytes, in sweeps by sketches.
+pub(crate) const SKETCH_SETS: usize = 64;
 
-/// Growth of the upper bound of a row, in a sweep, from which the row is measured before it is scanned.
-pub(crate) const SKETCH_GROWTH: f32 = 0.05;
+/// Coordinates of the sketches of centers by which similar ones are found.
+pub(crate) const SKETCH_COORDINATES: usize = 32;
 
 /// Sweeps of a fit from which sketches pay: sketching all rows takes about as long as one plain sweep.
 pub(crate) const SKETCH_SWEEPS: u64 = 3;
