@@ -72,7 +72,7 @@ class KSelection:
         are not about the same, as a fraction of the range of the values. 0: another number is as good. Of
         ``"auto"``, the mean over the criteria in `agreement_`. NaN if all numbers are about the same.
     doubts_ : list of str
-        Reasons to doubt `best_`, as sentences; empty if there are none. See the notes of
+        Reasons to doubt `best_`, in words; empty if there are none. See the notes of
         :func:`shoal.select_n_clusters`.
     centers_ : dict of int to ndarray of shape (n_clusters, n_features)
         The centers of all fits.
@@ -391,44 +391,48 @@ class Chain:
     ) -> None:
         self._model, self._rows, self._weights, self._pool = model, rows, weights, pool
         self._seed, self._draws = seed, _params.random_state_of(seed)
-        #: Whether another search for better starts is needed.
+        #: Whether fits need a search for better starts.
         self.searches = not isinstance(model, BreathingKMeans)
-        self._last: Any = None
+        self._centers: npt.NDArray[Any] | None = None
 
     def grow(self, k: int) -> Any:
-        """Return a model with `k` clusters."""
-        return self._fit(k, None if self._last is None else self._grown(k))
-
-    def search(self, k: int) -> Any:
-        """Return a model with `k` clusters, from a start that breaths in the pool improve."""
-        if self._last is None or not self.searches:
-            model = self.grow(k)
-            return self.improve() if self.searches else model
-        before, start = self._last, self._grown(k)
-        model = self._fit(k, self._breathed(start))
-        # A start that is better in the pool may be worse for all rows.
-        if isinstance(model, KMeans) and model.inertia_ > before.inertia_:
-            model = self._fit(k, start)
-        return model
+        """Return a model with `k` clusters, from the last centers and further rows."""
+        return self._fit(k, self._grown(k))
 
     def improve(self) -> Any:
-        """Repeat the last fit, from its centers after breaths in the pool."""
-        centers = self._last.cluster_centers_
-        return self._fit(len(centers), self._breathed(centers))
+        """Return a model that starts from the last centers after breaths in the pool."""
+        assert self._centers is not None
+        return self._fit(len(self._centers), self._breathed(self._centers))
 
-    def _grown(self, k: int) -> npt.NDArray[Any]:
-        return self._pool.grown(self._last.cluster_centers_, k, self._draws)
+    def search(self, k: int) -> Any:
+        """Return a model with `k` clusters, from a start that breaths in the pool have improved."""
+        if not self.searches or k == 1:
+            return self.grow(k)
+        if self._centers is None:
+            self.grow(k)
+        before, start = self._inertia, self._grown(k)
+        model = self._fit(k, self._breathed(start))
+        # A start that is better in the pool may be worse for all rows.
+        return self._fit(k, start) if self._inertia > before else model
 
-    def _breathed(self, centers: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        search = BreathingKMeans(len(centers), m=MOVED, init=centers, tol=SLACK, random_state=self._seed)
-        search.set_params(metric=self._model.metric, n_jobs=self._model.n_jobs)
+    def _grown(self, k: int) -> npt.NDArray[Any] | None:
+        return None if self._centers is None else self._pool.grown(self._centers, k, self._draws)
+
+    def _breathed(self, centers: Any) -> npt.NDArray[Any]:
+        search = BreathingKMeans(
+            len(centers),
+            m=MOVED,
+            init=centers,
+            tol=SLACK,
+            metric=self._model.metric,
+            random_state=self._seed,
+            n_jobs=self._model.n_jobs,
+        )
         with warnings.catch_warnings():
             # The fit that follows warns too.
             warnings.simplefilter("ignore")
-            found: npt.NDArray[Any] = search.fit(
-                self._pool.values, sample_weight=self._pool.weights
-            ).cluster_centers_
-        return found
+            search.fit(self._pool.values, sample_weight=self._pool.weights)
+        return search.cluster_centers_
 
     def _fit(self, k: int, start: npt.NDArray[Any] | None) -> Any:
         model = clone(self._model).set_params(n_clusters=k, random_state=self._seed)
@@ -436,7 +440,10 @@ class Chain:
             model.set_params(init=start)
             if "n_init" in model.get_params():
                 model.set_params(n_init=1)
-        self._last = model.fit(self._rows, sample_weight=self._weights)
+        model.fit(self._rows, sample_weight=self._weights)
+        self._centers = model.cluster_centers_
+        # Other methods need not lower the inertia, or do not measure it.
+        self._inertia = model.inertia_ if isinstance(model, KMeans) else 0.0
         return model
 
 

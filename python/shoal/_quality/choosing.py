@@ -42,8 +42,8 @@ def suggest_all(table: npt.NDArray[np.void]) -> dict[str, int | None]:
 def verdict(criterion: str, choices: Mapping[str, int | None]) -> int | None:
     """Return the number of clusters that the value of the parameter `criterion` chooses.
 
-    ``"auto"`` returns the choice that is about the same as that of most criteria. Of equal ones, the choice
-    of the most criteria counts, then that of the silhouette.
+    ``"auto"`` returns the choice that is about the same as those of most criteria. Of choices with equal
+    counts, the one that most criteria make exactly is taken, then that of `LEADER`.
     """
     if criterion != "auto":
         return choices[criterion]
@@ -69,8 +69,8 @@ def margin(criterion: str, k: int, table: npt.NDArray[np.void]) -> float:
     rivals = known & np.array([not is_about(k, int(other)) for other in ks])
     if not rivals.any():
         return float("nan")
-    ahead = float(values[ks == k][0] - values[rivals].max())
-    return max(0.0, ahead / float(np.ptp(values[known]))) if ahead > 0.0 else 0.0
+    ahead, spread = float(values[ks == k][0] - values[rivals].max()), float(np.ptp(values[known]))
+    return max(0.0, ahead / spread) if spread > 0.0 else 0.0
 
 
 def scores(criterion: str, table: npt.NDArray[np.void]) -> npt.NDArray[np.float64]:
@@ -91,9 +91,9 @@ def choose(criterion: str, table: npt.NDArray[np.void]) -> int | None:
         at = elbow(ks, logarithms(table["inertia"]))
         return None if at is None else int(ks[at])
     values = scores(criterion, table)
-    best = np.flatnonzero(values == np.nanmax(values)) if not np.isnan(values).all() else []
-    if not len(best):
+    if np.isnan(values).all():
         return None
+    best = np.flatnonzero(values == np.nanmax(values))
     return int(ks[best[-1 if criterion == "stability" else 0]])
 
 
