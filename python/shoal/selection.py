@@ -266,8 +266,8 @@ def select_n_clusters(
         An estimator of shoal with centers and the parameter `init`, such as ``MiniBatchKMeans()``. Default:
         ``KMeans()``. It is cloned, and `n_clusters`, `init`, `n_init` and `random_state` are set.
     criterion : {"auto", "elbow", "silhouette", "calinski_harabasz", "davies_bouldin", "stability"}
-        The criterion for `best_`. All of them are measured. Default: ``"auto"``, the choice that is about the
-        same as those of most criteria.
+        The criterion for `best_`. All of them are measured. Default: ``"auto"``, the choice of most of
+        the silhouette, the elbow and the Calinski-Harabasz index.
     n_resamples : int, default=5
         Number of samples of four fifths of the rows (of at most 20,000 rows, or 20 per cluster) whose fits
         are compared with those of all rows. 0 measures no stability.
@@ -313,9 +313,9 @@ def select_n_clusters(
     **Criteria.** The elbow is found by Kneedle on the logarithm of the inertia. The silhouette, the
     Calinski-Harabasz and the Davies-Bouldin index are measured to the centers. The stability is the mean
     adjusted Rand index over the resamples; ``"stability"`` chooses the number of clusters with the highest
-    one, the largest among equals. ``"auto"`` counts, for each of these choices, the criteria that choose
-    about the same number: off by at most 10%. Of choices with equal counts, the one that most criteria make
-    exactly is taken, then that of the silhouette.
+    one, the largest among equals. ``"auto"`` takes the choice that at least two of the silhouette, the elbow
+    and the Calinski-Harabasz index agree about, up to a difference of 10%, and that of the silhouette if all
+    three differ.
 
     **Doubts.** `doubts_` names what speaks against `best_`: at most half of the criteria choose about
     `best_`; `best_` is the smallest or the largest number compared, so a number outside of the range may be

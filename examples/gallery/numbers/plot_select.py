@@ -2,8 +2,8 @@
 The number of clusters
 ======================
 
-`select_n_clusters` fits several numbers of clusters and measures each result by five criteria. The
-choice of most of them is `best_`. `doubts_` is empty, because nothing speaks against it here.
+`select_n_clusters` fits several numbers of clusters and measures each result by five criteria. Here
+all of them choose the number of groups, and nothing speaks against it: `doubts_` is empty.
 """
 
 import matplotlib.pyplot as plt

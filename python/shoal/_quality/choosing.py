@@ -28,8 +28,9 @@ FIELDS: tuple[tuple[str, str], ...] = (
 )
 #: Inertias below this fraction of the largest one count as equal: they are zero up to rounding.
 VANISHING = 1e-12
-#: The criterion that decides among choices with equal agreement.
-LEADER = "silhouette"
+#: The criteria among whose choices ``"auto"`` takes that of most. The Davies-Bouldin index nearly repeats the
+#: silhouette, and the stability is measured only with resamples. The first one decides if all choices differ.
+VOTERS = ("silhouette", "elbow", "calinski_harabasz")
 #: Numbers of clusters are about the same if they differ by at most this fraction of the larger one.
 ABOUT = 0.1
 
@@ -42,14 +43,13 @@ def suggest_all(table: npt.NDArray[np.void]) -> dict[str, int | None]:
 def verdict(criterion: str, choices: Mapping[str, int | None]) -> int | None:
     """Return the number of clusters that the value of the parameter `criterion` chooses.
 
-    ``"auto"`` returns the choice that is about the same as those of most criteria. Of choices with equal
-    counts, the one that most criteria make exactly is taken, then that of `LEADER`.
+    ``"auto"`` returns the choice of one of the `VOTERS` that is about the same as those of most of them. Of
+    choices with equal counts, the one that most of them make exactly is taken, then that of the first.
     """
     if criterion != "auto":
         return choices[criterion]
-    given = [k for name in (LEADER, *CRITERIA) if (k := choices[name]) is not None]
-    made = [k for k in choices.values() if k is not None]
-    return max(given, key=lambda k: (sum(is_about(k, other) for other in made), made.count(k)), default=None)
+    made = [k for name in VOTERS if (k := choices[name]) is not None]
+    return max(made, key=lambda k: (sum(is_about(k, other) for other in made), made.count(k)), default=None)
 
 
 def is_about(k: int, other: int) -> bool:

@@ -60,7 +60,7 @@ def add(verbs: Verbs) -> None:
         "cluster rows with several numbers of clusters, and choose one",
         run,
         details="Every fit starts from the centers of the last one. The criteria are elbow, silhouette, "
-        "calinski_harabasz, davies_bouldin and stability; auto takes the choice of most of them.",
+        "calinski_harabasz, davies_bouldin and stability; auto takes the choice of most of the first three.",
     )
     add_rows(select)
     about = "numbers of clusters: from A to B (2:50), in steps (10:100:10), or a list (5,10,20)"

@@ -190,15 +190,20 @@ def test_criteria_choose_from_the_table():
 
 
 def test_most_criteria_decide():
-    choices = dict(zip(CRITERIA, (10, 2, 10, 3, 11), strict=True))
-    assert verdict("auto", choices) == 10
-    assert verdict("silhouette", choices) == 2
+    def chosen(*choices, criterion="auto"):
+        return verdict(criterion, dict(zip(CRITERIA, choices, strict=True)))
+
+    assert chosen(10, 2, 10, 2, 2) == 10
+    assert chosen(10, 2, 10, 2, 2, criterion="silhouette") == 2
     # 18 and 21 are both about 20, but not about each other.
-    assert verdict("auto", dict(zip(CRITERIA, (18, 5, 20, 21, 5), strict=True))) == 20
-    # Two pairs agree: the silhouette decides.
-    assert verdict("auto", dict(zip(CRITERIA, (9, 4, 9, 4, None), strict=True))) == 4
-    assert verdict("auto", dict(zip(CRITERIA, (None, 4, 9, 7, None), strict=True))) == 4
-    assert verdict("auto", dict.fromkeys(CRITERIA)) is None
+    assert chosen(18, 21, 20, 5, 5) == 20
+    # All three are about 30, and two are exactly 30.
+    assert chosen(30, 29, 30, 5, 5) == 30
+    # The silhouette decides if two are about the same, or none are.
+    assert chosen(19, 20, 2, 5, 5) == 20
+    assert chosen(10, 4, 7, 10, 10) == chosen(None, 4, 7, 7, None) == 4
+    assert chosen(10, None, None, 4, 4) == 10
+    assert chosen(None, None, None, 4, 4) is None
 
 
 def test_margins_by_hand():
