@@ -10,11 +10,11 @@ The rows are of four kinds:
 - ``noise``: rows without groups.
 
 The numbers of clusters range from 2 to twice the number of groups, and to 10 at least; of noise, to 20. Sets
-that were not looked at before the criteria and the reasons to doubt were fixed have ``held out`` in their
-kind. k-means cannot find classes of any shape, so the adjusted Rand index of k-means with the number of
-classes is given too, and the counts are repeated for the ``points`` on which it is at least 0.8. One line per
-set, then one per criterion: how often it was right, and off by at most 10% of the number of classes. For
-``best``, the default, the counts are repeated for the choices without and with doubts.
+that were not looked at before the search between the fits and the reasons to doubt were fixed have ``held
+out`` in their kind. k-means cannot find classes of any shape, so the adjusted Rand index of k-means with the
+number of classes is given too, and the counts are repeated for the ``points`` on which it is at least 0.8.
+One line per set, then one per criterion: how often it was right, and off by at most 10% of the number of
+classes. For ``best``, the default, the counts are repeated for the choices without and with doubts.
 """
 
 from __future__ import annotations

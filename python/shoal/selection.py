@@ -128,8 +128,9 @@ class KSelection:
             return ["no number of clusters is chosen"]
         found, ks = [], table["n_clusters"]
         made = [name for name, k in choices.items() if k is not None]
-        if 2 * len(self.agreement_) <= len(made):
-            found.append(f"only {len(self.agreement_)} of {len(made)} criteria choose about {best} clusters")
+        if 2 * (n := len(self.agreement_)) <= len(made):
+            verb = "chooses" if n == 1 else "choose"
+            found.append(f"only {n} of {len(made)} criteria {verb} about {best} clusters")
         if best == ks[-1]:
             found.append(f"{best} is the largest number of clusters compared")
         elif best == ks[ks > 1][0]:

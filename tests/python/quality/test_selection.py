@@ -245,7 +245,7 @@ def test_doubts():
     found.criterion_ = "davies_bouldin"
     assert (found.best_, found.margin_) == (5, pytest.approx(1 / 3))
     end = "5 is the largest number of clusters compared"
-    assert found.doubts_ == ["only 1 of 3 criteria choose about 5 clusters", end]
+    assert found.doubts_ == ["only 1 of 3 criteria chooses about 5 clusters", end]
     assert repr(found).endswith(": 5 by davies_bouldin, 1 of 3 criteria agree, margin 0.33, 2 doubts>")
     assert str(found).endswith(f"\ndoubt: {end}")
     found = selection_of(
@@ -256,7 +256,7 @@ def test_doubts():
         stability=[0.8, 0.9, 1.0],
     )
     assert found.doubts_ == [
-        "only 1 of 2 criteria choose about 2 clusters",
+        "only 1 of 2 criteria chooses about 2 clusters",
         "2 is the smallest number of clusters compared",
         "fits of samples differ: the stability is 0.80",
         "other numbers of clusters are nearly as good: the margin is 0.003",
