@@ -90,7 +90,8 @@ def lightweight_coreset(
         Called as ``callback(None, step)`` after each part of a pass; see :mod:`shoal.callbacks`.
         ``Checkpoint``, ``ValidationCurve`` and ``EarlyStopping`` need a fit and do not work here. `step`
         counts rows and has no objective (NaN). A true result ends the call with a `RuntimeError`. With
-        `n_clusters`, they are called once, when the coreset is complete, and their results are ignored.
+        `n_clusters`, they are called once, when the coreset is complete, and their results are ignored;
+        meanwhile :meth:`Callback.working <shoal.callbacks.Callback.working>` is called.
 
     Returns
     -------
@@ -149,7 +150,8 @@ def lightweight_coreset(
     n = source.shape[0]
     passes = 2 if n_clusters is None else 4
     counted = ("row", None if n is None else passes * n)
-    watching = watched("lightweight_coreset", None, progress, callbacks, counted=counted)
+    single = n_clusters is not None
+    watching = watched("lightweight_coreset", None, progress, callbacks, counted=counted, single=single)
     with SeenBy(source, metric) as seen, watching as tell:
         if n_clusters is not None:
             seed = _params.seed(random_state)
