@@ -42,6 +42,8 @@ from typing import Any
 
 import _common as common
 import numpy as np
+import shoal
+from shoal.callbacks import Callback, Checkpoint
 
 #: Seed of the mixtures and of their rows, and of the fits.
 SEED = 0
@@ -206,7 +208,7 @@ class Task:
         return str(Path(self.folder, name))
 
 
-class Shown:
+class Shown(Callback):
     """A callback that prints a step every few seconds, and once in a minute how far a long step is."""
 
     def __init__(self, name: str) -> None:
@@ -223,20 +225,12 @@ class Shown:
             flush=True,
         )
 
-    def begin(self, _: Any) -> None:
-        """Needed by fits that call `working`."""
-
     def working(self, _: Any, phase: str, share: float | None, seconds: float) -> None:
         """Show a long step."""
         if time.monotonic() - self._at > 60:
             self._at = time.monotonic()
             done = "" if share is None else f" {share:.0%}"
             print(f"{self._name}: {phase or 'step'}{done}, {seconds:.0f} s", flush=True)
-
-    def leave(self, _: Any) -> None:
-        """Needed by fits that call `working`."""
-
-    end = leave
 
 
 def settled(model: Any, _: Any) -> bool:
@@ -257,9 +251,6 @@ def grown_enough(model: Any, _: Any) -> bool:
 
 def fitted(name: str, task: Task, model: Any, rows: Any, stops: list[Any]) -> Any:
     """Fit, or resume a fit from its checkpoint."""
-    import shoal
-    from shoal.callbacks import Checkpoint
-
     path = task.path(CHECKPOINT)
     run = {"callbacks": [Checkpoint(path, every=task.every), Shown(name), *stops], "n_jobs": task.threads}
     if Path(path).exists():
@@ -268,8 +259,6 @@ def fitted(name: str, task: Task, model: Any, rows: Any, stops: list[Any]) -> An
 
 
 def fit_nested(name: str, task: Task) -> Any:
-    import shoal
-
     # The rows of the file are in random order. Drawn rows would be on nearly all pages of the file.
     model = shoal.NestedMiniBatchKMeans(
         task.k, rho=RHO, tol=1e-4, shuffle=False, memory=task.memory, random_state=SEED
@@ -278,8 +267,6 @@ def fit_nested(name: str, task: Task) -> Any:
 
 
 def fit_coreset(name: str, task: Task) -> Any:
-    import shoal
-
     path = task.coreset
     if not Path(path).exists():
         callbacks = [Shown(name)]
@@ -298,8 +285,6 @@ def fit_coreset(name: str, task: Task) -> Any:
 
 def fit_kmeans(name: str, task: Task) -> Any:
     """Fit exact k-means, from the centers of the coreset if there are any."""
-    import shoal
-
     given = Path(task.coreset).with_suffix(".centers.npy")
     init: Any = np.load(given) if given.exists() else "auto"
     model = shoal.KMeans(task.k, init=init, n_init=1, tol=0, memory=task.memory, random_state=SEED)
@@ -307,8 +292,6 @@ def fit_kmeans(name: str, task: Task) -> Any:
 
 
 def fit_tree(name: str, task: Task) -> Any:
-    import shoal
-
     model = shoal.HierarchicalKMeans(task.k, memory=task.memory, random_state=SEED)
     return fitted(name, task, model, task.rows, [])
 
