@@ -241,7 +241,7 @@ def test_rows_that_blocks_cannot_hold_are_reported():
         (scipy.sparse.csr_array(few), "1GB"),
     ]:
         with pytest.warns(
-            RuntimeWarning, match="at most 16 features .* every distance was measured"
+            RuntimeWarning, match="at most 16 features, .* every distance was measured"
         ) as caught:
             model = KMeans(9, memory=memory, **given).fit(rows)
         assert [warning.filename for warning in caught] == [__file__]
