@@ -805,10 +805,8 @@ pub(crate) const BALANCED_SAMPLE_TOLERANCE: f64 = 3e-3;
 pub(crate) const BALANCED_RELAXATION: f64 = 1.5;
 pub(crate) const BALANCED_RELAXED: f64 = 0.002;
 
-/// The share of the weight in wrong clusters at which the ascent of prices ends: shortest paths move what is left. With
-/// weights there are none.
+/// The share of the weight in wrong clusters at which the ascent of prices ends: shortest paths move what is left.
 pub(crate) const BALANCED_SETTLED: f64 = 5e-3;
-pub(crate) const BALANCED_SETTLED_WEIGHTS: f64 = 1e-3;
 
 /// The share of the weight in wrong clusters up to which rows with weights get no further candidates.
 pub(crate) const BALANCED_IMBALANCE: f64 = 0.01;

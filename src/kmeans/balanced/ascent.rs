@@ -13,16 +13,14 @@ use crate::error::Result;
 use crate::parallel::Executor;
 use crate::tuning::{
     BALANCED_BORDER, BALANCED_CONJUGATE, BALANCED_DECAY, BALANCED_PLAIN_STEPS, BALANCED_SETTLED,
-    BALANCED_SETTLED_WEIGHTS, BALANCED_STEPS,
+    BALANCED_STEPS,
 };
 
 /// The first damped steps that are tried: the whole one, then shorter ones.
 const LENGTHS: [f64; 3] = [1.0, 0.3, 0.1];
 
-/// The ascent ends after two steps in a row that leave more than this share of the imbalance, or with weights, that
-/// raise the dual by at most this share.
+/// The ascent ends after two steps in a row that leave more than this share of the imbalance.
 const SLOW: f64 = 0.8;
-const RAISED: f64 = 1e-5;
 
 /// Raises the dual from `begin` on until few rows have to move, or until no step raises it. `see` gets the choices at
 /// all prices that were tried.
@@ -33,16 +31,15 @@ pub(super) fn ascend(
     mut see: impl FnMut(&Choices),
     cx: &Executor,
 ) -> Result<Choices> {
-    let best = newton(lists, begin, limits, &mut see, cx)?;
-    if limits.in_rows.is_some() || best.imbalance(limits) <= BALANCED_SETTLED_WEIGHTS {
-        return Ok(best);
+    if limits.in_rows.is_some() {
+        newton(lists, begin, limits, &mut see, cx)
+    } else {
+        // No shortest paths follow where steps of Newton's method stop.
+        plain(lists, begin, limits, &mut see, cx)
     }
-    // No shortest paths follow. Far from the best prices, where Newton's method stops, plain steps go on.
-    let best = plain(lists, best, limits, &mut see, cx)?;
-    newton(lists, best, limits, &mut see, cx)
 }
 
-/// Steps along the slopes, which become shorter. The highest dual counts.
+/// Steps along the slopes, which become shorter. The highest bound counts.
 fn plain(
     lists: &CandidateLists,
     begin: Choices,
@@ -56,22 +53,40 @@ fn plain(
         all += limits.weights.of(row);
     }
     // Prices of this magnitude move rows.
-    let mut length = if all > 0.0 { regret / all / limits.mean } else { 0.0 };
+    let mut length = if all > 0.0 { regret / all } else { 0.0 };
     let mut now = begin.prices.clone();
-    let mut slopes: Vec<f64> = (0..now.len()).map(|j| begin.slope(j, limits)).collect();
+    let mut sizes = begin.sizes.clone();
     let mut best = begin;
-    for _ in 0..BALANCED_PLAIN_STEPS {
+    for _ in 1..BALANCED_PLAIN_STEPS {
         cx.check()?;
-        now = moved(&now, &slopes, length, limits);
-        let found = Choices::new(lists, now.clone(), limits, cx)?;
-        see(&found);
-        slopes = (0..now.len()).map(|j| found.slope(j, limits)).collect();
-        if found.dual > best.dual {
-            best = found;
+        for (price, size) in now.iter_mut().zip(sizes) {
+            *price = stepped(*price, size, length, limits);
         }
         length *= BALANCED_DECAY;
+        let found = Choices::new(lists, now.clone(), limits, cx)?;
+        see(&found);
+        sizes = found.sizes.clone();
+        if found.bound > best.bound {
+            best = found;
+        }
     }
     Ok(best)
+}
+
+/// The price of a cluster after a step.
+fn stepped(price: f64, size: f64, length: f64, limits: &SizeLimits) -> f64 {
+    let towards = |limit: f64| price + length * (size - limit) / limits.mean;
+    if size > limits.most {
+        towards(limits.most)
+    } else if size < limits.least {
+        towards(limits.least)
+    } else if price > 0.0 {
+        towards(limits.most).max(0.0)
+    } else if price < 0.0 {
+        towards(limits.least).min(0.0)
+    } else {
+        0.0
+    }
 }
 
 /// Steps of Newton's method.
@@ -83,9 +98,8 @@ fn newton(
     cx: &Executor,
 ) -> Result<Choices> {
     let (mut best, mut slow) = (begin, 0);
-    let settled = if limits.in_rows.is_some() { BALANCED_SETTLED } else { BALANCED_SETTLED_WEIGHTS };
     for _ in 0..BALANCED_STEPS {
-        if best.imbalance(limits) <= settled {
+        if best.imbalance(limits) <= BALANCED_SETTLED {
             break;
         }
         let step = Borders::new(&best, limits).step(&best, limits);
@@ -100,12 +114,8 @@ fn newton(
             }
         }
         let Some(found) = higher else { break };
-        // Shortest paths are cheaper than slow steps. With weights there are none.
-        let gain = found.dual - best.dual;
-        let fast = match limits.in_rows {
-            Some(_) => found.imbalance(limits) <= SLOW * best.imbalance(limits),
-            None => gain > RAISED * found.dual.abs(),
-        };
+        // Shortest paths are cheaper than slow steps.
+        let fast = found.imbalance(limits) <= SLOW * best.imbalance(limits);
         best = found;
         slow = if fast { 0 } else { slow + 1 };
         if slow == 2 {

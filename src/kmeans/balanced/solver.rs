@@ -118,7 +118,8 @@ impl<T: Compute> BalancedSolver<T> {
         cx: &Executor,
     ) -> Result<Balance<T>> {
         let limits = self.limits(data)?;
-        if limits.excess(self.start.snapshot().weights) > BALANCED_COARSE {
+        let excess = limits.excess(self.start.snapshot().weights);
+        if limits.in_rows.is_some() && excess > BALANCED_COARSE {
             balance.settled = coarse(&mut balance.centers, &limits, &self.params, moving, data, cx)?;
         }
         Ok(balance)

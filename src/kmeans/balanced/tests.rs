@@ -280,27 +280,6 @@ fn outcome(run: &BalancedRun) -> Outcome {
 }
 
 #[test]
-fn an_ascent_balances_many_rows_in_few_steps() {
-    let (n, d, k) = (30_000, 3, 12);
-    let (rows, centers) = (grouped(n, d, 3), noise(k * d, 4));
-    let weights: Vec<f64> = noise(n, 5).iter().map(|x| x + 1.0).collect();
-    let data = Weighted::new::<f64>(Dense::new(&rows, d).unwrap(), &weights[..]).unwrap();
-    let cx = executor();
-    let limits = SizeLimits::new::<f64>((None, Some(Size::TimesMean(1.1))), k, &data).unwrap();
-    let lists = CandidateLists::new(MatRef::new(&centers, d), &vec![0.0; k], k, &data, &cx).unwrap();
-    let begin = Choices::new(&lists, vec![0.0; k], &limits, &cx).unwrap();
-    assert!(begin.imbalance(&limits) > 0.2);
-    let mut steps = 0;
-    let found = ascend(&lists, begin, &limits, |_| steps += 1, &cx).unwrap();
-    assert!(found.imbalance(&limits) < 2e-3 && steps < 25, "{} {steps}", found.imbalance(&limits));
-    // No other prices give a higher bound.
-    for seed in 0..20 {
-        let prices = noise(k, seed).iter().zip(&found.prices).map(|(x, price)| price + 0.1 * x).collect();
-        assert!(Choices::new(&lists, prices, &limits, &cx).unwrap().dual <= found.dual);
-    }
-}
-
-#[test]
 fn samples_have_limits_in_proportion() {
     let rows = grouped(1000, 2, 1);
     let data = Dense::new(&rows, 2).unwrap();
