@@ -176,7 +176,7 @@ pub fn nearest_m<'a, T: Compute>(
             for (some, values) in values.chunks(LANES).enumerate() {
                 // Most groups have no center that is near enough; one comparison of all tells.
                 let farthest = found[kept - 1].0;
-                if values.iter().fold(false, |any, &value| any | (value < farthest)) {
+                if values.iter().fold(0, |near, &value| near | u32::from(value < farthest)) != 0 {
                     let first = first + some * LANES;
                     values.iter().enumerate().for_each(|(c, &value)| take_in(found, value, first + c));
                 }

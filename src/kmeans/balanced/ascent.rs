@@ -59,13 +59,13 @@ fn plain(
     let mut best = begin;
     for _ in 1..BALANCED_PLAIN_STEPS {
         cx.check()?;
-        for (price, size) in now.iter_mut().zip(sizes) {
-            *price = stepped(*price, size, length, limits);
+        for (price, size) in now.iter_mut().zip(&sizes) {
+            *price = stepped(*price, *size, length, limits);
         }
         length *= BALANCED_DECAY;
         let found = Choices::new(lists, now.clone(), limits, cx)?;
         see(&found);
-        sizes = found.sizes.clone();
+        sizes.clone_from(&found.sizes);
         if found.bound > best.bound {
             best = found;
         }
@@ -150,7 +150,9 @@ fn shift(prices: &mut [f64], limits: &SizeLimits) {
         let mut sorted = prices.to_vec();
         sorted.sort_unstable_by(|a, b| b.total_cmp(a));
         let zero = sorted[full - 1];
-        prices.iter_mut().for_each(|price| *price -= zero);
+        for price in prices {
+            *price -= zero;
+        }
     }
 }
 
@@ -219,7 +221,9 @@ impl Borders {
         if count == k {
             // Nothing holds the level of the prices: `shift` finds it.
             let mean = slopes.iter().sum::<f64>() / k as f64;
-            slopes.iter_mut().for_each(|slope| *slope -= mean);
+            for slope in &mut slopes {
+                *slope -= mean;
+            }
         }
         let masked = |values: Vec<f64>| -> Vec<f64> {
             values.into_iter().zip(&free).map(|(value, &free)| if free { value } else { 0.0 }).collect()
@@ -266,7 +270,9 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
 /// The rows by their first choices: where those of each of `k` clusters begin, and the rows.
 pub(super) fn by_first(choices: &[Choice], k: usize) -> (Vec<usize>, Vec<u32>) {
     let mut starts = vec![0; k + 1];
-    choices.iter().for_each(|choice| starts[choice.first as usize + 1] += 1);
+    for choice in choices {
+        starts[choice.first as usize + 1] += 1;
+    }
     for j in 0..k {
         starts[j + 1] += starts[j];
     }

@@ -119,6 +119,9 @@ pub(super) fn assign<T: Compute>(
     Ok(Assigned { labels, sums, prices: best.prices, settled: prices, bound })
 }
 
+/// Whether all limits are kept, the prices and the labels.
+type Transported = (bool, Vec<f64>, Vec<u32>);
+
 /// Assigns all rows to candidates at the least total cost, from their choices on. Returns whether all limits are kept,
 /// with the prices and the labels.
 fn transported(
@@ -127,7 +130,7 @@ fn transported(
     in_rows: (i64, i64),
     limits: &SizeLimits,
     cx: &Executor,
-) -> Result<(bool, Vec<f64>, Vec<u32>)> {
+) -> Result<Transported> {
     // Near the best prices only rows near a border move.
     let near = if choices.imbalance(limits) <= BALANCED_FAR {
         let regrets = choices.rows.iter().map(|choice| choice.regret).filter(|regret| regret.is_finite());
@@ -135,7 +138,7 @@ fn transported(
     } else {
         f64::INFINITY
     };
-    let from = |reach: f64| -> Result<Option<(bool, Vec<f64>, Vec<u32>)>> {
+    let from = |reach: f64| -> Result<Option<Transported>> {
         let mut transport = Transport::new(lists, choices, in_rows, &limits.weights, reach);
         let settled = transport.settle(cx)?;
         Ok(settled.map(|settled| {
