@@ -110,11 +110,11 @@ pub(crate) fn sketch_chunk_rows(dim: usize, k: usize) -> usize {
     ((1 << 18) / dim.max(1)).min((1 << 20) / k.max(1)).clamp(64, 2048)
 }
 
-/// By how much more than the radius of a row a sweep by sketches looks for centers, so that lower bounds have room.
-pub(crate) const SKETCH_ROOM: f32 = 0.02;
+/// Most sets of centers with a bound per row, of 4 bytes, in sweeps by sketches.
+pub(crate) const SKETCH_SETS: usize = 64;
 
-/// Growth of the upper bound of a row, in a sweep, from which the row is measured before it is scanned.
-pub(crate) const SKETCH_GROWTH: f32 = 0.05;
+/// Coordinates of the sketches of centers by which similar ones are found.
+pub(crate) const SKETCH_COORDINATES: usize = 32;
 
 /// Sweeps of a fit from which sketches pay: sketching all rows takes about as long as one plain sweep.
 pub(crate) const SKETCH_SWEEPS: u64 = 3;
@@ -429,8 +429,18 @@ pub(crate) fn greedy_seeding_rows(k: usize) -> u64 {
 /// 25% lower on sets with rare groups.
 pub(crate) const BRIEF_CANDIDATES: (f64, usize) = (0.5, 3);
 
-/// Rows up to which such methods seed on all rows: the state of k-means|| takes 16 bytes per row, at most 1 GiB.
+/// Rows up to which the default seeding and coresets keep a distance per row, 16 bytes each: at most 1 GiB. More rows are
+/// seeded on a coreset of their parts.
 pub(crate) const BRIEF_ROWS: u64 = 1 << 26;
+
+/// Bytes of the rows of such a part, which are copied if the source is a stream.
+pub(crate) const CORESET_PART_BYTES: usize = 1 << 30;
+
+/// Rows of the coreset that more rows are seeded on, for `k` centers: as many as greedy k-means++ takes without one, and
+/// for thousands of centers only a few per center, because they are copied (`rare.py`, "kmeans, parts").
+pub(crate) fn coreset_seeding_rows(k: usize) -> u64 {
+    greedy_seeding_rows(k).min((4 * k as u64).max(131_072))
+}
 
 /// Centers from which `Seeding::Auto` draws so few candidates: greedy k-means++ on all rows, or among ten candidates per
 /// center, would take longer than the sweeps.

@@ -6,8 +6,13 @@ A few groups hold most of the rows (a Zipf law), and 100 rare groups hold one ro
 decay. Block number b depends only on the seed and b.
 
 Each piece is a fit in a process of its own, with a memory limit if the system has control groups that this
-user may create. It is killed three times, after 1, 3 and 9 new checkpoints, and resumed. Times, bytes read
-and peaks include what was lost. The energy is the mean squared distance of all rows to their nearest centers.
+user may create. It is killed three times, each time half an interval after a new checkpoint, and resumed.
+Times, bytes read and peaks include what was lost. The energy is the mean squared distance of all rows to
+their nearest centers.
+
+Exact k-means starts from the centers of the coreset, and ends when a sweep lowers the energy by a small
+share. Nested mini-batches end when all sweeps over a batch, half of whose rows were new, lowered its energy
+by as small a share.
 
 All work is resumable: start the same command again after an interruption. Rows, checkpoints and results of
 pieces are in `--folder`; `--clean` deletes them.
@@ -37,6 +42,8 @@ from typing import Any
 
 import _common as common
 import numpy as np
+import shoal
+from shoal.callbacks import Callback, Checkpoint
 
 #: Seed of the mixtures and of their rows, and of the fits.
 SEED = 0
@@ -46,15 +53,15 @@ GROUPS, EXPONENT, RARE, RARE_SHARE = 4_000, 1.05, 100, 1e-7
 TOPICS, DIRECTIONS, DECAY, NOISE = 20_000, 128, 0.5, 0.01
 #: A nested batch doubles once every center moves less than its statistical error.
 RHO = 1.0
-#: Rows of the coreset, and the relative change of the energy at which exact k-means ends.
+#: Rows of the coreset, and the relative change of the energy at which fits of all rows end.
 CORESET, CHANGE = 1_000_000, 1e-4
 #: At full scale: the memory limit, and the budget of an estimator for what it may keep to save time.
 LIMIT, BUDGET = 4_000_000_000, 500_000_000
-#: Checkpoints of a run before it is killed, for each of the kills.
-KILLS = (1, 3, 9)
+#: How many times a piece is killed.
+KILLS = 3
 #: A process takes some memory for any number of rows.
 LEAST_LIMIT = 300_000_000
-CHECKPOINT = "fit.safetensors"
+CHECKPOINT, INTERRUPTED = "fit.safetensors", "interrupted.json"
 
 
 # ---------------------------------------------------------------- rows
@@ -201,7 +208,7 @@ class Task:
         return str(Path(self.folder, name))
 
 
-class Shown:
+class Shown(Callback):
     """A callback that prints a step every few seconds, and once in a minute how far a long step is."""
 
     def __init__(self, name: str) -> None:
@@ -218,20 +225,12 @@ class Shown:
             flush=True,
         )
 
-    def begin(self, _: Any) -> None:
-        """Needed by fits that call `working`."""
-
     def working(self, _: Any, phase: str, share: float | None, seconds: float) -> None:
         """Show a long step."""
         if time.monotonic() - self._at > 60:
             self._at = time.monotonic()
             done = "" if share is None else f" {share:.0%}"
             print(f"{self._name}: {phase or 'step'}{done}, {seconds:.0f} s", flush=True)
-
-    def leave(self, _: Any) -> None:
-        """Needed by fits that call `working`."""
-
-    end = leave
 
 
 def settled(model: Any, _: Any) -> bool:
@@ -240,11 +239,18 @@ def settled(model: Any, _: Any) -> bool:
     return len(last) == 2 and last[0] - last[1] <= CHANGE * last[0]
 
 
+def grown_enough(model: Any, _: Any) -> bool:
+    """Whether the batch has just grown, and the sweeps over the one before hardly lowered its energy."""
+    sizes, energies = model.history_["batch_size"], model.history_["objective"]
+    ends = np.flatnonzero(np.diff(sizes))
+    if len(ends) < 2 or ends[-1] != len(sizes) - 2:
+        return False
+    first, last = energies[ends[-2] + 1], energies[ends[-1]]
+    return bool(first - last <= CHANGE * first)
+
+
 def fitted(name: str, task: Task, model: Any, rows: Any, stops: list[Any]) -> Any:
     """Fit, or resume a fit from its checkpoint."""
-    import shoal
-    from shoal.callbacks import Checkpoint
-
     path = task.path(CHECKPOINT)
     run = {"callbacks": [Checkpoint(path, every=task.every), Shown(name), *stops], "n_jobs": task.threads}
     if Path(path).exists():
@@ -253,20 +259,24 @@ def fitted(name: str, task: Task, model: Any, rows: Any, stops: list[Any]) -> An
 
 
 def fit_nested(name: str, task: Task) -> Any:
-    import shoal
-
-    model = shoal.NestedMiniBatchKMeans(task.k, rho=RHO, tol=1e-4, memory=task.memory, random_state=SEED)
-    return fitted(name, task, model, task.rows, [])
+    # The rows of the file are in random order. Drawn rows would be on nearly all pages of the file.
+    model = shoal.NestedMiniBatchKMeans(
+        task.k, rho=RHO, tol=1e-4, shuffle=False, memory=task.memory, random_state=SEED
+    )
+    return fitted(name, task, model, task.rows, [grown_enough])
 
 
 def fit_coreset(name: str, task: Task) -> Any:
-    import shoal
-
     path = task.coreset
     if not Path(path).exists():
         callbacks = [Shown(name)]
         made = shoal.lightweight_coreset(
-            task.rows, task.n_coreset, random_state=SEED, n_jobs=task.threads, callbacks=callbacks
+            task.rows,
+            task.n_coreset,
+            n_clusters=task.k,
+            random_state=SEED,
+            n_jobs=task.threads,
+            callbacks=callbacks,
         )
         made.save(path)
     model = shoal.KMeans(task.k, n_init=1, memory=task.memory, random_state=SEED)
@@ -275,8 +285,6 @@ def fit_coreset(name: str, task: Task) -> Any:
 
 def fit_kmeans(name: str, task: Task) -> Any:
     """Fit exact k-means, from the centers of the coreset if there are any."""
-    import shoal
-
     given = Path(task.coreset).with_suffix(".centers.npy")
     init: Any = np.load(given) if given.exists() else "auto"
     model = shoal.KMeans(task.k, init=init, n_init=1, tol=0, memory=task.memory, random_state=SEED)
@@ -284,8 +292,6 @@ def fit_kmeans(name: str, task: Task) -> Any:
 
 
 def fit_tree(name: str, task: Task) -> Any:
-    import shoal
-
     model = shoal.HierarchicalKMeans(task.k, memory=task.memory, random_state=SEED)
     return fitted(name, task, model, task.rows, [])
 
@@ -322,11 +328,13 @@ class Piece:
     rows: str
     k: int
     fit: Callable[[str, Task], Any]
+    #: Seconds between checkpoints at full scale.
+    every: float = 60.0
 
 
 PIECES = {
     "nested": Piece("bytes", 1_000, fit_nested),
-    "coreset": Piece("bytes", 1_000, fit_coreset),
+    "coreset": Piece("bytes", 1_000, fit_coreset, every=5.0),
     "kmeans": Piece("bytes", 1_000, fit_kmeans),
     "tree": Piece("embeddings", 10_000, fit_tree),
     "kmeans-768": Piece("embeddings", 1_000, fit_kmeans),
@@ -359,17 +367,37 @@ def limited(limit: int) -> Iterator[str | None]:
     yield None
 
 
+def dropped_from_cache(path: str) -> None:
+    """Drop a file from the page cache. Cached pages count for the process that read them first."""
+    if hasattr(os, "posix_fadvise"):
+        with Path(path).open("rb") as file:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
 def written(folder: str) -> int:
     """Return the time of the last change of the checkpoint in nanoseconds; 0 without a checkpoint."""
     path = Path(folder, CHECKPOINT)
     return path.stat().st_mtime_ns if path.exists() else 0
 
 
-def run(name: str, task: Task, group: str | None, checkpoints: float) -> dict[str, Any]:
-    """Run a worker to its end, or kill it soon after so many checkpoints. Return what it took."""
+def spent(pid: int) -> dict[str, float]:
+    """Return what a running process has taken so far, if the system reports it."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        counts = Path(f"/proc/{pid}/io").read_text(encoding="utf-8")
+    except OSError:
+        return {}
+    ticks = os.sysconf("SC_CLK_TCK")
+    read = re.search(r"^read_bytes: (\d+)", counts, re.MULTILINE)
+    return {"cpu s": (int(fields[11]) + int(fields[12])) / ticks, "read": int(read[1]) if read else 0}
+
+
+def run(name: str, task: Task, group: str | None, kill: bool) -> dict[str, Any]:
+    """Run a worker to its end, or kill it soon after its first checkpoint. Return what it took."""
     env = {**os.environ, "SHOAL_BENCH_GROUP": group or "", "SHOAL_NUM_THREADS": str(task.threads)}
+    dropped_from_cache(task.rows)
     last, begun = written(task.folder), time.monotonic()
-    kill_at, peak, killed = float("inf"), 0, False
+    kill_at, peak, killed, noted = float("inf"), 0, False, begun
     command = [sys.executable, __file__, "--folder", task.folder, "--worker", json.dumps([name, vars(task)])]
     worker = subprocess.Popen(command, env=env)
     while True:
@@ -378,9 +406,15 @@ def run(name: str, task: Task, group: str | None, checkpoints: float) -> dict[st
             break
         peak = max(peak, common.anonymous(worker.pid))
         if (now := written(task.folder)) != last:
-            last, checkpoints = now, checkpoints - 1
-            if checkpoints == 0:
-                kill_at = time.monotonic() + task.every / 2
+            last = now
+            if kill:
+                kill, kill_at = False, time.monotonic() + task.every / 2
+        if time.monotonic() > noted + 5:
+            # Counts if this process is interrupted.
+            noted = time.monotonic()
+            now_spent = {"s": noted - begun, "cpu s": 0.0, "read": 0, "peak": peak, "kills": 0}
+            now_spent |= spent(worker.pid) | {"limited": group is not None}
+            Path(task.path(INTERRUPTED)).write_text(json.dumps(now_spent), encoding="utf-8")
         if time.monotonic() > kill_at and not killed:
             worker.kill()
             killed = True
@@ -403,13 +437,18 @@ def measure(name: str, task: Task, limit: int) -> dict[str, Any]:
     folder.mkdir(parents=True, exist_ok=True)
     kept = folder / "runs.json"
     runs = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else []
-    found = folder / "found.json"
+    found, interrupted = folder / "found.json", folder / INTERRUPTED
+    if interrupted.exists():
+        runs.append(json.loads(interrupted.read_text(encoding="utf-8")))
+        kept.write_text(json.dumps(runs), encoding="utf-8")
+        interrupted.unlink()
     while not found.exists():
         kills = sum(one["kills"] for one in runs)
         with limited(limit) as group:
-            one = run(name, task, group, KILLS[kills] if kills < len(KILLS) else float("inf"))
+            one = run(name, task, group, kills < KILLS)
         runs.append({**one, "limited": group is not None})
         kept.write_text(json.dumps(runs), encoding="utf-8")
+        interrupted.unlink(missing_ok=True)
         print(f"{name}: {'killed' if one['kills'] else 'ended'} after {one['s']:.0f} s", flush=True)
     n, d = np.load(task.rows, mmap_mode="r").shape
     result = json.loads(found.read_text(encoding="utf-8"))
@@ -499,7 +538,7 @@ def main() -> None:
             coreset=str(folder / f"{piece.rows}-{n}.coreset.npz"),
             n_coreset=min(CORESET, max(20 * piece.k, round(CORESET * args.scale))),
             memory=max(1, round(BUDGET * args.scale)),
-            every=max(0.2, 60.0 * min(1.0, args.scale)),
+            every=max(0.2, piece.every * min(1.0, args.scale)),
             threads=args.threads,
         )
         lines.append(measure(name, task, max(LEAST_LIMIT, round(LIMIT * args.scale))))

@@ -54,8 +54,8 @@ class BackwardEulerKMeans(StreamClusterer):
     init : str, array-like or callable, default="random"
         First centers. As for :class:`~shoal.KMeans`, but ``"auto"`` is greedy k-means++ only on up to 3
         batches of rows, or 16 rows per cluster if that is more. On more rows it is k-means|| with an
-        oversampling factor of 0.5 and 3 rounds, which takes 16 bytes per row. On more than 67,108,864 rows it
-        is greedy k-means++ on a random sample of as many rows as above. :meth:`partial_fit` chooses the first
+        oversampling factor of 0.5 and 3 rounds, which takes 16 bytes per row. More than 67,108,864 rows take
+        as long and at most 1 GiB, as for :class:`~shoal.KMeans`. :meth:`partial_fit` chooses the first
         centers from the first batch.
     max_iter : int, default=150
         Number of outer steps of :meth:`fit`, before the sweeps of `polish`. No other rule ends them.

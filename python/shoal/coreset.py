@@ -90,7 +90,8 @@ def lightweight_coreset(
         Called as ``callback(None, step)`` after each part of a pass; see :mod:`shoal.callbacks`.
         ``Checkpoint``, ``ValidationCurve`` and ``EarlyStopping`` need a fit and do not work here. `step`
         counts rows and has no objective (NaN). A true result ends the call with a `RuntimeError`. With
-        `n_clusters`, they are called once, when the coreset is complete, and their results are ignored.
+        `n_clusters`, they are called once, when the coreset is complete, and their results are ignored;
+        meanwhile :meth:`Callback.working <shoal.callbacks.Callback.working>` is called.
 
     Returns
     -------
@@ -117,7 +118,9 @@ def lightweight_coreset(
     n_clusters`` of the rows, to which ``c`` non-empty clusters of weight ``W_b`` belong. Then ``q = w / (3 W)
     + w d2 / (3 S) + w / (3 c W_b)``, where ``d2`` is the squared distance to the nearest candidate. It takes
     ``1.5 n_clusters`` distances and 16 bytes per row. If a few outliers hold nearly all of ``S``, up to eight
-    more rounds follow, with a pass each, until there are more than `n_clusters` candidates.
+    more rounds follow, with a pass each, until there are more than `n_clusters` candidates. More than
+    67,108,864 rows are drawn from in parts of 1 GiB of consecutive rows, at least one row from each, so that
+    the 16 bytes per row take at most 1 GiB. The parts of a stream are copied, and read in a single pass.
 
     References
     ----------
@@ -147,7 +150,8 @@ def lightweight_coreset(
     n = source.shape[0]
     passes = 2 if n_clusters is None else 4
     counted = ("row", None if n is None else passes * n)
-    watching = watched("lightweight_coreset", None, progress, callbacks, counted=counted)
+    single = n_clusters is not None
+    watching = watched("lightweight_coreset", None, progress, callbacks, counted=counted, single=single)
     with SeenBy(source, metric) as seen, watching as tell:
         if n_clusters is not None:
             seed = _params.seed(random_state)

@@ -38,7 +38,9 @@ class KMeans(CenterClusterer):
 
         - ``"auto"`` looks at all rows, so that rare groups get centers. For fewer than 4,000 clusters it is
           greedy k-means++ for up to 65,536 rows or 32 rows per cluster, else ``"k-means||"``. For more
-          clusters it is ``"k-means||"`` with an oversampling factor of 0.5 and 3 rounds.
+          clusters it is ``"k-means||"`` with an oversampling factor of 0.5 and 3 rounds. More than
+          67,108,864 rows, for which these would take more than 1 GiB, are first reduced to a coreset for
+          `n_clusters` clusters (:func:`shoal.lightweight_coreset`); the first centers are rows of it.
         - ``"k-means++"``: greedy k-means++, as in scikit-learn.
         - ``"plain-k-means++"``: k-means++ with one candidate per center.
         - ``"random"``: distinct random rows.
@@ -83,8 +85,9 @@ class KMeans(CenterClusterer):
         - ``"filtering"``, for up to 16 dimensions, builds a tree of boxes of rows once. A sweep drops the
           centers that cannot be nearest to any row of a box, and compares rows only with the others. It wins
           where rows lie near few dimensions (coordinates, point clouds, colors, many equal rows), and loses
-          where they fill 8 or more. Sparse rows, more dimensions and a small `memory` get plain
-          sweeps, with a warning.
+          where they fill 8 or more. Sparse rows, more dimensions, centers so far apart or so close together
+          that squares of distances may be out of range, and a small `memory` get plain sweeps, with a
+          warning.
         - ``"sketch"`` keeps 32 bytes per row or more in memory: certified sketches, which tell which centers
           cannot be the nearest. A sweep reads only the rows that they do not decide. It wins with many
           dimensions and clusters. Sparse rows and a small `memory` get plain sweeps, with a warning.
@@ -237,7 +240,8 @@ class KMeans(CenterClusterer):
         # The first sweep never has bounds.
         named = self.algorithm not in ("auto", "lloyd")
         needs = {
-            "filtering": "dense rows of at most 16 features and room for a copy of them",
+            "filtering": "dense rows of at most 16 features, squares of distances in range and room for a "
+            "copy of the rows",
             "sketch": "dense rows and room for their sketches",
         }.get(self.algorithm)
         if needs and self.algorithm_ == "lloyd":

@@ -45,10 +45,9 @@ class MiniBatchKMeans(StreamClusterer):
         First centers, each counted as one row. As for :class:`~shoal.KMeans`, but ``"auto"`` is greedy
         k-means++ only on up to 3 batches of rows, or 16 rows per cluster if that is more. On more rows it is
         k-means|| with an oversampling factor of 0.5 and 3 rounds. This usually takes four passes over all
-        rows and 16 bytes per row, and finds groups that a sample misses; see `init_size`. On more than
-        67,108,864 rows, whose 16 bytes would take more than 1 GiB, it is greedy k-means++ on a random sample
-        of 3 batches, or 16 rows per cluster if that is more. :meth:`partial_fit` chooses the first centers
-        from the first batch.
+        rows and 16 bytes per row, and finds groups that a sample misses; see `init_size`. More than
+        67,108,864 rows take as long and at most 1 GiB, as for :class:`~shoal.KMeans`. :meth:`partial_fit`
+        chooses the first centers from the first batch.
     batch_size : int, default=1024
         Rows per batch of :meth:`fit`, at least 1. At most the number of rows is used.
     max_iter : int, default=100
@@ -118,9 +117,9 @@ class MiniBatchKMeans(StreamClusterer):
     Therefore :meth:`fit` does not depend on the unit of the weights, and :meth:`partial_fit` depends on it a
     little, because a first center counts as one row of weight 1.
 
-    Memory beyond the rows: ``O(n_clusters * n_features)``, 16 bytes per row while the first centers are
-    chosen from all rows (see `init`), one eighth of a byte per row with weights, and 4 bytes per row for
-    labels.
+    Memory beyond the rows: ``O(n_clusters * n_features)``, 16 bytes per row but at most 1 GiB while the first
+    centers are chosen from all rows (see `init`), one eighth of a byte per row with weights, and 4 bytes per
+    row for labels.
 
     With fewer distinct rows than clusters some clusters stay empty, with weight 0, and the fit raises a
     :class:`~sklearn.exceptions.ConvergenceWarning`.

@@ -251,7 +251,9 @@ class TruncatedGaussianMixture(StoredMixture):
     stops after two numbers in a row that gain less. The sample has 500 rows per component, and at least
     10,000, but takes at most 256 MB, so the cost does not grow with the number of rows. At least 120 rows
     are needed, or 30 more than components. The draws follow from `random_state`. :func:`shoal.resume` reads
-    the number from the checkpoint.
+    the number from the checkpoint. Progress bars and callbacks see these fits one by one, with an estimator
+    that has the number as `n_factors`; a true value of a callback ends the one in progress. Only
+    ``Checkpoint`` and ``ValidationCurve`` do not see them.
 
     References
     ----------

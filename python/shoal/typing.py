@@ -146,7 +146,9 @@ Keep: TypeAlias = Literal["first", "nearest-to-center", "farthest-from-center"]
 #: How :func:`shoal.curation.deduplicate` makes groups of pairs.
 Linkage: TypeAlias = Literal["leader", "components", "semdedup"]
 #: Criteria that choose a number of clusters.
-Criterion: TypeAlias = Literal["elbow", "silhouette", "calinski_harabasz", "davies_bouldin", "stability"]
+Criterion: TypeAlias = Literal[
+    "auto", "elbow", "silhouette", "calinski_harabasz", "davies_bouldin", "stability"
+]
 #: Which rows of a cluster :func:`shoal.curation.sample` draws.
 Within: TypeAlias = Literal["random", "nearest"]
 #: An int for repeatable results, a NumPy generator, or None.

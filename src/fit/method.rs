@@ -274,8 +274,8 @@ pub trait Method: Sized + 'static {
         false
     }
 
-    /// What a fit allocates per row, and how many bytes.
-    fn memory_per_row(_params: &Self::Params) -> (&'static str, usize) {
+    /// What a fit to `n` rows allocates per row, and how many bytes.
+    fn memory_per_row(_params: &Self::Params, _n: u64) -> (&'static str, usize) {
         ("rows", 0)
     }
 
@@ -294,8 +294,9 @@ pub trait Method: Sized + 'static {
     /// # Errors
     /// [`Error::Memory`](crate::Error::Memory).
     fn check_memory(params: &Self::Params, n: Option<u64>) -> Result<()> {
-        let (what, bytes) = Self::memory_per_row(params);
-        make_room(&mut Vec::<u8>::new(), what, n.unwrap_or_default(), bytes)
+        let n = n.unwrap_or_default();
+        let (what, bytes) = Self::memory_per_row(params, n);
+        make_room(&mut Vec::<u8>::new(), what, n, bytes)
     }
 }
 

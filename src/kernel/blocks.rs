@@ -27,11 +27,21 @@
 //! Hence `(4 d + 18) u (A_z^2 + A_b^2)` is a sufficient margin. The test takes `(4 d + 32) u`, and the rest covers
 //! the roundings of the margin itself. Lengths and the skin are sums of squares, whose relative error is smaller
 //! than this factor; they are increased by it. A value that is not a number keeps its center.
+//!
+//! **Rows of a leaf** are compared by sums of squared differences of the rows and centers as they are. A difference
+//! has one rounding, and its square counts it twice. With up to `d + 1` roundings of products and sums, a sum is
+//! wrong by at most `(d + 3) u` of its value, and the arbiter by at most `(d + 12) u`. So `(4 d + 64) u` of the
+//! smaller one is a sufficient margin, if no digits are lost to underflow. What that loses is far less than
+//! `vanishing`, which is added. Overflow gives infinity, which is not smaller than anything and leaves the decision
+//! to the arbiter.
 
+use super::arbiter::vanishing;
 pub(crate) use super::candidates::{Candidates, Narrowing, Skin, apart};
+use super::doubt::Doubt;
 use super::operations;
-use super::pack::{PackedCenters, moved};
+use super::pack::PackedCenters;
 use super::tier::Compute;
+use crate::float::Float;
 
 impl<T: Compute> PackedCenters<T> {
     /// The shift and the scale.
@@ -54,31 +64,36 @@ pub(crate) fn narrow<T: Compute>(
     operations::narrow(packed.tier, packed.frame(), faces, skin, from, to, work)
 }
 
-/// The largest `|x'|^2` of a row within a box.
-pub(crate) fn longest<T: Compute>(packed: &PackedCenters<T>, faces: &[T]) -> T {
-    let (lower, upper) = faces.split_at(packed.dim());
-    let (shift, scale) = packed.frame();
-    lower.iter().zip(upper).zip(shift).fold(T::ZERO, |sum, ((&lo, &hi), &s)| {
-        let [lo, hi] = [lo, hi].map(|x| moved(x, s, scale)).map(|x| x * x);
-        sum + if lo > hi { lo } else { hi }
-    })
+/// The rows of a leaf: its values by columns, and per-row labels as numbers. The length is a multiple of
+/// [`BEHIND`](super::bounded::BEHIND).
+#[derive(Clone, Copy)]
+pub(crate) struct Leaf<'a, T> {
+    pub(crate) columns: &'a [T],
+    pub(crate) labels: &'a [T],
 }
 
-/// Moves the columns of a block of rows into the frame of the packed centers. Borrows the block if the frame is
-/// that of the data.
-pub(crate) fn in_frame<'a, T: Compute>(
+/// Rows of a leaf whose label may not be that of their nearest center.
+#[derive(Debug, Default)]
+pub(crate) struct Relabeled {
+    /// Rows with another nearest center, and this center.
+    pub(crate) changed: Vec<(u32, u32)>,
+    /// Rows whose nearest center only the arbiter can tell.
+    pub(crate) in_doubt: Vec<u32>,
+}
+
+/// Compares the rows of a leaf with the centers in `list`. Writes those whose label may be another one to `to`.
+pub(crate) fn relabel<T: Compute>(
     packed: &PackedCenters<T>,
-    columns: &'a [T],
-    to: &'a mut Vec<T>,
-) -> &'a [T] {
-    let one = T::from_f32(1.0);
-    if packed.scale == one && packed.shift.iter().all(|&s| s == T::ZERO) {
-        return columns;
-    }
-    to.clear();
-    let stride = columns.len() / packed.dim().max(1);
-    for (column, &s) in columns.chunks_exact(stride).zip(&packed.shift) {
-        to.extend(column.iter().map(|&x| moved(x, s, packed.scale)));
-    }
-    to
+    leaf: Leaf<'_, T>,
+    list: &[u32],
+    to: &mut Relabeled,
+) {
+    to.changed.clear();
+    to.in_doubt.clear();
+    operations::relabel(packed.tier, leaf, packed.centers(), list, of_differences(packed.dim()), to);
+}
+
+/// By how much sums of squared differences must differ to exclude a center.
+fn of_differences<T: Float>(dim: usize) -> Doubt<T> {
+    Doubt { share: T::from_f64((2.0 * dim as f64 + 32.0) * T::EPSILON), fixed: vanishing() }
 }

@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 
+use super::blocks::{Leaf, Relabeled};
 use super::candidates::{Candidates, Narrowing, Skin};
 use super::comparison::{BoundColumn, Gathered, GroupLists, Margins, Nearest, PanelComparison, Radii};
 use super::doubt::Doubt;
@@ -186,6 +187,17 @@ operations! {
         work: &'a mut Narrowing<T>,
     ) -> bool {
         blocks::narrow(frame, faces, skin, from, to, work)
+    }
+
+    /// See [`super::blocks::relabel`].
+    Relabel = relabel(
+        leaf: Leaf<'a, T>,
+        centers: MatRef<'a, T>,
+        list: &'a [u32],
+        doubt: Doubt<T>,
+        to: &'b mut Relabeled,
+    ) {
+        blocks::relabel::<S>(leaf, centers, list, doubt, to);
     }
 
     /// See [`bounds::least`].

@@ -83,7 +83,9 @@ impl Choice {
         if !wanted {
             return false;
         }
-        if !blocks::serve::<T>(n, dim, packed.is_sparse(), self.memory) {
+        // The rows of leaves are compared as they are, so squares of their differences must be in range.
+        let is_scaled = packed.frame().1 != T::from_f32(1.0);
+        if is_scaled || !blocks::serve::<T>(n, dim, packed.is_sparse(), self.memory) {
             self.algorithm = Algorithm::Lloyd;
             return false;
         }

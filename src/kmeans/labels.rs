@@ -164,26 +164,44 @@ impl Part {
         afresh: bool,
         moved: &mut Moved<T>,
     ) -> Result<()> {
+        if !afresh {
+            self.absorb_moves(chunk, |r| labels[r], changes, packed, moved)?;
+        }
+        for &(r, new) in changes {
+            labels[r as usize] = new;
+        }
+        if !afresh {
+            return Ok(());
+        }
         self.changed += changes.len() as u64;
         self.weighted |= chunk.weights.is_some();
+        self.clusters.absorb(chunk.rows, labels, chunk.weights, packed);
+        if self.clusters.is_finite(labels) { Ok(()) } else { Err(chunk.not_finite()) }
+    }
+
+    /// Moves the rows of a chunk whose labels changed from their `old` labels to those in `changes`.
+    fn absorb_moves<T: Compute>(
+        &mut self,
+        chunk: &Chunk<'_, T>,
+        old: impl Fn(usize) -> u32,
+        changes: &[(u32, u32)],
+        packed: &PackedCenters<T>,
+        moved: &mut Moved<T>,
+    ) -> Result<()> {
+        self.changed += changes.len() as u64;
+        self.weighted |= chunk.weights.is_some();
+        if changes.is_empty() {
+            return Ok(());
+        }
         moved.rows.clear(chunk.rows.cols());
         moved.old.clear();
         moved.new.clear();
         for &(r, new) in changes {
-            let old = std::mem::replace(&mut labels[r as usize], new);
-            if !afresh {
-                moved.old.push(old);
-                moved.new.push(new);
-                moved.rows.push(chunk.rows, r as usize);
-            }
+            moved.old.push(old(r as usize));
+            moved.new.push(new);
+            moved.rows.push(chunk.rows, r as usize);
         }
-        if afresh {
-            self.clusters.absorb(chunk.rows, labels, chunk.weights, packed);
-            return if self.clusters.is_finite(labels) { Ok(()) } else { Err(chunk.not_finite()) };
-        }
-        if !changes.is_empty() {
-            self.clusters.reassign(moved.rows.rows(), &moved.old, &moved.new, packed);
-        }
+        self.clusters.reassign(moved.rows.rows(), &moved.old, &moved.new, packed);
         if self.clusters.is_finite(&moved.new) { Ok(()) } else { Err(chunk.not_finite()) }
     }
 

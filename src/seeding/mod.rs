@@ -22,6 +22,7 @@ pub(crate) use random::draw;
 use random::random;
 use scalable::parallel;
 pub use sensitivity::sensitivity_coreset;
+use sensitivity::{PartLimits, coreset_within};
 use tree::tree;
 pub(crate) use tree::{Clusters, Grown, Growth, Nodes, packed};
 
@@ -33,7 +34,7 @@ use crate::names::unknown_name;
 use crate::parallel::Executor;
 use crate::rng::{Purpose, Rng};
 use crate::rows::RowBuf;
-use crate::tuning::{BRIEF_CANDIDATES, BRIEF_CENTERS, BRIEF_ROWS, greedy_seeding_rows};
+use crate::tuning::{BRIEF_CANDIDATES, BRIEF_CENTERS, BRIEF_ROWS, coreset_seeding_rows, greedy_seeding_rows};
 
 /// The method that chooses the first centers.
 ///
@@ -48,7 +49,8 @@ use crate::tuning::{BRIEF_CANDIDATES, BRIEF_CENTERS, BRIEF_ROWS, greedy_seeding_
 pub enum Seeding {
     /// The default, which looks at all rows. For fewer than 4,000 centers it is greedy k-means++ if there are few rows,
     /// else k-means|| with the defaults of [`Seeding::from_str`]. For more centers it is k-means|| with an oversampling of
-    /// 0.5 and 3 rounds.
+    /// 0.5 and 3 rounds. On more than 67,108,864 rows it is greedy k-means++, or such k-means||, on a
+    /// [`sensitivity_coreset`], which takes at most 1 GiB.
     #[default]
     Auto,
     /// For the fastest start: distinct rows, drawn by weight.
@@ -208,19 +210,34 @@ impl Seeding {
         start: u64,
         cx: &Executor,
     ) -> Result<Seeds<T>> {
-        let chosen = match self {
-            // Samples, also those of a tree, would miss rare groups.
-            Self::Auto if k >= BRIEF_CENTERS => &Self::BRIEF,
-            Self::Auto if known(data, k)? > greedy_seeding_rows(k) => &Self::PARALLEL,
-            named => named,
-        };
-        chosen.of_rows(data, k, seed, start, cx)
+        self.choose_within(data, k, seed, start, PartLimits::default(), cx)
+    }
+
+    /// Like [`Seeding::choose`], with these `limits`.
+    fn choose_within<T: Compute>(
+        &self,
+        data: &dyn DataSource<T>,
+        k: usize,
+        seed: u64,
+        start: u64,
+        limits: PartLimits,
+        cx: &Executor,
+    ) -> Result<Seeds<T>> {
+        if *self != Self::Auto {
+            return self.of_rows(data, k, seed, start, cx);
+        }
+        // Samples, also those of a tree, would miss rare groups.
+        match known(data, k)? {
+            n if n > limits.rows => Self::of_coreset(data, k, seed, start, limits, cx),
+            _ if k >= BRIEF_CENTERS => Self::BRIEF.of_rows(data, k, seed, start, cx),
+            n if n > greedy_seeding_rows(k) => Self::PARALLEL.of_rows(data, k, seed, start, cx),
+            _ => self.of_rows(data, k, seed, start, cx),
+        }
     }
 
     /// Like [`Seeding::choose`], for methods whose fits read few rows: [`Seeding::Auto`] is greedy k-means++ on at most
     /// `most` rows. On more rows it is k-means|| with few candidates, which takes about as long as labeling all rows
-    /// twice. On more than [`BRIEF_ROWS`] rows, whose state would take too much memory, it is greedy k-means++ on a sample
-    /// of `most`.
+    /// twice. So does the coreset for more than [`BRIEF_ROWS`] rows.
     pub(crate) fn choose_briefly<T: Compute>(
         &self,
         data: &dyn DataSource<T>,
@@ -230,27 +247,50 @@ impl Seeding {
         most: u64,
         cx: &Executor,
     ) -> Result<Seeds<T>> {
-        self.choose_briefly_up_to(data, k, seed, start, (most, BRIEF_ROWS), cx)
+        self.choose_briefly_within(data, k, seed, start, (most, PartLimits::default()), cx)
     }
 
-    /// Like [`Seeding::choose_briefly`], with `limit` for [`BRIEF_ROWS`].
-    fn choose_briefly_up_to<T: Compute>(
+    /// Like [`Seeding::choose_briefly`], with these `limits`.
+    fn choose_briefly_within<T: Compute>(
         &self,
         data: &dyn DataSource<T>,
         k: usize,
         seed: u64,
         start: u64,
-        (most, limit): (u64, u64),
+        (most, limits): (u64, PartLimits),
         cx: &Executor,
     ) -> Result<Seeds<T>> {
         if *self != Self::Auto {
             return self.of_rows(data, k, seed, start, cx);
         }
         match known(data, k)? {
-            n if n > limit => self.choose_of_sample(data, k, seed, start, most, cx),
+            n if n > limits.rows => Self::of_coreset(data, k, seed, start, limits, cx),
             n if n > most => Self::BRIEF.of_rows(data, k, seed, start, cx),
             _ => self.of_rows(data, k, seed, start, cx),
         }
+    }
+
+    /// Chooses centers from a coreset of all rows, for sources whose distances would take too much memory.
+    fn of_coreset<T: Compute>(
+        data: &dyn DataSource<T>,
+        k: usize,
+        seed: u64,
+        start: u64,
+        limits: PartLimits,
+        cx: &Executor,
+    ) -> Result<Seeds<T>> {
+        let _phase = cx.phase("seeding", 0);
+        let rng = &mut Rng::keyed(seed, Purpose::Seeding, start);
+        let m = coreset_seeding_rows(k) as usize;
+        let (coreset, n_distances) = coreset_within(data, k, m, rng.bits(), limits, cx)?;
+        let seeding = if k < BRIEF_CENTERS { Self::PlusPlus { greedy: true } } else { Self::BRIEF };
+        let mut seeds = seeding.of_all(&coreset.weighted()?, k, rng, cx)?;
+        for row in &mut seeds.rows {
+            *row = coreset.rows[*row as usize];
+        }
+        seeds.method = format!("{} on a coreset of {} rows", seeds.method, coreset.rows.len());
+        seeds.n_distances += n_distances;
+        Ok(seeds)
     }
 
     /// Returns an error that lists all parameters outside their range.
@@ -268,9 +308,11 @@ impl Seeding {
         problems.into_result()
     }
 
-    /// Upper limit of the state, in bytes per row.
-    pub(crate) fn bytes_per_row(&self) -> usize {
+    /// Upper limit of the state for `n` rows, in bytes per row.
+    pub(crate) fn bytes_per_row(&self, n: u64) -> usize {
         match self {
+            // The state of a part.
+            Self::Auto if n > BRIEF_ROWS => (16 * BRIEF_ROWS).div_ceil(n) as usize,
             Self::PlusPlus { .. } | Self::Parallel { .. } | Self::Auto => 16,
             // The odds. If chains find no center, 16 bytes more.
             Self::AfkMc2 { .. } => 9,
@@ -435,18 +477,37 @@ mod tests {
     use crate::data::Dense;
 
     #[test]
-    fn brief_seedings_of_too_many_rows_take_a_sample() {
-        let values: Vec<f64> = (0..5000).map(|i| f64::from(i % 701)).collect();
-        let (data, cx) = (Dense::new(&values, 1).unwrap(), Executor::new(Some(1)).unwrap());
-        let chosen = |seeding: Seeding, limit| {
-            let seeds = seeding.choose_briefly_up_to::<f64>(&data, 10, 3, 0, (400, limit), &cx).unwrap();
-            (seeds.method, seeds.rows)
+    fn too_many_rows_are_seeded_on_a_coreset_of_all() {
+        // Six groups, of which the last has 1 row in 1000.
+        let values: Vec<f64> = (0..200_000)
+            .map(|i| f64::from(if i % 1000 == 999 { 900 } else { i % 5 * 100 } + i % 7))
+            .collect();
+        let (data, cx) = (Dense::new(&values, 1).unwrap(), Executor::new(Some(2)).unwrap());
+        let limits = |rows| PartLimits { rows, bytes: 8 << 12 };
+        let chosen = |seeding: Seeding, rows, brief| {
+            let seeds = if brief {
+                seeding.choose_briefly_within::<f64>(&data, 6, 3, 0, (400, limits(rows)), &cx).unwrap()
+            } else {
+                seeding.choose_within::<f64>(&data, 6, 3, 0, limits(rows), &cx).unwrap()
+            };
+            let of_rows: Vec<f64> = seeds.rows.iter().map(|&row| values[row as usize]).collect();
+            assert_eq!(seeds.centers, of_rows);
+            seeds
         };
-        let (method, rows) = chosen(Seeding::Auto, 4999);
-        assert_eq!(method, "k-means++ on 400 sampled rows");
-        let sampled = Seeding::Auto.choose_of_sample::<f64>(&data, 10, 3, 0, 400, &cx).unwrap();
-        assert_eq!(rows, sampled.rows);
-        assert_eq!(chosen(Seeding::Auto, 5000).0, "k-means||");
-        assert_eq!(chosen(Seeding::PlusPlus { greedy: true }, 4999).0, "k-means++");
+        for brief in [false, true] {
+            let seeds = chosen(Seeding::Auto, 199_999, brief);
+            assert_eq!(seeds.method, "k-means++ on a coreset of 65536 rows");
+            let mut groups: Vec<u32> = seeds.centers.iter().map(|x| *x as u32 / 100).collect();
+            groups.sort_unstable();
+            assert_eq!(groups, [0, 1, 2, 3, 4, 9]);
+            assert!(seeds.n_distances > 200_000);
+            assert_eq!(chosen(Seeding::Auto, 200_000, brief).method, "k-means||");
+            let named = chosen(Seeding::PlusPlus { greedy: true }, 199_999, brief);
+            assert_eq!(named.method, "k-means++");
+        }
+        // The state of a part, which is at most 1 GiB.
+        assert_eq!(Seeding::Auto.bytes_per_row(BRIEF_ROWS), 16);
+        assert_eq!(Seeding::Auto.bytes_per_row(1_000_000_000), 2);
+        assert_eq!(Seeding::PlusPlus { greedy: true }.bytes_per_row(1_000_000_000), 16);
     }
 }

@@ -9,7 +9,9 @@ use super::near::{Near, Potential, TileSums};
 use super::plus_plus::{Gains, best_of_gains, merge_gains};
 use crate::data::{Access, DataSource, take};
 use crate::error::Result;
-use crate::kernel::sketched::{Basis, Hit, PackedSketches, Scan, Sketch, Sketching, are_fast, upper_of};
+use crate::kernel::sketched::{
+    Basis, Compared, Hit, PackedSketches, Scan, Sketch, Sketching, are_fast, upper_of,
+};
 use crate::kernel::{Compute, Point};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
@@ -122,7 +124,7 @@ impl<T: Compute> Potential<T> {
         let m = candidates.len();
         let (mut codes, mut sketches) = (vec![0; m * basis.width()], vec![Sketch::default(); m]);
         Sketching::default().write(basis, rows, &mut codes, &mut sketches);
-        let list: Vec<u32> = (0..m as u32).collect();
+        let all: Vec<u32> = (0..m as u32).collect();
         let absorb = |mut chunk: Unread<'_, T>,
                       (near, tiles): (&[Near], Tiles<'_>),
                       (gains, measured): &mut Gains,
@@ -131,10 +133,10 @@ impl<T: Compute> Potential<T> {
             let Work { scan, hits, is_picked, picked, .. } = work;
             scan.resize(m);
             for (c, sketch) in sketches.iter().enumerate() {
-                scan.set(c, sketch, 0.0);
+                scan.set(c, sketch, 0.0, None);
             }
             hits.clear();
-            scan.within(packed, &codes, (&list, &vec![m as u32; packed.n_groups()]), hits);
+            scan.within(packed, &codes, Compared::All(&all), hits);
             is_picked.clear();
             is_picked.resize(near.len(), false);
             for hit in &*hits {

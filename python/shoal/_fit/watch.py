@@ -108,10 +108,13 @@ def watched(
     callbacks: Any,
     what: str = "a coreset",
     counted: tuple[str, int | None] = ("row", None),
+    *,
+    single: bool = False,
 ) -> Generator[Callable[[int], bool]]:
     """Yield a function that reports progress in rows to the callbacks; it returns True to stop.
 
-    Progress bars show `counted`: ``"row"``, or the name of a step, and how many there are, if known.
+    Progress bars show `counted`: ``"row"``, or the name of a step, and how many there are, if known. If a
+    `single` call does all of the work, callbacks that show long steps show how far it is.
     """
     watchers = watchers_of(callbacks, what)
     if _params.verbosity(progress, "progress"):
@@ -139,7 +142,7 @@ def watched(
     try:
         for bar in bars:
             bar._counted = counted
-        with begin_and_end(watchers, who):
+        with begin_and_end(watchers, who), reporting_to(watchers if single else [], who):
             yield tell
     finally:
         for bar in bars:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from sklearn.utils.random import sample_without_replacement
 from shoal._checks.marked import mark
 from shoal._checks.params import ParameterError
 from shoal._core import Source
+from shoal.callbacks import Checkpoint, ProgressBar, ValidationCurve
 
 #: The numbers that are tried: each about 1.6 times the one before.
 GRID = (1, 2, 3, 5, 8, 13, 21, 34, 55)
@@ -49,20 +50,24 @@ def chosen_factors(
     if len(grid) < 2:
         return grid[0] if grid else None
     trained, held = _parts(mixture, source, n, weights, seed)
-    given = {"coreset_size": None, "n_init": 1, "callbacks": None, "verbose": 0, "warm_start": False}
+    watchers = _watchers(mixture.callbacks)
+    given = {"coreset_size": None, "n_init": 1, "verbose": 0, "warm_start": False}
     given |= {"random_state": seed % 2**32, "max_iter": min(int(mixture.max_iter), ITERATIONS)}
     train, test = source.take(trained), source.take(held)
-    own = (None, None) if weights is None else (weights[trained], weights[held])
+    shares = (None, None) if weights is None else (weights[trained], weights[held])
 
     def densities(h: int) -> npt.NDArray[np.float64]:
-        model = type(mixture)(**(mixture.get_params(deep=False) | given | {"n_factors": h}))
+        kind = type(mixture)
+        bar = [ProgressBar(f"{kind.__name__}, trying n_factors={h}")] if mixture.verbose else []
+        own = {"n_factors": h, "callbacks": [*bar, *watchers]}
+        model = kind(**(mixture.get_params(deep=False) | given | own))
         with warnings.catch_warnings():
             # Fits that have not converged are compared as well.
             warnings.simplefilter("ignore")
-            found: npt.NDArray[np.float64] = model.fit(train, sample_weight=own[0]).score_samples(test)
+            found: npt.NDArray[np.float64] = model.fit(train, sample_weight=shares[0]).score_samples(test)
             return found
 
-    return best_of(grid, densities, own[1])
+    return best_of(grid, densities, shares[1])
 
 
 def best_of(
@@ -91,6 +96,14 @@ def best_of(
             if worse == 2:
                 break
     return best
+
+
+def _watchers(callbacks: Any) -> list[Any]:
+    """Return the callbacks that watch the fits of the search."""
+    # An iterator would be used up before the fit itself.
+    if callbacks is None or isinstance(callbacks, Iterator):
+        return []
+    return [each for each in callbacks if not isinstance(each, (Checkpoint, ValidationCurve))]
 
 
 def _parts(

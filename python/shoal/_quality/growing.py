@@ -13,6 +13,8 @@ from shoal import _core
 from shoal._rows.arrays import source_of_values
 from shoal._rows.source import DataSource
 
+from .indices import total
+
 #: Rows from which further centers are chosen: the least number per cluster, the least number in all, and the
 #: largest number of bytes beyond these.
 POOL_PER_CLUSTER, POOL_ROWS, POOL_BYTES = 20, 20_000, 256 << 20
@@ -52,6 +54,11 @@ class Pool:
         """Return some of the rows as a pool."""
         weights = None if self.weights is None else self.weights[picked]
         return Pool(self.values[picked], weights, self._metric, self._threads)
+
+    def labeled(self, centers: npt.NDArray[Any]) -> tuple[npt.NDArray[np.int32], float]:
+        """Return labels of the rows, and their inertia."""
+        labels, sq_dists = _core.nearest(self._seen, centers, 1, self._metric, self._threads)
+        return labels, total(sq_dists, self.weights)
 
     def grown(
         self, centers: npt.NDArray[Any], n_clusters: int, draws: np.random.RandomState

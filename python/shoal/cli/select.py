@@ -60,12 +60,12 @@ def add(verbs: Verbs) -> None:
         "cluster rows with several numbers of clusters, and choose one",
         run,
         details="Every fit starts from the centers of the last one. The criteria are elbow, silhouette, "
-        "calinski_harabasz, davies_bouldin and stability.",
+        "calinski_harabasz, davies_bouldin and stability; auto takes the choice of most of the first three.",
     )
     add_rows(select)
     about = "numbers of clusters: from A to B (2:50), in steps (10:100:10), or a list (5,10,20)"
     add_option(select, "--k", "A:B", about, parse_counts, sets="ks", required=True)
-    add_option(select, "--criterion", "NAME", "what chooses (default: silhouette)", default="silhouette")
+    add_option(select, "--criterion", "NAME", "what chooses (default: auto)", default="auto")
     about = f"one of {', '.join(available(GROWING))} (default: kmeans)"
     add_option(select, "--method", "METHOD", about, growing_of, default="kmeans")
     add_settings(select, "set a parameter of the method")
@@ -81,6 +81,7 @@ def run(args: argparse.Namespace) -> int:
     """Fit all numbers of clusters and print the table."""
     import shoal
     from shoal._files.outputs import PICTURES
+    from shoal._quality.choosing import verdict
 
     options = {"metric": args.metric, "n_jobs": args.n_jobs}
     model = METHODS[args.method].kind()(**parameters(args.method, options, args.settings))
@@ -110,18 +111,19 @@ def run(args: argparse.Namespace) -> int:
             "columns": cols,
             "method": args.method,
             "criterion": args.criterion,
-            "best": choices[args.criterion],
+            "best": verdict(args.criterion, choices),
             "suggestions": choices,
+            "agreement": found.agreement_,
+            "margin": found.margin_,
+            "doubts": found.doubts_,
             "table": [dict(zip(table.dtype.names or (), row, strict=True)) for row in table.tolist()],
             "seconds": round(seconds, 6),
             "plot": args.plot,
         }
         show(args, result)
         return 0
-    best = choices[args.criterion]
     print(f"{label_of(args.data)}: {shown_shape(rows, cols)} {dtype}, method {args.method}\n")
     print(found)
-    print(f"\nbest  {'none' if best is None else best} clusters, by {args.criterion}")
     if args.plot:
-        print(f"plot  {args.plot}")
+        print(f"\nplot  {args.plot}")
     return 0

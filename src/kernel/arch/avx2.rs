@@ -21,6 +21,7 @@ vectors!(
     prefetch(p) _mm_prefetch::<_MM_HINT_T1>(p.cast()),
     widen(p) Avx2F64 = _mm256_cvtps_pd(_mm_loadu_ps(p)),
     and {
+        fn less(a: __m256, b: __m256) -> u32 = _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_LT_OQ>(a, b)) as u32;
         fn count_at_most(v: __m256, limit: f32) -> u32 =
             _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_LE_OQ>(v, _mm256_set1_ps(limit))).count_ones();
         fn push_less(a: __m256, b: __m256, first: u32, to: *mut u32) -> usize = {
@@ -47,5 +48,8 @@ vectors!(
     },
     store_ids(to, ids) _mm_storeu_si128(to.cast(), _mm256_cvttpd_epi32(ids)),
     prefetch(p) _mm_prefetch::<_MM_HINT_T1>(p.cast()),
-    widen(p) Avx2F64 = _mm256_loadu_pd(p)
+    widen(p) Avx2F64 = _mm256_loadu_pd(p),
+    and {
+        fn less(a: __m256d, b: __m256d) -> u32 = _mm256_movemask_pd(_mm256_cmp_pd::<_CMP_LT_OQ>(a, b)) as u32;
+    }
 );

@@ -17,6 +17,7 @@ vectors!(
     prefetch(p) _mm_prefetch::<_MM_HINT_T1>(p.cast()),
     widen(p) Avx512F64 = _mm512_cvtps_pd(_mm256_loadu_ps(p)),
     and {
+        fn less(a: __m512, b: __m512) -> u32 = _mm512_cmp_ps_mask::<_CMP_LT_OQ>(a, b).into();
         fn count_at_most(v: __m512, limit: f32) -> u32 =
             _mm512_cmp_ps_mask::<_CMP_LE_OQ>(v, _mm512_set1_ps(limit)).count_ones();
         fn push_less(a: __m512, b: __m512, first: u32, to: *mut u32) -> usize = {
@@ -37,5 +38,8 @@ vectors!(
     min_lane(m) _mm512_reduce_min_pd(m),
     store_ids(to, ids) _mm256_storeu_si256(to.cast(), _mm512_cvttpd_epi32(ids)),
     prefetch(p) _mm_prefetch::<_MM_HINT_T1>(p.cast()),
-    widen(p) Avx512F64 = _mm512_loadu_pd(p)
+    widen(p) Avx512F64 = _mm512_loadu_pd(p),
+    and {
+        fn less(a: __m512d, b: __m512d) -> u32 = _mm512_cmp_pd_mask::<_CMP_LT_OQ>(a, b).into();
+    }
 );

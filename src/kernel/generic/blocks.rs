@@ -1,10 +1,15 @@
-//! Drops the centers that cannot be nearest to a row within a box. See [`crate::kernel::blocks`] for the test
-//! and its margin.
+//! Drops the centers that cannot be nearest to a row within a box, and compares the rows of a leaf with the others.
+//! See [`crate::kernel::blocks`] for the tests and their margins.
 #![allow(clippy::needless_range_loop, reason = "loops over several arrays become vector code")]
 #![allow(clippy::neg_cmp_op_on_partial_ord, reason = "what is not a number keeps its center")]
 
+use super::lanes::Minima;
+use super::simd::{MOST_LANES, Simd};
 use crate::float::Float;
+use crate::kernel::blocks::{Leaf, Relabeled};
 use crate::kernel::candidates::{Candidates, GROUP, Narrowing, Skin, gamma};
+use crate::kernel::doubt::Doubt;
+use crate::matrix::MatRef;
 
 /// The group `g` of a column.
 #[inline(always)]
@@ -136,4 +141,111 @@ pub(in crate::kernel) fn narrow<T: Float>(
     }
     copy(from, &kept[..n], to);
     true
+}
+
+/// Number of row vectors that are compared together: as many as fit the registers next to the minima.
+const fn vectors_of(dim: usize, registers: usize) -> usize {
+    if 2 * dim + 11 <= registers { 2 } else { 1 }
+}
+
+/// What is the same for all rows of a leaf.
+struct Comparison<'a, T> {
+    leaf: Leaf<'a, T>,
+    centers: MatRef<'a, T>,
+    list: &'a [u32],
+    doubt: Doubt<T>,
+}
+
+/// Compares the `RV` vectors of rows from position `r` on.
+///
+/// # Safety
+/// The leaf has `D` columns, and as many labels and values per column as these vectors need. The processor must
+/// support the instruction set.
+#[inline(always)]
+unsafe fn compare<S: Simd, const D: usize, const RV: usize>(
+    Comparison { leaf, centers, list, doubt }: &Comparison<'_, S::T>,
+    r: usize,
+    to: &mut Relabeled,
+) {
+    let stride = leaf.labels.len();
+    // SAFETY: this function requires the rows, and the instruction set.
+    unsafe {
+        let mut rows = [[S::splat(S::T::ZERO); RV]; D];
+        for (t, column) in rows.iter_mut().enumerate() {
+            for (v, x) in column.iter_mut().enumerate() {
+                *x = S::load(leaf.columns.as_ptr().add(t * stride + r + v * S::LANES));
+            }
+        }
+        let mut minima = Minima::<S, RV>::none();
+        for &j in *list {
+            let center: &[S::T; D] = centers.row(j as usize).try_into().expect("a center of this length");
+            let mut values = [S::splat(S::T::ZERO); RV];
+            for (column, &c) in rows.iter().zip(center) {
+                let c = S::splat(c);
+                for (value, &x) in values.iter_mut().zip(column) {
+                    let apart = S::sub(x, c);
+                    *value = S::fmadd(apart, apart, *value);
+                }
+            }
+            minima.take(&values, j as usize);
+        }
+        let factor = S::splat(S::T::from_f32(1.0) + doubt.share);
+        let (fixed, never) = (S::splat(doubt.fixed), S::splat(S::T::ZERO - S::T::INFINITY));
+        for v in 0..RV {
+            let first = r + v * S::LANES;
+            let (at, next) = (minima.at[v], minima.next[v]);
+            let limit = S::fmadd(minima.low[v], factor, fixed);
+            let labels = S::load(leaf.labels.as_ptr().add(first));
+            let all = u32::MAX >> (32 - S::LANES);
+            let mut other = all & !S::less(limit, S::where_equal(at, labels, next, never));
+            if other == 0 {
+                continue;
+            }
+            let decided = S::less(limit, next);
+            let mut ids = [0; MOST_LANES];
+            S::store_ids(ids.as_mut_ptr(), at);
+            while other != 0 {
+                let lane = other.trailing_zeros();
+                other &= other - 1;
+                let row = first as u32 + lane;
+                if decided >> lane & 1 == 1 {
+                    to.changed.push((row, ids[lane as usize]));
+                } else {
+                    to.in_doubt.push(row);
+                }
+            }
+        }
+    }
+}
+
+/// See [`crate::kernel::blocks::relabel`].
+///
+/// # Safety
+/// The processor must support the instruction set.
+#[inline(always)]
+pub(in crate::kernel) unsafe fn relabel<S: Simd>(
+    leaf: Leaf<'_, S::T>,
+    centers: MatRef<'_, S::T>,
+    list: &[u32],
+    doubt: Doubt<S::T>,
+    to: &mut Relabeled,
+) {
+    let (dim, stride) = (centers.cols(), leaf.labels.len());
+    assert!(leaf.columns.len() == dim * stride && stride.is_multiple_of(S::LANES), "whole vectors of rows");
+    let comparison = &Comparison { leaf, centers, list, doubt };
+    let mut r = 0;
+    while r < stride {
+        // SAFETY: the leaf has one value per column and label, and at least as many rows from `r` on as are
+        // compared. This function requires the instruction set.
+        unsafe {
+            // The compiler removes the other branch.
+            with_columns!(dim, D => if vectors_of(D, S::REGISTERS) == 2 && r + 2 * S::LANES <= stride {
+                compare::<S, D, 2>(comparison, r, to);
+                r += 2 * S::LANES;
+            } else {
+                compare::<S, D, 1>(comparison, r, to);
+                r += S::LANES;
+            });
+        }
+    }
 }

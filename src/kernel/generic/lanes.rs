@@ -45,19 +45,30 @@ struct Results<T> {
 }
 
 /// Per row: the smallest value so far, its center, and the second smallest value.
-struct Minima<S: Simd, const RV: usize> {
-    low: [S::V; RV],
-    at: [S::V; RV],
-    next: [S::V; RV],
+pub(super) struct Minima<S: Simd, const RV: usize> {
+    pub(super) low: [S::V; RV],
+    pub(super) at: [S::V; RV],
+    pub(super) next: [S::V; RV],
 }
 
 impl<S: Simd, const RV: usize> Minima<S, RV> {
+    /// The minima of no values.
+    ///
+    /// # Safety
+    /// The processor must support the instruction set.
+    #[inline(always)]
+    pub(super) unsafe fn none() -> Self {
+        // SAFETY: this function requires the instruction set.
+        let (never, zero) = unsafe { (S::splat(S::T::INFINITY), S::splat(S::T::ZERO)) };
+        Self { low: [never; RV], at: [zero; RV], next: [never; RV] }
+    }
+
     /// Takes the values of center `id` into account.
     ///
     /// # Safety
     /// The processor must support the instruction set.
     #[inline(always)]
-    unsafe fn take(&mut self, values: &[S::V; RV], id: usize) {
+    pub(super) unsafe fn take(&mut self, values: &[S::V; RV], id: usize) {
         // SAFETY: this function requires the instruction set.
         unsafe {
             let id = S::splat(S::T::from_f32(id as f32));
@@ -153,8 +164,7 @@ unsafe fn group<S: Simd, const D: usize, const RV: usize, const LISTED: bool>(
                 *x_tv = S::load(x.add(t * stride + v * S::LANES));
             }
         }
-        let never = [S::splat(S::T::INFINITY); RV];
-        let mut minima = Minima::<S, RV> { low: never, at: [S::splat(S::T::ZERO); RV], next: never };
+        let mut minima = Minima::<S, RV>::none();
         // Several centers at a time, so that their sums do not wait for each other.
         let by_groups = !LISTED && D <= GROUPED_DIM && by_groups;
         while by_groups && j + CENTERS <= k {

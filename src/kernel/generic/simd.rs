@@ -123,6 +123,20 @@ pub(in crate::kernel) trait Simd: Copy {
         }
         n
     }
+    /// One bit per lane: whether `a < b`.
+    ///
+    /// # Safety
+    /// The processor has the instruction set.
+    #[inline(always)]
+    unsafe fn less(a: Self::V, b: Self::V) -> u32 {
+        let (mut x, mut y) = ([Self::T::ZERO; MOST_LANES], [Self::T::ZERO; MOST_LANES]);
+        // SAFETY: no vector has more than `MOST_LANES` lanes. This function requires the instruction set.
+        unsafe {
+            Self::store(x.as_mut_ptr(), a);
+            Self::store(y.as_mut_ptr(), b);
+        }
+        (0..Self::LANES).fold(0, |bits, l| bits | u32::from(x[l] < y[l]) << l)
+    }
     /// The number of lanes that are at most `limit`.
     ///
     /// # Safety

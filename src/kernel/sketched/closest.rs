@@ -4,6 +4,7 @@
 //! products are computed once. Only groups whose smallest estimates may be within the radius are looked at again.
 #![allow(unsafe_code)]
 
+use super::bounds::Bounds;
 use super::pack::{Group, PackedSketches};
 use super::products::{Dots, GROUP, Products, ROUNDING, Scanning, TILE, Values};
 use super::scan::{Hit, Query, Scan, multiply, run};
@@ -43,16 +44,17 @@ pub(super) fn block_rows(groups: usize) -> usize {
 impl Scan {
     /// Lists every center that may be within the radius of its row, row by row. `radius_of(row, center, upper)` gives
     /// the radius, from the center of the smallest estimate and an upper bound of its distance. A row with more than
-    /// `most` such centers may miss some.
+    /// `most` such centers may miss some. Lowers the bounds to what holds for all centers but the one of the smallest
+    /// estimate.
     pub(crate) fn closest(
         &mut self,
         packed: &PackedSketches,
-        (codes, sketches): (&[u8], &[Sketch]),
+        rows: (&[u8], &[Sketch]),
         most: usize,
         radius_of: impl FnMut(u32, u32, f32) -> f32,
-        hits: &mut Vec<Hit>,
+        (bounds, hits): (Option<&mut Bounds<'_>>, &mut Vec<Hit>),
     ) {
-        self.closest_on(Isa::active(), packed, (codes, sketches), most, radius_of, hits);
+        self.closest_on(Isa::active(), packed, rows, most, radius_of, (bounds, hits));
     }
 
     pub(super) fn closest_on(
@@ -62,17 +64,17 @@ impl Scan {
         (codes, sketches): (&[u8], &[Sketch]),
         most: usize,
         radius_of: impl FnMut(u32, u32, f32) -> f32,
-        hits: &mut Vec<Hit>,
+        (bounds, hits): (Option<&mut Bounds<'_>>, &mut Vec<Hit>),
     ) {
         self.queries.clear();
         self.queries.extend(sketches.iter().map(|sketch| Query::new(sketch, 0.0)));
         let Self { queries, estimates } = self;
-        run(isa, Closest { queries, estimates, packed, codes, sketches, most, radius_of, hits });
+        run(isa, Closest { queries, estimates, packed, codes, sketches, most, radius_of, bounds, hits });
     }
 }
 
 /// See [`Scan::closest`].
-struct Closest<'a, F> {
+struct Closest<'a, 'b, F> {
     queries: &'a mut [Query],
     estimates: &'a mut Estimates,
     packed: &'a PackedSketches,
@@ -80,13 +82,15 @@ struct Closest<'a, F> {
     sketches: &'a [Sketch],
     most: usize,
     radius_of: F,
+    bounds: Option<&'a mut Bounds<'b>>,
     hits: &'a mut Vec<Hit>,
 }
 
-impl<F: FnMut(u32, u32, f32) -> f32> Scanning for Closest<'_, F> {
+impl<F: FnMut(u32, u32, f32) -> f32> Scanning for Closest<'_, '_, F> {
     #[inline(always)]
     unsafe fn scan<S: Simd<T = f32>, D: Dots>(self, dots: &D) {
-        let Self { queries, estimates, packed, codes, sketches, most, mut radius_of, hits } = self;
+        let Self { queries, estimates, packed, codes, sketches, most, mut radius_of, mut bounds, hits } =
+            self;
         let block = block_rows(packed.n_groups());
         estimates.resize(packed, block);
         let mut rows = std::mem::take(&mut estimates.rows);
@@ -128,6 +132,14 @@ impl<F: FnMut(u32, u32, f32) -> f32> Scanning for Closest<'_, F> {
                         let along = estimates.of(group, at).0[l] - of.least[l];
                         let bound = query.bound(along, of, l);
                         hits.push(Hit { row, center: packed.centers(group)[l], bound });
+                    }
+                }
+                if let Some(bounds) = &mut bounds {
+                    query.own = Some(packed.place_of(center));
+                    for (group, &largest) in packed.errors.iter().enumerate() {
+                        // SAFETY: the processor has the instruction set.
+                        let least = unsafe { estimates.least_of::<S>(query, packed, group, at) };
+                        bounds.lower(row as usize, group, query.beyond(least, 0.0, largest));
                     }
                 }
             }
@@ -287,6 +299,31 @@ impl Estimates {
             count += usize::from(any > 0);
         }
         self.listed = count;
+    }
+
+    /// The smallest estimate of a row and a group, without the center that is not wanted.
+    ///
+    /// # Safety
+    /// The processor has the instruction set.
+    #[inline(always)]
+    unsafe fn least_of<S: Simd<T = f32>>(
+        &self,
+        query: &Query,
+        packed: &PackedSketches,
+        group: usize,
+        at: usize,
+    ) -> f32 {
+        let all = self.of(group, at);
+        // SAFETY: the processor has the instruction set. Vectors are within arrays of `GROUP` values.
+        unsafe {
+            let (own, none) = (S::splat(query.lane_in(group)), S::splat(f32::INFINITY));
+            let mut least = none;
+            for l in (0..packed.centers(group).len().next_multiple_of(LANES)).step_by(S::LANES) {
+                let here = S::add(S::iota(), S::splat(l as f32));
+                least = S::min(least, S::where_equal(here, own, none, S::load(all.0.as_ptr().add(l))));
+            }
+            S::min_lane(least)
+        }
     }
 
     /// Writes the places of a group whose center may be within the radius to `places`. Returns their number.

@@ -72,7 +72,14 @@ impl SketchedCenters {
             sketches.resize(here.rows(), Sketch::default());
             sketching.write(&self.basis, here, codes, sketches);
             hits.clear();
-            scan.closest_on(self.isa, &self.packed, (codes, sketches), most, |_, _, upper| upper, hits);
+            scan.closest_on(
+                self.isa,
+                &self.packed,
+                (codes, sketches),
+                most,
+                |_, _, upper| upper,
+                (None, hits),
+            );
             for hits in hits.chunk_by_mut(|a, b| a.row == b.row) {
                 let row = first + hits[0].row as usize;
                 match hits.len() {

@@ -17,13 +17,14 @@
 //! Nothing but `D` depends on both, and `D` follows from one product of whole numbers.
 //!
 //! # A scan
-//! Centers are packed in groups ([`pack`]). A [`scan`] compares rows with the first groups and lists every center that
-//! may be within the radius of its row, with a lower bound of the distance. Without a radius, the center of the smallest
-//! estimate gives one ([`closest`]). The products are exact, so every
-//! instruction set may compute them in its own way. What is listed is for the [arbiter](super::arbiter) to compare.
+//! Centers are packed in groups ([`pack`]). A [`scan`] compares rows with groups and lists every center that may be within
+//! the radius of its row, with a lower bound of the distance. Without a radius, the center of the smallest estimate gives
+//! one ([`closest`]). The products are exact, so every instruction set may compute them in its own way. What is listed is
+//! for the [arbiter](super::arbiter) to compare. Of what is not listed, a scan keeps [`bounds`] for later sweeps.
 #![allow(unsafe_code)]
 
 mod basis;
+mod bounds;
 mod closest;
 mod label;
 mod pack;
@@ -34,10 +35,12 @@ mod sketch;
 mod tests;
 
 pub(crate) use basis::Basis;
+pub(crate) use bounds::{Bounds, Lists, Paths};
 pub(in crate::kernel) use label::{Labeling, SketchedCenters};
 pub(crate) use pack::PackedSketches;
-pub(crate) use scan::{Hit, Scan};
-pub(crate) use sketch::{Sketch, Sketching, farthest};
+pub(crate) use products::GROUP;
+pub(crate) use scan::{Compared, Hit, Scan};
+pub(crate) use sketch::{Sketch, Sketching};
 
 use super::generic::product;
 use super::generic::simd::Widen;

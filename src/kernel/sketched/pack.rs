@@ -100,6 +100,11 @@ impl PackedSketches {
         self.places[center as usize] as usize / GROUP
     }
 
+    /// The place of a center.
+    pub(crate) fn place_of(&self, center: u32) -> u32 {
+        self.places[center as usize]
+    }
+
     /// The centers of a group.
     pub(crate) fn centers(&self, group: usize) -> &[u32] {
         &self.order[group * GROUP..self.order.len().min((group + 1) * GROUP)]

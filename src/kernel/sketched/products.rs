@@ -3,7 +3,7 @@
 use crate::kernel::generic::simd::Simd;
 
 /// Centers in a group: three vectors of the widest instruction set.
-pub(in crate::kernel) const GROUP: usize = 48;
+pub(crate) const GROUP: usize = 48;
 
 /// Four bytes per center of a group: whole numbers, signed.
 #[derive(Clone, Copy, Debug)]

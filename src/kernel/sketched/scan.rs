@@ -9,6 +9,7 @@
 //! `f32`, relative to the squared lengths of both points, `A^2` and `error^2` ([`ROUNDING`]).
 #![allow(unsafe_code)]
 
+use super::bounds::{Bounds, Lists};
 use super::closest::Estimates;
 use super::pack::{Group, PackedSketches};
 use super::products::{Dots, GROUP, Portable, Products, ROUNDING, Scanning, TILE, Values};
@@ -16,9 +17,6 @@ use super::sketch::Sketch;
 use crate::kernel::generic::simd::{Simd, Widen};
 use crate::kernel::isa::Isa;
 use crate::kernel::tier::{Operation, Tier, tier_of};
-
-/// Rows that are compared with all groups while they are in the first-level cache.
-const BLOCK: usize = 8 * TILE;
 
 /// A center that may be within the radius of a row.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +36,10 @@ pub(super) struct Query {
     pub(super) square: f32,
     pub(super) slope: f32,
     pub(super) limit: f32,
+    /// The radius.
+    radius: f32,
+    /// The place of a center that is not wanted, if any: that of the row.
+    pub(super) own: Option<u32>,
 }
 
 /// Rows of a chunk that are compared with centers.
@@ -56,21 +58,21 @@ impl Scan {
         self.queries.resize(n, Query::default());
     }
 
-    /// Sets the sketch of a row, and the radius within which its centers are wanted.
-    pub(crate) fn set(&mut self, row: usize, sketch: &Sketch, radius: f32) {
-        self.queries[row] = Query::new(sketch, radius);
+    /// Sets the sketch of a row, and the radius within which its centers are wanted, all but the one in the place `own`.
+    pub(crate) fn set(&mut self, row: usize, sketch: &Sketch, radius: f32, own: Option<u32>) {
+        self.queries[row] = Query { own, ..Query::new(sketch, radius) };
     }
 
-    /// Appends every center that may be within the radius of its row: of group `g` for the first `counts[g]` of `rows`.
-    /// `codes` are the bytes of all rows of the chunk.
+    /// Appends every center that may be within the radius of its row, of those that are to be compared. Lowers bounds to
+    /// what holds for all others. `codes` are the bytes of all rows of the chunk.
     pub(crate) fn within(
         &self,
         packed: &PackedSketches,
         codes: &[u8],
-        (rows, counts): (&[u32], &[u32]),
+        rows: Compared<'_, '_>,
         hits: &mut Vec<Hit>,
     ) {
-        self.within_on(Isa::active(), packed, codes, (rows, counts), hits);
+        self.within_on(Isa::active(), packed, codes, rows, hits);
     }
 
     pub(super) fn within_on(
@@ -78,11 +80,19 @@ impl Scan {
         isa: Isa,
         packed: &PackedSketches,
         codes: &[u8],
-        (rows, counts): (&[u32], &[u32]),
+        rows: Compared<'_, '_>,
         hits: &mut Vec<Hit>,
     ) {
-        run(isa, Within { queries: &self.queries, packed, codes, rows, counts, hits });
+        run(isa, Within { queries: &self.queries, packed, codes, rows, hits });
     }
+}
+
+/// The rows that are compared with groups of centers.
+pub(crate) enum Compared<'a, 'b> {
+    /// The same rows with all groups.
+    All(&'a [u32]),
+    /// The rows of each set, whose bounds are renewed.
+    Listed(&'a Lists, &'a mut Bounds<'b>),
 }
 
 pub(super) fn run(isa: Isa, scan: impl Scanning) {
@@ -114,41 +124,43 @@ impl<Q: Scanning> Operation<f32> for Portably<Q> {
 }
 
 /// Lists centers within the radius of rows.
-struct Within<'a> {
+struct Within<'a, 'b> {
     queries: &'a [Query],
     packed: &'a PackedSketches,
     codes: &'a [u8],
-    rows: &'a [u32],
-    counts: &'a [u32],
+    rows: Compared<'a, 'b>,
     hits: &'a mut Vec<Hit>,
 }
 
-impl Scanning for Within<'_> {
+impl Scanning for Within<'_, '_> {
     #[inline(always)]
     unsafe fn scan<S: Simd<T = f32>, D: Dots>(self, dots: &D) {
-        let Self { queries, packed, codes, rows, counts, hits } = self;
+        let Self { queries, packed, codes, mut rows, hits } = self;
         // Room for one vector more than is found.
         let mut places = [0; GROUP + 16];
-        for (first, rows) in rows.chunks(BLOCK).enumerate() {
-            for (at, &count) in counts.iter().enumerate() {
-                let Some(few) = (count as usize).checked_sub(first * BLOCK).filter(|&few| few > 0) else {
-                    break;
-                };
-                let group = &packed.groups[at];
-                let each = |tile: &[u32], products: &Products, vectors: usize| {
-                    for (&row, products) in tile.iter().zip(products) {
-                        let query = &queries[row as usize];
-                        // SAFETY: the processor has the instruction set.
-                        let count = unsafe { below::<S>(query, products, group, vectors, &mut places) };
-                        for &l in &places[..count] {
-                            let l = l as usize;
-                            let bound = query.bound(query.along(products.0[l], group, l), group, l);
-                            hits.push(Hit { row, center: packed.centers(at)[l], bound });
-                        }
+        for (at, group) in packed.groups.iter().enumerate() {
+            let (rows, mut bounds) = match &mut rows {
+                Compared::All(rows) => (*rows, None),
+                Compared::Listed(lists, bounds) => (lists.of(at / bounds.paths.groups), Some(bounds)),
+            };
+            let each = |tile: &[u32], products: &Products, vectors: usize| {
+                for (&row, products) in tile.iter().zip(products) {
+                    let query = &queries[row as usize];
+                    // SAFETY: the processor has the instruction set.
+                    let (count, least) =
+                        unsafe { below::<S>(query, products, (group, at), vectors, &mut places) };
+                    for &l in &places[..count] {
+                        let l = l as usize;
+                        let bound = query.bound(query.along(products.0[l], group, l), group, l);
+                        hits.push(Hit { row, center: packed.centers(at)[l], bound });
                     }
-                };
-                multiply(dots, packed, (codes, at), &rows[..rows.len().min(few)], each);
-            }
+                    if let Some(bounds) = &mut bounds {
+                        let bound = query.beyond(least, query.reach(), packed.errors[at]);
+                        bounds.lower(row as usize, at, bound.max(query.radius));
+                    }
+                }
+            };
+            multiply(dots, packed, (codes, at), rows, each);
         }
     }
 }
@@ -194,7 +206,28 @@ unsafe fn value<S: Simd<T = f32>>(query: &Query, products: &Values, group: &Grou
     }
 }
 
-/// Writes the places of a group whose center may be within the radius to `places`. Returns their number.
+/// `v - error^2 - 2 A error` for a vector of centers; infinite for the one that is not wanted.
+///
+/// # Safety
+/// The processor has the instruction set, and `at + LANES` is at most [`GROUP`].
+#[inline(always)]
+unsafe fn compared<S: Simd<T = f32>>(
+    query: &Query,
+    products: &Values,
+    group: &Group,
+    (own, at): (S::V, usize),
+) -> S::V {
+    // SAFETY: the vectors are within the arrays.
+    unsafe {
+        let error = S::load(group.error.as_ptr().add(at));
+        let value = S::fmadd(S::splat(query.slope), error, value::<S>(query, products, group, at));
+        let place = S::add(S::iota(), S::splat(at as f32));
+        S::where_equal(place, own, S::splat(f32::INFINITY), value)
+    }
+}
+
+/// Writes the places of a group whose center may be within the radius to `places`. Returns their number, and the smallest
+/// `v - error^2 - 2 A error` of all other centers.
 ///
 /// # Safety
 /// The processor has the instruction set, and `vectors * 16` is at most [`GROUP`].
@@ -202,30 +235,33 @@ unsafe fn value<S: Simd<T = f32>>(query: &Query, products: &Values, group: &Grou
 unsafe fn below<S: Simd<T = f32>>(
     query: &Query,
     products: &Values,
-    group: &Group,
+    (group, at): (&Group, usize),
     vectors: usize,
     places: &mut [u32; GROUP + 16],
-) -> usize {
+) -> (usize, f32) {
     let mut count = 0;
     // SAFETY: the processor has the instruction set. Vectors are within arrays of `GROUP` values.
     unsafe {
-        let of = |l: usize| {
-            let error = S::load(group.error.as_ptr().add(l));
-            S::fmadd(S::splat(query.slope), error, value::<S>(query, products, group, l))
-        };
+        let own = S::splat(query.lane_in(at));
         let mut least = S::splat(f32::INFINITY);
         for l in (0..vectors * 16).step_by(S::LANES) {
-            least = S::min(least, of(l));
+            least = S::min(least, compared::<S>(query, products, group, (own, l)));
         }
-        // Most groups hold no such center.
-        if S::count_at_most(least, query.limit) > 0 {
+        let mut least = S::min_lane(least);
+        // Most groups hold no such center. A value that is not a number may be one.
+        let are_beyond = least > query.limit;
+        if !are_beyond {
+            let (limit, none) = (S::splat(query.limit.next_up()), S::splat(f32::INFINITY));
+            let mut others = none;
             for l in (0..vectors * 16).step_by(S::LANES) {
-                let limit = S::splat(query.limit.next_up());
-                count += S::push_less(of(l), limit, l as u32, places.as_mut_ptr().add(count));
+                let values = compared::<S>(query, products, group, (own, l));
+                count += S::push_less(values, limit, l as u32, places.as_mut_ptr().add(count));
+                others = S::min(others, S::where_equal(S::min(values, limit), limit, values, none));
             }
+            least = S::min_lane(others);
         }
+        (count, least)
     }
-    count
 }
 
 impl Query {
@@ -241,7 +277,34 @@ impl Query {
             square: sketch.square,
             slope: -2.0 * (reach * (1.0 + 1e-6)) as f32,
             limit: ((reach * reach + rounding) * (1.0 + 1e-6) - square) as f32,
+            radius: radius.min(Scan::FARTHEST),
+            own: None,
         }
+    }
+
+    /// `A`.
+    fn reach(&self) -> f32 {
+        self.radius + self.error
+    }
+
+    /// The lane of the center that is not wanted, if it is in a group, or -1.
+    #[inline(always)]
+    pub(super) fn lane_in(&self, group: usize) -> f32 {
+        match self.own {
+            Some(place) if place as usize / GROUP == group => (place as usize % GROUP) as f32,
+            _ => -1.0,
+        }
+    }
+
+    /// A lower bound of the distances to centers of a group, from the smallest `v - error^2 - 2 reach error`, for a `reach` of
+    /// at most `A`, or 0. None is within a larger `A` as long as `least - 2 (A - reach) largest` is above `A^2 - square_x`, up
+    /// to the rounding, where `largest` is the largest error.
+    #[inline(always)]
+    pub(super) fn beyond(&self, least: f32, reach: f32, largest: f32) -> f32 {
+        let free = least + 2.0 * reach * largest + self.square * (1.0 - 1.01 * ROUNDING);
+        // The root of `A^2 + 2 A largest = free`.
+        let root = (largest * largest + free.max(0.0)).sqrt();
+        (root - largest) * (1.0 - ROUNDING) - 2e-6 * (root + largest) - self.error
     }
 
     /// The terms of the squared distance to a center of a group that depend on both.

@@ -46,6 +46,11 @@ impl Sketch {
         self.error
     }
 
+    /// The stored coordinate of a byte.
+    pub(crate) fn coordinate(&self, code: u8) -> f32 {
+        self.unit * (f32::from(code) - 128.0)
+    }
+
     const UNKNOWN: Self = Self { unit: 0.0, error: UNKNOWN, rest: 0.0, square: 0.0 };
 }
 
@@ -265,18 +270,4 @@ unsafe fn rounded<S: Simd<T = f32>>(
         return Sketch::UNKNOWN;
     }
     Sketch { unit, error: error as f32, rest: rest as f32, square: (near + rest * rest) as f32 }
-}
-
-/// An upper bound of the distance of two rows with these sketches; infinite for a row without a sketch.
-pub(crate) fn farthest((a, a_codes): (&Sketch, &[u8]), (b, b_codes): (&Sketch, &[u8])) -> f32 {
-    if a.error >= UNKNOWN || b.error >= UNKNOWN {
-        return f32::INFINITY;
-    }
-    let product: i32 =
-        a_codes.iter().zip(b_codes).map(|(&a, &b)| (i32::from(a) - 128) * (i32::from(b) - 128)).sum();
-    let squares = f64::from(a.square) + f64::from(b.square);
-    let along = 2.0 * f64::from(a.unit) * f64::from(b.unit) * f64::from(product);
-    let outside = 2.0 * f64::from(a.rest) * f64::from(b.rest);
-    let square = (squares - along + outside + 1e-6 * squares).max(0.0);
-    ((square.sqrt() + f64::from(a.error) + f64::from(b.error)) * (1.0 + 1e-6)) as f32
 }

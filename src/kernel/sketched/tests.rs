@@ -1,8 +1,9 @@
 //! Sketches against exact distances in `f64`.
 
 use super::basis::{Directions, mix};
+use super::products::GROUP;
 use super::sketch::UNIT;
-use super::{Basis, Hit, PackedSketches, Scan, Sketch, Sketching, farthest};
+use super::{Basis, Bounds, Compared, Hit, Lists, PackedSketches, Paths, Scan, Sketch, Sketching};
 use crate::kernel::Isa;
 use crate::kernel::tier::Compute;
 use crate::matrix::MatRef;
@@ -94,7 +95,6 @@ fn check<T: Compute>(kind: usize, (n, d): (usize, usize), scale: f64) {
     for i in 0..n {
         for j in 0..i {
             assert!(!made.is_wrong((i, j), apart(i, j)), "{what}: rows {i} and {j}");
-            assert!(f64::from(farthest(made.one(i), made.one(j))) >= apart(i, j), "{what}: rows {i} and {j}");
         }
     }
     // The first rows as centers, in falling order.
@@ -102,28 +102,50 @@ fn check<T: Compute>(kind: usize, (n, d): (usize, usize), scale: f64) {
     let width = made.basis.width();
     let order: Vec<u32> = (0..k as u32).rev().collect();
     let packed = PackedSketches::new(&made.codes[..k * width], &made.sketches[..k], width, &order);
+    // Every third row has a center of its own.
+    let own = |i: usize| i.is_multiple_of(3).then_some((i * 5 % k) as u32);
     let radius = |i: usize| apart(i, (i * 7 + 1) % k) as f32;
     let mut scan = Scan::default();
     scan.resize(n);
-    (0..n).for_each(|i| scan.set(i, &made.sketches[i], radius(i).next_up()));
-    // Rows in an order of their own, of which each group has fewer than the group before.
-    let rows_of: Vec<u32> = (0..n as u32).map(|i| i * 17 % n as u32).collect();
-    let scanned: Vec<u32> = if n.is_multiple_of(17) { (0..n as u32).collect() } else { rows_of };
-    let counts: Vec<u32> = (0..packed.n_groups()).map(|g| (n - g * n / 7) as u32).collect();
-    for isa in Isa::available() {
+    for i in 0..n {
+        let place = own(i).map(|j| packed.place_of(j));
+        scan.set(i, &made.sketches[i], radius(i).next_up(), place);
+    }
+    for (isa, sets) in Isa::available().into_iter().flat_map(|isa| [1, 2, 3].map(|sets| (isa, sets))) {
+        let mut paths = Paths::new(packed.n_groups(), sets);
+        // Paths must not change what holds for the centers of today.
+        assert!(paths.extend((0..k).map(|place| place as f32)));
+        // Rows in an order of their own, of which each set has others.
+        let is_listed = |i: usize, set: usize| !(i * 3 + set).is_multiple_of(7);
+        let mut values = vec![f32::INFINITY; n * paths.stride()];
+        let mut bounds = Bounds { values: &mut values, paths: &paths };
+        for (i, set) in (0..n).flat_map(|i| (0..paths.len()).map(move |set| (i, set))) {
+            let bound = if is_listed(i, set) { 0.0 } else { f32::INFINITY };
+            bounds.lower(i, set * paths.groups, bound);
+        }
+        let mut lists = Lists::default();
+        lists.clear(paths.len(), n);
+        for i in 0..n {
+            bounds.list(if n.is_multiple_of(17) { i } else { i * 17 % n }, 1.0, &mut lists);
+        }
         let mut hits: Vec<Hit> = Vec::new();
-        scan.within_on(isa, &packed, &made.codes, (&scanned, &counts), &mut hits);
+        scan.within_on(isa, &packed, &made.codes, Compared::Listed(&lists, &mut bounds), &mut hits);
         let mut found = vec![false; n * k];
         for hit in &hits {
             let (i, j) = (hit.row as usize, hit.center as usize);
             found[i * k + j] = true;
             assert!(f64::from(hit.bound) <= apart(i, j), "{isa}, {what}: row {i}, center {j}");
+            assert_ne!(own(i), Some(hit.center), "{isa}, {what}: row {i}");
         }
-        for (at, i) in scanned.iter().map(|&i| i as usize).enumerate() {
-            for j in (0..k).filter(|&j| at < counts[packed.group_of(j as u32)] as usize) {
-                let missed = !found[i * k + j] && apart(i, j) <= f64::from(radius(i));
-                assert!(!missed, "{isa}, {what}: row {i}, center {j}");
+        for i in 0..n {
+            let mut least = f64::INFINITY;
+            for j in (0..k).filter(|&j| is_listed(i, packed.group_of(j as u32) / paths.groups)) {
+                if !found[i * k + j] && own(i) != Some(j as u32) {
+                    assert!(apart(i, j) > f64::from(radius(i)), "{isa}, {what}: row {i}, center {j}");
+                    least = least.min(apart(i, j));
+                }
             }
+            assert!(f64::from(bounds.least(i)) <= least, "{isa}, {what}: row {i}, {least}");
         }
     }
 }
@@ -160,8 +182,12 @@ fn check_closest(kind: usize, (n, d): (usize, usize), directions: Option<Directi
     let order: Vec<u32> = (0..k as u32).rev().collect();
     let packed = PackedSketches::new(&made.codes[..k * width], &made.sketches[..k], width, &order);
     for isa in Isa::available() {
-        let (mut hits, mut radii) = (Vec::new(), vec![0.0; n]);
+        let (mut hits, mut radii, mut own) = (Vec::new(), vec![0.0; n], vec![0; n]);
+        let paths = Paths::new(packed.n_groups(), 2);
+        let mut values = vec![f32::INFINITY; n * paths.stride()];
+        let mut bounds = Bounds { values: &mut values, paths: &paths };
         let radius_of = |row: u32, center: u32, upper: f32| {
+            own[row as usize] = center as usize;
             let (i, exact) = (row as usize, apart(row as usize, center as usize));
             assert!(f64::from(upper) >= exact, "{isa}, {what}: row {i}, {upper} {exact}");
             radii[i] = if i % 2 == 0 { upper } else { (exact as f32).next_up() };
@@ -173,7 +199,7 @@ fn check_closest(kind: usize, (n, d): (usize, usize), directions: Option<Directi
             (&made.codes, &made.sketches),
             usize::MAX,
             radius_of,
-            &mut hits,
+            (Some(&mut bounds), &mut hits),
         );
         assert!(hits.is_sorted_by_key(|hit| hit.row), "{isa}, {what}");
         let mut found = vec![false; n * k];
@@ -186,6 +212,8 @@ fn check_closest(kind: usize, (n, d): (usize, usize), directions: Option<Directi
             for j in (0..k).filter(|&j| apart(i, j) <= f64::from(*radius)) {
                 assert!(found[i * k + j], "{isa}, {what}: row {i}, center {j}");
             }
+            let others = (0..k).filter(|&j| j != own[i]).map(|j| apart(i, j)).fold(f64::INFINITY, f64::min);
+            assert!(f64::from(bounds.least(i)) <= others, "{isa}, {what}: row {i}");
         }
         // Nothing but the nearest centers of separate clusters.
         assert!(kind != 0 || d < 100 || hits.len() < n * k / 4, "{isa}, {what}: {}", hits.len());
@@ -220,10 +248,66 @@ fn a_center_without_a_sketch_gives_no_radius() {
         count += 1;
         upper
     };
-    Scan::default().closest(&packed, (&made.codes, &made.sketches), usize::MAX, radius_of, &mut hits);
+    Scan::default().closest(&packed, (&made.codes, &made.sketches), usize::MAX, radius_of, (None, &mut hits));
     assert_eq!(count, n);
     assert!((0..n as u32).all(|row| hits.iter().any(|hit| hit.row == row && hit.center == 2)));
     assert!(hits.iter().filter(|hit| hit.row != 2).count() < n * k / 3, "{}", hits.len());
+}
+
+/// The bounds of sets without a center within the radius say more than the radius.
+#[test]
+fn bounds_are_near_the_distances() {
+    let (n, d, k) = (120, 64, 90);
+    let values: Vec<f32> = rows(1, n, d, 6).into_iter().map(|x| x as f32).collect();
+    let rows = MatRef::new(&values, d);
+    let made = Made::of(Basis::learn(rows).unwrap(), rows);
+    let order: Vec<u32> = (0..k as u32).collect();
+    let width = made.basis.width();
+    let packed = PackedSketches::new(&made.codes[..k * width], &made.sketches[..k], width, &order);
+    let paths = Paths::new(packed.n_groups(), 1);
+    let mut values = vec![f32::INFINITY; n * paths.stride()];
+    let mut bounds = Bounds { values: &mut values, paths: &paths };
+    let mut scan = Scan::default();
+    scan.resize(n);
+    (0..n).for_each(|i| scan.set(i, &made.sketches[i], 1e-3, Some(i as u32)));
+    let mut lists = Lists::default();
+    lists.clear(1, n);
+    for i in 0..n {
+        bounds.lower(i, 0, 0.0);
+        bounds.list(i, 0.0, &mut lists);
+    }
+    scan.within(&packed, &made.codes, Compared::Listed(&lists, &mut bounds), &mut Vec::new());
+    // The last row equals the first.
+    for i in 0..n - 1 {
+        let apart = |j: usize| distance(&made.basis, rows.row(i), rows.row(j));
+        let least = (0..k).filter(|&j| j != i).map(apart).fold(f64::INFINITY, f64::min);
+        let found = f64::from(bounds.least(i));
+        assert!(found <= least && (found > 0.8 * least || least < 0.1), "row {i}: {found} {least}");
+    }
+}
+
+/// A bound holds for centers that have moved, and a set whose bound is within the radius is listed.
+#[test]
+fn bounds_follow_the_paths_of_their_sets() {
+    let mut paths = Paths::new(5, 3);
+    assert_eq!((paths.len(), paths.stride()), (3, 8));
+    assert!(paths.extend([1.0f32, 3.0, 2.0].into_iter()));
+    let mut values = vec![f32::INFINITY; 16];
+    let mut bounds = Bounds { values: &mut values, paths: &paths };
+    for (group, bound) in [(0, 7.0), (1, 5.0), (3, 4.0), (4, 9.0)] {
+        bounds.lower(1, group, bound);
+    }
+    assert!(bounds.least(1) <= 4.0 && bounds.least(1) > 3.999 && bounds.least(0) == f32::INFINITY);
+    // Sets have two groups of `GROUP` centers.
+    let moves = (0..5 * GROUP).map(|place| if place / GROUP == 1 { 1.5 } else { 0.25 });
+    assert!(paths.extend(moves));
+    let mut bounds = Bounds { values: &mut values, paths: &paths };
+    let mut lists = Lists::default();
+    lists.clear(3, 2);
+    bounds.list(1, 3.6, &mut lists);
+    assert_eq!([0, 1, 2].map(|set| lists.of(set)), [&[1][..], &[], &[]]);
+    assert!(bounds.least(1) <= 3.75 && bounds.least(1) > 3.749);
+    assert!(!paths.extend(std::iter::once(f32::INFINITY)));
 }
 
 /// Mixing keeps lengths and products, and makes peaks of few columns smaller.
@@ -291,9 +375,9 @@ fn rows_without_a_sketch_exclude_nothing() {
         let packed = PackedSketches::new(&made.codes, &made.sketches, width, &[0, 1]);
         let mut scan = Scan::default();
         scan.resize(2);
-        (0..2).for_each(|i| scan.set(i, &made.sketches[i], 0.0));
+        (0..2).for_each(|i| scan.set(i, &made.sketches[i], 0.0, None));
         let mut hits = Vec::new();
-        scan.within(&packed, &made.codes, (&[0, 1], &[2]), &mut hits);
+        scan.within(&packed, &made.codes, Compared::All(&[0, 1]), &mut hits);
         for i in 0..2 {
             assert!(hits.iter().any(|hit| hit.row == i && hit.center == 0), "{bad}: row {i}");
         }

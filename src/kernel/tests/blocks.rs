@@ -1,7 +1,8 @@
-//! Tests that centers dropped for a box are never the label of a row within it.
+//! Tests that centers dropped for a box are never the label of a row within it, and that the rows of a leaf get the
+//! label of their nearest center.
 
-use crate::kernel::blocks::{Candidates, Narrowing, Skin, narrow};
-use crate::kernel::{Compute, Isa, PackedCenters, Scratch, nearest};
+use crate::kernel::blocks::{Candidates, Leaf, Narrowing, Relabeled, Skin, narrow, relabel};
+use crate::kernel::{Compute, Isa, PackedCenters, Scratch, nearest, sq_dist};
 use crate::matrix::MatRef;
 use crate::rng::{Purpose, Rng};
 
@@ -104,4 +105,78 @@ fn values_that_are_no_numbers_keep_all_centers() {
     }
     assert!(narrow(&packed, &[0.0, 0.0, 0.1, 0.1], Skin::default(), &from, &mut to, work));
     assert_eq!(to.ids(), [0]);
+}
+
+/// The nearest of the listed centers, by exact differences, and whether another one is about as near.
+fn naive<T: Compute>(row: &[T], centers: &[T], list: &[u32]) -> (u32, bool) {
+    let sq_dists = list.iter().map(|&j| (sq_dist(row, &centers[j as usize * row.len()..][..row.len()]), j));
+    let mut sorted: Vec<(f64, u32)> = sq_dists.collect();
+    sorted.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    let (best, next) = (sorted[0], sorted[1]);
+    (best.1, next.0 <= best.0 * (1.0 + 400.0 * T::EPSILON))
+}
+
+/// Compares the rows of a leaf with every second center, once without labels and once with the labels found. Returns
+/// the numbers of rows and of rows in doubt.
+fn check_leaf<T: Compute>(isa: Isa, far: f64) -> (usize, usize) {
+    let (mut all, mut in_doubt) = (0, 0);
+    for (d, k) in [(1, 5), (2, 17), (3, 40), (4, 9), (10, 64), (11, 7), (16, 100)] {
+        for seed in 0..6 {
+            let [rows, centers, _] = problem::<T>(d, k, seed, (1.5, far, 1.0));
+            let packed = PackedCenters::for_isa(MatRef::new(&centers, d), isa);
+            let list: Vec<u32> = (0..k as u32).step_by(2).collect();
+            // One, two or three vectors of 16 rows.
+            let n = 16 * (1 + seed as usize % 3);
+            let mut columns = vec![T::ZERO; n * d];
+            for (i, row) in rows.chunks_exact(d).take(n).enumerate() {
+                row.iter().enumerate().for_each(|(t, &x)| columns[t * n + i] = x);
+            }
+            let mut labels = vec![T::from_f32(-1.0); n];
+            let mut to = Relabeled::default();
+            for turn in 0..2 {
+                relabel(&packed, Leaf { columns: &columns, labels: &labels }, &list, &mut to);
+                let what = format!("{isa} d={d} k={k} {seed} {turn}");
+                assert!(turn == 0 || to.changed.is_empty(), "{what}: labels change again");
+                assert!(turn == 1 || to.changed.len() + to.in_doubt.len() == n, "{what}: rows without label");
+                for &(r, label) in &to.changed {
+                    labels[r as usize] = T::from_f32(label as f32);
+                }
+                for (r, row) in rows.chunks_exact(d).take(n).enumerate() {
+                    let (nearest, is_close) = naive(row, &centers, &list);
+                    if to.in_doubt.contains(&(r as u32)) {
+                        assert!(is_close, "{what}: row {r} is in doubt");
+                    } else {
+                        assert_eq!(labels[r].to_f64(), f64::from(nearest), "{what}: row {r}");
+                    }
+                }
+            }
+            (all, in_doubt) = (all + n, in_doubt + to.in_doubt.len());
+        }
+    }
+    (all, in_doubt)
+}
+
+#[test]
+fn rows_of_a_leaf_get_the_nearest_label_or_are_in_doubt() {
+    for isa in Isa::available() {
+        for far in [0.0, 1e3] {
+            for (all, in_doubt) in [check_leaf::<f32>(isa, far), check_leaf::<f64>(isa, far)] {
+                assert!(in_doubt < all / 2, "{isa}: {in_doubt} of {all} rows are in doubt");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_leaf_of_values_out_of_range_is_in_doubt() {
+    for isa in Isa::available() {
+        for unit in [1e25f32, 1e-30, f32::NAN, f32::INFINITY] {
+            let centers = [0.0f32, 1.0, 3.0].map(|c| if unit.is_finite() { c * unit } else { c });
+            let packed = PackedCenters::for_isa(MatRef::new(&centers, 1), isa);
+            let (columns, labels) = ([1.2 * unit; 16], [1.0; 16]);
+            let mut to = Relabeled::default();
+            relabel(&packed, Leaf { columns: &columns, labels: &labels }, &[0, 1, 2], &mut to);
+            assert_eq!((to.changed.len(), to.in_doubt.len()), (0, 16), "{isa} {unit}");
+        }
+    }
 }

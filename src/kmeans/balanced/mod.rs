@@ -83,9 +83,9 @@ impl Method for Balanced {
         true
     }
 
-    fn memory_per_row(params: &BalancedParams) -> (&'static str, usize) {
+    fn memory_per_row(params: &BalancedParams, n: u64) -> (&'static str, usize) {
         let candidates = if params.has_limits() { CANDIDATE_BYTES * params.n_clusters.min(2) } else { 0 };
-        ("labels, candidates and seeding", 12 + params.seeding.bytes_per_row() + candidates)
+        ("labels, candidates and seeding", 12 + params.seeding.bytes_per_row(n) + candidates)
     }
 
     fn check(params: &BalancedParams, n: Option<u64>, dim: usize) -> Result<()> {

@@ -74,7 +74,7 @@ impl WorkCount {
 impl<T> Blocks<T> {
     /// The blocks of a tree, without labels.
     fn of(tree: Arc<Tree<T>>) -> Self {
-        let states = tree.branches.iter().map(State::new).collect();
+        let states = tree.branches.iter().map(|_| State::new()).collect();
         let n = tree.rows;
         Self {
             tree,
@@ -94,10 +94,11 @@ impl<T: Compute> Blocks<T> {
     }
 
     /// Finds the label of every row, given the labels before. [`Blocks::confirm`] must follow once they are
-    /// those of the rows.
+    /// those of the rows. [`Blocks::changes`] serves only if changes are `noted`.
     pub(super) fn find(
         &mut self,
         labels: LabelsRef<'_>,
+        noted: bool,
         packed: &PackedCenters<T>,
         cx: &Executor,
     ) -> Result<WorkCount> {
@@ -108,11 +109,10 @@ impl<T: Compute> Blocks<T> {
         let packed = PackedCenters::for_listed(packed.centers());
         let last = self.last.take();
         let all = Candidates::all(&packed, last.as_ref().map(|(centers, _)| &centers[..]));
-        let doubt = packed.doubt(packed.dim());
         let (shift, scale) = packed.frame();
         let shift_move = last.map_or(T::INFINITY, |(_, last)| apart(shift, &last, scale));
         self.last = Some((packed.centers().iter().flatten().copied().collect(), shift.to_vec()));
-        let centers = MovedCenters { packed: &packed, all: &all, doubt, shift_move };
+        let centers = MovedCenters { packed: &packed, all: &all, shift_move };
         let each = self.states.len().div_ceil(ITEMS * cx.threads()).max(1);
         let items = self.tree.branches.chunks(each).zip(self.states.chunks_mut(each));
         let (latest, marks) = (&self.latest[..], &self.marks[..]);
@@ -128,7 +128,9 @@ impl<T: Compute> Blocks<T> {
                     let changed = |row: u32, label: u32| {
                         let row = row as usize;
                         latest[row].store(label, Relaxed);
-                        marks[row / WORD].fetch_or(1 << (row % WORD), Relaxed);
+                        if noted {
+                            marks[row / WORD].fetch_or(1 << (row % WORD), Relaxed);
+                        }
                     };
                     visit.branch(branch, state, &centers, changed, work);
                 }

@@ -2,9 +2,22 @@
 //! comparison per level.
 
 #![allow(clippy::neg_cmp_op_on_partial_ord, reason = "what is not a number goes to the left")]
-#![allow(clippy::needless_range_loop, reason = "loops over several arrays")]
 
 use crate::float::Float;
+use crate::matrix::MatRef;
+
+/// Rows that take the way through the splits together, so that their comparisons do not wait for each other.
+const TOGETHER: usize = 16;
+
+/// Buffers for the split of a place.
+#[derive(Default)]
+struct Buffers<T> {
+    /// The range of the rows per column.
+    low: Vec<T>,
+    high: Vec<T>,
+    /// The values of the rows in the widest column.
+    values: Vec<T>,
+}
 
 /// Splits in heap order: the children of split `i` are `2 i + 1` and `2 i + 2`.
 #[derive(Debug)]
@@ -21,36 +34,40 @@ impl<T: Float> Splits<T> {
         let splits = (1usize << levels) - 1;
         let mut new = Self { levels, splits: vec![(0, T::INFINITY); splits] };
         let mut rows: Vec<u32> = (0..(sample.len() / dim) as u32).collect();
-        new.split(sample, dim, &mut rows, 0);
+        new.split(sample, dim, &mut rows, 0, &mut Buffers::default());
         new
     }
 
-    fn split(&mut self, sample: &[T], dim: usize, rows: &mut [u32], at: usize) {
+    fn split(&mut self, sample: &[T], dim: usize, rows: &mut [u32], at: usize, buffers: &mut Buffers<T>) {
         if at >= self.splits.len() || rows.len() < 2 {
             return;
         }
+        let Buffers { low, high, values } = buffers;
         let row = |i: u32| &sample[i as usize * dim..][..dim];
-        let (mut low, mut high) = (row(rows[0]).to_vec(), row(rows[0]).to_vec());
+        low.clear();
+        low.extend_from_slice(row(rows[0]));
+        high.clone_from(low);
         for &i in &rows[1..] {
-            let row = row(i);
-            for t in 0..dim {
-                low[t] = if row[t] < low[t] { row[t] } else { low[t] };
-                high[t] = if row[t] > high[t] { row[t] } else { high[t] };
+            for ((&x, low), high) in row(i).iter().zip(&mut *low).zip(&mut *high) {
+                *low = if x < *low { x } else { *low };
+                *high = if x > *high { x } else { *high };
             }
         }
         let (mut column, mut widest) = (0, T::ZERO);
-        for (t, (&low, &high)) in low.iter().zip(&high).enumerate() {
+        for (t, (&low, &high)) in low.iter().zip(&*high).enumerate() {
             if high - low > widest {
                 (column, widest) = (t, high - low);
             }
         }
         let value = |i: u32| sample[i as usize * dim + column];
+        values.clear();
+        values.extend(rows.iter().map(|&i| value(i)));
         let middle = rows.len() / 2;
-        rows.select_nth_unstable_by(middle, |&a, &b| value(a).to_f64().total_cmp(&value(b).to_f64()));
-        let mut split = value(rows[middle]);
+        let (_, &mut mut split, _) =
+            values.select_nth_unstable_by(middle, |a, b| a.to_f64().total_cmp(&b.to_f64()));
         if split <= low[column] {
             // At least half of the rows have the smallest value: they go to the left.
-            let above = rows.iter().map(|&i| value(i)).filter(|&x| x > low[column]);
+            let above = values.iter().copied().filter(|&x| x > low[column]);
             split = above.fold(T::INFINITY, |least, x| if x < least { x } else { least });
         }
         self.splits[at] = (column as u32, split);
@@ -63,8 +80,8 @@ impl<T: Float> Splits<T> {
             }
         }
         let (left, right) = rows.split_at_mut(left);
-        self.split(sample, dim, left, 2 * at + 1);
-        self.split(sample, dim, right, 2 * at + 2);
+        self.split(sample, dim, left, 2 * at + 1, buffers);
+        self.split(sample, dim, right, 2 * at + 2, buffers);
     }
 
     /// The number of places.
@@ -72,14 +89,19 @@ impl<T: Float> Splits<T> {
         self.splits.len() + 1
     }
 
-    /// The place where a row belongs.
-    #[inline]
-    pub(super) fn place(&self, row: &[T]) -> usize {
-        let mut at = 0;
-        for _ in 0..self.levels {
-            let (column, value) = self.splits[at];
-            at = 2 * at + 1 + usize::from(row[column as usize] >= value);
+    /// Writes the places where rows belong.
+    pub(super) fn place(&self, rows: MatRef<'_, T>, to: &mut [u32]) {
+        for (first, to) in (0..).step_by(TOGETHER).zip(to.chunks_mut(TOGETHER)) {
+            to.fill(0);
+            for _ in 0..self.levels {
+                for (r, at) in (first..).zip(&mut *to) {
+                    let (column, value) = self.splits[*at as usize];
+                    *at = 2 * *at + 1 + u32::from(rows.row(r)[column as usize] >= value);
+                }
+            }
+            for at in to {
+                *at -= self.splits.len() as u32;
+            }
         }
-        at - self.splits.len()
     }
 }

@@ -9,7 +9,7 @@ use crate::data::{self, Block, DataSource};
 use crate::error::{Error, Result};
 use crate::float::Float;
 use crate::kernel::bounded::BEHIND;
-use crate::matrix::make_room;
+use crate::matrix::{MatRef, make_room};
 use crate::parallel::Executor;
 use crate::pass::{Chunk, sweep};
 use crate::rows::Rows;
@@ -66,7 +66,7 @@ fn bytes<T>(n: usize, dim: usize) -> usize {
     let row = dim * size_of::<T>();
     let leaves = 2 * n.div_ceil(BLOCK_LEAF_ROWS);
     let positions = n + BEHIND * leaves;
-    positions * (row + row / 2 + 16) + leaves * (4 * row + 16 + size_of::<Leaf>()) + 9 * n
+    positions * (row + row / 2 + 12 + size_of::<T>()) + leaves * (4 * row + 16 + size_of::<Leaf>()) + 9 * n
 }
 
 /// Whether the tree of `n` rows of `dim` columns fits into `budget` bytes.
@@ -98,10 +98,9 @@ impl<T: Float> Tree<T> {
         let mut counts = vec![0usize; splits.places()];
         let place = |chunk: Chunk<'_, T>, branch_of: &mut [u32], counts: &mut Vec<usize>, (): &mut ()| {
             if let Rows::Dense(rows) = chunk.rows {
-                for (row, branch) in rows.iter().zip(branch_of) {
-                    let place = splits.place(row);
-                    *branch = place as u32;
-                    counts[place] += 1;
+                splits.place(rows, branch_of);
+                for &mut place in branch_of {
+                    counts[place as usize] += 1;
                 }
             }
             Ok(())
@@ -191,7 +190,8 @@ impl<T: Float> Branch<T> {
         let sample: Vec<T> = staged.values.chunks_exact(dim).step_by(step).flatten().copied().collect();
         let splits = Splits::of(&sample, dim, levels);
         let mut leaves = vec![Leaf { start: 0, end: 0, rows: 0 }; splits.places()];
-        let leaf_of: Vec<u32> = staged.values.chunks_exact(dim).map(|row| splits.place(row) as u32).collect();
+        let mut leaf_of = vec![0; n];
+        splits.place(MatRef::new(&staged.values, dim), &mut leaf_of);
         for &leaf in &leaf_of {
             leaves[leaf as usize].rows += 1;
         }

@@ -4,8 +4,8 @@ use super::WorkCount;
 use super::carried::Carried;
 use super::tree::{Branch, NO_ROW};
 use crate::centers::{LabelsRef, NO_LABEL};
-use crate::kernel::blocks::{Candidates, Narrowing, Skin, in_frame, longest, narrow};
-use crate::kernel::bounded::{Doubt, Nearest, is_in_doubt, nearest_listed};
+use crate::float::Float;
+use crate::kernel::blocks::{self, Candidates, Narrowing, Relabeled, Skin, narrow};
 use crate::kernel::{Compute, PackedCenters};
 use crate::matrix::MatRef;
 
@@ -16,39 +16,46 @@ const FEW: usize = 4;
 /// The labels of a branch.
 #[derive(Clone, Debug)]
 pub(super) struct State<T> {
-    /// The label per position.
-    labels: Vec<u32>,
+    /// The label per position, as a number. Those of positions without a row serve only to skip them.
+    labels: Vec<T>,
     /// The label of all rows of a node, or [`NO_LABEL`]. Values below a node with a label are stale.
     whole: Vec<u32>,
     /// The candidates of the last visit, if they may serve again.
     carried: Option<Carried<T>>,
 }
 
-impl<T> State<T> {
-    /// A branch without labels.
-    pub(super) fn new(branch: &Branch<T>) -> Self {
-        Self {
-            labels: vec![NO_LABEL; branch.rows.len()],
-            whole: vec![NO_LABEL; 2 * branch.leaves.len() - 1],
-            carried: None,
-        }
-    }
+/// A label as a number; below 0 for [`NO_LABEL`]. All numbers of centers are exact in `f32`.
+fn number<T: Float>(label: u32) -> T {
+    T::from_f32(if label == NO_LABEL { -1.0 } else { label as f32 })
+}
 
+impl<T> State<T> {
+    /// A branch before [`State::take`].
+    pub(super) fn new() -> Self {
+        Self { labels: Vec::new(), whole: Vec::new(), carried: None }
+    }
+}
+
+impl<T: Float> State<T> {
     /// Takes over the labels of all rows.
     pub(super) fn take(&mut self, branch: &Branch<T>, of_rows: LabelsRef<'_>) {
-        for (label, &row) in self.labels.iter_mut().zip(&branch.rows) {
-            *label = if row == NO_ROW { NO_LABEL } else { of_rows.get(row as usize) };
-        }
-        self.whole.fill(NO_LABEL);
+        let label = |&row: &u32| if row == NO_ROW { NO_LABEL } else { of_rows.get(row as usize) };
+        self.labels.clear();
+        self.labels.extend(branch.rows.iter().map(|row| number::<T>(label(row))));
+        self.whole.clear();
+        self.whole.resize(2 * branch.leaves.len() - 1, NO_LABEL);
         self.carried = None;
     }
 
-    /// Gives a row of a leaf its label, and calls `changed` if it is new.
+    /// Gives the row at a position its label, and calls `changed` if it is new.
     #[inline]
     fn set(&mut self, at: usize, row: u32, label: u32, changed: &mut impl FnMut(u32, u32)) {
-        if self.labels[at] != label {
-            self.labels[at] = label;
-            changed(row, label);
+        let number = number(label);
+        if self.labels[at] != number {
+            self.labels[at] = number;
+            if row != NO_ROW {
+                changed(row, label);
+            }
         }
     }
 }
@@ -65,8 +72,7 @@ pub(super) struct Visit<T> {
 /// Buffers for the rows of a leaf.
 #[derive(Debug, Default)]
 struct LeafBuffers<T> {
-    nearest: Nearest<T>,
-    moved: Vec<T>,
+    relabeled: Relabeled,
     row: Vec<T>,
 }
 
@@ -100,7 +106,6 @@ pub(super) struct MovedCenters<'a, T: Compute> {
     pub(super) packed: &'a PackedCenters<T>,
     /// All centers as candidates, with their last moves.
     pub(super) all: &'a Candidates<T>,
-    pub(super) doubt: Doubt<T>,
     /// How far the shift of the frame has moved.
     pub(super) shift_move: T,
 }
@@ -222,31 +227,20 @@ impl<T: Compute> LeafBuffers<T> {
         changed: &mut impl FnMut(u32, u32),
         work: &mut WorkCount,
     ) {
-        let Fixed { branch, centers: MovedCenters { packed, doubt, .. }, .. } = *fixed;
+        let Fixed { branch, centers: MovedCenters { packed, .. }, .. } = *fixed;
         let leaf = branch.leaves[at];
         work.distances += (list.len() * leaf.rows) as u64;
-        let columns = in_frame(packed, branch.columns(leaf), &mut self.moved);
-        let places = leaf.end - leaf.start;
-        if self.nearest.ids.len() < places {
-            self.nearest.resize(places);
+        let (columns, labels) = (branch.columns(leaf), &state.labels[leaf.start..leaf.end]);
+        blocks::relabel(packed, blocks::Leaf { columns, labels }, list, &mut self.relabeled);
+        for &(r, label) in &self.relabeled.changed {
+            let at = leaf.start + r as usize;
+            state.set(at, branch.rows[at], label, changed);
         }
-        nearest_listed(packed, columns, 0..leaf.rows, list, &mut self.nearest);
-        let Nearest { ids, best, next } = &mut self.nearest;
-        let (best, next) = (&best[..leaf.rows], &next[..leaf.rows]);
-        let doubt = doubt.of(longest(packed, branch.faces(branch.leaves.len() - 1 + at)));
-        let in_doubt = |i: usize| is_in_doubt(best[i], next[i], doubt);
-        if (0..leaf.rows).filter(|&i| in_doubt(i)).count() > 0 {
-            for i in (0..leaf.rows).filter(|&i| in_doubt(i)) {
-                self.row.clear();
-                self.row.extend(branch.columns(leaf).iter().skip(i).step_by(places));
-                ids[i] = packed.nearest_of(MatRef::new(&self.row, self.row.len()).into(), 0, list);
-            }
-        }
-        let rows = leaf.start..leaf.start + leaf.rows;
-        if state.labels[rows.clone()] != self.nearest.ids[..leaf.rows] {
-            for (at, &label) in rows.zip(&self.nearest.ids) {
-                state.set(at, branch.rows[at], label, changed);
-            }
+        for r in self.relabeled.in_doubt.iter().map(|&r| r as usize).filter(|&r| r < leaf.rows) {
+            self.row.clear();
+            self.row.extend(columns.iter().skip(r).step_by(leaf.end - leaf.start));
+            let label = packed.nearest_of(MatRef::new(&self.row, self.row.len()).into(), 0, list);
+            state.set(leaf.start + r, branch.rows[leaf.start + r], label, changed);
         }
     }
 }

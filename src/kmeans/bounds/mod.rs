@@ -29,7 +29,7 @@ use crate::tuning::{ROWS_IN_LANES_DIM, bounded_chunk_rows};
 pub(super) use apart::{Apart, Settling};
 use grow::affordable;
 pub(super) use rules::{lost_of, rounding_of};
-use similar::similar_together;
+pub(super) use similar::similar_together;
 pub(super) use work::{RowBoundsMut, Work};
 
 /// Rounds up to `f32`.

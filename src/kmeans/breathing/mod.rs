@@ -46,8 +46,8 @@ impl Method for Breathing {
     type Model = KMeansModel;
     type Solver<T: Element> = BreathingSolver<T>;
 
-    fn memory_per_row(params: &BreathingParams) -> (&'static str, usize) {
-        ("labels and seeding", 12 + params.seeding.bytes_per_row())
+    fn memory_per_row(params: &BreathingParams, n: u64) -> (&'static str, usize) {
+        ("labels and seeding", 12 + params.seeding.bytes_per_row(n))
     }
 }
 

@@ -32,7 +32,8 @@ impl Labels {
         cx: &Executor,
     ) -> Result<()> {
         let (k, dim) = (packed.n_centers(), packed.dim());
-        let work = blocks.find(self.of_rows.view(), packed, cx)?;
+        let all = afresh || moments.is_some();
+        let work = blocks.find(self.of_rows.view(), !all, packed, cx)?;
         let found = &*blocks;
         let absorb =
             |mut chunk: Unread<'_, T>,
@@ -40,7 +41,7 @@ impl Labels {
              part: &mut Part,
              (Buffers { changes, picked, moved }, editing): &mut (Buffers<T>, Editing<'_>)| {
                 let rows = chunk.range();
-                if afresh || moments.is_some() {
+                if all {
                     found.latest(rows, &mut moved.new);
                     let rows = chunk.read()?;
                     let relabeled = Relabeled { old: labels.open(editing), new: &moved.new };
@@ -56,13 +57,12 @@ impl Labels {
                 picked.clear();
                 picked.extend(changes.iter().map(|&(row, _)| row));
                 let rows = chunk.read_of(picked)?;
-                let absorbed =
-                    part.absorb_changes(&rows, labels.open(editing), changes, packed, false, moved);
+                let absorbed = part.absorb_moves(&rows, |r| labels.get(r), changes, packed, moved);
                 if absorbed.is_err() {
                     // The other rows of the chunk may hold stale values.
                     return Err(chunk.read()?.not_finite());
                 }
-                labels.store(editing);
+                labels.replace(changes, editing);
                 Ok(())
             };
         let make = (|| Part::new(k, dim, moments.is_some()), || (Buffers::default(), Editing::new(journals)));

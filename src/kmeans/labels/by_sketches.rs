@@ -28,7 +28,7 @@ impl Labels {
         let Some(mut sketches) = self.sketches.take() else { return Ok(()) };
         let (k, dim) = (packed.n_centers(), packed.dim());
         let mut rows = sketches.take_rows();
-        let width = sketches.width();
+        let widths = sketches.widths();
         let rules = sketches.rules(packed.centers());
         let absorb = |mut chunk: Unread<'_, T>,
                       (of_rows, mut rows): (LabelsMut<'_>, RowSketches<'_>),
@@ -54,7 +54,7 @@ impl Labels {
             Ok(())
         };
         let cut = Cut { tile_rows: tile_rows(k), chunk_rows: Some(sketch_chunk_rows(dim, k)) };
-        let state = (self.of_rows.view_mut(), rows.view_mut(width));
+        let state = (self.of_rows.view_mut(), rows.view_mut(widths));
         let make = (
             || Part::new(k, dim, moments.is_some()),
             || (Work::default(), Moved::default(), Editing::new(journals)),

@@ -36,8 +36,8 @@ impl Method for KMeans {
     type Model = KMeansModel;
     type Solver<T: Element> = LloydStarts<T>;
 
-    fn memory_per_row(params: &KMeansParams) -> (&'static str, usize) {
-        ("labels and seeding", 8 + params.seeding.bytes_per_row())
+    fn memory_per_row(params: &KMeansParams, n: u64) -> (&'static str, usize) {
+        ("labels and seeding", 8 + params.seeding.bytes_per_row(n))
     }
 }
 

@@ -54,8 +54,8 @@ pub enum Algorithm {
     Exponion,
     /// For up to 16 columns and rows that fill few of them: a tree of boxes is built once, and a sweep drops
     /// the centers that cannot be nearest to any row of a box (the filtering algorithm: Kanungo et al., 2002).
-    /// The tree holds a copy of the rows, within `bounds_memory`. Sparse rows, more columns and a smaller
-    /// budget get full sweeps.
+    /// The tree holds a copy of the rows, within `bounds_memory`. Sparse rows, more columns, centers so far apart or
+    /// so close together that squares of distances may be out of range, and a smaller budget get full sweeps.
     Filtering,
     /// For many columns and clusters: a few bytes per row, kept in memory, tell which centers cannot be the nearest
     /// (certified sketches). A sweep reads only the rows that they do not decide. The sketches must fit into

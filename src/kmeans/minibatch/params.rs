@@ -34,8 +34,7 @@ parameters! {
     MiniBatch::params(n_clusters) {
         /// How the first centers are chosen. The default, [`Seeding::Auto`], is greedy k-means++ on up to 3 batches of rows,
         /// or 16 rows per cluster if that is more. On more rows it is k-means|| with an oversampling of 0.5 and 3 rounds,
-        /// which takes 16 bytes per row. On more than 67,108,864 rows it is greedy k-means++ on a random sample of 3 batches,
-        /// or 16 rows per cluster if that is more.
+        /// which takes 16 bytes per row. More than 67,108,864 rows take as long and at most 1 GiB.
         #[doc(alias = "init")]
         seeding: Seeding = Seeding::Auto,
         /// Seed of all random draws (default 0).

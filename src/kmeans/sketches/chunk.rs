@@ -1,27 +1,24 @@
 //! Labels a chunk of rows: bounds, scan, exact distances.
 
+use super::Widths;
 use super::work::{Open, Work};
-use super::{NEAR, Near};
 use crate::centers::NO_LABEL;
 use crate::error::Result;
-use crate::kernel::sketched::{Basis, PackedSketches, Scan, Sketch, farthest, lower_of, upper_of};
+use crate::kernel::sketched::{Basis, Bounds, Compared, PackedSketches, Paths, Sketch, lower_of, upper_of};
 use crate::kernel::{Compute, PackedCenters, is_exact, sq_dist};
 use crate::matrix::MatRef;
 use crate::pass::{Chunk, PerRow, Unread};
 use crate::rows::Rows;
-use crate::tuning::{SKETCH_GROWTH, SKETCH_ROOM};
 
 /// What all rows of a sweep share.
 pub(in crate::kmeans) struct Rules<'a, T> {
     pub(super) basis: &'a Basis,
     pub(super) centers: MatRef<'a, T>,
     pub(super) packed: PackedSketches,
-    /// How far each center moved since the last sweep, and the largest move per group, which falls from group to group.
+    /// How far each center moved since the last sweep, and the largest of these.
     pub(super) moves: &'a [f32],
-    pub(super) group_moves: Vec<f32>,
-    pub(super) paths: &'a [f64],
-    pub(super) codes: &'a [u8],
-    pub(super) sketches: &'a [Sketch],
+    pub(super) largest_move: f32,
+    pub(super) paths: &'a Paths,
     pub(super) are_made: bool,
     pub(super) are_known: bool,
 }
@@ -31,21 +28,23 @@ pub(in crate::kmeans) struct RowSketches<'a> {
     pub(in crate::kmeans) codes: &'a mut [u8],
     pub(in crate::kmeans) sketches: &'a mut [Sketch],
     pub(in crate::kmeans) upper: &'a mut [f32],
+    /// The smallest of the bounds, after the last sweep.
     pub(in crate::kmeans) least: &'a mut [f32],
-    pub(in crate::kmeans) near: &'a mut [Near],
-    /// Bytes of a row.
-    pub(in crate::kmeans) width: usize,
+    pub(in crate::kmeans) bounds: &'a mut [f32],
+    pub(in crate::kmeans) widths: Widths,
 }
 
 impl PerRow for RowSketches<'_> {
     fn split(self, n: usize) -> (Self, Self) {
-        let Self { codes, sketches, upper, least, near, width } = self;
-        let (codes, sketches) = (codes.split_at_mut(n * width), sketches.split_at_mut(n));
-        let (upper, least, near) = (upper.split_at_mut(n), least.split_at_mut(n), near.split_at_mut(n));
-        let part = |codes, sketches, upper, least, near| Self { codes, sketches, upper, least, near, width };
+        let Self { codes, sketches, upper, least, bounds, widths } = self;
+        let (codes, sketches) = (codes.split_at_mut(n * widths.codes), sketches.split_at_mut(n));
+        let (upper, least) = (upper.split_at_mut(n), least.split_at_mut(n));
+        let bounds = bounds.split_at_mut(n * widths.bounds);
+        let part =
+            |codes, sketches, upper, least, bounds| Self { codes, sketches, upper, least, bounds, widths };
         (
-            part(codes.0, sketches.0, upper.0, least.0, near.0),
-            part(codes.1, sketches.1, upper.1, least.1, near.1),
+            part(codes.0, sketches.0, upper.0, least.0, bounds.0),
+            part(codes.1, sketches.1, upper.1, least.1, bounds.1),
         )
     }
     fn rows(&self) -> Option<usize> {
@@ -85,19 +84,16 @@ impl<T: Compute> Rules<'_, T> {
         }
         work.hits.clear();
         if self.are_known && !labels.contains(&NO_LABEL) {
-            work.scan.resize(labels.len());
             self.test_bounds(labels, rows, work);
             if !work.first.is_empty() {
                 let Work { first, open, distances, .. } = work;
                 let values = reading.of(first)?;
-                for open in open.iter_mut().filter(|open| open.sq_dist.is_infinite()) {
+                for open in open.iter_mut() {
                     open.sq_dist = self.sq_dist(values, open.row, open.label);
                     self.measured(open);
                     *distances += 1;
                 }
             }
-            self.retest(rows, &mut work.open);
-            self.order(&work.open, &mut work.rows, &mut work.counts);
             self.scan(rows, work);
         } else {
             work.first.clear();
@@ -105,7 +101,7 @@ impl<T: Compute> Rules<'_, T> {
             self.guess(reading.of(&work.first)?, rows, work);
         }
         sort_by_row(rows.sketches.len(), work);
-        self.pick(rows, work);
+        pick(work);
         let values = reading.of(&work.picked)?;
         self.decide(values, labels, rows, packed, work);
         Ok(())
@@ -113,120 +109,66 @@ impl<T: Compute> Rules<'_, T> {
 
     /// Opens all rows with the center of the smallest estimate, and finds the centers within reach.
     fn guess(&self, values: MatRef<'_, T>, rows: &mut RowSketches<'_>, work: &mut Work) {
-        rows.near.fill(Near::NONE);
         let Work { scan, hits, open, distances, .. } = work;
         open.clear();
-        let groups = self.packed.n_groups() as u32;
         let radius_of = |row, label, _| {
             let sq_dist = self.sq_dist(values, row, label);
             *distances += 1;
-            let mut found = Open { row, label, groups, upper: 0.0, radius: 0.0, sq_dist };
+            let mut found = Open { row, label, upper: 0.0, radius: 0.0, sq_dist };
             self.measured(&mut found);
             open.push(found);
-            found.radius * (1.0 + SKETCH_ROOM)
+            found.radius
         };
-        scan.closest(&self.packed, (rows.codes, rows.sketches), usize::MAX, radius_of, hits);
+        rows.bounds.fill(f32::INFINITY);
+        let bounds = &mut Bounds { values: rows.bounds, paths: self.paths };
+        let found = (Some(bounds), hits);
+        scan.closest(&self.packed, (rows.codes, rows.sketches), usize::MAX, radius_of, found);
     }
 
-    /// Opens the rows whose bounds do not tell their label.
+    /// Opens the rows whose bounds do not tell their label, and lists them.
     fn test_bounds(&self, labels: &[u32], rows: &mut RowSketches<'_>, work: &mut Work) {
         let Work { open, first, .. } = work;
         open.clear();
         first.clear();
         for (r, &label) in labels.iter().enumerate() {
-            let before = rows.upper[r];
-            let moved = self.moves[label as usize];
-            let mut upper = (before + moved) * UP;
-            if self.is_settled(rows, r, radius_of(upper)) {
-                rows.least[r] = self.least_now(rows, r);
-            } else {
-                if moved > 0.01 * upper {
-                    let j = label as usize;
-                    let center = (&self.sketches[j], &self.codes[j * rows.width..][..rows.width]);
-                    upper = upper.min(farthest((&rows.sketches[r], codes_of(rows, r)), center));
-                }
-                // Whether the row is measured before it is scanned.
-                let grown = upper > before * (1.0 + SKETCH_GROWTH);
-                let sq_dist = if grown { f64::INFINITY } else { f64::NAN };
-                open.push(Open { row: r as u32, label, groups: 0, upper, radius: radius_of(upper), sq_dist });
+            let upper = (rows.upper[r] + self.moves[label as usize]) * UP;
+            let radius = radius_of(upper);
+            let mut least = (rows.least[r] - self.largest_move) * DOWN;
+            if least <= radius {
+                least = self.bounds(rows).least(r);
             }
-            rows.upper[r] = upper;
+            (rows.upper[r], rows.least[r]) = (upper, least);
+            if least <= radius {
+                first.push(r as u32);
+                open.push(Open { row: r as u32, label, upper, radius, sq_dist: f64::NAN });
+            }
         }
-        first.extend(open.iter().filter(|open| open.sq_dist.is_infinite()).map(|open| open.row));
     }
 
-    /// Closes the rows whose bounds tell their label, now that some have been measured, and finds how many groups the
-    /// others must be compared with.
-    fn retest(&self, rows: &mut RowSketches<'_>, open: &mut Vec<Open>) {
-        open.retain_mut(|open| {
+    /// Closes the rows whose bounds tell their label, now that the distance to its center is measured, and finds the centers
+    /// within reach of the others.
+    fn scan(&self, rows: &mut RowSketches<'_>, work: &mut Work) {
+        let Work { scan, hits, open, lists, .. } = work;
+        scan.resize(rows.sketches.len());
+        lists.clear(self.paths.len(), rows.sketches.len());
+        open.retain(|open| {
             let r = open.row as usize;
             rows.upper[r] = open.upper;
-            if self.is_settled(rows, r, open.radius) {
-                rows.least[r] = self.least_now(rows, r);
+            if rows.least[r] > open.radius {
                 return false;
             }
-            let is_within = |&moved: &f32| {
-                let beyond = (rows.least[r] - moved) * DOWN > open.radius;
-                !beyond
-            };
-            open.groups = self.group_moves.partition_point(is_within) as u32;
+            let own = self.packed.place_of(open.label);
+            scan.set(r, &rows.sketches[r], open.radius, Some(own));
+            self.bounds(rows).list(r, open.radius, lists);
             true
         });
+        let bounds = &mut Bounds { values: rows.bounds, paths: self.paths };
+        scan.within(&self.packed, rows.codes, Compared::Listed(lists, bounds), hits);
     }
 
-    /// Whether the bounds of a row tell its label.
-    fn is_settled(&self, rows: &RowSketches<'_>, r: usize, radius: f32) -> bool {
-        self.least_now(rows, r) > radius && !self.is_near(&rows.near[r], radius)
-    }
-
-    /// A lower bound of the distances to all centers but that of the label and the near ones, after their moves.
-    fn least_now(&self, rows: &RowSketches<'_>, r: usize) -> f32 {
-        (rows.least[r] - self.group_moves[0]) * DOWN
-    }
-
-    /// Sorts the open rows by falling number of groups, and counts the rows that each group is compared with.
-    fn order(&self, open: &[Open], rows: &mut Vec<u32>, counts: &mut Vec<u32>) {
-        counts.clear();
-        counts.resize(self.packed.n_groups(), 0);
-        for open in open.iter().filter(|open| open.groups > 0) {
-            counts[open.groups as usize - 1] += 1;
-        }
-        for g in (1..counts.len()).rev() {
-            counts[g - 1] += counts[g];
-        }
-        // Rows of as many groups come after those of more. A counting sort keeps the order of rows.
-        let mut starts = counts.clone();
-        starts.push(0);
-        rows.clear();
-        rows.resize(open.len(), 0);
-        for open in open {
-            let at = &mut starts[open.groups as usize];
-            rows[*at as usize] = open.row;
-            *at += 1;
-        }
-    }
-
-    /// Finds the centers within reach of the open rows.
-    fn scan(&self, rows: &RowSketches<'_>, work: &mut Work) {
-        let Work { scan, hits, open, rows: scanned, counts, .. } = work;
-        for open in &*open {
-            let r = open.row as usize;
-            scan.set(r, &rows.sketches[r], open.radius * (1.0 + SKETCH_ROOM));
-        }
-        scan.within(&self.packed, rows.codes, (scanned, counts), hits);
-    }
-
-    /// Lists the rows with several centers within reach.
-    fn pick(&self, rows: &RowSketches<'_>, work: &mut Work) {
-        let Work { open, sorted, ends, picked, .. } = work;
-        picked.clear();
-        for open in &*open {
-            let hits = hits_of(sorted, ends, open.row as usize);
-            let is_rival = |&(bound, j): &(f32, u32)| j != open.label && bound <= open.radius;
-            if hits.iter().any(is_rival) || self.is_near(&rows.near[open.row as usize], open.radius) {
-                picked.push(open.row);
-            }
-        }
+    /// The bounds of the rows of a chunk.
+    fn bounds<'r>(&'r self, rows: &'r mut RowSketches<'_>) -> Bounds<'r> {
+        Bounds { values: rows.bounds, paths: self.paths }
     }
 
     /// Measures what is left, and renews the bounds of the open rows.
@@ -242,18 +184,11 @@ impl<T: Compute> Rules<'_, T> {
         let factor = self.basis.factor();
         for open in open.iter_mut() {
             let r = open.row as usize;
-            let mut least = (open.radius * (1.0 + SKETCH_ROOM)).min(Scan::FARTHEST) * DOWN;
-            if let Some(&moved) = self.group_moves.get(open.groups as usize) {
-                least = least.min((rows.least[r] - moved) * DOWN);
-            }
-            self.sort_hits(open, hits_of(sorted, ends, r), &rows.near[r], rivals);
-            measured.clear();
+            rivals.clear();
+            rivals.extend(hits_of(sorted, ends, r).iter().filter(|(_, j)| *j != open.label));
+            rivals.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
             if rivals.first().is_some_and(|rival| rival.0 <= open.radius) {
-                if open.sq_dist.is_nan() {
-                    open.sq_dist = self.sq_dist(values, open.row, open.label);
-                    self.measured(open);
-                    *distances += 1;
-                }
+                measured.clear();
                 measured.push((open.sq_dist, open.label));
                 let mut best = (open.sq_dist, open.label);
                 for (bound, j) in &mut *rivals {
@@ -279,60 +214,15 @@ impl<T: Compute> Rules<'_, T> {
                 }
                 (open.label, open.upper) = (best.1, upper_of(best.0, factor));
             }
-            rows.upper[r] = open.upper;
-            let others = rivals.iter().copied().filter(|&(_, j)| j != open.label);
-            (rows.near[r], rows.least[r]) = self.keep(others, least);
+            let mut bounds = self.bounds(rows);
+            for &(bound, j) in rivals.iter().filter(|(_, j)| *j != open.label) {
+                bounds.lower(r, self.packed.group_of(j), bound);
+            }
+            (rows.least[r], rows.upper[r]) = (bounds.least(r), open.upper);
             if labels[r] != open.label {
                 changes.push((open.row, open.label));
             }
         }
-    }
-
-    /// Lists the centers that a scan found, and the near centers whose group it did not scan, by rising bound.
-    fn sort_hits(&self, open: &Open, hits: &[(f32, u32)], near: &Near, rivals: &mut Vec<(f32, u32)>) {
-        rivals.clear();
-        for &(bound, j) in hits.iter().filter(|(_, j)| *j != open.label) {
-            let known = (0..NEAR).find(|&s| near.centers[s] == j);
-            rivals.push((known.map_or(bound, |s| bound.max(self.bound_of(near.bounds[s], j))), j));
-        }
-        for (&j, &bound) in near.centers.iter().zip(&near.bounds).filter(|(j, _)| **j != u32::MAX) {
-            if self.packed.group_of(j) >= open.groups as usize {
-                rivals.push((self.bound_of(bound, j), j));
-            }
-        }
-        if rivals.len() > 1 {
-            rivals.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
-        }
-    }
-
-    /// The smallest of these bounds with their centers, and the smallest of `least` and the other bounds.
-    fn keep(&self, bounds: impl Iterator<Item = (f32, u32)>, mut least: f32) -> (Near, f32) {
-        let mut nearest = [(f32::INFINITY, u32::MAX); NEAR];
-        for (bound, j) in bounds {
-            let at = nearest.partition_point(|&(other, _)| other <= bound);
-            let mut out = (bound, j);
-            if at < NEAR {
-                nearest[at..].rotate_right(1);
-                std::mem::swap(&mut nearest[at], &mut out);
-            }
-            least = least.min(out.0);
-        }
-        let mut near = Near::NONE;
-        for (s, &(bound, j)) in nearest.iter().enumerate().filter(|(_, (_, j))| *j != u32::MAX) {
-            near.centers[s] = j;
-            near.bounds[s] = ((f64::from(bound) + self.paths[j as usize]) as f32).next_down();
-        }
-        (near, least)
-    }
-
-    /// Whether a near center may be within the radius.
-    fn is_near(&self, near: &Near, radius: f32) -> bool {
-        near.centers.iter().zip(&near.bounds).any(|(&j, &b)| j != u32::MAX && self.bound_of(b, j) <= radius)
-    }
-
-    /// A lower bound of the distance to a near center now.
-    fn bound_of(&self, stored: f32, j: u32) -> f32 {
-        (f64::from(stored) - self.paths[j as usize]) as f32 * DOWN
     }
 
     fn sq_dist(&self, values: MatRef<'_, T>, row: u32, center: u32) -> f64 {
@@ -391,12 +281,19 @@ fn sort_by_row(n: usize, work: &mut Work) {
     }
 }
 
+/// Lists the rows with several centers within reach.
+fn pick(work: &mut Work) {
+    let Work { open, sorted, ends, picked, .. } = work;
+    let is_open = |open: &&Open| {
+        let hits = hits_of(sorted, ends, open.row as usize);
+        hits.iter().any(|&(bound, j)| j != open.label && bound <= open.radius)
+    };
+    picked.clear();
+    picked.extend(open.iter().filter(is_open).map(|open| open.row));
+}
+
 /// The hits of a row.
 fn hits_of<'s>(sorted: &'s [(f32, u32)], ends: &[u32], r: usize) -> &'s [(f32, u32)] {
     let start = if r == 0 { 0 } else { ends[r - 1] };
     &sorted[start as usize..ends[r] as usize]
-}
-
-fn codes_of<'r>(rows: &'r RowSketches<'_>, r: usize) -> &'r [u8] {
-    &rows.codes[r * rows.width..][..rows.width]
 }

@@ -4,12 +4,11 @@
 //! Every row also keeps bounds from sweep to sweep, as lengths in the units of the sketches:
 //!
 //! - an upper bound of the distance to its center;
-//! - lower bounds of the distances to three near centers;
-//! - one lower bound of the distances to all others (Hamerly, 2010).
+//! - lower bounds of the distances to all other centers, one per set of similar centers (Ding et al., 2015), and their
+//!   smallest (Hamerly, 2010).
 //!
-//! A sweep packs the sketches of the centers by falling move. The last bound, less the move of a group of centers, then
-//! tells how many leading groups a row must be compared with. The scan lists the centers that may be as near as the
-//! upper bound allows. Only rows with such centers are read, and the arbiter measures their distances.
+//! A sweep compares a row with the sets whose bounds are within the upper bound. This scan lists the centers that may be as
+//! near as the upper bound allows. Only rows with such centers are read, and the arbiter measures their distances.
 //!
 //! Labels are those of a plain sweep: a center is excluded only if a lower bound of its distance exceeds an upper bound
 //! of the distance to another center by more than the rounding of both.
@@ -22,28 +21,14 @@ mod work;
 use crate::centers::NO_LABEL;
 use crate::data::{self, DataSource};
 use crate::error::Result;
-use crate::kernel::sketched::{Basis, PackedSketches, Sketch, Sketching, upper_of};
+use crate::kernel::sketched::{Basis, GROUP, PackedSketches, Paths, Sketch, Sketching, upper_of};
 use crate::kernel::{Compute, PackedCenters, sq_dist};
+use crate::kmeans::bounds::similar_together;
 use crate::matrix::MatRef;
 use crate::pass::Chunk;
-use crate::tuning::{SKETCH_PROBE, sketches_exclude_most};
+use crate::tuning::{SKETCH_COORDINATES, SKETCH_PROBE, SKETCH_SETS, sketches_exclude_most};
 pub(super) use chunk::{Reading, RowSketches, Rules};
 pub(super) use work::Work;
-
-/// Centers of a row with lower bounds of their own.
-const NEAR: usize = 3;
-
-/// Near centers of a row, with lower bounds of their distances, plus the path of the center at that time.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Near {
-    centers: [u32; NEAR],
-    bounds: [f32; NEAR],
-}
-
-impl Near {
-    /// No centers.
-    const NONE: Self = Self { centers: [u32::MAX; NEAR], bounds: [f32::INFINITY; NEAR] };
-}
 
 /// Sketches and bounds of all rows, and sketches of the centers.
 #[derive(Clone, Debug)]
@@ -54,11 +39,13 @@ pub(super) struct Sketches {
     are_made: bool,
     /// The bounds hold.
     are_known: bool,
-    /// Sketches of the centers, how far each moved since the last sweep, and in all sweeps.
+    /// Sketches of the centers, the order in which they are packed, and how far each moved since the last sweep.
     codes: Vec<u8>,
     centers: Vec<Sketch>,
+    order: Vec<u32>,
     moves: Vec<f32>,
-    paths: Vec<f64>,
+    /// How far the sets of centers have moved.
+    paths: Paths,
 }
 
 /// Sketches and bounds of all rows.
@@ -68,25 +55,32 @@ pub(super) struct AllRows {
     sketches: Vec<Sketch>,
     upper: Vec<f32>,
     least: Vec<f32>,
-    near: Vec<Near>,
+    bounds: Vec<f32>,
+}
+
+/// Values per row of sketches and of bounds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Widths {
+    codes: usize,
+    bounds: usize,
 }
 
 impl AllRows {
-    /// Room for `n` rows with sketches of `width` bytes.
-    fn of(n: usize, width: usize) -> Self {
+    /// Room for `n` rows.
+    fn of(n: usize, widths: Widths) -> Self {
         Self {
-            codes: vec![0; n * width],
+            codes: vec![0; n * widths.codes],
             sketches: vec![Sketch::default(); n],
             upper: vec![f32::INFINITY; n],
             least: vec![0.0; n],
-            near: vec![Near::NONE; n],
+            bounds: vec![f32::INFINITY; n * widths.bounds],
         }
     }
 
-    /// All rows, with sketches of `width` bytes.
-    pub(super) fn view_mut(&mut self, width: usize) -> RowSketches<'_> {
-        let Self { codes, sketches, upper, least, near } = self;
-        RowSketches { codes, sketches, upper, least, near, width }
+    /// All rows.
+    pub(super) fn view_mut(&mut self, widths: Widths) -> RowSketches<'_> {
+        let Self { codes, sketches, upper, least, bounds } = self;
+        RowSketches { codes, sketches, upper, least, bounds, widths }
     }
 }
 
@@ -102,16 +96,23 @@ impl Sketches {
         packed: &PackedCenters<T>,
         (budget, asked): (u64, bool),
     ) -> Result<Option<Self>> {
-        let a_row = size_of::<Sketch>() + size_of::<Near>() + 2 * size_of::<f32>();
-        let fits = |width: usize| (n as u64).saturating_mul((width + a_row) as u64) <= budget;
-        if !fits(data.dim().min(Basis::LEAST_WIDTH)) {
+        let k = packed.n_centers();
+        let groups = k.div_ceil(GROUP);
+        // Sets of centers, at most as many as there is memory for their bounds.
+        let paths = |width: usize| {
+            let a_row = width + size_of::<Sketch>() + 2 * size_of::<f32>();
+            let left = (budget / n.max(1) as u64).checked_sub(a_row as u64)? / size_of::<f32>() as u64;
+            let paths = Paths::new(groups, left.min(SKETCH_SETS as u64) as usize);
+            (paths.stride() as u64 <= left).then_some(paths)
+        };
+        if paths(data.dim().min(Basis::LEAST_WIDTH)).is_none() {
             return Ok(None);
         }
         let values = data::take(data, &Basis::sample_of(n))?;
         let sample = MatRef::new(&values, data.dim());
-        let Some(basis) = Basis::learn(sample).filter(|basis| fits(basis.width())) else { return Ok(None) };
+        let Some(basis) = Basis::learn(sample) else { return Ok(None) };
         let width = basis.width();
-        let k = packed.n_centers();
+        let Some(paths) = paths(width) else { return Ok(None) };
         let mut new = Self {
             basis,
             rows: AllRows::default(),
@@ -119,30 +120,31 @@ impl Sketches {
             are_known: false,
             codes: vec![0; k * width],
             centers: vec![Sketch::default(); k],
+            order: Vec::new(),
             moves: vec![f32::INFINITY; k],
-            paths: vec![0.0; k],
+            paths,
         };
         if !asked && !new.excludes_most(sample.slice(0, sample.rows().min(SKETCH_PROBE)), packed)? {
             return Ok(None);
         }
-        new.rows = AllRows::of(n, width);
+        new.rows = AllRows::of(n, new.widths());
         Ok(Some(new))
     }
 
     /// Whether few centers are left for most of these rows.
     fn excludes_most<T: Compute>(&mut self, rows: MatRef<'_, T>, packed: &PackedCenters<T>) -> Result<bool> {
-        let (n, width) = (rows.rows(), self.width());
-        let mut of_rows = AllRows::of(n, width);
+        let (n, widths) = (rows.rows(), self.widths());
+        let mut of_rows = AllRows::of(n, widths);
         let mut work = Work::default();
         let mut all = Reading::All(Chunk { first_row: 0, rows: rows.into(), weights: None });
         let rules = self.rules(packed.centers());
-        rules.label(&mut all, &vec![NO_LABEL; n], &mut of_rows.view_mut(width), packed, &mut work)?;
+        rules.label(&mut all, &vec![NO_LABEL; n], &mut of_rows.view_mut(widths), packed, &mut work)?;
         Ok(sketches_exclude_most(work.distances, n as u64, packed.n_centers() as u64))
     }
 
-    /// Bytes of a sketch of a row.
-    pub(super) fn width(&self) -> usize {
-        self.basis.width()
+    /// Values per row.
+    pub(super) fn widths(&self) -> Widths {
+        Widths { codes: self.basis.width(), bounds: self.paths.stride() }
     }
 
     /// Takes the sketches and bounds of all rows out for a sweep.
@@ -150,9 +152,21 @@ impl Sketches {
         std::mem::take(&mut self.rows)
     }
 
+    /// An order of the centers in which those of a group are similar in a few of the coordinates of their sketches.
+    fn similar(&self) -> Vec<u32> {
+        let width = self.basis.width();
+        let step = width.div_ceil(SKETCH_COORDINATES);
+        let coordinates = |code: &[u8], sketch: &Sketch| {
+            code.iter().step_by(step).map(|&c| sketch.coordinate(c)).collect::<Vec<f32>>()
+        };
+        let codes = self.codes.chunks_exact(width).zip(&self.centers);
+        let values: Vec<f32> = codes.flat_map(|(code, sketch)| coordinates(code, sketch)).collect();
+        similar_together(MatRef::new(&values, width.div_ceil(step)), GROUP)
+    }
+
     /// Prepares a sweep with these centers.
     pub(super) fn rules<'a, T: Compute>(&'a mut self, centers: MatRef<'a, T>) -> Rules<'a, T> {
-        let width = self.width();
+        let width = self.basis.width();
         let mut sketching = Sketching::default();
         for (j, center) in centers.iter().enumerate() {
             if self.moves[j] > 0.0 {
@@ -161,19 +175,16 @@ impl Sketches {
                 sketching.write(&self.basis, row, codes, &mut self.centers[j..=j]);
             }
         }
-        let mut order: Vec<u32> = (0..centers.rows() as u32).collect();
-        order.sort_by(|&a, &b| self.moves[b as usize].total_cmp(&self.moves[a as usize]));
-        let packed = PackedSketches::new(&self.codes, &self.centers, width, &order);
-        let group_moves = (0..packed.n_groups()).map(|g| self.moves[packed.centers(g)[0] as usize]).collect();
+        if self.order.is_empty() {
+            self.order = self.similar();
+        }
         Rules {
             basis: &self.basis,
             centers,
-            packed,
-            group_moves,
+            packed: PackedSketches::new(&self.codes, &self.centers, width, &self.order),
             moves: &self.moves,
+            largest_move: self.moves.iter().copied().fold(0.0, f32::max),
             paths: &self.paths,
-            codes: &self.codes,
-            sketches: &self.centers,
             are_made: self.are_made,
             are_known: self.are_known,
         }
@@ -196,11 +207,10 @@ impl Sketches {
             // Every sweep clears the moves.
             debug_assert!(self.moves[j] == 0.0);
             self.moves[j] = moved;
-            self.paths[j] += f64::from(moved);
         }
-        if self.paths.iter().any(|path| path.is_infinite()) {
+        if !self.paths.extend(self.order.iter().map(|&j| self.moves[j as usize])) {
             self.are_known = false;
-            self.paths.fill(0.0);
+            self.paths.clear();
         }
     }
 }

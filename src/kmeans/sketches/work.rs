@@ -1,6 +1,6 @@
 //! Buffers of a worker that labels chunks of rows by sketches.
 
-use crate::kernel::sketched::{Hit, Scan, Sketching};
+use crate::kernel::sketched::{Hit, Lists, Scan, Sketching};
 
 /// A row that a sweep looks at.
 #[derive(Clone, Copy, Debug)]
@@ -8,8 +8,6 @@ pub(super) struct Open {
     pub(super) row: u32,
     /// Its center.
     pub(super) label: u32,
-    /// Leading groups of centers that must be scanned.
-    pub(super) groups: u32,
     /// An upper bound of the distance to its center, and the same with room for rounding.
     pub(super) upper: f32,
     pub(super) radius: f32,
@@ -27,9 +25,8 @@ pub(in crate::kmeans) struct Work {
     pub(super) sorted: Vec<(f32, u32)>,
     pub(super) ends: Vec<u32>,
     pub(super) open: Vec<Open>,
-    /// The open rows by falling number of groups, and how many of them each group is compared with.
-    pub(super) rows: Vec<u32>,
-    pub(super) counts: Vec<u32>,
+    /// The rows that each set of centers is compared with.
+    pub(super) lists: Lists,
     /// Rows whose center is measured before the scan, and rows with several centers within reach.
     pub(super) first: Vec<u32>,
     pub(in crate::kmeans) picked: Vec<u32>,

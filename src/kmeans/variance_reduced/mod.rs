@@ -47,8 +47,8 @@ impl Method for VarianceReduced {
         true
     }
 
-    fn memory_per_row(params: &VarianceReducedParams) -> (&'static str, usize) {
-        ("labels and seeding", 8 + params.seeding.bytes_per_row())
+    fn memory_per_row(params: &VarianceReducedParams, n: u64) -> (&'static str, usize) {
+        ("labels and seeding", 8 + params.seeding.bytes_per_row(n))
     }
 }
 

@@ -110,7 +110,7 @@ def test_select_prints_the_table(capsys, files, tmp_path):
     assert (status, err) == (0, "")
     expected = shoal.select_n_clusters("rows.npy", range(2, 7), random_state=0)
     assert str(expected) in out
-    assert "best  3 clusters, by silhouette" in out
+    assert "best: 3 by auto, " in out
     assert (tmp_path / "k.png").read_bytes().startswith(b"\x89PNG")
     assert "select_n_clusters" in run(capsys, "select", "rows.npy", "--k", "2:3")[2]
 
@@ -124,9 +124,13 @@ def test_select_as_json(capsys, files):
     assert [row["n_clusters"] for row in found["table"]] == [2, 4, 6]
     assert (found["criterion"], found["method"], found["rows"]) == ("elbow", "minibatch", 150)
     model = shoal.MiniBatchKMeans(batch_size=50, metric="cosine")
-    expected = shoal.select_n_clusters("rows.npy", [2, 4, 6], estimator=model, random_state=4, n_resamples=0)
+    expected = shoal.select_n_clusters(
+        "rows.npy", [2, 4, 6], estimator=model, criterion="elbow", random_state=4, n_resamples=0
+    )
     assert [row["inertia"] for row in found["table"]] == expected.table_["inertia"].tolist()
     assert found["suggestions"] == expected.suggestions_
+    assert (found["best"], found["agreement"], found["margin"]) == (None, [], "nan")
+    assert found["doubts"] == expected.doubts_ == ["no number of clusters is chosen"]
     assert found["table"][0]["stability"] == "nan"
 
 

@@ -319,6 +319,39 @@ def test_auto_is_repeatable_and_resumes(tmp_path, monkeypatch):
     assert warm.n_factors_ == again.n_factors_
 
 
+def test_callbacks_and_progress_see_the_search(tmp_path, capfd):
+    X = drawn(900, 7, 2, k=2, seed=1)[0]
+    seen = []
+
+    def two_steps(estimator, step):
+        seen.append((estimator.n_factors, step.iteration))
+        return step.iteration == 2
+
+    # A checkpoint of the search would not be one of the fit.
+    checkpoint = shoal.callbacks.Checkpoint(tmp_path / "fit.safetensors", every_steps=1)
+    given = {"covariance_type": "factor", "n_factors": "auto", "random_state": 4, "tol": 0, "max_iter": 6}
+    model = TruncatedGaussianMixture(2, **given, verbose=1, callbacks=[two_steps, checkpoint]).fit(X)
+    tried = list(dict.fromkeys(h for h, _ in seen))
+    assert tried[:3] == [1, 2, 3]
+    assert tried[-1] == "auto"
+    assert seen == [(h, step) for h in tried for step in (1, 2)]
+    assert (model.stop_reason_, model.n_iter_) == ("callback", 2)
+    assert shoal.resume(tmp_path / "fit.safetensors", X).n_factors_ == model.n_factors_
+    shown = capfd.readouterr().err
+    assert "TruncatedGaussianMixture, trying n_factors=3: " in shown
+    assert "TruncatedGaussianMixture: " in shown
+
+    def interrupt(estimator, step):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        TruncatedGaussianMixture(2, **given, callbacks=[interrupt]).fit(X)
+    # An iterator is kept for the fit itself.
+    seen.clear()
+    TruncatedGaussianMixture(2, **given, callbacks=iter([two_steps])).fit(X)
+    assert seen == [("auto", 1), ("auto", 2)]
+
+
 def test_auto_of_one_feature_and_of_few_rows():
     X = drawn(150, 2, 1, seed=2)[0]
     assert TruncatedGaussianMixture(2, covariance_type="factor", n_factors="auto").fit(X).n_factors_ == 1

@@ -10,7 +10,7 @@ import shoal
 from shoal import metrics
 from shoal._quality import elbow as kneedle
 from shoal._quality import growing
-from shoal._quality.choosing import CRITERIA, choose
+from shoal._quality.choosing import CRITERIA, choose, margin, verdict
 
 
 def spaced_blobs(k=4, n=80, d=3, seed=0, apart=12.0, dtype=np.float64):
@@ -118,18 +118,26 @@ def test_clear_clusters_are_found_by_all_criteria():
     found = shoal.select_n_clusters(X, range(2, 12), random_state=0)
     assert found.suggestions_ == dict.fromkeys(CRITERIA, 5)
     assert found.best_ == 5
-    assert "5 by" in repr(found)
+    assert (found.agreement_, found.doubts_) == (list(CRITERIA), [])
+    assert repr(found).startswith("<KSelection of 2 to 11: 5 by auto, 5 of 5 criteria agree, margin 0.")
     text = str(found)
-    assert len(text.splitlines()) == 13
+    assert len(text.splitlines()) == 14
     assert "davies bouldin 5" in text
+    assert text.endswith(f"\nbest: 5 by auto, 5 of 5 criteria agree, margin {found.margin_:.2f}")
     for name in CRITERIA:
         assert shoal.select_n_clusters(X, [3, 5, 7], criterion=name, random_state=0).criterion_ == name
 
 
-def test_the_inertia_never_rises():
+@pytest.mark.parametrize("pool", [20_000, 60])
+def test_the_inertia_never_rises(monkeypatch, pool):
+    # A start that is best in a small pool may be worse for all rows.
+    monkeypatch.setattr(growing, "POOL_ROWS", pool)
+    monkeypatch.setattr(growing, "POOL_PER_CLUSTER", 1)
     X = np.random.default_rng(0).normal(size=(500, 4))
     found = shoal.select_n_clusters(X, range(1, 40), n_resamples=0, random_state=0)
     assert (np.diff(found.table_["inertia"]) < 0).all()
+    if pool < len(X):
+        return
     # Warm starts need fewer iterations than cold ones, for no more inertia on average.
     cold = [shoal.KMeans(k, random_state=0).fit(X) for k in range(20, 40)]
     warm = found.table_[19:]
@@ -146,9 +154,11 @@ def test_a_single_cluster_has_an_inertia_only():
     alone = shoal.select_n_clusters(spaced_blobs(), [1], random_state=0)
     assert alone.suggestions_["silhouette"] is None
     assert alone.suggestions_["stability"] is None
-    with pytest.raises(AttributeError, match=r"criterion='silhouette' chooses none of \[1\] clusters"):
+    with pytest.raises(AttributeError, match=r"criterion='auto' chooses none of \[1\] clusters"):
         alone.best_  # noqa: B018 - raises
-    assert "None by silhouette" in repr(alone)
+    assert "none by auto" in repr(alone)
+    assert (alone.agreement_, alone.doubts_) == ([], ["no number of clusters is chosen"])
+    assert np.isnan(alone.margin_)
 
 
 def test_a_single_cluster_is_not_the_most_stable():
@@ -177,6 +187,113 @@ def test_criteria_choose_from_the_table():
     assert choose("elbow", table) is None
     table["stability"] = np.nan
     assert choose("stability", table) is None
+
+
+def test_most_criteria_decide():
+    def chosen(*choices, criterion="auto"):
+        return verdict(criterion, dict(zip(CRITERIA, choices, strict=True)))
+
+    assert chosen(10, 2, 10, 2, 2) == 10
+    assert chosen(10, 2, 10, 2, 2, criterion="silhouette") == 2
+    # 18 and 21 are both about 20, but not about each other.
+    assert chosen(18, 21, 20, 5, 5) == 20
+    # All three are about 30, and two are exactly 30.
+    assert chosen(30, 29, 30, 5, 5) == 30
+    # The silhouette decides if two are about the same, or none are.
+    assert chosen(19, 20, 2, 5, 5) == 20
+    assert chosen(10, 4, 7, 10, 10) == chosen(None, 4, 7, 7, None) == 4
+    assert chosen(10, None, None, 4, 4) == 10
+    assert chosen(None, None, None, 4, 4) is None
+
+
+def test_margins_by_hand():
+    table = np.zeros(5, dtype=[(name, "f8") for name in ("n_clusters", *CRITERIA[1:])])
+    table["n_clusters"] = [2, 3, 20, 21, 30]
+    table["silhouette"] = [0.1, 0.3, 0.5, 0.49, np.nan]
+    assert margin("silhouette", 20, table) == pytest.approx((0.5 - 0.3) / (0.5 - 0.1))
+    table["davies_bouldin"] = [0.9, 0.4, 0.5, 0.6, 0.8]
+    assert margin("davies_bouldin", 3, table) == pytest.approx((0.5 - 0.4) / (0.9 - 0.4))
+    table["stability"] = [1.0, 1.0, 0.2, 0.1, 0.3]
+    assert margin("stability", 3, table) == 0.0
+    assert np.isnan(margin("silhouette", 20, table[2:4]))
+
+
+def selection_of(criterion, **columns):
+    """Return a selection with these measures, without fits."""
+    names = ("n_clusters", "inertia", *CRITERIA[1:], "stability_std", "n_iter")
+    n = len(columns["n_clusters"])
+    every = {name: np.full(n, np.nan) for name in names} | {"n_iter": np.ones(n)} | columns
+    found = shoal.KSelection(criterion)
+    found._rows = list(zip(*(every[name] for name in names), strict=True))
+    return found
+
+
+def test_doubts():
+    # The elbow chooses nothing, because the inertia falls at the same rate everywhere.
+    found = selection_of(
+        "auto",
+        n_clusters=[2, 3, 4, 5],
+        inertia=np.exp([4.0, 3.0, 2.0, 1.0]),
+        silhouette=[0.2, 0.5, 0.4, 0.3],
+        calinski_harabasz=[1.0, 9.0, 3.0, 5.0],
+        davies_bouldin=[0.4, 0.3, 0.2, 0.1],
+    )
+    assert found.suggestions_ == dict(zip(CRITERIA, (None, 3, 3, 5, None), strict=True))
+    assert found.agreement_ == ["silhouette", "calinski_harabasz"]
+    assert found.margin_ == pytest.approx(((0.5 - 0.4) / 0.3 + (9 - 5) / 8) / 2)
+    assert found.doubts_ == []
+    found.criterion_ = "davies_bouldin"
+    assert (found.best_, found.margin_) == (5, pytest.approx(1 / 3))
+    end = "5 is the largest number of clusters compared"
+    assert found.doubts_ == ["only 1 of 3 criteria chooses about 5 clusters", end]
+    assert repr(found).endswith(": 5 by davies_bouldin, 1 of 3 criteria agree, margin 0.33, 2 doubts>")
+    assert str(found).endswith(f"\ndoubt: {end}")
+    found = selection_of(
+        "silhouette",
+        n_clusters=[2, 3, 4],
+        inertia=np.ones(3),
+        silhouette=[0.5, 0.2, 0.499],
+        stability=[0.8, 0.9, 1.0],
+    )
+    assert found.doubts_ == [
+        "only 1 of 2 criteria chooses about 2 clusters",
+        "2 is the smallest number of clusters compared",
+        "fits of samples differ: the stability is 0.80",
+        "other numbers of clusters are nearly as good: the margin is 0.003",
+    ]
+
+
+@pytest.mark.parametrize("d", [3, 8])
+def test_rows_without_groups_are_in_doubt(d):
+    noise = np.random.default_rng(0).normal(size=(1000, d))
+    assert shoal.select_n_clusters(noise, range(2, 15), random_state=0).doubts_
+
+
+@pytest.mark.parametrize(("k", "d", "seed"), [(20, 3, 0), (20, 16, 1), (30, 6, 2)])
+def test_many_groups_are_found(k, d, seed):
+    rng = np.random.default_rng(seed)
+    centers = rng.normal(size=(k, d))
+    gaps = np.linalg.norm(centers[:, None] - centers, axis=2)
+    centers *= 7.0 / gaps[gaps > 0].min()
+    X = np.concatenate([rng.normal(size=(60, d)) + center for center in centers])
+    found = shoal.select_n_clusters(X, range(2, 2 * k), random_state=0, n_resamples=0)
+    assert (found.best_, found.doubts_) == (k, [])
+    # As good as the best of three fits from other starts, which leave their local minimum.
+    best = min(shoal.BreathingKMeans(k, random_state=start).fit(X).inertia_ for start in range(3))
+    assert found.table_["inertia"][k - 2] == pytest.approx(best, rel=1e-6)
+
+
+def test_breathing_is_not_searched_again(monkeypatch):
+    fits, fit = [], shoal.BreathingKMeans.fit
+
+    def counted(self, *args, **options):
+        fits.append(self.m)
+        return fit(self, *args, **options)
+
+    monkeypatch.setattr(shoal.BreathingKMeans, "fit", counted)
+    model = shoal.BreathingKMeans(m=2)
+    shoal.select_n_clusters(spaced_blobs(), [3, 4], estimator=model, random_state=0, n_resamples=1)
+    assert fits == [2, 2, 2, 2]
 
 
 def test_fewer_different_rows_than_clusters():
@@ -263,12 +380,19 @@ def test_stability_by_hand(weighted):
     # Four fifths of the rows are drawn for every resample, after the pool, which holds all rows.
     draws = np.random.RandomState(0)
     draws.choice(300, 300, replace=False)
-    found = []
+    found, stuck = [], 0
     for trial in range(3):
         inside = np.sort(draws.choice(300, 240, replace=False))
-        model = shoal.KMeans(9, random_state=trial + 1)
-        model.fit(noise[inside], sample_weight=None if weights is None else weights[inside])
+        some, options = noise[inside], {"sample_weight": None if weights is None else weights[inside]}
+        model = shoal.KMeans(9, random_state=trial + 1).fit(some, **options)
+        sq_dists = shoal.nearest(some, rough.centers_[9])[1]
+        if model.inertia_ > 1.01 * (sq_dists.sum() if weights is None else weights[inside] @ sq_dists):
+            stuck += 1
+            breaths = shoal.BreathingKMeans(9, m=1, tol=1e-3, random_state=trial + 1)
+            breaths.set_params(init=model.cluster_centers_).fit(some, **options)
+            model.set_params(init=breaths.cluster_centers_).fit(some, **options)
         found.append(agreement(labels[inside], model.labels_))
+    assert stuck
     assert 0.0 < np.mean(found) < 0.8
     assert rough.table_["stability"][0] == pytest.approx(np.mean(found), rel=1e-12)
     assert rough.table_["stability_std"][0] == pytest.approx(np.std(found), rel=1e-12)
@@ -329,7 +453,7 @@ def test_the_plot(tmp_path):
         ({"ks": [2, 321]}, ValueError, "ks must be at most the number of rows, 320, got 321"),
         ({"ks": range(1, 10**30)}, ValueError, "ks must hold at most 100000 numbers of clusters, got more"),
         ({"ks": itertools.count(2)}, ValueError, "ks must hold at most 100000 numbers of clusters, got more"),
-        ({"criterion": "gap"}, ValueError, "criterion must be one of elbow"),
+        ({"criterion": "gap"}, ValueError, "criterion must be one of auto, elbow"),
         ({"n_resamples": -1}, ValueError, "n_resamples must be an integer of at least 0"),
         ({"estimator": shoal.KMeans}, TypeError, "estimator must be an estimator of shoal with centers"),
         ({"estimator": shoal.LaplacianKModes()}, TypeError, "estimator must be"),

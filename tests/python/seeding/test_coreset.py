@@ -3,6 +3,7 @@
 import io
 import json
 import pickle
+import time
 
 import coreset_reference
 import numpy as np
@@ -420,6 +421,31 @@ def test_invalid_batches_change_nothing(rows):
 
 
 # ---------------------------------------------------------------- callbacks, interrupts, errors
+
+
+def test_the_progress_of_a_coreset_for_clusters_is_told(rows):
+    told = []
+
+    class Heard(callbacks.Callback):
+        def __call__(self, who, step):
+            told.append((who, step.rows_seen))
+
+        def working(self, who, phase, share, seconds):
+            told.append((who, phase, share))
+
+    def slow():
+        for block in stream(rows, 100)():
+            time.sleep(0.02)
+            yield block
+
+    drawn = lightweight_coreset(slow, 50, n_clusters=8, random_state=0, callbacks=[Heard()])
+    assert same(drawn, lightweight_coreset(rows, 50, n_clusters=8, random_state=0))
+    assert [one[0] for one in told] == [None] * len(told)
+    assert [len(one) for one in told] == [3] * (len(told) - 1) + [2]
+    shares = [share for _, phase, share in told[:-1] if phase == "coreset" and share is not None]
+    assert len(shares) > 2
+    assert shares == sorted(shares)
+    assert 0 <= shares[0] < shares[-1] <= 1
 
 
 def test_callbacks_get_rows(rows, capsys):

@@ -1,0 +1,144 @@
+//! Lower bounds of the distances of rows to sets of centers, kept from sweep to sweep (Ding et al., 2015).
+//!
+//! A set has the centers of one packed group, or of some that follow each other. A bound is stored plus the path of its
+//! set: the sum of the largest move of a center of the set in each sweep so far. Less the path of a later sweep, it holds
+//! for the centers of that sweep, so that a sweep writes only the bounds that it renews.
+
+use super::products::GROUP;
+
+/// Bounds that are compared at a time.
+const LANES: usize = 8;
+
+/// Covers the rounding of a difference of two `f32`.
+const DOWN: f32 = 1.0 - 5e-7;
+
+/// How far the centers of each set have moved.
+#[derive(Clone, Debug)]
+pub(crate) struct Paths {
+    /// Packed groups of a set.
+    pub(super) groups: usize,
+    exact: Vec<f64>,
+    /// Rounded down and up, and filled with zeros to whole vectors.
+    lower: Vec<f32>,
+    upper: Vec<f32>,
+}
+
+impl Paths {
+    /// For `n_groups` packed groups in at most `most` sets.
+    pub(crate) fn new(n_groups: usize, most: usize) -> Self {
+        let groups = n_groups.div_ceil(most.max(1));
+        let sets = n_groups.div_ceil(groups);
+        let padded = vec![0.0; sets.next_multiple_of(LANES)];
+        Self { groups, exact: vec![0.0; sets], lower: padded.clone(), upper: padded }
+    }
+
+    /// The number of sets.
+    pub(crate) fn len(&self) -> usize {
+        self.exact.len()
+    }
+
+    /// Bounds of a row, those that fill vectors included.
+    pub(crate) fn stride(&self) -> usize {
+        self.upper.len()
+    }
+
+    /// Adds the moves of all centers in a sweep, which are in the order of packing. `false` if a path is not finite any more:
+    /// then no bound holds.
+    pub(crate) fn extend(&mut self, moves: impl Iterator<Item = f32>) -> bool {
+        let mut largest = vec![0.0f32; self.exact.len()];
+        for (place, moved) in moves.enumerate() {
+            let most = &mut largest[place / GROUP / self.groups];
+            *most = most.max(moved);
+        }
+        for (set, moved) in largest.into_iter().enumerate() {
+            self.exact[set] += f64::from(moved);
+            let path = self.exact[set] as f32;
+            (self.lower[set], self.upper[set]) = (path.next_down(), path.next_up());
+        }
+        self.exact.iter().all(|path| path.is_finite())
+    }
+
+    /// Starts again with centers that have not moved.
+    pub(crate) fn clear(&mut self) {
+        self.exact.fill(0.0);
+        self.lower.fill(0.0);
+        self.upper.fill(0.0);
+    }
+}
+
+/// At most the exact sum of two numbers that was rounded to `value`.
+#[inline(always)]
+fn down(value: f32) -> f32 {
+    value * if value > 0.0 { 1.0 - f32::EPSILON } else { 1.0 + f32::EPSILON }
+}
+
+/// The bounds of some rows: [`Paths::stride`] values per row.
+pub(crate) struct Bounds<'a> {
+    pub(crate) values: &'a mut [f32],
+    pub(crate) paths: &'a Paths,
+}
+
+impl Bounds<'_> {
+    /// The smallest bound of a row.
+    pub(crate) fn least(&self, row: usize) -> f32 {
+        let stride = self.paths.stride();
+        let values = self.values[row * stride..][..stride].as_chunks::<LANES>().0;
+        let mut least = [f32::INFINITY; LANES];
+        for (values, paths) in values.iter().zip(self.paths.upper.as_chunks::<LANES>().0) {
+            for ((least, value), path) in least.iter_mut().zip(values).zip(paths) {
+                let bound = value - path;
+                *least = if bound < *least { bound } else { *least };
+            }
+        }
+        least.into_iter().fold(f32::INFINITY, f32::min) * DOWN
+    }
+
+    /// Appends a row to the list of every set that may have a center within the radius, and removes the bound.
+    pub(crate) fn list(&mut self, row: usize, radius: f32, lists: &mut Lists) {
+        let stride = self.paths.stride();
+        let values = &mut self.values[row * stride..][..stride];
+        let Lists { rows, counts, most } = lists;
+        for (set, count) in counts.iter_mut().enumerate() {
+            let bound = (values[set] - self.paths.upper[set]) * DOWN;
+            let is_open = bound <= radius;
+            values[set] = if is_open { f32::INFINITY } else { values[set] };
+            // Without a branch: which sets are open is hard to predict.
+            rows[set * *most + *count] = row as u32;
+            *count += usize::from(is_open);
+        }
+    }
+
+    /// Lowers the bound of the set of a packed group.
+    #[inline(always)]
+    pub(crate) fn lower(&mut self, row: usize, group: usize, bound: f32) {
+        let set = group / self.paths.groups;
+        let stored = down(bound + self.paths.lower[set]);
+        let value = &mut self.values[row * self.paths.stride() + set];
+        *value = value.min(stored);
+    }
+}
+
+/// The rows that are compared with each set of centers.
+#[derive(Debug, Default)]
+pub(crate) struct Lists {
+    /// Room for `most` rows per set.
+    rows: Vec<u32>,
+    counts: Vec<usize>,
+    most: usize,
+}
+
+impl Lists {
+    /// Empty lists for `sets` sets, of at most `most` rows each.
+    pub(crate) fn clear(&mut self, sets: usize, most: usize) {
+        // A row that is not appended is written, too.
+        self.most = most + 1;
+        self.rows.resize(sets * self.most, 0);
+        self.counts.clear();
+        self.counts.resize(sets, 0);
+    }
+
+    /// The rows of a set.
+    pub(crate) fn of(&self, set: usize) -> &[u32] {
+        &self.rows[set * self.most..][..self.counts[set]]
+    }
+}
