@@ -48,7 +48,8 @@ pub(super) fn coarse<T: Compute>(
         return Ok(prices);
     }
     // Rows that are drawn by their weight have none in the sample.
-    let rng = &mut Rng::keyed(params.rng_seed, Purpose::Balancing, 0);
+    // The same for every seed: a resumed fit has to draw them again.
+    let rng = &mut Rng::keyed(0, Purpose::Balancing, n);
     let rows = copy(data, &draw(n, odds.as_deref(), largest, rng))?;
     for size in sizes {
         let limits = limits.of_sample(size);
