@@ -48,6 +48,8 @@ pub(crate) enum Purpose {
     Sketching = 16,
     /// The rows of a balanced sample.
     Sampling = 17,
+    /// The samples on which balanced k-means begins.
+    Balancing = 18,
 }
 
 /// One round of SplitMix64, which spreads every input bit over the output.

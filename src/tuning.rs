@@ -789,7 +789,7 @@ pub(crate) const BREATH_LAST_TOLERANCE: f64 = 0.01;
 pub(crate) const BREATH_RUN_SWEEPS: u64 = 300;
 
 /// Centers that a row of balanced k-means may belong to in the first round: those with the smallest squared distance
-/// plus price. Each further round has two or four times as many. Up to twice as many clusters are all candidates
+/// plus price. Each further round has four times as many. Up to twice as many clusters are all candidates
 /// (`balanced.py`).
 pub(crate) const BALANCED_CANDIDATES: usize = 8;
 
@@ -797,14 +797,48 @@ pub(crate) const BALANCED_CANDIDATES: usize = 8;
 pub(crate) const BALANCED_ROUNDS: usize = 6;
 pub(crate) const BALANCED_GAP: f64 = 1e-3;
 
-/// The share of the rows that have to leave their cheapest candidates from which on an ascent of the prices comes before
-/// shortest paths: a step of it takes as long as some dozens of paths (200,000 descriptors, 1,024 clusters of equal size:
-/// 1.3 s with the ascent, 9.9 s without).
-pub(crate) const BALANCED_ASCENT: f64 = 0.01;
+/// The share of the weight that exact k-means puts into wrong clusters from which on balanced k-means begins on samples.
+pub(crate) const BALANCED_COARSE: f64 = 0.05;
 
-/// Steps of the ascent of prices, and the factor from the length of a step to the next (`balanced.py`, weighted).
-pub(crate) const BALANCED_STEPS: usize = 60;
+/// Rows per cluster of the first sample, the factor from a sample to the next, and most rows per cluster of a sample
+/// (`balanced.py`, limits). Paths on the first one are few; each further one has prices that keep most rows in place.
+pub(crate) const BALANCED_SAMPLE: usize = 4;
+pub(crate) const BALANCED_GROWTH: usize = 4;
+pub(crate) const BALANCED_SAMPLE_MOST: usize = 256;
+
+/// Most sweeps over a sample, and the share by which each must lower the energy.
+pub(crate) const BALANCED_SAMPLE_SWEEPS: usize = 40;
+pub(crate) const BALANCED_SAMPLE_TOLERANCE: f64 = 3e-3;
+
+/// How far centers move in a sweep with limits, relative to the way to the means, as long as more than this share of the
+/// rows change their clusters: fewer sweeps (`balanced.py`, limits).
+pub(crate) const BALANCED_RELAXATION: f64 = 1.5;
+pub(crate) const BALANCED_RELAXED: f64 = 0.002;
+
+/// The share of the weight in wrong clusters at which the ascent of prices ends: shortest paths move what is left.
+pub(crate) const BALANCED_SETTLED: f64 = 5e-3;
+
+/// The share of the weight in wrong clusters up to which rows with weights get no further candidates.
+pub(crate) const BALANCED_IMBALANCE: f64 = 0.01;
+
+/// Most steps of the ascent, and most steps of conjugate gradients in each.
+pub(crate) const BALANCED_STEPS: usize = 30;
+pub(crate) const BALANCED_CONJUGATE: usize = 200;
+
+/// Steps along the slopes with weights, and the factor from the length of a step to the next (`balanced.py`, weighted).
+pub(crate) const BALANCED_PLAIN_STEPS: usize = 60;
 pub(crate) const BALANCED_DECAY: f64 = 0.93;
+
+/// The rows whose regret is at most this share of the mean of their border tell the weight near the border.
+pub(crate) const BALANCED_BORDER: f64 = 0.2;
+
+/// The arcs of shortest paths that are listed at first: up to this share of the mean regret, unless more than that share
+/// of the rows has to move.
+pub(crate) const BALANCED_REACH: f64 = 0.25;
+pub(crate) const BALANCED_FAR: f64 = 0.05;
+
+/// Rows of a tile whose choices are summed at a time.
+pub(crate) const BALANCED_TILE_ROWS: usize = 4096;
 
 /// Rows of a tile whose distances to all `k` centers are kept until it is their turn: at most 2 MB.
 pub(crate) fn repair_tile_rows(k: usize) -> usize {

@@ -35,6 +35,8 @@ LIMITS: tuple[tuple[str, int, int, dict[str, float]], ...] = tuple(
         ("aloi_27d_50k", 100, 49_534),
         ("sift_bsds_trainval", 100, 20_000),
         ("mnist_70k", 20, 20_000),
+        ("skin_245k", 64, 100_000),
+        ("bsds_pixels_rgb", 64, 100_000),
     )
     for limits in ({"size_max": 1.25}, {"size_min": 1.0, "size_max": 1.0})
 )
@@ -192,7 +194,7 @@ def identical(args: argparse.Namespace) -> Table:
 def weighted(args: argparse.Namespace) -> Table:
     """Rows of different weights."""
     table: Table = []
-    for name, k, most, limits in LIMITS[2:]:
+    for name, k, most, limits in LIMITS:
         X = rows_of(name, most, quick=args.quick)
         weights = np.random.default_rng(0).exponential(size=len(X))
         fit = lambda X=X, k=k, limits=limits, w=weights: shoal.BalancedKMeans(  # noqa: E731

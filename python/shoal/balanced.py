@@ -111,12 +111,14 @@ class BalancedKMeans(CenterClusterer):
     Notes
     -----
     **Cost.** A sweep with limits computes all distances and keeps the 8 cheapest clusters of every row (all
-    clusters, if there are at most 16). The assignment among them is a flow of least cost, found by shortest
-    paths between clusters. A path takes about ``O(n_clusters)`` steps, and there are at most as many as rows
-    that must leave their nearest center; later sweeps begin at the prices of the sweep before.
+    clusters, if there are at most 16). Newton's method on the prices then leaves few rows in the wrong
+    cluster; shortest paths between clusters move these, which gives the assignment of least cost among the
+    candidates. A sweep begins at the prices of the sweep before. If more than 5% of the rows must leave the
+    clusters of exact k-means, centers and prices first settle on samples of up to 256 rows per cluster. In
+    sweeps with limits, centers move 1.5 times the way to the means, until few labels change.
 
     **Memory** beyond the rows: that of :class:`~shoal.KMeans`, and at most 52 bytes per row and candidate
-    during a sweep with limits: 416 bytes for 8 candidates. `memory` bounds them.
+    during a sweep with limits: 416 bytes for 8 candidates. `memory` bounds them, and the samples.
 
     **Quality.** The assignment is optimal among the candidates. Rows without a free candidate, for example
     many identical ones, go to the nearest center with room, in the order that costs least. `gap_` includes
@@ -132,6 +134,9 @@ class BalancedKMeans(CenterClusterer):
     References
     ----------
     P. S. Bradley, K. P. Bennett and A. Demiriz, "Constrained k-means clustering", MSR-TR-2000-65, 2000.
+
+    J. Kitagawa, Q. Mérigot and B. Thibert, "Convergence of a Newton algorithm for semi-discrete optimal
+    transport", Journal of the European Mathematical Society, 2019.
 
     R. K. Ahuja, T. L. Magnanti and J. B. Orlin, "Network flows", 1993, chapter 9.
 

@@ -173,7 +173,14 @@ pub fn nearest_m<'a, T: Compute>(
         found.fill((T::INFINITY, u32::MAX));
         for_each_panel(packed, scratch, strip, |i, first, values| {
             let found = &mut found[i * kept..(i + 1) * kept];
-            values.iter().enumerate().for_each(|(c, &value)| take_in(found, value, first + c));
+            for (some, values) in values.chunks(LANES).enumerate() {
+                // Most groups have no center that is near enough; one comparison of all tells.
+                let farthest = found[kept - 1].0;
+                if values.iter().fold(0, |near, &value| near | u32::from(value < farthest)) != 0 {
+                    let first = first + some * LANES;
+                    values.iter().enumerate().for_each(|(c, &value)| take_in(found, value, first + c));
+                }
+            }
         });
         for (i, r) in range.enumerate() {
             let near = &found[i * kept..(i + 1) * kept];
@@ -197,12 +204,18 @@ pub fn nearest_m<'a, T: Compute>(
     });
 }
 
-/// Inserts a center into the sorted list of the nearest centers of a row, if it belongs there.
-fn take_in<V: PartialOrd>(nearest: &mut [(V, u32)], value: V, center: usize) {
-    let last = nearest.len() - 1;
-    if value < nearest[last].0 {
-        let at = nearest.partition_point(|(v, _)| *v <= value);
-        nearest[at..].rotate_right(1);
+/// Values that are compared at a time with the last of the nearest centers.
+const LANES: usize = 16;
+
+/// Inserts a center into the sorted list of the nearest centers of a row, if it belongs there: after those at the same
+/// value.
+fn take_in<V: Copy + PartialOrd>(nearest: &mut [(V, u32)], value: V, center: usize) {
+    let mut at = nearest.len() - 1;
+    if value < nearest[at].0 {
+        while at > 0 && value < nearest[at - 1].0 {
+            nearest[at] = nearest[at - 1];
+            at -= 1;
+        }
         nearest[at] = (value, center as u32);
     }
 }

@@ -1,6 +1,7 @@
 //! Rows and clusters with limits, for fixed centers: labels that keep the limits, prices, and a lower bound.
 
 use super::ascent::ascend;
+use super::choices::Choices;
 use super::limits::SizeLimits;
 use super::lists::{CANDIDATE_BYTES, CandidateLists};
 use super::repair::repair;
@@ -12,7 +13,9 @@ use crate::kernel::{Compute, PackedCenters};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::stats::ClusterSums;
-use crate::tuning::{BALANCED_ASCENT, BALANCED_CANDIDATES, BALANCED_GAP, BALANCED_ROUNDS};
+use crate::tuning::{
+    BALANCED_CANDIDATES, BALANCED_FAR, BALANCED_GAP, BALANCED_IMBALANCE, BALANCED_REACH, BALANCED_ROUNDS,
+};
 
 /// Labels that keep the limits.
 #[derive(Debug)]
@@ -29,16 +32,19 @@ pub(super) struct Assigned {
     pub(super) bound: f64,
 }
 
-/// The share of the rows that have to move if every row takes its cheapest candidate: the rows above a cluster's upper
-/// limit, and the rows that a cluster misses to its lower limit.
-fn imbalance(lists: &CandidateLists, prices: &[f64], limits: &SizeLimits) -> f64 {
-    let (_, sizes) = lists.demand(prices, limits);
-    let of_cluster = |(&size, &price): (&f64, &f64)| match price {
-        price if price > 0.0 => (size - limits.most).abs(),
-        price if price < 0.0 => (size - limits.least).abs(),
-        _ => (size - limits.most).max(limits.least - size).max(0.0),
-    };
-    sizes.iter().zip(prices).map(of_cluster).sum::<f64>() / sizes.iter().sum::<f64>()
+/// The prices with the highest bound.
+struct Best {
+    bound: f64,
+    prices: Vec<f64>,
+}
+
+impl Best {
+    fn see(&mut self, choices: &Choices) {
+        if choices.bound > self.bound {
+            self.bound = choices.bound;
+            self.prices.clone_from(&choices.prices);
+        }
+    }
 }
 
 /// Whether an energy is so close to its lower bound that no further search is made.
@@ -64,58 +70,84 @@ pub(super) fn assign<T: Compute>(
 ) -> Result<Assigned> {
     let (k, n) = (centers.rows(), count_rows(data)?);
     let mut width = if k <= 2 * BALANCED_CANDIDATES { k } else { BALANCED_CANDIDATES };
-    // The prices with the highest bound, and the prices where the search continues.
-    let mut best = (f64::NEG_INFINITY, prices.to_vec());
+    let mut best = Best { bound: f64::NEG_INFINITY, prices: prices.to_vec() };
+    // Where the search continues.
     let mut prices = prices.to_vec();
     let (mut labels, mut lowest) = (Vec::new(), f64::INFINITY);
     for round in 1..=BALANCED_ROUNDS {
         // The candidates follow from the prices of the last round. With every round, the prices tell better
         // which centers are in demand.
         let lists = CandidateLists::new(centers, &prices, candidates(width, k, n, memory), data, cx)?;
-        let mut keep = |prices: &[f64]| {
-            let (found, _) = lists.demand(prices, limits);
-            if found > best.0 {
-                best = (found, prices.to_vec());
-            }
-            best.0
-        };
+        let choices = Choices::new(&lists, prices, limits, cx)?;
         // All centers were compared for these prices, so their bound is exact.
-        if is_close(lowest, keep(&prices)) {
+        best.see(&choices);
+        if is_close(lowest, best.bound) {
+            prices = choices.prices;
             break;
         }
-        if limits.in_rows.is_none() || imbalance(&lists, &prices, limits) > BALANCED_ASCENT {
-            prices = ascend(&lists, &prices, limits, cx)?;
-            keep(&prices);
-        }
+        let choices = ascend(&lists, choices, limits, |choices| best.see(choices), cx)?;
         let Some(in_rows) = limits.in_rows else {
-            labels = (0..lists.rows()).map(|row| lists.best(row, &prices).0 as u32).collect();
-            if imbalance(&lists, &prices, limits) <= BALANCED_ASCENT || lists.width == k || round >= rounds {
+            let balanced = choices.imbalance(limits) <= BALANCED_IMBALANCE;
+            labels = choices.rows.iter().map(|choice| choice.first).collect();
+            prices = choices.prices;
+            if balanced || lists.width == k || round >= rounds {
                 break;
             }
             width *= 4;
             continue;
         };
-        let mut transport = Transport::new(&lists, &prices, in_rows, &limits.weights);
-        let settled = transport.settle(cx)?;
-        let (found_prices, found) = transport.into_prices_and_labels();
+        let (settled, found_prices, found) = transported(&lists, &choices, in_rows, limits, cx)?;
         let energy = if settled { lists.energy(&found, limits) } else { f64::INFINITY };
         if labels.is_empty() || energy <= lowest {
             (labels, lowest) = (found, energy);
         }
-        let bound = keep(&found_prices);
+        best.see(&Choices::new(&lists, found_prices.clone(), limits, cx)?);
         // Prices are meaningless for clusters that their candidates cannot fill.
-        prices = if settled { found_prices } else { best.1.clone() };
-        if is_close(lowest, bound) || lowest.is_finite() && round >= rounds {
+        prices = if settled { found_prices } else { best.prices.clone() };
+        if is_close(lowest, best.bound) || lowest.is_finite() && round >= rounds {
             break;
         }
-        width *= 2;
+        width *= 4;
     }
     let packed = PackedCenters::for_rows(centers, data.most_values().is_some());
     repair(&mut labels, limits, &packed, data, cx)?;
     let sums = sum_labeled(LabelsRef::from(&labels[..]), &packed, data, cx)?;
     // Without prices, 0 is a bound.
-    let (bound, best) = if best.0 > 0.0 { best } else { (0.0, vec![0.0; k]) };
+    let best = if best.bound > 0.0 { best } else { Best { bound: 0.0, prices: vec![0.0; k] } };
     // Rounding, and limits that weights exceed, must not lift the bound above the energy that was reached.
-    let bound = bound.min(sums.energy());
-    Ok(Assigned { labels, sums, prices: best, settled: prices, bound })
+    let bound = best.bound.min(sums.energy());
+    Ok(Assigned { labels, sums, prices: best.prices, settled: prices, bound })
+}
+
+/// Whether all limits are kept, the prices and the labels.
+type Transported = (bool, Vec<f64>, Vec<u32>);
+
+/// Assigns all rows to candidates at the least total cost, from their choices on. Returns whether all limits are kept,
+/// with the prices and the labels.
+fn transported(
+    lists: &CandidateLists,
+    choices: &Choices,
+    in_rows: (i64, i64),
+    limits: &SizeLimits,
+    cx: &Executor,
+) -> Result<Transported> {
+    // Near the best prices only rows near a border move.
+    let near = if choices.imbalance(limits) <= BALANCED_FAR {
+        let regrets = choices.rows.iter().map(|choice| choice.regret).filter(|regret| regret.is_finite());
+        BALANCED_REACH * regrets.sum::<f64>() / choices.rows.len() as f64
+    } else {
+        f64::INFINITY
+    };
+    let from = |reach: f64| -> Result<Option<Transported>> {
+        let mut transport = Transport::new(lists, choices, in_rows, &limits.weights, reach);
+        let settled = transport.settle(cx)?;
+        Ok(settled.map(|settled| {
+            let (prices, labels) = transport.into_prices_and_labels();
+            (settled, prices, labels)
+        }))
+    };
+    match from(near)? {
+        Some(found) => Ok(found),
+        None => Ok(from(f64::INFINITY)?.expect("no arc is left out")),
+    }
 }

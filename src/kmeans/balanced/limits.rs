@@ -1,5 +1,6 @@
 //! Limits of the sizes of clusters.
 
+use std::borrow::Cow;
 use std::fmt::{self, Display};
 
 use crate::data::{DataSource, count_rows, weights_of};
@@ -92,6 +93,8 @@ pub(super) struct SizeLimits {
     pub(super) most: f64,
     /// The mean weight of a cluster.
     pub(super) mean: f64,
+    /// The number of clusters.
+    k: usize,
     pub(super) weights: Weights,
     /// The limits as numbers of rows, if rows have equal weights.
     pub(super) in_rows: Option<(i64, i64)>,
@@ -123,6 +126,15 @@ impl Weights {
             Self::Equal(weight, rows) if rows.get(row) != Some(&false) => *weight,
             Self::Equal(..) => 0.0,
             Self::Any(weights) => weights[row],
+        }
+    }
+
+    /// The weights as odds of being drawn; `None` if they are equal.
+    pub(super) fn odds(&self) -> Option<Cow<'_, [f64]>> {
+        match self {
+            Self::Equal(_, rows) if rows.is_empty() => None,
+            Self::Equal(_, rows) => Some(rows.iter().map(|&row| f64::from(u8::from(row))).collect()),
+            Self::Any(weights) => Some(Cow::Borrowed(weights)),
         }
     }
 
@@ -211,16 +223,33 @@ impl SizeLimits {
             return Err(Error::InvalidParam(problems));
         }
         let (least, most) = sizes(asked, k, total, unit);
-        let limits = Self { least, most, mean: total / k as f64, weights, in_rows: None };
+        let limits = Self { least, most, mean: total / k as f64, k, weights, in_rows: None };
         Ok(match limits.weights.equal() {
-            Some(weight) => limits.whole_rows(weight, (total / weight).round() as i64, k as i64),
+            Some(weight) => limits.whole_rows(weight, (total / weight).round() as i64),
             None => limits,
         })
     }
 
+    /// The share of the weight that is above the upper limits of clusters of these sizes, or that they miss to the lower
+    /// limits.
+    pub(super) fn excess(&self, sizes: &[f64]) -> f64 {
+        let of = |&size: &f64| (size - size.clamp(self.least, self.most)).abs();
+        sizes.iter().map(of).sum::<f64>() / (self.mean * self.k as f64)
+    }
+
+    /// The limits of as many clusters of a number of rows without weights, in proportion.
+    pub(super) fn of_sample(&self, rows: usize) -> Self {
+        let mean = rows as f64 / self.k as f64;
+        let share = |limit: f64| limit / self.mean * mean;
+        let weights = Weights::Equal(1.0, Vec::new());
+        Self { least: share(self.least), most: share(self.most), mean, k: self.k, weights, in_rows: None }
+            .whole_rows(1.0, rows as i64)
+    }
+
     /// The limits for clusters of whole rows of this weight. Where no whole numbers keep them, they are widened by less
     /// than a row.
-    fn whole_rows(self, weight: f64, rows: i64, k: i64) -> Self {
+    fn whole_rows(self, weight: f64, rows: i64) -> Self {
+        let k = self.k as i64;
         let least = (self.least / weight * (1.0 - 1e-12)).ceil() as i64;
         let most = (self.most / weight * (1.0 + 1e-12)).floor() as i64;
         let (least, most) = (least.min(rows / k), most.max((rows + k - 1) / k));

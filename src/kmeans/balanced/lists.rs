@@ -89,41 +89,43 @@ impl CandidateLists {
         self.ids[range.clone()].iter().map(|&j| j as usize).zip(self.sq_dists[range].iter().copied())
     }
 
-    /// The candidate of a row with the smallest squared distance plus price, the lower index among equals, with this
-    /// sum and the next smallest one.
-    pub(super) fn best(&self, row: usize, prices: &[f64]) -> (usize, f64, f64) {
-        let mut best = (usize::MAX, f64::INFINITY, f64::INFINITY);
+    /// The squared distance of a row to one of its candidates; infinite for other centers.
+    pub(super) fn sq_dist(&self, row: usize, label: u32) -> f64 {
+        self.of(row).find(|&(j, _)| j == label as usize).map_or(f64::INFINITY, |own| own.1)
+    }
+
+    /// The candidate of a row with the smallest squared distance plus price, the lower index among equals, and this
+    /// sum; then the next candidate, or the same if there is no other, and its sum.
+    pub(super) fn best(&self, row: usize, prices: &[f64]) -> (usize, f64, usize, f64) {
+        let (mut first, mut second) = ((usize::MAX, f64::INFINITY), (usize::MAX, f64::INFINITY));
         for (j, sq_dist) in self.of(row) {
             let value = sq_dist + prices[j];
-            if value < best.1 || value == best.1 && j < best.0 {
-                best = (j, value, best.1);
-            } else if value < best.2 {
-                best.2 = value;
+            if value < first.1 || value == first.1 && j < first.0 {
+                (first, second) = ((j, value), first);
+            } else if value < second.1 {
+                second = (j, value);
             }
         }
-        best
+        (first.0, first.1, if second.0 == usize::MAX { first.0 } else { second.0 }, second.1)
     }
 
     /// The energy of labels that are all candidates.
     pub(super) fn energy(&self, labels: &[u32], limits: &SizeLimits) -> f64 {
-        let sq_dist = |row: usize, label: u32| {
-            self.of(row).find(|&(j, _)| j == label as usize).map_or(0.0, |own| own.1)
+        let energy = |(row, &label): (usize, &u32)| match limits.weights.of(row) {
+            0.0 => 0.0,
+            weight => weight * self.sq_dist(row, label),
         };
-        labels.iter().enumerate().map(|(row, &label)| limits.weights.of(row) * sq_dist(row, label)).sum()
+        labels.iter().enumerate().map(energy).sum()
     }
 
-    /// A lower bound of the energy of all assignments that keep the limits, for any prices: the Lagrangian
-    /// dual. Also returns, per cluster, the weight of the rows for which it is the cheapest candidate.
-    pub(super) fn demand(&self, prices: &[f64], limits: &SizeLimits) -> (f64, Vec<f64>) {
-        let rise = prices.iter().zip(&self.prices).map(|(new, old)| new - old).fold(f64::INFINITY, f64::min);
-        let (mut energy, mut sizes) = (0.0, vec![0.0; prices.len()]);
-        for row in 0..self.rows() {
-            let weight = limits.weights.of(row);
-            let (j, value, _) = self.best(row, prices);
-            energy += weight * value.min(self.beyond[row] + rise);
-            sizes[j] += weight;
-        }
-        let paid = |&price: &f64| price * if price > 0.0 { limits.most } else { limits.least };
-        (energy - prices.iter().map(paid).sum::<f64>(), sizes)
+    /// A lower bound of squared distance plus price of all centers that are not candidates of a row, at the prices that
+    /// chose the lists. At other prices it rises by [`CandidateLists::rise`].
+    pub(super) fn beyond(&self, row: usize) -> f64 {
+        self.beyond[row]
+    }
+
+    /// The least change of a price since the lists were chosen.
+    pub(super) fn rise(&self, prices: &[f64]) -> f64 {
+        prices.iter().zip(&self.prices).map(|(new, old)| new - old).fold(f64::INFINITY, f64::min)
     }
 }

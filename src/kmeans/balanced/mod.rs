@@ -2,6 +2,8 @@
 
 mod ascent;
 mod assign;
+mod choices;
+mod coarse;
 mod limits;
 mod lists;
 mod params;

@@ -10,14 +10,18 @@ use crate::tuning::DEFAULT_MEMORY;
 /// K-means with limits of the sizes of clusters. Begin with [`Balanced::params`].
 ///
 /// After exact k-means, sweeps assign rows to the centers at the least total cost at which every cluster keeps the
-/// limits, and move the centers to the means. A price per cluster, added to squared distances, makes the rows of full
-/// clusters choose others. The prices also give a lower bound of the inertia of all assignments that keep the limits, so
-/// a fit reports how far its own is from the best one: see [`BalancedRun::gap`](super::BalancedRun::gap).
+/// limits, and move the centers to the means, or beyond them while many labels change. If many rows have to leave their
+/// nearest center, centers and prices first settle on samples. A price per cluster, added to squared distances, makes
+/// the rows of full clusters choose others. The prices also give a lower bound of the inertia of all assignments that
+/// keep the limits, so a fit reports how far its own is from the best one: see
+/// [`BalancedRun::gap`](super::BalancedRun::gap).
 ///
 /// The labels of a model keep the limits. [`KMeansModel::predict`](crate::KMeansModel::predict) labels rows by the nearest center, without limits.
 ///
 /// Sources: k-means with size constraints as a transportation problem: Bradley, Bennett and Demiriz, "Constrained
-/// k-means clustering", 2000. Successive shortest paths: Ahuja, Magnanti and Orlin, "Network flows", 1993.
+/// k-means clustering", 2000. Newton's method on prices: Kitagawa, Mérigot and Thibert, "Convergence of a Newton
+/// algorithm for semi-discrete optimal transport", 2019. Successive shortest paths: Ahuja, Magnanti and Orlin, "Network
+/// flows", 1993.
 ///
 /// ```
 /// use shoal::{Balanced, kmeans::Size};

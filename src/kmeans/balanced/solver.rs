@@ -3,18 +3,19 @@
 use std::time::Instant;
 
 use super::assign::{assign, is_close};
+use super::coarse::coarse;
 use super::limits::SizeLimits;
 use super::params::BalancedParams;
 use crate::centers::{KMeansModel, LabelList, LabelsRef, Snapshot};
 use crate::data::{Access, DataSource};
 use crate::error::Result;
-use crate::fit::{FitSolver, Solver, Step, StopReason, Timings};
+use crate::fit::{FitSolver, Metric, Solver, Step, StopReason, Timings};
 use crate::kernel::Compute;
 use crate::kmeans::lloyd::starts::LloydStarts;
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::stats::{ClusterSums, to_means};
-use crate::tuning::BALANCED_ROUNDS;
+use crate::tuning::{BALANCED_COARSE, BALANCED_RELAXATION, BALANCED_RELAXED, BALANCED_ROUNDS};
 
 /// Clusters that keep the limits.
 #[derive(Clone, Debug)]
@@ -107,6 +108,23 @@ impl<T: Compute> BalancedSolver<T> {
         SizeLimits::new(self.params.asked(), self.params.n_clusters, data)
     }
 
+    /// Clusters that have not been labeled, with prices from samples if many rows have to leave their nearest center;
+    /// their centers move there too, if `moving`.
+    fn prepared(
+        &self,
+        mut balance: Balance<T>,
+        moving: bool,
+        data: &dyn DataSource<T>,
+        cx: &Executor,
+    ) -> Result<Balance<T>> {
+        let limits = self.limits(data)?;
+        let excess = limits.excess(self.start.snapshot().weights);
+        if limits.in_rows.is_some() && excess > BALANCED_COARSE {
+            balance.settled = coarse(&mut balance.centers, &limits, &self.params, moving, data, cx)?;
+        }
+        Ok(balance)
+    }
+
     /// The clusters with limits from which the fit continues after exact k-means.
     fn begin(&self) -> Balance<T> {
         let k = self.params.n_clusters;
@@ -140,6 +158,11 @@ impl<T: Compute> BalancedSolver<T> {
 
     /// A sweep with limits: labels, then centers.
     fn sweep(&mut self, before: &Balance<T>, data: &dyn DataSource<T>, cx: &Executor) -> Result<Step> {
+        let prepared = match before.sweeps {
+            0 => Some(self.prepared(before.clone(), true, data, cx)?),
+            _ => None,
+        };
+        let before = prepared.as_ref().unwrap_or(before);
         let (mut balance, sums) = self.labeled(before, 1, data, cx)?;
         sums.check_means::<T>()?;
         let moved = to_means(&mut balance.centers, data.dim(), self.params.metric, &sums);
@@ -159,6 +182,10 @@ impl<T: Compute> BalancedSolver<T> {
         } else {
             StopReason::after(balance.sweeps, self.params.max_iter)
         };
+        // The fit ends at means.
+        if stop_reason.is_none() && changed as f64 > BALANCED_RELAXED * n as f64 {
+            lengthen(&before.centers, &mut balance.centers, self.params.metric);
+        }
         let step = Step {
             iteration: self.iteration,
             rows_seen: self.rows_seen,
@@ -172,6 +199,21 @@ impl<T: Compute> BalancedSolver<T> {
         };
         self.balance = Some(balance);
         Ok(step)
+    }
+}
+
+/// Makes the moves of the centers longer, beyond the means, which takes fewer sweeps. With a factor of at most 2, the
+/// centers are no farther from their rows than before they moved.
+pub(super) fn lengthen<T: Compute>(before: &[T], centers: &mut [T], metric: Metric) {
+    if metric != Metric::Euclidean {
+        return;
+    }
+    for (center, before) in centers.iter_mut().zip(before) {
+        let before = before.to_f64();
+        let farther = T::from_f64(before + BALANCED_RELAXATION * (center.to_f64() - before));
+        if farther.finite() {
+            *center = farther;
+        }
     }
 }
 
@@ -254,7 +296,10 @@ impl<T: Compute> FitSolver<T> for BalancedSolver<T> {
             return Ok(f64::NAN);
         }
         let begun = Instant::now();
-        let before = self.balance.clone().unwrap_or_else(|| self.begin());
+        let mut before = self.balance.clone().unwrap_or_else(|| self.begin());
+        if before.sweeps == 0 {
+            before = self.prepared(before, false, data, cx)?;
+        }
         let (mut found, _) = self.labeled(&before, BALANCED_ROUNDS, data, cx)?;
         if before.current {
             found = found.or_better(before);

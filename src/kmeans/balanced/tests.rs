@@ -2,15 +2,18 @@
 
 use proptest::prelude::*;
 
+use super::ascent::ascend;
 use super::assign::{Assigned, assign};
+use super::choices::Choices;
 use super::limits::{Asked, Size, SizeLimits};
 use super::lists::CandidateLists;
 use super::repair::repair;
-use super::solver::Balance;
+use super::solver::{Balance, lengthen};
+use super::transport::Transport;
 use super::{Balanced, BalancedParams, BalancedRun};
 use crate::centers::LabelList;
 use crate::data::{AnySource, Chunks, Dense, Source, Weighted};
-use crate::fit::{FitSolver, Method, Solver};
+use crate::fit::{FitSolver, Method, Metric, Solver};
 use crate::kernel::{PackedCenters, sq_dist};
 use crate::kmeans::KMeans;
 use crate::matrix::MatRef;
@@ -177,10 +180,47 @@ proptest! {
         // Any prices give a bound.
         let data = Dense::new(&rows, d).unwrap();
         let limits = SizeLimits::new::<f64>(asked, k, &data).unwrap();
-        let lists = CandidateLists::new(MatRef::new(&centers, d), &found.prices, k.min(2), &data, &executor()).unwrap();
+        let cx = executor();
+        let lists = CandidateLists::new(MatRef::new(&centers, d), &found.prices, k.min(2), &data, &cx).unwrap();
         for seed in 0..5 {
             let prices: Vec<f64> = noise(k, seed).iter().zip(&found.prices).map(|(x, p)| p + x).collect();
-            prop_assert!(lists.demand(&prices, &limits).0 <= best + rounding);
+            prop_assert!(Choices::new(&lists, prices, &limits, &cx).unwrap().bound <= best + rounding);
+        }
+    }
+
+    #[test]
+    fn an_ascent_and_paths_from_near_arcs_reach_the_least_cost(
+        n in 150usize..250, k in 2usize..7, d in 1usize..4, seed in 0u64..1000, slack in 0usize..9, ties in any::<bool>(),
+    ) {
+        let round = |x: f64| if ties { (4.0 * x).round() } else { x };
+        let rows: Vec<f64> = grouped(n, d, seed).into_iter().map(round).collect();
+        let centers: Vec<f64> = grouped(k, d, seed + 9).into_iter().map(round).collect();
+        let (least, most) = ((n / k).saturating_sub(slack), n.div_ceil(k) + slack);
+        let asked = (Some(Size::Rows(least as u64)), Some(Size::Rows(most as u64)));
+        let (data, cx) = (Dense::new(&rows, d).unwrap(), executor());
+        let limits = SizeLimits::new::<f64>(asked, k, &data).unwrap();
+        let lists = CandidateLists::new(MatRef::new(&centers, d), &vec![0.0; k], k, &data, &cx).unwrap();
+        let costs: Vec<Vec<f64>> =
+            rows.chunks(d).map(|row| centers.chunks(d).map(|c| sq_dist(row, c)).collect()).collect();
+        let best = least_energy(&costs, least, most);
+        let rounding = 1e-9 * (best + costs.iter().flatten().sum::<f64>());
+        let begin = Choices::new(&lists, vec![0.0; k], &limits, &cx).unwrap();
+        let dual = begin.dual;
+        let mut highest = f64::NEG_INFINITY;
+        let risen = ascend(&lists, begin, &limits, |seen| highest = highest.max(seen.dual), &cx).unwrap();
+        prop_assert!(risen.dual >= dual && risen.dual <= best + rounding, "{dual} {} {best}", risen.dual);
+        prop_assert!(risen.dual >= highest);
+        for reach in [0.0, 0.01, 0.1, 1.0, f64::INFINITY] {
+            let mut transport = Transport::new(&lists, &risen, (least as i64, most as i64), &limits.weights, reach);
+            let settled = transport.settle(&cx).unwrap();
+            prop_assert!(settled == Some(true) || reach.is_finite());
+            if settled.is_some() {
+                let (prices, labels) = transport.into_prices_and_labels();
+                let energy = lists.energy(&labels, &limits);
+                prop_assert!((energy - best).abs() <= rounding, "{reach}: {energy} {best}");
+                let found = Choices::new(&lists, prices, &limits, &cx).unwrap();
+                prop_assert!((found.dual - best).abs() <= rounding, "{reach}: {} {best}", found.dual);
+            }
         }
     }
 
@@ -237,6 +277,39 @@ fn outcome(run: &BalancedRun) -> Outcome {
     let history = run.history().iter().map(|step| (step.objective.to_bits(), step.n_changed)).collect();
     let figures = [run.inertia().to_bits(), run.lower_bound().to_bits()];
     (bits(&run.centers::<f64>()), bits(run.prices()), run.labels(), figures, history)
+}
+
+#[test]
+fn samples_have_limits_in_proportion() {
+    let rows = grouped(1000, 2, 1);
+    let data = Dense::new(&rows, 2).unwrap();
+    let asked = (Some(Size::TimesMean(0.5)), Some(Size::TimesMean(1.2)));
+    let limits = SizeLimits::new::<f64>(asked, 10, &data).unwrap();
+    assert!(limits.weights.odds().is_none());
+    let sample = limits.of_sample(200);
+    assert_eq!((sample.in_rows, sample.mean), (Some((10, 24)), 20.0));
+    // Equal sizes are kept up to one row.
+    let equal = (Some(Size::TimesMean(1.0)), Some(Size::TimesMean(1.0)));
+    let limits = SizeLimits::new::<f64>(equal, 10, &data).unwrap();
+    assert_eq!(limits.of_sample(47).in_rows, Some((4, 5)));
+    let weights: Vec<f64> = (0..1000).map(|row| f64::from(row % 5)).collect();
+    let weighted = Weighted::new::<f64>(data, &weights[..]).unwrap();
+    let limits = SizeLimits::new::<f64>(asked, 10, &weighted).unwrap();
+    assert_eq!(limits.weights.odds().as_deref(), Some(&weights[..]));
+    assert_eq!(limits.of_sample(200).in_rows, Some((10, 24)));
+}
+
+#[test]
+fn longer_moves_end_before_centers_are_farther_from_their_rows() {
+    let (before, mut centers) = ([0.0f64, 4.0], [2.0, 3.0]);
+    lengthen(&before, &mut centers, Metric::Euclidean);
+    assert_eq!(centers, [3.0, 2.5]);
+    let mut centers = [2.0f32, f32::MAX];
+    lengthen(&[0.0, -f32::MAX], &mut centers, Metric::Euclidean);
+    assert_eq!(centers, [3.0, f32::MAX]);
+    let mut centers = [0.6f32, 0.8];
+    lengthen(&[1.0, 0.0], &mut centers, Metric::Cosine);
+    assert_eq!(centers, [0.6, 0.8]);
 }
 
 #[test]

@@ -14,6 +14,8 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use super::ascent::by_first;
+use super::choices::Choices;
 use super::limits::Weights;
 use super::lists::CandidateLists;
 use crate::error::Result;
@@ -30,6 +32,10 @@ pub(super) struct Transport<'a> {
     pub(super) labels: Vec<u32>,
     /// Per node; the hub's is not 0 until the end.
     pub(super) prices: Vec<f64>,
+    /// The prices at first.
+    begin: Vec<f64>,
+    /// Arcs that cost more were left out at first.
+    reach: f64,
     /// Rows that a cluster sends to the hub.
     flows: Vec<i64>,
     /// Rows that a node must send on.
@@ -163,22 +169,47 @@ fn value(key: i64) -> f64 {
 }
 
 impl<'a> Transport<'a> {
-    /// All rows at their cheapest candidates, for one price per cluster. Clusters may have `least` to `most` rows.
+    /// All rows at their choices. Clusters may have `least` to `most` rows. Rows may move to candidates that cost up to
+    /// `reach` more.
     pub(super) fn new(
         lists: &'a CandidateLists,
-        prices: &[f64],
+        choices: &Choices,
         (least, most): (i64, i64),
         weights: &Weights,
+        reach: f64,
     ) -> Self {
+        let prices = &choices.prices;
         let (k, hub) = (prices.len(), prices.len());
-        let labels: Vec<u32> = (0..lists.rows()).map(|row| lists.best(row, prices).0 as u32).collect();
+        let (starts, rows) = by_first(&choices.rows, k);
         let mut counts = vec![0; k];
-        let mut listed = Vec::with_capacity(labels.len() * (lists.width - 1));
-        for (row, &label) in labels.iter().enumerate().filter(|&(row, _)| weights.of(row) > 0.0) {
-            counts[label as usize] += 1;
-            listed.extend(
-                costs(lists, row, label).map(|(to, cost)| ((label, to), Reverse((cost, row as u32)))),
-            );
+        let mut arcs: Vec<Arcs> = Vec::with_capacity(k);
+        // Per cluster: the rows that may move there from the present one.
+        let mut listed: Vec<Vec<Reverse<(i64, u32)>>> = vec![Vec::new(); k];
+        for from in 0..k {
+            let mut to: Vec<u32> = Vec::new();
+            for &row in
+                rows[starts[from]..starts[from + 1]].iter().filter(|&&row| weights.of(row as usize) > 0.0)
+            {
+                counts[from] += 1;
+                if choices.rows[row as usize].regret > reach {
+                    continue;
+                }
+                let own = lists.sq_dist(row as usize, from as u32);
+                for (j, sq_dist) in lists.of(row as usize).filter(|&(j, _)| j != from) {
+                    let cost = sq_dist - own;
+                    if cost + prices[j] - prices[from] <= reach {
+                        if listed[j].is_empty() {
+                            to.push(j as u32);
+                        }
+                        listed[j].push(Reverse((key(cost), row)));
+                    }
+                }
+            }
+            to.sort_unstable();
+            let movers: Vec<Movers> =
+                to.iter().map(|&j| std::mem::take(&mut listed[j as usize]).into()).collect();
+            let cheapest = |movers: &Movers| movers.peek().map_or(f64::INFINITY, |first| value(first.0.0));
+            arcs.push(Arcs { costs: movers.iter().map(cheapest).collect(), to, movers });
         }
         let flow = |(&count, &price): (&i64, &f64)| match price {
             price if price > 0.0 => most,
@@ -188,21 +219,15 @@ impl<'a> Transport<'a> {
         let flows: Vec<i64> = counts.iter().zip(prices).map(flow).collect();
         let mut excess: Vec<i64> = counts.iter().zip(&flows).map(|(count, flow)| count - flow).collect();
         excess.push(-excess.iter().sum::<i64>());
-        listed.sort_unstable_by_key(|&(arc, _)| arc);
-        let mut arcs: Vec<Arcs> = (0..k).map(|_| Arcs::default()).collect();
-        for rows in listed.chunk_by(|a, b| a.0 == b.0) {
-            let ((from, to), arcs) = (rows[0].0, &mut arcs[rows[0].0.0 as usize]);
-            arcs.to.push(to);
-            arcs.costs.push(f64::INFINITY);
-            arcs.movers.push(rows.iter().map(|&(_, mover)| mover).collect());
-            arcs.first(arcs.to.len() - 1, &labels, from as usize);
-        }
+        let begin: Vec<f64> = prices.iter().copied().chain([0.0]).collect();
         Self {
             lists,
             least,
             most,
-            labels,
-            prices: prices.iter().copied().chain([0.0]).collect(),
+            labels: choices.rows.iter().map(|choice| choice.first).collect(),
+            prices: begin.clone(),
+            begin,
+            reach,
             flows,
             excess,
             arcs,
@@ -211,20 +236,25 @@ impl<'a> Transport<'a> {
     }
 
     /// Moves rows until the limits are kept, or until the candidates lead no further. Returns whether the limits are
-    /// kept.
-    pub(super) fn settle(&mut self, cx: &Executor) -> Result<bool> {
+    /// kept; `None` if arcs that were left out would have been cheaper.
+    pub(super) fn settle(&mut self, cx: &Executor) -> Result<Option<bool>> {
         // From here on, no path leads to a cluster with room.
         let mut closed = vec![false; self.excess.len()];
         for source in 0..self.excess.len() {
             while self.excess[source] > 0 && !closed[source] {
                 cx.check()?;
                 match self.find(source) {
-                    Some(target) => self.send(source, target),
+                    Some(target) => {
+                        if !self.send(source, target) {
+                            return Ok(None);
+                        }
+                    }
+                    None if self.reach.is_finite() => return Ok(None),
                     None => self.search.order.iter().for_each(|&v| closed[v] = true),
                 }
             }
         }
-        Ok(!closed.contains(&true))
+        Ok(Some(!closed.contains(&true)))
     }
 
     /// The prices of the clusters, with the price 0 at the hub.
@@ -270,7 +300,9 @@ impl<'a> Transport<'a> {
     }
 
     /// Moves rows along the path that was found, as many as cost the same, and raises the prices before its end.
-    fn send(&mut self, source: usize, target: usize) {
+    /// Returns whether no arc that was left out has become cheaper than those that were used: it costs at least `reach`
+    /// less the rise of the price where it begins.
+    fn send(&mut self, source: usize, target: usize) -> bool {
         let hub = self.flows.len();
         let mut path = Vec::new();
         let mut v = target;
@@ -320,15 +352,18 @@ impl<'a> Transport<'a> {
         self.excess[source] -= amount;
         self.excess[target] += amount;
         let whole = self.search.lengths[target];
+        let mut exact = true;
         for &v in &self.search.order {
             self.prices[v] += (whole - self.search.lengths[v]).max(0.0);
+            exact &= self.prices[v] - self.begin[v] <= self.reach;
         }
+        exact
     }
 }
 
 /// What it costs to move a row from its cluster to each of its other candidates.
 fn costs(lists: &CandidateLists, row: usize, label: u32) -> impl Iterator<Item = (u32, i64)> {
-    let own = lists.of(row).find(|&(j, _)| j == label as usize).map_or(f64::INFINITY, |(_, sq_dist)| sq_dist);
+    let own = lists.sq_dist(row, label);
     let others = lists.of(row).filter(move |&(j, _)| j != label as usize);
     others.map(move |(j, sq_dist)| (j as u32, key(sq_dist - own)))
 }

@@ -1,0 +1,77 @@
+//! Centers and prices from growing samples.
+//!
+//! Where many rows have to leave their nearest center, prices travel far, and rows move along many paths. A few rows per
+//! cluster show where to: the search on a sample begins at the prices and the centers of the sample before, which is a
+//! fraction of it, and so finds most rows in their place. So does the first sweep over all rows.
+
+use super::assign::assign;
+use super::limits::SizeLimits;
+use super::lists::CANDIDATE_BYTES;
+use super::params::BalancedParams;
+use super::solver::lengthen;
+use crate::data::{DataSource, RowRange, copy, count_rows};
+use crate::error::Result;
+use crate::kernel::Compute;
+use crate::matrix::MatRef;
+use crate::parallel::Executor;
+use crate::rng::{Purpose, Rng};
+use crate::seeding::draw;
+use crate::stats::to_means;
+use crate::tuning::{
+    BALANCED_CANDIDATES, BALANCED_GROWTH, BALANCED_SAMPLE, BALANCED_SAMPLE_MOST, BALANCED_SAMPLE_SWEEPS,
+    BALANCED_SAMPLE_TOLERANCE,
+};
+
+/// Moves `centers` to where they keep the limits on samples, if `moving`, and returns the prices there.
+pub(super) fn coarse<T: Compute>(
+    centers: &mut [T],
+    limits: &SizeLimits,
+    params: &BalancedParams,
+    moving: bool,
+    data: &dyn DataSource<T>,
+    cx: &Executor,
+) -> Result<Vec<f64>> {
+    let (k, n, dim) = (params.n_clusters, count_rows(data)?, data.dim());
+    let mut prices = vec![0.0; k];
+    let odds = limits.weights.odds();
+    let with_weight =
+        odds.as_ref().map_or(n as usize, |odds| odds.iter().filter(|&&odds| odds > 0.0).count());
+    let bytes = dim * size_of::<T>() + BALANCED_CANDIDATES * CANDIDATE_BYTES;
+    let fit = usize::try_from(params.bounds_memory / bytes as u64).unwrap_or(usize::MAX);
+    let most = fit.min(BALANCED_SAMPLE_MOST * k).min(with_weight / 2);
+    let mut sizes = vec![BALANCED_SAMPLE * k];
+    while let Some(size) = sizes.last().map(|size| size * BALANCED_GROWTH).filter(|&size| size <= most) {
+        sizes.push(size);
+    }
+    let largest = sizes[sizes.len() - 1];
+    if largest > most {
+        return Ok(prices);
+    }
+    // Rows that are drawn by their weight have none in the sample.
+    // The same for every seed: a resumed fit has to draw them again.
+    let rng = &mut Rng::keyed(0, Purpose::Balancing, n);
+    let rows = copy(data, &draw(n, odds.as_deref(), largest, rng))?;
+    for size in sizes {
+        let limits = limits.of_sample(size);
+        let sample = RowRange::new::<T>(&rows, 0..size as u64)?;
+        let mut last = f64::INFINITY;
+        for _ in 0..BALANCED_SAMPLE_SWEEPS {
+            let bounds = (params.bounds_memory, 1);
+            let found = assign(MatRef::new(centers, dim), &prices, &limits, bounds, &sample, cx)?;
+            prices = found.settled;
+            if !moving {
+                break;
+            }
+            found.sums.check_means::<T>()?;
+            let before = centers.to_vec();
+            to_means(centers, dim, params.metric, &found.sums);
+            let energy = found.sums.energy();
+            if energy >= (1.0 - BALANCED_SAMPLE_TOLERANCE) * last {
+                break;
+            }
+            lengthen(&before, centers, params.metric);
+            last = energy;
+        }
+    }
+    Ok(prices)
+}
