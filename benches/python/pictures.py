@@ -130,10 +130,10 @@ def titled(row: dict[str, str]) -> str:
 def balanced(results: Results) -> Figure:
     """Draw the time and the inertia that limits of sizes cost."""
     rows: dict[str, list[tuple[str, float, float]]] = {}
-    for row in results("balanced").where(part="limits").rows:
+    for row in results("balanced-limits").where(part="limits").rows:
         mark = (LIMITS[row["limits"]], float(row["times"]), float(row["above free, %"]))
         rows.setdefault(titled(row), []).append(mark)
-    ticks = [1, 3, 10, 30, 100, 300, 1000]
+    ticks = [1, 3, 10, 30, 100]
     return strips(list(rows.items()), "time, no limits = 1", "inertia, no limits = 0", ticks, SIZES)
 
 
