@@ -14,6 +14,9 @@ from shoal import (
     VarianceReducedKMeans,
 )
 
+# Blocks of rows decline such rows, with a warning.
+pytestmark = pytest.mark.filterwarnings("ignore:algorithm='filtering' needs:RuntimeWarning")
+
 FAR = [1e5, 1e9, 1e12, 1e20, 1e25, 1e30, 1e38]
 
 
