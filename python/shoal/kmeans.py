@@ -89,7 +89,7 @@ class KMeans(CenterClusterer):
           that squares of distances may be out of range, and a small `memory` get plain sweeps, with a
           warning.
         - ``"sketch"`` keeps 32 bytes per row or more in memory: certified sketches, which tell which centers
-          cannot be the nearest. A sweep reads only the rows that they do not decide. It wins with many
+          cannot be the nearest. A sweep reads only the rows that bounds do not decide. It wins with many
           dimensions and clusters. Sparse rows and a small `memory` get plain sweeps, with a warning.
         - ``"auto"`` tries ``"filtering"`` first for at least 16,384 rows and 16 clusters in up to 16
           dimensions, and keeps ``"filtering"`` while sweeps compute at most 15% of all distances. On

@@ -210,29 +210,7 @@ impl Seeding {
         start: u64,
         cx: &Executor,
     ) -> Result<Seeds<T>> {
-        self.choose_within(data, k, seed, start, PartLimits::default(), cx)
-    }
-
-    /// Like [`Seeding::choose`], with these `limits`.
-    fn choose_within<T: Compute>(
-        &self,
-        data: &dyn DataSource<T>,
-        k: usize,
-        seed: u64,
-        start: u64,
-        limits: PartLimits,
-        cx: &Executor,
-    ) -> Result<Seeds<T>> {
-        if *self != Self::Auto {
-            return self.of_rows(data, k, seed, start, cx);
-        }
-        // Samples, also those of a tree, would miss rare groups.
-        match known(data, k)? {
-            n if n > limits.rows => Self::of_coreset(data, k, seed, start, limits, cx),
-            _ if k >= BRIEF_CENTERS => Self::BRIEF.of_rows(data, k, seed, start, cx),
-            n if n > greedy_seeding_rows(k) => Self::PARALLEL.of_rows(data, k, seed, start, cx),
-            _ => self.of_rows(data, k, seed, start, cx),
-        }
+        self.choose_within(data, k, seed, start, (None, PartLimits::default()), cx)
     }
 
     /// Like [`Seeding::choose`], for methods whose fits read few rows: [`Seeding::Auto`] is greedy k-means++ on at most
@@ -247,27 +225,35 @@ impl Seeding {
         most: u64,
         cx: &Executor,
     ) -> Result<Seeds<T>> {
-        self.choose_briefly_within(data, k, seed, start, (most, PartLimits::default()), cx)
+        self.choose_within(data, k, seed, start, (Some(most), PartLimits::default()), cx)
     }
 
-    /// Like [`Seeding::choose_briefly`], with these `limits`.
-    fn choose_briefly_within<T: Compute>(
+    /// [`Seeding::choose_briefly`] with the `most` rows of greedy k-means++, or [`Seeding::choose`] without, with these
+    /// `limits`.
+    fn choose_within<T: Compute>(
         &self,
         data: &dyn DataSource<T>,
         k: usize,
         seed: u64,
         start: u64,
-        (most, limits): (u64, PartLimits),
+        (most, limits): (Option<u64>, PartLimits),
         cx: &Executor,
     ) -> Result<Seeds<T>> {
         if *self != Self::Auto {
             return self.of_rows(data, k, seed, start, cx);
         }
-        match known(data, k)? {
-            n if n > limits.rows => Self::of_coreset(data, k, seed, start, limits, cx),
-            n if n > most => Self::BRIEF.of_rows(data, k, seed, start, cx),
-            _ => self.of_rows(data, k, seed, start, cx),
-        }
+        // Samples, also those of a tree, would miss rare groups.
+        let n = known(data, k)?;
+        let chosen = if n > limits.rows {
+            return Self::of_coreset(data, k, seed, start, limits, cx);
+        } else if most.map_or(k >= BRIEF_CENTERS, |most| n > most) {
+            &Self::BRIEF
+        } else if most.is_none() && n > greedy_seeding_rows(k) {
+            &Self::PARALLEL
+        } else {
+            self
+        };
+        chosen.of_rows(data, k, seed, start, cx)
     }
 
     /// Chooses centers from a coreset of all rows, for sources whose distances would take too much memory.
@@ -483,13 +469,9 @@ mod tests {
             .map(|i| f64::from(if i % 1000 == 999 { 900 } else { i % 5 * 100 } + i % 7))
             .collect();
         let (data, cx) = (Dense::new(&values, 1).unwrap(), Executor::new(Some(2)).unwrap());
-        let limits = |rows| PartLimits { rows, bytes: 8 << 12 };
-        let chosen = |seeding: Seeding, rows, brief| {
-            let seeds = if brief {
-                seeding.choose_briefly_within::<f64>(&data, 6, 3, 0, (400, limits(rows)), &cx).unwrap()
-            } else {
-                seeding.choose_within::<f64>(&data, 6, 3, 0, limits(rows), &cx).unwrap()
-            };
+        let chosen = |seeding: Seeding, rows: u64, brief: bool| {
+            let limits = (brief.then_some(400), PartLimits { rows, bytes: 8 << 12 });
+            let seeds = seeding.choose_within::<f64>(&data, 6, 3, 0, limits, &cx).unwrap();
             let of_rows: Vec<f64> = seeds.rows.iter().map(|&row| values[row as usize]).collect();
             assert_eq!(seeds.centers, of_rows);
             seeds

@@ -58,7 +58,7 @@ pub enum Algorithm {
     /// so close together that squares of distances may be out of range, and a smaller budget get full sweeps.
     Filtering,
     /// For many columns and clusters: a few bytes per row, kept in memory, tell which centers cannot be the nearest
-    /// (certified sketches). A sweep reads only the rows that they do not decide. The sketches must fit into
+    /// (certified sketches). A sweep reads only the rows that bounds do not decide. The sketches must fit into
     /// `bounds_memory`. Sparse rows and a smaller budget get full sweeps.
     Sketch,
 }

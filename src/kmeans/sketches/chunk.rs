@@ -67,8 +67,8 @@ impl<T: Compute> Rules<'_, T> {
         !(self.are_made && self.are_known)
     }
 
-    /// Finds the new label of every row of a chunk. Notes the changes in `work`. Reads only rows with several centers
-    /// within reach.
+    /// Finds the new label of every row of a chunk. Notes the changes in `work`. Reads only rows whose bounds do not tell
+    /// their label.
     pub(in crate::kmeans) fn label(
         &self,
         reading: &mut Reading<'_, '_, T>,
@@ -83,26 +83,21 @@ impl<T: Compute> Rules<'_, T> {
             work.sketching.write(self.basis, dense(chunk), rows.codes, rows.sketches);
         }
         work.hits.clear();
-        if self.are_known && !labels.contains(&NO_LABEL) {
+        let are_known = self.are_known && !labels.contains(&NO_LABEL);
+        if are_known {
             self.test_bounds(labels, rows, work);
-            if !work.first.is_empty() {
-                let Work { first, open, distances, .. } = work;
-                let values = reading.of(first)?;
-                for open in open.iter_mut() {
-                    open.sq_dist = self.sq_dist(values, open.row, open.label);
-                    self.measured(open);
-                    *distances += 1;
-                }
-            }
+        } else {
+            work.picked.clear();
+            work.picked.extend(0..labels.len() as u32);
+        }
+        let values = reading.of(&work.picked)?;
+        if are_known {
+            self.measure(values, work);
             self.scan(rows, work);
         } else {
-            work.first.clear();
-            work.first.extend(0..labels.len() as u32);
-            self.guess(reading.of(&work.first)?, rows, work);
+            self.guess(values, rows, work);
         }
         sort_by_row(rows.sketches.len(), work);
-        pick(work);
-        let values = reading.of(&work.picked)?;
         self.decide(values, labels, rows, packed, work);
         Ok(())
     }
@@ -127,9 +122,9 @@ impl<T: Compute> Rules<'_, T> {
 
     /// Opens the rows whose bounds do not tell their label, and lists them.
     fn test_bounds(&self, labels: &[u32], rows: &mut RowSketches<'_>, work: &mut Work) {
-        let Work { open, first, .. } = work;
+        let Work { open, picked, .. } = work;
         open.clear();
-        first.clear();
+        picked.clear();
         for (r, &label) in labels.iter().enumerate() {
             let upper = (rows.upper[r] + self.moves[label as usize]) * UP;
             let radius = radius_of(upper);
@@ -139,10 +134,19 @@ impl<T: Compute> Rules<'_, T> {
             }
             (rows.upper[r], rows.least[r]) = (upper, least);
             if least <= radius {
-                first.push(r as u32);
+                picked.push(r as u32);
                 open.push(Open { row: r as u32, label, upper, radius, sq_dist: f64::NAN });
             }
         }
+    }
+
+    /// Measures the distances of the open rows to their centers.
+    fn measure(&self, values: MatRef<'_, T>, work: &mut Work) {
+        for open in &mut work.open {
+            open.sq_dist = self.sq_dist(values, open.row, open.label);
+            self.measured(open);
+        }
+        work.distances += work.open.len() as u64;
     }
 
     /// Closes the rows whose bounds tell their label, now that the distance to its center is measured, and finds the centers
@@ -279,17 +283,6 @@ fn sort_by_row(n: usize, work: &mut Work) {
         sorted[*at as usize] = (hit.bound, hit.center);
         *at += 1;
     }
-}
-
-/// Lists the rows with several centers within reach.
-fn pick(work: &mut Work) {
-    let Work { open, sorted, ends, picked, .. } = work;
-    let is_open = |open: &&Open| {
-        let hits = hits_of(sorted, ends, open.row as usize);
-        hits.iter().any(|&(bound, j)| j != open.label && bound <= open.radius)
-    };
-    picked.clear();
-    picked.extend(open.iter().filter(is_open).map(|open| open.row));
 }
 
 /// The hits of a row.

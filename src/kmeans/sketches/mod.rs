@@ -7,8 +7,9 @@
 //! - lower bounds of the distances to all other centers, one per set of similar centers (Ding et al., 2015), and their
 //!   smallest (Hamerly, 2010).
 //!
-//! A sweep compares a row with the sets whose bounds are within the upper bound. This scan lists the centers that may be as
-//! near as the upper bound allows. Only rows with such centers are read, and the arbiter measures their distances.
+//! A sweep reads the rows whose upper bound exceeds a lower bound, and measures the distances to their centers. Then it
+//! compares their sketches with the sets whose bounds are still within reach. This scan lists the centers that may be
+//! nearer than the row's own, and the arbiter measures their distances.
 //!
 //! Labels are those of a plain sweep: a center is excluded only if a lower bound of its distance exceeds an upper bound
 //! of the distance to another center by more than the rounding of both.

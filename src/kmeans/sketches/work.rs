@@ -27,8 +27,7 @@ pub(in crate::kmeans) struct Work {
     pub(super) open: Vec<Open>,
     /// The rows that each set of centers is compared with.
     pub(super) lists: Lists,
-    /// Rows whose center is measured before the scan, and rows with several centers within reach.
-    pub(super) first: Vec<u32>,
+    /// Rows that are read.
     pub(in crate::kmeans) picked: Vec<u32>,
     /// Centers of a row that may be nearest, with lower bounds, and those that were measured.
     pub(super) rivals: Vec<(f32, u32)>,
