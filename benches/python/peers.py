@@ -3,7 +3,8 @@
 Every library runs in a process of its own. Runs are interleaved (A B C A B C ...), and ratios are taken
 within a round. The time of a sweep is (time of `1 + sweeps` sweeps - time of 1 sweep) / sweeps. This leaves
 out the work that is done once per fit: checks, copies, a seeding that cannot be switched off, the final
-labeling. Fits of less than half a second are repeated up to ten times in every round, and the fastest counts.
+labeling. ``s/fit`` is the time of all sweeps and ``s/first`` that of a fit of 1 sweep, both with that work.
+Fits of less than half a second are repeated up to ten times in every round, and the fastest counts.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ Fit = tuple[np.ndarray, int]
 def fit_shoal(X: np.ndarray, start: np.ndarray, sweeps: int, threads: int) -> Fit:
     import shoal
 
-    params = {"init": start, "n_init": 1, "max_iter": sweeps, "tol": 0.0, "algorithm": "lloyd"}
+    algorithm = os.environ["SHOAL_BENCH_ALGORITHM"]
+    params = {"init": start, "n_init": 1, "max_iter": sweeps, "tol": 0.0, "algorithm": algorithm}
     model = shoal.KMeans(len(start), **params, n_jobs=threads).fit(X)
     return model.cluster_centers_, model.n_iter_
 
@@ -157,13 +159,15 @@ class Handler:
 # ---------------------------------------------------------------- the parent's side
 
 
-def start_workers(peers: list[str], threads: int) -> tuple[dict[str, common.Worker], list[str]]:
+def start_workers(args: argparse.Namespace) -> tuple[dict[str, common.Worker], list[str]]:
     """Start workers of the libraries that can be imported; also return why the others cannot."""
     core = common.blas_core()
-    env = {"OPENBLAS_CORETYPE": core} if core else {}
     workers, missing = {}, []
-    for peer in peers:
-        worker = common.Worker(__file__, peer, threads=threads, env=env if peer.startswith("faiss") else {})
+    for peer in args.peers:
+        env = {"SHOAL_BENCH_ALGORITHM": args.algorithm} if peer == "shoal" else {}
+        if core and peer.startswith("faiss"):
+            env = {"OPENBLAS_CORETYPE": core}
+        worker = common.Worker(__file__, peer, threads=args.threads, env=env)
         try:
             worker.call("ready")
             workers[peer] = worker
@@ -204,7 +208,7 @@ def measure(spec: str, workers: dict[str, common.Worker], args: argparse.Namespa
             if done != 1 + args.sweeps:
                 row["note"] = f"{done} sweeps instead of {1 + args.sweeps}"
     alive = [peer for peer, row in found.items() if "objective" in row]
-    times: dict[str, list[tuple[float, float, float]]] = {peer: [] for peer in alive}
+    times: dict[str, list[tuple[float, float, float, float]]] = {peer: [] for peer in alive}
     for _ in range(args.rounds):
         for peer in alive:
             short = [workers[peer].call("fit", 1)[:3] for _ in range(repeats[peer])]
@@ -212,18 +216,20 @@ def measure(spec: str, workers: dict[str, common.Worker], args: argparse.Namespa
             clock = 1 if args.clock == "processor" else 0
             few, few_done = min((fit[clock], fit[2]) for fit in short)
             many, many_done, wall, used = min((fit[clock], fit[2], fit[0], fit[1]) for fit in long)
-            times[peer].append(((many - few) / max(1, many_done - few_done), many, used / wall))
+            times[peer].append(((many - few) / max(1, many_done - few_done), many, used / wall, few))
     for peer in alive:
         row = found[peer]
         row["ms/sweep"] = 1e3 * common.median(t[0] for t in times[peer])
         row["s/fit"] = common.median(t[1] for t in times[peer])
         row["cpus"] = common.median(t[2] for t in times[peer])
+        row["s/first"] = common.median(t[3] for t in times[peer])
         if min(t[0] for t in times[peer]) <= 0.0:
             row["note"] = "more noise than time: take more sweeps, or a quiet machine"
         if "shoal" in times:
             pairs = list(zip(times[peer], times["shoal"], strict=True))
             row["ratio"] = common.median(t[0] / ours[0] for t, ours in pairs)
             row["fit ratio"] = common.median(t[1] / ours[1] for t, ours in pairs)
+            row["first ratio"] = common.median(t[3] / ours[3] for t, ours in pairs)
             ratios = sorted(t[0] / ours[0] for t, ours in pairs)
             row["ratio low"], row["ratio high"] = ratios[0], ratios[-1]
         reference = found[alive[0]]["objective"]
@@ -245,6 +251,8 @@ COLUMNS = {
     "ratio high": ".2f",
     "s/fit": ".2f",
     "fit ratio": ".2f",
+    "s/first": ".3f",
+    "first ratio": ".2f",
     "cpus": ".2f",
     "MB": ".0f",
     "objective": ".9g",
@@ -261,6 +269,7 @@ def main() -> None:
     parser.add_argument("--sweeps", type=int, default=5, help="sweeps that are timed (default 5)")
     parser.add_argument("--rounds", type=int, default=7, help="interleaved rounds (default 7)")
     parser.add_argument("--clock", choices=["wall", "processor"], default="wall")
+    parser.add_argument("--algorithm", default="lloyd", help="of shoal.KMeans (default lloyd)")
     common.add_options(parser, quick="20,000 rows, 2 rounds, no result file", threads=True)
     parser.add_argument("--worker", choices=list(FITS), help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -273,7 +282,7 @@ def main() -> None:
         args.rounds = min(args.rounds, 2)
     head = common.description(dict.fromkeys(["numpy", *(PACKAGES[p] for p in args.peers)]))
     head["faiss BLAS core"] = common.blas_core() or "as found"
-    workers, missing = start_workers(args.peers, args.threads)
+    workers, missing = start_workers(args)
     for line in missing:
         head[line.split(":")[0]] = line.split(": ", 1)[1]
     common.announce(head)
