@@ -6,8 +6,9 @@ state; mean of all random states. ``high``: the highest. ``time``: processor sec
 
 minibatch
     ``MiniBatchKMeans(k)``; ``init_size``: with seeds from a sample of three batches.
-sbe
-    ``BackwardEulerKMeans(k, init="auto", polish=False)``.
+nested, sbe
+    ``NestedMiniBatchKMeans(k)`` and ``BackwardEulerKMeans(k)``; ``first batch``: with ``init="k-means++"``;
+    ``random``: with ``init="random"``; ``no polish``: with ``polish=False``.
 coreset, N
     ``KMeans`` on a coreset of N rows per cluster, drawn with ``n_clusters=k`` or without.
 kmeans, parts
@@ -83,7 +84,11 @@ def seeded_in_parts(X: np.ndarray, k: int, seed: int) -> np.ndarray:
 FITS: dict[str, Callable[[np.ndarray, int, int], np.ndarray]] = {
     "minibatch": estimator("MiniBatchKMeans"),
     "minibatch, init_size": estimator("MiniBatchKMeans", init_size=3072),
-    "sbe": estimator("BackwardEulerKMeans", init="auto", polish=False),
+    "nested": estimator("NestedMiniBatchKMeans"),
+    "nested, first batch": estimator("NestedMiniBatchKMeans", init="k-means++"),
+    "sbe": estimator("BackwardEulerKMeans"),
+    "sbe, random": estimator("BackwardEulerKMeans", init="random"),
+    "sbe, no polish": estimator("BackwardEulerKMeans", polish=False),
     "coreset, 100": on_coreset(100, known=False),
     "coreset, 100, n_clusters": on_coreset(100, known=True),
     "coreset, 300": on_coreset(300, known=False),

@@ -51,12 +51,12 @@ class BackwardEulerKMeans(StreamClusterer):
     Parameters
     ----------
     {n_clusters}
-    init : str, array-like or callable, default="random"
-        First centers. As for :class:`~shoal.KMeans`, but ``"auto"`` is greedy k-means++ only on up to 3
-        batches of rows, or 16 rows per cluster if that is more. On more rows it is k-means|| with an
-        oversampling factor of 0.5 and 3 rounds, which takes 16 bytes per row. More than 67,108,864 rows take
-        as long and at most 1 GiB, as for :class:`~shoal.KMeans`. :meth:`partial_fit` chooses the first
-        centers from the first batch.
+    init : str, array-like or callable, default="auto"
+        First centers; the paper starts from ``"random"`` rows. As for :class:`~shoal.KMeans`, but ``"auto"``
+        is greedy k-means++ only on up to 3 batches of rows, or 16 rows per cluster if that is more. On more
+        rows it is k-means|| with an oversampling factor of 0.5 and 3 rounds, which takes 16 bytes per row.
+        More than 67,108,864 rows take as long and at most 1 GiB, as for :class:`~shoal.KMeans`.
+        :meth:`partial_fit` chooses the first centers from the first batch.
     max_iter : int, default=150
         Number of outer steps of :meth:`fit`, before the sweeps of `polish`. No other rule ends them.
     polish : "auto" or bool, default="auto"
@@ -147,12 +147,12 @@ class BackwardEulerKMeans(StreamClusterer):
     thousand times as far away as the rows are spread. It drops that outer step, keeps the centers before it,
     and ends (``"diverged"``).
 
-    **When to use it.** Choose it for few clusters and random first centers, when the optimum matters more
-    than time: its long steps leave optima in which exact k-means stays. From the same random rows, the mean
-    inertia was at or below that of converged exact k-means on most sets. The margin was largest where the
-    sizes of clusters differ most. A fit takes longer than one of :class:`~shoal.KMeans`, and many times as
-    long where that takes milliseconds. From k-means++ seeds, exact k-means is better where many clusters are
-    small.
+    **When to use it.** Choose it for few clusters, when the optimum matters more than time: its long steps
+    leave optima in which exact k-means stays. From the same random rows, the mean inertia was at or below
+    that of converged exact k-means on most sets. The margin was largest where the sizes of clusters differ
+    most; but random rows miss rare groups, and ``init="auto"`` ends lower there. A fit takes longer than one
+    of :class:`~shoal.KMeans`, and many times as long where that takes milliseconds. Where groups are very
+    rare, exact k-means is better.
 
     Without polish the inertia is much higher on sets whose clusters differ in size by a factor of a thousand
     (network connections, measurements of the space shuttle): keep the polish there. The schedule of the paper
@@ -192,7 +192,7 @@ class BackwardEulerKMeans(StreamClusterer):
 
     n_clusters: int = 8
     _: KW_ONLY
-    init: Init = "random"
+    init: Init = "auto"
     batch_size: int = 1000
     step_size: Annotated[float | Literal["auto"], NOT_NEGATIVE] = "auto"
     step_decay: Annotated[float | Literal["auto"], POSITIVE_FRACTION] = "auto"

@@ -27,7 +27,7 @@ class NestedMiniBatchKMeans(StreamClusterer):
     Comes close to an optimum early, and ends at a fixed point of Lloyd's algorithm. A batch contains all
     previous batches. Every row counts once, in the cluster of its current label. The batch doubles once the
     statistical error of every center exceeds `rho` times the last move of the center. With all rows in the
-    batch, the fit ends when no label changes. Only the rows of the current batch are read.
+    batch, the fit ends when no label changes. Steps read only the rows of the current batch.
 
     Results are bit-identical for any number of threads, and for an array, a memory map or an ``.npy`` file
     with the same rows.
@@ -36,9 +36,10 @@ class NestedMiniBatchKMeans(StreamClusterer):
     ----------
     {n_clusters}
     init : str, array-like or callable, default="auto"
-        First centers, chosen from the rows of the first batch, with distinct values while there are enough of
-        them. ``"auto"`` is greedy k-means++ on these rows, or k-means|| if there are many. All other values
-        are as for :class:`KMeans`; a callable gets all rows.
+        First centers, with distinct values while there are enough of them. ``"auto"`` looks at all rows, as
+        for :class:`MiniBatchKMeans`: with many rows in about the time of labeling all of them twice. All
+        other values are as for :class:`KMeans`, on the rows of the first batch, so that steps begin sooner; a
+        callable gets all rows. :meth:`partial_fit` chooses the first centers from the first batch.
     batch_size : int, default=5000
         Rows of the first batch, at least 1. At most the number of rows is used. A value below `n_clusters`
         becomes ``10 * n_clusters``, with a warning.
@@ -107,10 +108,11 @@ class NestedMiniBatchKMeans(StreamClusterer):
     holds all rows, and 4 for each bound and for two more values. Rows of a batch are read in ascending order,
     also when they were drawn at random. Rows with weights are all read in every step.
 
-    The first centers matter if clusters differ much in size: random rows miss small clusters, and no batch
-    moves a center there. On such data (network connections, web requests) ``init="random"`` ends far above
-    ``init="auto"``. On digits and SIFT descriptors, whose clusters are of similar size, both end equally low,
-    and ``init="random"`` gets there sooner: choose it for such data (``benches/python/defaults.py``).
+    The first centers matter if clusters differ much in size: a first batch, and even more so random rows, may
+    miss small clusters, and no batch moves a center there. On such data (network connections, measurements of
+    the space shuttle) ``init="k-means++"`` ends far above ``init="auto"``, and ``init="random"`` even higher.
+    On digits and SIFT descriptors, whose clusters are of similar size, all end equally low, and
+    ``init="random"`` gets there sooner: choose it for such data (``benches/python/defaults.py``).
 
     :meth:`partial_fit` keeps the rows that it receives, and batches grow over them as in a fit. New rows wait
     until the growth rule admits them, and never more rows wait than are counted. A call makes one step, and

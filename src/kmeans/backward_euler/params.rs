@@ -33,9 +33,9 @@ parameters! {
     BackwardEulerParams,
     /// Parameters for `n_clusters` clusters, all others at their defaults.
     BackwardEuler::params(n_clusters) {
-        /// How the first centers are chosen (default [`Seeding::Random`]).
+        /// How the first centers are chosen (default [`Seeding::Auto`]). The paper starts from random rows.
         #[doc(alias = "init")]
-        seeding: Seeding = Seeding::Random,
+        seeding: Seeding = Seeding::Auto,
         /// Seed of all random draws (default 0).
         #[doc(alias = "random_state")]
         rng_seed: u64 = 0,

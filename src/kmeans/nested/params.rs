@@ -86,9 +86,10 @@ parameters! {
     NestedParams,
     /// Parameters for `n_clusters` clusters, all others at their defaults.
     NestedMiniBatch::params(n_clusters) {
-        /// How the first centers are chosen among the rows of the first batch (default [`Seeding::Auto`]:
-        /// greedy k-means++). They are distinct if enough rows differ. [`Seeding::Random`] starts sooner and
-        /// is as good for clusters of similar size.
+        /// How the first centers are chosen. The default [`Seeding::Auto`] looks at all rows: k-means|| with few
+        /// candidates, in about the time of labeling all rows twice. For a stream it is greedy k-means++ on the first
+        /// batch. All others look at the first batch only; they start sooner, and [`Seeding::Random`] is as good for
+        /// clusters of similar size. Centers are distinct if enough rows differ.
         #[doc(alias = "init")]
         seeding: Seeding = Seeding::Auto,
         /// Seed of all random draws (default 0).

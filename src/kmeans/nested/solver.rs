@@ -7,7 +7,7 @@ use super::members::Members;
 use super::params::{Bounds, NestedParams, make_distinct};
 use super::reading::with_batch;
 use crate::centers::{KMeansModel, LabelList, LabelsRef, Snapshot, inertia, project};
-use crate::data::{Access, DataSource, count_rows};
+use crate::data::{Access, DataSource, count_rows, row_bytes};
 use crate::error::Result;
 use crate::fit::{FitSolver, Metric, Solver, Step, StopReason, Timings};
 use crate::kernel::{Compute, PackedCenters};
@@ -15,7 +15,9 @@ use crate::kmeans::bounds::PanelBounds;
 use crate::kmeans::labels::{Carried, Labels, all_labels};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
+use crate::seeding::{Seeding, Seeds};
 use crate::stats::{ClusterSums, mean_variance, to_means};
+use crate::tuning::batch_seeding_sample;
 
 /// After this many sweeps over a batch without a new lowest energy, the batch grows or the fit ends, because
 /// ties can alternate forever.
@@ -77,19 +79,27 @@ pub struct Nested<T> {
 }
 
 impl<T: Compute> Nested<T> {
-    /// Chooses the first centers among the rows of the first batch.
+    /// Chooses the first centers: by default among all rows, because the first batch may hold none of a rare group;
+    /// otherwise, and for streams, among the rows of the first batch.
     fn seed(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<()> {
         let begun = Instant::now();
         let (k, seed) = (self.params.n_clusters, self.params.rng_seed);
         let seeding = &self.params.seeding;
-        let seeds = with_batch(data, &self.rows, self.batch(), |batch| {
-            let mut seeds = seeding.choose(batch, k, seed, 0, cx)?;
-            // Only for centers drawn from rows, not for given ones.
+        // Seeds that are rows are made distinct; given centers are not.
+        let distinct = |mut seeds: Seeds<T>, rows: &dyn DataSource<T>| {
             if !seeds.rows.is_empty() {
-                make_distinct(&mut seeds, batch, seed)?;
+                make_distinct(&mut seeds, rows, seed)?;
             }
             Ok(seeds)
-        })?;
+        };
+        let seeds = if *seeding == Seeding::Auto && !self.fed {
+            let most = batch_seeding_sample(self.batch() as u64, k, row_bytes(data));
+            distinct(seeding.choose_briefly(data, k, seed, 0, most, cx)?, data)?
+        } else {
+            with_batch(data, &self.rows, self.batch(), |batch| {
+                distinct(seeding.choose(batch, k, seed, 0, cx)?, batch)
+            })?
+        };
         self.dim = data.dim();
         self.seeded_by = seeds.method;
         self.centers = seeds.centers;

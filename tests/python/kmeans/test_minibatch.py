@@ -12,7 +12,7 @@ import sklearn.cluster
 from generated import blobs, tight_blobs
 from minibatch_parts import PURE, cut, same
 from scipy.sparse import csr_array
-from shoal import BackwardEulerKMeans, MiniBatchKMeans
+from shoal import BackwardEulerKMeans, MiniBatchKMeans, NestedMiniBatchKMeans
 from shoal._rows.arrays import some_rows
 from sklearn.exceptions import ConvergenceWarning
 
@@ -441,11 +441,11 @@ def test_a_given_center_of_a_rare_group_stays_while_weights_fade():
     assert (model.cluster_centers_ > 900).all(axis=1).any()
 
 
-@pytest.mark.parametrize("made", [MiniBatchKMeans, BackwardEulerKMeans])
+@pytest.mark.parametrize("made", [MiniBatchKMeans, BackwardEulerKMeans, NestedMiniBatchKMeans])
 def test_rare_groups_keep_their_centers(made):
     X, groups = rare_groups()
     for seed in range(3):
-        model = made(30, init="auto", random_state=seed).fit(X)
+        model = made(30, random_state=seed).fit(X)
         # Each group has a cluster of its own, or several.
         for rows in groups:
             own = np.unique(model.labels_[rows])
