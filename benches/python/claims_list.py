@@ -194,12 +194,25 @@ CHOOSING: list[tuple[str, Formula]] = [
         method("NestedMiniBatchKMeans", (min, "time"), (max, "time")),
     ),
     (
+        "and on complete sets in up to {:.1f} times",
+        of("guide-large", {"variant": "NestedMiniBatchKMeans"}, (max, "time")),
+    ),
+    (
         "ends between {:.1%} below and {:.1%} above `KMeans`, after {:.1f} times the time",
         method("VarianceReducedKMeans", (drop(max), "inertia"), (max, "inertia"), (median, "time")),
     ),
     (
-        "It ends between {:.1%} below and {:.1%} above `KMeans`, in {:.1f} times the time",
-        method("BackwardEulerKMeans", (drop(max), "inertia"), (max, "inertia"), (median, "time")),
+        (
+            "It ends {:.1%} below `KMeans` in the median, and between {:.1%} below and {:.1%} above, "
+            "in {:.1f} times the time"
+        ),
+        method(
+            "BackwardEulerKMeans",
+            (drop(median), "inertia"),
+            (drop(max), "inertia"),
+            (max, "inertia"),
+            (median, "time"),
+        ),
     ),
     (
         "it takes {:.2f} times the time. Its inertia is {:.1%} higher in the median and at most {:.1%};",

@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benches" / "results"
 #: Folders of results, in order of preference, and the names of the processors in the pages.
 MACHINES = {
-    "amd-epyc": "AMD EPYC (Zen 4)",
+    "amd-epyc": "AMD EPYC (Zen 5)",
     "intel-xeon-processor": "Intel Xeon (with AMX)",
     "intel-xeon-processor-2-50ghz": "Intel Xeon (2.5 GHz)",
 }

@@ -24,7 +24,24 @@
 //! and of `|x'|^2`, which are of second order.
 //!
 //! Hence a center whose tile value exceeds the smallest one by more than `2 g (|x'|^2 + 2 C^2)` is not the
-//! nearest. Prices are part of `|c'|^2` and of what the arbiter compares.
+//! nearest. Prices are part of `|c'|^2` and of what the arbiter compares; they are at least 0.
+//!
+//! # Few centers far away
+//! One center far away makes `C` large, and would leave most rows in doubt. But it is far from these rows too. Let `v`
+//! be the tile value of any center, `D` its squared distance with its price, and `m = max(v + |x'|^2, 0)`. A center
+//! that costs at most `D` is at most `sqrt(D)` away, and its price is at most `D`. So with `|c'|^2` that includes the
+//! price, `|c'|^2 <= (|x'| + sqrt(D))^2 + D <= 2 |x'|^2 + 3 D`. This holds for the center of `v` itself, whose error
+//! is at most `g (|x'|^2 + 2 |c'|^2)`. Therefore `D <= m + g (5 |x'|^2 + 6 D)`, and for `g <= 1 / 32`
+//!
+//! - `D <= 1.24 m + 0.2 |x'|^2`,
+//! - `|c'|^2 <= 2.6 |x'|^2 + 3.72 m` for each center that may be the nearest,
+//! - `2 g (|x'|^2 + 2 |c'|^2) <= g (12.4 |x'|^2 + 14.9 m)`.
+//!
+//! A center whose tile value exceeds `v` by more than `g (14 |x'|^2 + 16 m)` is therefore not the nearest: either it is
+//! among these centers, and its error is that small; or it is farther than the center of `v`. What 14 and 16 add covers
+//! the roundings, among them those of the arbiter. Where squares underflow, each of the `d + 2` sums may also lose half
+//! of the smallest positive number. This and the digits that tiny rows and centers lose by scaling are far below
+//! `g` times the value of [`vanishing`], which is added to `m`.
 
 use std::ops::Range;
 
@@ -63,11 +80,11 @@ impl<T: Compute> Doubts<T> {
                 let sq_norms = &scratch.sq_norms[..n];
                 for first in (0..n).step_by(FEW) {
                     let few = first..n.min(first + FEW);
-                    let in_doubt = |i: usize| is_in_doubt(best[i], second[i], doubt.of(sq_norms[i]));
+                    let in_doubt = |i: usize| is_in_doubt(best[i], second[i], doubt.of(sq_norms[i], best[i]));
                     // Most rows are decided. Without a branch per row, the compiler uses vectors.
                     if few.clone().filter(|&i| in_doubt(i)).count() > 0 {
                         for i in few {
-                            self.note(range.start + i, best[i], second[i], doubt.of(sq_norms[i]));
+                            self.note(range.start + i, best[i], second[i], doubt.of(sq_norms[i], best[i]));
                         }
                     }
                 }
@@ -76,7 +93,7 @@ impl<T: Compute> Doubts<T> {
                 for (i, row) in range.enumerate() {
                     let doubt = packed.doubt_about(sparse.row(row).1.len(), self.largest);
                     let sq_norm = T::from_f64(packed.sq_norm(rows, row));
-                    self.note(row, best[i], second[i], doubt.of(sq_norm));
+                    self.note(row, best[i], second[i], doubt.of(sq_norm, best[i]));
                 }
             }
         }
@@ -155,7 +172,7 @@ impl<T: Compute> PackedCenters<T> {
         };
         let sum = roundings * T::EPSILON / 2.0;
         let gamma = if sum < 1.0 { sum / (1.0 - sum) } else { f64::INFINITY };
-        Doubt { share: T::from_f64(2.0 * gamma), fixed: T::from_f64(4.0 * gamma * largest * largest) }
+        Doubt::new(gamma, largest)
     }
 
     /// What the arbiter compares: the squared distance, plus the price above the lowest if centers have prices. `full` is a

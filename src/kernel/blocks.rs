@@ -95,5 +95,5 @@ pub(crate) fn relabel<T: Compute>(
 
 /// By how much sums of squared differences must differ to exclude a center.
 fn of_differences<T: Float>(dim: usize) -> Doubt<T> {
-    Doubt { share: T::from_f64((2.0 * dim as f64 + 32.0) * T::EPSILON), fixed: vanishing() }
+    Doubt::for_all(T::from_f64((2.0 * dim as f64 + 32.0) * T::EPSILON), vanishing())
 }

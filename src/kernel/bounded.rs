@@ -205,7 +205,7 @@ pub(crate) fn nearest_single<T: Compute>(
         }
     }
     let (best, next) = (nearest.best[0], nearest.next[0]);
-    if is_in_doubt(best, next, packed.doubt(packed.dim).of(sq_norm)) {
+    if is_in_doubt(best, next, packed.doubt(packed.dim).of(sq_norm, best)) {
         (nearest.ids[0], nearest.next[0]) = (packed.nearest_of_all(row, 0), best);
     }
 }

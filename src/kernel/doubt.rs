@@ -1,22 +1,49 @@
 //! Rows whose nearest center tile values do not determine.
 
+use super::arbiter::vanishing;
 use crate::float::Float;
 
-/// By how much tile values must differ to exclude a center: `share |x'|^2 + fixed`.
+/// By how much tile values must differ to exclude a center. There are two bounds, and the smaller one counts:
+/// `share |x'|^2 + fixed` for all centers, and `of_row |x'|^2 + of_best (v + |x'|^2)` for those that are not much
+/// farther from the row than a center with tile value `v`. Lost digits of vanishing squares are added to the second.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Doubt<T> {
     pub(super) share: T,
     pub(super) fixed: T,
+    of_row: T,
+    of_best: T,
 }
 
 impl<T: Float> Doubt<T> {
     /// No doubt: every difference counts.
-    pub(super) const NONE: Self = Self { share: T::ZERO, fixed: T::ZERO };
+    pub(super) const NONE: Self = Self { share: T::ZERO, fixed: T::ZERO, of_row: T::ZERO, of_best: T::ZERO };
 
-    /// The difference for a row with this `|x'|^2`.
+    /// The doubt about tile values with the relative error `gamma`, where `largest` is the largest length of a packed
+    /// center. The [arbiter](super::arbiter) has the proof.
+    pub(super) fn new(gamma: f64, largest: f64) -> Self {
+        let near = if gamma <= 1.0 / 32.0 { gamma } else { f64::INFINITY };
+        Self {
+            share: T::from_f64(2.0 * gamma),
+            fixed: T::from_f64(4.0 * gamma * largest * largest),
+            of_row: T::from_f64(14.0 * near),
+            of_best: T::from_f64(16.0 * near),
+        }
+    }
+
+    /// The doubt of a bound for all centers.
+    pub(super) fn for_all(share: T, fixed: T) -> Self {
+        Self { share, fixed, of_row: T::INFINITY, of_best: T::INFINITY }
+    }
+
+    /// The difference for a row with this `|x'|^2`, and for the tile value `best` of any of the centers. The smaller it
+    /// is, the smaller is the difference.
     #[inline(always)]
-    pub(crate) fn of(self, sq_norm: T) -> T {
-        self.share * sq_norm + self.fixed
+    pub(crate) fn of(self, sq_norm: T, best: T) -> T {
+        let apart = best + sq_norm;
+        let apart = if apart > T::ZERO { apart } else { T::ZERO };
+        let near = self.of_row * sq_norm + self.of_best * (apart + vanishing());
+        let all = self.share * sq_norm + self.fixed;
+        if near < all { near } else { all }
     }
 }
 

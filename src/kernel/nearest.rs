@@ -185,9 +185,10 @@ pub fn nearest_m<'a, T: Compute>(
         for (i, r) in range.enumerate() {
             let near = &found[i * kept..(i + 1) * kept];
             let values = rows.stored(r).len();
-            let doubt = || packed.doubt_about(values, largest).of(T::from_f64(packed.sq_norm(rows, r)));
+            let last = near[m - 1].0;
+            let doubt = || packed.doubt_about(values, largest).of(T::from_f64(packed.sq_norm(rows, r)), last);
             // Values that overflowed are not among the found.
-            let decided = near[kept - 1].1 != u32::MAX && (kept == m || near[m].0 > near[m - 1].0 + doubt());
+            let decided = near[kept - 1].1 != u32::MAX && (kept == m || near[m].0 > last + doubt());
             listed.clear();
             if decided {
                 listed.extend(near[..m].iter().map(|&(_, j)| (0.0, j)));

@@ -21,8 +21,8 @@ pub(super) struct Remeasured {
     excess: Vec<(f64, f64)>,
     /// The two smallest tile values per row in doubt, and the center of the smallest.
     best: Vec<(f32, f32, u32)>,
-    /// By how much tile values must differ to exclude a center, per row in doubt.
-    doubt: Vec<f32>,
+    /// `|x'|^2` per row in doubt.
+    sq_norms: Vec<f32>,
     /// Pairs of a panel and a row in doubt.
     pairs: Vec<(u32, u32)>,
 }
@@ -40,6 +40,7 @@ impl Remeasured {
         doubts: &Doubts,
         (labels, open): (&mut [u32], &mut ArbiterDoubts<f32>),
     ) {
+        let doubt = packed.doubt(low.dim);
         self.load(low, packed, rows, doubts);
         self.pairs.clear();
         let likely = |candidates: &[Candidate]| {
@@ -58,7 +59,8 @@ impl Remeasured {
                     .any(|c| { c.panel == measured && f64::from(c.lower) <= best + excess + error }),
                 "a tile value is below its lower bound"
             );
-            let most = best + f64::from(self.doubt[i]) + excess + error;
+            let doubt = doubt.of(self.sq_norms[i], self.best[i].0);
+            let most = best + f64::from(doubt) + excess + error;
             let left = |c: &&Candidate| c.panel != measured && f64::from(c.lower) <= most;
             self.pairs.extend(candidates.iter().filter(left).map(|c| (c.panel, i as u32)));
         }
@@ -70,7 +72,7 @@ impl Remeasured {
                 "a tile value is above its bound"
             );
             labels[row as usize] = center.min(packed.k as u32 - 1);
-            open.note(row as usize, best, second, self.doubt[i]);
+            open.note(row as usize, best, second, doubt.of(self.sq_norms[i], best));
         }
     }
 
@@ -88,14 +90,13 @@ impl Remeasured {
         self.excess.clear();
         self.best.clear();
         self.best.resize(n, (f32::INFINITY, f32::INFINITY, u32::MAX));
-        self.doubt.clear();
-        let doubt = packed.doubt(dim);
+        self.sq_norms.clear();
         for (&(row, _), out) in doubts.rows.iter().zip(self.rows.chunks_exact_mut(dim)) {
             let x = rows.row(row as usize);
             for ((out, &x), &s) in out.iter_mut().zip(x).zip(&packed.shift) {
                 *out = moved(x, s, packed.scale);
             }
-            self.doubt.push(doubt.of(sq_norm(out)));
+            self.sq_norms.push(sq_norm(out));
             // The values in low precision exceed tile values by twice the product with the mean.
             let read = if low.product == Product::Bytes { x } else { &*out };
             self.excess.push(excess(read, &low.mean));

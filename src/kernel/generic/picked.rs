@@ -285,7 +285,7 @@ pub(super) unsafe fn weigh<S: Simd, const NV: usize>(
     }
     // SAFETY: `row` holds `NV` vectors, and this function requires the instruction set.
     low[i] = unsafe { smallest::<S, NV>(row) };
-    if low[i] <= best[r] + doubt.of(sq_norm[r]) {
+    if low[i] <= best[r] + doubt.of(sq_norm[r], best[r]) {
         // SAFETY: the row and the instruction set are those of `smallest` above.
         better.push(unsafe { second::<S, NV>(row, low[i], i as u32) });
     }

@@ -163,7 +163,7 @@ pub(in crate::kernel) unsafe fn reduce<S: Simd, const TWO: bool>(
                 S::min_lane(S::min(S::where_equal(centers, S::splat(center), never, values), next))
             } else {
                 // The smallest value itself counts. With NaN, no value counts.
-                let limit = best + doubt.of(scratch.sq_norms[r]);
+                let limit = best + doubt.of(scratch.sq_norms[r], best);
                 let near = S::count_at_most(values, limit) + S::count_at_most(next, limit);
                 if near == 1 { S::T::INFINITY } else { best }
             };

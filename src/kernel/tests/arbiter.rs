@@ -1,7 +1,9 @@
 //! Tests labels where tile values tell little: values of any range, ties, near centers, far rows.
 
 use super::battery::without_zeros;
+use super::naive;
 use crate::float::Float;
+use crate::kernel::doubt::Doubts;
 use crate::kernel::strips::for_each_strip;
 use crate::kernel::{self, Compute, Isa, PackedCenters, Scratch, distances, nearest, nearest_m, nearest_two};
 use crate::matrix::MatRef;
@@ -268,7 +270,7 @@ fn the_doubt_covers_the_rounding_of_tile_values() {
                 });
                 let sq_norm: f64 = x.iter().map(|&x| f64::from(x).powi(2)).sum();
                 let off = (f64::from(scratch.second[0]) + sq_norm - kernel::sq_dist(&x, &c)).abs();
-                let doubt = f64::from(packed.doubt(d).of(sq_norm as f32));
+                let doubt = f64::from(packed.doubt(d).of(sq_norm as f32, f32::INFINITY));
                 assert!(2.0 * off <= doubt, "{isa} d={d}: {off:e} of {doubt:e}");
                 most = most.max(2.0 * off / doubt);
             }
@@ -296,11 +298,69 @@ fn the_doubt_grows_with_the_row() {
             let sq_norm: f64 = x.iter().map(|&x| f64::from(x).powi(2)).sum();
             let off = (f64::from(scratch.best[0]) + sq_norm - kernel::sq_dist(&x, &c)).abs();
             let doubt = packed.doubt(d);
-            assert!(2.0 * off <= f64::from(doubt.of(sq_norm as f32)), "{isa}");
-            beyond += usize::from(2.0 * off > f64::from(doubt.of(0.0)));
+            assert!(2.0 * off <= f64::from(doubt.of(sq_norm as f32, f32::INFINITY)), "{isa}");
+            beyond += usize::from(2.0 * off > f64::from(doubt.of(0.0, f32::INFINITY)));
         }
         assert!(beyond > 0, "{isa}");
     }
+}
+
+/// With one center far away, few rows are in doubt: those whose tile values do not determine the nearest of the other
+/// centers. Rows are near the centers of groups, or at a distance of about 1 from all centers, or much longer than their
+/// distances from the nearest centers, so that each term of the doubt is needed.
+#[test]
+fn a_center_far_away_leaves_few_rows_in_doubt() {
+    for isa in Isa::available() {
+        for d in [2, 9, 40, 200] {
+            check_far(isa, d, "groups", (1.0, 1.0));
+        }
+        for (name, length, apart) in [("sphere", 0.03, 1.0), ("long", 100.0, 1e-3)] {
+            let differ = [2, 9, 40, 200].map(|d| check_far(isa, d, name, (length, apart)));
+            assert!(differ.contains(&true), "{isa} {name}: tile values determine all labels");
+        }
+    }
+}
+
+/// Centers are `apart` from points at `length` from the origin. Rows are those points, or near centers. Returns whether
+/// tile values alone give other labels.
+fn check_far(isa: Isa, d: usize, name: &str, (length, apart): (f64, f64)) -> bool {
+    let (n, k, mut rng) = (120, 24, Rng::keyed(5, Purpose::Seeding, d as u64));
+    let mut direction = |by: f64| {
+        let values: Vec<f64> = (0..d).map(|_| rng.unit() - 0.5).collect();
+        let norm = values.iter().map(|x| x * x).sum::<f64>().sqrt();
+        values.into_iter().map(|x| by * x / norm).collect::<Vec<f64>>()
+    };
+    let m = if name == "sphere" { 1 } else { 3 };
+    let points: Vec<Vec<f64>> = (0..m).map(|_| direction(length)).collect();
+    let near = |point: &[f64], by: Vec<f64>, sign: f64| -> Vec<f32> {
+        point.iter().zip(by).map(|(x, y)| (sign * (x + y)) as f32).collect()
+    };
+    // Long centers are mirrored, so that no shift makes them short.
+    let sign = |i: usize| if name == "sphere" || i.is_multiple_of(2) { 1.0 } else { -1.0 };
+    let mut c: Vec<f32> = (0..k).flat_map(|j| near(&points[j % m], direction(apart), sign(j))).collect();
+    c.extend(std::iter::repeat_n(1e6, d));
+    let x: Vec<f32> = if name == "groups" {
+        (0..n).flat_map(|i| c[i % k * d..][..d].iter().map(|c| c * 1.01).collect::<Vec<_>>()).collect()
+    } else {
+        (0..n).flat_map(|i| near(&points[i % m], direction(apart * 1e-8), sign(i))).collect()
+    };
+    let (rows, centers) = (MatRef::new(&x, d), MatRef::new(&c, d));
+    let packed = PackedCenters::for_isa(centers, isa);
+    let (mut labels, mut two, scratch) = (vec![9; n], vec![9; n], &mut Scratch::default());
+    nearest(rows, &packed, &mut labels, scratch);
+    let truth = naive::distances(rows, centers);
+    let first = |all: &Vec<f64>| (0..all.len()).min_by(|&a, &b| all[a].total_cmp(&all[b])).unwrap() as u32;
+    assert!(truth.iter().map(first).eq(labels.iter().copied()), "{isa} d={d} {name}");
+    let mut doubts = Doubts::default();
+    doubts.begin(&packed);
+    for_each_strip(rows.into(), &packed, scratch, |range, strip, scratch| {
+        strip.two(&packed, scratch, &mut two[range.clone()]);
+        doubts.note_strip(rows.into(), range, &packed, scratch);
+    });
+    if name == "groups" {
+        assert!(doubts.rows().len() < n / 20, "{isa} d={d}: {} rows", doubts.rows().len());
+    }
+    two != labels
 }
 
 /// Rows that are palindromes, and pairs of centers that are reversed copies of each other: only the order of

@@ -135,7 +135,7 @@ impl<T: Compute> Rules<'_, T> {
             let Nearest { ids, best, next } = &mut work.nearest;
             for at in rows {
                 let r = work.lists.rows[at] as usize;
-                let doubt = self.doubt.of(work.gathered.sq_norm(r));
+                let doubt = self.doubt.of(work.gathered.sq_norm(r), best[at]);
                 if is_in_doubt(best[at], next[at], doubt) {
                     (ids[at], next[at]) = (self.packed.nearest_of(chunk.values, r, list), best[at]);
                 }

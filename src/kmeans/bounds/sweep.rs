@@ -378,7 +378,7 @@ impl<T: Compute> Rules<'_, T> {
         work.doubts.clear();
         for &r in &work.open {
             let r = r as usize;
-            let doubt = self.doubt.of(work.gathered.sq_norm(r));
+            let doubt = self.doubt.of(work.gathered.sq_norm(r), work.best[r]);
             if work.doubts.note(r, work.best[r], work.rival[r], doubt) {
                 // The label may be another one, so that the best value is that of another center.
                 work.next[r] = work.best[r];
