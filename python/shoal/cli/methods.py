@@ -169,7 +169,7 @@ def make_estimator(
     file = centers_file(params)
     if file is not None:
         with shoal.open(file) as source:
-            params["init"] = np.concatenate(list(source.blocks()))
+            params["init"] = np.asarray(source)
         if "n_init" in settable(method):
             params.setdefault("n_init", 1)
     bar = [] if progress is None else [shoal.callbacks.ProgressBar(progress)]
