@@ -10,6 +10,7 @@ import numpy.typing as npt
 from sklearn.exceptions import ConvergenceWarning
 
 from ._checks import params as _params
+from ._checks.params import RowWeights
 from ._checks.warn import warn
 from ._core import Source, Step
 from ._fit.declared import FRACTION, NOT_NEGATIVE, POSITIVE, POSITIVE_FRACTION, estimator
@@ -223,7 +224,7 @@ class BackwardEulerKMeans(StreamClusterer):
 
     def _taken(
         self, X: Rows, sample_weight: Weights
-    ) -> tuple[Source, npt.NDArray[Any] | DataSource, npt.NDArray[np.float64] | None]:
+    ) -> tuple[Source, npt.NDArray[Any] | DataSource, RowWeights]:
         self._check()
         if not _is_auto(self.polish) and self.polish:
             refuse_once(X, "BackwardEulerKMeans with polish=True")

@@ -12,6 +12,7 @@ from sklearn.utils.random import sample_without_replacement
 
 from . import _core
 from ._checks import params as _params
+from ._checks.params import RowWeights
 from ._checks.warn import warn
 from ._core import Source
 from ._fit.centers import called
@@ -230,7 +231,7 @@ class MiniBatchKMeans(StreamClusterer):
         return 3 * int(self.n_clusters)
 
     def _seeding_of_fit(
-        self, source: Source, rows: Any, seed: int, weights: npt.NDArray[np.float64] | None
+        self, source: Source, rows: Any, seed: int, weights: RowWeights
     ) -> str | npt.NDArray[Any]:
         starts = self._n_starts()
         if self.init_size is not None and self.init_size < self.n_clusters:
@@ -259,8 +260,8 @@ class MiniBatchKMeans(StreamClusterer):
         return best
 
     def _validation_rows(
-        self, source: Source, weights: npt.NDArray[np.float64] | None, random_state: np.random.RandomState
-    ) -> tuple[Source, npt.NDArray[np.float64] | None]:
+        self, source: Source, weights: RowWeights, random_state: np.random.RandomState
+    ) -> tuple[Source, RowWeights]:
         """Draw rows of positive weight, to compare the centers of a callable on."""
         n, k = source.shape[0], int(self.n_clusters)
         most = self._seeding_rows() or max(3 * int(self.batch_size), 16 * k)

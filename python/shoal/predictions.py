@@ -12,7 +12,6 @@ from ._fit.estimator import Clusterer
 from ._fit.results import LabeledPart, Taker, label_rows, refuse_mixed
 from ._fit.tables import PartitionWriter, TableWriter
 from ._rows.opening import list_names
-from ._rows.source import DataSource
 from .typing import Memory, PathName, Rows
 
 __all__ = ["write_partitions", "write_predictions"]
@@ -187,9 +186,6 @@ class Counted(Taker):
 
     def __init__(self, clusters: int) -> None:
         self.counts = np.zeros(clusters, dtype=np.int64)
-
-    def begin(self, source: DataSource) -> None:
-        """Do nothing: any number of rows fits."""
 
     def take(self, part: LabeledPart) -> None:
         self.counts += np.bincount(part.labels, minlength=len(self.counts))

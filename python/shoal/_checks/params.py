@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from contextvars import ContextVar
 from numbers import Integral, Real
-from typing import Any, TypeGuard
+from typing import Any, TypeAlias, TypeGuard, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -44,6 +44,10 @@ DEFAULT_MEMORY = "1GB"
 #: Set by :func:`shoal.config_context`: threads for ``n_jobs=None``, bytes for memory parameters.
 N_THREADS: ContextVar[int | None] = ContextVar("N_THREADS", default=None)
 MEMORY: ContextVar[int | None] = ContextVar("MEMORY", default=None)
+
+
+#: Checked weights of rows; None: each row counts 1.
+RowWeights: TypeAlias = npt.NDArray[np.float64] | None
 
 
 class Problems:
@@ -122,6 +126,13 @@ def at_least_0(name: str, value: Any) -> float:
     return float(value)
 
 
+def above_0(name: str, value: Any) -> float:
+    """Check that `value` is a finite number above 0."""
+    if not is_number(value) or value <= 0:
+        raise ParameterError(f"{mark(name)} must be a finite number above 0, got {shown(value)}")
+    return float(value)
+
+
 def size(value: Any) -> int | float | None:
     """Return a count as an int, and a multiple, given as a float or as text such as ``"1.5x"``, as a float.
 
@@ -138,15 +149,13 @@ def size(value: Any) -> int | float | None:
     return int(value) if is_whole(value) else float(value)
 
 
-def one_of(name: str, value: Any, allowed: tuple[str, ...], later: tuple[str, ...] = ()) -> str:
-    """Check that `value` is one of the allowed strings; `later` ones are reserved."""
+def one_of(name: str, value: Any, options: Any) -> str:
+    """Check that `value` is one of the strings of a `Literal`, such as those of `shoal.typing`."""
+    allowed = get_args(options)
     if isinstance(value, str) and value in allowed:
         return value
-    known = ", ".join(allowed)
-    if isinstance(value, str) and value in later:
-        raise ParameterError(f"{mark(name)}={value!r} is not implemented in this version, use one of {known}")
     meant = suggest(value, allowed) if isinstance(value, str) else ""
-    raise ParameterError(f"{mark(name)} must be one of {known}, got {shown(value)}{meant}")
+    raise ParameterError(f"{mark(name)} must be one of {', '.join(allowed)}, got {shown(value)}{meant}")
 
 
 def seeding(init: str, allowed: tuple[str, ...]) -> None:
@@ -236,6 +245,11 @@ def too_many_clusters(name: str, k: int, n: int) -> ParameterError:
     )
 
 
+def missing_attribute(owner: Any, name: str, why: str = "it is not fitted yet") -> AttributeError:
+    """Return the error for a fitted attribute that an estimator does not have now."""
+    return AttributeError(f"{type(owner).__name__!r} object has no attribute {name!r}: {why}")
+
+
 def threads_error(allowed: str, n_jobs: Any) -> ParameterError:
     """Return the error for a number of threads that is not `allowed`."""
     problem = f"-1 or a number of threads{allowed}, got {shown(n_jobs)}"
@@ -264,9 +278,7 @@ def random_state_of(bits: int) -> np.random.RandomState:
     return np.random.RandomState(bits) if bits < 2**32 else np.random.RandomState(np.random.MT19937(bits))
 
 
-def weights(
-    sample_weight: Any, rows: int | None, *, may_be_0: bool = False
-) -> npt.NDArray[np.float64] | None:
+def weights(sample_weight: Any, rows: int | None, *, may_be_0: bool = False) -> RowWeights:
     """Convert weights to float64; the Rust code checks the values, and the length for a stream.
 
     `may_be_0` allows that all weights are 0, as those of one partition may be.

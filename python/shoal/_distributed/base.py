@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from shoal import _core
 from shoal._checks import params as _params
+from shoal._checks.params import RowWeights
 from shoal._core import Source, Step
 from shoal._rows.arrays import as_rows, source_of_values
 from shoal._rows.checked import own_weights, source_of
@@ -31,7 +31,7 @@ class OpenBlock(NamedTuple):
 
     #: None without rows.
     source: Source | None
-    weights: npt.NDArray[np.float64] | None
+    weights: RowWeights
     #: An empty frame with the columns; None if they have no names.
     header: Any
 

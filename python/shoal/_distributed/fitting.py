@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import KW_ONLY
 from functools import partial
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,9 +19,9 @@ from shoal._checks.warn import warn_of_few
 from shoal._core import Step
 from shoal._docs import documented
 from shoal._fit.bases import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
-from shoal._fit.declared import estimator
+from shoal._fit.declared import POSITIVE, estimator
 from shoal._fit.loop import RunLoop
-from shoal._fit.saved import Arrays, Texts
+from shoal._fit.saved import State
 from shoal._fit.watch import watching
 from shoal.formats.stream import listed
 from shoal.kmeans import KMeans as LocalKMeans
@@ -52,7 +53,7 @@ class KMeansOnEngine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterM
     max_iter: int = 300
     tol: float = 1e-4
     metric: Metric = "euclidean"
-    oversampling_factor: float = 2.0
+    oversampling_factor: Annotated[float, POSITIVE] = 2.0
     n_rounds: int = 5
     coreset_size: int | None = None
     compute_labels: bool = True
@@ -76,12 +77,8 @@ class KMeansOnEngine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterM
 
     def _over_rows(self, task: RowPass, X: Any, **options: Any) -> Any:
         """Compute labels or distances of all rows, in the engine's own kind of collection."""
-        engine = self._open(X, None, reset=False, **options)
-        try:
-            with naming_losses(engine, UNCHANGED):
-                return engine.rows(task)
-        finally:
-            engine.close()
+        with closing(self._open(X, None, reset=False, **options)) as engine, naming_losses(engine, UNCHANGED):
+            return engine.rows(task)
 
     # ---------------------------------------------------------------- methods
 
@@ -228,11 +225,8 @@ class KMeansOnEngine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterM
         """
         check_is_fitted(self, "cluster_centers_")
         self._refuse(y, options)
-        engine = self._open(X, sample_weight, reset=False, **options)
-        try:
+        with closing(self._open(X, sample_weight, reset=False, **options)) as engine:
             total = total_of(engine, self._expecting_names(KMeansPass), UNCHANGED)
-        finally:
-            engine.close()
         if not total.n_rows:
             raise ValueError("X must have at least 1 row, got 0")
         return -total.inertia
@@ -316,7 +310,7 @@ class KMeansOnEngine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterM
         )
         checkpoint.write(path, type(self).__name__, self.get_params(deep=False), state)
 
-    def _compare_checkpoint(self, name: str, state: tuple[str, Arrays, Texts]) -> None:
+    def _compare_checkpoint(self, name: str, state: State) -> None:
         self._read_checkpoint(name)
 
     def _is_before_first_step(self) -> bool:
@@ -363,7 +357,7 @@ class KMeansOnEngine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterM
     def _missing(self, name: str, why: str) -> AttributeError:
         if "_history" not in self.__dict__:
             why = "it is not fitted yet"
-        return AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}: {why}")
+        return _params.missing_attribute(self, name, why)
 
     def to_local(self) -> LocalKMeans:
         """Return a fitted :class:`shoal.KMeans` with these centers, to predict on one machine or to save.

@@ -118,7 +118,7 @@ def _rule_of(hint: Any) -> Rule | None:
     if get_origin(hint) is Annotated:
         hint, wanted = hint.__origin__, hint.__metadata__[0]
     if get_origin(hint) is Literal:
-        return partial(params.one_of, allowed=get_args(hint))
+        return partial(params.one_of, options=hint)
     among = set(get_args(hint)) if get_origin(hint) in (Union, UnionType) else {hint}
     words = {Literal["auto"]: "auto", NoneType: None}
     others = [word for kind, word in words.items() if kind in among]

@@ -18,7 +18,7 @@ from .bases import BaseEstimator
 from .cloning import clone_estimator
 from .declared import Checked
 from .history import STEP_DTYPE, record
-from .saved import Arrays, Texts
+from .saved import State
 from .watch import asked_to_stop, leave, reporting_to
 
 
@@ -91,7 +91,11 @@ class RunLoop(Checked, BaseEstimator):
                 with reporting_to(watchers, self):
                     prepare()
             # `partial_fit` or another fit between two steps replaces `_run`, and ends this one.
-            while self._run is run and (step := self._next(run, watchers)) is not None:
+            while self._run is run:
+                with reporting_to(watchers, self):
+                    step = run.step()
+                if step is None:
+                    break
                 self._history.append(record(step))
                 self.stop_reason_ = step.stop_reason
                 self._update(run, step)
@@ -111,11 +115,6 @@ class RunLoop(Checked, BaseEstimator):
         if self._run is run:
             leave(self, watchers, None)
 
-    def _next(self, run: Steps, watchers: list[Any]) -> Step | None:
-        """Make one step, and report its progress to the callbacks."""
-        with reporting_to(watchers, self):
-            return run.step()
-
     @abstractmethod
     def _update(self, run: Any, step: Step | None) -> None:
         """Set the attributes that are known after a step without another pass."""
@@ -129,7 +128,7 @@ class RunLoop(Checked, BaseEstimator):
         """Write a checkpoint of the run, as of its last complete step."""
 
     @abstractmethod
-    def _compare_checkpoint(self, name: str, state: tuple[str, Arrays, Texts]) -> None:
+    def _compare_checkpoint(self, name: str, state: State) -> None:
         """Raise `ValueError` if a checkpoint has not the parameters and the rows of the run."""
 
     def _is_before_first_step(self) -> bool:
@@ -153,9 +152,7 @@ class RunLoop(Checked, BaseEstimator):
     def history_(self) -> npt.NDArray[np.void]:
         """Structured array with one row per step."""
         if "_history" not in self.__dict__:
-            raise AttributeError(
-                f"{type(self).__name__!r} object has no attribute 'history_': it is not fitted yet"
-            )
+            raise _params.missing_attribute(self, "history_")
         return np.array(self._history, dtype=STEP_DTYPE)
 
     def __sklearn_clone__(self) -> Self:

@@ -7,7 +7,6 @@ import time
 
 from .arguments import Verbs, add_verb
 from .files import check_outputs, open_data
-from .progress import progress_line
 from .results import show
 
 
@@ -33,9 +32,10 @@ def run(args: argparse.Namespace) -> int:
     import shoal
     from shoal._files.outputs import BUNDLES
     from shoal._files.staged import replace_file
+    from shoal._terminal.progress import showing
 
     check_outputs([args.data], [("--output", args.output, BUNDLES)])
-    with open_data(args, args.data) as source, progress_line("shoal knn", quiet=args.quiet):
+    with open_data(args, args.data) as source, showing("shoal knn", on=not args.quiet):
         begun = time.perf_counter()
         graph, info = shoal.knn_graph(
             source,

@@ -9,7 +9,6 @@ from typing import Any
 from .arguments import VALUES_HELP, Verbs, add_verb
 from .errors import UsageError
 from .files import check_outputs, describe, open_data
-from .progress import progress_line
 from .results import show
 
 #: Seeding methods, and the parameters that only this method has.
@@ -49,6 +48,7 @@ def run(args: argparse.Namespace) -> int:
     """Choose the centers."""
     from shoal._files.outputs import ARRAYS, VALUES, write_values
     from shoal._files.staged import write_npy
+    from shoal._terminal.progress import showing
     from shoal.seeding import How, choose_centers
 
     given: dict[str, Any] = {
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     check_outputs([args.data], [("--output", args.output, ARRAYS), ("--indices", args.indices, VALUES)])
     chain, oversampling, rounds = given.values()
     how = How(args.method, chain, oversampling, rounds, args.metric)
-    with open_data(args, args.data) as source, progress_line("shoal seed", quiet=args.quiet):
+    with open_data(args, args.data) as source, showing("shoal seed", on=not args.quiet):
         begun = time.perf_counter()
         centers, indices, n_distances = choose_centers(
             "shoal seed", how, source, args.n_clusters, None, args.random_state, args.n_jobs

@@ -54,6 +54,13 @@ def off_sphere(model: CenterFitter) -> list[int]:
     return [int(index) for index in np.flatnonzero(np.abs(lengths - 1) > OFF_SPHERE)]
 
 
+def copy_feature_names(made: Any, given: Any) -> None:
+    """Set `feature_names_in_`, if the features of a model have names."""
+    names = feature_names(given)
+    if names is not None:
+        made.feature_names_in_ = np.array(names, dtype=object)
+
+
 def feature_names(model: Any) -> list[str] | None:
     """Return the names of the features, if they have names."""
     names = getattr(model, "feature_names_in_", None)

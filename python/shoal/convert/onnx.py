@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,6 @@ from .fitted import feature_names, fitted, is_cosine, is_mixture
 from .mixtures import variances_of, whitened
 
 Number = Literal["float32", "float64"]
-NUMBERS: tuple[str, ...] = get_args(Number)
 
 #: The oldest version of the operators in which ``ArgMin`` and ``Max`` take float64, and its file format.
 OPSET, FORMAT = 13, 7
@@ -94,7 +93,7 @@ def to_onnx(model: Any, *, dtype: Number | None = None) -> Any:
     """
     source = fitted(model)
     if dtype is not None:
-        _params.one_of("dtype", dtype, NUMBERS)
+        _params.one_of("dtype", dtype, Number)
     onnx = required("onnx", "onnx", "shoal.convert.to_onnx")
     number = source.cluster_centers_.dtype.name if dtype is None else dtype
     network = Network(onnx, number, source.cluster_centers_.shape[1])
