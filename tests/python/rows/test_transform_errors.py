@@ -1,4 +1,4 @@
-"""Wrong rows and arguments of transforms are refused by name."""
+"""Wrong rows and arguments of transforms raise errors that name them."""
 
 import math
 
