@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ._checks import params as _params
-from ._checks.params import RowWeights
+from ._checks.params import NOT_NEGATIVE, RowWeights
 from ._core import Source
 from ._fit.clusterer import CenterClusterer
 from ._fit.declared import UNSET, estimator
@@ -158,7 +158,7 @@ class BalancedKMeans(CenterClusterer):
     init: Init = "auto"
     n_init: int | Literal["auto"] = "auto"
     max_iter: int = 300
-    tol: float = 1e-4
+    tol: Annotated[float, NOT_NEGATIVE] = 1e-4
     algorithm: Algorithm = "auto"
     metric: Metric = "euclidean"
     memory: Memory = "1GB"

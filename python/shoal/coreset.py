@@ -32,6 +32,7 @@ from ._rows.checked import (
     weighted,
 )
 from ._rows.coreset import Coreset, csr
+from ._rows.features import names_of
 from ._rows.source import DataSource
 from ._rows.streams import refuse_once
 from ._rows.zeros import SeenBy, warn_of_zeros
@@ -369,16 +370,16 @@ class StreamingCoreset(BaseEstimator):
         if other._metric != self.metric:
             raise ValueError(f"other must have metric={self.metric!r}, got {other._metric!r}")
         mine = self.__dict__.get("_state")
-        own, names = (getattr(each, "feature_names_in_", None) for each in (self, other))
-        if own is not None and names is not None and own.tolist() != names.tolist():
-            raise ValueError(f"other must have the feature names {own.tolist()}, got {names.tolist()}")
+        own, names = names_of(self), names_of(other)
+        if own is not None and names is not None and own != names:
+            raise ValueError(f"other must have the feature names {own}, got {names}")
         begun = mine is not None
         if mine is None:
             mine = self._new_state(size, theirs.compute)
         mine.merge(theirs, threads)
         self._set_state(mine, size, other.n_zero_rows_)
         if names is not None and not begun:
-            self.feature_names_in_ = names
+            self.feature_names_in_ = np.array(names, dtype=object)
         if self._seed == other._seed:
             warn(
                 "both coresets were drawn with the same random_state, so their errors are not independent. "
@@ -428,9 +429,8 @@ class StreamingCoreset(BaseEstimator):
         self._require_rows()
         check_suffix("path", path, MODELS)
         kind, arrays, meta = self._state.state()
-        names = getattr(self, "feature_names_in_", None)
         about = {
-            "feature_names": None if names is None else names.tolist(),
+            "feature_names": names_of(self),
             "metric": self._metric,
             "n_zero_rows": self.n_zero_rows_,
         }

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 
 from ._checks import params as _params
-from ._checks.params import RowWeights
+from ._checks.params import NOT_NEGATIVE, RowWeights
 from ._checks.warn import warn
 from ._core import Run, Source, Step
 from ._fit.centers import called
@@ -180,7 +180,7 @@ class KMeans(CenterClusterer):
     init: Init = "auto"
     n_init: int | Literal["auto"] = "auto"
     max_iter: int = 300
-    tol: float = 1e-4
+    tol: Annotated[float, NOT_NEGATIVE] = 1e-4
     algorithm: Algorithm = "auto"
     metric: Metric = "euclidean"
     memory: Memory = "1GB"

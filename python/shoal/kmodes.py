@@ -13,10 +13,11 @@ from sklearn.exceptions import ConvergenceWarning
 
 from . import _core
 from ._checks import params as _params
+from ._checks.params import NOT_NEGATIVE, POSITIVE
 from ._checks.warn import warn
 from ._core import ModesRun, Source, Step
 from ._fit.centers import INITS, called
-from ._fit.declared import NOT_NEGATIVE, POSITIVE, UNSET, estimator
+from ._fit.declared import UNSET, estimator
 from ._fit.estimator import has_begun, seed_of
 from ._fit.saved import State
 from ._kmodes.file import StoredKModes
@@ -264,7 +265,6 @@ class LaplacianKModes(StoredKModes):
     _kind = "laplacian-kmodes"
     _method = "kmodes"
     _hidden = ("gaussian",)
-    _auto = ("laplacian_weight", "n_neighbors", "bandwidth", "normalize")
 
     def fit(self, X: Rows, y: Any = None, *, features: Rows | None = None) -> Self:
         """Cluster the rows of X.

@@ -228,7 +228,7 @@ def _weights_of(weights: Iterable[float]) -> list[float]:
     given = list(weights)
     if len(given) == 0:
         raise _params.ParameterError("`weights` must not be empty")
-    return sorted(_params.at_least_0("weights", weight) for weight in given)
+    return sorted(_params.NOT_NEGATIVE.check("weights", weight) for weight in given)
 
 
 def _some(rows: Any, picked: npt.NDArray[np.int64]) -> Any:

@@ -13,10 +13,10 @@ from sklearn.exceptions import ConvergenceWarning
 from . import _core
 from ._checks import params as _params
 from ._checks.marked import unmarked
-from ._checks.params import RowWeights
+from ._checks.params import NOT_NEGATIVE, RowWeights
 from ._checks.warn import warn, warn_of_few
 from ._core import Run, Source, Step
-from ._fit.declared import NOT_NEGATIVE, AtLeast, estimator
+from ._fit.declared import AtLeast, estimator
 from ._fit.earlier import STOPPED
 from ._fit.estimator import BEGIN
 from ._fit.saved import Claims, State
@@ -298,7 +298,7 @@ class TruncatedGaussianMixture(StoredMixture):
     warm_start: bool = False
     stopping: Stopping = "auto"
     max_iter: int = 200
-    tol: float = 1e-4
+    tol: Annotated[float, NOT_NEGATIVE] = 1e-4
     metric: Metric = "euclidean"
     random_state: RandomState = None
     n_jobs: int | None = None
@@ -308,7 +308,6 @@ class TruncatedGaussianMixture(StoredMixture):
     _kind = "gaussian-mixture"
     _method = "mixture"
     _counts_labels = False
-    _auto = ("explore", "n_factors")
     # A warm start sets them.
     _hidden = ("loadings_init",)
 
@@ -548,10 +547,9 @@ class TruncatedGaussianMixture(StoredMixture):
             warn(f"all variances are at their lower limit, {least:.3g}: {why}", ConvergenceWarning)
 
     def _measure(self, source: Source, weights: RowWeights) -> tuple[npt.NDArray[np.int32], float]:
-        threads = _params.threads(self.n_jobs, tell=False)
         rows = source.seen_by(self.metric)
-        labels = self._mixture().predict(rows, False, threads)
-        return labels, _core.inertia(rows, self.cluster_centers_, weights, labels, "euclidean", threads)
+        labels = self._mixture().predict(rows, False, self._threads)
+        return labels, _core.inertia(rows, self.cluster_centers_, weights, labels, "euclidean", self._threads)
 
     @property
     def n_distances_(self) -> int:

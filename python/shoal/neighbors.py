@@ -118,7 +118,7 @@ def nearest(
     ([0, 1], [1.0, 4.0])
     """
     _params.one_of("method", method, NearestMethod)
-    share = share_of("recall", recall)
+    share = _params.POSITIVE_FRACTION.check("recall", recall)
     warn_of_weights(X, "nearest")
     source = as_source(with_random_access(X, "nearest") if method == "approximate" else X)
     values = _params.centers("centers", centers, source.compute, (None, source.shape[1]))
@@ -237,7 +237,7 @@ def knn_graph(
     >>> graph.toarray().tolist()
     [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 16.0, 0.0]]
     """
-    m, share = _params.whole("n_neighbors", n_neighbors, 1), share_of("recall", recall)
+    m, share = _params.whole("n_neighbors", n_neighbors, 1), _params.POSITIVE_FRACTION.check("recall", recall)
     _params.one_of("method", method, GraphMethod)
     _params.one_of("metric", metric, Metric)
     threads = _params.threads(n_jobs)
@@ -254,12 +254,3 @@ def describe_search(method: str, figures: dict[str, float]) -> dict[str, Any]:
     """Return how neighbors were found, for `return_info`."""
     counts = {name: int(figures[name]) for name in ("n_cells", "n_probes")}
     return {"method": method, "recall": figures["recall"], **counts}
-
-
-def share_of(name: str, value: Any) -> float:
-    """Return `value` as a float; raise an error unless it is above 0 and at most 1."""
-    if not _params.is_number(value) or not 0 < value <= 1:
-        raise _params.ParameterError(
-            f"`{name}` must be a number above 0 and at most 1, got {_params.shown(value)}"
-        )
-    return float(value)

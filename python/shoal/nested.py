@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ._checks import params as _params
-from ._checks.params import RowWeights
+from ._checks.params import NOT_NEGATIVE, RowWeights
 from ._checks.warn import warn
 from ._core import Run, Source, Step
 from ._fit.declared import UNSET, estimator
@@ -146,7 +146,7 @@ class NestedMiniBatchKMeans(StreamClusterer):
     bounds: Bounds = "auto"
     memory: Memory = "1GB"
     max_iter: int | None = None
-    tol: float = 0.0
+    tol: Annotated[float, NOT_NEGATIVE] = 0.0
     shuffle: bool = True
     compute_labels: bool = True
     metric: Metric = "euclidean"
@@ -158,7 +158,6 @@ class NestedMiniBatchKMeans(StreamClusterer):
     buffer_memory: Annotated[Memory, UNSET] = UNSET
 
     _kind = "nested-kmeans"
-
     _method = "nested"
     _saved_attributes: ClassVar = {
         **StreamClusterer._saved_attributes,

@@ -150,7 +150,7 @@ def write_partitions(
     """
     memory = _params.memory("memory_limit", memory_limit)
     check_model(model, distances="distances" if distances else None)
-    names, clusters = kept_names(keep), clusters_of(model)
+    names, clusters = kept_names(keep), len(model._representatives)
     with PartitionWriter(folder, clusters, names, distances=bool(distances), memory=memory) as partitions:
         return label_all(model, X, [partitions]).n_rows
 
@@ -158,11 +158,6 @@ def write_partitions(
 def kept_names(keep: Any) -> list[Any]:
     """Return `keep` as a list; a single string is one name."""
     return [] if keep is None else list_names(keep, "keep")
-
-
-def clusters_of(model: Any) -> int:
-    """Return the number of clusters of a fitted estimator."""
-    return len(model.modes_ if hasattr(model, "modes_") else model.cluster_centers_)
 
 
 def check_model(model: Any, *, distances: str | None = None) -> None:
@@ -176,7 +171,7 @@ def check_model(model: Any, *, distances: str | None = None) -> None:
 
 def label_all(model: Any, X: Rows, takers: Sequence[Taker]) -> Counted:
     """Label rows in one pass for all takers, and count the rows of every cluster."""
-    counted = Counted(clusters_of(model))
+    counted = Counted(len(model._representatives))
     label_rows(model, X, [*takers, counted])
     return counted
 

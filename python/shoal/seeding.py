@@ -234,7 +234,7 @@ def choose_centers(
     if how.chain is not None:
         problems.check(p.whole, "chain_length", how.chain, 1, most=LONGEST_CHAIN)
     if how.oversampling is not None:
-        problems.check(p.above_0, "oversampling_factor", how.oversampling)
+        problems.check(p.POSITIVE.check, "oversampling_factor", how.oversampling)
     if how.rounds is not None:
         problems.check(p.whole, "n_rounds", how.rounds, 1)
     problems.check(p.one_of, "metric", how.metric, Metric)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from numbers import Integral, Real
-from typing import Any, TypeAlias, TypeGuard, get_args
+from typing import Any, NamedTuple, TypeAlias, TypeGuard, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,7 @@ from shoal import _core
 
 from .marked import ParameterError as ParameterError  # noqa: PLC0414 - other modules import it from here
 from .marked import mark, marked_text
-from .words import suggest
+from .words import alternatives, suggest
 
 UNITS = {
     "": 1,
@@ -119,18 +119,31 @@ def whole(name: str, value: Any, least: int, *, most: int = MOST, other: str = "
     return int(value)
 
 
-def at_least_0(name: str, value: Any) -> float:
-    """Check that `value` is a finite number of at least 0."""
-    if not is_number(value) or value < 0:
-        raise ParameterError(f"{mark(name)} must be a finite number of at least 0, got {shown(value)}")
-    return float(value)
+class Number(NamedTuple):
+    """The finite numbers that a parameter may have: in words, and their limits.
+
+    Also an annotation of parameters of estimators.
+    """
+
+    allowed: str
+    least: float = 0.0
+    most: float = math.inf
+    #: Whether `least` itself is not allowed.
+    above: bool = False
+
+    def check(self, name: str, value: Any, others: Sequence[str] = ()) -> float:
+        """Check that `value` is one of the numbers; messages begin with `others`, which are allowed too."""
+        fits = is_number(value) and self.least <= value <= self.most
+        if not fits or (self.above and value == self.least):
+            problem = f"{alternatives([*others, self.allowed])}, got {shown(value)}"
+            raise ParameterError(f"{mark(name)} must be {problem}")
+        return float(value)
 
 
-def above_0(name: str, value: Any) -> float:
-    """Check that `value` is a finite number above 0."""
-    if not is_number(value) or value <= 0:
-        raise ParameterError(f"{mark(name)} must be a finite number above 0, got {shown(value)}")
-    return float(value)
+FRACTION = Number("a number from 0 to 1", most=1.0)
+POSITIVE_FRACTION = Number("a number above 0 and at most 1", most=1.0, above=True)
+NOT_NEGATIVE = Number("a finite number of at least 0")
+POSITIVE = Number("a finite number above 0", above=True)
 
 
 def size(value: Any) -> int | float | None:

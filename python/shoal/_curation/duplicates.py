@@ -216,7 +216,7 @@ def deduplicate(
     >>> found.keep_.tolist(), found.groups_.tolist(), found.n_pairs_
     ([True, True, False, False], [0, 1, 0, 1], 2)
     """
-    threshold = _params.at_least_0("threshold", threshold)
+    threshold = _params.NOT_NEGATIVE.check("threshold", threshold)
     _params.one_of("metric", metric, Metric)
     _params.one_of("keep", keep, Keep)
     _params.one_of("linkage", linkage, Linkage)

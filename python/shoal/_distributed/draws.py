@@ -94,7 +94,7 @@ class SeedPass(Pass):
     ) -> None:
         p, problems = _params, _params.Problems()
         problems.check(p.whole, "n_clusters", n_clusters, 1)
-        problems.check(p.above_0, "oversampling_factor", oversampling_factor)
+        problems.check(p.POSITIVE.check, "oversampling_factor", oversampling_factor)
         problems.check(p.whole, "n_rounds", n_rounds, 1)
         problems.check(p.one_of, "metric", metric, Metric)
         problems.refuse()

@@ -15,14 +15,16 @@ import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
 from shoal._checks import params as _params
+from shoal._checks.params import NOT_NEGATIVE, POSITIVE
 from shoal._checks.warn import warn_of_few
 from shoal._core import Step
 from shoal._docs import documented
 from shoal._fit.bases import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
-from shoal._fit.declared import POSITIVE, estimator
+from shoal._fit.declared import estimator
 from shoal._fit.loop import RunLoop
 from shoal._fit.saved import State
 from shoal._fit.watch import watching
+from shoal._rows.features import names_of
 from shoal.formats.stream import listed
 from shoal.kmeans import KMeans as LocalKMeans
 from shoal.typing import Callbacks, Centers, Metric, PathName, RandomState
@@ -51,7 +53,7 @@ class KMeansOnEngine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterM
     _: KW_ONLY
     init: str | Centers = "k-means++"
     max_iter: int = 300
-    tol: float = 1e-4
+    tol: Annotated[float, NOT_NEGATIVE] = 1e-4
     metric: Metric = "euclidean"
     oversampling_factor: Annotated[float, POSITIVE] = 2.0
     n_rounds: int = 5
@@ -287,8 +289,7 @@ class KMeansOnEngine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterM
     def _expecting_names(self, kind: Callable[..., P]) -> P:
         """Return a pass with these centers that expects the features of the fit."""
         task = kind(self.cluster_centers_, metric=self.metric)
-        names = getattr(self, "feature_names_in_", None)
-        task._names = None if names is None else names.tolist()
+        task._names = names_of(self)
         return task
 
     def _conclude(self, run: EngineRun) -> None:
@@ -399,6 +400,5 @@ class KMeansOnEngine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterM
 
     def _rules(self, problems: _params.Problems) -> None:
         super()._rules(problems)
-        problems.check(_params.at_least_0, "tol", self.tol)
         self._rules_of_a_run(problems)
         rules_of_init(self, problems)

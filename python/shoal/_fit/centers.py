@@ -50,7 +50,6 @@ class CenterFitter(Clusterer):
     init: Any
     n_init: Any
     max_iter: Any
-    tol: Any
     random_state: Any
     n_jobs: Any
     _centers: npt.NDArray[Any] | None
@@ -65,6 +64,10 @@ class CenterFitter(Clusterer):
     _counts_labels = True
     #: Further attributes in files, with the method of `Claims` that checks their type.
     _saved_attributes: ClassVar[dict[str, str]] = {}
+
+    @property
+    def _representatives(self) -> npt.NDArray[Any]:
+        return self.cluster_centers_
 
     @property
     def _metric_of_rows(self) -> Metric:
@@ -177,8 +180,6 @@ class CenterFitter(Clusterer):
         super()._rules(problems)
         if isinstance(self.init, str):
             problems.check(_params.seeding, self.init, INITS)
-        if "tol" not in self._auto:
-            problems.check(_params.at_least_0, "tol", self.tol)
         self._rules_of_a_run(problems)
 
     def _make_run(self, source: Source, rows: Any, weights: RowWeights) -> Any:
@@ -399,10 +400,6 @@ class CenterFitter(Clusterer):
         return labels, np.sqrt(sq_dists)
 
     # ---------------------------------------------------------------- keeping
-
-    def _compute_type(self) -> npt.DTypeLike:
-        dtype: npt.DTypeLike = self.cluster_centers_.dtype
-        return dtype
 
     def _kept(self) -> tuple[Arrays, Texts]:
         arrays, texts = self._described()

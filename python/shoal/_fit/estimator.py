@@ -20,6 +20,7 @@ from shoal._checks.params import RowWeights
 from shoal._checks.warn import warn_of_name
 from shoal._core import Source, Step
 from shoal._rows.checked import checked_rows, source_of
+from shoal._rows.features import names_of
 from shoal.formats.stream import name_errors
 from shoal.typing import Metric, PathName, Rows
 
@@ -87,8 +88,6 @@ class Clusterer(RunLoop):
     _method: ClassVar[str]
     #: Parameters of the method that are no parameters of the estimator.
     _hidden: ClassVar[tuple[str, ...]] = ()
-    #: Parameters with the value ``"auto"``, for which the run takes None.
-    _auto: ClassVar[tuple[str, ...]] = ()
 
     #: Name of the parameter for the number of clusters.
     _count: ClassVar[str] = "n_clusters"
@@ -107,6 +106,11 @@ class Clusterer(RunLoop):
     init: Any
     memory: Any
     random_state: Any
+
+    @property
+    @abstractmethod
+    def _representatives(self) -> npt.NDArray[Any]:
+        """Centers, means or modes, one per cluster, in the type that the rows are computed in."""
 
     @property
     @abstractmethod
@@ -129,7 +133,7 @@ class Clusterer(RunLoop):
             "random_state": seed,
             "n_jobs": self._threads,
         } | other
-        for name in _core.parameters(self._method):
+        for name, default in _core.parameters(self._method).items():
             if name in given:
                 continue
             if name in BUDGETS:
@@ -138,7 +142,8 @@ class Clusterer(RunLoop):
                     warn_of_name(name, "memory")
                 given[name] = _params.for_run(asked, value)
             elif name not in self._hidden:
-                given[name] = _params.for_run(name, getattr(self, name), auto=name in self._auto)
+                # A default of None stands for "auto".
+                given[name] = _params.for_run(name, getattr(self, name), auto=default is None)
         return given
 
     def _budget(self, name: str) -> tuple[str, Any]:
@@ -444,13 +449,12 @@ class Clusterer(RunLoop):
                     arrays[name] = np.ascontiguousarray(value, dtype=np.float64)
                 elif is_array:
                     visited = self.__dict__.get("_visited")
-                    dtype = visited[0].compute if visited else self._compute_type()
+                    dtype = visited[0].compute if visited else self._representatives.dtype
                     arrays[name] = np.ascontiguousarray(value, dtype=dtype)
         if params.get("init", "auto") is None:
             params["init"] = "auto"
-        names = getattr(self, "feature_names_in_", None)
         about = {
-            "feature_names": None if names is None else names.tolist(),
+            "feature_names": names_of(self),
             "callable_init": self._by_callable or callable(self.init),
         }
         return arrays, {"params": json.dumps(params), "features": json.dumps(about)}
@@ -467,10 +471,6 @@ class Clusterer(RunLoop):
             if name not in OF_A_RUN
             and (callable(value) or isinstance(value, (np.random.RandomState, np.random.Generator)))
         ]
-
-    @abstractmethod
-    def _compute_type(self) -> npt.DTypeLike:
-        """Return the type that the rows are computed in."""
 
     @classmethod
     def _of_params(cls, arrays: Arrays, meta: Texts) -> Self:
@@ -492,9 +492,7 @@ class Clusterer(RunLoop):
     def _same_features(self, meta: Texts) -> bool:
         """Check feature names against a checkpoint; return whether a callable chose the initial centers."""
         features = Claims.read(meta, "features")
-        names, known = features.texts("feature_names", optional=True), None
-        if hasattr(self, "feature_names_in_"):
-            known = self.feature_names_in_.tolist()
+        names, known = features.texts("feature_names", optional=True), names_of(self)
         if names != known:
             raise ValueError(f"X must have the features of the checkpoint, {names}, got {known}")
         return features.flag("callable_init")

@@ -308,7 +308,7 @@ def label_into(model: Any, X: Any, out: Any, distances: Any) -> npt.NDArray[np.i
 def transform_into(model: Any, X: Any, out: Any) -> npt.NDArray[Any]:
     """Compute the distances of rows to all centers of `model`, block by block, to `out`."""
     refuse_mixed(X, out, None)
-    centers, threads = model.cluster_centers_, _params.threads(model.n_jobs, tell=False)
+    centers, threads = model.cluster_centers_, model._threads
     with results("out", out, centers.dtype, len(centers), column="distances") as to:
         source = open_checked(model, X)
         n = source.shape[0]

@@ -46,6 +46,10 @@ class FittedKModes(ClusterMixin, Clusterer):
     _fit_rows: Any
 
     @property
+    def _representatives(self) -> npt.NDArray[Any]:
+        return self.modes_
+
+    @property
     def _metric_of_rows(self) -> Metric:
         return "cosine" if self.normalize_ else "euclidean"
 

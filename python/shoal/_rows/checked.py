@@ -41,20 +41,20 @@ def as_weighted(X: Any, sample_weight: Any) -> tuple[Source, RowWeights]:
     return weighted(open_or_check(X), sample_weight)
 
 
-def weighted(rows: Any, sample_weight: Any) -> tuple[Source, RowWeights]:
+def weighted(rows: Any, sample_weight: Any, *, may_be_0: bool = False) -> tuple[Source, RowWeights]:
     """Return the compiled source of checked rows and their weights: those of the source, or `sample_weight`.
 
-    Raises `ValueError` if there are both.
+    Raises `ValueError` if there are both. `may_be_0` allows that all weights are 0.
     """
     source, own = source_of(rows), own_weights(rows)
     if own is None:
-        return source, weights(sample_weight, source.shape[0])
+        return source, weights(sample_weight, source.shape[0], may_be_0=may_be_0)
     if sample_weight is not None:
         raise ValueError(
             "sample_weight must be None for rows that have weights, such as a coreset, got "
             f"{shown(sample_weight)}. For other weights, pass coreset.points and sample_weight."
         )
-    return source, weights(own, source.shape[0])
+    return source, weights(own, source.shape[0], may_be_0=may_be_0)
 
 
 def refuse_weights_of_stream(sample_weight: Any) -> None:

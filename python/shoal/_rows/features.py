@@ -43,6 +43,12 @@ def find_names(header: Any) -> list[str] | None:
     return None if names is None else list(names)
 
 
+def names_of(estimator: Any) -> list[str] | None:
+    """Return the feature names of a fitted estimator; None if the features have no names."""
+    names = getattr(estimator, "feature_names_in_", None)
+    return None if names is None else list(map(str, names))
+
+
 def refuse_other_columns(frame: Any, cause: Exception | None = None) -> None:
     """Raise `ValueError` if columns of a frame do not convert to numbers; the error names them."""
     if header_of(frame) is None:

@@ -12,7 +12,7 @@ from typing import Any
 from .arguments import Verbs, add_verb, parse_file
 from .errors import FailedError, UsageError
 from .files import STDIN, open_data, shown_shape
-from .methods import NOT_SET, centers_of
+from .methods import NOT_SET
 from .results import show
 
 
@@ -152,7 +152,7 @@ def show_model(args: argparse.Namespace, kind: str, meta: dict[str, str]) -> Non
         }
         show(args, result)
         return
-    centers = centers_of(model)
+    centers = model._representatives
     k, d = centers.shape
     params = settings_of(model)
     result = {

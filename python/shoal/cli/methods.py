@@ -113,11 +113,6 @@ def parse_addressed_setting(text: str) -> tuple[str | None, str, Any]:
     return (parse_method(method), rest, value) if dot else (None, name, value)
 
 
-def centers_of(model: Any) -> Any:
-    """Return the centers of a model, or its modes."""
-    return model.modes_ if hasattr(model, "modes_") else model.cluster_centers_
-
-
 def settable(method: str) -> list[str]:
     """List the parameters of a method that a user can set."""
     chosen = METHODS[method]

@@ -11,7 +11,6 @@ from typing import Any
 from .arguments import VALUES_HELP, Verbs, add_verb, parse_names
 from .errors import FailedError, UsageError
 from .files import check_outputs, open_data, refuse_other_width
-from .methods import centers_of
 from .results import show
 
 
@@ -51,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
             f"{args.model}: holds a coreset, which cannot label rows. Fit a model to the coreset first."
         )
     model.set_params(n_jobs=args.n_jobs)
-    clusters = len(centers_of(model))
+    clusters = len(model._representatives)
     if args.distances and not hasattr(model, "cluster_centers_"):
         raise UsageError(f"--distances: {type(model).__name__} has no centers to measure distances to")
     check_model(model, distances="--distances" if args.distances else None)

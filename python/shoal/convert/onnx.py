@@ -14,9 +14,10 @@ from shoal._checks import params as _params
 from shoal._fit.centers import CenterFitter
 from shoal._mixture.model import WHOLE
 from shoal._rows.arrays import source_of_values
+from shoal._rows.features import names_of
 from shoal.formats.stream import required
 
-from .fitted import feature_names, fitted, is_cosine, is_mixture
+from .fitted import fitted, is_cosine, is_mixture
 from .mixtures import variances_of, whitened
 
 Number = Literal["float32", "float64"]
@@ -173,7 +174,7 @@ class Network:
             ir_version=FORMAT,
         )
         about = {"estimator": type(source).__name__, "metric": "cosine" if is_cosine(source) else "euclidean"}
-        names = feature_names(source)
+        names = names_of(source)
         if names is not None:
             about["feature_names"] = json.dumps(names)
         helper.set_model_props(made, about)
