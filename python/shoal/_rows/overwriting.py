@@ -31,7 +31,7 @@ def file_read_by(X: Any) -> str | None:
 
 
 def shards_of(X: Any) -> list[str]:
-    """Return the files that many files or an object of another library read rows from."""
+    """Return the files behind rows: a list of files, or those that an object of another library reads."""
     if isinstance(X, DataSource):
         return X._shards or []
     if is_name(X) or is_paths(X):

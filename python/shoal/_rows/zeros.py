@@ -26,7 +26,7 @@ class SeenBy:
 
 
 def count_zeros(rows: Source, metric: str) -> int:
-    """Return how many rows of zeros were read from rows as a metric sees them; 0 unless directions count."""
+    """Return how many rows of zeros were read, as a metric sees rows; 0 if it compares no directions."""
     return rows.zero_rows if metric == "cosine" else 0
 
 
