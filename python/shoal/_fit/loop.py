@@ -91,11 +91,7 @@ class RunLoop(Checked, BaseEstimator):
                 with reporting_to(watchers, self):
                     prepare()
             # `partial_fit` or another fit between two steps replaces `_run`, and ends this one.
-            while self._run is run:
-                with reporting_to(watchers, self):
-                    step = run.step()
-                if step is None:
-                    break
+            while self._run is run and (step := self._next(run, watchers)) is not None:
                 self._history.append(record(step))
                 self.stop_reason_ = step.stop_reason
                 self._update(run, step)
@@ -114,6 +110,11 @@ class RunLoop(Checked, BaseEstimator):
             raise
         if self._run is run:
             leave(self, watchers, None)
+
+    def _next(self, run: Steps, watchers: list[Any]) -> Step | None:
+        """Make one step, and report its progress to the callbacks."""
+        with reporting_to(watchers, self):
+            return run.step()
 
     @abstractmethod
     def _update(self, run: Any, step: Step | None) -> None:
