@@ -22,6 +22,9 @@ from typing import Any
 
 import numpy as np
 
+#: Measures a part of a program: rows of a table, and lines of text about them.
+Part = Callable[[argparse.Namespace], tuple[list[dict[str, Any]], list[str]]]
+
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benches" / "results"
 #: Storage types that are computed as float32; all others as float64.
@@ -376,6 +379,23 @@ def keep(kind: str, head: dict[str, str], rows: list[dict[str, Any]], to: str | 
         writer.writeheader()
         writer.writerows(rows)
     print(f"kept as {path}")
+
+
+def run_parts(kind: str, args: argparse.Namespace, parts: dict[str, tuple[Part, dict[str, str]]]) -> None:
+    """Measure the parts that ``--parts`` names, print their tables and lines, and keep all of their rows.
+
+    A part is a function that takes the options and returns rows and lines, with the columns of its table.
+    """
+    head = announced(["numpy", "shoal", "scikit-learn"])
+    rows: list[dict[str, Any]] = []
+    for name in args.parts:
+        measure, columns = parts[name]
+        found, lines = measure(args)
+        print("\n" + table(found, columns))
+        print("\n".join(lines), flush=True)
+        head |= {f"{name}, {number}": line for number, line in enumerate(lines, 1)}
+        rows += found
+    keep(kind, head, rows, args.csv, args.quick)
 
 
 def median(values: Iterable[float]) -> float:

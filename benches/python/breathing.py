@@ -17,7 +17,6 @@ import os
 import resource
 import sys
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -250,7 +249,7 @@ RESTARTS_COLUMNS = {
     "breaths": ".0f",
 }
 
-PARTS: dict[str, tuple[Callable[[argparse.Namespace], tuple[Table, list[str]]], dict[str, str]]] = {
+PARTS: dict[str, tuple[common.Part, dict[str, str]]] = {
     "known": (known, KNOWN_COLUMNS),
     "restarts": (restarts, RESTARTS_COLUMNS),
     "m": (added, RESTARTS_COLUMNS),
@@ -270,16 +269,7 @@ def main() -> None:
     if args.seeds < 1 or args.few < 1:
         parser.error("at least 1 fit")
     warnings.simplefilter("ignore")
-    head = common.announced(["numpy", "shoal", "scikit-learn"])
-    table: Table = []
-    for name in args.parts:
-        measure, columns = PARTS[name]
-        part, lines = measure(args)
-        print("\n" + common.table(part, columns))
-        print("\n".join(lines), flush=True)
-        head |= {f"{name}, {number}": line for number, line in enumerate(lines, 1)}
-        table += part
-    common.keep("breathing", head, table, args.csv, args.quick)
+    common.run_parts("breathing", args, PARTS)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,8 @@ NAMES = re.compile(r"^( *)(\{\w+\}(?: \{\w+\})*)$", re.MULTILINE)
 def documented(thing: T) -> T:
     """Replace lines of names in braces in a docstring, such as ``{n_jobs} {verbose}``, by their `TEXTS`.
 
-    Works on a class or a function. Lines that follow with deeper indentation continue the last text.
+    Works on a class or a function. Lines that follow with deeper indentation continue the last text. A text
+    may hold names of others.
     """
     if thing.__doc__ is not None:
         thing.__doc__ = NAMES.sub(_texts, thing.__doc__)
@@ -23,7 +24,8 @@ def documented(thing: T) -> T:
 
 def _texts(found: re.Match[str]) -> str:
     """Return the texts of the names in one line, with its indentation."""
-    lines = "\n".join(TEXTS[name].strip("\n") for name in re.findall(r"\w+", found[2])).split("\n")
+    whole = "\n".join(TEXTS[name].strip("\n") for name in re.findall(r"\w+", found[2]))
+    lines = NAMES.sub(_texts, whole).split("\n")
     return "\n".join(found[1] + line if line else line for line in lines)
 
 
@@ -174,6 +176,29 @@ random_state : int, RandomState, Generator or None
     "threads_of_task": """
 n_jobs : int or None
     Threads per task, as for :class:`KMeans`.
+""",
+    "coreset_of_table": """
+Fit any local estimator to it, for example a :class:`shoal.TruncatedGaussianMixture`.
+
+Parameters
+----------
+X, features, sample_weight, weights
+    As for :class:`KMeans`.
+{coreset_rows} {threads_of_task}
+
+Returns
+-------
+shoal.Coreset
+    Points in the order of the rows; see :class:`shoal.distributed.CoresetPass`.
+
+Raises
+------
+ImportError, ValueError, TypeError, RuntimeError
+    As :meth:`KMeans.fit`.
+
+See Also
+--------
+shoal.lightweight_coreset : On one machine.
 """,
     "init_of_partitions": """
 init : {"k-means++", "k-means||"} or array-like, default="k-means++"

@@ -10,9 +10,10 @@ import numpy.typing as npt
 from sklearn.exceptions import ConvergenceWarning
 
 from ._checks import params as _params
+from ._checks.params import FRACTION, NOT_NEGATIVE, POSITIVE, POSITIVE_FRACTION, RowWeights
 from ._checks.warn import warn
 from ._core import Source, Step
-from ._fit.declared import FRACTION, NOT_NEGATIVE, POSITIVE, POSITIVE_FRACTION, estimator
+from ._fit.declared import estimator
 from ._fit.partial import StreamClusterer
 from ._fit.saved import Arrays, Texts, floats
 from ._rows.source import DataSource
@@ -210,20 +211,15 @@ class BackwardEulerKMeans(StreamClusterer):
     callbacks: Callbacks = None
 
     _kind = "backward-euler-kmeans"
-
     _method = "backward-euler"
-    _hidden = ("bounds_memory",)
-    _auto = ("step_size", "step_decay", "polish")
     _one_pass = True
-    #: The base class reads it; this method has no such stopping rule.
-    tol = 0.0
 
     def _options(self, source: Source | None) -> dict[str, Any]:
         return {"step_cap": _cap(self.step_cap)}
 
     def _taken(
         self, X: Rows, sample_weight: Weights
-    ) -> tuple[Source, npt.NDArray[Any] | DataSource, npt.NDArray[np.float64] | None]:
+    ) -> tuple[Source, npt.NDArray[Any] | DataSource, RowWeights]:
         self._check()
         if not _is_auto(self.polish) and self.polish:
             refuse_once(X, "BackwardEulerKMeans with polish=True")

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ._checks import params as _params
+from ._checks.params import NOT_NEGATIVE, RowWeights
 from ._core import Source
 from ._fit.clusterer import CenterClusterer
 from ._fit.declared import UNSET, estimator
@@ -157,7 +158,7 @@ class BalancedKMeans(CenterClusterer):
     init: Init = "auto"
     n_init: int | Literal["auto"] = "auto"
     max_iter: int = 300
-    tol: float = 1e-4
+    tol: Annotated[float, NOT_NEGATIVE] = 1e-4
     algorithm: Algorithm = "auto"
     metric: Metric = "euclidean"
     memory: Memory = "1GB"
@@ -212,9 +213,7 @@ class BalancedKMeans(CenterClusterer):
         self.lower_bound_: float = details["lower_bound"]
         self.gap_: float = details["gap"]
 
-    def _measure(
-        self, source: Source, weights: npt.NDArray[np.float64] | None
-    ) -> tuple[npt.NDArray[np.int32], float]:
+    def _measure(self, source: Source, weights: RowWeights) -> tuple[npt.NDArray[np.int32], float]:
         if not self._has_limits:
             return super()._measure(source, weights)
         # Finishing a run with limits does not change its next step.

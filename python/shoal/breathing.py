@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import KW_ONLY
 from typing import Annotated, Any, ClassVar
 
+from ._checks.params import NOT_NEGATIVE
 from ._fit.clusterer import CenterClusterer
 from ._fit.declared import UNSET, AtLeast, estimator
 from .typing import Algorithm, Callbacks, Init, Memory, Metric, RandomState
@@ -111,7 +112,7 @@ class BreathingKMeans(CenterClusterer):
     m: Annotated[int, AtLeast(0)] = 5
     init: Init = "auto"
     max_iter: int = 3000
-    tol: float = 1e-4
+    tol: Annotated[float, NOT_NEGATIVE] = 1e-4
     algorithm: Algorithm = "auto"
     metric: Metric = "euclidean"
     memory: Memory = "1GB"

@@ -25,8 +25,8 @@ from typing import Any
 
 from ._checks.params import ParameterError, is_real, shown, whole
 from ._core import Step
-from ._files.outputs import MODELS, check_suffix
-from ._files.staged import check_place, is_name
+from ._files.outputs import MODELS, check_output
+from ._files.staged import is_name
 from ._fit.earlier import refuse_to_replace
 from ._rows.streams import refuse_once
 from ._rows.zeros import ignore_zeros
@@ -215,8 +215,7 @@ class Checkpoint(Callback):
 
     def begin(self, estimator: Any) -> None:
         """Check that the file can be written, and is not that of another fit."""
-        check_place(self.path)
-        check_suffix("path", self.path, MODELS)
+        check_output("path", self.path, MODELS)
         if not self.overwrite:
             refuse_to_replace(os.fsdecode(self.path), estimator)
         if estimator._run is not None:

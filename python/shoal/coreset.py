@@ -19,10 +19,9 @@ from ._checks.warn import warn
 from ._docs import documented
 from ._files.outputs import MODELS, check_suffix
 from ._fit.bases import BaseEstimator
-from ._fit.centers import METRICS
 from ._fit.cloning import clone_estimator
 from ._fit.declared import estimator
-from ._fit.saved import Claims, need
+from ._fit.saved import Arrays, Claims, Texts, need
 from ._fit.watch import watched
 from ._rows.checked import (
     as_weighted,
@@ -33,6 +32,7 @@ from ._rows.checked import (
     weighted,
 )
 from ._rows.coreset import Coreset, csr
+from ._rows.features import names_of
 from ._rows.source import DataSource
 from ._rows.streams import refuse_once
 from ._rows.zeros import SeenBy, warn_of_zeros
@@ -136,12 +136,12 @@ def lightweight_coreset(
     >>> coreset.points.shape, bool(coreset.weights.max() <= 200)
     ((100, 3), True)
     """
-    problems, found = _params.Problems(), list[Any]()
-    problems.check(lambda: found.append(_params.whole("n_samples", n_samples, 1)))
-    problems.check(lambda: found.append(_params.threads(n_jobs)))
+    problems = _params.Problems()
+    size = problems.check(_params.whole, "n_samples", n_samples, 1)
+    threads = problems.check(_params.threads, n_jobs)
     if n_clusters is not None:
         problems.check(_params.whole, "n_clusters", n_clusters, 1, other="None or ")
-    problems.check(_params.one_of, "metric", metric, METRICS)
+    problems.check(_params.one_of, "metric", metric, Metric)
     problems.check(_params.verbosity, progress, "progress")
     _params.check_callbacks(problems, callbacks)
     problems.refuse()
@@ -155,11 +155,11 @@ def lightweight_coreset(
     with SeenBy(source, metric) as seen, watching as tell:
         if n_clusters is not None:
             seed = _params.seed(random_state)
-            drawn = _core.sensitivity_coreset(seen, found[0], int(n_clusters), seed, weights, found[1])
+            drawn = _core.sensitivity_coreset(seen, size, int(n_clusters), seed, weights, threads)
             # The coreset is complete, whatever a callback answers.
             tell(0 if n is None else passes * n)
             return coreset_of(drawn, source.shape[1])
-        run = _core.LightweightCoreset(seen, found[0], _params.seed(random_state), weights, found[1])
+        run = _core.LightweightCoreset(seen, size, _params.seed(random_state), weights, threads)
         while (rows := run.step()) is not None:
             if tell(rows):
                 raise RuntimeError("a callback ended lightweight_coreset before the coreset was complete")
@@ -291,13 +291,13 @@ class StreamingCoreset(BaseEstimator):
         given = checked_rows(self, X, reset="_state" not in self.__dict__)
         rows = given if isinstance(given, DataSource) else None
         with watched("StreamingCoreset", self, self.progress, self.callbacks) as tell:
-            lies = rows is None or rows.access == "random"
+            random_access = rows is None or rows.access == "random"
             has_weights = sample_weight is not None or own_weights(rows) is not None
-            if rows is None or (lies and has_weights):
+            if rows is None or (random_access and has_weights):
                 self._take(given, sample_weight, size, threads, tell)
                 return
             refuse_weights_of_stream(sample_weight)
-            with nullcontext(_parts(rows)) if lies else rows._batches() as blocks:
+            with nullcontext(_parts(rows)) if random_access else rows._batches() as blocks:
                 learn_blocks(rows, blocks, lambda block, own: self._take(block, own, size, threads, tell))
 
     def _take(
@@ -370,16 +370,16 @@ class StreamingCoreset(BaseEstimator):
         if other._metric != self.metric:
             raise ValueError(f"other must have metric={self.metric!r}, got {other._metric!r}")
         mine = self.__dict__.get("_state")
-        own, names = (getattr(each, "feature_names_in_", None) for each in (self, other))
-        if own is not None and names is not None and own.tolist() != names.tolist():
-            raise ValueError(f"other must have the feature names {own.tolist()}, got {names.tolist()}")
+        own, names = names_of(self), names_of(other)
+        if own is not None and names is not None and own != names:
+            raise ValueError(f"other must have the feature names {own}, got {names}")
         begun = mine is not None
         if mine is None:
             mine = self._new_state(size, theirs.compute)
         mine.merge(theirs, threads)
         self._set_state(mine, size, other.n_zero_rows_)
         if names is not None and not begun:
-            self.feature_names_in_ = names
+            self.feature_names_in_ = np.array(names, dtype=object)
         if self._seed == other._seed:
             warn(
                 "both coresets were drawn with the same random_state, so their errors are not independent. "
@@ -429,9 +429,8 @@ class StreamingCoreset(BaseEstimator):
         self._require_rows()
         check_suffix("path", path, MODELS)
         kind, arrays, meta = self._state.state()
-        names = getattr(self, "feature_names_in_", None)
         about = {
-            "feature_names": None if names is None else names.tolist(),
+            "feature_names": names_of(self),
             "metric": self._metric,
             "n_zero_rows": self.n_zero_rows_,
         }
@@ -439,7 +438,7 @@ class StreamingCoreset(BaseEstimator):
         _core.save_model(os.fsdecode(path), kind, arrays, {**meta, **texts})
 
     @classmethod
-    def _restored(cls, arrays: dict[str, npt.NDArray[Any]], meta: dict[str, str]) -> Self:
+    def _restored(cls, arrays: Arrays, meta: Texts) -> Self:
         """Return a coreset from the arrays and texts of a file."""
         state = _core.StreamingCoreset.of_state(meta.get("compute", "float64"), KIND, arrays, meta)
         numbers = json.loads(meta["state"])
@@ -447,7 +446,7 @@ class StreamingCoreset(BaseEstimator):
         about = Claims.read({"features": "{}", **meta}, "features")
         # Files without a metric are Euclidean.
         metric: Any = about.text("metric", optional=True) or "euclidean"
-        _params.one_of("metric", metric, METRICS)
+        _params.one_of("metric", metric, Metric)
         made = cls(size, metric=metric)
         made._seed = int(numbers["seed"])
         made._set_state(state, size, about.count("n_zero_rows", optional=True))
@@ -488,7 +487,7 @@ class StreamingCoreset(BaseEstimator):
         problems = _params.Problems()
         size = problems.check(_params.whole, "n_samples", self.n_samples, 1)
         threads = problems.check(_params.threads, self.n_jobs)
-        problems.check(_params.one_of, "metric", self.metric, METRICS)
+        problems.check(_params.one_of, "metric", self.metric, Metric)
         _params.check_callbacks(problems, self.callbacks)
         problems.refuse()
         known = self.__dict__.get("_size")

@@ -107,18 +107,7 @@ class KMeans(KMeansOnEngine):
     def _open(
         self, X: Any, sample_weight: Any, *, reset: bool, executor: Executor | None = None
     ) -> ExecutorEngine:
-        return _engine(X, sample_weight, executor, self.n_jobs)
-
-
-def _engine(
-    X: Sequence[Rows],
-    sample_weight: Sequence[Weights] | None,
-    executor: Executor | None,
-    n_jobs: int | None,
-) -> ExecutorEngine:
-    """Return the engine; `n_jobs` of None is 1 on an executor, which has workers of its own."""
-    threads = 1 if executor is not None and n_jobs is None else n_jobs
-    return ExecutorEngine(X, sample_weight, executor, threads)
+        return ExecutorEngine(X, sample_weight, executor, self.n_jobs)
 
 
 @documented
@@ -165,7 +154,7 @@ def lightweight_coreset(
     >>> sorted(abs(mixture.means_[:, 0]).round().tolist())
     [0.0, 20.0]
     """
-    engine = partial(_engine, X, sample_weight, executor, n_jobs)
+    engine = partial(ExecutorEngine, X, sample_weight, executor, n_jobs)
     return drawn_coreset(engine, n_samples, metric, random_state, n_jobs)
 
 

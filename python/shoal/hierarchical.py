@@ -9,8 +9,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
-from ._checks import params as _params
-from ._fit.declared import NOT_NEGATIVE, UNSET, AtLeast, estimator
+from ._checks.params import NOT_NEGATIVE
+from ._fit.declared import UNSET, AtLeast, estimator
 from ._fit.leveled import LeveledClusterer
 from ._fit.saved import Arrays, Texts
 from ._rows.checked import checked_rows, source_of
@@ -195,7 +195,6 @@ class HierarchicalKMeans(LeveledClusterer):
     _method = "hierarchical"
     _iterations = "sweeps"
     _saved_attributes: ClassVar = {"certified_": "figure_or_nan", "sample_rows_": "count"}
-    _auto = ("branching_factor", "n_candidates", "tol")
     #: The tree takes the place of a seeding.
     init = "auto"
 
@@ -353,9 +352,8 @@ class HierarchicalKMeans(LeveledClusterer):
         if self._run is not None and self.__dict__.get("_labels") is None:
             # A loop ended early: this completes the fit, so that sizes are those of the labels.
             _ = self.labels_
-        threads = _params.threads(self.n_jobs, tell=False)
         change, cells, centers, sizes = update_cells(
-            self, self._known_cells(), source, fetch, target_size, threads
+            self, self._known_cells(), source, fetch, target_size, self._threads
         )
         self._cells = cells
         self.cluster_centers_, self.counts_ = centers, sizes.astype(np.float64)

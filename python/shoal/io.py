@@ -179,18 +179,13 @@ def resume(
 def finish_from(estimator: Any, path: PathName, X: Rows) -> None:
     """Resume a checkpoint in an estimator that must have the same parameters, and finish the fit."""
     name = os.fsdecode(path)
-    finish(estimator, name, state_of(estimator, name), X, None)
-
-
-def state_of(estimator: Any, name: str) -> Any:
-    """Read the state of a checkpoint that must have the parameters of an estimator."""
     kept, state = read_checkpoint(name)
     if type(kept) is not type(estimator):
         raise MarkedError(
             f"{name}: must hold a fit of `{type(estimator).__name__}`, got one of `{type(kept).__name__}`"
         )
     estimator._compare_parameters(name, kept)
-    return state
+    finish(estimator, name, state, X, None)
 
 
 def finish(estimator: Any, name: str, state: Any, X: Rows, sample_weight: Weights) -> None:

@@ -7,14 +7,15 @@ from functools import partial
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from ._checks import params as _params
+from ._checks.params import NOT_NEGATIVE, RowWeights
 from ._checks.warn import warn
 from ._core import Run, Source, Step
-from ._fit.centers import State, called
+from ._fit.centers import called
 from ._fit.clusterer import CenterClusterer
 from ._fit.declared import UNSET, estimator
+from ._fit.saved import State
 from ._fit.starts import STARTS, Maker, Starts
 from .typing import Algorithm, Callbacks, Init, Memory, Metric, RandomState
 
@@ -179,7 +180,7 @@ class KMeans(CenterClusterer):
     init: Init = "auto"
     n_init: int | Literal["auto"] = "auto"
     max_iter: int = 300
-    tol: float = 1e-4
+    tol: Annotated[float, NOT_NEGATIVE] = 1e-4
     algorithm: Algorithm = "auto"
     metric: Metric = "euclidean"
     memory: Memory = "1GB"
@@ -195,7 +196,7 @@ class KMeans(CenterClusterer):
     _iterations = "sweeps"
     _saved_attributes: ClassVar = {"algorithm_": "text"}
 
-    def _make_run(self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None) -> Run | Starts:
+    def _make_run(self, source: Source, rows: Any, weights: RowWeights) -> Run | Starts:
         """Return the run of a fit; callables of the user get `rows`."""
         seed = _params.seed(self.random_state)
         n_init = self._n_starts()
@@ -207,9 +208,7 @@ class KMeans(CenterClusterer):
             return self._start(source, weights, self._given(self.init, source), seed, n_init=1)
         return Starts(self._maker(source, rows, weights, seed), n_init, _params.random_state_of(seed))
 
-    def _resumed_run(
-        self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None, state: State
-    ) -> Run | Starts:
+    def _resumed_run(self, source: Source, rows: Any, weights: RowWeights, state: State) -> Run | Starts:
         if STARTS in state[2]:
             make = self._maker(source, rows, weights, 0)
             if not callable(self.init):
@@ -219,9 +218,7 @@ class KMeans(CenterClusterer):
         init = self._seeding(source, rows, 0)
         return self._start(source, weights, init, 0, state, n_init=self._n_starts())
 
-    def _maker(
-        self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None, seed: int
-    ) -> Maker | None:
+    def _maker(self, source: Source, rows: Any, weights: RowWeights, seed: int) -> Maker | None:
         """Return a function that makes a start from centers of the user's callable."""
         choose: Any = self.init
 

@@ -13,11 +13,13 @@ from sklearn.exceptions import ConvergenceWarning
 
 from . import _core
 from ._checks import params as _params
+from ._checks.params import NOT_NEGATIVE, POSITIVE
 from ._checks.warn import warn
 from ._core import ModesRun, Source, Step
-from ._fit.centers import INITS, State, called
-from ._fit.declared import NOT_NEGATIVE, POSITIVE, UNSET, estimator
+from ._fit.centers import INITS, called
+from ._fit.declared import UNSET, estimator
 from ._fit.estimator import has_begun, seed_of
+from ._fit.saved import State
 from ._kmodes.file import StoredKModes
 from ._kmodes.matrices import affinity_matrix, checked_affinity, responsibilities_matrix
 from ._kmodes.spectral import Spectral, spectral_labels
@@ -263,7 +265,6 @@ class LaplacianKModes(StoredKModes):
     _kind = "laplacian-kmodes"
     _method = "kmodes"
     _hidden = ("gaussian",)
-    _auto = ("laplacian_weight", "n_neighbors", "bandwidth", "normalize")
 
     def fit(self, X: Rows, y: Any = None, *, features: Rows | None = None) -> Self:
         """Cluster the rows of X.
@@ -487,11 +488,7 @@ class LaplacianKModes(StoredKModes):
         self.normalize_, self.n_neighbors_ = details["normalize"], details["n_neighbors"]
         self.graph_method_, self.graph_recall_ = details["graph_method"], details["graph_recall"]
         self.collapsed_, self.shifted_ = details["collapsed"], details["shifted"]
-        self._blind, by = details["blind"], run.init
-        if self._by_callable or callable(self.init):
-            self.init_ = "callable"
-        else:
-            self.init_ = by if isinstance(self.init, str) else "array"
+        self._blind, self.init_ = details["blind"], self._describe_init(self.init, run)
         self.n_iter_ = run.n_iter
         self.n_zero_rows_ = run.zero_rows
         self.timings_ = details["timings"]

@@ -14,9 +14,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from ._checks import params as _params
 from ._kmodes.spectral import Spectral, spectral_labels
-from ._rows.arrays import as_rows
-from ._rows.checked import refuse_weights
-from ._rows.opening import open_rows
+from ._rows.checked import open_or_check, refuse_weights
 from ._rows.source import DataSource
 from ._rows.spool import with_random_access
 from ._rows.zeros import ignore_zeros, warn_of_zeros
@@ -128,8 +126,7 @@ def laplacian_path(
     model._check()
     refuse_weights(X, "laplacian_path")
     X = with_random_access(X, "laplacian_path")
-    source = open_rows(X)
-    rows = as_rows(X) if source is None else source
+    rows = open_or_check(X)
     spectral = _computed_once()
     begun = _begin(rows, model, spectral)
     warn_of_zeros(begun.n_zero_rows_)
@@ -231,7 +228,7 @@ def _weights_of(weights: Iterable[float]) -> list[float]:
     given = list(weights)
     if len(given) == 0:
         raise _params.ParameterError("`weights` must not be empty")
-    return sorted(_params.at_least_0("weights", weight) for weight in given)
+    return sorted(_params.NOT_NEGATIVE.check("weights", weight) for weight in given)
 
 
 def _some(rows: Any, picked: npt.NDArray[np.int64]) -> Any:

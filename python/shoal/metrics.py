@@ -16,9 +16,8 @@ from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 from . import _core
 from ._checks import params as _params
 from ._docs import documented
-from ._fit.centers import METRICS
 from ._quality.exact import MOST_ROWS, exact_widths
-from ._quality.indices import calinski_harabasz, davies_bouldin, mean, widths
+from ._quality.indices import calinski_harabasz, check_count, davies_bouldin, mean, widths
 from ._quality.labeled import Labeled
 from ._rows.checked import as_weighted
 from ._rows.zeros import SeenBy
@@ -78,7 +77,7 @@ def inertia(
     given = np.asarray(centers)
     narrow = source.compute == "float32" and given.dtype in (np.dtype(np.float32), np.dtype(np.float16))
     values = _params.centers("centers", given, np.float32 if narrow else np.float64, (None, source.shape[1]))
-    _params.one_of("metric", metric, METRICS)
+    _params.one_of("metric", metric, Metric)
     with SeenBy(source, metric) as seen:
         return _core.inertia(seen, values, weights, None, metric, _params.threads(n_jobs))
 
@@ -177,11 +176,7 @@ def silhouette_score(
     rows = np.arange(n) if weights is None else np.flatnonzero(weights)
     picked = None
     if size is not None:
-        if size > len(rows):
-            what = "rows" if weights is None else "rows with weight"
-            raise _params.ParameterError(
-                f"`n_samples` must be at most the number of {what}, {len(rows)}, got {size}"
-            )
+        check_count("n_samples", size, len(rows), weights)
         draws = _params.random_state_of(_params.seed(random_state))
         picked = np.sort(draws.choice(rows, size, replace=False))
     if simplified:

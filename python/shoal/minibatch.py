@@ -12,10 +12,11 @@ from sklearn.utils.random import sample_without_replacement
 
 from . import _core
 from ._checks import params as _params
+from ._checks.params import FRACTION, NOT_NEGATIVE, Number, RowWeights
 from ._checks.warn import warn
 from ._core import Source
 from ._fit.centers import called
-from ._fit.declared import FRACTION, AtLeast, Number, estimator
+from ._fit.declared import AtLeast, estimator
 from ._fit.partial import StreamClusterer
 from ._rows.arrays import some_rows
 from .typing import Callbacks, Init, Metric, RandomState
@@ -150,7 +151,7 @@ class MiniBatchKMeans(StreamClusterer):
     init: Init = "auto"
     batch_size: int = 1024
     max_iter: int = 100
-    tol: float = 0.0
+    tol: Annotated[float, NOT_NEGATIVE] = 0.0
     max_no_improvement: Annotated[int | None, AtLeast(0)] = 10
     reassignment_ratio: Annotated[float, FRACTION] = 0.01
     half_life: Annotated[float | None, ROWS] = None
@@ -165,11 +166,9 @@ class MiniBatchKMeans(StreamClusterer):
 
     _kind = "minibatch-kmeans"
     _iterations = "sweeps"
-
     _method = "minibatch"
     _counts_labels = False
     _blind_starts = 3
-
     _one_pass = True
 
     def merge(self, other: MiniBatchKMeans) -> Self:
@@ -230,7 +229,7 @@ class MiniBatchKMeans(StreamClusterer):
         return 3 * int(self.n_clusters)
 
     def _seeding_of_fit(
-        self, source: Source, rows: Any, seed: int, weights: npt.NDArray[np.float64] | None
+        self, source: Source, rows: Any, seed: int, weights: RowWeights
     ) -> str | npt.NDArray[Any]:
         starts = self._n_starts()
         if self.init_size is not None and self.init_size < self.n_clusters:
@@ -248,19 +247,18 @@ class MiniBatchKMeans(StreamClusterer):
         # All seedings share one generator, as in KMeans.
         random_state = _params.random_state_of(seed)
         sample, sample_weights = self._validation_rows(source, weights, random_state)
-        threads = _params.threads(self.n_jobs, tell=False)
         best, least = None, np.inf
         for _ in range(starts):
             centers = self._given(called(self.init, rows, self.n_clusters, random_state), source)
-            found = _core.inertia(sample, centers, sample_weights, None, self.metric, threads)
+            found = _core.inertia(sample, centers, sample_weights, None, self.metric, self._threads)
             if best is None or found < least:
                 best, least = centers, found
         assert best is not None
         return best
 
     def _validation_rows(
-        self, source: Source, weights: npt.NDArray[np.float64] | None, random_state: np.random.RandomState
-    ) -> tuple[Source, npt.NDArray[np.float64] | None]:
+        self, source: Source, weights: RowWeights, random_state: np.random.RandomState
+    ) -> tuple[Source, RowWeights]:
         """Draw rows of positive weight, to compare the centers of a callable on."""
         n, k = source.shape[0], int(self.n_clusters)
         most = self._seeding_rows() or max(3 * int(self.batch_size), 16 * k)

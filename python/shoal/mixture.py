@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -13,12 +13,13 @@ from sklearn.exceptions import ConvergenceWarning
 from . import _core
 from ._checks import params as _params
 from ._checks.marked import unmarked
+from ._checks.params import NOT_NEGATIVE, RowWeights
 from ._checks.warn import warn, warn_of_few
 from ._core import Run, Source, Step
-from ._fit.centers import State
-from ._fit.declared import NOT_NEGATIVE, AtLeast, estimator
+from ._fit.declared import AtLeast, estimator
+from ._fit.earlier import STOPPED
 from ._fit.estimator import BEGIN
-from ._fit.saved import Claims
+from ._fit.saved import Claims, State
 from ._mixture.factors import chosen_factors
 from ._mixture.file import StoredMixture
 from ._mixture.model import WHOLE, covariance_shape
@@ -26,10 +27,6 @@ from .coreset import coreset_of
 from .typing import ActiveStart, Callbacks, Covariance, Init, Metric, RandomState, Rows, Stopping, Weights
 
 __all__ = ["TruncatedGaussianMixture"]
-
-STARTS: tuple[str, ...] = get_args(ActiveStart)
-#: Values of `stop_reason_` for a fit that the user ended.
-ENDED_BY_USER = ("callback", "deadline", "patience")
 
 
 def _factors_of(state: State) -> int:
@@ -301,7 +298,7 @@ class TruncatedGaussianMixture(StoredMixture):
     warm_start: bool = False
     stopping: Stopping = "auto"
     max_iter: int = 200
-    tol: float = 1e-4
+    tol: Annotated[float, NOT_NEGATIVE] = 1e-4
     metric: Metric = "euclidean"
     random_state: RandomState = None
     n_jobs: int | None = None
@@ -311,7 +308,6 @@ class TruncatedGaussianMixture(StoredMixture):
     _kind = "gaussian-mixture"
     _method = "mixture"
     _counts_labels = False
-    _auto = ("explore", "n_factors")
     # A warm start sets them.
     _hidden = ("loadings_init",)
 
@@ -408,7 +404,7 @@ class TruncatedGaussianMixture(StoredMixture):
     def _step_limit(self) -> int:
         return int(self.max_iter) * self._n_starts()
 
-    def _make_run(self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None) -> Any:
+    def _make_run(self, source: Source, rows: Any, weights: RowWeights) -> Any:
         if self._n_starts() < self.n_init:
             warn(
                 f"`n_init`={self.n_init} is ignored: the first means are given, so the fit makes one start",
@@ -416,9 +412,7 @@ class TruncatedGaussianMixture(StoredMixture):
             )
         return super()._make_run(source, rows, weights)
 
-    def _resumed_run(
-        self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None, state: State
-    ) -> Run:
+    def _resumed_run(self, source: Source, rows: Any, weights: RowWeights, state: State) -> Run:
         # The state of a single start already holds its first means; several starts still draw theirs.
         init = "auto" if self._n_starts() == 1 else self._seeding(source, rows, 0)
         return self._start(source, weights, init, 0, state)
@@ -453,7 +447,7 @@ class TruncatedGaussianMixture(StoredMixture):
     def _start(
         self,
         source: Source | None,
-        weights: npt.NDArray[np.float64] | None,
+        weights: RowWeights,
         init: str | npt.NDArray[Any],
         seed: int,
         state: State | None = None,
@@ -502,9 +496,7 @@ class TruncatedGaussianMixture(StoredMixture):
             )
         return self.means_.astype(source.compute)
 
-    def _go_on(
-        self, state: State, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None
-    ) -> Iterator[Step]:
+    def _go_on(self, state: State, source: Source, rows: Any, weights: RowWeights) -> Iterator[Step]:
         if self.warm_start and not len(state[1].get("history_counts", ())):
             raise ValueError(
                 "the checkpoint must hold an iteration of a fit with warm_start=True: it lacks the previous "
@@ -533,7 +525,7 @@ class TruncatedGaussianMixture(StoredMixture):
         # Labels need a pass over all components. It is made on first access.
         self._visited = None
         self._history = self.history_
-        if not self.converged_ and self.stop_reason_ not in ENDED_BY_USER:
+        if not self.converged_ and self.stop_reason_ not in STOPPED:
             warn(
                 f"the fit did not converge: after `max_iter`={self.max_iter} iterations the bound still "
                 f"rises by more than `tol`={self.tol}. Increase `max_iter` or `tol`.",
@@ -554,13 +546,10 @@ class TruncatedGaussianMixture(StoredMixture):
             )
             warn(f"all variances are at their lower limit, {least:.3g}: {why}", ConvergenceWarning)
 
-    def _measure(
-        self, source: Source, weights: npt.NDArray[np.float64] | None
-    ) -> tuple[npt.NDArray[np.int32], float]:
-        threads = _params.threads(self.n_jobs, tell=False)
+    def _measure(self, source: Source, weights: RowWeights) -> tuple[npt.NDArray[np.int32], float]:
         rows = source.seen_by(self.metric)
-        labels = self._mixture().predict(rows, False, threads)
-        return labels, _core.inertia(rows, self.cluster_centers_, weights, labels, "euclidean", threads)
+        labels = self._mixture().predict(rows, False, self._threads)
+        return labels, _core.inertia(rows, self.cluster_centers_, weights, labels, "euclidean", self._threads)
 
     @property
     def n_distances_(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -11,16 +11,13 @@ from scipy.sparse import csr_matrix
 from . import _core
 from ._checks import params as _params
 from ._docs import documented
-from ._fit.centers import METRICS
 from ._rows.checked import as_source, warn_of_weights
+from ._rows.sparse import csr_of_equal_rows
 from ._rows.spool import with_random_access
 from ._rows.zeros import SeenBy
 from .typing import GraphMethod, Metric, NearestMethod, Rows
 
 __all__ = ["knn_graph", "nearest"]
-
-METHODS: tuple[str, ...] = get_args(GraphMethod)
-NEAREST_METHODS: tuple[str, ...] = get_args(NearestMethod)
 
 
 @overload
@@ -120,8 +117,8 @@ def nearest(
     >>> labels.tolist(), sq_dists.tolist()
     ([0, 1], [1.0, 4.0])
     """
-    _params.one_of("method", method, NEAREST_METHODS)
-    share = share_of("recall", recall)
+    _params.one_of("method", method, NearestMethod)
+    share = _params.POSITIVE_FRACTION.check("recall", recall)
     warn_of_weights(X, "nearest")
     source = as_source(with_random_access(X, "nearest") if method == "approximate" else X)
     values = _params.centers("centers", centers, source.compute, (None, source.shape[1]))
@@ -130,7 +127,7 @@ def nearest(
         raise _params.ParameterError(
             f"`n_nearest` must be at most the number of centers, {len(values)}, got {m}"
         )
-    _params.one_of("metric", metric, METRICS)
+    _params.one_of("metric", metric, Metric)
     threads = _params.threads(n_jobs)
     figures = {"exact": 1.0, "recall": 1.0}
     with SeenBy(source, metric) as seen:
@@ -142,8 +139,7 @@ def nearest(
         return labels, sq_dists
     if figures["exact"]:
         return labels, sq_dists, {"method": "exact", "recall": 1.0}
-    counts = {name: int(figures[name]) for name in ("n_cells", "n_probes")}
-    return labels, sq_dists, {"method": "approximate", "recall": figures["recall"], **counts}
+    return labels, sq_dists, describe_search("approximate", figures)
 
 
 @overload
@@ -241,27 +237,20 @@ def knn_graph(
     >>> graph.toarray().tolist()
     [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 16.0, 0.0]]
     """
-    m, share = _params.whole("n_neighbors", n_neighbors, 1), share_of("recall", recall)
-    _params.one_of("method", method, METHODS)
-    _params.one_of("metric", metric, METRICS)
+    m, share = _params.whole("n_neighbors", n_neighbors, 1), _params.POSITIVE_FRACTION.check("recall", recall)
+    _params.one_of("method", method, GraphMethod)
+    _params.one_of("metric", metric, Metric)
     threads = _params.threads(n_jobs)
     warn_of_weights(X, "knn_graph")
     source = as_source(with_random_access(X, "knn_graph"))
     with SeenBy(source, metric) as seen:
         neighbors, sq_dists, found_by, figures = _core.knn_graph(seen, m, method, share, threads)
     n = len(neighbors) // m
-    starts = np.arange(0, len(neighbors) + 1, m, dtype=np.int32 if len(neighbors) < 2**31 else np.int64)
-    graph = csr_matrix((sq_dists, neighbors, starts), shape=(n, n), copy=False)
-    if not return_info:
-        return graph
+    graph = csr_of_equal_rows(sq_dists.reshape(n, m), neighbors.reshape(n, m), n)
+    return (graph, describe_search(found_by, figures)) if return_info else graph
+
+
+def describe_search(method: str, figures: dict[str, float]) -> dict[str, Any]:
+    """Return how neighbors were found, for `return_info`."""
     counts = {name: int(figures[name]) for name in ("n_cells", "n_probes")}
-    return graph, {"method": found_by, "recall": figures["recall"], **counts}
-
-
-def share_of(name: str, value: Any) -> float:
-    """Return `value` as a float; raise an error unless it is above 0 and at most 1."""
-    if not _params.is_number(value) or not 0 < value <= 1:
-        raise _params.ParameterError(
-            f"`{name}` must be a number above 0 and at most 1, got {_params.shown(value)}"
-        )
-    return float(value)
+    return {"method": method, "recall": figures["recall"], **counts}

@@ -10,11 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ._checks import params as _params
+from ._checks.params import NOT_NEGATIVE, RowWeights
 from ._checks.warn import warn
 from ._core import Run, Source, Step
-from ._fit.centers import State
 from ._fit.declared import UNSET, estimator
 from ._fit.partial import StreamClusterer
+from ._fit.saved import State
 from .typing import Bounds, Callbacks, Init, Memory, Metric, RandomState
 
 __all__ = ["NestedMiniBatchKMeans"]
@@ -147,7 +148,7 @@ class NestedMiniBatchKMeans(StreamClusterer):
     bounds: Bounds = "auto"
     memory: Memory = "1GB"
     max_iter: int | None = None
-    tol: float = 0.0
+    tol: Annotated[float, NOT_NEGATIVE] = 0.0
     shuffle: bool = True
     compute_labels: bool = True
     metric: Metric = "euclidean"
@@ -159,7 +160,6 @@ class NestedMiniBatchKMeans(StreamClusterer):
     buffer_memory: Annotated[Memory, UNSET] = UNSET
 
     _kind = "nested-kmeans"
-
     _method = "nested"
     _saved_attributes: ClassVar = {
         **StreamClusterer._saved_attributes,
@@ -189,7 +189,7 @@ class NestedMiniBatchKMeans(StreamClusterer):
         in_order = source is not None and source.access != "random"
         return {"shuffle": False} if in_order else {}
 
-    def _make_run(self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None) -> Run:
+    def _make_run(self, source: Source, rows: Any, weights: RowWeights) -> Run:
         if self.shuffle and source.access != "random":
             useless = "has no effect on a sequential source: the batches begin with the first rows."
             warn(

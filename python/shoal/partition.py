@@ -241,12 +241,12 @@ def update(
     centers = model.cluster_centers_
     caller = None if fetch is None else _Fetching(fetch, centers.dtype, centers.shape[1])
     state = (centers, cells.ids, counts.astype(np.int64), *cells[1:])
-    found, told = _core.update_partition(source, state, model.metric, caller, threads)
+    found, changed = _core.update_partition(source, state, model.metric, caller, threads)
     centers, ids, sizes, *rest = found
     cells = Cells(ids, *rest)
     change = PartitionChange(
-        moved=_moved(caller.keys() if caller else np.empty(0, np.int64), told),
-        **{name: value for name, value in told.items() if not name.startswith("moved_")},
+        moved=_moved(caller.keys() if caller else np.empty(0, np.int64), changed),
+        **{name: value for name, value in changed.items() if not name.startswith("moved_")},
     )
     _warn(change, cells, int(sizes.sum()), fetch is not None)
     return change, cells, centers, sizes

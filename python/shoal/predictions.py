@@ -12,7 +12,6 @@ from ._fit.estimator import Clusterer
 from ._fit.results import LabeledPart, Taker, label_rows, refuse_mixed
 from ._fit.tables import PartitionWriter, TableWriter
 from ._rows.opening import list_names
-from ._rows.source import DataSource
 from .typing import Memory, PathName, Rows
 
 __all__ = ["write_partitions", "write_predictions"]
@@ -151,7 +150,7 @@ def write_partitions(
     """
     memory = _params.memory("memory_limit", memory_limit)
     check_model(model, distances="distances" if distances else None)
-    names, clusters = kept_names(keep), clusters_of(model)
+    names, clusters = kept_names(keep), len(model._representatives)
     with PartitionWriter(folder, clusters, names, distances=bool(distances), memory=memory) as partitions:
         return label_all(model, X, [partitions]).n_rows
 
@@ -159,11 +158,6 @@ def write_partitions(
 def kept_names(keep: Any) -> list[Any]:
     """Return `keep` as a list; a single string is one name."""
     return [] if keep is None else list_names(keep, "keep")
-
-
-def clusters_of(model: Any) -> int:
-    """Return the number of clusters of a fitted estimator."""
-    return len(model.modes_ if hasattr(model, "modes_") else model.cluster_centers_)
 
 
 def check_model(model: Any, *, distances: str | None = None) -> None:
@@ -177,7 +171,7 @@ def check_model(model: Any, *, distances: str | None = None) -> None:
 
 def label_all(model: Any, X: Rows, takers: Sequence[Taker]) -> Counted:
     """Label rows in one pass for all takers, and count the rows of every cluster."""
-    counted = Counted(clusters_of(model))
+    counted = Counted(len(model._representatives))
     label_rows(model, X, [*takers, counted])
     return counted
 
@@ -187,9 +181,6 @@ class Counted(Taker):
 
     def __init__(self, clusters: int) -> None:
         self.counts = np.zeros(clusters, dtype=np.int64)
-
-    def begin(self, source: DataSource) -> None:
-        """Do nothing: any number of rows fits."""
 
     def take(self, part: LabeledPart) -> None:
         self.counts += np.bincount(part.labels, minlength=len(self.counts))

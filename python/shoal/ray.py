@@ -93,34 +93,13 @@ def lightweight_coreset(
 ) -> Coreset:
     """Draw a lightweight coreset of the rows of a Dataset, in two passes.
 
-    Fit any local estimator to it, for example a :class:`shoal.TruncatedGaussianMixture`.
-
-    Parameters
-    ----------
-    X, features, sample_weight, weights
-        As for :class:`KMeans`.
-    {coreset_rows} {threads_of_task}
-
-    Returns
-    -------
-    shoal.Coreset
-        Points in the order of the rows; see :class:`shoal.distributed.CoresetPass`.
-
-    Raises
-    ------
-    ImportError, ValueError, TypeError, RuntimeError
-        As :meth:`KMeans.fit`.
-
-    See Also
-    --------
-    shoal.lightweight_coreset : On one machine.
+    {coreset_of_table}
 
     Examples
     --------
     >>> coreset = lightweight_coreset(ds, 100_000, random_state=0)  # doctest: +SKIP
     """
-    sample_weight = weights_column(sample_weight, weights)
-    engine = partial(RayEngine, X, features, sample_weight, None, n_jobs)
+    engine = partial(RayEngine, X, features, weights_column(sample_weight, weights), None, n_jobs)
     return drawn_coreset(engine, n_samples, metric, random_state, n_jobs)
 
 

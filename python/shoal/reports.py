@@ -20,6 +20,7 @@ from ._quality.labeled import codes_of
 from ._report.describing import PAIRS, describe_features, distances_of, find_pairs, format_measure, tiles_of
 from ._report.measuring import Measured
 from ._rows.checked import weighted
+from ._rows.features import names_of
 from ._rows.source import DataSource
 from ._terminal.text import format_table as text_table
 from ._terminal.text import printable
@@ -308,7 +309,7 @@ def report(
     near, far = _params.whole("n_exemplars", n_exemplars, 0), _params.whole("n_outliers", n_outliers, 0)
     top = _params.whole("n_features", n_features, 0)
     rows = open_checked(model, X)
-    centers = model.modes_ if hasattr(model, "modes_") else model.cluster_centers_
+    centers = model._representatives
     shape = check_image_shape(image_shape, rows.shape[1])
     source, weights = weighted(rows, sample_weight)
     given = None if labels is None else check_labels(labels, source.shape[0], len(centers))
@@ -319,7 +320,7 @@ def report(
         given,
         weights,
         (metric, getattr(model, "_metric_of_centers", metric)),
-        _params.threads(model.n_jobs, tell=False),
+        model._threads,
         # The table names one of each.
         (max(1, near), max(1, far)),
     )
@@ -354,8 +355,7 @@ def check_image_shape(shape: Any, d: int) -> tuple[int, ...] | None:
 
 def name_features(model: Any, rows: DataSource) -> list[str]:
     """Return the names of the features; ``x0`` and so on if they have none."""
-    found = getattr(model, "feature_names_in_", None)
-    names = rows.feature_names if found is None else list(found)
+    names = names_of(model) or rows.feature_names
     return [f"x{j}" for j in range(rows.shape[1])] if names is None else names
 
 

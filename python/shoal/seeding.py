@@ -10,7 +10,6 @@ import numpy.typing as npt
 from . import _core
 from ._checks import params as _params
 from ._docs import documented
-from ._fit.centers import METRICS
 from ._rows.checked import as_weighted
 from ._rows.streams import refuse_once
 from ._rows.zeros import SeenBy
@@ -234,13 +233,11 @@ def choose_centers(
     problems.check(p.whole, "n_clusters", n_clusters, 1)
     if how.chain is not None:
         problems.check(p.whole, "chain_length", how.chain, 1, most=LONGEST_CHAIN)
-    if how.oversampling is not None and not (p.is_number(how.oversampling) and how.oversampling > 0):
-        problems.add(
-            f"`oversampling_factor` must be a finite number above 0, got {p.shown(how.oversampling)}"
-        )
+    if how.oversampling is not None:
+        problems.check(p.POSITIVE.check, "oversampling_factor", how.oversampling)
     if how.rounds is not None:
         problems.check(p.whole, "n_rounds", how.rounds, 1)
-    problems.check(p.one_of, "metric", how.metric, METRICS)
+    problems.check(p.one_of, "metric", how.metric, Metric)
     threads = problems.check(p.threads, n_jobs)
     problems.refuse()
     refuse_once(X, who)

@@ -15,13 +15,23 @@ from sklearn.metrics import adjusted_rand_score
 
 from . import _core
 from ._checks import params as _params
+from ._checks.params import RowWeights
 from ._core import Source
 from ._docs import documented
 from ._fit.clusterer import CenterClusterer
 from ._fit.watch import watched
-from ._quality.choosing import CRITERIA, FIELDS, OPTIONS, is_about, margin, suggest_all, verdict
+from ._quality.choosing import CRITERIA, FIELDS, is_about, margin, suggest_all, verdict
 from ._quality.growing import Pool, gather, pool_size
-from ._quality.indices import calinski_harabasz, davies_bouldin, mean, rows_with_weight, total, widths
+from ._quality.indices import (
+    calinski_harabasz,
+    check_count,
+    davies_bouldin,
+    mean,
+    per_cluster,
+    rows_with_weight,
+    total,
+    widths,
+)
 from ._quality.labeled import open_all
 from ._rows.checked import weighted
 from ._rows.source import DataSource
@@ -339,7 +349,7 @@ def select_n_clusters(
     (3, 3)
     """
     counts = check_counts(ks)
-    _params.one_of("criterion", criterion, OPTIONS)
+    _params.one_of("criterion", criterion, Criterion)
     resamples = _params.whole("n_resamples", n_resamples, 0)
     model = estimator_of(estimator, n_jobs)
     seed = _params.seed(random_state)
@@ -387,9 +397,7 @@ def estimator_of(estimator: Any, n_jobs: Any) -> Any:
 class Chain:
     """Fits of the same rows with growing numbers of clusters, each from the centers of the last one."""
 
-    def __init__(
-        self, model: Any, rows: Any, weights: npt.NDArray[np.float64] | None, pool: Pool, seed: int
-    ) -> None:
+    def __init__(self, model: Any, rows: Any, weights: RowWeights, pool: Pool, seed: int) -> None:
         self._model, self._rows, self._weights, self._pool = model, rows, weights, pool
         self._seed, self._draws = seed, _params.random_state_of(seed)
         #: Whether fits need a search for better starts.
@@ -455,7 +463,7 @@ class Selecting:
         self,
         rows: DataSource,
         source: Source,
-        weights: npt.NDArray[np.float64] | None,
+        weights: RowWeights,
         model: Any,
         most: int,
         resamples: int,
@@ -469,11 +477,7 @@ class Selecting:
                 f"`sample_weight` has {len(weights)} values, X has {self.n_rows} rows"
             )
         counted = np.arange(self.n_rows) if weights is None else np.flatnonzero(weights)
-        if most > len(counted):
-            what = "rows" if weights is None else "rows with weight"
-            raise _params.ParameterError(
-                f"`ks` must be at most the number of {what}, {len(counted)}, got {most}"
-            )
+        check_count("ks", most, len(counted), weights)
         draws = _params.random_state_of(seed)
         self._rows, self._weights, self._threads = rows, weights, threads
         self._metric = model.metric
@@ -524,7 +528,7 @@ class Selecting:
             _, _, scores = self._scores(centers[used])
             return labels, nearest, scores
         own, other = np.sqrt(nearest), np.sqrt(sq_dists[:, 1])
-        scatter = np.bincount(labels, own if weights is None else own * weights, minlength=k) / totals
+        scatter = per_cluster(own, labels, weights, k) / totals
         sizes = rows_with_weight(labels, weights, k)
         n = int(sizes.sum())
         if k == n:

@@ -6,9 +6,10 @@ from dataclasses import KW_ONLY
 from typing import Annotated, Any, ClassVar, Literal
 
 from ._checks import params as _params
+from ._checks.params import FRACTION, NOT_NEGATIVE
 from ._core import Source, Step
 from ._fit.clusterer import CenterClusterer
-from ._fit.declared import FRACTION, estimator
+from ._fit.declared import estimator
 from .typing import Callbacks, Init, Memory, Metric, RandomState, Variant
 
 __all__ = ["VarianceReducedKMeans"]
@@ -150,7 +151,7 @@ class VarianceReducedKMeans(CenterClusterer):
     learning_rate: Annotated[float | Literal["auto"], FRACTION] = "auto"
     epoch_size: float | str = 1.0
     max_iter: int = 50
-    tol: float = 1e-4
+    tol: Annotated[float, NOT_NEGATIVE] = 1e-4
     polish: bool = True
     metric: Metric = "euclidean"
     memory: Memory = "1GB"
@@ -160,11 +161,9 @@ class VarianceReducedKMeans(CenterClusterer):
     callbacks: Callbacks = None
 
     _kind = "variance-reduced-kmeans"
-
-    #: Whether every step computes all distances; for tests and benchmarks.
     _method = "variance-reduced"
-    _hidden = ("search_always", "bounds_memory")
-    _auto = ("learning_rate",)
+    _hidden = ("search_always",)
+    #: Whether every step computes all distances; for tests and benchmarks.
     _search_always = False
     _saved_attributes: ClassVar = {"learning_rate_": "figure"}
 

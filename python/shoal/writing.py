@@ -14,13 +14,13 @@ from . import _core
 from ._checks import params as _params
 from ._checks.marked import MarkedError
 from ._checks.params import ParameterError
-from ._files.outputs import ARRAYS, check_suffix
-from ._files.staged import check_place
+from ._files.outputs import ARRAYS, check_output
 from ._rows.opening import open_path
 from ._rows.overwriting import refuse_over
-from ._rows.source import BLOCK_BYTES, DataSource
+from ._rows.source import DataSource
 from ._terminal.progress import Bar
 from .data import open
+from .formats.stream import BLOCK_BYTES
 from .typing import Memory, PathName, RandomState, Rows
 
 __all__ = ["shuffle", "write"]
@@ -190,8 +190,7 @@ def _check_memory(memory_limit: Any) -> int:
 
 def _output_of(out: PathName) -> str:
     """Return the name of the output file; raise if it cannot be written."""
-    check_suffix("out", out, ARRAYS)
-    check_place(out)
+    check_output("out", out, ARRAYS)
     return os.fsdecode(out)
 
 

@@ -528,15 +528,7 @@ def main() -> None:
         parser.error("at least 1 start and 1 trial")
     # Warnings of empty clusters, and of steps that are too long on purpose.
     warnings.simplefilter("ignore")
-    head = common.announced(["numpy", "shoal", "scikit-learn"])
-    table: list[dict[str, Any]] = []
-    for name in args.parts:
-        part, lines = PARTS[name](args)
-        print("\n" + common.table(part, COLUMNS))
-        print("\n".join(lines), flush=True)
-        head |= {f"{name}, {number}": line for number, line in enumerate(lines, 1)}
-        table += part
-    common.keep("sbe", head, table, args.csv, args.quick)
+    common.run_parts("sbe", args, {name: (measure, COLUMNS) for name, measure in PARTS.items()})
 
 
 if __name__ == "__main__":

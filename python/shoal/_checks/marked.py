@@ -37,9 +37,9 @@ def unmarked(message: str) -> str:
     return MARK.sub(lambda mark: mark[0].replace("`", "", 2), message)
 
 
-def marked_text(told: BaseException | Warning) -> str:
+def marked_text(problem: BaseException | Warning) -> str:
     """Return the message of an error or a warning, with its marks if it has any."""
-    return str(getattr(told, "marked", told))
+    return str(getattr(problem, "marked", problem))
 
 
 def marks(message: str) -> list[str]:
@@ -47,6 +47,6 @@ def marks(message: str) -> list[str]:
     return [mark["name"] for mark in MARK.finditer(message)]
 
 
-def replaced(message: str, said: Callable[[str, str | None], str]) -> str:
+def replaced(message: str, name: Callable[[str, str | None], str]) -> str:
     """Replace every mark by the result of `said` for its name and its value, None without a value."""
-    return MARK.sub(lambda mark: said(mark["name"], mark["value"]), message)
+    return MARK.sub(lambda mark: name(mark["name"], mark["value"]), message)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from numbers import Integral, Real
-from typing import Any, TypeGuard
+from typing import Any, NamedTuple, TypeAlias, TypeGuard, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,7 @@ from shoal import _core
 
 from .marked import ParameterError as ParameterError  # noqa: PLC0414 - other modules import it from here
 from .marked import mark, marked_text
-from .words import suggest
+from .words import alternatives, suggest
 
 UNITS = {
     "": 1,
@@ -44,6 +44,10 @@ DEFAULT_MEMORY = "1GB"
 #: Set by :func:`shoal.config_context`: threads for ``n_jobs=None``, bytes for memory parameters.
 N_THREADS: ContextVar[int | None] = ContextVar("N_THREADS", default=None)
 MEMORY: ContextVar[int | None] = ContextVar("MEMORY", default=None)
+
+
+#: Checked weights of rows; None: each row counts 1.
+RowWeights: TypeAlias = npt.NDArray[np.float64] | None
 
 
 class Problems:
@@ -115,11 +119,31 @@ def whole(name: str, value: Any, least: int, *, most: int = MOST, other: str = "
     return int(value)
 
 
-def at_least_0(name: str, value: Any) -> float:
-    """Check that `value` is a finite number of at least 0."""
-    if not is_number(value) or value < 0:
-        raise ParameterError(f"{mark(name)} must be a finite number of at least 0, got {shown(value)}")
-    return float(value)
+class Number(NamedTuple):
+    """The finite numbers that a parameter may have: in words, and their limits.
+
+    Also an annotation of parameters of estimators.
+    """
+
+    allowed: str
+    least: float = 0.0
+    most: float = math.inf
+    #: Whether `least` itself is not allowed.
+    above: bool = False
+
+    def check(self, name: str, value: Any, others: Sequence[str] = ()) -> float:
+        """Check that `value` is one of the numbers; messages begin with `others`, which are allowed too."""
+        fits = is_number(value) and self.least <= value <= self.most
+        if not fits or (self.above and value == self.least):
+            problem = f"{alternatives([*others, self.allowed])}, got {shown(value)}"
+            raise ParameterError(f"{mark(name)} must be {problem}")
+        return float(value)
+
+
+FRACTION = Number("a number from 0 to 1", most=1.0)
+POSITIVE_FRACTION = Number("a number above 0 and at most 1", most=1.0, above=True)
+NOT_NEGATIVE = Number("a finite number of at least 0")
+POSITIVE = Number("a finite number above 0", above=True)
 
 
 def size(value: Any) -> int | float | None:
@@ -138,15 +162,13 @@ def size(value: Any) -> int | float | None:
     return int(value) if is_whole(value) else float(value)
 
 
-def one_of(name: str, value: Any, allowed: tuple[str, ...], later: tuple[str, ...] = ()) -> str:
-    """Check that `value` is one of the allowed strings; `later` ones are reserved."""
+def one_of(name: str, value: Any, options: Any) -> str:
+    """Check that `value` is one of the strings of a `Literal`, such as those of `shoal.typing`."""
+    allowed = get_args(options)
     if isinstance(value, str) and value in allowed:
         return value
-    known = ", ".join(allowed)
-    if isinstance(value, str) and value in later:
-        raise ParameterError(f"{mark(name)}={value!r} is not implemented in this version, use one of {known}")
     meant = suggest(value, allowed) if isinstance(value, str) else ""
-    raise ParameterError(f"{mark(name)} must be one of {known}, got {shown(value)}{meant}")
+    raise ParameterError(f"{mark(name)} must be one of {', '.join(allowed)}, got {shown(value)}{meant}")
 
 
 def seeding(init: str, allowed: tuple[str, ...]) -> None:
@@ -236,6 +258,11 @@ def too_many_clusters(name: str, k: int, n: int) -> ParameterError:
     )
 
 
+def missing_attribute(owner: Any, name: str, why: str = "it is not fitted yet") -> AttributeError:
+    """Return the error for a fitted attribute that an estimator does not have now."""
+    return AttributeError(f"{type(owner).__name__!r} object has no attribute {name!r}: {why}")
+
+
 def threads_error(allowed: str, n_jobs: Any) -> ParameterError:
     """Return the error for a number of threads that is not `allowed`."""
     problem = f"-1 or a number of threads{allowed}, got {shown(n_jobs)}"
@@ -264,9 +291,7 @@ def random_state_of(bits: int) -> np.random.RandomState:
     return np.random.RandomState(bits) if bits < 2**32 else np.random.RandomState(np.random.MT19937(bits))
 
 
-def weights(
-    sample_weight: Any, rows: int | None, *, may_be_0: bool = False
-) -> npt.NDArray[np.float64] | None:
+def weights(sample_weight: Any, rows: int | None, *, may_be_0: bool = False) -> RowWeights:
     """Convert weights to float64; the Rust code checks the values, and the length for a stream.
 
     `may_be_0` allows that all weights are 0, as those of one partition may be.

@@ -42,6 +42,6 @@ def warn(message: str, category: type[Warning], plain: str | None = None) -> Non
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_code.co_filename.startswith(NOT_THEIRS):
         frame, level = frame.f_back, level + 1
-    told: Any = category(plain or unmarked(message))
-    told.marked = message
-    warnings.warn(told, stacklevel=level)
+    warning: Any = category(plain or unmarked(message))
+    warning.marked = message
+    warnings.warn(warning, stacklevel=level)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,20 +14,16 @@ import numpy.typing as npt
 from shoal import _core
 from shoal._checks import params as _params
 from shoal._docs import documented
-from shoal._files.outputs import ARRAYS, MODELS, check_suffix, write_values
-from shoal._files.staged import check_place
-from shoal._fit.centers import METRICS
+from shoal._files.outputs import ARRAYS, MODELS, check_output, write_values
 from shoal._rows.checked import as_weighted
 from shoal._rows.spool import with_random_access
-from shoal._terminal.progress import Line, format_progress, report_progress
+from shoal._terminal.progress import showing
 from shoal.typing import Keep, Linkage, Memory, Metric, PathName, RandomState, Rows, Weights
 
 __all__ = ["Duplicates", "deduplicate"]
 
-KEEPS: tuple[str, ...] = get_args(Keep)
 #: Least time between two checkpoints, in seconds.
 CHECKPOINT_PAUSE = 60.0
-LINKAGES: tuple[str, ...] = get_args(Linkage)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -200,10 +194,10 @@ def deduplicate(
 
     Notes
     -----
-    Of byte-identical rows one takes part. The others are divided into cells by k-means. A row
-    is compared with the rows of its cell, and it visits the cells whose bisector with its own is within
-    half of the threshold: of two rows within the threshold, at least one visits the cell of the other, so
-    that no pair is missed. Distances are differences and sums in float64.
+    Of byte-identical rows, only one is compared. Rows are divided into cells by k-means. A row is compared
+    with the rows of its cell, and it visits the cells whose bisector with its own is within half of the
+    threshold: of two rows within the threshold, at least one visits the cell of the other, so that no pair is
+    missed. Distances are differences and sums in float64.
 
     Costs ``2 n k d`` operations for `k` cells and ``2 d`` for each compared pair. The fraction of pairs
     grows with the threshold. Memory beyond X and `memory`: about 60 bytes per row and the centers; with
@@ -222,10 +216,10 @@ def deduplicate(
     >>> found.keep_.tolist(), found.groups_.tolist(), found.n_pairs_
     ([True, True, False, False], [0, 1, 0, 1], 2)
     """
-    threshold = _params.at_least_0("threshold", threshold)
-    _params.one_of("metric", metric, METRICS)
-    _params.one_of("keep", keep, KEEPS)
-    _params.one_of("linkage", linkage, LINKAGES)
+    threshold = _params.NOT_NEGATIVE.check("threshold", threshold)
+    _params.one_of("metric", metric, Metric)
+    _params.one_of("keep", keep, Keep)
+    _params.one_of("linkage", linkage, Linkage)
     k = None if n_clusters == "auto" else _params.whole("n_clusters", n_clusters, 1, other="'auto' or ")
     if not isinstance(exact, (bool, np.bool_)):
         raise _params.ParameterError(f"`exact` must be True or False, got {_params.shown(exact)}")
@@ -233,16 +227,14 @@ def deduplicate(
     limit, seed = _params.memory("memory", memory), _params.seed(random_state)
     threads, shows = _params.threads(n_jobs), _params.verbosity(verbose)
     if out is not None:
-        check_suffix("out", out, ARRAYS)
-        check_place(out)
+        check_output("out", out, ARRAYS)
     file = None
     if checkpoint is not None:
-        check_suffix("checkpoint", checkpoint, MODELS)
-        check_place(checkpoint)
+        check_output("checkpoint", checkpoint, MODELS)
         file = os.fsdecode(checkpoint)
     source, weights = as_weighted(with_random_access(X, "deduplicate"), sample_weight)
     seen = source.seen_by(metric)
-    with _showing(on=shows) as show:
+    with showing("deduplicate", on=shows) as show:
         search = _core.DuplicateSearch(
             seen,
             threshold,
@@ -278,23 +270,3 @@ def deduplicate(
     if file is not None:
         Path(file).unlink(missing_ok=True)
     return Duplicates(keeps, groups, n_pairs, n_cells, compared, recall, total)
-
-
-@contextmanager
-def _showing(*, on: bool) -> Generator[Callable[[str], object]]:
-    """Yield a function that shows a text on stderr if `on`; the phases of long calls follow it."""
-    if not on:
-        yield lambda _text: None
-        return
-    line, shown = Line("deduplicate"), ""
-
-    def show(text: str) -> None:
-        nonlocal shown
-        shown = f"{text}, "
-        line.show(text)
-
-    try:
-        with report_progress(lambda *progress: line.show(shown + format_progress(*progress))):
-            yield show
-    finally:
-        line.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,12 +13,13 @@ from sklearn.utils.validation import check_is_fitted
 from shoal import _core
 from shoal._checks import params as _params
 from shoal._checks.marked import mark
+from shoal._checks.params import RowWeights
 from shoal._core import Source
 from shoal._docs import documented
-from shoal._fit.centers import METRICS
 from shoal._fit.levels import counts_of_levels, fit_centers, is_several
 from shoal._fit.watch import watched
 from shoal._quality.growing import gather
+from shoal._quality.indices import check_count
 from shoal._quality.labeled import open_all
 from shoal._rows.arrays import source_of_values
 from shoal._rows.checked import weighted
@@ -29,8 +30,7 @@ from shoal.typing import Callbacks, Metric, RandomState, Rows, Weights, Within
 
 __all__ = ["sample"]
 
-METHODS = ("balanced",)
-WITHIN: tuple[str, ...] = get_args(Within)
+Method = Literal["balanced"]
 #: Rounds of resampling per level.
 ROUNDS = 3
 #: Rows per cell of a resample: the share of a mean cell, and the most.
@@ -49,7 +49,7 @@ def sample(
     n_samples: int,
     *,
     levels: Sequence[int] | HierarchicalKMeans,
-    method: Literal["balanced"] = "balanced",
+    method: Method = "balanced",
     within: Within = "random",
     metric: Metric | None = None,
     sample_weight: Weights = None,
@@ -161,10 +161,10 @@ def sample(
     if model is None:
         other = "a fitted HierarchicalKMeans or "
         counts = problems.check(counts_of_levels, "levels", levels, other=other) or []
-    problems.check(_params.one_of, "method", method, METHODS)
-    problems.check(_params.one_of, "within", within, WITHIN)
+    problems.check(_params.one_of, "method", method, Method)
+    problems.check(_params.one_of, "within", within, Within)
     if metric is not None:
-        problems.check(_params.one_of, "metric", metric, METRICS)
+        problems.check(_params.one_of, "metric", metric, Metric)
     depth = len(counts) or None
     rounds = problems.check(per_level, "n_resamples", n_resamples, depth, 0, ROUNDS)
     sizes = problems.check(per_level, "resample_size", resample_size, depth, 1, 0)
@@ -196,11 +196,11 @@ def sample(
 
 
 class Cells(NamedTuple):
-    """The rows in the clusters of the first level, and the clusters in those of the other levels."""
+    """The cluster of the first level of every row, and the parent of every cluster."""
 
     labels: Labels
     sq_dists: Floats
-    weights: Floats | None
+    weights: RowWeights
     n_cells: int
     parents: list[Labels]
 
@@ -264,11 +264,7 @@ class Fits:
         rows = open_all(with_random_access(X, "sample"))
         source, weights = weighted(rows, sample_weight)
         n = len(rows) if weights is None else int(np.count_nonzero(weights))
-        if counts[0] > n:
-            what = "rows" if weights is None else "rows with weight"
-            raise _params.ParameterError(
-                f"`levels` must be at most the number of {what}, {n}, got {counts[0]}"
-            )
+        check_count("levels", counts[0], n, weights)
         with SeenBy(source, self.metric) as seen:
             centers, labels, sq_dists = self.level(
                 source, seen, partial(gather, rows), counts[0], plans[0], weights
@@ -287,7 +283,7 @@ class Fits:
         take: Callable[[Ints], Any],
         k: int,
         plan: Plan,
-        weights: Floats | None = None,
+        weights: RowWeights = None,
     ) -> tuple[npt.NDArray[Any], Labels, Floats]:
         """Return the centers of a level, and label and squared distance of every row of `source`.
 
@@ -305,7 +301,7 @@ class Fits:
             labels, sq_dists = _core.nearest(seen, centers, 1, metric, threads)
         return centers, labels, sq_dists
 
-    def _fit(self, source: Source, k: int, weights: Floats | None) -> tuple[npt.NDArray[Any], Labels]:
+    def _fit(self, source: Source, k: int, weights: RowWeights) -> tuple[npt.NDArray[Any], Labels]:
         seed = int.from_bytes(self._seeds.bytes(8), "little")
         found = fit_centers(source, k, metric=self.metric, seed=seed, threads=self._threads, weights=weights)
         self._tell(source.shape[0] or 0)

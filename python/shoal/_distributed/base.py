@@ -10,13 +10,13 @@ from contextlib import contextmanager
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from shoal import _core
 from shoal._checks import params as _params
+from shoal._checks.params import RowWeights
 from shoal._core import Source, Step
 from shoal._rows.arrays import as_rows, source_of_values
-from shoal._rows.checked import own_weights, source_of
+from shoal._rows.checked import weighted
 from shoal._rows.features import find_names, header_of, refuse_other_names
 from shoal._rows.opening import open_rows
 from shoal._rows.source import DataSource
@@ -31,7 +31,7 @@ class OpenBlock(NamedTuple):
 
     #: None without rows.
     source: Source | None
-    weights: npt.NDArray[np.float64] | None
+    weights: RowWeights
     #: An empty frame with the columns; None if they have no names.
     header: Any
 
@@ -53,13 +53,7 @@ def block_of(block: Rows | Decoded, sample_weight: Weights = None) -> OpenBlock:
         rows = as_rows(block, least=0)
         if rows.shape[0] == 0:
             return OpenBlock(None, None, None)
-    own = own_weights(rows)
-    if own is not None and sample_weight is not None:
-        raise ValueError(
-            f"sample_weight must be None for rows that have weights, got {_params.shown(sample_weight)}"
-        )
-    source, given = source_of(rows), own if sample_weight is None else sample_weight
-    return OpenBlock(source, _params.weights(given, source.shape[0], may_be_0=True), header)
+    return OpenBlock(*weighted(rows, sample_weight, may_be_0=True), header)
 
 
 def is_plain(block: Any) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from shoal._checks.params import shown
+from shoal._checks.params import RowWeights, shown
 from shoal._rows.arrays import source_of_values
 from shoal._rows.opening import source_of_stream
 from shoal._rows.source import DataSource
@@ -27,7 +27,7 @@ ML_VECTOR = ["type", "size", "indices", "values"]
 SPARSE = 0
 
 #: Rows with their weights, if there are any.
-Piece = tuple[Block, npt.NDArray[np.float64] | None]
+Piece = tuple[Block, RowWeights]
 
 OTHER_ROWS = (
     "the engine gave other rows or weights, or another order of rows, than in the first pass. A partition "
@@ -48,8 +48,10 @@ class Wanted(NamedTuple):
         return [*self.features, *([] if self.weights is None else [self.weights])]
 
 
-def wanted(name: str, features: str | Sequence[str], weights: str | None, there: list[str]) -> Wanted:
-    """Check the names of columns; raise `ValueError` if one is missing or named twice."""
+def wanted(
+    name: str, features: str | Sequence[str], weights: str | None, output: str | None, there: list[str]
+) -> Wanted:
+    """Check the names of columns: those that are read must be there once, that of results must be new."""
     names = [features] if isinstance(features, str) else list(features)
     if not names:
         raise ValueError(f"{name}: features must name at least one column, got {shown(features)}")
@@ -61,13 +63,9 @@ def wanted(name: str, features: str | Sequence[str], weights: str | None, there:
     for column in found.names:
         if there.count(column) > 1:
             raise ValueError(f"{name}: has several columns with the name {column!r}")
-    return found
-
-
-def refuse_column(name: str, output: str | None, there: list[str]) -> None:
-    """Raise `ValueError` if the column of results would replace another."""
     if output is not None and output in there:
         raise ValueError(f"{name}: output must be the name of a new column, got {output!r}, which is there")
+    return found
 
 
 class Layout:
@@ -119,7 +117,7 @@ class Layout:
                 yield rows, self._weights(piece, start)
                 start += len(rows)
 
-    def _weights(self, batch: Any, start: int) -> npt.NDArray[np.float64] | None:
+    def _weights(self, batch: Any, start: int) -> RowWeights:
         if self._of.weights is None:
             return None
         column = batch.column(batch.schema.get_field_index(self._of.weights))
@@ -205,9 +203,7 @@ def lists_of(pa: Any, vectors: Any) -> Any:
     return pa.LargeListArray.from_arrays(bounds, dense).cast(pa.list_(pa.float64()))
 
 
-def rows_of(
-    pieces: Iterator[Piece], weighted: bool, header: Any
-) -> tuple[Any, npt.NDArray[np.float64] | None]:
+def rows_of(pieces: Iterator[Piece], weighted: bool, header: Any) -> tuple[Any, RowWeights]:
     """Return the rows of a partition as a pass takes them, and their weights.
 
     `header` is an empty table with the names of the features; None if they have no names.

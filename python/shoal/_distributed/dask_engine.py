@@ -22,8 +22,8 @@ from .passes import Pass, RowPass
 #: Dask warns of graphs above this size in bytes. A pass holds the centers, which every worker needs.
 LARGE_GRAPH = "distributed.admin.large-graph-warning-threshold"
 
-#: Bytes of a pass that are sent with every task of it. A larger pass is sent once, as the result of a task of
-#: its own, for which the other tasks wait: 10 ms more per pass.
+#: Up to this many bytes, a pass is sent with each of its tasks. A larger pass is sent once, as the result of
+#: a task of its own, for which the other tasks wait: 10 ms more per pass.
 MOST_SENT = 1 << 20
 
 #: The lock of every worker in this process: tasks take turns, and each uses all threads of its worker.

@@ -22,7 +22,7 @@ class Decoded:
     header: Any
 
     def __sizeof__(self) -> int:
-        """Return the number of bytes of the rows, by which Dask knows its size."""
+        """Return the bytes of the rows: Dask asks for the size of what a worker holds."""
         return self.rows.nbytes
 
 
@@ -54,18 +54,14 @@ def decoded(source: DataSource, most: int) -> DataSource | Decoded:
 
     Rows in mapped files stay there, and so do rows of files that do not tell how many there are.
     """
-    size, (n, cols) = source.nbytes, source.shape
+    size = source.nbytes
     same = np.dtype(source.dtype).name == source._source.dtype
-    if source.access != "replay" or source.sparse or size is None or n is None or not same:
+    if source.access != "replay" or source.sparse or size is None or not same:
         return source
     if not BUDGET.take(size, most):
         return source
     try:
-        rows = np.empty((n, cols), source.dtype)
-        begin = 0
-        for block in source.blocks():
-            rows[begin : begin + len(block)] = block
-            begin += len(block)
+        rows = np.asarray(source)
     except BaseException:
         BUDGET.release(size)
         raise

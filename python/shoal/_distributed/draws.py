@@ -9,7 +9,6 @@ import numpy.typing as npt
 from shoal import _core
 from shoal._checks import params as _params
 from shoal._docs import documented
-from shoal._fit.centers import METRICS
 from shoal.coreset import Coreset, coreset_of
 from shoal.typing import Metric, RandomState
 
@@ -95,8 +94,9 @@ class SeedPass(Pass):
     ) -> None:
         p, problems = _params, _params.Problems()
         problems.check(p.whole, "n_clusters", n_clusters, 1)
-        rules_of_seeding(problems, oversampling_factor, n_rounds)
-        problems.check(p.one_of, "metric", metric, METRICS)
+        problems.check(p.POSITIVE.check, "oversampling_factor", oversampling_factor)
+        problems.check(p.whole, "n_rounds", n_rounds, 1)
+        problems.check(p.one_of, "metric", metric, Metric)
         problems.refuse()
         self._state = _core.Pass.seed(
             int(n_clusters), float(oversampling_factor), int(n_rounds), metric, p.seed(random_state)
@@ -181,7 +181,7 @@ class CoresetPass(Pass):
     ) -> None:
         p, problems = _params, _params.Problems()
         problems.check(p.whole, "n_samples", n_samples, 1)
-        problems.check(p.one_of, "metric", metric, METRICS)
+        problems.check(p.one_of, "metric", metric, Metric)
         problems.refuse()
         self._state = _core.Pass.coreset(int(n_samples), metric, p.seed(random_state))
 
@@ -196,13 +196,3 @@ class CoresetPass(Pass):
         if not self.done:
             return None
         return coreset_of(self._state.coreset_parts, self._state.dim)
-
-
-def rules_of_seeding(problems: _params.Problems, oversampling_factor: Any, n_rounds: Any) -> None:
-    """Check the parameters of k-means||."""
-    p = _params
-    if not (p.is_number(oversampling_factor) and oversampling_factor > 0):
-        problems.add(
-            f"oversampling_factor must be a finite number above 0, got {p.shown(oversampling_factor)}"
-        )
-    problems.check(p.whole, "n_rounds", n_rounds, 1)

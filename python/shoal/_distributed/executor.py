@@ -26,7 +26,7 @@ TASKS_PER_WORKER = 4
 class ExecutorEngine:
     """Runs passes over a list of partitions on an executor; without one, in this thread.
 
-    `n_jobs` is the number of threads per task.
+    `n_jobs` is the number of threads per task; None is 1 on an executor, which has workers of its own.
     """
 
     name = "the executor"
@@ -60,7 +60,8 @@ class ExecutorEngine:
                 f"executor must be a concurrent.futures.Executor or None, got {shown(executor)}"
             )
         self._weights = None if sample_weight is None else list(sample_weight)
-        self._executor, self._threads = executor, n_jobs
+        self._executor = executor
+        self._threads = 1 if executor is not None and n_jobs is None else n_jobs
 
     @property
     def n_partitions(self) -> int:

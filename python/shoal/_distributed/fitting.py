@@ -5,23 +5,26 @@ from __future__ import annotations
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import KW_ONLY
 from functools import partial
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
 from shoal._checks import params as _params
+from shoal._checks.params import NOT_NEGATIVE, POSITIVE
 from shoal._checks.warn import warn_of_few
 from shoal._core import Step
 from shoal._docs import documented
 from shoal._fit.bases import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from shoal._fit.declared import estimator
 from shoal._fit.loop import RunLoop
-from shoal._fit.saved import Arrays, Texts
+from shoal._fit.saved import State
 from shoal._fit.watch import watching
+from shoal._rows.features import names_of
 from shoal.formats.stream import listed
 from shoal.kmeans import KMeans as LocalKMeans
 from shoal.typing import Callbacks, Centers, Metric, PathName, RandomState
@@ -50,9 +53,9 @@ class KMeansOnEngine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterM
     _: KW_ONLY
     init: str | Centers = "k-means++"
     max_iter: int = 300
-    tol: float = 1e-4
+    tol: Annotated[float, NOT_NEGATIVE] = 1e-4
     metric: Metric = "euclidean"
-    oversampling_factor: float = 2.0
+    oversampling_factor: Annotated[float, POSITIVE] = 2.0
     n_rounds: int = 5
     coreset_size: int | None = None
     compute_labels: bool = True
@@ -76,12 +79,8 @@ class KMeansOnEngine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterM
 
     def _over_rows(self, task: RowPass, X: Any, **options: Any) -> Any:
         """Compute labels or distances of all rows, in the engine's own kind of collection."""
-        engine = self._open(X, None, reset=False, **options)
-        try:
-            with naming_losses(engine, UNCHANGED):
-                return engine.rows(task)
-        finally:
-            engine.close()
+        with closing(self._open(X, None, reset=False, **options)) as engine, naming_losses(engine, UNCHANGED):
+            return engine.rows(task)
 
     # ---------------------------------------------------------------- methods
 
@@ -228,11 +227,8 @@ class KMeansOnEngine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterM
         """
         check_is_fitted(self, "cluster_centers_")
         self._refuse(y, options)
-        engine = self._open(X, sample_weight, reset=False, **options)
-        try:
+        with closing(self._open(X, sample_weight, reset=False, **options)) as engine:
             total = total_of(engine, self._expecting_names(KMeansPass), UNCHANGED)
-        finally:
-            engine.close()
         if not total.n_rows:
             raise ValueError("X must have at least 1 row, got 0")
         return -total.inertia
@@ -293,8 +289,7 @@ class KMeansOnEngine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterM
     def _expecting_names(self, kind: Callable[..., P]) -> P:
         """Return a pass with these centers that expects the features of the fit."""
         task = kind(self.cluster_centers_, metric=self.metric)
-        names = getattr(self, "feature_names_in_", None)
-        task._names = None if names is None else names.tolist()
+        task._names = names_of(self)
         return task
 
     def _conclude(self, run: EngineRun) -> None:
@@ -316,7 +311,7 @@ class KMeansOnEngine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterM
         )
         checkpoint.write(path, type(self).__name__, self.get_params(deep=False), state)
 
-    def _compare_checkpoint(self, name: str, state: tuple[str, Arrays, Texts]) -> None:
+    def _compare_checkpoint(self, name: str, state: State) -> None:
         self._read_checkpoint(name)
 
     def _is_before_first_step(self) -> bool:
@@ -363,7 +358,7 @@ class KMeansOnEngine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterM
     def _missing(self, name: str, why: str) -> AttributeError:
         if "_history" not in self.__dict__:
             why = "it is not fitted yet"
-        return AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}: {why}")
+        return _params.missing_attribute(self, name, why)
 
     def to_local(self) -> LocalKMeans:
         """Return a fitted :class:`shoal.KMeans` with these centers, to predict on one machine or to save.
@@ -405,6 +400,5 @@ class KMeansOnEngine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterM
 
     def _rules(self, problems: _params.Problems) -> None:
         super()._rules(problems)
-        problems.check(_params.at_least_0, "tol", self.tol)
         self._rules_of_a_run(problems)
         rules_of_init(self, problems)

@@ -14,7 +14,6 @@ import numpy.typing as npt
 
 from shoal import _core
 from shoal._checks import params as _params
-from shoal._fit.centers import METRICS
 from shoal._rows.features import refuse_other_names
 from shoal.typing import Metric, Rows
 
@@ -75,7 +74,7 @@ class KMeansPass(Pass):
     _kind = "KMeansPass"
 
     def __init__(self, centers: npt.ArrayLike, *, metric: Metric = "euclidean") -> None:
-        self._state = _core.Pass.kmeans(checked_centers(centers), _params.one_of("metric", metric, METRICS))
+        self._state = _core.Pass.kmeans(checked_centers(centers), _params.one_of("metric", metric, Metric))
 
     @property
     def centers(self) -> npt.NDArray[Any]:
@@ -115,7 +114,7 @@ class RowPass(ABC):
 
     def __init__(self, centers: npt.ArrayLike, *, metric: Metric = "euclidean") -> None:
         self.centers = checked_centers(centers)
-        self.metric = _params.one_of("metric", metric, METRICS)
+        self.metric = _params.one_of("metric", metric, Metric)
         # The names of the features of the fit. Named rows must have the same.
         self._names: list[str] | None = None
 

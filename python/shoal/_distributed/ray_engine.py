@@ -11,7 +11,7 @@ from shoal._checks.params import ParameterError, is_whole
 from shoal.formats.stream import required
 
 from .base import Pass, naming
-from .batches import Arriving, Layout, Wanted, absorbed_pieces, over_pieces, refuse_column, wanted
+from .batches import Arriving, Layout, Wanted, absorbed_pieces, over_pieces, wanted
 from .engine import MOST_GATHERED, at_once, merged, most_sums, runs, tree
 from .partial import Partial
 from .passes import RowPass
@@ -55,8 +55,7 @@ class RayEngine:
         there = X.columns() or []
         if not there:
             raise ValueError(NO_ROWS)
-        self._of = wanted("X", features, sample_weight, there)
-        refuse_column("X", output, there)
+        self._of = wanted("X", features, sample_weight, output, there)
         self._ds, self._output, self._threads = X, output, n_jobs
         self._prints: list[int] | None = None
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 from shoal._checks import params as _params
-from shoal._fit.centers import METRICS
 from shoal.coreset import Coreset
 from shoal.seeding import kmeans_plusplus
 from shoal.typing import Metric, RandomState
 
-from .draws import CoresetPass, SeedPass, rules_of_seeding
+from .draws import CoresetPass, SeedPass
 from .engine import Engine, total_of
 from .passes import KMeansPass, checked_centers
 
@@ -78,18 +78,15 @@ def drawn_coreset(
     """Check the parameters of `lightweight_coreset`, and draw the coreset from an engine."""
     p, problems = _params, _params.Problems()
     problems.check(p.whole, "n_samples", n_samples, 1)
-    problems.check(p.one_of, "metric", metric, METRICS)
+    problems.check(p.one_of, "metric", metric, Metric)
     problems.check(p.threads, n_jobs)
     problems.refuse()
-    engine = opened()
-    try:
+    with closing(opened()) as engine:
         return coreset_of_pass(coreset_pass(engine, int(n_samples), metric, p.seed(random_state)))
-    finally:
-        engine.close()
 
 
 def rules_of_init(estimator: Any, problems: _params.Problems) -> None:
-    """Check `init` and the parameters of the seedings."""
+    """Check `init`, and `coreset_size` against the number of clusters."""
     p = _params
     if isinstance(estimator.init, str) and estimator.init not in INITS:
         problems.add(
@@ -102,8 +99,7 @@ def rules_of_init(estimator: Any, problems: _params.Problems) -> None:
         )
     elif callable(estimator.init):
         problems.add("init must not be a callable: it would need all rows. Pass the centers as an array.")
-    rules_of_seeding(problems, estimator.oversampling_factor, estimator.n_rounds)
-    if estimator.coreset_size is not None:
-        k = estimator.n_clusters
-        least = max(1, int(k)) if p.is_whole(k) else 1
-        problems.check(p.whole, "coreset_size", estimator.coreset_size, least, other="`None` or ")
+    k, size = estimator.n_clusters, estimator.coreset_size
+    # Compared only if both values are valid by themselves.
+    if p.is_whole(k) and p.is_whole(size) and 1 <= size < k:
+        problems.check(p.whole, "coreset_size", size, int(k), other="`None` or ")

@@ -18,7 +18,7 @@ import numpy as np
 from shoal.formats.stream import required
 
 from .base import Pass
-from .batches import Layout, Wanted, refuse_column, rows_seen, wanted
+from .batches import Layout, Wanted, rows_seen, wanted
 from .engine import FAN_IN, at_once, merged, most_sums
 from .partial import Partial
 from .passes import RowPass
@@ -60,8 +60,7 @@ class SparkEngine:
         output: str | None,
         n_jobs: int | None,
     ) -> None:
-        self._of, self._layout = checked(X, features, sample_weight)
-        refuse_column("X", output, X.columns)
+        self._of, self._layout = checked(X, features, sample_weight, output)
         self._df, self._output, self._threads = X, output, n_jobs
         self._packed: Any = None
 
@@ -127,7 +126,9 @@ class SparkEngine:
             released(self._packed.unpersist)
 
 
-def checked(X: Any, features: str | Sequence[str], weights: str | None) -> tuple[Wanted, Layout]:
+def checked(
+    X: Any, features: str | Sequence[str], weights: str | None, output: str | None
+) -> tuple[Wanted, Layout]:
     """Check a DataFrame and the names of its columns."""
     required("pyspark", "spark", "shoal.spark")
     from pyspark.sql import DataFrame
@@ -139,7 +140,7 @@ def checked(X: Any, features: str | Sequence[str], weights: str | None) -> tuple
         )
     if not hasattr(X, "_jdf"):
         raise TypeError("X must be a DataFrame of a classic session, got one of Spark Connect")
-    of = wanted("X", features, weights, X.columns)
+    of = wanted("X", features, weights, output, X.columns)
     known = X.select(*(quoted(name) for name in of.names)).schema
     return of, Layout("X", to_arrow_schema(known), of)
 

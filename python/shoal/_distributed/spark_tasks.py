@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from shoal._checks.params import RowWeights
 from shoal.formats.stream import Block
 
 from .base import naming
@@ -68,10 +69,10 @@ def pack(of: Wanted, batches: Iterator[Any]) -> Iterator[Any]:
             for rows, weights in Layout("X", first.schema, of).pieces(chain([first], named)):
                 yield records(rows, weights)
     except (ValueError, TypeError) as error:
-        yield batch_of(partition=this_partition(), cols=0, rows=b"", weights=None, error=told(error))
+        yield batch_of(partition=this_partition(), cols=0, rows=b"", weights=None, error=pickled_error(error))
 
 
-def told(error: Exception) -> bytes:
+def pickled_error(error: Exception) -> bytes:
     """Pickle an error of the rows, with the number of the partition."""
     try:
         with naming(this_partition()):
@@ -80,7 +81,7 @@ def told(error: Exception) -> bytes:
         return pickle.dumps(named)
 
 
-def records(rows: Block, weights: npt.NDArray[np.float64] | None) -> Any:
+def records(rows: Block, weights: RowWeights) -> Any:
     """Pack rows into records of about `RECORD_BYTES`, without a copy of the rows."""
     import pyarrow as pa
 
@@ -141,7 +142,7 @@ def look_at(kind: str, batches: Iterator[Any]) -> Iterator[Any]:
         for _ in printed(unpacked(kind, batches), seen):
             pass
     except (ValueError, TypeError) as found:
-        error = told(found)
+        error = pickled_error(found)
     yield batch_of(partition=this_partition(), fingerprint=seen.number(), error=error)
 
 
@@ -194,7 +195,7 @@ def merge_group(table: Any) -> Any:
 
 
 def row_function(of: Wanted, task: RowPass, n_jobs: int | None) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """Return a function of Arrow arrays, with the type hints by which Spark calls it."""
+    """Return a function of Arrow arrays; Spark takes the way to call it from its type hints."""
     import pyarrow as pa
 
     only = Wanted(of.features, None)

@@ -51,6 +51,12 @@ def check_suffix(argument: str, path: Name, allowed: tuple[str, ...]) -> None:
     raise ValueError(f"{argument} must be a file that ends in {alternatives(allowed)}, got {name!r}")
 
 
+def check_output(argument: str, path: Name, allowed: tuple[str, ...]) -> None:
+    """Raise unless the suffix of an output is among the `allowed` ones, and the file can be written."""
+    check_suffix(argument, path, allowed)
+    check_place(path)
+
+
 class Output(Staged, ABC):
     """A file of one value or vector per row, written to a temporary name and renamed."""
 
@@ -149,8 +155,7 @@ def output(argument: str, path: Name, column: str, dtype: npt.DTypeLike, cols: i
 
     The suffix gives the format. `column` is the name of the column in formats that have names.
     """
-    check_suffix(argument, path, VALUES if cols is None else VECTORS)
-    check_place(path)
+    check_output(argument, path, VALUES if cols is None else VECTORS)
     name = os.fsdecode(path)
     shape = () if cols is None else (cols,)
     made: Output = WRITERS[Path(name).suffix.lower()](name, column, np.dtype(dtype), *shape)

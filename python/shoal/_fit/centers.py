@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from shoal import _core
 from shoal._checks import params as _params
+from shoal._checks.params import RowWeights
 from shoal._checks.warn import warn, warn_of_few
 from shoal._core import Run, Source, Step
 from shoal._files.staged import is_name
@@ -23,14 +24,9 @@ from shoal._rows.streams import refuse_once
 from shoal.typing import Metric, Rows, Seeding, Weights
 
 from .estimator import Clusterer, has_begun
-from .saved import Arrays, Claims, Texts, floats, need, not_nan
+from .saved import Arrays, Claims, State, Texts, floats, need, not_nan
 
 INITS: tuple[str, ...] = get_args(Seeding)
-
-METRICS: tuple[str, ...] = get_args(Metric)
-
-#: The state of a run: its kind, arrays and texts.
-State = tuple[str, Arrays, Texts]
 
 
 def called(init: Any, rows: Any, k: int, random_state: np.random.RandomState) -> Any:
@@ -54,7 +50,6 @@ class CenterFitter(Clusterer):
     init: Any
     n_init: Any
     max_iter: Any
-    tol: Any
     random_state: Any
     n_jobs: Any
     _centers: npt.NDArray[Any] | None
@@ -69,6 +64,10 @@ class CenterFitter(Clusterer):
     _counts_labels = True
     #: Further attributes in files, with the method of `Claims` that checks their type.
     _saved_attributes: ClassVar[dict[str, str]] = {}
+
+    @property
+    def _representatives(self) -> npt.NDArray[Any]:
+        return self.cluster_centers_
 
     @property
     def _metric_of_rows(self) -> Metric:
@@ -155,7 +154,7 @@ class CenterFitter(Clusterer):
 
     def _taken(
         self, X: Rows, sample_weight: Weights
-    ) -> tuple[Source, npt.NDArray[Any] | DataSource, npt.NDArray[np.float64] | None]:
+    ) -> tuple[Source, npt.NDArray[Any] | DataSource, RowWeights]:
         """Check parameters, rows and weights of a fit; return source, rows for callables, and weights."""
         self._check()
         if not self._one_pass:
@@ -168,9 +167,7 @@ class CenterFitter(Clusterer):
             raise _params.too_many_clusters(self._count, self._k, n)
         return source, rows, weights
 
-    def _go_on(
-        self, state: State, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None
-    ) -> Iterator[Step]:
+    def _go_on(self, state: State, source: Source, rows: Any, weights: RowWeights) -> Iterator[Step]:
         """Iterate over the remaining steps of a checkpoint; the other arguments come from `_taken`."""
         self._by_callable = self._same_features(state[2])
         if has_begun(state):
@@ -183,25 +180,21 @@ class CenterFitter(Clusterer):
         super()._rules(problems)
         if isinstance(self.init, str):
             problems.check(_params.seeding, self.init, INITS)
-        if "tol" not in self._auto:
-            problems.check(_params.at_least_0, "tol", self.tol)
         self._rules_of_a_run(problems)
 
-    def _make_run(self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None) -> Any:
+    def _make_run(self, source: Source, rows: Any, weights: RowWeights) -> Any:
         """Make the run of a fit; `rows` is the source as callables of the user take it."""
         seed = _params.seed(self.random_state)
         return self._start(source, weights, self._seeding(source, rows, seed), seed)
 
-    def _resumed_run(
-        self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None, state: State
-    ) -> Any:
+    def _resumed_run(self, source: Source, rows: Any, weights: RowWeights, state: State) -> Any:
         """Make a run that continues from a checkpoint, which holds the seed and the centers."""
         return self._start(source, weights, self._seeding_by_name(), 0, state)
 
     def _start(
         self,
         source: Source | None,
-        weights: npt.NDArray[np.float64] | None,
+        weights: RowWeights,
         init: str | npt.NDArray[Any],
         seed: int,
         state: State | None = None,
@@ -249,10 +242,7 @@ class CenterFitter(Clusterer):
         if self.__dict__.get("_centers") is None:
             run = self.__dict__.get("_centers_of")
             if run is None:
-                name = type(self).__name__
-                raise AttributeError(
-                    f"{name!r} object has no attribute 'cluster_centers_': it is not fitted yet"
-                )
+                raise _params.missing_attribute(self, "cluster_centers_")
             self._centers = run.centers()
         assert self._centers is not None
         return self._centers
@@ -275,10 +265,7 @@ class CenterFitter(Clusterer):
     def _update(self, run: Any, step: Step | None) -> None:
         self._centers, self._centers_of = None, run
         self._read(run)
-        if self._by_callable or callable(self._first):
-            self.init_ = "callable"
-        else:
-            self.init_ = run.init if isinstance(self._first, str) else "array"
+        self.init_ = self._describe_init(self._first, run)
         # Labels and inertia of an earlier step are outdated.
         self._drop_labels()
 
@@ -301,9 +288,7 @@ class CenterFitter(Clusterer):
             labels, weights = self.labels_, self._visited[1]
             self.counts_ = np.bincount(labels, weights, len(self.cluster_centers_)).astype(np.float64)
 
-    def _measure(
-        self, source: Source, weights: npt.NDArray[np.float64] | None
-    ) -> tuple[npt.NDArray[np.int32], float]:
+    def _measure(self, source: Source, weights: RowWeights) -> tuple[npt.NDArray[np.int32], float]:
         labels = _core.predict(source, self.cluster_centers_, self.metric, self._threads)
         return labels, _core.inertia(
             source, self.cluster_centers_, weights, labels, self.metric, self._threads
@@ -379,9 +364,7 @@ class CenterFitter(Clusterer):
         self._require_fitted()
         return self._rows(X, reset=False)
 
-    def _fitted_weighted(
-        self, X: Rows, sample_weight: Weights
-    ) -> tuple[Source, npt.NDArray[np.float64] | None]:
+    def _fitted_weighted(self, X: Rows, sample_weight: Weights) -> tuple[Source, RowWeights]:
         """Return the rows and their weights for a fitted model."""
         self._require_fitted()
         return weighted(self._checked(X, reset=False), sample_weight)
@@ -418,10 +401,6 @@ class CenterFitter(Clusterer):
 
     # ---------------------------------------------------------------- keeping
 
-    def _compute_type(self) -> npt.DTypeLike:
-        dtype: npt.DTypeLike = self.cluster_centers_.dtype
-        return dtype
-
     def _kept(self) -> tuple[Arrays, Texts]:
         arrays, texts = self._described()
         arrays |= {"cluster_centers": self.cluster_centers_, "counts": self.counts_}
@@ -441,7 +420,7 @@ class CenterFitter(Clusterer):
         need(k > 0 and d > 0, f"it has {k} centers of {d} columns")
         need(bool((counts >= 0).all()), "it has a cluster of negative weight")
         model = cls._of_params(arrays, meta)
-        _params.one_of("metric", model.metric, METRICS)
+        _params.one_of("metric", model.metric, Metric)
         model._forget()
         model.cluster_centers_, model.counts_ = centers, counts
         model._recall_fit(arrays, about, d)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cache, partial
@@ -24,7 +23,7 @@ import numpy as np
 
 from shoal._checks import params
 from shoal._checks.marked import mark
-from shoal._checks.params import Problems
+from shoal._checks.params import Number, Problems
 from shoal._checks.words import alternatives
 from shoal._docs import documented
 from shoal.typing import Memory
@@ -56,30 +55,8 @@ class AtLeast(NamedTuple):
     value: int
 
 
-class Number(NamedTuple):
-    """The finite numbers that a parameter may have, as an annotation: in words, and their limits."""
-
-    allowed: str
-    least: float = 0.0
-    most: float = math.inf
-    #: Whether `least` itself is not allowed.
-    above: bool = False
-
-    def allows(self, value: Any) -> bool:
-        """Whether a value is one of the numbers."""
-        return (
-            params.is_number(value)
-            and self.least <= value <= self.most
-            and not (self.above and value == self.least)
-        )
-
-
 #: Value of the earlier name of a parameter when it is not set, and its annotation.
 UNSET = "deprecated"
-FRACTION = Number("a number from 0 to 1", most=1.0)
-POSITIVE_FRACTION = Number("a number above 0 and at most 1", most=1.0, above=True)
-NOT_NEGATIVE = Number("a finite number of at least 0")
-POSITIVE = Number("a finite number above 0", above=True)
 
 
 class Checked:
@@ -118,7 +95,7 @@ def _rule_of(hint: Any) -> Rule | None:
     if get_origin(hint) is Annotated:
         hint, wanted = hint.__origin__, hint.__metadata__[0]
     if get_origin(hint) is Literal:
-        return partial(params.one_of, allowed=get_args(hint))
+        return partial(params.one_of, options=hint)
     among = set(get_args(hint)) if get_origin(hint) in (Union, UnionType) else {hint}
     words = {Literal["auto"]: "auto", NoneType: None}
     others = [word for kind, word in words.items() if kind in among]
@@ -126,7 +103,7 @@ def _rule_of(hint: Any) -> Rule | None:
     if is_unset(wanted):
         others.append(UNSET)
     if isinstance(wanted, Number):
-        return partial(_one_of_or, others, partial(_number, wanted))
+        return partial(_one_of_or, others, wanted.check)
     if among == {bool}:
         return partial(_one_of_or, others, _flag)
     if among == {int}:
@@ -138,12 +115,6 @@ def _one_of_or(others: list[str | None], rule: Callable[..., object], name: str,
     """Check that `value` is one of the others, or follows the rule, whose message begins with them."""
     if not any(value is other or (isinstance(value, str) and value == other) for other in others):
         rule(name, value, ["`None`" if other is None else repr(other) for other in others])
-
-
-def _number(wanted: Number, name: str, value: Any, others: list[str]) -> None:
-    if not wanted.allows(value):
-        problem = f"{alternatives([*others, wanted.allowed])}, got {params.shown(value)}"
-        raise params.ParameterError(f"{mark(name)} must be {problem}")
 
 
 def _flag(name: str, value: Any, others: list[str]) -> None:

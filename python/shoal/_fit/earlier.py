@@ -11,7 +11,7 @@ from shoal._checks.marked import MarkedError, marked_text, unmarked
 
 from .saved import Arrays, Claims, Texts
 
-#: Reasons for which a caller stopped a fit that can continue.
+#: Values of `stop_reason_` for a fit that the caller ended, and that can continue.
 STOPPED = ("callback", "deadline", "patience")
 
 

@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
 from types import FrameType
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -16,18 +16,20 @@ import numpy.typing as npt
 from shoal import _core
 from shoal._checks import params as _params
 from shoal._checks.marked import MarkedError
+from shoal._checks.params import RowWeights
 from shoal._checks.warn import warn_of_name
 from shoal._core import Source, Step
 from shoal._rows.checked import checked_rows, source_of
+from shoal._rows.features import names_of
 from shoal.formats.stream import name_errors
 from shoal.typing import Metric, PathName, Rows
 
 from .declared import UNSET, is_unset
 from .deferred import Deferred, is_by_name
 from .history import STEP_DTYPE, STEP_FIELDS, read_history, record, rows_of_history, stored_history
-from .loop import RunLoop, Steps
+from .loop import RunLoop
 from .models import save
-from .saved import Arrays, Claims, Texts, floats, need
+from .saved import Arrays, Claims, State, Texts, floats, need
 from .watch import watching
 
 #: Parameters that may be arrays of initial centers.
@@ -61,43 +63,19 @@ PHASES = ("seeding", "sweeps", "final")
 BEGIN = "begin"
 
 
-def seed_of(state: tuple[str, Arrays, Texts]) -> int:
+def seed_of(state: State) -> int:
     """Return the seed in a checkpoint, which may have 64 bits."""
     text = Claims.read(state[2], BEGIN).text("seed") or ""
     need(text.isascii() and text.isdigit() and len(text) <= 20, f"its seed is {text!r}")
     return int(text)
 
 
-def has_begun(state: tuple[str, Arrays, Texts]) -> bool:
+def has_begun(state: State) -> bool:
     """Whether a checkpoint holds at least initial centers."""
     # Several starts of a callable are written only after a step, without the text of a single run.
     if len(state[1].get("history_counts", ())) or not {BEGIN, "run"} <= state[2].keys():
         return True
     return Claims.read(state[2], "run").flag("begun")
-
-
-class Run(Steps, Protocol):
-    """A running fit, as the Rust code provides it."""
-
-    def finish(self) -> None:
-        """Compute labels and inertia for the current centers."""
-        ...
-
-    def labels(self) -> npt.NDArray[np.int32]:
-        """Return the label of every row, after `finish`."""
-        ...
-
-    def inertia(self) -> float:
-        """Return the inertia, after `finish`."""
-        ...
-
-    def history(self) -> list[Step]:
-        """Return all steps so far."""
-        ...
-
-    def write_checkpoint(self, path: str, arrays: dict[str, npt.NDArray[Any]], meta: dict[str, str]) -> None:
-        """Write a checkpoint with the given arrays and texts added."""
-        ...
 
 
 class Clusterer(RunLoop):
@@ -110,8 +88,6 @@ class Clusterer(RunLoop):
     _method: ClassVar[str]
     #: Parameters of the method that are no parameters of the estimator.
     _hidden: ClassVar[tuple[str, ...]] = ()
-    #: Parameters with the value ``"auto"``, for which the run takes None.
-    _auto: ClassVar[tuple[str, ...]] = ()
 
     #: Name of the parameter for the number of clusters.
     _count: ClassVar[str] = "n_clusters"
@@ -130,6 +106,11 @@ class Clusterer(RunLoop):
     init: Any
     memory: Any
     random_state: Any
+
+    @property
+    @abstractmethod
+    def _representatives(self) -> npt.NDArray[Any]:
+        """Centers, means or modes, one per cluster, in the type that the rows are computed in."""
 
     @property
     @abstractmethod
@@ -152,7 +133,7 @@ class Clusterer(RunLoop):
             "random_state": seed,
             "n_jobs": self._threads,
         } | other
-        for name in _core.parameters(self._method):
+        for name, default in _core.parameters(self._method).items():
             if name in given:
                 continue
             if name in BUDGETS:
@@ -161,7 +142,8 @@ class Clusterer(RunLoop):
                     warn_of_name(name, "memory")
                 given[name] = _params.for_run(asked, value)
             elif name not in self._hidden:
-                given[name] = _params.for_run(name, getattr(self, name), auto=name in self._auto)
+                # A default of None stands for "auto".
+                given[name] = _params.for_run(name, getattr(self, name), auto=default is None)
         return given
 
     def _budget(self, name: str) -> tuple[str, Any]:
@@ -189,7 +171,7 @@ class Clusterer(RunLoop):
     def _forget(self) -> None:
         super()._forget()
         # Rows and weights, while the run is not finished.
-        self._visited: tuple[Source, npt.NDArray[np.float64] | None] | None = None
+        self._visited: tuple[Source, RowWeights] | None = None
         self._drop_labels()
         # Number of rows of the fit, if known.
         self._n_rows: int | None = None
@@ -209,7 +191,7 @@ class Clusterer(RunLoop):
         self,
         run: Any,
         source: Source,
-        weights: npt.NDArray[np.float64] | None,
+        weights: RowWeights,
         prepare: Callable[[], object] | None = None,
         **more: Any,
     ) -> Iterator[Step]:
@@ -224,7 +206,7 @@ class Clusterer(RunLoop):
         self,
         run: Any,
         source: Source,
-        weights: npt.NDArray[np.float64] | None,
+        weights: RowWeights,
         prepare: Callable[[], object] | None,
         begun: dict[str, Any],
     ) -> Iterator[Step]:
@@ -248,11 +230,7 @@ class Clusterer(RunLoop):
             raise
 
     def _advanced(
-        self,
-        run: Any,
-        source: Source,
-        weights: npt.NDArray[np.float64] | None,
-        prepare: Callable[[], object] | None,
+        self, run: Any, source: Source, weights: RowWeights, prepare: Callable[[], object] | None
     ) -> Generator[Step]:
         self._run, self._visited, self._n_rows = run, (source, weights), source.shape[0]
         for step in (done := run.history()):
@@ -276,7 +254,7 @@ class Clusterer(RunLoop):
         """Return what was drawn or chosen when the fit began, for a resumed fit."""
         return {"seed": str(self._seed)}
 
-    def _compare_checkpoint(self, name: str, state: tuple[str, Arrays, Texts]) -> None:
+    def _compare_checkpoint(self, name: str, state: State) -> None:
         kind, arrays, texts = state
         if kind != f"{self._kind}-checkpoint":
             raise MarkedError(f"{name}: must hold a fit of `{type(self).__name__}`, got {kind!r}")
@@ -304,7 +282,7 @@ class Clusterer(RunLoop):
     def _is_before_first_step(self) -> bool:
         return super()._is_before_first_step() and hasattr(self._run, "compare_rows")
 
-    def _made_anew(self, state: tuple[str, Arrays, Texts], make: Callable[[], Any]) -> Any:
+    def _made_anew(self, state: State, make: Callable[[], Any]) -> Any:
         """Make the run of a checkpoint that was written before the initial centers were chosen."""
         if self._by_callable and not callable(self.init):
             raise ValueError("init was a callable, which a checkpoint cannot hold: pass it again as init=")
@@ -317,9 +295,7 @@ class Clusterer(RunLoop):
         return run
 
     @abstractmethod
-    def _measure(
-        self, source: Source, weights: npt.NDArray[np.float64] | None
-    ) -> tuple[npt.NDArray[np.int32], float]:
+    def _measure(self, source: Source, weights: RowWeights) -> tuple[npt.NDArray[np.int32], float]:
         """Compute labels and inertia of rows for the current model."""
 
     def _conclude(self, run: Any) -> None:
@@ -329,7 +305,7 @@ class Clusterer(RunLoop):
         self._visited = None
         self._history = self.history_
 
-    def _complete(self, run: Run) -> None:
+    def _complete(self, run: Any) -> None:
         run.finish()
         self._inertia = run.inertia()
         if self.__dict__.get("_of_files") and (self._n_rows or 0) > CONVERTED_ROWS:
@@ -337,6 +313,13 @@ class Clusterer(RunLoop):
         else:
             self._labels = run.labels()
         self._run = None
+
+    def _describe_init(self, init: Any, run: Any) -> str:
+        """Return `init_`: the seeding of a run, or that `init` was an array or a callable."""
+        if self._by_callable or callable(init):
+            return "callable"
+        seeding: str = run.init
+        return seeding if isinstance(init, str) else "array"
 
     def _needing_a_pass(self, name: str, asker: FrameType | None) -> Any:
         """Return `labels` or `inertia`; make a pass for it if `asker` names it, see `Deferred`."""
@@ -398,11 +381,10 @@ class Clusterer(RunLoop):
         """Raise `AttributeError` if no pass for `labels` or `inertia` is possible."""
         if self.__dict__.get("_run") is not None and len(self._history) and not self._used_up:
             return
-        cls = type(self).__name__
-        why = "it is not fitted yet"
-        if "_history" in self.__dict__:
-            why = "the rows are no longer available. Use predict(X) or score(X) instead."
-        raise AttributeError(f"{cls!r} object has no attribute {name + '_'!r}: {why}")
+        if "_history" not in self.__dict__:
+            raise _params.missing_attribute(self, name + "_")
+        why = "the rows are no longer available. Use predict(X) or score(X) instead."
+        raise _params.missing_attribute(self, name + "_", why)
 
     @property
     def labels_(self) -> npt.NDArray[np.int32]:
@@ -467,13 +449,12 @@ class Clusterer(RunLoop):
                     arrays[name] = np.ascontiguousarray(value, dtype=np.float64)
                 elif is_array:
                     visited = self.__dict__.get("_visited")
-                    dtype = visited[0].compute if visited else self._compute_type()
+                    dtype = visited[0].compute if visited else self._representatives.dtype
                     arrays[name] = np.ascontiguousarray(value, dtype=dtype)
         if params.get("init", "auto") is None:
             params["init"] = "auto"
-        names = getattr(self, "feature_names_in_", None)
         about = {
-            "feature_names": None if names is None else names.tolist(),
+            "feature_names": names_of(self),
             "callable_init": self._by_callable or callable(self.init),
         }
         return arrays, {"params": json.dumps(params), "features": json.dumps(about)}
@@ -490,10 +471,6 @@ class Clusterer(RunLoop):
             if name not in OF_A_RUN
             and (callable(value) or isinstance(value, (np.random.RandomState, np.random.Generator)))
         ]
-
-    @abstractmethod
-    def _compute_type(self) -> npt.DTypeLike:
-        """Return the type that the rows are computed in."""
 
     @classmethod
     def _of_params(cls, arrays: Arrays, meta: Texts) -> Self:
@@ -515,9 +492,7 @@ class Clusterer(RunLoop):
     def _same_features(self, meta: Texts) -> bool:
         """Check feature names against a checkpoint; return whether a callable chose the initial centers."""
         features = Claims.read(meta, "features")
-        names, known = features.texts("feature_names", optional=True), None
-        if hasattr(self, "feature_names_in_"):
-            known = self.feature_names_in_.tolist()
+        names, known = features.texts("feature_names", optional=True), names_of(self)
         if names != known:
             raise ValueError(f"X must have the features of the checkpoint, {names}, got {known}")
         return features.flag("callable_init")
@@ -585,9 +560,9 @@ class Clusterer(RunLoop):
 
     @classmethod
     @abstractmethod
-    def _restored(cls, arrays: dict[str, npt.NDArray[Any]], meta: dict[str, str]) -> Self:
+    def _restored(cls, arrays: Arrays, meta: Texts) -> Self:
         """Make a fitted estimator from the contents of a file."""
 
     @abstractmethod
-    def _kept(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, str]]:
+    def _kept(self) -> tuple[Arrays, Texts]:
         """Return the contents of a file of this estimator."""

@@ -12,11 +12,10 @@ from shoal._checks import params as _params
 from shoal._core import Source
 from shoal._rows.arrays import source_of_values
 
-from .centers import State
 from .clusterer import CenterClusterer
 from .estimator import seed_of
 from .levels import Level, counts_of_levels, fit_centers, is_several, levels_of
-from .saved import Arrays, Claims, Texts, floats, need
+from .saved import Arrays, Claims, State, Texts, floats, need
 
 #: The text of a file with the numbers of clusters of several levels.
 LEVELS = "levels"
@@ -96,14 +95,15 @@ class LeveledClusterer(CenterClusterer):
     @property
     def levels_(self) -> list[Level]:
         """The levels of the hierarchy, the first one first."""
-        name = type(self).__name__
         if "_history" not in self.__dict__:
-            raise AttributeError(f"{name!r} object has no attribute 'levels_': it is not fitted yet")
+            raise _params.missing_attribute(self, "levels_")
         if not self._is_grown():
-            raise AttributeError(
-                f"{name!r} object has no attribute 'levels_': the model has {len(self.cluster_centers_)} "
-                f"clusters, not more than the {self._fitted_counts[1]} of the second level, because the fit "
-                "ended early or clusters joined in an update"
+            raise _params.missing_attribute(
+                self,
+                "levels_",
+                f"the model has {len(self.cluster_centers_)} clusters, not more than the "
+                f"{self._fitted_counts[1]} of the second level, because the fit ended early or clusters "
+                "joined in an update",
             )
         return levels_of(*self._make_levels(), self._known("labels"))
 

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from shoal import _core
 from shoal._checks import params as _params
 from shoal._checks.marked import mark
+from shoal._checks.params import RowWeights
 from shoal._core import Source
 from shoal.typing import Metric
 
@@ -80,13 +81,7 @@ def counts_of_levels(name: str, value: Any, *, other: str = "") -> list[int]:
 
 
 def fit_centers(
-    source: Source,
-    k: int,
-    *,
-    metric: Metric,
-    seed: int,
-    threads: int | None,
-    weights: npt.NDArray[np.float64] | None = None,
+    source: Source, k: int, *, metric: Metric, seed: int, threads: int | None, weights: RowWeights = None
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.int32]]:
     """Return the centers of `k` clusters, and the labels of the rows."""
     params: dict[str, Any] = {"n_clusters": k, "metric": metric, "random_state": seed, "n_jobs": threads}

@@ -18,7 +18,7 @@ from .bases import BaseEstimator
 from .cloning import clone_estimator
 from .declared import Checked
 from .history import STEP_DTYPE, record
-from .saved import Arrays, Texts
+from .saved import State
 from .watch import asked_to_stop, leave, reporting_to
 
 
@@ -129,7 +129,7 @@ class RunLoop(Checked, BaseEstimator):
         """Write a checkpoint of the run, as of its last complete step."""
 
     @abstractmethod
-    def _compare_checkpoint(self, name: str, state: tuple[str, Arrays, Texts]) -> None:
+    def _compare_checkpoint(self, name: str, state: State) -> None:
         """Raise `ValueError` if a checkpoint has not the parameters and the rows of the run."""
 
     def _is_before_first_step(self) -> bool:
@@ -153,9 +153,7 @@ class RunLoop(Checked, BaseEstimator):
     def history_(self) -> npt.NDArray[np.void]:
         """Structured array with one row per step."""
         if "_history" not in self.__dict__:
-            raise AttributeError(
-                f"{type(self).__name__!r} object has no attribute 'history_': it is not fitted yet"
-            )
+            raise _params.missing_attribute(self, "history_")
         return np.array(self._history, dtype=STEP_DTYPE)
 
     def __sklearn_clone__(self) -> Self:

@@ -11,15 +11,15 @@ from sklearn.exceptions import NotFittedError
 
 from shoal import _core
 from shoal._checks import params as _params
+from shoal._checks.params import RowWeights
 from shoal._core import Run, Source, Step
 from shoal._rows.checked import learn_blocks, refuse_weights_of_stream, weighted
 from shoal._rows.source import DataSource
 from shoal._rows.zeros import warn_of_zeros
 from shoal.typing import Rows, Weights
 
-from .centers import State
 from .clusterer import CenterClusterer
-from .saved import need, part, put
+from .saved import Arrays, State, Texts, need, part, put
 
 #: Prefix of the names of a state in a file.
 PREFIX = "state."
@@ -38,7 +38,7 @@ class StreamClusterer(CenterClusterer):
     _made_with: dict[str, Any] | None
     _state: State | None
     #: The last batch, its weights, and a fingerprint of its rows.
-    _batch: tuple[Source, npt.NDArray[np.float64] | None, int] | None
+    _batch: tuple[Source, RowWeights, int] | None
     #: Rows of the first batches that wait for more rows, before there are centers.
     _n_waiting: int = 0
     _saved_attributes: ClassVar = {"n_steps_": "count"}
@@ -109,7 +109,7 @@ class StreamClusterer(CenterClusterer):
     def _warn_of(self, step: Step) -> None:
         """Warn about the result of a batch; for subclasses."""
 
-    def _make_run(self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None) -> Run:
+    def _make_run(self, source: Source, rows: Any, weights: RowWeights) -> Run:
         return self._begun(source, rows, weights, stream=False)
 
     def _make_stream(self, source: Source | None, rows: Any, state: State | None) -> Run:
@@ -119,9 +119,7 @@ class StreamClusterer(CenterClusterer):
         assert state is not None
         return self._start(None, None, self._seeding_by_name(), 0, state)
 
-    def _begun(
-        self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None, *, stream: bool
-    ) -> Run:
+    def _begun(self, source: Source, rows: Any, weights: RowWeights, *, stream: bool) -> Run:
         seed = _params.seed(self.random_state)
         if stream:
             init = self._seeding(source, rows, seed)
@@ -131,7 +129,7 @@ class StreamClusterer(CenterClusterer):
         return _core.start(self._method, source, params, weights=weights, stream=stream)
 
     def _seeding_of_fit(
-        self, source: Source, rows: Any, seed: int, weights: npt.NDArray[np.float64] | None
+        self, source: Source, rows: Any, seed: int, weights: RowWeights
     ) -> str | npt.NDArray[Any]:
         """Return the seeding of a fit, which may differ from that of a first batch."""
         return self._seeding(source, rows, seed)
@@ -194,10 +192,11 @@ class StreamClusterer(CenterClusterer):
         if batch is None:
             super()._require_rows(name)
         elif batch[0].glance() != batch[2]:
-            raise AttributeError(
-                f"{type(self).__name__!r} object has no attribute {name + '_'!r}: the rows of the last batch "
-                "have changed since partial_fit. Use predict(X) or score(X) instead."
+            why = (
+                "the rows of the last batch have changed since partial_fit. Use predict(X) or score(X) "
+                "instead."
             )
+            raise _params.missing_attribute(self, name + "_", why)
 
     def _n_labels(self) -> int | None:
         return self._n_rows if self._batch is None else self._batch[0].shape[0]
@@ -239,7 +238,7 @@ class StreamClusterer(CenterClusterer):
             state["_stream"] = state["_made_with"] = state["_batch"] = None
         return state
 
-    def _kept(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, str]]:
+    def _kept(self) -> tuple[Arrays, Texts]:
         arrays, texts = super()._kept()
         state = self._current_state()
         assert state is not None
@@ -248,7 +247,7 @@ class StreamClusterer(CenterClusterer):
         return arrays | more, texts | meta
 
     @classmethod
-    def _restored(cls, arrays: dict[str, npt.NDArray[Any]], meta: dict[str, str]) -> Self:
+    def _restored(cls, arrays: Arrays, meta: Texts) -> Self:
         model = super()._restored(arrays, meta)
         more, texts = part(PREFIX, arrays, meta)
         need("kind" in texts, "it lacks the state")

@@ -24,7 +24,7 @@ from shoal._files.staged import Name, Staged, is_name
 from shoal._rows.arrays import source_of_values
 from shoal._rows.overwriting import file_read_by, is_same_file, refuse_over
 from shoal._rows.source import DataSource
-from shoal._rows.zeros import warn_of_zeros
+from shoal._rows.zeros import count_zeros, warn_of_zeros
 from shoal.formats import table_of
 
 #: Rows per part of a source with random access.
@@ -36,9 +36,8 @@ PART_BYTES = 64 << 20
 class Results(Staged, ABC):
     """A destination for values in row order."""
 
-    @abstractmethod
     def expect(self, rows: int) -> None:
-        """Prepare for a number of values; raise if they do not fit."""
+        """Raise if this number of values does not fit."""
 
     @abstractmethod
     def put(self, values: npt.NDArray[Any]) -> None:
@@ -54,9 +53,6 @@ class InMemory(Results):
 
     def __init__(self, dtype: npt.DTypeLike) -> None:
         self._parts = [np.empty(0, dtype=dtype)]
-
-    def expect(self, rows: int) -> None:
-        """Do nothing: any number of values fits."""
 
     def put(self, values: npt.NDArray[Any]) -> None:
         self._parts.append(values)
@@ -127,9 +123,6 @@ class InFile(Results):
             if self._copy is not None:
                 stack.callback(self._copy.close)
             self._opened = stack.pop_all()
-
-    def expect(self, rows: int) -> None:
-        """Do nothing: any number of values fits."""
 
     def put(self, values: npt.NDArray[Any]) -> None:
         self._output.append(values)
@@ -214,7 +207,6 @@ class Taker(Staged, ABC):
     distances = rows = False
     most_rows = PART_ROWS
 
-    @abstractmethod
     def begin(self, source: DataSource) -> None:
         """Prepare for the rows of a source; raise if they do not fit."""
 
@@ -286,8 +278,7 @@ def label_rows(model: Any, X: Any, takers: Sequence[Taker]) -> None:
     for piece, first, values in pieces(source, min(taker.most_rows for taker in takers), rows=rows):
         seen = piece.seen_by(model._metric_of_rows)
         labels, distances = model._labeled(seen, first, wanted)
-        if model._metric_of_rows == "cosine":
-            n_zeros += seen.zero_rows
+        n_zeros += count_zeros(seen, model._metric_of_rows)
         part = LabeledPart(first=first, labels=labels, distances=distances, rows=values)
         for taker in takers:
             taker.take(part)
@@ -317,7 +308,7 @@ def label_into(model: Any, X: Any, out: Any, distances: Any) -> npt.NDArray[np.i
 def transform_into(model: Any, X: Any, out: Any) -> npt.NDArray[Any]:
     """Compute the distances of rows to all centers of `model`, block by block, to `out`."""
     refuse_mixed(X, out, None)
-    centers, threads = model.cluster_centers_, _params.threads(model.n_jobs, tell=False)
+    centers, threads = model.cluster_centers_, model._threads
     with results("out", out, centers.dtype, len(centers), column="distances") as to:
         source = open_checked(model, X)
         n = source.shape[0]
@@ -332,8 +323,7 @@ def transform_into(model: Any, X: Any, out: Any) -> npt.NDArray[Any]:
                 # This error numbers rows from the first row of the part, `predict` from the first of X.
                 _core.predict(seen, centers, model.metric, threads, first)
                 raise
-            if model.metric == "cosine":
-                n_zeros += seen.zero_rows
+            n_zeros += count_zeros(seen, model.metric)
             to.put(distances)
         to.prepare()
         made = to.finish()

@@ -15,6 +15,8 @@ from shoal._checks.params import MOST, is_number, is_whole, shown
 #: The arrays and the texts of a file, by name.
 Arrays = dict[str, npt.NDArray[Any]]
 Texts = dict[str, str]
+#: The contents of a model file or a checkpoint: its kind, arrays and texts.
+State = tuple[str, Arrays, Texts]
 #: Types that a parameter in a file may have.
 PLAIN = (bool, int, float, str)
 
@@ -69,7 +71,7 @@ class Claims:
         self._values = values
 
     @classmethod
-    def read(cls, texts: dict[str, str], name: str) -> Self:
+    def read(cls, texts: Texts, name: str) -> Self:
         """Parse one of the texts of a file."""
         need(name in texts, f"it lacks the text {name!r}")
         try:

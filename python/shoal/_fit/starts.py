@@ -11,9 +11,8 @@ import numpy as np
 from shoal import _core
 from shoal._core import Run, Step
 
-from .centers import State
 from .estimator import PHASES
-from .saved import Arrays, Claims, Texts, floats, need, part, put
+from .saved import Arrays, Claims, State, Texts, floats, need, part, put
 
 #: The text that marks a checkpoint of `Starts`.
 STARTS = "starts"
@@ -35,12 +34,12 @@ class Starts:
         self._random_state = random_state
         self._current: Run | None = None
         self._best: Run | None = None
+        #: Steps of the runs before the current one.
         self._steps: list[Step] = []
-        """Steps of the runs before the current one."""
+        #: Seconds of the runs that lost.
         self._spent: dict[str, float] = dict.fromkeys(PHASES, 0.0)
-        """Seconds of the runs that lost."""
+        #: Random state before the current run.
         self._before: Any = random_state.get_state(legacy=True)
-        """Random state before the current run."""
         self._stopped = False
 
     def step(self) -> Step | None:
@@ -103,8 +102,8 @@ class Starts:
         kind = ""
         for which, run in (("best.", self._best), ("current.", current)):
             if run is not None:
-                kind, own, said = run.checkpoint()
-                more, texts = put(which, own, said)
+                kind, own, about_run = run.checkpoint()
+                more, texts = put(which, own, about_run)
                 arrays |= more
                 meta |= texts
         _core.save_model(path, kind, arrays, meta)

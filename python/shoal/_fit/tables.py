@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from shoal import _core
 from shoal._files import tables
-from shoal._files.outputs import check_suffix
-from shoal._files.staged import Name, PlainFile, check_place, named_errors
+from shoal._files.outputs import check_output
+from shoal._files.staged import Name, PlainFile, named_errors
 from shoal._rows.source import DataSource
 from shoal.formats.kept import Kept
 
@@ -69,8 +69,7 @@ class TableWriter(Taker):
         arguments: tuple[str, str] = ("out", "keep"),
     ) -> None:
         argument, self._argument = arguments
-        check_suffix(argument, path, tables.TABLES)
-        check_place(path)
+        check_output(argument, path, tables.TABLES)
         self._path, self._keep = path, list(keep)
         self.distances, self.most_rows = distances, KEPT_ROWS if keep else PART_ROWS
         self._pa = tables.require_pyarrow(os.fsdecode(path))

@@ -31,10 +31,6 @@ class StoredKModes(FittedKModes):
             state["_fit_rows"] = None
         return state
 
-    def _compute_type(self) -> npt.DTypeLike:
-        dtype: npt.DTypeLike = self.modes_.dtype
-        return dtype
-
     def _kept(self) -> tuple[Arrays, Texts]:
         arrays, texts = self._described()
         z: Any = self.responsibilities_

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_matrix, issparse
 
 from shoal._core import ModesRun
-from shoal._rows.sparse import csr_of
+from shoal._rows.sparse import csr_of, csr_of_equal_rows
 
 
 def affinity_matrix(run: ModesRun) -> csr_matrix:
@@ -27,9 +27,7 @@ def responsibilities_matrix(kept: npt.NDArray[Any], clusters: npt.NDArray[np.int
     """
     if len(clusters) == 0:
         return kept
-    n, top = kept.shape
-    starts = np.arange(0, n * top + 1, top, dtype=np.int32 if n * top < 2**31 else np.int64)
-    return csr_matrix((kept.ravel(), clusters, starts), shape=(n, k), copy=False)
+    return csr_of_equal_rows(kept, clusters.reshape(kept.shape), k)
 
 
 def checked_affinity(affinity: Any) -> Any:

@@ -10,6 +10,7 @@ from scipy.sparse import issparse
 from sklearn.utils.validation import check_is_fitted
 
 from shoal import _core
+from shoal._checks.params import RowWeights, missing_attribute
 from shoal._core import Source
 from shoal._fit.bases import ClusterMixin
 from shoal._fit.estimator import Clusterer
@@ -45,12 +46,14 @@ class FittedKModes(ClusterMixin, Clusterer):
     _fit_rows: Any
 
     @property
+    def _representatives(self) -> npt.NDArray[Any]:
+        return self.modes_
+
+    @property
     def _metric_of_rows(self) -> Metric:
         return "cosine" if self.normalize_ else "euclidean"
 
-    def _measure(
-        self, source: Source, weights: npt.NDArray[np.float64] | None
-    ) -> tuple[npt.NDArray[np.int32], float]:
+    def _measure(self, source: Source, weights: RowWeights) -> tuple[npt.NDArray[np.int32], float]:
         raise AttributeError("LaplacianKModes has no inertia, and sets labels_ in every iteration")
 
     @property
@@ -66,7 +69,7 @@ class FittedKModes(ClusterMixin, Clusterer):
     def energy_(self) -> float:
         """The energy of `labels_` and `modes_`."""
         if "energies_" not in self.__dict__:
-            raise AttributeError("'LaplacianKModes' object has no attribute 'energy_': it is not fitted yet")
+            raise missing_attribute(self, "energy_")
         return float(self.energies_[-1])
 
     def predict(self, X: Rows, out: npt.NDArray[np.int32] | PathName | None = None) -> npt.NDArray[np.int32]:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from sklearn.utils.random import sample_without_replacement
 
 from shoal._checks.marked import mark
-from shoal._checks.params import ParameterError
+from shoal._checks.params import ParameterError, RowWeights
 from shoal._core import Source
 from shoal.callbacks import Checkpoint, ProgressBar, ValidationCurve
 
@@ -29,12 +29,7 @@ DOUBT = 2.0
 ITERATIONS = 50
 
 
-def chosen_factors(
-    mixture: Any,
-    source: Source,
-    weights: npt.NDArray[np.float64] | None,
-    seed: int,
-) -> int | None:
+def chosen_factors(mixture: Any, source: Source, weights: RowWeights, seed: int) -> int | None:
     """Return the number of factors with the highest held-out likelihood; None if there can be none.
 
     The numbers of `GRID` are tried in ascending order, as in :func:`best_of`.
@@ -71,9 +66,7 @@ def chosen_factors(
 
 
 def best_of(
-    grid: list[int],
-    densities: Callable[[int], npt.NDArray[np.float64]],
-    weights: npt.NDArray[np.float64] | None = None,
+    grid: list[int], densities: Callable[[int], npt.NDArray[np.float64]], weights: RowWeights = None
 ) -> int:
     """Return the number with the highest mean log density; stop after two in a row that are no better.
 
@@ -107,11 +100,7 @@ def _watchers(callbacks: Any) -> list[Any]:
 
 
 def _parts(
-    mixture: Any,
-    source: Source,
-    n: int,
-    weights: npt.NDArray[np.float64] | None,
-    seed: int,
+    mixture: Any, source: Source, n: int, weights: RowWeights, seed: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return the rows to fit, and those held out, in ascending order; rows of weight 0 are left out."""
     weighted = None if weights is None else np.flatnonzero(weights)

@@ -10,8 +10,9 @@ import numpy.typing as npt
 from shoal._checks import params as _params
 from shoal._fit.saved import Arrays, Texts, floats, need
 from shoal.coreset import Coreset
+from shoal.typing import Covariance
 
-from .model import COVARIANCES, MixtureOfGaussians, covariance_shape
+from .model import MixtureOfGaussians, covariance_shape
 
 
 class StoredMixture(MixtureOfGaussians):
@@ -33,9 +34,7 @@ class StoredMixture(MixtureOfGaussians):
     def lower_bounds_(self) -> npt.NDArray[np.float64]:
         """Lower bound of the mean log-likelihood by weight, after every iteration."""
         if self._bounds is None:
-            raise AttributeError(
-                f"{type(self).__name__!r} object has no attribute 'lower_bounds_': it is not fitted yet"
-            )
+            raise _params.missing_attribute(self, "lower_bounds_")
         return self._bounds
 
     @property
@@ -55,7 +54,7 @@ class StoredMixture(MixtureOfGaussians):
     @classmethod
     def _restored(cls, arrays: Arrays, meta: Texts) -> Self:
         model = super()._restored(arrays, meta)
-        _params.one_of("covariance_type", model.covariance_type, COVARIANCES)
+        _params.one_of("covariance_type", model.covariance_type, Covariance)
         k, d = model.cluster_centers_.shape
         need(model.n_components == k, f"it has {k} means, and n_components={model.n_components}")
         size = int(np.prod(covariance_shape(model.covariance_type, k, d)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,12 +15,9 @@ from shoal._core import Source
 from shoal._fit.bases import DensityMixin
 from shoal._fit.centers import CenterFitter
 from shoal._fit.results import label_into
+from shoal._rows.sparse import csr_of_equal_rows
 from shoal._rows.zeros import SeenBy
-from shoal.typing import Covariance, Metric, PathName, Rows, Search, Weights
-
-COVARIANCES: tuple[str, ...] = get_args(Covariance)
-SEARCHES: tuple[str, ...] = get_args(Search)
-
+from shoal.typing import Metric, PathName, Rows, Search, Weights
 
 #: Types with covariances between features.
 WHOLE = ("tied", "full")
@@ -57,9 +54,7 @@ class MixtureOfGaussians(DensityMixin, CenterFitter):
     def means_(self) -> npt.NDArray[Any]:
         """Means of the components, an array of shape (n_components, n_features)."""
         if not hasattr(self, "cluster_centers_"):
-            raise AttributeError(
-                f"{type(self).__name__!r} object has no attribute 'means_': it is not fitted yet"
-            )
+            raise _params.missing_attribute(self, "means_")
         return self.cluster_centers_
 
     @property
@@ -87,7 +82,7 @@ class MixtureOfGaussians(DensityMixin, CenterFitter):
 
     def _mixture(self, search: Search = "exact") -> _core.Mixture:
         """Return the compiled model."""
-        walks = _params.one_of("search", search, SEARCHES) == "neighbors"
+        walks = _params.one_of("search", search, Search) == "neighbors"
         return _core.Mixture(
             self.cluster_centers_,
             np.atleast_1d(np.asarray(self.covariances_, dtype=np.float64)).ravel(),
@@ -185,15 +180,10 @@ class MixtureOfGaussians(DensityMixin, CenterFitter):
         ValueError, TypeError, OSError, MemoryError
             As :meth:`predict`.
         """
-        from scipy.sparse import csr_matrix
-
         model = self._mixture_for(search)
         with SeenBy(self._fitted_rows(X), self.metric) as rows:
             ids, shares = model.shares(rows, search != "exact", self._threads)
-        n, active = ids.shape
-        starts = np.arange(n + 1, dtype=np.int64) * active
-        shape = (n, len(self.cluster_centers_))
-        found = csr_matrix((shares.ravel(), ids.ravel(), starts), shape=shape)
+        found = csr_of_equal_rows(shares, ids, len(self.cluster_centers_))
         if dense:
             return found.toarray()
         found.eliminate_zeros()

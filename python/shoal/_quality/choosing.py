@@ -28,8 +28,8 @@ FIELDS: tuple[tuple[str, str], ...] = (
 )
 #: Inertias below this fraction of the largest one count as equal: they are zero up to rounding.
 VANISHING = 1e-12
-#: The criteria among whose choices ``"auto"`` takes that of most. The Davies-Bouldin index nearly repeats the
-#: silhouette, and the stability is measured only with resamples. The first one decides if all choices differ.
+#: The criteria that vote with ``"auto"``; the first one decides if all choices differ. The Davies-Bouldin
+#: index nearly repeats the silhouette, and the stability is measured only with resamples.
 VOTERS = ("silhouette", "elbow", "calinski_harabasz")
 #: Numbers of clusters are about the same if they differ by at most this fraction of the larger one.
 ABOUT = 0.1

@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 
 from shoal import _core
 from shoal._fit.results import pieces
-from shoal._rows.zeros import warn_of_zeros
+from shoal._rows.zeros import count_zeros, warn_of_zeros
 
 from .indices import Floats, widths
 from .labeled import Labeled
@@ -73,5 +73,5 @@ def distance_sums(data: Labeled, rows: npt.NDArray[Any]) -> tuple[Floats, int]:
         labels = data.labels[first : first + n]
         weights = np.ones(n) if data.weights is None else data.weights[first : first + n]
         sums += csr_array((weights, (labels, np.arange(n))), shape=(k, n)) @ apart
-        n_zeros += seen.zero_rows if data.metric == "cosine" else 0
+        n_zeros += count_zeros(seen, data.metric)
     return sums, n_zeros

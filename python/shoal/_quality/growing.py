@@ -10,6 +10,7 @@ import numpy.typing as npt
 from scipy.sparse import vstack
 
 from shoal import _core
+from shoal._checks.params import RowWeights
 from shoal._rows.arrays import source_of_values
 from shoal._rows.source import DataSource
 
@@ -40,9 +41,7 @@ def gather(rows: DataSource, picked: npt.NDArray[np.int64]) -> Any:
 class Pool:
     """Rows in memory, with weights, that further centers are chosen from."""
 
-    def __init__(
-        self, values: Any, weights: npt.NDArray[np.float64] | None, metric: str, threads: int | None
-    ) -> None:
+    def __init__(self, values: Any, weights: RowWeights, metric: str, threads: int | None) -> None:
         self.values, self.weights = values, weights
         self._metric, self._threads = metric, threads
         self._seen = source_of_values(values).seen_by(metric)

@@ -8,6 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from shoal import _core
+from shoal._checks.marked import ParameterError, mark
+from shoal._checks.params import RowWeights
 from shoal._rows.arrays import source_of_values
 
 #: Distances between centers in memory at a time: 32 MB of float64.
@@ -28,17 +30,30 @@ def widths(own: Floats, other: Floats, alone: npt.NDArray[np.bool_]) -> Floats:
     return found
 
 
-def rows_with_weight(labels: npt.NDArray[Any], weights: Floats | None, k: int) -> npt.NDArray[np.int64]:
+def rows_with_weight(labels: npt.NDArray[Any], weights: RowWeights, k: int) -> npt.NDArray[np.int64]:
     """Return the number of rows with weight of every cluster."""
     return np.bincount(labels if weights is None else labels[weights > 0.0], minlength=k)
 
 
-def mean(values: Floats, weights: Floats | None) -> float:
+def per_cluster(values: Floats, labels: npt.NDArray[Any], weights: RowWeights, k: int) -> Floats:
+    """Return the weighted sum of the values of the rows of every cluster."""
+    weighty = values if weights is None else values * weights
+    return np.bincount(labels, weighty, minlength=k).astype(np.float64)
+
+
+def check_count(name: str, count: int, n: int, weights: RowWeights) -> None:
+    """Raise an error if a parameter exceeds `n`, the number of rows that count: those with weight."""
+    if count > n:
+        what = "rows" if weights is None else "rows with weight"
+        raise ParameterError(f"{mark(name)} must be at most the number of {what}, {n}, got {count}")
+
+
+def mean(values: Floats, weights: RowWeights) -> float:
     """Return the weighted mean."""
     return total(values, weights) / (len(values) if weights is None else float(weights.sum()))
 
 
-def total(values: Floats, weights: Floats | None) -> float:
+def total(values: Floats, weights: RowWeights) -> float:
     """Return the weighted sum; weights of 1 give bit-identical results to None."""
     return float((values if weights is None else values * weights).sum())
 

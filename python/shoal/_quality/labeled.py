@@ -11,16 +11,16 @@ import numpy.typing as npt
 from shoal import _core
 from shoal._checks import params as _params
 from shoal._core import Source
-from shoal._fit.centers import METRICS
 from shoal._fit.results import PART_ROWS, pieces
 from shoal._rows.arrays import as_rows, source_of_values
 from shoal._rows.checked import weighted
 from shoal._rows.opening import open_rows
 from shoal._rows.source import DataSource
 from shoal._rows.streams import refuse_once
-from shoal._rows.zeros import warn_of_zeros
+from shoal._rows.zeros import count_zeros, warn_of_zeros
+from shoal.typing import Metric
 
-from .indices import Floats, rows_with_weight
+from .indices import Floats, per_cluster, rows_with_weight
 
 #: Values of picked rows in memory at a time.
 TAKEN_VALUES = 1 << 22
@@ -69,7 +69,7 @@ class Labeled:
         *,
         passes: int,
     ) -> None:
-        self.metric = _params.one_of("metric", metric, METRICS)
+        self.metric = _params.one_of("metric", metric, Metric)
         self.threads = _params.threads(n_jobs)
         self.rows = open_all(X, who if passes > 1 else None)
         self.source, self.weights = weighted(self.rows, sample_weight)
@@ -137,7 +137,7 @@ class Labeled:
                 )
                 owns.append(own)
                 others.append(other)
-                n_zeros += seen.zero_rows if self.metric == "cosine" else 0
+                n_zeros += count_zeros(seen, self.metric)
         self._expect(end)
         warn_of_zeros(n_zeros)
         return np.concatenate(owns), np.concatenate(others)
@@ -164,13 +164,11 @@ class Labeled:
 
     def per_cluster(self, values: Floats) -> Floats:
         """Return the weighted sum of the values of the rows of every cluster."""
-        weighty = values if self.weights is None else values * self.weights
-        return np.bincount(self.labels, weighty, minlength=len(self.totals)).astype(np.float64)
+        return per_cluster(values, self.labels, self.weights, len(self.totals))
 
     def warn(self) -> None:
         """Warn of rows of zeros, which have no direction."""
-        if self.metric == "cosine":
-            warn_of_zeros(self.seen.zero_rows)
+        warn_of_zeros(count_zeros(self.seen, self.metric))
 
 
 def split(

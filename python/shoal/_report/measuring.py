@@ -10,13 +10,14 @@ import numpy.typing as npt
 from sklearn.utils.extmath import randomized_svd
 
 from shoal import _core
+from shoal._checks.params import RowWeights
 from shoal._core import Source
 from shoal._fit.results import pieces
-from shoal._quality.indices import Floats, rows_with_weight, widths
+from shoal._quality.indices import Floats, per_cluster, rows_with_weight, widths
 from shoal._quality.labeled import split
 from shoal._rows.arrays import source_of_values
 from shoal._rows.source import DataSource
-from shoal._rows.zeros import warn_of_zeros
+from shoal._rows.zeros import count_zeros, warn_of_zeros
 
 from .extremes import Sample, Smallest
 
@@ -64,7 +65,7 @@ class Measured:
         model: Any,
         centers: npt.NDArray[Any],
         labels: npt.NDArray[np.int32] | None,
-        weights: Floats | None,
+        weights: RowWeights,
         metric: tuple[str, str],
         threads: int | None,
         extremes: tuple[int, int],
@@ -93,8 +94,7 @@ class Measured:
             seen = piece.seen_by(self._metric[0])
             n = self._part(seen, first)
             self.n_rows = first + n
-            if self._metric[0] == "cosine":
-                n_zeros += seen.zero_rows
+            n_zeros += count_zeros(seen, self._metric[0])
             tell(n)
         for name, given in (("labels", self._labels), ("sample_weight", self._weights)):
             if given is not None and len(given) != self.n_rows:
@@ -128,17 +128,16 @@ class Measured:
             own, other = np.sqrt(sq_dists), np.zeros(n)
         weights = None if self._weights is None else self._weights[first:stop]
 
-        def per_cluster(values: Floats) -> Floats:
-            weighty = values if weights is None else values * weights
-            return np.bincount(labels, weighty, minlength=k).astype(np.float64)
+        def summed(values: Floats) -> Floats:
+            return per_cluster(values, labels, weights, k)
 
         self.sizes += np.bincount(labels, minlength=k)
         self.weighty += rows_with_weight(labels, weights, k)
-        self.totals += per_cluster(np.ones(n))
-        self.distances += per_cluster(own)
-        self.sq_distances += per_cluster(np.square(own))
+        self.totals += summed(np.ones(n))
+        self.distances += summed(own)
+        self.sq_distances += summed(np.square(own))
         if k > 1:
-            self.widths += per_cluster(widths(own, other, np.zeros(n, dtype=np.bool_)))
+            self.widths += summed(widths(own, other, np.zeros(n, dtype=np.bool_)))
         farthest = np.full(k, -np.inf)
         np.maximum.at(farthest, labels, own)
         self.radii = np.fmax(self.radii, np.where(farthest < 0.0, np.nan, farthest))

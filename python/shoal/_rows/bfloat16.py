@@ -31,11 +31,6 @@ def widened(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return (array.view(np.uint16).astype(np.uint32) << np.uint32(16)).view(np.float32)
 
 
-def dtype_of(name: str) -> np.dtype[Any]:
-    """Return the type of an array of stored numbers, by the name in the Rust code."""
-    return BF16 if name == NAME else np.dtype(name)
-
-
 def name_of(dtype: np.dtype[Any]) -> str:
     """Return the name in the Rust code of the type of an array."""
     return NAME if dtype == BF16 else dtype.name

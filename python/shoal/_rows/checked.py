@@ -6,13 +6,11 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
 from shoal._checks.marked import MarkedError, mark
-from shoal._checks.params import shown, weights
+from shoal._checks.params import RowWeights, shown, weights
 from shoal._checks.warn import warn
 from shoal._core import Source
 from shoal._files.staged import is_name
@@ -24,35 +22,39 @@ from .opening import open_rows
 from .source import DataSource
 
 
+def open_or_check(X: Any) -> Any:
+    """Return the rows that a function takes as an open source, or as a checked array or CSR matrix.
+
+    Estimators use `checked_rows`, which also checks feature names.
+    """
+    source = open_rows(X)
+    return as_rows(X) if source is None else source
+
+
 def as_source(X: Any) -> Source:
-    """Open the rows that a function takes; estimators use `checked_rows`, which checks feature names."""
-    source = open_rows(X)
-    if source is not None:
-        return source_of(source)
-    return source_of(as_rows(X))
+    """Return the rows that a function takes as a compiled source."""
+    return source_of(open_or_check(X))
 
 
-def as_weighted(X: Any, sample_weight: Any) -> tuple[Source, npt.NDArray[np.float64] | None]:
-    """Open the rows that a function takes, with the weights of the rows."""
-    source = open_rows(X)
-    rows = as_rows(X) if source is None else source
-    return weighted(rows, sample_weight)
+def as_weighted(X: Any, sample_weight: Any) -> tuple[Source, RowWeights]:
+    """Return the rows that a function takes as a compiled source, and their weights."""
+    return weighted(open_or_check(X), sample_weight)
 
 
-def weighted(rows: Any, sample_weight: Any) -> tuple[Source, npt.NDArray[np.float64] | None]:
+def weighted(rows: Any, sample_weight: Any, *, may_be_0: bool = False) -> tuple[Source, RowWeights]:
     """Return the compiled source of checked rows and their weights: those of the source, or `sample_weight`.
 
-    Raises `ValueError` if there are both.
+    Raises `ValueError` if there are both. `may_be_0` allows that all weights are 0.
     """
     source, own = source_of(rows), own_weights(rows)
     if own is None:
-        return source, weights(sample_weight, source.shape[0])
+        return source, weights(sample_weight, source.shape[0], may_be_0=may_be_0)
     if sample_weight is not None:
         raise ValueError(
             "sample_weight must be None for rows that have weights, such as a coreset, got "
             f"{shown(sample_weight)}. For other weights, pass coreset.points and sample_weight."
         )
-    return source, weights(own, source.shape[0])
+    return source, weights(own, source.shape[0], may_be_0=may_be_0)
 
 
 def refuse_weights_of_stream(sample_weight: Any) -> None:
@@ -77,7 +79,7 @@ def learn_blocks(rows: DataSource, blocks: Iterable[Any], learn: Callable[[Any, 
         first += len(block)
 
 
-def own_weights(rows: Any) -> npt.NDArray[np.float64] | None:
+def own_weights(rows: Any) -> RowWeights:
     """Return the weights that rows carry, or None."""
     return rows.sample_weight if isinstance(rows, DataSource) else None
 

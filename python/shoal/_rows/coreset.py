@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from shoal._files.outputs import BUNDLES, check_suffix
-from shoal._files.staged import check_place, replace_file
+from shoal._files.outputs import BUNDLES, check_output
+from shoal._files.staged import replace_file
 from shoal.formats.npz import checked_npz
 from shoal.formats.stream import chunk_limit, name_errors
 from shoal.typing import PathName
@@ -80,8 +80,7 @@ class Coreset(NamedTuple):
         OSError
             If the file cannot be written.
         """
-        check_suffix("path", path, BUNDLES)
-        check_place(path)
+        check_output("path", path, BUNDLES)
         arrays: dict[str, npt.NDArray[Any]] = {"weights": self.weights, "indices": self.indices}
         if hasattr(self.points, "indptr"):
             arrays |= {f"points_{name}": getattr(self.points, name) for name in ("data", "indices", "indptr")}

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from shoal.formats import libraries_of
 from shoal.formats.stream import listed
 
 #: Libraries whose frames name their columns.
@@ -14,8 +15,7 @@ FRAMES = {"cudf", "modin", "pandas", "polars", "pyarrow"}
 
 def header_of(obj: Any) -> Any:
     """Return an empty frame with the columns of `obj`; None if `obj` is not a frame."""
-    libraries = {cls.__module__.partition(".")[0] for cls in type(obj).__mro__}
-    if not libraries & FRAMES or not hasattr(obj, "columns") or not hasattr(obj, "shape"):
+    if libraries_of(obj).isdisjoint(FRAMES) or not hasattr(obj, "columns") or not hasattr(obj, "shape"):
         return None
     # pandas has `iloc`; polars and pyarrow have `slice`.
     return obj.iloc[:0] if hasattr(obj, "iloc") else wrap_batch(obj).slice(0, 0)
@@ -41,6 +41,12 @@ def find_names(header: Any) -> list[str] | None:
     validate_data(noted, header, skip_check_array=True)
     names = getattr(noted, "feature_names_in_", None)
     return None if names is None else list(names)
+
+
+def names_of(estimator: Any) -> list[str] | None:
+    """Return the feature names of a fitted estimator; None if the features have no names."""
+    names = getattr(estimator, "feature_names_in_", None)
+    return None if names is None else list(map(str, names))
 
 
 def refuse_other_columns(frame: Any, cause: Exception | None = None) -> None:

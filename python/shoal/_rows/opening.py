@@ -241,7 +241,8 @@ def files_behind(obj: Any) -> list[str]:
 
 def _open_object(obj: Any, columns: list[Any] | None, limit: int | str | None) -> DataSource | None:
     if is_file(obj):
-        return open_pipe(obj, columns, limit)
+        piped = read_pipe(obj, columns, limit_of(limit))
+        return source_of_stream(piped, piped.name)
     found = formats.of_object(obj, columns, limit)
     if limit is not None and not formats.is_chunked(obj):
         raise ValueError(f"chunk_limit={limit!r} does not belong to {type(obj).__name__} objects")
@@ -250,26 +251,15 @@ def _open_object(obj: Any, columns: list[Any] | None, limit: int | str | None) -
         if source._table is None:
             source._table = partial(formats.table_of, obj, columns)
         return source
+    if isinstance(obj, Coreset):
+        if columns is not None:
+            raise ValueError(f"columns={columns!r} is for frames, got a coreset")
+        return weighted_source(obj)
     if not is_stream(obj):
-        return open_coreset(obj, columns)
+        return None
     if columns is not None:
         raise ValueError(f"columns={columns!r} is for frames: select the columns in every block")
     return open_stream(obj)
-
-
-def open_pipe(file: Any, columns: list[Any] | None = None, limit: int | str | None = None) -> DataSource:
-    """Open a binary file object, such as standard input."""
-    found = read_pipe(file, columns, limit_of(limit))
-    return source_of_stream(found, found.name)
-
-
-def open_coreset(obj: Any, columns: list[Any] | None) -> DataSource | None:
-    """Open a coreset; None for any other object."""
-    if not isinstance(obj, Coreset):
-        return None
-    if columns is not None:
-        raise ValueError(f"columns={columns!r} is for frames, got a coreset")
-    return weighted_source(obj)
 
 
 def weighted_source(coreset: Coreset) -> DataSource:

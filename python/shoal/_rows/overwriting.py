@@ -31,7 +31,7 @@ def file_read_by(X: Any) -> str | None:
 
 
 def shards_of(X: Any) -> list[str]:
-    """Return the files that rows are read from, if they are many or those of an object."""
+    """Return the files behind rows: a list of files, or those that an object of another library reads."""
     if isinstance(X, DataSource):
         return X._shards or []
     if is_name(X) or is_paths(X):

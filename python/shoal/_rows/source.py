@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from shoal._checks.params import whole
+from shoal._checks.params import RowWeights, whole
 from shoal._core import Source
 from shoal.formats.remote import is_url
+from shoal.formats.stream import BLOCK_BYTES
 
 from .arrays import read_csr
 from .bfloat16 import NAME, widened
@@ -23,8 +24,6 @@ from .streams import Blocks, cut_blocks
 
 if TYPE_CHECKING:
     from .transforms import Standardize, Transform
-
-BLOCK_BYTES = 8 << 20
 
 
 class DataSource:
@@ -84,7 +83,7 @@ class DataSource:
         path: str | None = None,
         header: Any = None,
         table: Any = None,
-        weights: npt.NDArray[np.float64] | None = None,
+        weights: RowWeights = None,
         shards: list[str] | None = None,
     ) -> None:
         self._weights = weights

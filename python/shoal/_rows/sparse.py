@@ -12,6 +12,7 @@ from copy import copy
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from shoal._checks.params import shown
 
@@ -41,6 +42,16 @@ def csr_of(matrix: Any, what: str = "X") -> Any:
     # Arrays may have been replaced by any object, which can raise nearly any error.
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise ValueError(f"{what} is a damaged sparse matrix of format {kind}: {error}") from error
+
+
+def csr_of_equal_rows(values: npt.NDArray[Any], columns: npt.NDArray[Any], n_columns: int) -> Any:
+    """Make a CSR matrix whose rows have equal numbers of values, from 2-D arrays of them, without a copy."""
+    from scipy.sparse import csr_matrix
+
+    n, each = values.shape
+    index = np.int32 if values.size < 2**31 else np.int64
+    starts = np.arange(0, values.size + 1, each, dtype=index)
+    return csr_matrix((values.ravel(), columns.ravel(), starts), shape=(n, n_columns), copy=False)
 
 
 def of_compressed(matrix: Any, rows: int, cols: int) -> Any:

@@ -156,6 +156,12 @@ class Fresh:
         return blocks
 
 
+def close_blocks(blocks: Iterator[Any]) -> None:
+    """Close an iterator of blocks if it is a generator; others have nothing to close."""
+    if isinstance(blocks, Generator):
+        blocks.close()
+
+
 def convert_blocks(given: Iterator[Any], as_rows: AsRows) -> Generator[npt.NDArray[Any]]:
     """Convert blocks to arrays that the caller owns; close a generator at the end."""
     try:
@@ -169,8 +175,7 @@ def convert_blocks(given: Iterator[Any], as_rows: AsRows) -> Generator[npt.NDArr
             # Copied: the iterator may reuse the memory for the next block, which is prefetched.
             yield np.array(rows)
     finally:
-        if isinstance(given, Generator):
-            given.close()
+        close_blocks(given)
 
 
 def split_first(blocks: Generator[npt.NDArray[Any]]) -> tuple[npt.NDArray[Any], Generator[npt.NDArray[Any]]]:
@@ -281,8 +286,7 @@ class Passes:
                     raise ValueError(f"{self._name} gave at least {found} rows, where {rows} were announced")
                 yield block
         finally:
-            if isinstance(blocks, Generator):
-                blocks.close()
+            close_blocks(blocks)
         if rows is not None and found != rows:
             raise ValueError(f"{self._name} gave {found} rows, where {rows} were announced")
         before = self._found = found if self._found is None else self._found

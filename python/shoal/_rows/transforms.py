@@ -18,7 +18,7 @@ from .arrays import array_source, native
 from .bfloat16 import widened
 from .prefetch import Prefetch
 from .sparse import is_sparse
-from .streams import Blocks, Passes, Single, split_first
+from .streams import Blocks, Passes, Single, close_blocks, split_first
 
 #: Rows that `fn` is called with to find the shape and type of its result.
 FIRST_ROWS = 32
@@ -151,19 +151,13 @@ class Map(Transform):
         return stream, passes
 
 
-def close(blocks: Blocks) -> None:
-    """Close a generator of blocks."""
-    if isinstance(blocks, Generator):
-        blocks.close()
-
-
 def transform_blocks(by: Compiled, blocks: Blocks) -> Generator[npt.NDArray[Any]]:
     """Transform every block."""
     try:
         for block in blocks:
             yield by.of(array_source(block)).read(0, len(block))
     finally:
-        close(blocks)
+        close_blocks(blocks)
 
 
 def map_blocks(by: Map, blocks: Blocks) -> Generator[npt.NDArray[Any]]:
@@ -172,7 +166,7 @@ def map_blocks(by: Map, blocks: Blocks) -> Generator[npt.NDArray[Any]]:
         for i, block in enumerate(blocks):
             yield result_of(by.fn, block, f"block {i}", by.dim, by.dtype if by.casts else None, by.dtype)
     finally:
-        close(blocks)
+        close_blocks(blocks)
 
 
 def result_of(
@@ -242,7 +236,7 @@ def read_first(source: S) -> tuple[S, Any]:
         source = source.__copy__()
         source._make = Single(blocks)
     else:
-        close(blocks)
+        close_blocks(blocks)
     return source, widened(first[:FIRST_ROWS].copy())
 
 

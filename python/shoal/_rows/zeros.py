@@ -15,14 +15,19 @@ class SeenBy:
     """
 
     def __init__(self, source: Source, metric: str) -> None:
-        self._rows, self._counts = source.seen_by(metric), metric == "cosine"
+        self._rows, self._metric = source.seen_by(metric), metric
 
     def __enter__(self) -> Source:
         return self._rows
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None and self._counts:
-            warn_of_zeros(self._rows.zero_rows)
+        if kind is None:
+            warn_of_zeros(count_zeros(self._rows, self._metric))
+
+
+def count_zeros(rows: Source, metric: str) -> int:
+    """Return how many rows of zeros were read, as a metric sees rows; 0 if it compares no directions."""
+    return rows.zero_rows if metric == "cosine" else 0
 
 
 def warn_of_zeros(n_rows: int) -> None:

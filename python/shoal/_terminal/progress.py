@@ -111,3 +111,23 @@ def report_progress(tell: Callable[[str, float | None, float], object]) -> Gener
         yield
     finally:
         _core.report_to(before)
+
+
+@contextmanager
+def showing(label: str, *, on: bool) -> Generator[Callable[[str], object]]:
+    """Show on stderr, if `on`, how far long work has come; yield a function that shows a text before that."""
+    if not on:
+        yield lambda _text: None
+        return
+    line, shown = Line(label), ""
+
+    def show(text: str) -> None:
+        nonlocal shown
+        shown = f"{text}, "
+        line.show(text)
+
+    try:
+        with report_progress(lambda *progress: line.show(shown + format_progress(*progress))):
+            yield show
+    finally:
+        line.close()

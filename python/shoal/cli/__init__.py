@@ -19,6 +19,7 @@ from collections.abc import Generator, Sequence
 from pathlib import Path
 
 from . import compare, convert, coreset, dedup, demo, fit, info, knn, predict, report, seed, select, shuffle
+from .arguments import Command
 from .errors import FailedError, UsageError, note_of, was_interrupted
 from .options import Options
 from .parsing import Parser
@@ -61,7 +62,7 @@ def parser() -> argparse.ArgumentParser:
         "Exit status: 0 success, 1 failure, 2 wrong usage, 130 interrupted.",
     )
     top.add_argument("--version", action="store_true", help="print the version and exit")
-    verbs = top.add_subparsers(dest="verb", title="commands", metavar="COMMAND", required=False)
+    verbs = top.add_subparsers(dest="verb", title="commands", metavar="COMMAND", parser_class=Command)
     for module in VERBS.values():
         module.add(verbs)
     return top

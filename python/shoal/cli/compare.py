@@ -15,18 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from shoal._checks.marked import marked_text
 
-from .arguments import (
-    Verbs,
-    add_common,
-    add_file,
-    add_flag,
-    add_metric,
-    add_option,
-    add_rows,
-    add_settings,
-    add_start,
-    add_verb,
-)
+from .arguments import Verbs, add_verb
 from .errors import FailedError, UsageError
 from .files import check_outputs, label_of, open_data
 from .methods import (
@@ -65,25 +54,24 @@ def add(verbs: Verbs) -> None:
         "validation energy is the mean squared distance of the held-out rows to their nearest centers. The "
         "reported seconds do not include scoring.",
     )
-    add_rows(compare)
-    add_start(compare)
-    add_metric(compare)
+    compare.add_rows()
+    compare.add_start()
+    compare.add_metric()
     about = f"methods to compare, from: {', '.join(available(CENTERS))} (default: all)"
-    add_option(compare, "--methods", "A,B,...", about, parse_methods)
+    compare.add_option("--methods", "A,B,...", about, parse_methods)
     about = "set a parameter of METHOD, or of every method that has the parameter"
-    add_settings(compare, about, parse_addressed_setting, "[METHOD.]NAME=VALUE")
-    validation: Any = compare.add_mutually_exclusive_group()
+    compare.add_settings(about, parse_addressed_setting, "[METHOD.]NAME=VALUE")
+    either = compare.add_mutually_exclusive_group()
     about = "hold out the last N rows of DATA (default: 10%% of the rows, at most 40,000)"
-    add_option(validation, "--held-out", "N", about, int)
-    add_file(validation, "--validation", "ROWS.npy", "score these rows, and fit all rows of DATA")
-    add_flag(
-        compare, "--shuffle", "load the rows into memory and shuffle them first; use it for sorted files"
-    )
+    compare.add_option("--held-out", "N", about, int, group=either)
+    about = "score these rows, and fit all rows of DATA"
+    compare.add_file("--validation", "ROWS.npy", about, group=either)
+    compare.add_flag("--shuffle", "load the rows into memory and shuffle them first; use it for sorted files")
     about = (
         "plot the validation energy against time and against rows read to this .png file (needs matplotlib)"
     )
-    add_file(compare, "--plot", "P.png", about)
-    add_common(compare)
+    compare.add_file("--plot", "P.png", about)
+    compare.add_common()
 
 
 @dataclass(frozen=True)

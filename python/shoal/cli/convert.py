@@ -7,7 +7,7 @@ import pickle
 from pathlib import Path
 from typing import IO, Any
 
-from .arguments import Verbs, add_json, add_model, add_output, add_verb
+from .arguments import Verbs, add_verb
 from .errors import FailedError, UsageError
 from .files import check_outputs
 from .results import show
@@ -29,7 +29,7 @@ def add(verbs: Verbs) -> None:
         run,
         details="faiss and onnx need the extras of these names. Reading the output does not need shoal.",
     )
-    add_model(convert)
+    convert.add_model()
     convert.add_argument(
         "--to",
         required=True,
@@ -37,13 +37,13 @@ def add(verbs: Verbs) -> None:
         help="faiss: index of the centers; onnx: network for labels and distances; sklearn: fitted KMeans",
     )
     about = "; ".join(f"{to}: {' or '.join(endings)}" for to, endings in SUFFIXES.items())
-    add_output(convert, "OUT", about)
+    convert.add_output("OUT", about)
     about = (
         "faiss index: flat holds the centers, ivf is a trained, empty inverted file with a list per center "
         "(default: flat)"
     )
     convert.add_argument("--index", choices=("flat", "ivf"), help=about)
-    add_json(convert)
+    convert.add_json()
 
 
 def run(args: argparse.Namespace) -> int:

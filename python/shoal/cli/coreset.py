@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import time
 
-from .arguments import Verbs, add_common, add_metric, add_option, add_output, add_rows, add_seed, add_verb
-from .files import check_outputs, open_data
+from .arguments import Verbs, add_verb
+from .files import check_outputs, describe, open_data
 from .results import show
 
 
@@ -19,12 +19,12 @@ def add(verbs: Verbs) -> None:
         run,
         details="The output holds the arrays points, weights and indices. Read it with shoal.Coreset.load.",
     )
-    add_rows(coreset)
-    add_option(coreset, "-m --samples", "M", "number of rows to draw", int, sets="n_samples", required=True)
-    add_output(coreset, "CORESET.npz", "write the coreset to this .npz file")
-    add_seed(coreset)
-    add_metric(coreset, "euclidean")
-    add_common(coreset)
+    coreset.add_rows()
+    coreset.add_option("-m --samples", "M", "number of rows to draw", int, sets="n_samples", required=True)
+    coreset.add_output("CORESET.npz", "write the coreset to this .npz file")
+    coreset.add_seed()
+    coreset.add_metric("euclidean")
+    coreset.add_common()
 
 
 def run(args: argparse.Namespace) -> int:
@@ -44,13 +44,10 @@ def run(args: argparse.Namespace) -> int:
             progress=not args.quiet,
         )
         seconds = time.perf_counter() - begun
-        (rows, cols), dtype = source.shape, source.dtype.name
+        about = describe(args.data, source)
     coreset.save(args.output)
     result = {
-        "data": args.data,
-        "rows": rows,
-        "columns": cols,
-        "dtype": dtype,
+        **about,
         "samples": len(coreset.weights),
         "metric": args.metric,
         "weight": float(coreset.weights.sum()),

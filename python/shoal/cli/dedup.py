@@ -5,18 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 
-from .arguments import (
-    VALUES_HELP,
-    Verbs,
-    add_common,
-    add_file,
-    add_metric,
-    add_option,
-    add_output,
-    add_rows,
-    add_seed,
-    add_verb,
-)
+from .arguments import VALUES_HELP, Verbs, add_verb
 from .files import check_outputs, open_data
 from .results import show
 
@@ -27,25 +16,25 @@ LINKAGES = ("leader", "components", "semdedup")
 def add(verbs: Verbs) -> None:
     """Add the subcommand."""
     dedup = add_verb(verbs, "dedup", "find near-duplicate rows, and keep one of each group", run)
-    add_rows(dedup)
+    dedup.add_rows()
     about = "rows at most this far from each other are duplicates"
-    add_option(dedup, "-t --threshold", "T", about, float, required=True)
-    add_output(dedup, "KEEP.npy", "write whether each row is kept (bool) to this .npy file")
+    dedup.add_option("-t --threshold", "T", about, float, required=True)
+    dedup.add_output("KEEP.npy", "write whether each row is kept (bool) to this .npy file")
     about = f"write the number of the kept row of every row (int64) to this {VALUES_HELP} file"
-    add_file(dedup, "--groups", "OUT.npy", about)
+    dedup.add_file("--groups", "OUT.npy", about)
     for name, what, names in (
         ("--keep", "which row of a group is kept", KEEPS),
         ("--linkage", "how pairs become groups", LINKAGES),
     ):
         about = f"{what}: {', '.join(names)} (default: {names[0]})"
-        add_option(dedup, name, "HOW", about, choices=names, default=names[0])
+        dedup.add_option(name, "HOW", about, choices=names, default=names[0])
     about = "compare rows only with the rows of the N nearest cells, which misses pairs (default: find all)"
-    add_option(dedup, "--n-probes", "N", about, int)
+    dedup.add_option("--n-probes", "N", about, int)
     about = "write the state to FILE every minute and at an interrupt; the same command resumes from it"
-    add_file(dedup, "--checkpoint", "FILE", about)
-    add_seed(dedup)
-    add_metric(dedup, "cosine")
-    add_common(dedup)
+    dedup.add_file("--checkpoint", "FILE", about)
+    dedup.add_seed()
+    dedup.add_metric("cosine")
+    dedup.add_common()
 
 
 def run(args: argparse.Namespace) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from .arguments import Verbs, add_common, add_file, add_flag, add_verb
+from .arguments import Verbs, add_verb
 from .errors import FailedError
 from .results import show
 
@@ -14,9 +14,9 @@ def add(verbs: Verbs) -> None:
     """Add the subcommand."""
     demo = add_verb(verbs, "demo", "cluster 1,797 images of handwritten digits", run)
     about = "compare the result with scikit-learn, and exit with status 1 if it differs"
-    add_flag(demo, "--compare", about)
-    add_file(demo, "--out", "DIR", "output folder (default: a new temporary folder)")
-    add_common(demo)
+    demo.add_flag("--compare", about)
+    demo.add_file("--out", "DIR", "output folder (default: a new temporary folder)")
+    demo.add_common()
 
 
 def run(args: argparse.Namespace) -> int:

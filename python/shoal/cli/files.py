@@ -80,6 +80,12 @@ def shown_shape(rows: int | None, cols: int) -> str:
     return f"{'unknown' if rows is None else rows} x {cols}"
 
 
+def describe(data: str | list[str], source: Any) -> dict[str, Any]:
+    """Return the name, the shape and the type of rows, as the first entries of a result."""
+    rows, cols = source.shape
+    return {"data": data, "rows": rows, "columns": cols, "dtype": source.dtype.name}
+
+
 def open_data(args: argparse.Namespace, name: str | list[str]) -> Any:
     """Open files of rows with the layout options of the command line."""
     import shoal

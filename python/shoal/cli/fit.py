@@ -9,21 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .arguments import (
-    VALUES_HELP,
-    Verbs,
-    add_common,
-    add_file,
-    add_flag,
-    add_metric,
-    add_option,
-    add_output,
-    add_rows,
-    add_settings,
-    add_start,
-    add_verb,
-    parse_size,
-)
+from .arguments import VALUES_HELP, Verbs, add_verb, parse_size
 from .checkpoints import kept_note
 from .errors import LeftError, UsageError
 from .files import check_outputs, label_of, open_data, shown_shape
@@ -42,42 +28,42 @@ OF_MODES = ("collapsed", "laplacian_weight", "normalize", "n_neighbors")
 def add(verbs: Verbs) -> None:
     """Add the subcommand."""
     fit = add_verb(verbs, "fit", "cluster rows and save the model", run)
-    add_rows(fit)
-    add_start(fit)
+    fit.add_rows()
+    fit.add_start()
     about = f"clustering method: {', '.join(available())} (default: kmeans)"
-    add_option(fit, "--method", "NAME", about, parse_method, default="kmeans")
-    add_output(fit, "MODEL", "write the model to this .safetensors file", required=False)
-    add_file(fit, "--labels", "OUT.npy", f"write the label of every row (int32) to this {VALUES_HELP} file")
+    fit.add_option("--method", "NAME", about, parse_method, default="kmeans")
+    fit.add_output("MODEL", "write the model to this .safetensors file", required=False)
+    fit.add_file("--labels", "OUT.npy", f"write the label of every row (int32) to this {VALUES_HELP} file")
     about = "maximum number of iterations (default: the method's default)"
-    add_option(fit, "--max-iter", "N", about, int)
+    fit.add_option("--max-iter", "N", about, int)
     about = "tolerance for stopping; with 0, stop when nothing changes (default: the method's default)"
-    add_option(fit, "--tol", "T", about, float)
-    add_metric(fit)
+    fit.add_option("--tol", "T", about, float)
+    fit.add_metric()
     for name, which in (("--size-min", "smallest"), ("--size-max", "largest")):
         about = (
             f"{which} size of a cluster, of --method balanced: a number of rows, or a multiple of the mean "
             "size such as 1.1x"
         )
-        add_option(fit, name, "SIZE", about, parse_size)
+        fit.add_option(name, "SIZE", about, parse_size)
     about = "number of factors per component of --method gmm; implies --set covariance_type=factor"
-    add_option(fit, "--n-factors", "H", about, int)
-    add_settings(fit, "set any other parameter of the method")
+    fit.add_option("--n-factors", "H", about, int)
+    fit.add_settings("set any other parameter of the method")
     about = "held-out rows: print their mean squared distance, and add it to the plot of --plot"
-    add_file(fit, "--validation", "ROWS.npy", about)
+    fit.add_file("--validation", "ROWS.npy", about)
     about = (
         "plot the objective per row against time and against rows read to this .png file (needs matplotlib)"
     )
-    add_file(fit, "--plot", "CURVE.png", about)
+    fit.add_file("--plot", "CURVE.png", about)
     about = (
         "write checkpoints of the fit to this .safetensors file, also at Ctrl-C and SIGTERM; an existing "
         "file needs --resume"
     )
-    add_file(fit, "--checkpoint", "PATH", about)
+    fit.add_file("--checkpoint", "PATH", about)
     about = "seconds between two checkpoints (default: 60)"
-    add_option(fit, "--checkpoint-every", "SECONDS", about, float, default=60.0)
+    fit.add_option("--checkpoint-every", "SECONDS", about, float, default=60.0)
     about = "resume from the checkpoint if the file exists; DATA and all options must be the same"
-    add_flag(fit, "--resume", about)
-    add_common(fit)
+    fit.add_flag("--resume", about)
+    fit.add_common()
 
 
 @dataclass(frozen=True)

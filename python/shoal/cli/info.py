@@ -9,10 +9,10 @@ import os
 from pathlib import Path
 from typing import Any
 
-from .arguments import Verbs, add_flag, add_json, add_layout, add_verb, parse_file
+from .arguments import Verbs, add_verb, parse_file
 from .errors import FailedError, UsageError
 from .files import STDIN, open_data, shown_shape
-from .methods import NOT_SET, centers_of
+from .methods import NOT_SET
 from .results import show
 
 
@@ -27,9 +27,9 @@ def add(verbs: Verbs) -> None:
         "--shape and --dtype; with --clean a folder",
     )
     about = "remove the temporary files that killed processes left in the folder FILE, and list them"
-    add_flag(info, "--clean", about)
-    add_layout(info)
-    add_json(info)
+    info.add_flag("--clean", about)
+    info.add_layout()
+    info.add_json()
 
 
 def run(args: argparse.Namespace) -> int:
@@ -152,7 +152,7 @@ def show_model(args: argparse.Namespace, kind: str, meta: dict[str, str]) -> Non
         }
         show(args, result)
         return
-    centers = centers_of(model)
+    centers = model._representatives
     k, d = centers.shape
     params = settings_of(model)
     result = {
@@ -238,10 +238,11 @@ def other_array(name: str, problem: str) -> dict[str, Any] | None:
     """Describe an intact ``.npy`` file that cannot be clustered; None for a damaged file."""
     import numpy as np
 
-    readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+    from shoal.formats.npz import HEADERS
+
     with Path(name).open("rb") as file:
         try:
-            shape, _, dtype = readers[np.lib.format.read_magic(file)](file)
+            shape, _, dtype = HEADERS[np.lib.format.read_magic(file)](file)
         except Exception:  # noqa: BLE001 - Python's parser raises many kinds of errors on a damaged header
             return None
         begin, size = file.tell(), os.fstat(file.fileno()).st_size

@@ -5,25 +5,24 @@ from __future__ import annotations
 import argparse
 import time
 
-from .arguments import Verbs, add_common, add_metric, add_option, add_output, add_rows, add_verb
+from .arguments import Verbs, add_verb
 from .files import check_outputs, open_data
-from .progress import progress_line
 from .results import show
 
 
 def add(verbs: Verbs) -> None:
     """Add the subcommand."""
     knn = add_verb(verbs, "knn", "find the nearest neighbors of every row", run)
-    add_rows(knn)
+    knn.add_rows()
     about = "number of neighbors per row, not counting the row itself"
-    add_option(knn, "-m --neighbors", "M", about, int, sets="n_neighbors", required=True)
+    knn.add_option("-m --neighbors", "M", about, int, sets="n_neighbors", required=True)
     about = "write the squared distances to this .npz file, a sparse matrix for scipy.sparse.load_npz"
-    add_output(knn, "GRAPH.npz", about)
-    add_option(knn, "--method", "HOW", "auto, exact, kd-tree or ivf (default: auto)", default="auto")
+    knn.add_output("GRAPH.npz", about)
+    knn.add_option("--method", "HOW", "auto, exact, kd-tree or ivf (default: auto)", default="auto")
     about = "recall that ivf must reach on a sample of the rows (default: 0.95)"
-    add_option(knn, "--recall", "SHARE", about, float, default=0.95)
-    add_metric(knn, "euclidean")
-    add_common(knn)
+    knn.add_option("--recall", "SHARE", about, float, default=0.95)
+    knn.add_metric("euclidean")
+    knn.add_common()
 
 
 def run(args: argparse.Namespace) -> int:
@@ -33,9 +32,10 @@ def run(args: argparse.Namespace) -> int:
     import shoal
     from shoal._files.outputs import BUNDLES
     from shoal._files.staged import replace_file
+    from shoal._terminal.progress import showing
 
     check_outputs([args.data], [("--output", args.output, BUNDLES)])
-    with open_data(args, args.data) as source, progress_line("shoal knn", quiet=args.quiet):
+    with open_data(args, args.data) as source, showing("shoal knn", on=not args.quiet):
         begun = time.perf_counter()
         graph, info = shoal.knn_graph(
             source,

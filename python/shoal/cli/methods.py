@@ -113,11 +113,6 @@ def parse_addressed_setting(text: str) -> tuple[str | None, str, Any]:
     return (parse_method(method), rest, value) if dot else (None, name, value)
 
 
-def centers_of(model: Any) -> Any:
-    """Return the centers of a model, or its modes."""
-    return model.modes_ if hasattr(model, "modes_") else model.cluster_centers_
-
-
 def settable(method: str) -> list[str]:
     """List the parameters of a method that a user can set."""
     chosen = METHODS[method]
@@ -169,7 +164,7 @@ def make_estimator(
     file = centers_file(params)
     if file is not None:
         with shoal.open(file) as source:
-            params["init"] = np.concatenate(list(source.blocks()))
+            params["init"] = np.asarray(source)
         if "n_init" in settable(method):
             params.setdefault("n_init", 1)
     bar = [] if progress is None else [shoal.callbacks.ProgressBar(progress)]

@@ -70,12 +70,12 @@ class Options:
             # Name the option that was typed.
             self._options[entry[-2]] = f"--set {entry[-2]}"
 
-    def of(self, told: BaseException) -> str:
+    def of(self, problem: BaseException) -> str:
         """Return the message of an error or a warning on one line."""
-        if isinstance(told, OSError | MemoryError):
-            return line_of(told)
-        text = " ".join(marked_text(told).split())
-        return replaced(text, self._said) if text else line_of(told)
+        if isinstance(problem, OSError | MemoryError):
+            return line_of(problem)
+        text = " ".join(marked_text(problem).split())
+        return replaced(text, self._option_of) if text else line_of(problem)
 
     def are_wrong_in(self, error: BaseException) -> bool:
         """Whether an error is about a parameter that an option sets."""
@@ -83,7 +83,7 @@ class Options:
             self._options.get(name, "").startswith("-") for name in marks(marked_text(error))
         )
 
-    def _said(self, name: str, value: str | None) -> str:
+    def _option_of(self, name: str, value: str | None) -> str:
         """Return the option of a parameter, with its value as the user types it."""
         if name == "X" and self._data is not None:
             return self._data

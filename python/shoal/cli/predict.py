@@ -8,44 +8,32 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from .arguments import (
-    VALUES_HELP,
-    Verbs,
-    add_common,
-    add_file,
-    add_model,
-    add_option,
-    add_output,
-    add_rows,
-    add_verb,
-    parse_names,
-)
+from .arguments import VALUES_HELP, Verbs, add_verb, parse_names
 from .errors import FailedError, UsageError
 from .files import check_outputs, open_data, refuse_other_width
-from .methods import centers_of
 from .results import show
 
 
 def add(verbs: Verbs) -> None:
     """Add the subcommand."""
     predict = add_verb(verbs, "predict", "label rows with a model", run)
-    add_model(predict)
-    add_rows(predict)
+    predict.add_model()
+    predict.add_rows()
     about = f"write the label of every row (int32) to this {VALUES_HELP} file"
-    add_output(predict, "LABELS.npy", about, required=False)
+    predict.add_output("LABELS.npy", about, required=False)
     about = (
         f"write the distance of every row to its center (float64) to this {VALUES_HELP} file; with the name "
         "of --output, as a second column of this file (not .npy or .txt)"
     )
-    add_file(predict, "--distances", "OUT.npy", about)
+    predict.add_file("--distances", "OUT.npy", about)
     about = (
         "copy these columns of a Parquet or Arrow file to --output (.parquet, .arrow, .feather or .csv), "
         "before the labels, and to the files of --partition-by-cluster"
     )
-    add_option(predict, "--keep", "A,B,...", about, parse_names)
+    predict.add_option("--keep", "A,B,...", about, parse_names)
     about = "write the rows of every cluster to DIR/cluster=LABEL/part-0.parquet; DIR must be new or empty"
-    add_file(predict, "--partition-by-cluster", "DIR", about, sets="partitions")
-    add_common(predict)
+    predict.add_file("--partition-by-cluster", "DIR", about, sets="partitions")
+    predict.add_common()
 
 
 def run(args: argparse.Namespace) -> int:
@@ -62,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
             f"{args.model}: holds a coreset, which cannot label rows. Fit a model to the coreset first."
         )
     model.set_params(n_jobs=args.n_jobs)
-    clusters = len(centers_of(model))
+    clusters = len(model._representatives)
     if args.distances and not hasattr(model, "cluster_centers_"):
         raise UsageError(f"--distances: {type(model).__name__} has no centers to measure distances to")
     check_model(model, distances="--distances" if args.distances else None)

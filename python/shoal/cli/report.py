@@ -6,7 +6,7 @@ import argparse
 import time
 from typing import Any
 
-from .arguments import Verbs, add_common, add_file, add_model, add_option, add_rows, add_verb
+from .arguments import Verbs, add_verb
 from .errors import FailedError
 from .files import check_outputs, label_of, open_data, refuse_other_width
 from .results import show
@@ -32,19 +32,19 @@ def add(verbs: Verbs) -> None:
         run,
         details="Reads the rows once.",
     )
-    add_model(report)
-    add_rows(report)
+    report.add_model()
+    report.add_rows()
     about = "also write a page with pictures to this .html file, which needs no other file"
-    add_file(report, "--html", "OUT.html", about)
+    report.add_file("--html", "OUT.html", about)
     about = "the rows are images of this height and width (HxWx3: RGB), which the page shows"
-    add_option(report, "--image", "HxW", about, parse_image, sets="image_shape")
+    report.add_option("--image", "HxW", about, parse_image, sets="image_shape")
     for name, what in (
         ("exemplars", "nearest rows per cluster"),
         ("outliers", "farthest rows per cluster"),
         ("features", "features per cluster"),
     ):
-        add_option(report, f"--{name}", "N", f"{what} (default: 5)", int, sets=f"n_{name}", default=5)
-    add_common(report)
+        report.add_option(f"--{name}", "N", f"{what} (default: 5)", int, sets=f"n_{name}", default=5)
+    report.add_common()
 
 
 def run(args: argparse.Namespace) -> int:

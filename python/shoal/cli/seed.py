@@ -6,22 +6,9 @@ import argparse
 import time
 from typing import Any
 
-from .arguments import (
-    VALUES_HELP,
-    Verbs,
-    add_clusters,
-    add_common,
-    add_file,
-    add_metric,
-    add_option,
-    add_output,
-    add_rows,
-    add_seed,
-    add_verb,
-)
+from .arguments import VALUES_HELP, Verbs, add_verb
 from .errors import UsageError
-from .files import check_outputs, open_data
-from .progress import progress_line
+from .files import check_outputs, describe, open_data
 from .results import show
 
 #: Seeding methods, and the parameters that only this method has.
@@ -40,27 +27,28 @@ METHODS: dict[str, tuple[str, ...]] = {
 def add(verbs: Verbs) -> None:
     """Add the subcommand."""
     seed = add_verb(verbs, "seed", "choose initial centers among the rows", run)
-    add_rows(seed)
-    add_clusters(seed, "number of centers")
-    add_output(seed, "CENTERS.npy", "write the centers to this .npy file")
+    seed.add_rows()
+    seed.add_clusters("number of centers")
+    seed.add_output("CENTERS.npy", "write the centers to this .npy file")
     about = f"one of: {', '.join(METHODS)} (default: auto)"
-    add_option(seed, "--method", "NAME", about, choices=tuple(METHODS), default="auto")
+    seed.add_option("--method", "NAME", about, choices=tuple(METHODS), default="auto")
     about = "candidates per center, for afk-mc2 and k-mc2 (default: 200)"
-    add_option(seed, "--chain-length", "N", about, int)
+    seed.add_option("--chain-length", "N", about, int)
     about = "candidates that a round of k-means|| draws, as a multiple of K (default: 2)"
-    add_option(seed, "--oversampling-factor", "F", about, float)
-    add_option(seed, "--n-rounds", "N", "number of rounds of k-means|| (default: 5)", int)
+    seed.add_option("--oversampling-factor", "F", about, float)
+    seed.add_option("--n-rounds", "N", "number of rounds of k-means|| (default: 5)", int)
     about = f"write the row numbers of the centers (int64) to this {VALUES_HELP} file"
-    add_file(seed, "--indices", "OUT.npy", about)
-    add_seed(seed)
-    add_metric(seed, "euclidean")
-    add_common(seed)
+    seed.add_file("--indices", "OUT.npy", about)
+    seed.add_seed()
+    seed.add_metric("euclidean")
+    seed.add_common()
 
 
 def run(args: argparse.Namespace) -> int:
     """Choose the centers."""
     from shoal._files.outputs import ARRAYS, VALUES, write_values
     from shoal._files.staged import write_npy
+    from shoal._terminal.progress import showing
     from shoal.seeding import How, choose_centers
 
     given: dict[str, Any] = {
@@ -74,21 +62,18 @@ def run(args: argparse.Namespace) -> int:
     check_outputs([args.data], [("--output", args.output, ARRAYS), ("--indices", args.indices, VALUES)])
     chain, oversampling, rounds = given.values()
     how = How(args.method, chain, oversampling, rounds, args.metric)
-    with open_data(args, args.data) as source, progress_line("shoal seed", quiet=args.quiet):
+    with open_data(args, args.data) as source, showing("shoal seed", on=not args.quiet):
         begun = time.perf_counter()
         centers, indices, n_distances = choose_centers(
             "shoal seed", how, source, args.n_clusters, None, args.random_state, args.n_jobs
         )
         seconds = time.perf_counter() - begun
-        (rows, cols), dtype = source.shape, source.dtype.name
+        about = describe(args.data, source)
     write_npy(args.output, centers)
     if args.indices:
         write_values("--indices", args.indices, "index", indices)
     result = {
-        "data": args.data,
-        "rows": rows,
-        "columns": cols,
-        "dtype": dtype,
+        **about,
         "method": args.method,
         "clusters": args.n_clusters,
         "metric": args.metric,

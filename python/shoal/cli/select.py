@@ -6,17 +6,7 @@ import argparse
 import time
 from collections.abc import Iterable
 
-from .arguments import (
-    Verbs,
-    add_common,
-    add_file,
-    add_metric,
-    add_option,
-    add_rows,
-    add_seed,
-    add_settings,
-    add_verb,
-)
+from .arguments import Verbs, add_verb
 from .files import check_outputs, label_of, open_data, shown_shape
 from .methods import CENTERS, METHODS, available, parameters, parse_method
 from .results import show
@@ -62,19 +52,19 @@ def add(verbs: Verbs) -> None:
         details="Every fit starts from the centers of the last one. The criteria are elbow, silhouette, "
         "calinski_harabasz, davies_bouldin and stability; auto takes the choice of most of the first three.",
     )
-    add_rows(select)
+    select.add_rows()
     about = "numbers of clusters: from A to B (2:50), in steps (10:100:10), or a list (5,10,20)"
-    add_option(select, "--k", "A:B", about, parse_counts, sets="ks", required=True)
-    add_option(select, "--criterion", "NAME", "what chooses (default: auto)", default="auto")
+    select.add_option("--k", "A:B", about, parse_counts, sets="ks", required=True)
+    select.add_option("--criterion", "NAME", "what chooses (default: auto)", default="auto")
     about = f"one of {', '.join(available(GROWING))} (default: kmeans)"
-    add_option(select, "--method", "METHOD", about, growing_of, default="kmeans")
-    add_settings(select, "set a parameter of the method")
-    add_metric(select)
+    select.add_option("--method", "METHOD", about, growing_of, default="kmeans")
+    select.add_settings("set a parameter of the method")
+    select.add_metric()
     about = "samples whose fits measure the stability; 0 measures none (default: 5)"
-    add_option(select, "--resamples", "N", about, int, sets="n_resamples", default=5)
-    add_seed(select, None)
-    add_file(select, "--plot", "P.png", "plot all measures to this .png file (needs matplotlib)")
-    add_common(select)
+    select.add_option("--resamples", "N", about, int, sets="n_resamples", default=5)
+    select.add_seed(None)
+    select.add_file("--plot", "P.png", "plot all measures to this .png file (needs matplotlib)")
+    select.add_common()
 
 
 def run(args: argparse.Namespace) -> int:

@@ -5,21 +5,21 @@ from __future__ import annotations
 import argparse
 import time
 
-from .arguments import Verbs, add_json, add_option, add_output, add_quiet, add_rows, add_seed, add_verb
-from .files import check_outputs, open_data
+from .arguments import Verbs, add_verb
+from .files import check_outputs, describe, open_data
 from .results import show
 
 
 def add(verbs: Verbs) -> None:
     """Add the subcommand."""
     shuffle = add_verb(verbs, "shuffle", "write the rows in a uniformly random order", run)
-    add_rows(shuffle)
-    add_output(shuffle, "OUT.npy", "write the shuffled rows to this .npy file")
-    add_seed(shuffle)
+    shuffle.add_rows()
+    shuffle.add_output("OUT.npy", "write the shuffled rows to this .npy file")
+    shuffle.add_seed()
     about = "upper limit of the memory, for example 500MB (default: 1GB)"
-    add_option(shuffle, "--memory-limit", "SIZE", about, default="1GB")
-    add_json(shuffle)
-    add_quiet(shuffle)
+    shuffle.add_option("--memory-limit", "SIZE", about, default="1GB")
+    shuffle.add_json()
+    shuffle.add_quiet()
 
 
 def run(args: argparse.Namespace) -> int:
@@ -39,12 +39,8 @@ def run(args: argparse.Namespace) -> int:
         )
         seconds = time.perf_counter() - begun
     with written:
-        rows, cols = written.shape
         result = {
-            "data": args.data,
-            "rows": rows,
-            "columns": cols,
-            "dtype": written.dtype.name,
+            **describe(args.data, written),
             "bytes": written.nbytes,
             "seed": args.random_state,
             "seconds": round(seconds, 6),

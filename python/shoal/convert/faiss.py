@@ -11,11 +11,10 @@ from shoal.formats.stream import required
 
 from .fitted import fitted, is_cosine, is_mixture, off_sphere
 
-#: Values of `index`.
-INDEXES = ("flat", "ivf")
+Index = Literal["flat", "ivf"]
 
 
-def to_faiss(model: Any, *, index: Literal["flat", "ivf"] = "flat") -> Any:
+def to_faiss(model: Any, *, index: Index = "flat") -> Any:
     """Convert centers to a faiss index.
 
     Needs the extra ``faiss``.
@@ -73,7 +72,7 @@ def to_faiss(model: Any, *, index: Literal["flat", "ivf"] = "flat") -> Any:
     (True, 1000, 10)
     """
     source = fitted(model)
-    _params.one_of("index", index, INDEXES)
+    _params.one_of("index", index, Index)
     if is_mixture(source) and model.covariance_type != "tied_spherical":
         raise ValueError(
             f"model must have covariance_type='tied_spherical', got {model.covariance_type!r}: the mean of "

@@ -12,6 +12,7 @@ from shoal._files.staged import is_name
 from shoal._fit.centers import CenterFitter
 from shoal._fit.clusterer import CenterClusterer
 from shoal._mixture.model import MixtureOfGaussians
+from shoal._rows.features import names_of
 
 #: Largest difference from 1 of the length of a center on the unit sphere.
 OFF_SPHERE = 1e-3
@@ -54,7 +55,8 @@ def off_sphere(model: CenterFitter) -> list[int]:
     return [int(index) for index in np.flatnonzero(np.abs(lengths - 1) > OFF_SPHERE)]
 
 
-def feature_names(model: Any) -> list[str] | None:
-    """Return the names of the features, if they have names."""
-    names = getattr(model, "feature_names_in_", None)
-    return None if names is None else [str(name) for name in names]
+def copy_feature_names(made: Any, given: Any) -> None:
+    """Set `feature_names_in_`, if the features of a model have names."""
+    names = names_of(given)
+    if names is not None:
+        made.feature_names_in_ = np.array(names, dtype=object)

@@ -16,7 +16,7 @@ from shoal.mixture import TruncatedGaussianMixture
 from shoal.neighbors import nearest
 from shoal.typing import Seeding
 
-from .fitted import feature_names
+from .fitted import copy_feature_names
 
 #: Names of seedings in scikit-learn, with those of shoal.
 SEEDINGS: dict[str, Seeding] = {"k-means++": "k-means++", "random_from_data": "random"}
@@ -85,9 +85,7 @@ def mixture_to_sklearn(source: Any) -> GaussianMixture:
     made.converged_, made.n_iter_ = source.converged_, source.n_iter_
     made.lower_bound_, made.lower_bounds_ = source.lower_bound_, source.lower_bounds_.tolist()
     made.n_features_in_ = means.shape[1]
-    names = feature_names(source)
-    if names is not None:
-        made.feature_names_in_ = np.array(names, dtype=object)
+    copy_feature_names(made, source)
     return made
 
 
@@ -120,9 +118,7 @@ def mixture_of_sklearn(given: Any) -> TruncatedGaussianMixture:
     shape = (k, int(given.n_features_in_))
     made.cluster_centers_ = _params.centers("means_", means, means.dtype, shape)
     made.n_features_in_ = shape[1]
-    names = feature_names(given)
-    if names is not None:
-        made.feature_names_in_ = np.array(names, dtype=object)
+    copy_feature_names(made, given)
     weights = np.array(given.weights_, dtype=np.float64)
     variances = np.array(given.covariances_, dtype=np.float64)
     if given.covariance_type in WHOLE:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -14,13 +14,13 @@ from shoal._checks import params as _params
 from shoal._fit.centers import CenterFitter
 from shoal._mixture.model import WHOLE
 from shoal._rows.arrays import source_of_values
+from shoal._rows.features import names_of
 from shoal.formats.stream import required
 
-from .fitted import feature_names, fitted, is_cosine, is_mixture
+from .fitted import fitted, is_cosine, is_mixture
 from .mixtures import variances_of, whitened
 
 Number = Literal["float32", "float64"]
-NUMBERS: tuple[str, ...] = get_args(Number)
 
 #: The oldest version of the operators in which ``ArgMin`` and ``Max`` take float64, and its file format.
 OPSET, FORMAT = 13, 7
@@ -94,7 +94,7 @@ def to_onnx(model: Any, *, dtype: Number | None = None) -> Any:
     """
     source = fitted(model)
     if dtype is not None:
-        _params.one_of("dtype", dtype, NUMBERS)
+        _params.one_of("dtype", dtype, Number)
     onnx = required("onnx", "onnx", "shoal.convert.to_onnx")
     number = source.cluster_centers_.dtype.name if dtype is None else dtype
     network = Network(onnx, number, source.cluster_centers_.shape[1])
@@ -174,7 +174,7 @@ class Network:
             ir_version=FORMAT,
         )
         about = {"estimator": type(source).__name__, "metric": "cosine" if is_cosine(source) else "euclidean"}
-        names = feature_names(source)
+        names = names_of(source)
         if names is not None:
             about["feature_names"] = json.dumps(names)
         helper.set_model_props(made, about)

@@ -22,7 +22,7 @@ from shoal._rows.checked import source_of
 from shoal.kmeans import KMeans
 from shoal.minibatch import MiniBatchKMeans
 
-from .fitted import feature_names, fitted, is_cosine, is_mixture
+from .fitted import copy_feature_names, fitted, is_cosine, is_mixture
 from .mixtures import mixture_of_sklearn, mixture_to_sklearn, shared_random_state
 
 #: Parameters that have the same name and meaning in both libraries.
@@ -107,9 +107,7 @@ def to_sklearn(model: Any) -> Any:
     made.cluster_centers_ = centers.copy()
     made.n_iter_ = int(source.n_iter_)
     made._n_features_out = len(centers)
-    names = feature_names(source)
-    if names is not None:
-        made.feature_names_in_ = np.array(names, dtype=object)
+    copy_feature_names(made, source)
     # Without rows there are none.
     with suppress(AttributeError):
         made.labels_ = source.labels_.copy()
@@ -249,9 +247,7 @@ def _centers_of(given: Any) -> npt.NDArray[Any]:
 def _finish(made: Any, given: Any) -> None:
     """Set what both estimators take from a model of scikit-learn."""
     made.n_features_in_ = int(given.n_features_in_)
-    names = feature_names(given)
-    if names is not None:
-        made.feature_names_in_ = np.array(names, dtype=object)
+    copy_feature_names(made, given)
     made.init_ = (
         given.init if isinstance(given.init, str) else "callable" if callable(given.init) else "array"
     )

@@ -110,7 +110,7 @@ def of_object(obj: Any, columns: Sequence[Any] | None, limit: int | str | None) 
 def table_of(obj: Any, columns: Sequence[Any] | None) -> Any:
     """Return the table of an object in memory, for columns beside its features; None if it has none."""
     libraries = libraries_of(obj)
-    if libraries.isdisjoint({"pandas", "polars", "pyarrow"}):
+    if libraries.isdisjoint(TABLES):
         return None
     from .kept import find_table
 

@@ -37,7 +37,7 @@ class Table:
 
 
 def find_table(obj: Any, columns: Sequence[Any] | None, libraries: set[str]) -> Table | None:
-    """Return the table of a data frame or of an Arrow object that can be read again; None for others.
+    """Return the table of an object of pandas, polars or pyarrow that can be read again; None for others.
 
     `libraries` are the packages that define the class of the object.
     """
@@ -51,18 +51,7 @@ def find_table(obj: Any, columns: Sequence[Any] | None, libraries: set[str]) -> 
         return make_table(
             "polars frame", schema, columns, lambda names: obj.select(names).to_arrow().to_batches()
         )
-    if "pyarrow" in libraries:
-        return table_of_pyarrow(obj, columns)
-    if not hasattr(obj, "__arrow_c_stream__") or not hasattr(obj, "__len__"):
-        return None
-    name = type(obj).__name__
-    pa = import_pyarrow(name)
-
-    def batches(names: list[str]) -> Iterator[Any]:
-        for batch in pa.RecordBatchReader.from_stream(obj):
-            yield batch.select(names)
-
-    return make_table(name, pa.RecordBatchReader.from_stream(obj).schema, columns, batches)
+    return table_of_pyarrow(obj, columns)
 
 
 def make_table(

@@ -1,4 +1,8 @@
-"""Unpacked sizes of compressed Arrow IPC batches, from their headers."""
+"""Unpacked sizes of compressed Arrow IPC batches, from their headers.
+
+pyarrow unpacks a batch of any size, and tells the sizes only afterwards, so `chunk_limit` needs a reader of
+the headers. They are FlatBuffers: https://flatbuffers.dev/internals.
+"""
 
 from __future__ import annotations
 

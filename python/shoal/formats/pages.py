@@ -1,6 +1,7 @@
 """Checks of the page sizes in a Parquet file, before memory is allocated.
 
-pyarrow allocates the size in a page header before it reads the page. Headers use the Thrift compact protocol:
+pyarrow allocates the size in a page header before it unpacks the page, and has no option for a limit, so
+`chunk_limit` needs a reader of page headers. They use the Thrift compact protocol:
 https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md.
 """
 

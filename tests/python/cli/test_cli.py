@@ -3,14 +3,13 @@
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 import shoal
-from command_line import failure, program, run
+from command_line import failure, interrupted, program, run
 from shoal import cli
 from shoal._files import staged as _files
 from shoal.cli import arguments
@@ -469,16 +468,7 @@ def test_interrupted(tmp_path):
     np.save(tmp_path / "large.npy", X)
     args = ["fit", "large.npy", "-k", "512", "--init", "random", "--set", "n_init=1000", "--tol", "0"]
     args += ["-o", "m.safetensors", "--labels", "l.npy"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "shoal", *args], cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    # The first line of progress: the work has begun some time ago.
-    process.stderr.readline()
-    process.send_signal(signal.SIGINT)
-    # The thousand starts would take hours.
-    out, err = process.communicate(timeout=100)
-    assert process.returncode == 130, err
-    assert out == b""
+    err = interrupted(tmp_path, *args)
     assert b"Traceback" not in err
     assert err.endswith(b"shoal: interrupted; no checkpoint was kept: use --checkpoint to keep one\n")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["large.npy"]

@@ -2,14 +2,11 @@
 
 import json
 import os
-import signal
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 import shoal
-from command_line import failure, run
+from command_line import failure, interrupted, run
 
 
 @pytest.fixture
@@ -172,14 +169,5 @@ def test_interrupted(verb, tmp_path):
         args = ["report", "m.safetensors", *["large.npy"] * 40, "--html", "out.html"]
     else:
         args = ["select", "large.npy", "--k", "2:2000", "--plot", "k.png"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "shoal", *args], cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    # The first line of progress: the work has begun some time ago.
-    process.stderr.readline()
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=100)
-    assert process.returncode == 130, err
-    assert out == b""
-    assert err.endswith(b"shoal: interrupted\n")
+    assert interrupted(tmp_path, *args).endswith(b"shoal: interrupted\n")
     assert sorted(p.name for p in tmp_path.iterdir() if p.suffix in (".png", ".html")) == []

@@ -1,5 +1,6 @@
 """Runs of the command line, in this process or in one of its own."""
 
+import signal
 import subprocess
 import sys
 
@@ -25,6 +26,20 @@ def failure(capsys, *args, status=1):
         assert err == last + "\n"
         assert last.startswith("shoal: error: ")
     return last
+
+
+def interrupted(folder, *args):
+    """Run a command in a folder, press Ctrl-C at its first line of progress; return what stderr says then."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "shoal", *args], cwd=folder, stderr=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    # The work has begun some time ago.
+    process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=100)
+    assert process.returncode == 130, err
+    assert out == b""
+    return err
 
 
 def program(*args, **kwargs):

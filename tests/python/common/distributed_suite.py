@@ -82,6 +82,42 @@ def same(one, other):
     )
 
 
+#: The sixth of eight rows of two numbers, cut into two partitions, and the error that it raises.
+BAD_ROWS = [
+    (None, "partition 1: .*'v' must not hold missing values, got a null at row 2"),
+    ([1.0, None], "partition 1: .*'v' must not hold missing values, got a null at row 2"),
+    ([1.0], "partition 1: .*'v' must hold vectors of length 2.*got length 1 at row 2"),
+]
+
+
+def with_bad_row(bad):
+    rows = [[float(i), 1.0] for i in range(8)]
+    rows[6] = bad
+    return rows
+
+
+def check_bad_columns(kind, table):
+    """Fit an estimator of tables to one with a row of `v` (a vector), `s` (text) and `label` (a number)."""
+    model = kind(1, compute_labels=False)
+    for features, problem in {
+        "z": "features must be among 'v', 's', 'label', got 'z'",
+        "s": "column 's' is of type string. Choose",
+        ("v", "label"): r"'v' holds vectors, so it must be the only column, got 2 columns. .*features=",
+        (): "features must name at least one column",
+    }.items():
+        with pytest.raises(ValueError, match=problem):
+            model.fit(table, features=features)
+    with pytest.raises(ValueError, match="sample_weight must be among"):
+        model.fit(table, features="v", sample_weight="z")
+    with (
+        pytest.warns(FutureWarning, match="weights is deprecated: use sample_weight instead"),
+        pytest.raises(ValueError, match="sample_weight must be among"),
+    ):
+        model.fit(table, features="v", weights="z")
+    with pytest.raises(ValueError, match="output must be the name of a new column, got 'label'"):
+        kind(1).fit(table, features="v")
+
+
 class Suite:
     """Tests that every engine passes."""
 

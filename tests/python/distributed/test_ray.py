@@ -11,7 +11,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 import shoal
-from distributed_suite import SHORT, UNEQUAL, Suite, blobs, cut, same
+from distributed_suite import (
+    BAD_ROWS,
+    SHORT,
+    UNEQUAL,
+    Suite,
+    blobs,
+    check_bad_columns,
+    cut,
+    same,
+    with_bad_row,
+)
 from shoal import distributed
 
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
@@ -193,46 +203,18 @@ class TestColumns:
         from shoal.ray import KMeans
 
         ds = data.from_arrow(pa.table({"v": [[1.0]], "s": ["a"], "label": [1.0]}))
-        for features, problem in {
-            "z": "features must be among 'v', 's', 'label', got 'z'",
-            "s": "column 's' is of type string. Choose",
-            (
-                "v",
-                "label",
-            ): r"'v' holds vectors, so it must be the only column, got 2 columns. .*features=",
-            (): "features must name at least one column",
-        }.items():
-            with pytest.raises(ValueError, match=problem):
-                KMeans(1, compute_labels=False).fit(ds, features=features)
-        with pytest.raises(ValueError, match="sample_weight must be among"):
-            KMeans(1, compute_labels=False).fit(ds, features="v", sample_weight="z")
-        model = KMeans(1, compute_labels=False)
-        with (
-            pytest.warns(FutureWarning, match="weights is deprecated: use sample_weight instead"),
-            pytest.raises(ValueError, match="sample_weight must be among"),
-        ):
-            model.fit(ds, features="v", weights="z")
-        with pytest.raises(ValueError, match="output must be the name of a new column, got 'label'"):
-            KMeans(1).fit(ds, features="v")
+        check_bad_columns(KMeans, ds)
         with pytest.raises(TypeError, match=r"X must be a Dataset of ray\.data, got ndarray"):
             KMeans(1).fit(np.zeros((3, 2)))
         with pytest.raises(ValueError, match="one-dimensional tensors"):
             KMeans(1).fit(data.from_numpy(np.zeros((4, 2, 2))))
 
-    @pytest.mark.parametrize(
-        ("bad", "problem"),
-        [
-            (None, "partition 1: .*'v' must not hold missing values, got a null at row 2"),
-            ([1.0, None], "partition 1: .*'v' must not hold missing values, got a null at row 2"),
-            ([1.0], "partition 1: .*'v' must hold vectors of length 2.*got length 1 at row 2"),
-        ],
-    )
+    @pytest.mark.parametrize(("bad", "problem"), BAD_ROWS)
     def test_bad_rows_name_partition_and_row(self, bad, problem):
         import pyarrow as pa
         from shoal.ray import KMeans
 
-        rows = [[float(i), 1.0] for i in range(8)]
-        rows[6] = bad
+        rows = with_bad_row(bad)
         tables = [pa.table({"v": pa.array(some, pa.list_(pa.float64()))}) for some in (rows[:4], rows[4:])]
         with pytest.raises(ValueError, match=problem):
             KMeans(2, compute_labels=False).fit(data.from_arrow(tables), features="v")

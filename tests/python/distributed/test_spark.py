@@ -10,7 +10,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 import shoal
-from distributed_suite import SHORT, UNEQUAL, Suite, blobs, cut, same
+from distributed_suite import (
+    BAD_ROWS,
+    SHORT,
+    UNEQUAL,
+    Suite,
+    blobs,
+    check_bad_columns,
+    cut,
+    same,
+    with_bad_row,
+)
 from shoal import distributed
 
 pyspark = pytest.importorskip("pyspark")
@@ -214,45 +224,18 @@ class TestColumns:
         from shoal.spark import KMeans
 
         df = spark.createDataFrame([([1.0], "a", 1.0)], ["v", "s", "label"])
-        for features, problem in {
-            "z": "features must be among 'v', 's', 'label', got 'z'",
-            "s": "column 's' is of type string. Choose",
-            (
-                "v",
-                "label",
-            ): r"'v' holds vectors, so it must be the only column, got 2 columns. .*features=",
-            (): "features must name at least one column",
-        }.items():
-            with pytest.raises(ValueError, match=problem):
-                KMeans(2, compute_labels=False).fit(df, features=features)
-        with pytest.raises(ValueError, match="sample_weight must be among"):
-            KMeans(2, compute_labels=False).fit(df, features="v", sample_weight="z")
-        model = KMeans(2, compute_labels=False)
-        with (
-            pytest.warns(FutureWarning, match="weights is deprecated: use sample_weight instead"),
-            pytest.raises(ValueError, match="sample_weight must be among"),
-        ):
-            model.fit(df, features="v", weights="z")
-        with pytest.raises(ValueError, match="output must be the name of a new column, got 'label'"):
-            KMeans(2).fit(df, features="v")
+        check_bad_columns(KMeans, df)
         with pytest.raises(TypeError, match="X must be a DataFrame of pyspark, got ndarray"):
             KMeans(2).fit(np.zeros((3, 2)))
 
-    def test_bad_rows_name_partition_and_row(self, spark):
+    @pytest.mark.parametrize(("bad", "problem"), BAD_ROWS)
+    def test_bad_rows_name_partition_and_row(self, spark, bad, problem):
         from shoal.spark import KMeans
 
-        for bad, problem in {
-            None: "partition 1: .*'v' must not hold missing values, got a null at row 2",
-            (1.0, None): "partition 1: .*'v' must not hold missing values, got a null at row 2",
-            (1.0,): "partition 1: .*'v' must hold vectors of length 2.*got length 1 at row 2",
-        }.items():
-            rows = [[float(i), 1.0] for i in range(8)]
-            rows[6] = bad if bad is None else list(bad)
-            df = spark.createDataFrame(
-                spark.sparkContext.parallelize([(row,) for row in rows], 2), "v array<double>"
-            )
-            with pytest.raises(ValueError, match=problem):
-                KMeans(2, compute_labels=False).fit(df, features="v")
+        rows = spark.sparkContext.parallelize([(row,) for row in with_bad_row(bad)], 2)
+        df = spark.createDataFrame(rows, "v array<double>")
+        with pytest.raises(ValueError, match=problem):
+            KMeans(2, compute_labels=False).fit(df, features="v")
 
     def test_other_lengths_in_another_partition(self, spark):
         from shoal.spark import KMeans

@@ -156,7 +156,8 @@ def test_scores_depend_on_shares_of_the_weight(seed, n, d, k, scale):
         assert score(scale * X, labels, sample_weight=weights) == pytest.approx(found, rel=1e-9, abs=1e-10)
         for factor in (1e-6, 1e6, 1e-100):
             scaled = score(X, labels, sample_weight=factor * weights)
-            assert scaled == pytest.approx(found, rel=1e-12, abs=1e-13)
+            # The rounding of means counts more where centers are close to each other.
+            assert scaled == pytest.approx(found, rel=1e-10, abs=1e-13)
 
 
 @pytest.mark.parametrize(("own", "definition"), DEFINED, ids=lambda f: f.__name__)
