@@ -37,6 +37,9 @@ SETS = (
     ("mnist_70k", 15_000, 128),
     ("cover_286k", 100_000, 50),
     ("uk_accidents_lnglat_140k", 140_000, 100),
+    # Some rows are far from all others.
+    ("shuttle_49k", 49_000, 256),
+    ("kddcup99_10pct_494k", 100_000, 50),
 )
 ALGORITHMS = ("lloyd", "yinyang", "elkan", "hamerly", "exponion")
 REPEATS = 3
