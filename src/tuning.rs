@@ -107,8 +107,11 @@ pub(crate) const SKETCH_ESTIMATES: usize = 1 << 16;
 /// Rows of a chunk of a sweep by sketches, for `k` centers: so many that their lists of centers are worth sorting, and so
 /// few that their values stay in the second-level cache, and that the lists take at most 20 MB if nothing is excluded.
 pub(crate) fn sketch_chunk_rows(dim: usize, k: usize) -> usize {
-    ((1 << 18) / dim.max(1)).min((1 << 20) / k.max(1)).clamp(64, 2048)
+    ((1 << 18) / dim.max(1)).min(SKETCH_PAIRS / k.max(1)).clamp(64, 2048)
 }
+
+/// Most pairs of a row and a center in a chunk of a sweep by sketches.
+pub(crate) const SKETCH_PAIRS: usize = 1 << 20;
 
 /// Most sets of centers with a bound per row, of 4 bytes, in sweeps by sketches.
 pub(crate) const SKETCH_SETS: usize = 64;
@@ -125,6 +128,23 @@ pub(crate) const SKETCH_SWEEPS: u64 = 3;
 pub(crate) fn sketches_pay(n: usize, k: usize, dim: usize) -> bool {
     dim >= 32 && k * dim >= 50_000 && n >= 4096
 }
+
+/// Whether finer sketches pay for `n` rows in a file larger than memory (`files.py`), because most rows are then not read:
+/// their bytes must be few beside those of the rows, and making them, which takes as long as comparing the rows with `dim`
+/// centers, must take less than a few sweeps.
+pub(crate) fn fine_sketches_pay(n: usize, k: usize, dim: usize) -> bool {
+    n >= 4096 && dim >= 64 && dim <= 4 * k
+}
+
+/// The directions of sketches that have finer ones: the first number for which there is memory, of those that are at most
+/// half of the columns. More of them leave fewer rows to read.
+pub(crate) const FINE_WIDTHS: [usize; 7] = [128, 112, 96, 80, 64, 48, 32];
+
+/// Values of a tile of which single rows are read, at most, because each thread has room for all of them.
+pub(crate) const FINE_VALUES: usize = 1 << 22;
+
+/// The share of the available memory for sketches, where rows are in a file larger than memory.
+pub(crate) const FINE_MEMORY: f64 = 0.8;
 
 /// Whether sketches leave few enough of the `k` centers: the distances of one center in 32 take as long as the sweep by
 /// `f32` tile values.

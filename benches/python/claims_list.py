@@ -259,6 +259,18 @@ CLAIMS: Claims = {
             lambda t: [t("peers").where(**SIFT, peer=name).one("MB") for name in ("faiss", "shoal")],
         ),
     ],
+    "docs/large.md": [
+        (
+            (
+                "In a file of {:.0f} MB with {:.0f} MB of memory, {:.0f} sweeps and the final labels read "
+                "{:.1f} files without sketches, and {:.1f} with them"
+            ),
+            lambda t: [
+                *(t("files").where(algorithm="auto").one(c) for c in ("file MB", "memory MB", "sweeps")),
+                *(t("files").where(algorithm=a).one("files read") for a in ("lloyd", "auto")),
+            ],
+        ),
+    ],
     "docs/memory.md": [
         (
             "over a file of {:.0f} MB takes {:.0f} MB of memory, on one thread of an {:s}: 2,000,000 rows",

@@ -97,6 +97,13 @@ pub trait DataSource<T: Float>: Sync {
         None
     }
 
+    /// The bytes of memory that are available, if the rows are in files that are larger. Then reading few rows costs
+    /// less than reading all.
+    #[doc(hidden)]
+    fn scarce_memory(&self) -> Option<u64> {
+        None
+    }
+
     /// The number of the first row: 0, except for a part of a source whose rows keep their numbers.
     #[doc(hidden)]
     fn first_row(&self) -> u64 {
@@ -216,6 +223,12 @@ macro_rules! forward {
             DataSource::<T>::always_finite(&$other)
         }
     };
+    (@ scarce_memory $this:ident $other:expr) => {
+        fn scarce_memory(&self) -> Option<u64> {
+            let $this = self;
+            DataSource::<T>::scarce_memory(&$other)
+        }
+    };
     (@ first_row $this:ident $other:expr) => {
         fn first_row(&self) -> u64 {
             let $this = self;
@@ -257,5 +270,5 @@ pub(crate) use forward;
 
 impl<T: Float, S: DataSource<T> + ?Sized> DataSource<T> for &S {
     forward!(|this| **this =>
-        dim rows access weights always_finite first_row most_values for_each_block for_each_block_from gather copy);
+        dim rows access weights always_finite scarce_memory first_row most_values for_each_block for_each_block_from gather copy);
 }

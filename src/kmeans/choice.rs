@@ -6,12 +6,13 @@ use super::costs::Costs;
 use super::labels::{Labels, Swept};
 use super::lloyd::params::Algorithm;
 use crate::centers::LabelsRef;
+use crate::data::DataSource;
 use crate::kernel::{Compute, PackedCenters, sketched};
 use crate::matrix::MatRef;
 use crate::persist::state::{StateReader, stored_fields};
 use crate::tuning::{
     BALL_RUN, BLOCK_CENTERS, BLOCK_ROWS, BLOCK_SHARE, BLOCK_SWEEPS, BOUNDED_AGAIN, BOUNDED_LOSS,
-    BOUNDED_PAUSE, SKETCH_SWEEPS, balls_pay, sketches_exclude_most, sketches_pay,
+    BOUNDED_PAUSE, SKETCH_SWEEPS, balls_pay, fine_sketches_pay, sketches_exclude_most, sketches_pay,
 };
 
 /// The bounds of successive sweeps over the same rows.
@@ -93,20 +94,24 @@ impl Choice {
         true
     }
 
-    /// Whether the next sweep should be by sketches, of which there are none yet.
+    /// Whether the next sweep should be by sketches, of which there are none yet, over `n` rows, which may be in a file
+    /// larger than memory.
     pub(super) fn wants_sketches<T: Compute>(
         &mut self,
-        n: usize,
+        (n, are_scarce): (usize, bool),
         packed: &PackedCenters<T>,
         (sweeps, most): (u64, u64),
     ) -> bool {
         let (k, dim) = (packed.n_centers(), packed.dim());
+        let pay = || {
+            (are_scarce && fine_sketches_pay(n, k, dim)) || (sketched::are_fast() && sketches_pay(n, k, dim))
+        };
         let wanted = match self.asked {
             // Once they were declined, they are not tried again.
             Algorithm::Sketch => sweeps == 0 || self.algorithm == Algorithm::Sketch,
             // A resumed fit continues with the same choice.
             Algorithm::Auto if sweeps > 0 => self.algorithm == Algorithm::Sketch,
-            Algorithm::Auto => sketched::are_fast() && sketches_pay(n, k, dim) && most >= SKETCH_SWEEPS,
+            Algorithm::Auto => pay() && most >= SKETCH_SWEEPS,
             _ => false,
         };
         if wanted && !packed.is_sparse() {
@@ -123,7 +128,7 @@ impl Choice {
         labels: &mut Labels,
         centers: MatRef<'_, T>,
         sweeps: u64,
-        sparse: bool,
+        data: &dyn DataSource<T>,
     ) {
         // The first sweep creates the labels, and centers worth grouping.
         if labels.bounds.is_some()
@@ -133,6 +138,9 @@ impl Choice {
             return;
         }
         let n = labels.of_rows.len();
+        let sparse = data.most_values().is_some();
+        // Beside a file larger than memory, rows that are read need memory too.
+        let memory = data.scarce_memory().map_or(self.memory, |bytes| self.memory.min(bytes / 2));
         let mut wanted = match self.asked {
             Algorithm::Auto if sparse => {
                 // Sparse rows with many columns are about equally far from all centers: bounds skip nothing
@@ -143,15 +151,15 @@ impl Choice {
             named => named,
         };
         labels.bounds = match wanted {
-            Algorithm::Yinyang => PanelBounds::new(centers, n, self.memory),
-            Algorithm::Elkan => PanelBounds::fine(centers, n, self.memory),
-            Algorithm::Hamerly => PanelBounds::single(centers, n, self.memory, false),
-            Algorithm::Exponion => PanelBounds::single(centers, n, self.memory, true),
+            Algorithm::Yinyang => PanelBounds::new(centers, n, memory),
+            Algorithm::Elkan => PanelBounds::fine(centers, n, memory),
+            Algorithm::Hamerly => PanelBounds::single(centers, n, memory, false),
+            Algorithm::Exponion => PanelBounds::single(centers, n, memory, true),
             Algorithm::Auto | Algorithm::Lloyd | Algorithm::Filtering | Algorithm::Sketch => None,
         };
         if wanted == Algorithm::Elkan && labels.bounds.is_none() {
             wanted = Algorithm::Yinyang;
-            labels.bounds = PanelBounds::new(centers, n, self.memory);
+            labels.bounds = PanelBounds::new(centers, n, memory);
         }
         if labels.bounds.is_some() {
             (self.algorithm, self.bounded_sweeps, self.lost) = (wanted, 0, 0.0);
@@ -201,7 +209,13 @@ impl Choice {
     pub(super) fn watch_sketches(&mut self, labels: &mut Labels, swept: &Swept) {
         let k = swept.clusters.weights().len() as u64;
         let pay = sketches_exclude_most(swept.distances, labels.of_rows.len() as u64, k);
-        if self.asked == Algorithm::Auto && labels.sketches.is_some() && !pay {
+        let n = labels.of_rows.len() as u64;
+        let serve = match &labels.sketches {
+            // All rows are read anyway where sums are computed anew. Later, a row that is read takes two distances or more.
+            Some(sketches) if sketches.spare_reads() => swept.exact() || 2 * swept.distances <= 3 * n,
+            _ => pay,
+        };
+        if self.asked == Algorithm::Auto && labels.sketches.is_some() && !serve {
             labels.sketches = None;
             self.algorithm = Algorithm::Lloyd;
         }

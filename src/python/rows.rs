@@ -192,6 +192,9 @@ impl<T: Float> DataSource<T> for AnyRows {
     fn always_finite(&self) -> bool {
         !self.dtype().is_float()
     }
+    fn scarce_memory(&self) -> Option<u64> {
+        self.with(|source: &dyn DataSource<T>| Ok(source.scarce_memory())).ok().flatten()
+    }
     fn for_each_block(&self, tile_rows: usize, f: &mut Visit<'_, T>) -> Result<()> {
         self.with(|source| source.for_each_block(tile_rows, f))
     }

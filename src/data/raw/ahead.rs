@@ -58,12 +58,29 @@ impl Leave {
         Ok(Self { kept: kept.unwrap_or(usize::MAX), lag })
     }
 
+    /// Whether these bytes stay in the cache after they were read.
+    pub(super) fn keeps(&self, bytes: &Range<usize>) -> bool {
+        bytes.end <= self.kept
+    }
+
     /// The bytes to drop when a pass requests `due`.
     pub(in crate::data) fn behind(&self, due: &Range<usize>) -> Range<usize> {
         let back = READ_AHEAD.saturating_add(READ_AHEAD_STEP).saturating_add(self.lag);
         let at = |ahead: usize| ahead.saturating_sub(back).max(self.kept);
         at(due.start)..at(due.end)
     }
+}
+
+/// The bytes of memory that are available, if a source of `all` bytes is larger, or would not stay in the cache.
+pub(super) fn scarce(all: usize) -> Option<u64> {
+    let most = match env::var_os(KEPT).map(|text| bytes_in(&text.to_string_lossy())) {
+        Some(Ok(kept)) => kept.unwrap_or(usize::MAX),
+        // A pass reports the error.
+        Some(Err(_)) => usize::MAX,
+        None if all <= ALWAYS_KEPT => usize::MAX,
+        None => available().unwrap_or(usize::MAX),
+    };
+    (most < all).then(|| available().map_or(u64::MAX, |bytes| bytes as u64))
 }
 
 /// A number of bytes in the environment; `None` if the variable is empty.

@@ -6,7 +6,8 @@ use std::io::{self, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread;
 
 #[cfg(not(miri))]
 use memmap2::Mmap;
@@ -16,8 +17,9 @@ use memmap2::MmapMut as Mmap;
 
 #[cfg(all(unix, not(miri)))]
 use super::ahead::READ_AHEAD_PART;
-use super::ahead::{Leave, due};
+use super::ahead::{Leave, due, scarce};
 use super::descriptor::Descriptor;
+use super::direct::Direct;
 use super::layout::Layout;
 use super::rows::{RawRows, one_block};
 use crate::data::source::forward;
@@ -81,7 +83,19 @@ struct MappedFile {
     advised: AtomicU8,
     /// What the last pass that began leaves in the cache.
     leave: Mutex<Option<Leave>>,
+    /// Reads single rows, if they can be read so.
+    direct: OnceLock<Option<Direct>>,
 }
+
+/// Single rows of at least so many are read without the cache of the system: fewer requests would leave the disk idle.
+const DIRECT_ROWS: usize = 1024;
+/// Up to one row in so many is read by itself. With more, reading all rows takes less time (`files.py`).
+const DIRECT_SHARE: usize = 4;
+/// Bytes between two rows that are read with them: another request would take longer.
+const DIRECT_GAP: usize = 2048;
+/// Requests that are made at the same time, and requests per thread that makes them.
+const DIRECT_THREADS: usize = 8;
+const DIRECT_REQUESTS: usize = 16;
 
 /// The descriptor by which the length of a mapped file is looked up.
 #[derive(Debug)]
@@ -184,6 +198,7 @@ impl Mapped {
             unreadable: OnceLock::new(),
             advised: AtomicU8::new(0),
             leave: Mutex::default(),
+            direct: OnceLock::new(),
         };
         Self { file: Arc::new(file), offset: offset as usize, layout, led }
     }
@@ -442,6 +457,76 @@ impl Mapped {
         }
     }
 
+    /// What the pass leaves in the cache.
+    fn leave(&self) -> MutexGuard<'_, Option<Leave>> {
+        self.file.leave.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The picked of these rows, if they are so few that the others would be read from disk in vain.
+    fn few<'p>(&self, wanted: &Wanted<'p>) -> Option<&'p [u32]> {
+        let (n, bytes) = (wanted.rows.len(), self.bytes_of(&wanted.rows)?);
+        let picked = wanted.picked.filter(|picked| n >= DIRECT_ROWS && DIRECT_SHARE * picked.len() <= n)?;
+        self.leave().is_some_and(|leave| !leave.keeps(&bytes)).then_some(picked)
+    }
+
+    /// Reads single rows, counted from the first of `rows`, to their places in `buffer`, by many requests at a time.
+    /// Returns whether it could.
+    pub(super) fn read_picked<T: Float>(
+        &self,
+        rows: &Range<usize>,
+        picked: &[u32],
+        buffer: &mut RowBuf<T>,
+    ) -> Result<bool> {
+        let Handle::Own(file) = &self.file.handle else { return Ok(false) };
+        let Some(direct) = self.file.direct.get_or_init(|| Direct::of(file)).as_ref().filter(|_| !self.led)
+        else {
+            return Ok(false);
+        };
+        let cols = self.layout.cols;
+        let row_bytes = self.layout.row_stride.unsigned_abs();
+        let mut picked = picked.to_vec();
+        picked.sort_unstable();
+        let mut left = &mut *buffer.room(rows.len(), cols);
+        let (mut requests, mut next) = (Vec::new(), 0);
+        for run in picked.chunk_by(|&a, &b| (b - a - 1) as usize * row_bytes <= DIRECT_GAP) {
+            let run = run[0] as usize..run[run.len() - 1] as usize + 1;
+            let out = left.split_off_mut((run.start - next) * cols..).unwrap_or_default();
+            let (out, rest) = out.split_at_mut(run.len() * cols);
+            (left, next) = (rest, run.end);
+            let Some(bytes) = self.bytes_of(&(rows.start + run.start..rows.start + run.end)) else {
+                return Ok(false);
+            };
+            requests.push((bytes.start..bytes.end.min(self.file.needed as usize), run.len(), out));
+        }
+        let share = requests.len().div_ceil(DIRECT_THREADS).max(DIRECT_REQUESTS);
+        let read = |requests: &mut [(Range<usize>, usize, &mut [T])]| -> Result<bool> {
+            let mut buffer = Vec::new();
+            for (bytes, rows, out) in requests {
+                let Ok(found) = direct.read(bytes.clone(), &mut buffer) else { return Ok(false) };
+                let layout = Layout { rows: *rows, ..self.layout };
+                RawRows::from_bytes(&buffer[found], 0, layout)?.read_into(&(0..*rows), out);
+            }
+            Ok(true)
+        };
+        let own = share.min(requests.len());
+        let (first, others) = requests.split_at_mut(own);
+        let all_read = thread::scope(|scope| -> Result<bool> {
+            let begin = |some| thread::Builder::new().spawn_scoped(scope, || read(some));
+            let others: Vec<_> = others.chunks_mut(share).map(begin).collect();
+            let mut all_read = read(first)?;
+            for other in others {
+                // The system may have no more threads.
+                all_read &= other.map_or(Ok(false), |other| other.join().unwrap_or(Ok(false)))?;
+            }
+            Ok(all_read)
+        })?;
+        if !all_read {
+            // The map has the rows, unless the file was cut.
+            self.check_length()?;
+        }
+        Ok(all_read)
+    }
+
     /// The bytes of some rows; `None` if the rows are spread over the whole file, as in a column-major file.
     fn bytes_of(&self, rows: &Range<usize>) -> Option<Range<usize>> {
         let Layout { row_stride, cols, dtype, .. } = self.layout;
@@ -452,7 +537,7 @@ impl Mapped {
     /// Advances the read-ahead when the rows cross the end of a step, which happens in exactly one tile of a pass.
     fn read_ahead(&self, rows: &Range<usize>) {
         if let Some(due) = self.due(rows) {
-            let leave = *self.file.leave.lock().unwrap_or_else(PoisonError::into_inner);
+            let leave = *self.leave();
             if let Some(leave) = leave {
                 self.drop_cached(leave.behind(&due));
             }
@@ -525,6 +610,11 @@ pub(in crate::data) fn file_length(path: &Path) -> Result<u64> {
 
 impl<T: Float> TileReader<T> for Mapped {
     fn read(&self, wanted: Wanted<'_>, buffer: &mut RowBuf<T>) -> Result<Option<Tile<'_, T>>> {
+        if let Some(picked) = self.few(&wanted)
+            && self.read_picked(&wanted.rows, picked, buffer)?
+        {
+            return Ok(Some(Tile::Copied));
+        }
         if reads_ahead(&wanted) {
             self.read_ahead(&wanted.rows);
         }
@@ -548,11 +638,14 @@ pub(in crate::data) fn reads_ahead(wanted: &Wanted<'_>) -> bool {
 impl<T: Float> DataSource<T> for Mapped {
     forward!(|this| this.view() => dim rows access always_finite);
 
+    fn scarce_memory(&self) -> Option<u64> {
+        scarce(self.file.map.len())
+    }
     fn for_each_block(&self, tile_rows: usize, f: &mut Visit<'_, T>) -> Result<()> {
         self.advise(Pattern::Sequential);
         let row = self.layout.row_stride.unsigned_abs();
         let leave = Leave::new(self.file.map.len(), tile_rows.saturating_mul(row))?;
-        *self.file.leave.lock().unwrap_or_else(PoisonError::into_inner) = Some(leave);
+        *self.leave() = Some(leave);
         self.check_length()?;
         one_block(self, self.layout.rows, f)
     }

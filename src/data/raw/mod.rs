@@ -5,6 +5,7 @@
 
 mod ahead;
 mod descriptor;
+mod direct;
 mod layout;
 mod mapped;
 mod reopened;

@@ -13,6 +13,7 @@ use crate::data::{Block, DataSource, Dtype, TileReader};
 use crate::error::{Error, Result};
 use crate::float::Float;
 use crate::matrix::MatRef;
+use crate::rows::RowBuf;
 
 /// One value, as slowly and plainly as can be.
 fn naive<T: Float>(dtype: Dtype, b: &[u8]) -> T {
@@ -219,4 +220,29 @@ fn a_file_whose_length_cannot_be_looked_up_ends_the_pass() {
     });
     assert!(outcome.unwrap_err().to_string().starts_with(path.to_str().unwrap()));
     assert!(DataSource::<f32>::gather(&rows, &[0], &mut Vec::new()).is_err());
+}
+
+#[test]
+fn single_rows_are_those_of_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rows");
+    let values: Vec<u16> = (0..40_000u32).map(|i| (i * 7919 % 65_521) as u16).collect();
+    fs::write(&path, bytes_of(&values)).unwrap();
+    // Rows of 74 bytes from byte 6 on, to the end of the file.
+    let rows = open(&path, Dtype::U16, 1081, 37, 6).unwrap();
+    let mut buffer = RowBuf::new(37);
+    for (range, picked) in [(0..1081, vec![0, 1, 2, 500, 502, 1080]), (20..90, vec![69, 3]), (7..9, vec![])] {
+        // Some file systems have no such reads.
+        if !rows.read_picked::<f32>(&range, &picked, &mut buffer).unwrap() {
+            return;
+        }
+        for &r in &picked {
+            let at = 3 + (range.start + r as usize) * 37;
+            let expected: Vec<f32> = values[at..at + 37].iter().map(|&v| f32::from(v)).collect();
+            assert_eq!(buffer.values[r as usize * 37..][..37], expected);
+        }
+    }
+    File::options().write(true).open(&path).unwrap().set_len(70_000).unwrap();
+    let refused = rows.read_picked::<f32>(&(0..1081), &[1080], &mut buffer).unwrap_err();
+    assert!(refused.to_string().contains("was cut while it was open"), "{refused}");
 }

@@ -159,7 +159,7 @@ impl<S, M: RowMap> Transformed<S, M> {
 }
 
 impl<T: Float, S: DataSource<T>, M: RowMap> DataSource<T> for Transformed<S, M> {
-    forward!(|this| this.source => rows access weights);
+    forward!(|this| this.source => rows access weights scarce_memory);
 
     fn dim(&self) -> usize {
         self.by.cols(self.source.dim())

@@ -102,7 +102,7 @@ impl<'a, S> Weighted<'a, S> {
 }
 
 impl<T: Float, S: DataSource<T>> DataSource<T> for Weighted<'_, S> {
-    forward!(|this| this.source => dim rows access always_finite most_values gather copy);
+    forward!(|this| this.source => dim rows access always_finite scarce_memory most_values gather copy);
 
     fn weights(&self) -> Option<&[f64]> {
         (!self.unit).then_some(&*self.weights)

@@ -79,6 +79,31 @@ impl Basis {
         Some(new)
     }
 
+    /// `width` directions, whatever they hold of the squared lengths of the sample. `None` if the scale of the rows is out of
+    /// range.
+    pub(crate) fn learn_few<T: Compute>(sample: MatRef<'_, T>, width: usize) -> Option<Self> {
+        let new = Self::of_columns(sample)?;
+        let dim = new.dim;
+        let mut rows = vec![0.0; sample.rows() * dim];
+        centered(sample, &new, &mut rows, &mut vec![0.0; sample.rows()]);
+        let mut rng = Rng::keyed(0, Purpose::Sketching, dim as u64);
+        let (directions, _) = leading(&rows, dim, width, &mut rng);
+        new.with(&rotated(&directions, dim, width, &mut rng), width)
+    }
+
+    /// The learned directions, and random ones that complete them to a basis of all columns. `None` without learned
+    /// directions, or if the basis is not orthonormal.
+    pub(super) fn completed(&self) -> Option<Self> {
+        let Directions::Learned(matrix) = &self.directions else { return None };
+        let mut rng = Rng::keyed(1, Purpose::Sketching, self.dim as u64);
+        let mut all: Vec<f64> = vec![0.0; self.width * self.dim];
+        for (t, row) in matrix.chunks_exact(self.width).enumerate() {
+            row.iter().enumerate().for_each(|(j, &v)| all[j * self.dim + t] = f64::from(v));
+        }
+        all.extend(random((self.dim - self.width) * self.dim, &mut rng));
+        self.clone().with(&orthonormal(all, self.dim, &mut rng), self.dim)
+    }
+
     /// All columns, for rows like those of a sample. `None` if the scale of the rows is out of range.
     pub(crate) fn of_columns<T: Compute>(sample: MatRef<'_, T>) -> Option<Self> {
         let dim = sample.cols();

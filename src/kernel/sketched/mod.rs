@@ -20,12 +20,14 @@
 //! Centers are packed in groups ([`pack`]). A [`scan`] compares rows with groups and lists every center that may be within
 //! the radius of its row, with a lower bound of the distance. Without a radius, the center of the smallest estimate gives
 //! one ([`closest`]). The products are exact, so every instruction set may compute them in its own way. What is listed is
-//! for the [arbiter](super::arbiter) to compare. Of what is not listed, a scan keeps [`bounds`] for later sweeps.
+//! for the [arbiter](super::arbiter) to compare. Of what is not listed, a scan keeps [`bounds`] for later sweeps. Where
+//! reading a row costs much, [`fine`] decides most of what is listed without reading it.
 #![allow(unsafe_code)]
 
 mod basis;
 mod bounds;
 mod closest;
+mod fine;
 mod label;
 mod pack;
 pub(in crate::kernel) mod products;
@@ -36,6 +38,7 @@ mod tests;
 
 pub(crate) use basis::Basis;
 pub(crate) use bounds::{Bounds, Lists, Paths};
+pub(crate) use fine::{Fine, FinePoint, FineSketch, FineSketching};
 pub(in crate::kernel) use label::{Labeling, SketchedCenters};
 pub(crate) use pack::PackedSketches;
 pub(crate) use products::GROUP;

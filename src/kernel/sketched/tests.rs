@@ -3,7 +3,10 @@
 use super::basis::{Directions, mix};
 use super::products::GROUP;
 use super::sketch::UNIT;
-use super::{Basis, Bounds, Compared, Hit, Lists, PackedSketches, Paths, Scan, Sketch, Sketching};
+use super::{
+    Basis, Bounds, Compared, Fine, FinePoint, FineSketch, FineSketching, Hit, Lists, PackedSketches, Paths,
+    Scan, Sketch, Sketching,
+};
 use crate::kernel::Isa;
 use crate::kernel::tier::Compute;
 use crate::matrix::MatRef;
@@ -493,4 +496,115 @@ fn the_rounding_of_the_product_is_needed() {
         most = most.max(off(&without));
     }
     assert!(most > 1.0, "{most}");
+}
+
+/// Rows with finer sketches, and some of them as centers, with a copy of each that is moved by little.
+struct Finer<T> {
+    made: Made,
+    fine: Fine,
+    bits: Vec<u8>,
+    numbers: Vec<FineSketch>,
+    centers: Vec<T>,
+}
+
+impl<T: Compute> Finer<T> {
+    fn of(rows: MatRef<'_, T>, width: usize) -> Option<Self> {
+        let (n, d) = (rows.rows(), rows.cols());
+        let made = Made::of(Basis::learn_few(rows, width)?, rows);
+        let mut centers = Vec::new();
+        for j in 0..12 {
+            let (a, b) = (rows.row(j * 7 % n), rows.row((j * 5 + 1) % n));
+            let mix = |share: f64| {
+                move |(a, b): (&T, &T)| T::from_f64(a.to_f64() * (1.0 - share) + b.to_f64() * share)
+            };
+            centers.extend(a.iter().zip(b).map(mix(0.4)));
+            centers.extend(a.iter().zip(b).map(mix(0.4 + 0.1 * 0.2f64.powi(j as i32))));
+        }
+        let mut fine = Fine::new(&made.basis, centers.len() / d)?;
+        centers.chunks_exact(d).enumerate().for_each(|(j, center)| fine.set(j, center));
+        let (mut bits, mut numbers) = (vec![0; n * fine.bytes()], vec![FineSketch::default(); n]);
+        let of_rows = (&*made.codes, &*made.sketches);
+        fine.write(&mut FineSketching::default(), rows, of_rows, (&mut bits, &mut numbers));
+        Some(Self { made, fine, bits, numbers, centers })
+    }
+
+    /// Pairs of a row and two centers, how many of these are decided, and how many bounds are wrong.
+    fn tally(&self, rows: MatRef<'_, T>) -> [usize; 3] {
+        let centers = MatRef::new(&self.centers, rows.cols());
+        let mut point = FinePoint::default();
+        let mut out = [0; 3];
+        for (i, row) in rows.iter().enumerate() {
+            let (sketch, codes) = self.made.one(i);
+            let bits = &self.bits[i * self.fine.bytes()..][..self.fine.bytes()];
+            self.fine.read((codes, sketch), (bits, &self.numbers[i]), &mut point);
+            let exact: Vec<f64> =
+                centers.iter().map(|c| distance(&self.made.basis, row, c).powi(2)).collect();
+            for (a, &near) in exact.iter().enumerate() {
+                let (low, high) = self.fine.sq_dist(&point, a as u32);
+                out[2] += usize::from(!(low <= near && near <= high));
+                for (b, &other) in exact.iter().enumerate() {
+                    let farther = self.fine.farther(&point, a as u32, b as u32);
+                    out[0] += 1;
+                    out[1] += usize::from(farther > 0.0);
+                    out[2] += usize::from(farther > other - near);
+                }
+            }
+        }
+        out
+    }
+}
+
+fn check_fine<T: Compute>(kind: usize, (n, d, width): (usize, usize, usize), scale: f64) {
+    let values: Vec<T> = rows(kind, n, d, 3).into_iter().map(|x| T::from_f64(x * scale)).collect();
+    let rows = MatRef::new(&values, d);
+    let what = format!("kind {kind}, {d} columns, {width} directions, scale {scale}");
+    let made = Finer::of(rows, width).unwrap_or_else(|| panic!("{what}: no basis"));
+    let [pairs, told, wrong] = made.tally(rows);
+    assert_eq!(wrong, 0, "{what}");
+    // Outliers make the errors of all other rows large.
+    assert!(kind > 4 || 4 * told > pairs, "{what}: {told} of {pairs} pairs are decided");
+}
+
+#[test]
+fn finer_sketches_limit_distances_and_their_differences() {
+    for kind in 0..KINDS {
+        for (n, d, width) in [(90, 64, 32), (60, 150, 64), (50, 300, 128)] {
+            check_fine::<f32>(kind, (n, d, width), 1.0);
+            check_fine::<f64>(kind, (n, d, width), 1e-9);
+        }
+        check_fine::<f32>(kind, (90, 70, 32), 1e12);
+    }
+}
+
+#[test]
+fn both_misses_are_needed() {
+    // With one direction in the tail, what is missed there is along all differences of centers.
+    let (n, d) = (60, 17);
+    let values: Vec<f64> = rows(7, n, d, 3);
+    let rows = MatRef::new(&values, d);
+    for part in 0..2 {
+        let mut made = Finer::of(rows, 16).unwrap();
+        made.numbers.iter_mut().for_each(|numbers| numbers.misses[part] = 0.0);
+        assert!(made.tally(rows)[2] > 0, "part {part}");
+    }
+}
+
+#[test]
+fn rows_without_a_sketch_have_no_finer_one() {
+    let (n, d) = (40, 64);
+    let mut values: Vec<f32> = rows(0, n, d, 3).into_iter().map(|x| x as f32).collect();
+    let made = Finer::of(MatRef::new(&values, d), 32).unwrap();
+    for value in [f32::NAN, f32::INFINITY, 3e38] {
+        values[5 * d] = value;
+        let row = MatRef::new(&values[5 * d..6 * d], d);
+        let other = Made::of(made.made.basis.clone(), row);
+        let (mut bits, mut numbers) = (vec![0; made.fine.bytes()], [FineSketch::default()]);
+        let of_row = (&*other.codes, &*other.sketches);
+        made.fine.write(&mut FineSketching::default(), row, of_row, (&mut bits, &mut numbers));
+        let mut point = FinePoint::default();
+        made.fine.read((&other.codes, &other.sketches[0]), (&bits, &numbers[0]), &mut point);
+        assert_eq!(made.fine.sq_dist(&point, 0), (0.0, f64::INFINITY), "{value}");
+        let farther = made.fine.farther(&point, 0, 1);
+        assert!(farther.is_nan() || farther <= 0.0, "{value}");
+    }
 }

@@ -10,7 +10,7 @@ use crate::kernel::{Compute, PackedCenters};
 use crate::kmeans::sketches::{Reading, RowSketches, Work};
 use crate::parallel::Executor;
 use crate::pass::{Cut, Unread, sweep_unread};
-use crate::tuning::{sketch_chunk_rows, tile_rows};
+use crate::tuning::tile_rows;
 
 impl Labels {
     /// Labels all rows by their sketches and adds them to `total`: all of them if `afresh`, otherwise those whose label
@@ -30,21 +30,20 @@ impl Labels {
         let mut rows = sketches.take_rows();
         let widths = sketches.widths();
         let rules = sketches.rules(packed.centers());
+        // Recomputed sums need all rows.
+        let reads_all = afresh || rules.needs_all() || moments.is_some();
         let absorb = |mut chunk: Unread<'_, T>,
                       (of_rows, mut rows): (LabelsMut<'_>, RowSketches<'_>),
                       part: &mut Part,
                       (work, moved, editing): &mut (Work, Moved<T>, Editing<'_>)| {
             let labels = of_rows.open(editing);
-            let unknown = labels.contains(&NO_LABEL);
-            // Recomputed sums need all rows of the chunk.
-            let all = afresh || unknown || rules.needs_all() || moments.is_some();
-            let mut reading = if all { Reading::All(chunk.read()?) } else { Reading::None(&mut chunk) };
-            rules.label(&mut reading, labels, &mut rows, packed, work)?;
-            part.distances += work.distances;
-            let chunk_rows = match reading {
-                Reading::All(chunk) => chunk,
-                Reading::None(unread) => unread.read_of(&work.picked)?,
+            let reading = if reads_all || labels.contains(&NO_LABEL) {
+                Reading::All(chunk.read()?)
+            } else {
+                Reading::None(&mut chunk)
             };
+            let chunk_rows = rules.label(reading, labels, &mut rows, packed, work)?;
+            part.distances += work.distances;
             let absorbed = part.absorb_changes(&chunk_rows, labels, &work.changes, packed, afresh, moved);
             part.absorb_moments(&chunk_rows, moments, &mut moved.new);
             if absorbed.is_err() {
@@ -53,7 +52,8 @@ impl Labels {
             of_rows.store(editing);
             Ok(())
         };
-        let cut = Cut { tile_rows: tile_rows(k), chunk_rows: Some(sketch_chunk_rows(dim, k)) };
+        let cut =
+            Cut { tile_rows: tile_rows(k), chunk_rows: Some(rules.chunk_rows(tile_rows(k), reads_all)) };
         let state = (self.of_rows.view_mut(), rows.view_mut(widths));
         let make = (
             || Part::new(k, dim, moments.is_some()),

@@ -59,7 +59,8 @@ pub enum Algorithm {
     Filtering,
     /// For many columns and clusters: a few bytes per row, kept in memory, tell which centers cannot be the nearest
     /// (certified sketches). A sweep reads only the rows that bounds do not decide. The sketches must fit into
-    /// `bounds_memory`. Sparse rows and a smaller budget get full sweeps.
+    /// `bounds_memory`. Sparse rows and a smaller budget get full sweeps. For a mapped file larger than memory, finer
+    /// sketches decide most of the other rows.
     Sketch,
 }
 

@@ -226,7 +226,7 @@ impl<T: Compute> Solver<T> for Lloyd<T> {
         let sparse = data.most_values().is_some();
         self.labels.recover(MatRef::new(&self.labeled_by, self.dim), data, cx)?;
         let centers = MatRef::new(&self.centers, self.dim);
-        self.choice.begin(&mut self.labels, centers, self.iteration, sparse);
+        self.choice.begin(&mut self.labels, centers, self.iteration, data);
         let packed = self.labels.pack(centers, sparse);
         let n = self.labels.of_rows.len();
         let sweeps = (self.iteration, self.params.max_iter);
@@ -239,7 +239,7 @@ impl<T: Compute> Solver<T> for Lloyd<T> {
         }
         if self.blocks.is_none()
             && self.labels.sketches.is_none()
-            && self.choice.wants_sketches(n, &packed, sweeps)
+            && self.choice.wants_sketches((n, data.scarce_memory().is_some()), &packed, sweeps)
         {
             let asked = self.params.algorithm == Algorithm::Sketch;
             self.labels.sketches = Sketches::new(data, n, &packed, (self.params.bounds_memory, asked))?;

@@ -4,11 +4,14 @@ use super::Widths;
 use super::work::{Open, Work};
 use crate::centers::NO_LABEL;
 use crate::error::Result;
-use crate::kernel::sketched::{Basis, Bounds, Compared, PackedSketches, Paths, Sketch, lower_of, upper_of};
+use crate::kernel::sketched::{
+    Basis, Bounds, Compared, Fine, FinePoint, FineSketch, PackedSketches, Paths, Sketch, lower_of, upper_of,
+};
 use crate::kernel::{Compute, PackedCenters, is_exact, sq_dist};
 use crate::matrix::MatRef;
 use crate::pass::{Chunk, PerRow, Unread};
 use crate::rows::Rows;
+use crate::tuning::{FINE_VALUES, SKETCH_PAIRS, sketch_chunk_rows};
 
 /// What all rows of a sweep share.
 pub(in crate::kmeans) struct Rules<'a, T> {
@@ -19,6 +22,8 @@ pub(in crate::kmeans) struct Rules<'a, T> {
     pub(super) moves: &'a [f32],
     pub(super) largest_move: f32,
     pub(super) paths: &'a Paths,
+    /// Where reading a row costs much.
+    pub(super) fine: Option<&'a Fine>,
     pub(super) are_made: bool,
     pub(super) are_known: bool,
 }
@@ -27,6 +32,9 @@ pub(in crate::kmeans) struct Rules<'a, T> {
 pub(in crate::kmeans) struct RowSketches<'a> {
     pub(in crate::kmeans) codes: &'a mut [u8],
     pub(in crate::kmeans) sketches: &'a mut [Sketch],
+    /// Finer sketches, if there are any.
+    pub(in crate::kmeans) bits: &'a mut [u8],
+    pub(in crate::kmeans) fine: &'a mut [FineSketch],
     pub(in crate::kmeans) upper: &'a mut [f32],
     /// The smallest of the bounds, after the last sweep.
     pub(in crate::kmeans) least: &'a mut [f32],
@@ -36,15 +44,32 @@ pub(in crate::kmeans) struct RowSketches<'a> {
 
 impl PerRow for RowSketches<'_> {
     fn split(self, n: usize) -> (Self, Self) {
-        let Self { codes, sketches, upper, least, bounds, widths } = self;
+        let Self { codes, sketches, bits, fine, upper, least, bounds, widths } = self;
         let (codes, sketches) = (codes.split_at_mut(n * widths.codes), sketches.split_at_mut(n));
+        let (bits, fine) = (bits.split_at_mut(n * widths.bits), fine.split_at_mut(n.min(fine.len())));
         let (upper, least) = (upper.split_at_mut(n), least.split_at_mut(n));
         let bounds = bounds.split_at_mut(n * widths.bounds);
-        let part =
-            |codes, sketches, upper, least, bounds| Self { codes, sketches, upper, least, bounds, widths };
         (
-            part(codes.0, sketches.0, upper.0, least.0, bounds.0),
-            part(codes.1, sketches.1, upper.1, least.1, bounds.1),
+            Self {
+                codes: codes.0,
+                sketches: sketches.0,
+                bits: bits.0,
+                fine: fine.0,
+                upper: upper.0,
+                least: least.0,
+                bounds: bounds.0,
+                widths,
+            },
+            Self {
+                codes: codes.1,
+                sketches: sketches.1,
+                bits: bits.1,
+                fine: fine.1,
+                upper: upper.1,
+                least: least.1,
+                bounds: bounds.1,
+                widths,
+            },
         )
     }
     fn rows(&self) -> Option<usize> {
@@ -67,20 +92,40 @@ impl<T: Compute> Rules<'_, T> {
         !(self.are_made && self.are_known)
     }
 
-    /// Finds the new label of every row of a chunk. Notes the changes in `work`. Reads only rows whose bounds do not tell
-    /// their label.
-    pub(in crate::kmeans) fn label(
+    /// Rows of a chunk, in tiles of `tile` rows: more where single rows are read, so that many can be requested at a time.
+    pub(in crate::kmeans) fn chunk_rows(&self, tile: usize, reads_all: bool) -> usize {
+        let (dim, k) = (self.centers.cols(), self.centers.rows());
+        let usual = sketch_chunk_rows(dim, k);
+        if self.fine.is_some() && !reads_all {
+            usual.max(tile.min(SKETCH_PAIRS / k).min(FINE_VALUES / dim))
+        } else {
+            usual
+        }
+    }
+
+    /// Finds the new label of every row of a chunk. Notes the changes in `work`. Reads only rows whose bounds and sketches do
+    /// not tell their label. In the chunk that it returns, no other rows may be looked at.
+    pub(in crate::kmeans) fn label<'c>(
         &self,
-        reading: &mut Reading<'_, '_, T>,
+        reading: Reading<'c, '_, T>,
         labels: &[u32],
         rows: &mut RowSketches<'_>,
         packed: &PackedCenters<T>,
         work: &mut Work,
-    ) -> Result<()> {
+    ) -> Result<Chunk<'c, T>> {
         work.changes.clear();
         work.distances = 0;
-        if let (false, Reading::All(chunk)) = (self.are_made, &*reading) {
+        if let (false, Reading::All(chunk)) = (self.are_made, &reading) {
             work.sketching.write(self.basis, dense(chunk), rows.codes, rows.sketches);
+            if let Some(fine) = self.fine {
+                let of_rows = (&*rows.codes, &*rows.sketches);
+                fine.write(
+                    &mut work.fine_sketching,
+                    dense(chunk),
+                    of_rows,
+                    (&mut *rows.bits, &mut *rows.fine),
+                );
+            }
         }
         work.hits.clear();
         let are_known = self.are_known && !labels.contains(&NO_LABEL);
@@ -90,16 +135,79 @@ impl<T: Compute> Rules<'_, T> {
             work.picked.clear();
             work.picked.extend(0..labels.len() as u32);
         }
-        let values = reading.of(&work.picked)?;
-        if are_known {
-            self.measure(values, work);
+        let chunk = if let (true, Some(fine), Reading::None(_)) = (are_known, self.fine, &reading) {
+            Self::estimate(fine, rows, work);
             self.scan(rows, work);
+            sort_by_row(rows.sketches.len(), work);
+            self.close(fine, rows, work);
+            let chunk = reading.of(&work.picked)?;
+            self.measure(dense(&chunk), work);
+            chunk
         } else {
-            self.guess(values, rows, work);
+            let chunk = reading.of(&work.picked)?;
+            if are_known {
+                self.measure(dense(&chunk), work);
+                self.scan(rows, work);
+            } else {
+                self.guess(dense(&chunk), rows, work);
+            }
+            sort_by_row(rows.sketches.len(), work);
+            chunk
+        };
+        self.decide(dense(&chunk), labels, rows, packed, work);
+        Ok(chunk)
+    }
+
+    /// Bounds the distances of the open rows to their centers by their finer sketches.
+    fn estimate(fine: &Fine, rows: &RowSketches<'_>, work: &mut Work) {
+        for open in &mut work.open {
+            rows.restore(fine, open.row, &mut work.point);
+            let (lower, upper) = fine.sq_dist(&work.point, open.label);
+            open.sq_dist = lower;
+            let upper = upper_of(upper, 1.0);
+            if upper < open.upper {
+                (open.upper, open.radius) = (upper, radius_of(upper));
+            }
         }
-        sort_by_row(rows.sketches.len(), work);
-        self.decide(values, labels, rows, packed, work);
-        Ok(())
+    }
+
+    /// Closes the open rows whose finer sketches tell their label, and lists the others.
+    fn close(&self, fine: &Fine, rows: &mut RowSketches<'_>, work: &mut Work) {
+        let Work { open, picked, sorted, ends, point, .. } = work;
+        picked.clear();
+        open.retain(|open| {
+            let r = open.row as usize;
+            let rivals = hits_of_mut(sorted, ends, r);
+            let mut is_closed = true;
+            if !rivals.is_empty() {
+                rows.restore(fine, open.row, point);
+                for (bound, j) in &mut *rivals {
+                    let farther = fine.farther(point, open.label, *j);
+                    // Not `farther <= 0.0`, because of NaN.
+                    let is_farther = farther > 0.0;
+                    is_closed &= is_farther || *bound > open.radius;
+                    if is_farther {
+                        *bound = bound.max(lower_of(open.sq_dist + farther, 1.0));
+                    }
+                }
+            }
+            if is_closed {
+                self.renew(rows, open, rivals);
+            } else {
+                picked.push(open.row);
+            }
+            !is_closed
+        });
+    }
+
+    /// Renews the bounds of a row, with lower bounds of some centers.
+    fn renew(&self, rows: &mut RowSketches<'_>, open: &Open, rivals: &[(f32, u32)]) {
+        let r = open.row as usize;
+        let mut bounds = self.bounds(rows);
+        for &(bound, j) in rivals.iter().filter(|(_, j)| *j != open.label) {
+            bounds.lower(r, self.packed.group_of(j), bound);
+        }
+        (rows.least[r], rows.upper[r]) = (bounds.least(r), open.upper);
     }
 
     /// Opens all rows with the center of the smallest estimate, and finds the centers within reach.
@@ -218,11 +326,7 @@ impl<T: Compute> Rules<'_, T> {
                 }
                 (open.label, open.upper) = (best.1, upper_of(best.0, factor));
             }
-            let mut bounds = self.bounds(rows);
-            for &(bound, j) in rivals.iter().filter(|(_, j)| *j != open.label) {
-                bounds.lower(r, self.packed.group_of(j), bound);
-            }
-            (rows.least[r], rows.upper[r]) = (bounds.least(r), open.upper);
+            self.renew(rows, open, rivals);
             if labels[r] != open.label {
                 changes.push((open.row, open.label));
             }
@@ -246,13 +350,23 @@ pub(in crate::kmeans) enum Reading<'c, 'u, T: Compute> {
     None(&'c mut Unread<'u, T>),
 }
 
-impl<T: Compute> Reading<'_, '_, T> {
+impl<'c, T: Compute> Reading<'c, '_, T> {
     /// The chunk, of which only the rows `picked` may be looked at.
-    fn of(&mut self, picked: &[u32]) -> Result<MatRef<'_, T>> {
+    fn of(self, picked: &[u32]) -> Result<Chunk<'c, T>> {
         match self {
-            Self::All(chunk) => Ok(dense(chunk)),
-            Self::None(unread) => Ok(dense(&unread.read_of(picked)?)),
+            Self::All(chunk) => Ok(chunk),
+            Self::None(unread) => unread.read_of(picked),
         }
+    }
+}
+
+impl RowSketches<'_> {
+    /// Restores the point that is stored of a row.
+    fn restore(&self, fine: &Fine, row: u32, to: &mut FinePoint) {
+        let r = row as usize;
+        let codes = &self.codes[r * self.widths.codes..][..self.widths.codes];
+        let bits = &self.bits[r * self.widths.bits..][..self.widths.bits];
+        fine.read((codes, &self.sketches[r]), (bits, &self.fine[r]), to);
     }
 }
 
@@ -283,6 +397,12 @@ fn sort_by_row(n: usize, work: &mut Work) {
         sorted[*at as usize] = (hit.bound, hit.center);
         *at += 1;
     }
+}
+
+/// The hits of a row.
+fn hits_of_mut<'s>(sorted: &'s mut [(f32, u32)], ends: &[u32], r: usize) -> &'s mut [(f32, u32)] {
+    let start = if r == 0 { 0 } else { ends[r - 1] };
+    &mut sorted[start as usize..ends[r] as usize]
 }
 
 /// The hits of a row.

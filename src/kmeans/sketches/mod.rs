@@ -22,12 +22,17 @@ mod work;
 use crate::centers::NO_LABEL;
 use crate::data::{self, DataSource};
 use crate::error::Result;
-use crate::kernel::sketched::{Basis, GROUP, PackedSketches, Paths, Sketch, Sketching, upper_of};
+use crate::kernel::sketched::{
+    Basis, Fine, FineSketch, GROUP, PackedSketches, Paths, Sketch, Sketching, are_fast, upper_of,
+};
 use crate::kernel::{Compute, PackedCenters, sq_dist};
 use crate::kmeans::bounds::similar_together;
 use crate::matrix::MatRef;
 use crate::pass::Chunk;
-use crate::tuning::{SKETCH_COORDINATES, SKETCH_PROBE, SKETCH_SETS, sketches_exclude_most};
+use crate::tuning::{
+    FINE_MEMORY, FINE_WIDTHS, SKETCH_COORDINATES, SKETCH_PROBE, SKETCH_SETS, fine_sketches_pay,
+    sketches_exclude_most, sketches_pay,
+};
 pub(super) use chunk::{Reading, RowSketches, Rules};
 pub(super) use work::Work;
 
@@ -47,6 +52,8 @@ pub(super) struct Sketches {
     moves: Vec<f32>,
     /// How far the sets of centers have moved.
     paths: Paths,
+    /// Where reading a row costs much.
+    fine: Option<Fine>,
 }
 
 /// Sketches and bounds of all rows.
@@ -54,6 +61,8 @@ pub(super) struct Sketches {
 pub(super) struct AllRows {
     codes: Vec<u8>,
     sketches: Vec<Sketch>,
+    bits: Vec<u8>,
+    fine: Vec<FineSketch>,
     upper: Vec<f32>,
     least: Vec<f32>,
     bounds: Vec<f32>,
@@ -63,6 +72,8 @@ pub(super) struct AllRows {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Widths {
     codes: usize,
+    /// 0 without finer sketches.
+    bits: usize,
     bounds: usize,
 }
 
@@ -72,6 +83,8 @@ impl AllRows {
         Self {
             codes: vec![0; n * widths.codes],
             sketches: vec![Sketch::default(); n],
+            bits: vec![0; n * widths.bits],
+            fine: vec![FineSketch::default(); if widths.bits > 0 { n } else { 0 }],
             upper: vec![f32::INFINITY; n],
             least: vec![0.0; n],
             bounds: vec![f32::INFINITY; n * widths.bounds],
@@ -80,14 +93,15 @@ impl AllRows {
 
     /// All rows.
     pub(super) fn view_mut(&mut self, widths: Widths) -> RowSketches<'_> {
-        let Self { codes, sketches, upper, least, bounds } = self;
-        RowSketches { codes, sketches, upper, least, bounds, widths }
+        let Self { codes, sketches, bits, fine, upper, least, bounds } = self;
+        RowSketches { codes, sketches, bits, fine, upper, least, bounds, widths }
     }
 }
 
 impl Sketches {
-    /// For the rows of `data`, in at most `budget` bytes. `None` if the sketches do not fit, if no sketch suits the rows,
-    /// or, unless they are `asked` for, if they exclude too few of the centers.
+    /// For the rows of `data`, in at most `budget` bytes. With finer sketches if the rows are in a file larger than memory.
+    /// `None` if the sketches do not fit, if no sketch suits the rows, or, unless they are `asked` for or finer, if they
+    /// exclude too few of the centers.
     ///
     /// # Errors
     /// Those of the source.
@@ -97,39 +111,66 @@ impl Sketches {
         packed: &PackedCenters<T>,
         (budget, asked): (u64, bool),
     ) -> Result<Option<Self>> {
-        let k = packed.n_centers();
+        let (k, dim) = (packed.n_centers(), data.dim());
         let groups = k.div_ceil(GROUP);
         // Sets of centers, at most as many as there is memory for their bounds.
-        let paths = |width: usize| {
+        let paths = |width: usize, budget: u64| {
             let a_row = width + size_of::<Sketch>() + 2 * size_of::<f32>();
             let left = (budget / n.max(1) as u64).checked_sub(a_row as u64)? / size_of::<f32>() as u64;
             let paths = Paths::new(groups, left.min(SKETCH_SETS as u64) as usize);
             (paths.stride() as u64 <= left).then_some(paths)
         };
-        if paths(data.dim().min(Basis::LEAST_WIDTH)).is_none() {
+        let scarce = data.scarce_memory().filter(|_| fine_sketches_pay(n, k, dim));
+        let finer = scarce.and_then(|bytes| {
+            let budget = budget.min((bytes as f64 * FINE_MEMORY) as u64);
+            let beside = dim.next_multiple_of(16) / 2 + size_of::<FineSketch>();
+            let fits = |&width: &usize| Some((width, paths(width + beside, budget)?));
+            FINE_WIDTHS.iter().filter(|&&width| 2 * width <= dim).find_map(fits)
+        });
+        if finer.is_none() && paths(dim.min(Basis::LEAST_WIDTH), budget).is_none() {
             return Ok(None);
         }
         let values = data::take(data, &Basis::sample_of(n))?;
-        let sample = MatRef::new(&values, data.dim());
-        let Some(basis) = Basis::learn(sample) else { return Ok(None) };
-        let width = basis.width();
-        let Some(paths) = paths(width) else { return Ok(None) };
+        let sample = MatRef::new(&values, dim);
+        let finer = finer.and_then(|(width, paths)| {
+            let basis = Basis::learn_few(sample, width)?;
+            let fine = Fine::new(&basis, k)?;
+            Some((basis, paths, Some(fine)))
+        });
+        // Without room for finer sketches, the rules for rows in memory hold.
+        let pays = asked || (are_fast() && sketches_pay(n, k, dim));
+        let plain = || {
+            let basis = Basis::learn(sample)?;
+            let paths = paths(basis.width(), budget)?;
+            Some((basis, paths, None))
+        };
+        let Some((basis, paths, fine)) = finer.or_else(|| plain().filter(|_| pays)) else { return Ok(None) };
         let mut new = Self {
-            basis,
             rows: AllRows::default(),
             are_made: false,
             are_known: false,
-            codes: vec![0; k * width],
+            codes: vec![0; k * basis.width()],
             centers: vec![Sketch::default(); k],
             order: Vec::new(),
             moves: vec![f32::INFINITY; k],
+            basis,
             paths,
+            fine: None,
         };
-        if !asked && !new.excludes_most(sample.slice(0, sample.rows().min(SKETCH_PROBE)), packed)? {
+        if fine.is_none()
+            && !asked
+            && !new.excludes_most(sample.slice(0, sample.rows().min(SKETCH_PROBE)), packed)?
+        {
             return Ok(None);
         }
+        new.fine = fine;
         new.rows = AllRows::of(n, new.widths());
         Ok(Some(new))
+    }
+
+    /// Whether they serve to read few rows of a large file.
+    pub(super) fn spare_reads(&self) -> bool {
+        self.fine.is_some()
     }
 
     /// Whether few centers are left for most of these rows.
@@ -137,15 +178,19 @@ impl Sketches {
         let (n, widths) = (rows.rows(), self.widths());
         let mut of_rows = AllRows::of(n, widths);
         let mut work = Work::default();
-        let mut all = Reading::All(Chunk { first_row: 0, rows: rows.into(), weights: None });
+        let all = Reading::All(Chunk { first_row: 0, rows: rows.into(), weights: None });
         let rules = self.rules(packed.centers());
-        rules.label(&mut all, &vec![NO_LABEL; n], &mut of_rows.view_mut(widths), packed, &mut work)?;
+        rules.label(all, &vec![NO_LABEL; n], &mut of_rows.view_mut(widths), packed, &mut work)?;
         Ok(sketches_exclude_most(work.distances, n as u64, packed.n_centers() as u64))
     }
 
     /// Values per row.
     pub(super) fn widths(&self) -> Widths {
-        Widths { codes: self.basis.width(), bounds: self.paths.stride() }
+        Widths {
+            codes: self.basis.width(),
+            bits: self.fine.as_ref().map_or(0, Fine::bytes),
+            bounds: self.paths.stride(),
+        }
     }
 
     /// Takes the sketches and bounds of all rows out for a sweep.
@@ -174,6 +219,7 @@ impl Sketches {
                 let codes = &mut self.codes[j * width..][..width];
                 let row = MatRef::new(center, center.len());
                 sketching.write(&self.basis, row, codes, &mut self.centers[j..=j]);
+                self.fine.iter_mut().for_each(|fine| fine.set(j, center));
             }
         }
         if self.order.is_empty() {
@@ -186,6 +232,7 @@ impl Sketches {
             moves: &self.moves,
             largest_move: self.moves.iter().copied().fold(0.0, f32::max),
             paths: &self.paths,
+            fine: self.fine.as_ref(),
             are_made: self.are_made,
             are_known: self.are_known,
         }

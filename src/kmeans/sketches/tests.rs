@@ -1,7 +1,13 @@
 //! Sweeps by sketches over rows that the sample does not show.
 
+use std::ops::{ControlFlow, Range};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::data::{Access, AnySource, Block, DataSource, Dense, Own, Source, TileReader, Weighted};
+use crate::error::Result;
 use crate::kernel::sketched::Basis;
 use crate::kmeans::{Algorithm, KMeans, KMeansRun};
+use crate::matrix::MatRef;
 use crate::rng::{Purpose, Rng};
 use crate::seeding::Seeding;
 
@@ -34,4 +40,130 @@ fn outliers_that_the_sample_misses_get_exact_labels() {
         assert_eq!(found.1, Algorithm::Sketch, "{scale}");
         assert!(plain.0 == found.0, "{scale}");
     }
+}
+
+/// Rows as of a file larger than memory, of which some bytes are available. Counts the rows that are read.
+struct Large<'a, T> {
+    rows: MatRef<'a, T>,
+    memory: u64,
+    read: AtomicU64,
+}
+
+impl<T: Own> TileReader<T> for Large<'_, T> {
+    fn tile<'s>(&'s self, rows: Range<usize>, _: &'s mut Vec<T>) -> Result<MatRef<'s, T>> {
+        self.read.fetch_add(rows.len() as u64, Ordering::Relaxed);
+        Ok(self.rows.slice(rows.start, rows.end))
+    }
+    fn tile_of<'s>(
+        &'s self,
+        rows: Range<usize>,
+        picked: &[u32],
+        scratch: &'s mut Vec<T>,
+    ) -> Result<MatRef<'s, T>> {
+        self.read.fetch_add(picked.len() as u64, Ordering::Relaxed);
+        // Nothing but the picked rows may be used.
+        scratch.clear();
+        scratch.resize(rows.len() * self.rows.cols(), T::from_f64(f64::NAN));
+        for &r in picked {
+            let at = r as usize * self.rows.cols();
+            scratch[at..at + self.rows.cols()].copy_from_slice(self.rows.row(rows.start + r as usize));
+        }
+        Ok(MatRef::new(scratch, self.rows.cols()))
+    }
+}
+
+impl<T: Own> DataSource<T> for Large<'_, T> {
+    fn dim(&self) -> usize {
+        self.rows.cols()
+    }
+    fn rows(&self) -> Option<u64> {
+        Some(self.rows.rows() as u64)
+    }
+    fn access(&self) -> Access {
+        Access::Random
+    }
+    fn scarce_memory(&self) -> Option<u64> {
+        Some(self.memory)
+    }
+    fn for_each_block(
+        &self,
+        _: usize,
+        f: &mut dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>>,
+    ) -> Result<()> {
+        f(Block { first_row: 0, len: self.rows.rows(), rows: self, weights: None }).map(|_| ())
+    }
+    fn gather(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {
+        self.rows.gather(rows, out)
+    }
+}
+
+impl<T: Own> Source for Large<'_, T> {
+    fn any(&self) -> AnySource<'_> {
+        T::own(self)
+    }
+}
+
+/// Overlapping clusters, with duplicates.
+fn overlapping<T: Own>(n: usize, d: usize) -> Vec<T> {
+    let mut rng = Rng::keyed(5, Purpose::Seeding, d as u64);
+    let middles: Vec<f64> = (0..60 * d).map(|_| rng.unit()).collect();
+    let falling = |t: usize| (1.0 + t as f64).powf(-0.6);
+    let mut values: Vec<T> = (0..n * d)
+        .map(|i| middles[i / d * 7 % 60 * d + i % d] + rng.unit() + rng.unit())
+        .enumerate()
+        .map(|(i, value)| T::from_f64(value * falling(i % d)))
+        .collect();
+    (0..n / 9).for_each(|i| values.copy_within(..d, i * 9 * d));
+    values
+}
+
+type Trace = (Vec<(Vec<u32>, Vec<f64>, u64)>, f64, Algorithm);
+
+fn trace(source: &impl Source, algorithm: Algorithm, k: usize, mut each: impl FnMut()) -> Trace {
+    let params = KMeans::params(k).seeding(Seeding::Random).tolerance(0.0).max_iter(15).algorithm(algorithm);
+    let mut run: KMeansRun = params.start(source).unwrap();
+    let mut steps = Vec::new();
+    while let Some(step) = run.advance(source).unwrap() {
+        steps.push((run.labels(), run.centers::<f64>(), step.objective.to_bits()));
+        each();
+    }
+    let algorithm = run.algorithm();
+    (steps, run.into_model().inertia(), algorithm)
+}
+
+fn check_large<T: Own>(d: usize, weighted: bool) {
+    let (n, k) = (6000, 50);
+    let values: Vec<T> = overlapping(n, d);
+    let weights: Vec<f64> = (0..n).map(|i| (i % 5) as f64 / 2.0).collect();
+    let with_weights = |source: &dyn DataSource<T>, algorithm: Algorithm, each: &mut dyn FnMut()| {
+        if weighted {
+            let weighted = Weighted::new::<T>(source, &weights[..]).unwrap();
+            trace(&T::own(&weighted), algorithm, k, each)
+        } else {
+            trace(&T::own(source), algorithm, k, each)
+        }
+    };
+    let plain = with_weights(&Dense::new(&values, d).unwrap(), Algorithm::Lloyd, &mut || ());
+    // Bytes of memory per row: for the most directions, and for fewer.
+    for memory in [9 * d as u64 + 300, 250] {
+        let large =
+            Large { rows: MatRef::new(&values, d), memory: memory * n as u64, read: AtomicU64::new(0) };
+        let mut read = Vec::new();
+        let found =
+            with_weights(&large, Algorithm::Auto, &mut || read.push(large.read.swap(0, Ordering::Relaxed)));
+        assert_eq!(found.2, Algorithm::Sketch, "{d} columns, {memory} bytes");
+        assert!(plain.0 == found.0 && plain.1.to_bits() == found.1.to_bits(), "{d} columns, {memory} bytes");
+        // Rows with weights are always summed again.
+        let last = read[read.len() - 3];
+        assert!(weighted || read.len() > 5 && last < n as u64 / 5, "{d} columns, {memory} bytes: {read:?}");
+    }
+}
+
+#[test]
+fn late_sweeps_over_large_files_read_few_rows() {
+    for d in [70, 140] {
+        check_large::<f32>(d, false);
+        check_large::<f64>(d, false);
+    }
+    check_large::<f32>(140, true);
 }

@@ -1,6 +1,6 @@
 //! Buffers of a worker that labels chunks of rows by sketches.
 
-use crate::kernel::sketched::{Hit, Lists, Scan, Sketching};
+use crate::kernel::sketched::{FinePoint, FineSketching, Hit, Lists, Scan, Sketching};
 
 /// A row that a sweep looks at.
 #[derive(Clone, Copy, Debug)]
@@ -11,7 +11,8 @@ pub(super) struct Open {
     /// An upper bound of the distance to its center, and the same with room for rounding.
     pub(super) upper: f32,
     pub(super) radius: f32,
-    /// The squared distance, if it was measured.
+    /// The squared distance, if it was measured; until then a lower limit, in the units of sketches, if the row has a finer
+    /// sketch.
     pub(super) sq_dist: f64,
 }
 
@@ -19,6 +20,8 @@ pub(super) struct Open {
 #[derive(Default)]
 pub(in crate::kmeans) struct Work {
     pub(super) sketching: Sketching,
+    pub(super) fine_sketching: FineSketching,
+    pub(super) point: FinePoint,
     pub(super) scan: Scan,
     pub(super) hits: Vec<Hit>,
     /// The hits by row, and where they end, per row.

@@ -116,7 +116,7 @@ impl<T: Compute> VarianceReducedSolver<T> {
         let mut rate = self.rate.unwrap_or_else(|| self.params.first_rate(n));
         let (mut distances, mut visited) = (0, n);
         let mut centers = self.centers.clone();
-        self.choice.begin(&mut self.labels, MatRef::new(&centers, dim), self.iteration, sparse);
+        self.choice.begin(&mut self.labels, MatRef::new(&centers, dim), self.iteration, data);
         let from = (MatRef::new(&centers, dim), metric);
         let mut pass = Self::pass(&mut self.labels, from, self.carried.clone(), data, cx)?;
         if self.iteration > 0 && self.is_worse(pass.swept.clusters.energy()) {

@@ -1,0 +1,70 @@
+//! Single rows of a file, read past the system's cache, which would read whole pages.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+
+/// A file whose reads begin and end at multiples of a sector.
+#[cfg(all(target_os = "linux", not(miri)))]
+#[derive(Debug)]
+pub(super) struct Direct(File);
+
+/// Other systems have no such reads.
+#[cfg(not(all(target_os = "linux", not(miri))))]
+#[derive(Debug)]
+pub(super) enum Direct {}
+
+#[cfg(all(target_os = "linux", not(miri)))]
+impl Direct {
+    /// What disks read at the least, and the alignment of memory for it.
+    const SECTOR: usize = 512;
+    const ALIGNMENT: usize = 4096;
+
+    /// The same file, if the system can read it so.
+    pub(super) fn of(file: &File) -> Option<Self> {
+        use std::fs::OpenOptions;
+        use std::os::fd::AsRawFd;
+        use std::os::unix::fs::OpenOptionsExt;
+        let flag = rustix::fs::OFlags::DIRECT.bits() as i32;
+        // The open file, also if another has its name now.
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let direct = Self(OpenOptions::new().read(true).custom_flags(flag).open(path).ok()?);
+        // Some file systems open the file, but do not read single sectors.
+        direct.read(0..1, &mut Vec::new()).ok()?;
+        Some(direct)
+    }
+
+    /// Reads bytes of the file into `buffer`, and returns where they are.
+    pub(super) fn read(&self, bytes: Range<usize>, buffer: &mut Vec<u8>) -> io::Result<Range<usize>> {
+        use std::os::unix::fs::FileExt;
+        let start = bytes.start / Self::SECTOR * Self::SECTOR;
+        let length = bytes.end.next_multiple_of(Self::SECTOR) - start;
+        let wanted = bytes.end - start;
+        if buffer.len() < length + Self::ALIGNMENT {
+            buffer.resize(length + Self::ALIGNMENT, 0);
+        }
+        let first = buffer.as_ptr().align_offset(Self::ALIGNMENT);
+        let mut found = 0;
+        while found < wanted {
+            let rest = &mut buffer[first + found..first + length];
+            match self.0.read_at(rest, (start + found) as u64) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(more) => found += more,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(first + bytes.start - start..first + wanted)
+    }
+}
+
+#[cfg(not(all(target_os = "linux", not(miri))))]
+impl Direct {
+    pub(super) fn of(_file: &File) -> Option<Self> {
+        None
+    }
+
+    pub(super) fn read(&self, _bytes: Range<usize>, _buffer: &mut Vec<u8>) -> io::Result<Range<usize>> {
+        match *self {}
+    }
+}
