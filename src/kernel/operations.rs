@@ -278,7 +278,7 @@ operations! {
         weights: Option<&'a [f64]>,
         to: Limbs<'a>,
     ) -> bool {
-        limbs::add(rows, labels, weights, to)
+        limbs::add::<S>(rows, labels, weights, to)
     }
 
     /// See [`limbs::reassign`].
@@ -287,7 +287,7 @@ operations! {
         labels: (&'a [u32], &'a [u32]),
         to: Limbs<'a>,
     ) -> bool {
-        limbs::reassign(rows, labels, to)
+        limbs::reassign::<S>(rows, labels, to)
     }
 
     /// See [`limbs::settle`].

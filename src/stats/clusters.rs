@@ -8,7 +8,7 @@ use crate::kernel::{self, Compute, PackedCenters};
 use crate::matrix::MatRef;
 use crate::rows::{Rows, SparseRef};
 
-use super::exact::{ExactSums, check_energy, rows_together};
+use super::exact::{Added, ExactSums, check_energy, rows_together};
 use super::waiting::Waiting;
 
 /// Weighted sums, weights and squared errors of rows per cluster. Two of them merge by addition.
@@ -35,14 +35,14 @@ pub struct ClusterSums {
     squares: Option<ExactSums>,
     /// Clusters that may be nonempty; a merge skips the others.
     touched: Vec<bool>,
+    /// Rows since they were settled; their clusters may be nonempty too.
+    added: Added,
     /// `sums` may be nonzero.
     filled: bool,
     /// Sparse rows not yet added to the sums. Their weights and errors are already included.
     waiting: Waiting,
     /// A partial result, which is merged before its sums are read. Its sparse rows may stay in `waiting`.
     is_part: bool,
-    /// Whether all squared errors of rows were finite.
-    is_finite: bool,
     /// Squared errors of some rows.
     errors: Vec<f64>,
 }
@@ -87,10 +87,10 @@ impl ClusterSums {
             energies: numbers(),
             squares: None,
             touched: vec![false; k],
+            added: Added::new(k),
             filled: false,
             waiting: Waiting::default(),
             is_part: true,
-            is_finite: true,
             errors: Vec::new(),
         }
     }
@@ -258,8 +258,8 @@ impl ClusterSums {
                     }
                 }
             }
+            self.note(labels);
         }
-        self.settle_unless_part(labels);
     }
 
     /// Adds the weights and squared errors of rows.
@@ -273,38 +273,30 @@ impl ClusterSums {
         let mut errors = take(&mut self.errors);
         errors.resize(labels.len(), 0.0);
         kernel::sq_dists(rows, labels, centers, &mut errors);
-        self.add_errors(&errors, labels, weights);
+        self.energies.add(MatRef::new(&errors, 1), labels, weights);
         self.errors = errors;
         let Some(weights) = weights else {
-            for &j in labels {
-                self.touched[j as usize] = true;
-                self.count(j, 1.0);
-            }
+            labels.iter().for_each(|&j| self.count(j, 1.0));
             return;
         };
-        labels.iter().for_each(|&j| self.touched[j as usize] = true);
         let column = MatRef::new(weights, 1);
         self.squares().add(column, labels, Some(weights));
         self.weights.add(column, labels, None);
     }
 
-    /// Adds squared errors to those of their clusters.
-    fn add_errors(&mut self, errors: &[f64], labels: &[u32], weights: Option<&[f64]>) {
-        self.energies.add(MatRef::new(errors, 1), labels, weights);
-        self.is_finite &= match weights {
-            None => errors.iter().all(|error| error.is_finite()),
-            Some(weights) => errors.iter().zip(weights).all(|(error, weight)| (error * weight).is_finite()),
-        };
-    }
-
-    /// Settles the sums of these clusters, unless they are merged before they are read.
-    fn settle_unless_part(&mut self, labels: &[u32]) {
-        if !self.is_part {
-            for &j in labels {
-                self.all_numbers().for_each(|sums| sums.settle(j as usize));
-            }
-            self.all_numbers().for_each(ExactSums::finish);
+    /// Notes the clusters of rows that were added together, and settles their sums if they must be, or are read next.
+    fn note(&mut self, labels: &[u32]) {
+        if !self.added.count(labels) && self.is_part {
+            return;
         }
+        for &j in labels {
+            let j = j as usize;
+            if if self.is_part { self.added.is_full(j) } else { self.added.take(j) } {
+                self.touched[j] = true;
+                self.all_numbers().for_each(|numbers| numbers.settle(j));
+            }
+        }
+        self.all_numbers().for_each(ExactSums::finish);
     }
 
     fn all_numbers(&mut self) -> impl Iterator<Item = &mut ExactSums> {
@@ -347,17 +339,15 @@ impl ClusterSums {
             for (i, (from, to)) in moved() {
                 let about = |j: u32| centers.sq_dist(rows, i, j as usize);
                 errors.extend([-about(from), about(to)]);
-                for (j, by) in [(from, -1.0), (to, 1.0)] {
-                    self.touched[j as usize] = true;
-                    self.count(j, by);
-                }
+                self.count(from, -1.0);
+                self.count(to, 1.0);
             }
             if errors.is_empty() {
                 self.errors = errors;
                 continue;
             }
             let both: Vec<u32> = moved().flat_map(|(_, (from, to))| [from, to]).collect();
-            self.add_errors(&errors, &both, None);
+            self.energies.add(MatRef::new(&errors, 1), &both, None);
             self.errors = errors;
             match rows {
                 Rows::Dense(rows) => self.sums.reassign(rows, (old, new)),
@@ -369,7 +359,7 @@ impl ClusterSums {
                     }
                 }
             }
-            self.settle_unless_part(&both);
+            self.note(&both);
         }
     }
 
@@ -469,9 +459,8 @@ impl ClusterSums {
         }
         let filled = take(&mut part.filled);
         self.filled |= filled;
-        self.is_finite &= part.is_finite;
         for j in 0..part.touched.len() {
-            if !take(&mut part.touched[j]) {
+            if !(part.added.take(j) | take(&mut part.touched[j])) {
                 continue;
             }
             self.touched[j] = true;
@@ -535,7 +524,7 @@ impl ClusterSums {
 
     /// Whether the squared errors of all absorbed rows are finite.
     pub(crate) fn is_finite(&self) -> bool {
-        self.is_finite
+        self.energies.is_finite()
     }
 
     /// The effective number of rows of cluster `j`: the squared sum of its weights over the sum of their

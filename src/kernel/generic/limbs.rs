@@ -6,7 +6,7 @@
 #![allow(clippy::needless_range_loop, reason = "loops of known length over several arrays are vectorized")]
 
 use super::pair::{sq_dist, sq_dist_of};
-use super::simd::Widen;
+use super::simd::{Bits, MOST_LANES, Simd, Widen};
 use crate::float::Float;
 use crate::matrix::MatRef;
 
@@ -63,83 +63,104 @@ pub(crate) fn split<const TWO: bool>(value: f64, grid: f64) -> Split {
 }
 
 /// What the checks of some values have seen.
-#[derive(Default)]
-struct Seen {
-    lost: u64,
-    range: u64,
+struct Seen<S: Bits> {
+    lost: S::V,
+    range: S::V,
+    /// The same of single values.
+    rest: (u64, u64),
 }
 
-impl Seen {
+impl<S: Bits> Seen<S> {
+    /// # Safety
+    /// The processor must support the instruction set.
+    #[inline(always)]
+    unsafe fn nothing() -> Self {
+        // SAFETY: this function requires the instruction set.
+        unsafe { Self { lost: S::splat(0.0), range: S::splat(0.0), rest: (0, 0) } }
+    }
+
     #[inline(always)]
     fn see(&mut self, split: &Split) {
-        self.lost |= split.lost;
-        self.range |= split.range;
+        self.rest.0 |= split.lost;
+        self.rest.1 |= split.range;
     }
 
+    /// # Safety
+    /// The processor must support the instruction set.
     #[inline(always)]
-    fn is_exact(&self) -> bool {
-        self.lost | self.range >> 52 == 0
+    unsafe fn is_exact(&self) -> bool {
+        let (mut lost, mut range) = ([0.0; MOST_LANES], [0.0; MOST_LANES]);
+        // SAFETY: no vector has more than `MOST_LANES` lanes. This function requires the instruction set.
+        unsafe {
+            S::store(lost.as_mut_ptr(), self.lost);
+            S::store(range.as_mut_ptr(), self.range);
+        }
+        let all = |values: [f64; MOST_LANES]| values.into_iter().fold(0, |all, value| all | value.to_bits());
+        self.rest.0 | all(lost) | (self.rest.1 | all(range)) >> 52 == 0
     }
 }
-
-/// Adds a row, times `weight` if `W`, to the sums of cluster `j`.
+/// Adds a row, times `weight` if `W`, to sums.
+///
+/// # Safety
+/// The processor must support the instruction set.
 #[inline(always)]
-fn add_row<T: Float, const TWO: bool, const W: bool>(
-    (row, weight): (&[T], f64),
+unsafe fn add_row<S: Widen, const TWO: bool, const W: bool>(
+    (row, weight): (&[S::T], f64),
     j: usize,
     to: &mut Limbs<'_>,
-    seen: &mut Seen,
+    seen: &mut Seen<S::Wide>,
 ) {
     let d = row.len();
     let (grids, high) = (&to.grids[..d], &mut to.high[j * d..][..d]);
-    let value = |x: T| if W { weight * x.to_f64() } else { x.to_f64() };
-    // A local value stays in a register.
-    let mut all = Seen::default();
-    if TWO {
-        let low = &mut to.low[j * d..][..d];
-        for t in 0..d {
-            let split = split::<true>(value(row[t]), grids[t]);
-            high[t] = high[t].wrapping_add(split.high);
+    let low = if TWO { &mut to.low[j * d..][..d] } else { &mut [][..] };
+    let whole = d / S::Wide::LANES * S::Wide::LANES;
+    // SAFETY: all slices that are read or written have `d` values, and `whole` is at most `d`. This function requires
+    // the instruction set.
+    unsafe {
+        let (weights, factor) = (S::Wide::splat(weight), S::Wide::splat(LOW));
+        for t in (0..whole).step_by(S::Wide::LANES) {
+            let x = S::widen(row.as_ptr().add(t));
+            let value = if W { S::Wide::mul(weights, x) } else { x };
+            let grid = S::Wide::load(grids.as_ptr().add(t));
+            let sum = S::Wide::add(value, grid);
+            S::Wide::add_bits(high.as_mut_ptr().add(t), grid, sum);
+            seen.range = S::Wide::or(seen.range, S::Wide::xor(sum, grid));
+            let on_grid = S::Wide::sub(sum, grid);
+            let lost = if TWO {
+                let (rest, grid) = (S::Wide::sub(value, on_grid), S::Wide::mul(grid, factor));
+                let sum = S::Wide::add(rest, grid);
+                S::Wide::add_bits(low.as_mut_ptr().add(t), grid, sum);
+                S::Wide::sub(S::Wide::sub(sum, grid), rest)
+            } else {
+                S::Wide::sub(on_grid, value)
+            };
+            seen.lost = S::Wide::or(seen.lost, lost);
+        }
+    }
+    for t in whole..d {
+        let x = row[t].to_f64();
+        let split = split::<TWO>(if W { weight * x } else { x }, grids[t]);
+        high[t] = high[t].wrapping_add(split.high);
+        if TWO {
             low[t] = low[t].wrapping_add(split.low);
-            all.see(&split);
         }
-    } else {
-        for t in 0..d {
-            let split = split::<false>(value(row[t]), grids[t]);
-            high[t] = high[t].wrapping_add(split.high);
-            all.see(&split);
-        }
-    }
-    seen.lost |= all.lost;
-    seen.range |= all.range;
-}
-
-/// [`add_row`] for all rows. For up to 4 columns, whose number the compiler then knows: longer rows it adds as vectors.
-#[inline(always)]
-fn add_rows<T: Float, const TWO: bool, const W: bool>(
-    rows: MatRef<'_, T>,
-    labels: &[u32],
-    weights: &[f64],
-    to: Limbs<'_>,
-) -> bool {
-    match rows.cols() {
-        1 => add_few::<T, TWO, W, 1>(rows, labels, weights, to),
-        2 => add_few::<T, TWO, W, 2>(rows, labels, weights, to),
-        3 => add_few::<T, TWO, W, 3>(rows, labels, weights, to),
-        4 => add_few::<T, TWO, W, 4>(rows, labels, weights, to),
-        _ => add_many::<T, TWO, W>(rows, labels, weights, to),
+        seen.see(&split);
     }
 }
 
+/// Adds rows of up to four columns, whose number the compiler then knows.
+///
+/// # Safety
+/// The processor must support the instruction set.
 #[inline(always)]
-fn add_few<T: Float, const TWO: bool, const W: bool, const D: usize>(
-    rows: MatRef<'_, T>,
+unsafe fn add_few<S: Widen, const TWO: bool, const W: bool, const D: usize>(
+    rows: MatRef<'_, S::T>,
     labels: &[u32],
     weights: &[f64],
     Limbs { grids, high, low }: Limbs<'_>,
 ) -> bool {
     let ((high, _), (low, _)) = (high.as_chunks_mut::<D>(), low.as_chunks_mut::<D>());
-    let (grids, mut seen) = (&grids[..D], Seen::default());
+    let (grids, mut lost, mut range) = (&grids[..D], 0, 0);
     for (i, row) in rows.iter().enumerate() {
         let (row, j) = (&row[..D], labels[i] as usize);
         for t in 0..D {
@@ -149,68 +170,136 @@ fn add_few<T: Float, const TWO: bool, const W: bool, const D: usize>(
             if TWO {
                 low[j][t] = low[j][t].wrapping_add(split.low);
             }
-            seen.see(&split);
+            lost |= split.lost;
+            range |= split.range;
         }
     }
-    seen.is_exact()
+    lost | range >> 52 == 0
 }
 
+/// Rows of a single column that are split together.
+const COLUMN_ROWS: usize = 64;
+
+/// Adds rows of a single column: splitting them first takes vectors.
 #[inline(always)]
-fn add_many<T: Float, const TWO: bool, const W: bool>(
+fn add_column<T: Float, const W: bool>(
     rows: MatRef<'_, T>,
+    labels: &[u32],
+    weights: &[f64],
+    Limbs { grids, high, low }: Limbs<'_>,
+) -> bool {
+    let (n, grid) = (labels.len(), grids[0]);
+    let (mut highs, mut lows) = ([0; COLUMN_ROWS], [0; COLUMN_ROWS]);
+    let mut values = [0.0; COLUMN_ROWS];
+    let (mut lost, mut range) = (0, 0);
+    for start in (0..n).step_by(COLUMN_ROWS) {
+        let m = COLUMN_ROWS.min(n - start);
+        for (i, value) in values[..m].iter_mut().enumerate() {
+            let x = rows.row(start + i)[0].to_f64();
+            *value = if W { weights[start + i] * x } else { x };
+        }
+        values[m..].fill(0.0);
+        for i in 0..COLUMN_ROWS {
+            let split = split::<true>(values[i], grid);
+            (highs[i], lows[i]) = (split.high, split.low);
+            lost |= split.lost;
+            range |= split.range;
+        }
+        for (i, &j) in labels[start..start + m].iter().enumerate() {
+            let (high, low) = (&mut high[j as usize], &mut low[j as usize]);
+            *high = high.wrapping_add(highs[i]);
+            *low = low.wrapping_add(lows[i]);
+        }
+    }
+    lost | range >> 52 == 0
+}
+
+/// # Safety
+/// The processor must support the instruction set.
+#[inline(always)]
+unsafe fn add_rows<S: Widen, const TWO: bool, const W: bool>(
+    rows: MatRef<'_, S::T>,
     labels: &[u32],
     weights: &[f64],
     mut to: Limbs<'_>,
 ) -> bool {
-    let mut seen = Seen::default();
-    for (i, row) in rows.iter().enumerate() {
-        let weight = if W { weights[i] } else { 1.0 };
-        add_row::<T, TWO, W>((row, weight), labels[i] as usize, &mut to, &mut seen);
+    // SAFETY: this function requires the instruction set, as all of these do.
+    unsafe {
+        match rows.cols() {
+            1 if TWO => return add_column::<S::T, W>(rows, labels, weights, to),
+            1 => return add_few::<S, TWO, W, 1>(rows, labels, weights, to),
+            2 => return add_few::<S, TWO, W, 2>(rows, labels, weights, to),
+            3 => return add_few::<S, TWO, W, 3>(rows, labels, weights, to),
+            4 => return add_few::<S, TWO, W, 4>(rows, labels, weights, to),
+            _ => {}
+        }
+        let mut seen = Seen::nothing();
+        for (i, row) in rows.iter().enumerate() {
+            let weight = if W { weights[i] } else { 1.0 };
+            add_row::<S, TWO, W>((row, weight), labels[i] as usize, &mut to, &mut seen);
+        }
+        seen.is_exact()
     }
-    seen.is_exact()
 }
 
 /// Adds every row, times its weight, to the sums of its cluster. Returns whether all sums are exact.
+///
+/// # Safety
+/// The processor must support the instruction set.
 #[inline(always)]
-pub(in crate::kernel) fn add<T: Float>(
-    rows: MatRef<'_, T>,
+pub(in crate::kernel) unsafe fn add<S: Widen>(
+    rows: MatRef<'_, S::T>,
     labels: &[u32],
     weights: Option<&[f64]>,
     to: Limbs<'_>,
 ) -> bool {
-    match (to.low.is_empty(), weights) {
-        (true, None) => add_rows::<T, false, false>(rows, labels, &[], to),
-        (true, Some(weights)) => add_rows::<T, false, true>(rows, labels, weights, to),
-        (false, None) => add_rows::<T, true, false>(rows, labels, &[], to),
-        (false, Some(weights)) => add_rows::<T, true, true>(rows, labels, weights, to),
+    // SAFETY: this function requires the instruction set, as `add_rows` does.
+    unsafe {
+        match (to.low.is_empty(), weights) {
+            (true, None) => add_rows::<S, false, false>(rows, labels, &[], to),
+            (true, Some(weights)) => add_rows::<S, false, true>(rows, labels, weights, to),
+            (false, None) => add_rows::<S, true, false>(rows, labels, &[], to),
+            (false, Some(weights)) => add_rows::<S, true, true>(rows, labels, weights, to),
+        }
     }
 }
 
+/// # Safety
+/// The processor must support the instruction set.
 #[inline(always)]
-fn move_rows<T: Float, const TWO: bool>(
-    rows: MatRef<'_, T>,
+unsafe fn move_rows<S: Widen, const TWO: bool>(
+    rows: MatRef<'_, S::T>,
     (old, new): (&[u32], &[u32]),
     mut to: Limbs<'_>,
 ) -> bool {
-    let mut seen = Seen::default();
-    for (i, row) in rows.iter().enumerate().filter(|&(i, _)| old[i] != new[i]) {
-        add_row::<T, TWO, true>((row, -1.0), old[i] as usize, &mut to, &mut seen);
-        add_row::<T, TWO, false>((row, 1.0), new[i] as usize, &mut to, &mut seen);
+    // SAFETY: this function requires the instruction set, as all of these do.
+    unsafe {
+        let mut seen = Seen::nothing();
+        for (i, row) in rows.iter().enumerate().filter(|&(i, _)| old[i] != new[i]) {
+            add_row::<S, TWO, true>((row, -1.0), old[i] as usize, &mut to, &mut seen);
+            add_row::<S, TWO, false>((row, 1.0), new[i] as usize, &mut to, &mut seen);
+        }
+        seen.is_exact()
     }
-    seen.is_exact()
 }
 
 /// Moves every row whose label changed to the sums of its new cluster. Returns whether all sums are exact.
+///
+/// # Safety
+/// The processor must support the instruction set.
 #[inline(always)]
-pub(in crate::kernel) fn reassign<T: Float>(
-    rows: MatRef<'_, T>,
+pub(in crate::kernel) unsafe fn reassign<S: Widen>(
+    rows: MatRef<'_, S::T>,
     labels: (&[u32], &[u32]),
     to: Limbs<'_>,
 ) -> bool {
-    if to.low.is_empty() {
-        move_rows::<T, false>(rows, labels, to)
-    } else {
-        move_rows::<T, true>(rows, labels, to)
+    // SAFETY: this function requires the instruction set, as `move_rows` does.
+    unsafe {
+        if to.low.is_empty() {
+            move_rows::<S, false>(rows, labels, to)
+        } else {
+            move_rows::<S, true>(rows, labels, to)
+        }
     }
 }
 

@@ -11,7 +11,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::mem::take;
-use std::ops::Range;
+use std::ops::{Deref, DerefMut, Range};
 
 use big::Big;
 
@@ -22,9 +22,6 @@ use crate::matrix::MatRef;
 
 /// Most rows that are added together.
 const MOST_TOGETHER: usize = 256;
-
-/// Rows of a cluster after which its whole numbers are settled. They hold 2^12 values of less than 2^51 grids.
-const SETTLED_AT: u32 = (1 << 12) - 2 * MOST_TOGETHER as u32;
 
 /// Values that are added and checked together. If the check fails, each of them is looked at.
 const TOGETHER: usize = 4096;
@@ -37,17 +34,54 @@ pub(super) fn rows_together(width: usize) -> usize {
 /// Bits of room above the largest value from which a grid is learned.
 const ROOM: i32 = 2;
 
+/// Values that begin at a cache line, so that vectors do not cross two lines. A copy may begin elsewhere.
+#[derive(Clone, Debug)]
+struct Lines<V> {
+    values: Vec<V>,
+    start: usize,
+}
+
+impl<V> Default for Lines<V> {
+    fn default() -> Self {
+        Self { values: Vec::new(), start: 0 }
+    }
+}
+
+impl<V: Copy + Default> Lines<V> {
+    fn zeros(n: usize) -> Self {
+        let values = vec![V::default(); n + 64 / size_of::<V>()];
+        let start = values.as_ptr().align_offset(64).min(values.len() - n);
+        let mut new = Self { values, start };
+        new.values.truncate(start + n);
+        new
+    }
+}
+
+impl<V> Deref for Lines<V> {
+    type Target = [V];
+
+    fn deref(&self) -> &[V] {
+        &self.values[self.start..]
+    }
+}
+
+impl<V> DerefMut for Lines<V> {
+    fn deref_mut(&mut self) -> &mut [V] {
+        &mut self.values[self.start..]
+    }
+}
+
 /// Exact sums of `width` columns per cluster.
 #[derive(Clone, Debug)]
 pub(super) struct ExactSums {
     k: usize,
     width: usize,
     /// See [`Limbs`]. Empty before the first rows.
-    grids: Vec<f64>,
-    high: Vec<i64>,
-    low: Vec<i64>,
-    /// Rows per cluster that were added to the whole numbers.
-    added: Vec<u32>,
+    grids: Lines<f64>,
+    high: Lines<i64>,
+    low: Lines<i64>,
+    /// Whether the values that were added are finite.
+    is_finite: bool,
     /// Values of blocks that failed the check, less some for blocks that did not.
     missed: usize,
     /// The rounded sums without the whole numbers, and what the rounding left. Allocated when needed.
@@ -74,10 +108,10 @@ impl ExactSums {
         Self {
             k,
             width,
-            grids: Vec::new(),
-            high: Vec::new(),
-            low: Vec::new(),
-            added: Vec::new(),
+            grids: Lines::default(),
+            high: Lines::default(),
+            low: Lines::default(),
+            is_finite: true,
             missed: 0,
             sums: Vec::new(),
             lows: Vec::new(),
@@ -171,6 +205,7 @@ impl ExactSums {
         if lost == 0.0 {
             (self.sums[at], self.lows[at]) = (sum, low);
         } else if !value.is_finite() {
+            self.is_finite = false;
             self.sums[at] = f64::NAN;
             self.rests.remove(&at);
         } else if self.sums[at].is_finite() || self.rests.contains_key(&at) {
@@ -211,13 +246,12 @@ impl ExactSums {
     /// Prepares the whole numbers for rows like these. With `two`, they have a second part.
     fn begin<T: Float>(&mut self, two: bool, rows: MatRef<'_, T>, weights: Option<&[f64]>) {
         if self.grids.is_empty() {
-            self.grids = vec![0.0; self.width];
-            self.high = vec![0; self.k * self.width];
-            self.added = vec![0; self.k];
+            self.grids = Lines::zeros(self.width);
+            self.high = Lines::zeros(self.k * self.width);
             self.learn(rows, weights);
         }
         if two && self.low.is_empty() {
-            self.low = vec![0; self.high.len()];
+            self.low = Lines::zeros(self.high.len());
         }
     }
 
@@ -233,7 +267,13 @@ impl ExactSums {
         }
     }
 
-    /// Adds rows, times their weights, to the sums of their clusters: at most [`rows_together`].
+    /// Whether all values that were added are finite.
+    pub(super) fn is_finite(&self) -> bool {
+        self.is_finite
+    }
+
+    /// Adds rows, times their weights, to the sums of their clusters: at most [`rows_together`]. See [`Added`] for how
+    /// many before they are settled.
     pub(super) fn add<T: Compute>(&mut self, rows: MatRef<'_, T>, labels: &[u32], weights: Option<&[f64]>) {
         self.begin(T::WIDE || weights.is_some(), rows, weights);
         if kernel::add_rows(rows, labels, weights, self.limbs()) {
@@ -243,10 +283,9 @@ impl ExactSums {
             let entries = labels.iter().enumerate().map(|(i, &j)| (i, j, each(i)));
             self.repair(rows, entries, weights);
         }
-        self.count_added(labels.iter().copied());
     }
 
-    /// Moves the rows whose label changed: at most [`rows_together`].
+    /// Moves the rows whose label changed: at most [`rows_together`], which count as rows of both clusters.
     pub(super) fn reassign<T: Compute>(&mut self, rows: MatRef<'_, T>, (old, new): (&[u32], &[u32])) {
         self.begin(T::WIDE, rows, None);
         if !kernel::reassign(rows, (old, new), self.limbs()) {
@@ -254,28 +293,10 @@ impl ExactSums {
             let entries = moved.flat_map(|(i, (&from, &to))| [(i, from, -1.0), (i, to, 1.0)]);
             self.repair(rows, entries, None);
         }
-        let moved = old.iter().zip(new).filter(|(from, to)| from != to);
-        self.count_added(moved.flat_map(|(&from, &to)| [from, to]));
     }
 
     fn limbs(&mut self) -> Limbs<'_> {
         Limbs { grids: &self.grids, high: &mut self.high, low: &mut self.low }
-    }
-
-    fn count_added(&mut self, labels: impl Iterator<Item = u32> + Clone) {
-        let mut most = 0;
-        for j in labels.clone() {
-            let added = &mut self.added[j as usize];
-            *added += 1;
-            most = most.max(*added);
-        }
-        if most >= SETTLED_AT {
-            for j in labels {
-                if self.added[j as usize] >= SETTLED_AT {
-                    self.settle(j as usize);
-                }
-            }
-        }
     }
 
     /// Prepares for [`ExactSums::add_sparse`]. With `two`, values have more bits than those of an `f32`.
@@ -288,7 +309,6 @@ impl ExactSums {
         for (&column, x) in columns.iter().zip(values) {
             self.add_at(j as usize, column as usize, factor * x.to_f64());
         }
-        self.count_added(std::iter::once(j));
     }
 
     #[inline]
@@ -347,14 +367,16 @@ impl ExactSums {
             // Other grids cost as much as what was missed.
             (0..self.k).for_each(|j| self.settle(j));
             self.learn(rows, weights);
-            self.low.resize(self.high.len(), 0);
+            if self.low.is_empty() {
+                self.low = Lines::zeros(self.high.len());
+            }
             self.missed = 0;
         }
     }
 
     /// Adds the whole numbers of cluster `j` to its pairs.
     pub(super) fn settle(&mut self, j: usize) {
-        if self.added.get(j).is_none_or(|&added| added == 0) {
+        if self.grids.is_empty() {
             return;
         }
         self.fill();
@@ -367,7 +389,6 @@ impl ExactSums {
     /// Adds the whole numbers of cluster `j` to these pairs, and clears them. Returns what the pairs cannot hold.
     fn settle_into(&mut self, j: usize, (sums, lows): &mut (Vec<f64>, Vec<f64>)) -> Vec<(usize, f64)> {
         let (first, row) = (j * self.width, j * self.width..(j + 1) * self.width);
-        self.added[j] = 0;
         let (sums, lows) = (&mut sums[row.clone()], &mut lows[row.clone()]);
         let low = if self.low.is_empty() { &mut [][..] } else { &mut self.low[row.clone()] };
         let from = Limbs { grids: &self.grids, high: &mut self.high[row], low };
@@ -388,7 +409,8 @@ impl ExactSums {
         self.fill();
         let row = j * self.width..(j + 1) * self.width;
         let mut left = Vec::new();
-        if from.added.get(j).is_some_and(|&added| added > 0) {
+        self.is_finite &= from.is_finite;
+        if !from.grids.is_empty() {
             let mut pairs = (take(&mut self.sums), take(&mut self.lows));
             left = from.settle_into(j, &mut pairs);
             (self.sums, self.lows) = pairs;
@@ -417,16 +439,57 @@ impl ExactSums {
     }
 }
 
+/// Rows per cluster that were added to whole numbers, which hold 2^12 values of less than 2^51 grids.
+#[derive(Clone, Debug)]
+pub(super) struct Added(Vec<u32>);
+
+/// Rows after which whole numbers are settled: [`MOST_TOGETHER`] more may follow before they are.
+const SETTLED_AT: u32 = (1 << 12) - 2 * MOST_TOGETHER as u32;
+
+impl Added {
+    pub(super) fn new(k: usize) -> Self {
+        Self(vec![0; k])
+    }
+
+    /// Counts rows that were added together. Returns whether clusters must be settled.
+    pub(super) fn count(&mut self, labels: &[u32]) -> bool {
+        let mut most = 0;
+        for &j in labels {
+            let added = &mut self.0[j as usize];
+            *added += 1;
+            most = most.max(*added);
+        }
+        most >= SETTLED_AT
+    }
+
+    /// Whether cluster `j` must be settled. It then has no rows.
+    pub(super) fn is_full(&mut self, j: usize) -> bool {
+        let full = self.0[j] >= SETTLED_AT;
+        if full {
+            self.0[j] = 0;
+        }
+        full
+    }
+
+    /// Whether cluster `j` has rows. It then has none.
+    pub(super) fn take(&mut self, j: usize) -> bool {
+        take(&mut self.0[j]) > 0
+    }
+}
+
 /// Sums of weighted squared errors per cluster, without the rows.
 #[derive(Clone, Debug)]
-pub(crate) struct ErrorSums(ExactSums);
+pub(crate) struct ErrorSums {
+    sums: ExactSums,
+    added: Added,
+}
 
 impl ErrorSums {
     /// Sums of 0 for `k` clusters.
     pub(crate) fn new(k: usize) -> Self {
         let mut sums = ExactSums::new(k, 1);
         sums.fill();
-        Self(sums)
+        Self { sums, added: Added::new(k) }
     }
 
     /// Adds squared errors, times the weights, to those of their clusters. Returns whether all are finite.
@@ -434,18 +497,25 @@ impl ErrorSums {
         for start in (0..errors.len()).step_by(MOST_TOGETHER) {
             let these = start..errors.len().min(start + MOST_TOGETHER);
             let weights = weights.map(|weights| &weights[these.clone()]);
-            self.0.add(MatRef::new(&errors[these.clone()], 1), &labels[these], weights);
+            self.sums.add(MatRef::new(&errors[these.clone()], 1), &labels[these.clone()], weights);
+            if self.added.count(&labels[these.clone()]) {
+                for &j in &labels[these] {
+                    if self.added.is_full(j as usize) {
+                        self.sums.settle(j as usize);
+                    }
+                }
+            }
         }
-        match weights {
-            None => errors.iter().all(|error| error.is_finite()),
-            Some(weights) => errors.iter().zip(weights).all(|(error, weight)| (error * weight).is_finite()),
-        }
+        self.sums.is_finite()
     }
 
     /// Adds the sums of `part` and leaves `part` empty.
     pub(crate) fn merge(&mut self, part: &mut Self) {
-        (0..self.0.k).for_each(|j| self.0.take(j, &mut part.0));
-        self.0.finish();
+        for j in 0..self.sums.k {
+            part.added.take(j);
+            self.sums.take(j, &mut part.sums);
+        }
+        self.sums.finish();
     }
 
     /// The sums.
@@ -453,8 +523,8 @@ impl ErrorSums {
     /// # Errors
     /// If their total overflows.
     pub(crate) fn into_values(self) -> Result<Vec<f64>> {
-        check_energy(self.0.values().iter().sum())?;
-        Ok(self.0.sums)
+        check_energy(self.sums.values().iter().sum())?;
+        Ok(self.sums.sums)
     }
 }
 

@@ -115,7 +115,7 @@ def test_a_fit_is_bit_identical_to_a_local_fit_for_any_partitions(dtype, weighte
     X = rng.normal(size=(4000, 9)) * 10.0 ** rng.integers(-3, 4, 9) + 2 * rng.integers(0, 6, (4000, 1))
     X = rng.integers(0, 256, X.shape).astype(dtype) if dtype == "uint8" else X.astype(dtype)
     weights = rng.random(4000) * 10.0 ** rng.integers(-4, 4, 4000) if weighted else None
-    init = X[:8].copy()
+    init = X[:8].astype(np.float64 if dtype == "float64" else np.float32)
     options = {"init": init, "metric": metric, "tol": 0, "max_iter": 60}
     local = shoal.KMeans(8, **options, n_jobs=1).fit(X, sample_weight=weights)
     others = [
@@ -127,7 +127,8 @@ def test_a_fit_is_bit_identical_to_a_local_fit_for_any_partitions(dtype, weighte
             parts = np.split(X, cut_at)[order]
             part_weights = None if weights is None else np.split(weights, cut_at)[order]
             found = distributed.KMeans(8, **options).fit(parts, sample_weight=part_weights)
-            assert np.concatenate(found.labels_[order]).tobytes() == local.labels_.tobytes()
+            labels = np.concatenate(np.split(local.labels_, cut_at)[order])
+            assert found.labels_.tobytes() == labels.tobytes()
             others.append(found)
     for found in others:
         assert found.cluster_centers_.tobytes() == local.cluster_centers_.tobytes()
