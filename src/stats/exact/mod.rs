@@ -201,6 +201,9 @@ impl ExactSums {
 
     /// Adds a value to the pair at this place.
     pub(super) fn add_value(&mut self, at: usize, value: f64) {
+        if self.lows.is_empty() {
+            self.fill();
+        }
         let (sum, low, lost) = plus(self.sums[at], self.lows[at], [value]);
         if lost == 0.0 {
             (self.sums[at], self.lows[at]) = (sum, low);

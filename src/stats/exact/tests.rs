@@ -130,7 +130,11 @@ impl<T: Compute> Labeled<T> {
                 sums.add(rows, &labels, weights.as_deref());
             }
             // As often as `Added` asks for, or oftener.
-            (0..k).for_each(|j| if some.len() < 30 || order.len() > 1000 { sums.settle(j) });
+            (0..k).for_each(|j| {
+                if some.len() < 30 || order.len() > 1000 {
+                    sums.settle(j)
+                }
+            });
         }
         sums
     }

@@ -116,7 +116,7 @@ def test_a_fit_is_bit_identical_to_a_local_fit_for_any_partitions(dtype, weighte
     X = rng.integers(0, 256, X.shape).astype(dtype) if dtype == "uint8" else X.astype(dtype)
     weights = rng.random(4000) * 10.0 ** rng.integers(-4, 4, 4000) if weighted else None
     init = X[:8].astype(np.float64 if dtype == "float64" else np.float32)
-    options = {"init": init, "metric": metric, "tol": 0, "max_iter": 60}
+    options = {"init": init, "metric": metric, "tol": 0, "max_iter": 300}
     local = shoal.KMeans(8, **options, n_jobs=1).fit(X, sample_weight=weights)
     others = [
         shoal.KMeans(8, **options, algorithm=algorithm, n_jobs=n_jobs).fit(X, sample_weight=weights)
@@ -135,7 +135,7 @@ def test_a_fit_is_bit_identical_to_a_local_fit_for_any_partitions(dtype, weighte
         assert (found.inertia_, found.n_iter_) == (local.inertia_, local.n_iter_)
     # At a fixed point, the centers are the rounded quotients of exact sums.
     if metric == "euclidean":
-        assert local.n_iter_ < 60
+        assert local.n_iter_ < 300
         ones = np.ones(4000) if weights is None else weights
         sums, totals = by_definition(X, ones, local.labels_, 8)
         expected = (sums / totals[:, None]).astype(local.cluster_centers_.dtype)
