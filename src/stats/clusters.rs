@@ -219,7 +219,7 @@ impl ClusterSums {
     /// Adds labeled rows, and their weighted squared errors about `centers`.
     ///
     /// # Panics
-    /// Same as [`kernel::accumulate`].
+    /// If a length does not match, or a label is not the number of a cluster.
     pub fn absorb<'a, T: Compute>(
         &mut self,
         rows: impl Into<Rows<'a, T>>,
@@ -291,7 +291,8 @@ impl ClusterSums {
         }
         for &j in labels {
             let j = j as usize;
-            if if self.is_part { self.added.is_full(j) } else { self.added.take(j) } {
+            let due = if self.is_part { self.added.is_full(j) } else { self.added.take(j) };
+            if due {
                 self.touched[j] = true;
                 self.all_numbers().for_each(|numbers| numbers.settle(j));
             }
@@ -307,7 +308,7 @@ impl ClusterSums {
     /// holds the sums of these rows, or is an empty partial result that is merged into those sums later.
     ///
     /// # Panics
-    /// Same as [`kernel::reassign`].
+    /// If a length does not match, or a changed label is not the number of a cluster.
     ///
     /// ```
     /// use shoal::{MatRef, kernel::PackedCenters, stats::ClusterSums};
