@@ -258,7 +258,8 @@ impl ClusterSums {
                     }
                 }
             }
-            self.note(labels);
+            let unit = i32::from(weights.is_none());
+            self.note(labels, |_| unit);
         }
     }
 
@@ -275,29 +276,38 @@ impl ClusterSums {
         kernel::sq_dists(rows, labels, centers, &mut errors);
         self.energies.add(MatRef::new(&errors, 1), labels, weights);
         self.errors = errors;
-        let Some(weights) = weights else {
-            labels.iter().for_each(|&j| self.count(j, 1.0));
-            return;
-        };
-        let column = MatRef::new(weights, 1);
-        self.squares().add(column, labels, Some(weights));
-        self.weights.add(column, labels, None);
+        if let Some(weights) = weights {
+            let column = MatRef::new(weights, 1);
+            self.squares().add(column, labels, Some(weights));
+            self.weights.add(column, labels, None);
+        }
     }
 
-    /// Notes the clusters of rows that were added together, and settles their sums if they must be, or are read next.
-    fn note(&mut self, labels: &[u32]) {
-        if !self.added.count(labels) && self.is_part {
+    /// Counts rows that were added together, each of which changes the weight of its cluster by so many rows of weight 1.
+    /// Settles clusters that must be, or whose sums are read next.
+    fn note(&mut self, labels: &[u32], by: impl Fn(usize) -> i32) {
+        if !self.added.count(labels, by) && self.is_part {
             return;
         }
-        for &j in labels {
-            let j = j as usize;
-            let due = if self.is_part { self.added.is_full(j) } else { self.added.take(j) };
-            if due {
-                self.touched[j] = true;
-                self.all_numbers().for_each(|numbers| numbers.settle(j));
+        for j in labels.iter().map(|&j| j as usize) {
+            if !self.is_part || self.added.is_full(j) {
+                self.settle(j);
             }
         }
         self.all_numbers().for_each(ExactSums::finish);
+    }
+
+    /// Adds the rows of cluster `j` that were counted to what is read.
+    fn settle(&mut self, j: usize) {
+        let (rows, weight) = self.added.take(j);
+        if rows == 0 {
+            return;
+        }
+        self.touched[j] = true;
+        for numbers in [&mut self.weights].into_iter().chain(&mut self.squares) {
+            numbers.add_value(j, f64::from(weight));
+        }
+        self.all_numbers().for_each(|numbers| numbers.settle(j));
     }
 
     fn all_numbers(&mut self) -> impl Iterator<Item = &mut ExactSums> {
@@ -340,8 +350,6 @@ impl ClusterSums {
             for (i, (from, to)) in moved() {
                 let about = |j: u32| centers.sq_dist(rows, i, j as usize);
                 errors.extend([-about(from), about(to)]);
-                self.count(from, -1.0);
-                self.count(to, 1.0);
             }
             if errors.is_empty() {
                 self.errors = errors;
@@ -360,7 +368,7 @@ impl ClusterSums {
                     }
                 }
             }
-            self.note(&both);
+            self.note(&both, |i| if i % 2 == 0 { -1 } else { 1 });
         }
     }
 
@@ -430,18 +438,8 @@ impl ClusterSums {
 
     /// The sums of squared weights. Before the first call, every row had weight 1.
     fn squares(&mut self) -> &mut ExactSums {
+        // Rows that are counted in `added` count for both when they are settled.
         self.squares.get_or_insert_with(|| self.weights.clone())
-    }
-
-    /// Adds a row of weight 1 to the weights of cluster `j`, or removes one.
-    fn count(&mut self, j: u32, by: f64) {
-        match &mut self.squares {
-            None => self.weights.count(j, by),
-            Some(squares) => {
-                squares.add_value(j as usize, by);
-                self.weights.add_value(j as usize, by);
-            }
-        }
     }
 
     /// Adds the values of `part` and leaves `part` empty.
@@ -461,16 +459,22 @@ impl ClusterSums {
         let filled = take(&mut part.filled);
         self.filled |= filled;
         for j in 0..part.touched.len() {
-            if !(part.added.take(j) | take(&mut part.touched[j])) {
+            let (rows, weight) = part.added.take(j);
+            if rows == 0 && !take(&mut part.touched[j]) {
                 continue;
             }
+            part.touched[j] = false;
             self.touched[j] = true;
             // Otherwise all rows of the part are waiting.
             if filled {
                 self.sums.take(j, &mut part.sums);
             }
+            part.weights.add_value(j, f64::from(weight));
             match (&mut self.squares, &mut part.squares) {
-                (Some(squares), Some(part)) => squares.take(j, part),
+                (Some(squares), Some(part)) => {
+                    part.add_value(j, f64::from(weight));
+                    squares.take(j, part);
+                }
                 (Some(squares), None) => squares.add_value(j, part.weights.values()[j]),
                 (None, _) => {}
             }

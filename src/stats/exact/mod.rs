@@ -194,11 +194,6 @@ impl ExactSums {
         self.sums.iter_mut().for_each(|sum| *sum *= factor);
     }
 
-    /// Adds 1 or -1 to the sum of a single column, where all sums are whole numbers below 2^53.
-    pub(super) fn count(&mut self, j: u32, by: f64) {
-        self.sums[j as usize] += by;
-    }
-
     /// Adds a value to the pair at this place.
     pub(super) fn add_value(&mut self, at: usize, value: f64) {
         if self.lows.is_empty() {
@@ -442,11 +437,12 @@ impl ExactSums {
     }
 }
 
-/// Rows per cluster that were added to whole numbers, which hold 2^12 values of less than 2^51 grids.
+/// Rows per cluster since its whole numbers were settled, and how many of weight 1 it has got since then.
 #[derive(Clone, Debug)]
-pub(super) struct Added(Vec<u32>);
+pub(super) struct Added(Vec<u64>);
 
-/// Rows after which whole numbers are settled: [`MOST_TOGETHER`] more may follow before they are.
+/// Rows after which whole numbers are settled. They hold 2^12 values of less than 2^51 grids, and as many rows as are
+/// added together may follow before they are settled.
 const SETTLED_AT: u32 = (1 << 12) - 2 * MOST_TOGETHER as u32;
 
 impl Added {
@@ -454,29 +450,28 @@ impl Added {
         Self(vec![0; k])
     }
 
-    /// Counts rows that were added together. Returns whether clusters must be settled.
-    pub(super) fn count(&mut self, labels: &[u32]) -> bool {
+    /// Counts rows that were added together, which change the weight of their clusters by so many rows of weight 1 each.
+    /// Returns whether clusters must be settled.
+    pub(super) fn count(&mut self, labels: &[u32], by: impl Fn(usize) -> i32) -> bool {
         let mut most = 0;
-        for &j in labels {
+        for (i, &j) in labels.iter().enumerate() {
+            // The number of rows is in the lower half, the change of the weight in the upper half.
             let added = &mut self.0[j as usize];
-            *added += 1;
-            most = most.max(*added);
+            *added = added.wrapping_add(1).wrapping_add((by(i) as u64) << 32);
+            most = most.max(*added as u32);
         }
         most >= SETTLED_AT
     }
 
-    /// Whether cluster `j` must be settled. It then has no rows.
-    pub(super) fn is_full(&mut self, j: usize) -> bool {
-        let full = self.0[j] >= SETTLED_AT;
-        if full {
-            self.0[j] = 0;
-        }
-        full
+    /// Whether cluster `j` must be settled.
+    pub(super) fn is_full(&self, j: usize) -> bool {
+        self.0[j] as u32 >= SETTLED_AT
     }
 
-    /// Whether cluster `j` has rows. It then has none.
-    pub(super) fn take(&mut self, j: usize) -> bool {
-        take(&mut self.0[j]) > 0
+    /// The number of rows of cluster `j`, and the change of its weight. It then has none.
+    pub(super) fn take(&mut self, j: usize) -> (u32, i32) {
+        let added = take(&mut self.0[j]);
+        (added as u32, (added >> 32) as i32)
     }
 }
 
@@ -501,10 +496,11 @@ impl ErrorSums {
             let these = start..errors.len().min(start + MOST_TOGETHER);
             let weights = weights.map(|weights| &weights[these.clone()]);
             self.sums.add(MatRef::new(&errors[these.clone()], 1), &labels[these.clone()], weights);
-            if self.added.count(&labels[these.clone()]) {
-                for &j in &labels[these] {
-                    if self.added.is_full(j as usize) {
-                        self.sums.settle(j as usize);
+            if self.added.count(&labels[these.clone()], |_| 0) {
+                for j in labels[these].iter().map(|&j| j as usize) {
+                    if self.added.is_full(j) {
+                        self.added.take(j);
+                        self.sums.settle(j);
                     }
                 }
             }
