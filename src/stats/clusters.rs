@@ -120,11 +120,11 @@ impl ClusterSums {
 
     /// Restores `k` clusters from the values that [`ClusterSums::parts`] returned, in that order. `None` if lengths do
     /// not match.
-    pub(crate) fn of_parts(k: usize, dim: usize, parts: [Vec<f64>; 4]) -> Option<Self> {
+    pub(crate) fn of_parts(k: usize, dim: usize, parts: &[Vec<f64>; 4]) -> Option<Self> {
         let fits = |terms: &[f64], n: usize| {
-            if n == 0 { terms.is_empty() } else { terms.len() >= n && terms.len() % n == 0 }
+            if n == 0 { terms.is_empty() } else { terms.len() >= n && terms.len().is_multiple_of(n) }
         };
-        let [sums, weights, squares, energies] = &parts;
+        let [sums, weights, squares, energies] = parts;
         let numbers = [weights, energies].into_iter().all(|terms| fits(terms, k));
         if !(numbers && fits(sums, k * dim) && (squares.is_empty() || fits(squares, k))) {
             return None;
@@ -404,7 +404,9 @@ impl ClusterSums {
             }
         });
         sums.finish();
-        places.into_iter().for_each(|at| sums.round(at..at + 1));
+        for at in places {
+            sums.round(at..at + 1);
+        }
     }
 
     /// Like [`ClusterSums::merge`], but sparse rows keep waiting as long as they take little memory.

@@ -8,7 +8,7 @@ use crate::rows::{RowBuf, Rows};
 
 /// Sums of one cluster of one column: the terms of the sum, and the weight.
 fn sums(terms: &[f64], weight: f64) -> ClusterSums {
-    ClusterSums::of_parts(1, 1, [terms.to_vec(), vec![weight], Vec::new(), vec![0.0]]).unwrap()
+    ClusterSums::of_parts(1, 1, &[terms.to_vec(), vec![weight], Vec::new(), vec![0.0]]).unwrap()
 }
 
 #[test]
@@ -57,17 +57,17 @@ fn bits(sums: &ClusterSums) -> Vec<Vec<u64>> {
 fn sums_do_not_depend_on_cuts_moves_or_storage() {
     let (n, dim, k) = (3000, 5, 7);
     let (x, all_weights, labels) = some_rows(n, dim);
-    let centers = PackedCenters::new(MatRef::new(&x[..k * dim], dim));
+    let packed = [false, true].map(|sparse| PackedCenters::for_rows(MatRef::new(&x[..k * dim], dim), sparse));
     let other: Vec<u32> =
         labels.iter().enumerate().map(|(i, &j)| if i % 3 == 0 { 6 - j } else { j }).collect();
     let csr = to_sparse(MatRef::new(&x, dim));
     for weights in [None, Some(&all_weights[..])] {
         let mut whole = ClusterSums::new(k, dim);
-        whole.absorb(MatRef::new(&x, dim), &labels, weights, &centers);
+        whole.absorb(MatRef::new(&x, dim), &labels, weights, &packed[0]);
         for (trial, cut) in [1, 13, 700, n].into_iter().enumerate() {
             for sparse in [false, true] {
                 let mut total = ClusterSums::new(k, dim);
-                let mut parts = vec![ClusterSums::part(k, dim), ClusterSums::part(k, dim)];
+                let mut parts = [ClusterSums::part(k, dim), ClusterSums::part(k, dim)];
                 for (i, start) in (0..n).step_by(cut).rev().enumerate() {
                     let these = start..n.min(start + cut);
                     let rows = if sparse {
@@ -75,12 +75,12 @@ fn sums_do_not_depend_on_cuts_moves_or_storage() {
                     } else {
                         Rows::Dense(MatRef::new(&x, dim).slice(these.start, these.end))
                     };
-                    let part = &mut parts[i % 2];
+                    let (part, centers) = (&mut parts[i % 2], &packed[usize::from(sparse)]);
                     if weights.is_none() && trial % 2 == 1 {
-                        part.absorb(rows, &other[these.clone()], None, &centers);
-                        part.reassign(rows, &other[these.clone()], &labels[these], &centers);
+                        part.absorb(rows, &other[these.clone()], None, centers);
+                        part.reassign(rows, &other[these.clone()], &labels[these], centers);
                     } else {
-                        part.absorb(rows, &labels[these.clone()], weights.map(|w| &w[these]), &centers);
+                        part.absorb(rows, &labels[these.clone()], weights.map(|w| &w[these]), centers);
                     }
                 }
                 parts.iter_mut().rev().for_each(|part| total.merge(part));
@@ -88,7 +88,7 @@ fn sums_do_not_depend_on_cuts_moves_or_storage() {
                 let compared = if sparse { 3 } else { 4 };
                 assert_eq!(bits(&total)[..compared], bits(&whole)[..compared], "{trial} {cut} {sparse}");
                 let terms = total.parts().map(|(_, terms)| terms);
-                assert_eq!(bits(&ClusterSums::of_parts(k, dim, terms).unwrap()), bits(&total));
+                assert_eq!(bits(&ClusterSums::of_parts(k, dim, &terms).unwrap()), bits(&total));
             }
         }
     }

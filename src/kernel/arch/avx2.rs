@@ -58,7 +58,7 @@ impl Bits for Avx2F64 {
     methods! {
         fn add_bits(p: *mut i64, from: __m256d, to: __m256d) = {
             let more = _mm256_sub_epi64(_mm256_castpd_si256(to), _mm256_castpd_si256(from));
-            _mm256_storeu_si256(p.cast(), _mm256_add_epi64(_mm256_loadu_si256(p.cast()), more))
+            _mm256_storeu_si256(p.cast(), _mm256_add_epi64(_mm256_loadu_si256(p.cast()), more));
         };
         fn or(a: __m256d, b: __m256d) -> __m256d = _mm256_or_pd(a, b);
         fn xor(a: __m256d, b: __m256d) -> __m256d = _mm256_xor_pd(a, b);

@@ -48,7 +48,7 @@ impl Bits for Avx512F64 {
     methods! {
         fn add_bits(p: *mut i64, from: __m512d, to: __m512d) = {
             let more = _mm512_sub_epi64(_mm512_castpd_si512(to), _mm512_castpd_si512(from));
-            _mm512_storeu_si512(p.cast(), _mm512_add_epi64(_mm512_loadu_si512(p.cast()), more))
+            _mm512_storeu_si512(p.cast(), _mm512_add_epi64(_mm512_loadu_si512(p.cast()), more));
         };
         fn or(a: __m512d, b: __m512d) -> __m512d = _mm512_castsi512_pd(_mm512_or_si512(_mm512_castpd_si512(a), _mm512_castpd_si512(b)));
         fn xor(a: __m512d, b: __m512d) -> __m512d = _mm512_castsi512_pd(_mm512_xor_si512(_mm512_castpd_si512(a), _mm512_castpd_si512(b)));

@@ -78,7 +78,7 @@ impl Bits for ScalarF64 {
         fn add_bits(p: *mut i64, from: [f64; 2], to: [f64; 2]) = {
             let bits = |v: [f64; 2]| v.map(|x| x.to_bits().cast_signed());
             let (from, to, old) = (bits(from), bits(to), load::<i64, 2>(p));
-            store(p, from_fn::<_, 2, _>(|l| old[l].wrapping_add(to[l].wrapping_sub(from[l]))))
+            store(p, from_fn::<_, 2, _>(|l| old[l].wrapping_add(to[l].wrapping_sub(from[l]))));
         };
         fn or(a: [f64; 2], b: [f64; 2]) -> [f64; 2] = from_fn(|l| f64::from_bits(a[l].to_bits() | b[l].to_bits()));
         fn xor(a: [f64; 2], b: [f64; 2]) -> [f64; 2] = from_fn(|l| f64::from_bits(a[l].to_bits() ^ b[l].to_bits()));

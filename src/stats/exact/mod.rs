@@ -381,7 +381,9 @@ impl ExactSums {
         let mut pairs = (take(&mut self.sums), take(&mut self.lows));
         let left = self.settle_into(j, &mut pairs);
         (self.sums, self.lows) = pairs;
-        left.into_iter().for_each(|(at, value)| self.add_value(at, value));
+        for (at, value) in left {
+            self.add_value(at, value);
+        }
     }
 
     /// Adds the whole numbers of cluster `j` to these pairs, and clears them. Returns what the pairs cannot hold.
@@ -426,7 +428,9 @@ impl ExactSums {
                 }
             }
         }
-        left.into_iter().for_each(|(at, value)| self.add_value(at, value));
+        for (at, value) in left {
+            self.add_value(at, value);
+        }
         if !from.rests.is_empty() {
             for at in row {
                 if let Some(rest) = from.rests.remove(&at) {

@@ -130,11 +130,9 @@ impl<T: Compute> Labeled<T> {
                 sums.add(rows, &labels, weights.as_deref());
             }
             // As often as `Added` asks for, or oftener.
-            (0..k).for_each(|j| {
-                if some.len() < 30 || order.len() > 1000 {
-                    sums.settle(j)
-                }
-            });
+            if some.len() < 30 || order.len() > 1000 {
+                (0..k).for_each(|j| sums.settle(j));
+            }
         }
         sums
     }
@@ -227,7 +225,9 @@ fn whole_numbers_never_overflow() {
             sums.settle(1);
         }
     }
-    rows.iter().for_each(|&x| expected.add(f64::from(x)));
+    for &x in &rows {
+        expected.add(f64::from(x));
+    }
     sums.settle(1);
     assert_eq!(sums.values(), [0.0, expected.round()]);
 }
@@ -274,7 +274,7 @@ fn rounds_as_the_reference() {
     for trial in 0..300 {
         let (mut big, mut fixed) = (Big::default(), Fixed::zero());
         let center = rng.unit() * 2000.0 - 1000.0;
-        for _ in 0..1 + rng.below(6) {
+        for _ in 0..=rng.below(6) {
             let exponent = (center + rng.unit() * 120.0 - 60.0).clamp(-1074.0, 1020.0);
             let value = (rng.unit() - 0.5) * 2f64.powf(exponent);
             // Also halves of last places, which are ties.
