@@ -22,7 +22,7 @@ impl<P> Drop for Lent<'_, P> {
     }
 }
 
-/// Like [`sweep`](super::sweep), for a total that is bit-identical for any order of merging. There are at most as many
+/// Like [`sweep()`](super::sweep()), for a total that is bit-identical for any order of merging. There are at most as many
 /// partial results as threads.
 #[expect(clippy::too_many_arguments, reason = "all of these define a pass")]
 pub(crate) fn gather<T: Float, R: PerRow, P: Send, S>(
