@@ -2,7 +2,7 @@
 //!
 //! Work is an ordered sequence of items (tiles of rows). Threads take the items in order, and
 //! [`Executor::ordered_reduce`] merges their results strictly in item order, so that every floating-point sum
-//! has one fixed shape.
+//! has one fixed shape. Exact sums need no order: see [`gather`](crate::pass::gather).
 
 mod merger;
 

@@ -166,16 +166,12 @@ pub(crate) const SKETCH_SAMPLE: usize = 1024;
 /// would take 4 bytes per row on the disk, each time it is written. Tests use few rows.
 pub(crate) const NOTED_ROWS: usize = if cfg!(test) { 500 } else { 1 << 24 };
 
-/// Sweeps for which Lloyd updates the sums of clusters before it recomputes them: each changed row adds a
-/// rounding error to the energy.
-pub(crate) const CARRIED_SWEEPS: u32 = 32;
-
 /// Upper limit of the share of changed labels for which the next sweep updates sums: updating for one changed
 /// row takes the time of recomputing three rows (`peers.py`: at the second sweep about three tenths change).
 pub(crate) const CARRIED_CHANGES: f64 = 1.0 / 3.0;
 
-/// Sums are recomputed when the energy falls below this share of its value at the last recomputation, so that
-/// an updated energy has 12 digits.
+/// Sums are recomputed when the energy falls below this share of its value at the last recomputation, so that an
+/// updated energy has 12 digits: following the centers, it is rounded in every sweep.
 pub(crate) const CARRIED_ENERGY: f64 = 1e-3;
 
 /// Rows that the kernel labels at a time: a multiple of the height of every micro tile. Their copy and a

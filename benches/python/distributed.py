@@ -343,7 +343,7 @@ def model(args: Any, folder: Path) -> list[dict[str, Any]]:
                 few, _ = worker.call("fit", k, X[:k], FEW, {})
                 many, _ = worker.call("fit", k, X[:k], MANY, {})
                 spent.append((many - few) / (MANY - FEW))
-        size = k * (d + 2) * 8
+        size = k * (d + 2) * 16
         row = {"partitions": partitions, "k": k, "d": d, "bytes": size}
         rows.append(row | {"operations": 2 * len(X) * k * d, "sweep s": min(spent)})
         path.unlink()

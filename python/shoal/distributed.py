@@ -5,7 +5,7 @@ and :mod:`shoal.ray`. This module has the passes that they run, for engines of y
 an executor of ``concurrent.futures``.
 
 For a given list of partitions, results are bit-identical for any number of workers, any order of completion,
-after retries, and on any engine. They differ from those of a local fit in the last bits.
+after retries, and on any engine. From given centers they are those of a local fit, for any partitions.
 
 Examples
 --------

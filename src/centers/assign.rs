@@ -9,8 +9,8 @@ use crate::float::Float;
 use crate::kernel::{self, Compute, PackedCenters, Scratch};
 use crate::matrix::{MatRef, make_room};
 use crate::parallel::Executor;
-use crate::pass::{Chunk, PerRow, for_all_rows, sweep};
-use crate::stats::project;
+use crate::pass::{Chunk, PerRow, for_all_rows, gather};
+use crate::stats::{ErrorSums, project};
 use crate::tuning::{STRIP_ROWS, tile_rows};
 
 /// Returns an error unless `centers` are rows of `d` finite values.
@@ -85,27 +85,6 @@ impl PerRow for Given<'_> {
     }
 }
 
-/// Adds weighted squared distances per cluster, in the order of `kernel::accumulate`, so a fit and a score of
-/// the same rows are bit-identical.
-fn add_energies<T: Compute>(
-    chunk: &Chunk<'_, T>,
-    labels: &[u32],
-    sq_dists: &[f64],
-    energies: &mut [f64],
-) -> Result<()> {
-    let mut finite = true;
-    for (i, (&j, sq_dist)) in labels.iter().zip(sq_dists).enumerate() {
-        let energy = &mut energies[j as usize];
-        *energy += chunk.weights.map_or(1.0, |w| w[i]) * sq_dist;
-        finite &= energy.is_finite();
-    }
-    if finite { Ok(()) } else { Err(chunk.not_finite()) }
-}
-
-fn merge_energies(total: &mut [f64], part: &mut [f64]) {
-    total.iter_mut().zip(part).for_each(|(total, part)| *total += std::mem::take(part));
-}
-
 /// Returns an error if a label is not below `k`.
 pub(super) fn check_labels(labels: LabelsRef<'_>, k: usize) -> Result<()> {
     match labels.iter().position(|j| j as usize >= k) {
@@ -154,11 +133,11 @@ pub(crate) fn errors<T: Compute>(
         }
         check_labels(labels, k)?;
     }
-    let mut total = vec![0.0; k];
+    let mut total = ErrorSums::new(k);
     with_metric(centers, metric, data, |packed, data| {
         let absorb = |chunk: Chunk<'_, T>,
                       Given(labels): Given<'_>,
-                      part: &mut Vec<f64>,
+                      part: &mut ErrorSums,
                       (dists, found, scratch): &mut (Vec<f64>, Vec<u32>, Scratch<T>)| {
             let rows = chunk.rows.rows();
             dists.resize(rows, 0.0);
@@ -171,14 +150,12 @@ pub(crate) fn errors<T: Compute>(
                 found
             };
             kernel::sq_dists(chunk.rows, labels, packed, dists);
-            add_energies(&chunk, labels, dists, part)
+            if part.absorb(dists, labels, chunk.weights) { Ok(()) } else { Err(chunk.not_finite()) }
         };
-        let make = (|| vec![0.0; k], <(Vec<f64>, Vec<u32>, Scratch<T>)>::default);
-        sweep(data, cx, tile_rows(k), Given(labels), &mut total, make, absorb, |total, part| {
-            merge_energies(total, part);
-        })
+        let make = (|| ErrorSums::new(k), <(Vec<f64>, Vec<u32>, Scratch<T>)>::default);
+        gather(data, cx, tile_rows(k), Given(labels), &mut total, make, absorb, ErrorSums::merge)
     })?;
-    Ok(total)
+    total.into_values()
 }
 
 /// The nearest center of every row and the inertia: [`predict`] and [`inertia`] in one pass.
@@ -196,23 +173,21 @@ pub(crate) fn label<T: Compute>(
     make_room(&mut labels, "labels", n, 1)?;
     labels.resize(n as usize, 0);
     let k = centers.len() / data.dim().max(1);
-    let mut total = vec![0.0; k];
+    let mut total = ErrorSums::new(k);
     with_metric(centers, metric, data, |packed, data| {
         let absorb = |chunk: Chunk<'_, T>,
                       labels: &mut [u32],
-                      part: &mut Vec<f64>,
+                      part: &mut ErrorSums,
                       (dists, scratch): &mut (Vec<f64>, Scratch<T>)| {
             dists.resize(labels.len(), 0.0);
             kernel::nearest(chunk.rows, packed, labels, scratch);
             kernel::sq_dists(chunk.rows, labels, packed, dists);
-            add_energies(&chunk, labels, dists, part)
+            if part.absorb(dists, labels, chunk.weights) { Ok(()) } else { Err(chunk.not_finite()) }
         };
-        let make = (|| vec![0.0; k], <(Vec<f64>, Scratch<T>)>::default);
-        sweep(data, cx, tile_rows(k), &mut labels[..], &mut total, make, absorb, |total, part| {
-            merge_energies(total, part);
-        })
+        let make = (|| ErrorSums::new(k), <(Vec<f64>, Scratch<T>)>::default);
+        gather(data, cx, tile_rows(k), &mut labels[..], &mut total, make, absorb, ErrorSums::merge)
     })?;
-    Ok((labels, total.iter().sum()))
+    Ok((labels, total.into_values()?.iter().sum()))
 }
 
 /// Euclidean distances of every row to every center, `n_clusters` values per row.

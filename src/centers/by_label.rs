@@ -5,7 +5,7 @@ use crate::data::DataSource;
 use crate::error::Result;
 use crate::kernel::{Compute, PackedCenters};
 use crate::parallel::Executor;
-use crate::pass::{Chunk, sweep};
+use crate::pass::{Chunk, gather};
 use crate::stats::ClusterSums;
 use crate::tuning::tile_rows;
 
@@ -21,9 +21,9 @@ pub(crate) fn sum_labeled<T: Compute>(
     let absorb = |chunk: Chunk<'_, T>, labels: LabelsRef<'_>, part: &mut ClusterSums, wide: &mut Vec<u32>| {
         let labels = labels.wide(wide);
         part.absorb(chunk.rows, labels, chunk.weights, packed);
-        if part.is_finite(labels) { Ok(()) } else { Err(chunk.not_finite()) }
+        if part.is_finite() { Ok(()) } else { Err(chunk.not_finite()) }
     };
     let make = (|| ClusterSums::part(k, dim), Vec::new);
-    sweep(data, cx, tile_rows(k), labels, &mut total, make, absorb, ClusterSums::merge)?;
+    gather(data, cx, tile_rows(k), labels, &mut total, make, absorb, ClusterSums::merge)?;
     Ok(total)
 }

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::clusters::ClusterTotals;
 use super::errors::of_others;
 use super::extent::Before;
-use super::nearest::{Nearest, counted_sweep};
+use super::nearest::Nearest;
 use super::numbers::size_of_object;
 use super::partial::Partial;
 use super::pass::{Pass, PassFacts, Summed, digest, public_pass};
@@ -21,7 +21,7 @@ use crate::fit::{Element, Metric, Step, StopReason};
 use crate::kernel::{self, Compute, PackedCenters};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
-use crate::pass::Chunk;
+use crate::pass::{Chunk, gather};
 use crate::persist::kept::{Values, keep, list, number};
 use crate::persist::schema::KMEANS_PASS;
 use crate::persist::state::are_weights;
@@ -50,9 +50,6 @@ pub struct KMeansPass {
     /// The weight per cluster in the last pass.
     pub(super) weights: Vec<f64>,
 }
-
-/// A cluster without more than this share of its weight has lost all of its rows.
-const RESIDUE: f64 = 1e-12;
 
 impl KMeansPass {
     /// A first sweep from these centers, `dim` values each. With the cosine metric they are scaled to length 1.
@@ -155,7 +152,7 @@ impl Pass for KMeansPass {
             before: &self.before,
             centers: Some(&self.centers),
             is_done: true,
-            result_bytes: 8 * self.n_clusters() * (self.dim + 2),
+            result_bytes: 16 * self.n_clusters() * (self.dim + 2),
         }
     }
 
@@ -173,25 +170,31 @@ impl Pass for KMeansPass {
         let packed = PackedCenters::for_rows(MatRef::new(&centers, dim), data.most_values().is_some());
         let totals = |clusters| ClusterTotals::new(clusters, (k, dim), self.is_wide());
         let unseen = Unseen::new(k);
-        let absorb = |chunk: &Chunk<'_, T>, part: &mut ClusterTotals, nearest: &mut Nearest<T>| {
+        let absorb = |chunk: Chunk<'_, T>,
+                      (): (),
+                      (rows, part): &mut (u64, ClusterTotals),
+                      nearest: &mut Nearest<T>| {
+            *rows += chunk.rows.rows() as u64;
             nearest.label(chunk.rows, &packed);
             part.clusters.absorb(chunk.rows, &nearest.labels, chunk.weights, &packed);
-            if !part.clusters.is_finite(&nearest.labels) {
+            if !part.clusters.is_finite() {
                 return Err(chunk.not_finite());
             }
             if unseen.note(&nearest.labels, chunk.weights) {
                 nearest.measure(chunk.rows, &packed);
-                add_far(chunk, place, nearest, &mut part.far);
+                add_far(&chunk, place, nearest, &mut part.far);
             }
             Ok(())
         };
-        let merge = |total: &mut ClusterTotals, part: &mut ClusterTotals| {
+        let merge = |(rows, total): &mut (u64, ClusterTotals), (more, part): &mut (u64, ClusterTotals)| {
+            *rows += *more;
             total.clusters.merge(&mut part.clusters);
             total.far.append(&mut part.far);
-            part.far.clear();
         };
-        let parts = (totals(ClusterSums::new(k, dim)), || totals(ClusterSums::part(k, dim)));
-        let (rows, mut total) = counted_sweep(data, cx, tile_rows(k), parts, absorb, merge)?;
+        let make = (|| (0, totals(ClusterSums::part(k, dim))), Nearest::default);
+        let mut all = (0, totals(ClusterSums::new(k, dim)));
+        gather(data, cx, tile_rows(k), (), &mut all, make, absorb, merge)?;
+        let (rows, mut total) = all;
         total.settle();
         Ok((rows, AnySums::new(total)))
     }
@@ -318,10 +321,6 @@ fn relocate<T: Compute>(clusters: &mut ClusterSums, far: &Picked) -> usize {
     for (to, (i, entry)) in empty.zip(far.entries.iter().enumerate()) {
         let from = entry.label as usize;
         clusters.move_row(&far.row::<T>(i), entry.weight, from, to);
-        // What is left may be the rounding of the sum alone, and even negative.
-        if clusters.weights()[from] <= RESIDUE * before[from] {
-            clusters.clear(from);
-        }
         relocated += 1;
     }
     relocated

@@ -13,6 +13,9 @@
 //!
 //! # Bit-identical for any schedule
 //!
+//! The sums of a [`KMeansPass`] are exact and rounded once: they do not depend on how the rows are cut into partitions,
+//! and a fit from given centers is bit-identical to a local one.
+//!
 //! Every partial result carries its place: the number of its partition, or of its first row. Sums are added in a fixed
 //! binary tree over partition numbers. The order in which workers merge them does not matter: results are bit-identical
 //! for any number of workers, any order of completion and after retries. A partial result of a range of partitions holds the

@@ -106,6 +106,9 @@ pub fn sq_dists<'a, T: Compute>(
     let rows = rows.into();
     fits(rows, packed);
     assert!(labels.len() == rows.rows() && out.len() == rows.rows(), "one label and one distance per row");
+    if let Rows::Dense(rows) = rows {
+        return operations::sq_dists(packed.tier, rows, labels, packed.centers(), out);
+    }
     for (i, (&label, out)) in labels.iter().zip(out).enumerate() {
         *out = packed.sq_dist(rows, i, label as usize);
     }

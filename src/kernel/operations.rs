@@ -7,7 +7,7 @@ use super::blocks::{Leaf, Relabeled};
 use super::candidates::{Candidates, Narrowing, Skin};
 use super::comparison::{BoundColumn, Gathered, GroupLists, Margins, Nearest, PanelComparison, Radii};
 use super::doubt::Doubt;
-use super::generic::accumulate::TwoPartSums;
+use super::generic::limbs::{self, Limbs};
 use super::generic::listed::{self, Padded};
 use super::generic::projected::Axes;
 use super::generic::simd::{Two, Widen};
@@ -271,15 +271,47 @@ operations! {
         sums_of::accumulate::<S>(rows, labels, weights, centers, sums, totals, energies);
     }
 
-    /// Moves rows of weight 1 whose label changed from one cluster to another. `labels` are the old and the
-    /// new ones.
+    /// See [`limbs::add`].
+    AddRows = add_rows(
+        rows: MatRef<'a, T>,
+        labels: &'a [u32],
+        weights: Option<&'a [f64]>,
+        to: Limbs<'a>,
+    ) -> bool {
+        limbs::add::<S>(rows, labels, weights, to)
+    }
+
+    /// See [`limbs::reassign`].
     Reassign = reassign(
         rows: MatRef<'a, T>,
         labels: (&'a [u32], &'a [u32]),
+        to: Limbs<'a>,
+    ) -> bool {
+        limbs::reassign::<S>(rows, labels, to)
+    }
+
+    /// See [`limbs::settle`].
+    Settle = settle(from: Limbs<'a>, sums: &'a mut [f64], lows: &'a mut [f64]) -> bool {
+        limbs::settle(from, sums, lows)
+    }
+
+    /// See [`limbs::merge`].
+    MergePairs = merge_pairs(
+        from: (&'a mut [f64], &'a mut [f64]),
+        sums: &'a mut [f64],
+        lows: &'a mut [f64],
+    ) -> bool {
+        limbs::merge(from, sums, lows)
+    }
+
+    /// See [`limbs::sq_dists`].
+    SqDists = sq_dists(
+        rows: MatRef<'a, T>,
+        labels: &'a [u32],
         centers: MatRef<'a, T>,
-        to: TwoPartSums<'a>,
+        out: &'a mut [f64],
     ) {
-        sums_of::reassign::<S>(rows, labels, centers, to);
+        limbs::sq_dists::<S>(rows, labels, centers, out);
     }
 
     /// Sum of squared differences, with differences and sums in `f64`.

@@ -1,6 +1,5 @@
 //! Sums of rows by label.
 
-use super::generic::accumulate::{self as sums_of, TwoPartSums};
 use super::operations;
 use super::pack::PackedCenters;
 use super::strips::fits;
@@ -64,60 +63,6 @@ pub fn accumulate<'a, T: Compute>(
                 }
                 totals[j] += weight;
                 energies[j] += weight * packed.sq_dist(rows, i, j);
-            }
-        }
-    }
-}
-
-/// Moves every row whose label changed from the sum of its old center to the sum of its new center.
-///
-/// The result equals [`accumulate`] for `new`, up to rounding. Every row has weight 1. Each sum has two
-/// parts, `sums` and the much smaller `lows` (0 at first), so that subtraction leaves no residue. `energies`
-/// are updated row by row. Costs `d` operations per changed row and one comparison per other row.
-///
-/// # Panics
-/// If a length does not match, or a changed label is not below the number of centers.
-///
-/// ```
-/// use shoal::MatRef;
-/// use shoal::kernel::{PackedCenters, reassign};
-/// let centers = PackedCenters::new(MatRef::new(&[0.0f64, 4.0], 1));
-/// let (mut sums, mut totals, mut energies) = ([6.0, 0.0], [2.0, 0.0], [26.0, 0.0]);
-/// let rows = MatRef::new(&[1.0, 5.0], 1);
-/// reassign(rows, &[0, 0], &[0, 1], &centers, (&mut sums, &mut [0.0; 2]), &mut totals, &mut energies);
-/// assert_eq!((energies, sums, totals), ([1.0, 1.0], [1.0, 5.0], [1.0, 1.0]));
-/// ```
-pub fn reassign<'a, T: Compute>(
-    rows: impl Into<Rows<'a, T>>,
-    old: &[u32],
-    new: &[u32],
-    packed: &PackedCenters<T>,
-    (sums, lows): (&mut [f64], &mut [f64]),
-    totals: &mut [f64],
-    energies: &mut [f64],
-) {
-    let rows = rows.into();
-    fits(rows, packed);
-    assert!(lows.len() == sums.len(), "both parts of a sum");
-    assert!(old.len() == rows.rows() && new.len() == rows.rows(), "two labels per row");
-    assert!(sums.len() == packed.k * packed.dim, "one sum per center");
-    assert!(totals.len() == packed.k && energies.len() == packed.k, "one weight and one energy per center");
-    match rows {
-        Rows::Dense(rows) => {
-            let to = TwoPartSums { sums, lows, totals, energies };
-            operations::reassign(packed.tier, rows, (old, new), packed.centers(), to);
-        }
-        Rows::Sparse(sparse) => {
-            for (i, (columns, values)) in sparse.iter().enumerate().filter(|(i, _)| old[*i] != new[*i]) {
-                for (j, sign) in [(old[i] as usize, -1.0), (new[i] as usize, 1.0)] {
-                    let first = j * packed.dim;
-                    let (sum, low) = (&mut sums[first..][..packed.dim], &mut lows[first..][..packed.dim]);
-                    for (&column, x) in columns.iter().zip(values) {
-                        sums_of::add(&mut sum[column as usize], &mut low[column as usize], sign * x.to_f64());
-                    }
-                    totals[j] += sign;
-                    energies[j] += sign * packed.sq_dist(rows, i, j);
-                }
             }
         }
     }

@@ -212,7 +212,7 @@ impl Choice {
         let n = labels.of_rows.len() as u64;
         let serve = match &labels.sketches {
             // All rows are read anyway where sums are computed anew. Later, a row that is read takes two distances or more.
-            Some(sketches) if sketches.spare_reads() => swept.exact() || 2 * swept.distances <= 3 * n,
+            Some(sketches) if sketches.spare_reads() => swept.exact || 2 * swept.distances <= 3 * n,
             _ => pay,
         };
         if self.asked == Algorithm::Auto && labels.sketches.is_some() && !serve {

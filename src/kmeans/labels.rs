@@ -18,11 +18,11 @@ use crate::error::{Error, Result};
 use crate::kernel::{self, Compute, PackedCenters, Scratch};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
-use crate::pass::{Chunk, Unread, Wide, sweep_unread};
+use crate::pass::{Chunk, Unread, Wide, gather_unread};
 use crate::persist::state::{StateReader, StateWriter};
 use crate::rows::RowBuf;
 use crate::stats::ClusterSums;
-use crate::tuning::{CARRIED_CHANGES, CARRIED_ENERGY, CARRIED_SWEEPS, NOTED_ROWS, tile_rows};
+use crate::tuning::{CARRIED_CHANGES, CARRIED_ENERGY, NOTED_ROWS, tile_rows};
 pub(super) use carried::Carried;
 
 /// Per-row state: labels, and bounds or sketches.
@@ -69,30 +69,26 @@ pub(super) struct Swept {
     pub(super) distances: u64,
     /// Sums of all rows about one point, for the variance of the data.
     pub(super) moments: Option<ClusterSums>,
-    age: u32,
+    /// Whether the squared errors were summed row by row, not carried from an earlier sweep.
+    pub(super) exact: bool,
     energy_afresh: f64,
     weighted: bool,
 }
 
 impl Swept {
-    /// Whether the squared errors were summed row by row, not carried from an earlier sweep.
-    pub(super) fn exact(&self) -> bool {
-        self.age == 0
-    }
-
     /// Whether carrying the sums to the next sweep pays: a carried sweep sums each changed row twice.
-    /// Weighted rows are never carried, because non-integer weights leave residues in a cluster that empties.
+    /// Only rows of weight 1 are carried.
     pub(super) fn pays_to_carry(&self, rows: u64) -> bool {
         !self.weighted && self.changed as f64 <= CARRIED_CHANGES * rows as f64
     }
 
     pub(super) fn into_carried(self) -> Carried {
-        let Self { clusters, age, energy_afresh, .. } = self;
-        Carried { clusters, age, energy_afresh }
+        let Self { clusters, energy_afresh, .. } = self;
+        Carried { clusters, energy_afresh }
     }
 }
 
-/// The contribution of a tile to a sweep.
+/// The contribution of a worker to a sweep.
 struct Part {
     clusters: ClusterSums,
     changed: u64,
@@ -141,7 +137,7 @@ impl Part {
         }
         old.copy_from_slice(new);
         self.weighted |= chunk.weights.is_some();
-        if self.clusters.is_finite(new) { Ok(()) } else { Err(chunk.not_finite()) }
+        if self.clusters.is_finite() { Ok(()) } else { Err(chunk.not_finite()) }
     }
 }
 
@@ -176,7 +172,7 @@ impl Part {
         self.changed += changes.len() as u64;
         self.weighted |= chunk.weights.is_some();
         self.clusters.absorb(chunk.rows, labels, chunk.weights, packed);
-        if self.clusters.is_finite(labels) { Ok(()) } else { Err(chunk.not_finite()) }
+        if self.clusters.is_finite() { Ok(()) } else { Err(chunk.not_finite()) }
     }
 
     /// Moves the rows of a chunk whose labels changed from their `old` labels to those in `changes`.
@@ -202,7 +198,7 @@ impl Part {
             moved.rows.push(chunk.rows, r as usize);
         }
         self.clusters.reassign(moved.rows.rows(), &moved.old, &moved.new, packed);
-        if self.clusters.is_finite(&moved.new) { Ok(()) } else { Err(chunk.not_finite()) }
+        if self.clusters.is_finite() { Ok(()) } else { Err(chunk.not_finite()) }
     }
 
     /// Adds all rows of a chunk to a single cluster, if moments are wanted. Overwrites `labels`.
@@ -384,11 +380,10 @@ impl Labels {
         data: &dyn DataSource<T>,
         cx: &Executor,
     ) -> Result<Swept> {
-        let carried = carried.filter(|carried| carried.age < CARRIED_SWEEPS);
-        let (mut age, floor) =
-            carried.as_ref().map_or((0, 0.0), |c| (c.age + 1, c.energy_afresh * CARRIED_ENERGY));
+        let floor = carried.as_ref().map_or(0.0, |c| c.energy_afresh * CARRIED_ENERGY);
         let nothing = || gone.cloned().unwrap_or_else(|| ClusterSums::new(packed.n_centers(), packed.dim()));
         let afresh = carried.is_none();
+        let mut exact = afresh;
         let clusters = carried.map_or_else(nothing, |carried| carried.clusters);
         let (_, none) = self.of_rows.view().are_missing();
         let noted = !none && self.of_rows.len() <= self.most_noted;
@@ -404,7 +399,7 @@ impl Labels {
         {
             // Most of the energy is gone: the rounding of the removed part may outweigh the rest.
             part.clusters = nothing();
-            age = 0;
+            exact = true;
             match sum_labeled(self.of_rows.view(), packed, data, cx) {
                 Ok(mut sums) => part.clusters.merge(&mut sums),
                 Err(e) => swept = Err(e),
@@ -414,9 +409,9 @@ impl Labels {
             self.undo();
             blocks.into_iter().for_each(Blocks::forget);
         })?;
-        let energy_afresh = if age == 0 { part.clusters.energy() } else { floor / CARRIED_ENERGY };
+        let energy_afresh = if exact { part.clusters.energy() } else { floor / CARRIED_ENERGY };
         let Part { clusters, changed, distances, weighted, moments } = part;
-        Ok(Swept { clusters, changed, distances, moments, age, energy_afresh, weighted })
+        Ok(Swept { clusters, changed, distances, moments, exact, energy_afresh, weighted })
     }
 
     /// Labels all rows with the means that suit them, and sums them. Notes the changes of labels.
@@ -467,7 +462,7 @@ impl Labels {
             };
         let make = (empty, || (Scratch::default(), Vec::new(), Editing::new(journals)));
         let labels = self.of_rows.view_mut();
-        sweep_unread(data, cx, tile_rows(k), labels, &mut total, make, absorb, Part::merge)?;
+        gather_unread(data, cx, tile_rows(k), labels, &mut total, make, absorb, Part::merge)?;
         Ok(total)
     }
 }

@@ -6,7 +6,7 @@ use crate::data::Dtype;
 use crate::fit::Metric;
 use crate::kernel::Compute;
 use crate::matrix::MatRef;
-use crate::persist::kept::{keep, list};
+use crate::persist::kept::keep;
 use crate::persist::state::{StateReader, StateWriter};
 use crate::persist::{Array, Contents};
 use crate::stats::ClusterSums;
@@ -17,8 +17,11 @@ pub(super) fn is_wide(contents: &Contents) -> Result<bool, String> {
 }
 
 pub(crate) fn keep_sums(contents: &mut Contents, prefix: &str, sums: &ClusterSums) {
-    for (name, values) in sums.parts() {
-        keep(contents, &format!("{prefix}_{name}"), Array::new(&[values.len()], values));
+    for (name, terms) in sums.parts() {
+        // A row of terms for all clusters: the values, then what their rounding left.
+        let width = if name == "sums" { sums.sums().len() } else { sums.weights().len() };
+        let shape = [terms.len() / width.max(1), width];
+        keep(contents, &format!("{prefix}_{name}"), Array::new(&shape, &terms));
     }
 }
 
@@ -33,28 +36,33 @@ pub(crate) fn sums_of(
         return Ok(None);
     }
     let part = |name: &str| {
-        let values: Vec<f64> = list(contents, &format!("{prefix}_{name}"))?;
+        let name = format!("{prefix}_{name}");
+        let shape = contents.array(&name)?.shape();
+        if shape.len() != 2 {
+            return Err(format!(
+                "its {name:?} are of an earlier version, whose sums were rounded: fit again"
+            ));
+        }
+        let values: Vec<f64> = contents.values(&name, shape)?;
         if values.iter().all(|x| x.is_finite()) {
             Ok(values)
         } else {
             Err(format!("its {prefix:?} are not finite"))
         }
     };
-    let parts = [part("sums")?, part("lows")?, part("weights")?, part("squares")?, part("energies")?];
-    if parts[2].len() != k || parts[2].iter().any(|&w| w < 0.0) {
-        return Err(format!("its {prefix:?} do not belong to {k} clusters"));
+    let parts = [part("sums")?, part("weights")?, part("squares")?, part("energies")?];
+    let sums = ClusterSums::of_parts(k, dim, &parts)
+        .ok_or_else(|| format!("its {prefix:?} do not belong to {k} clusters of {dim} columns"))?;
+    if sums.weights().iter().any(|&weight| weight < 0.0) {
+        return Err(format!("its {prefix:?} have negative weights"));
     }
-    ClusterSums::of_parts(dim, parts)
-        .map(Some)
-        .ok_or_else(|| format!("its {prefix:?} do not match each other"))
+    Ok(Some(sums))
 }
 
-/// Writes carried sums with their age and energy.
+/// Writes carried sums with their energy.
 pub(super) fn keep_carried(to: &mut StateWriter, prefix: &str, carried: &Carried) {
     keep_sums(&mut to.contents, prefix, carried.clusters());
-    let (age, energy_afresh) = carried.age();
-    to.put(&format!("{prefix}_age"), &age);
-    to.put(&format!("{prefix}_energy"), &energy_afresh);
+    to.put(&format!("{prefix}_energy"), &carried.energy_afresh());
 }
 
 /// Reads what [`keep_carried`] wrote; `None` if nothing was written.
@@ -65,8 +73,7 @@ pub(super) fn carried_of(
     dim: usize,
 ) -> Result<Option<Carried>, String> {
     let Some(sums) = sums_of(from.contents, prefix, k, dim)? else { return Ok(None) };
-    let (age, energy) = (from.get(&format!("{prefix}_age"))?, from.get(&format!("{prefix}_energy"))?);
-    Ok(Some(Carried::of(sums, age, energy)))
+    Ok(Some(Carried::of(sums, from.get(&format!("{prefix}_energy"))?)))
 }
 
 /// Returns an error for carried sums that contradict the labels (every row has weight 1), if these are known, or the

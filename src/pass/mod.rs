@@ -1,11 +1,13 @@
 //! Passes over the rows of a source: in tiles on all threads, one value per row, in groups, or in resumable batches.
 
+mod any_order;
 mod batches;
 mod groups;
 mod per_row;
 mod relabel;
 mod sweep;
 
+pub(crate) use any_order::{gather, gather_unread};
 pub(crate) use batches::{Left, go_on};
 pub(crate) use groups::{Copies, Groups};
 pub(crate) use per_row::for_all_rows;

@@ -9,7 +9,7 @@ use crate::fit::Metric;
 use crate::kernel::{self, Compute, PackedCenters, Scratch};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
-use crate::pass::{Chunk, sweep};
+use crate::pass::{Chunk, gather};
 use crate::rng::Rng;
 use crate::stats::{ClusterSums, to_means};
 use crate::tuning::tile_rows;
@@ -37,11 +37,11 @@ pub(crate) fn partition<T: Compute>(
             labels.resize(chunk.rows.rows(), 0);
             kernel::nearest(chunk.rows, &packed, labels, scratch);
             part.absorb(chunk.rows, labels, chunk.weights, &packed);
-            if part.is_finite(labels) { Ok(()) } else { Err(chunk.not_finite()) }
+            if part.is_finite() { Ok(()) } else { Err(chunk.not_finite()) }
         };
         let mut sums = ClusterSums::new(k, dim);
         let make = (|| ClusterSums::part(k, dim), <(Vec<u32>, Scratch<T>)>::default);
-        sweep(data, cx, tile_rows(k), (), &mut sums, make, absorb, ClusterSums::merge)?;
+        gather(data, cx, tile_rows(k), (), &mut sums, make, absorb, ClusterSums::merge)?;
         sums.check_means::<T>()?;
         to_means(&mut centers, dim, Metric::Euclidean, &sums);
         distances += n * k as u64;

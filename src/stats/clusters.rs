@@ -8,9 +8,14 @@ use crate::kernel::{self, Compute, PackedCenters};
 use crate::matrix::MatRef;
 use crate::rows::{Rows, SparseRef};
 
+use super::exact::{Added, ExactSums, check_energy, rows_together};
 use super::waiting::Waiting;
 
-/// Weighted sums, weights and squared errors of rows per cluster, in `f64`. Two of them merge by addition.
+/// Weighted sums, weights and squared errors of rows per cluster. Two of them merge by addition.
+///
+/// Every number is an exact sum, which is rounded to `f64` once. The summands are the values of the rows, or their
+/// products with the weights, rounded to `f64`, and the squared distances, likewise. So results are bit-identical in any
+/// order of the same rows, however they are cut into parts.
 ///
 /// ```
 /// use shoal::{MatRef, kernel::PackedCenters, stats::ClusterSums};
@@ -22,39 +27,31 @@ use super::waiting::Waiting;
 #[derive(Clone, Debug)]
 pub struct ClusterSums {
     dim: usize,
-    sums: Vec<f64>,
-    weights: Vec<f64>,
+    sums: ExactSums,
+    weights: ExactSums,
     /// The weighted squared error per cluster.
-    energies: Vec<f64>,
-    /// Sums of squared weights. Empty while every row has weight 1, because they then equal the weights.
-    squares: Vec<f64>,
+    energies: ExactSums,
+    /// Sums of squared weights. `None` while every row has weight 1, because they then equal the weights.
+    squares: Option<ExactSums>,
     /// Clusters that may be nonempty; a merge skips the others.
     touched: Vec<bool>,
-    /// Rounding errors of the sums, once rows were moved. Empty until then.
-    lows: Vec<f64>,
-    /// `sums` is allocated and may be nonzero.
+    /// Rows since they were settled; their clusters may be nonempty too.
+    added: Added,
+    /// `sums` may be nonzero.
     filled: bool,
     /// Sparse rows not yet added to the sums. Their weights and errors are already included.
     waiting: Waiting,
     /// A partial result, which is merged before its sums are read. Its sparse rows may stay in `waiting`.
     is_part: bool,
+    /// Squared errors of some rows.
+    errors: Vec<f64>,
 }
 
 /// Sums and weights below this value are not compared: their quotients have few exact digits.
 const VANISHING: f64 = 1e-290;
 
-/// The share of the largest sum that may remain in other sums by rounding.
-const RESIDUE: f64 = 1e-6;
-
-/// A rounded sum and its rounding error (Knuth's two-sum).
-fn two_sum(a: f64, b: f64) -> (f64, f64) {
-    let total = a + b;
-    let rest = total - a;
-    (total, (a - (total - rest)) + (b - rest))
-}
-
 /// Returns an error if the mean of a cluster overflows `T`.
-fn check_mean<T: Float>(j: usize, weight: f64, mut sums: impl Iterator<Item = f64>) -> Result<()> {
+pub(crate) fn check_mean<T: Float>(j: usize, weight: f64, mut sums: impl Iterator<Item = f64>) -> Result<()> {
     let most = (T::MAX * (1.0 + 1e-9)).min(f64::MAX);
     let limit = (most * weight).min(f64::MAX);
     // NaN fails this test too.
@@ -70,25 +67,32 @@ fn check_mean<T: Float>(j: usize, weight: f64, mut sums: impl Iterator<Item = f6
 impl ClusterSums {
     /// Empty sums for `k` clusters of `dim` columns.
     pub fn new(k: usize, dim: usize) -> Self {
-        Self {
-            dim,
-            sums: vec![0.0; k * dim],
-            weights: vec![0.0; k],
-            energies: vec![0.0; k],
-            squares: Vec::new(),
-            touched: vec![false; k],
-            lows: Vec::new(),
-            filled: false,
-            waiting: Waiting::default(),
-            is_part: false,
-        }
+        let mut new = Self::part(k, dim);
+        new.sums.fill();
+        Self { is_part: false, ..new }
     }
 
     /// Empty sums for a partial result, which is merged before its sums are read.
     pub(crate) fn part(k: usize, dim: usize) -> Self {
-        // Sums are allocated when needed.
-        let none = Self { is_part: true, ..Self::new(k, 0) };
-        Self { dim, ..none }
+        let numbers = || {
+            let mut numbers = ExactSums::new(k, 1);
+            numbers.fill();
+            numbers
+        };
+        Self {
+            dim,
+            // Allocated when needed.
+            sums: ExactSums::new(k, dim),
+            weights: numbers(),
+            energies: numbers(),
+            squares: None,
+            touched: vec![false; k],
+            added: Added::new(k),
+            filled: false,
+            waiting: Waiting::default(),
+            is_part: true,
+            errors: Vec::new(),
+        }
     }
 
     /// Creates sums from known values, `dim` values for each of `weights`.
@@ -97,78 +101,77 @@ impl ClusterSums {
     /// If the number of sums does not match the number of weights.
     pub(crate) fn of(dim: usize, sums: Vec<f64>, weights: Vec<f64>) -> Self {
         assert_eq!(sums.len(), weights.len() * dim, "one sum per cluster");
+        let new = Self::part(weights.len(), dim);
         let touched = vec![true; weights.len()];
-        let energies = vec![0.0; weights.len()];
-        let (squares, lows, waiting) = (Vec::new(), Vec::new(), Waiting::default());
-        let (filled, is_part) = (true, false);
-        Self { dim, sums, weights, energies, squares, touched, lows, filled, waiting, is_part }
+        let (sums, weights) = (ExactSums::of(dim, sums), ExactSums::of(1, weights));
+        Self { sums, weights, touched, filled: true, is_part: false, ..new }
     }
 
-    /// All values by name: sums, rounding errors of sums, weights, squared weights, squared errors. The
-    /// second and the fourth may be empty.
-    pub(crate) fn parts(&self) -> [(&'static str, &[f64]); 5] {
-        let Self { sums, lows, weights, squares, energies, .. } = self;
-        [("sums", sums), ("lows", lows), ("weights", weights), ("squares", squares), ("energies", energies)]
+    /// All values by name, each as its terms: the value, then what the rounding left, and so on. Equal sums have equal
+    /// terms. Squared weights may be empty.
+    pub(crate) fn parts(&self) -> [(&'static str, Vec<f64>); 4] {
+        [
+            ("sums", self.sums.terms()),
+            ("weights", self.weights.terms()),
+            ("squares", self.squares.as_ref().map_or_else(Vec::new, ExactSums::terms)),
+            ("energies", self.energies.terms()),
+        ]
     }
 
-    /// Restores the values that [`ClusterSums::parts`] returned, in that order. `None` if lengths do not
-    /// match.
-    pub(crate) fn of_parts(
-        dim: usize,
-        [sums, lows, weights, squares, energies]: [Vec<f64>; 5],
-    ) -> Option<Self> {
-        let k = weights.len();
-        let fits = sums.len() == k * dim
-            && energies.len() == k
-            && (lows.is_empty() || lows.len() == sums.len())
-            && (squares.is_empty() || squares.len() == k);
-        fits.then(|| Self {
-            dim,
-            sums,
-            weights,
-            energies,
-            squares,
+    /// Restores `k` clusters from the values that [`ClusterSums::parts`] returned, in that order. `None` if lengths do
+    /// not match.
+    pub(crate) fn of_parts(k: usize, dim: usize, parts: &[Vec<f64>; 4]) -> Option<Self> {
+        let fits = |terms: &[f64], n: usize| {
+            if n == 0 { terms.is_empty() } else { terms.len() >= n && terms.len().is_multiple_of(n) }
+        };
+        let [sums, weights, squares, energies] = parts;
+        let numbers = [weights, energies].into_iter().all(|terms| fits(terms, k));
+        if !(numbers && fits(sums, k * dim) && (squares.is_empty() || fits(squares, k))) {
+            return None;
+        }
+        Some(Self {
+            sums: ExactSums::of_terms(k, dim, sums),
+            weights: ExactSums::of_terms(k, 1, weights),
+            energies: ExactSums::of_terms(k, 1, energies),
+            squares: (!squares.is_empty()).then(|| ExactSums::of_terms(k, 1, squares)),
             touched: vec![true; k],
-            lows,
             filled: true,
-            waiting: Waiting::default(),
             is_part: false,
+            ..Self::part(k, dim)
         })
     }
 
     /// Returns an error if the mean of a cluster overflows `T`.
     pub(crate) fn check_means<T: Float>(&self) -> Result<()> {
-        if self.sums.is_empty() {
+        if self.sums.values().is_empty() {
             return Ok(());
         }
-        let mut weights = self.weights.iter().copied().enumerate().filter(|&(_, weight)| weight > 0.0);
-        weights.try_for_each(|(j, weight)| check_mean::<T>(j, weight, self.sum(j).iter().copied()))
+        let mut weights = self.weights().iter().copied().enumerate().filter(|&(_, weight)| weight > 0.0);
+        weights.try_for_each(|(j, weight)| check_mean::<T>(j, weight, self.sum(j).iter().copied()))?;
+        check_energy(self.energy())
     }
 
     /// Like [`ClusterSums::check_means`] for `factor` times these sums plus `more`, for the clusters with
     /// weight in `more`. Waiting rows are ignored, since there are few of them.
     pub(crate) fn check_means_with<T: Float>(&self, factor: f64, more: &Self) -> Result<()> {
-        if more.sums.is_empty() {
+        check_energy(more.energy())?;
+        if more.sums.values().is_empty() {
             return Ok(());
         }
-        for (j, &added) in more.weights.iter().enumerate().filter(|&(_, &added)| added > 0.0) {
+        for (j, &added) in more.weights().iter().enumerate().filter(|&(_, &added)| added > 0.0) {
             let sums = self.sum(j).iter().zip(more.sum(j)).map(|(old, new)| old * factor + new);
-            check_mean::<T>(j, self.weights[j] * factor + added, sums)?;
+            check_mean::<T>(j, self.weights()[j] * factor + added, sums)?;
         }
         Ok(())
     }
 
-    /// Whether every cluster with weight has its mean at its center, and the others have zero sums, up to
-    /// rounding. If `unit`, the rows have length 1, and the direction of the sum is compared.
+    /// Whether every cluster with weight has its mean at its center, and the others have no sums. If `unit`, the rows
+    /// have length 1, and the direction of the sum is compared.
     pub(crate) fn have_means_at<T: Float>(&self, centers: MatRef<'_, T>, unit: bool) -> bool {
-        let largest = self.sums.iter().fold(0.0, |most: f64, s| most.max(s.abs()));
-        if self.lows.iter().any(|low| low.abs() > RESIDUE * largest + VANISHING) {
-            return false;
-        }
         centers.iter().enumerate().all(|(j, center)| {
-            let (sum, weight) = (self.sum(j), self.weights[j]);
+            let (sum, weight) = (self.sum(j), self.weights()[j]);
             if weight <= 0.0 {
-                return sum.iter().all(|s| s.abs() <= RESIDUE * largest + VANISHING);
+                return sum.iter().all(|s| s.abs() <= VANISHING);
             }
             let length = sum.iter().map(|s| s * s).sum::<f64>().sqrt();
             let divisor = if unit { length } else { weight };
@@ -182,42 +185,41 @@ impl ClusterSums {
     /// Whether the squared error of every cluster with weight, about its center, is at least the squared
     /// distance of its mean times its weight, up to rounding.
     pub(crate) fn have_errors_about<T: Float>(&self, centers: MatRef<'_, T>) -> bool {
-        centers.iter().enumerate().filter(|&(j, _)| self.weights[j] > 0.0).all(|(j, center)| {
-            let (weight, mut of_mean, mut lengths) = (self.weights[j], 0.0, 0.0);
+        centers.iter().enumerate().filter(|&(j, _)| self.weights()[j] > 0.0).all(|(j, center)| {
+            let (weight, mut of_mean, mut lengths) = (self.weights()[j], 0.0, 0.0);
             for (sum, c) in self.sum(j).iter().zip(center) {
                 let (mean, c) = (sum / weight, c.to_f64());
                 of_mean += weight * (mean - c) * (mean - c);
                 lengths += weight * (mean * mean + c * c);
             }
-            of_mean <= self.energies[j] * (1.0 + 1e-6) + 1e-6 * lengths + VANISHING
+            of_mean <= self.energies()[j] * (1.0 + 1e-6) + 1e-6 * lengths + VANISHING
         })
     }
 
     /// The sums of all clusters, one after the other.
     pub(crate) fn sums(&self) -> &[f64] {
-        &self.sums
+        self.sums.values()
     }
 
     /// Replaces cluster `j` by `weight` copies of `row`.
     pub(crate) fn replace<T: Float>(&mut self, j: usize, row: &[T], weight: f64) {
-        let sum = &mut self.sums[j * self.dim..][..self.dim];
-        sum.iter_mut().zip(row).for_each(|(s, x)| *s = weight * x.to_f64());
-        self.weights[j] = weight;
+        self.sums.set(j, row.iter().map(|x| weight * x.to_f64()));
+        self.weights.set(j, [weight].into_iter());
         (self.touched[j], self.filled) = (true, true);
     }
 
-    /// Multiplies all weights by `factor`.
+    /// Multiplies all weights by `factor`. The sums must be rounded.
     pub(crate) fn scale(&mut self, factor: f64) {
-        self.square();
-        self.squares.iter_mut().for_each(|s| *s *= factor * factor);
-        let Self { sums, lows, weights, energies, .. } = self;
-        sums.iter_mut().chain(lows).chain(weights).chain(energies).for_each(|s| *s *= factor);
+        self.squares().scale(factor * factor);
+        for numbers in [&mut self.sums, &mut self.weights, &mut self.energies] {
+            numbers.scale(factor);
+        }
     }
 
     /// Adds labeled rows, and their weighted squared errors about `centers`.
     ///
     /// # Panics
-    /// Same as [`kernel::accumulate`].
+    /// If a length does not match, or a label is not the number of a cluster.
     pub fn absorb<'a, T: Compute>(
         &mut self,
         rows: impl Into<Rows<'a, T>>,
@@ -225,40 +227,98 @@ impl ClusterSums {
         weights: Option<&[f64]>,
         centers: &PackedCenters<T>,
     ) {
-        if let Some(weights) = weights {
-            self.square();
-            labels.iter().zip(weights).for_each(|(&j, w)| self.squares[j as usize] += w * w);
-        } else if !self.squares.is_empty() {
-            for &j in labels {
-                self.squares[j as usize] += 1.0;
-            }
-        }
         let rows = rows.into();
-        self.touch(labels);
-        if let Rows::Sparse(sparse) = rows
-            && self.can_wait(sparse)
-        {
-            let mut sq_dists = vec![0.0; labels.len()];
-            kernel::sq_dists(rows, labels, centers, &mut sq_dists);
-            for (i, (&label, sq_dist)) in labels.iter().zip(sq_dists).enumerate() {
-                let (j, weight) = (label as usize, weights.map_or(1.0, |w| w[i]));
-                self.weights[j] += weight;
-                self.energies[j] += weight * sq_dist;
-                self.waiting.push(sparse.row(i), label, weight);
+        assert!(
+            labels.len() == rows.rows() && weights.is_none_or(|w| w.len() == rows.rows()),
+            "one label per row"
+        );
+        assert!(centers.n_centers() == self.touched.len() && centers.dim() == self.dim, "one sum per center");
+        let waits = matches!(rows, Rows::Sparse(sparse) if self.can_wait(sparse));
+        if !waits {
+            self.settle_waiting();
+            self.filled = true;
+        }
+        let together = rows_together(self.dim);
+        for start in (0..labels.len()).step_by(together) {
+            let end = labels.len().min(start + together);
+            let (rows, labels) = (rows.slice(start, end), &labels[start..end]);
+            let weights = weights.map(|weights| &weights[start..end]);
+            self.absorb_numbers(rows, labels, weights, centers);
+            match rows {
+                Rows::Dense(rows) => self.sums.add(rows, labels, weights),
+                Rows::Sparse(rows) if waits => {
+                    for (i, &label) in labels.iter().enumerate() {
+                        self.waiting.push(rows.row(i), label, weights.map_or(1.0, |w| w[i]));
+                    }
+                }
+                Rows::Sparse(rows) => {
+                    self.sums.begin_values(T::WIDE || weights.is_some());
+                    for (i, &label) in labels.iter().enumerate() {
+                        self.sums.add_sparse(rows.row(i), label, weights.map_or(1.0, |w| w[i]));
+                    }
+                }
             }
+            let unit = i32::from(weights.is_none());
+            self.note(labels, |_| unit);
+        }
+    }
+
+    /// Adds the weights and squared errors of rows.
+    fn absorb_numbers<T: Compute>(
+        &mut self,
+        rows: Rows<'_, T>,
+        labels: &[u32],
+        weights: Option<&[f64]>,
+        centers: &PackedCenters<T>,
+    ) {
+        let mut errors = take(&mut self.errors);
+        errors.resize(labels.len(), 0.0);
+        kernel::sq_dists(rows, labels, centers, &mut errors);
+        self.energies.add(MatRef::new(&errors, 1), labels, weights);
+        self.errors = errors;
+        if let Some(weights) = weights {
+            let column = MatRef::new(weights, 1);
+            self.squares().add(column, labels, Some(weights));
+            self.weights.add(column, labels, None);
+        }
+    }
+
+    /// Counts rows that were added together, each of which changes the weight of its cluster by so many rows of weight 1.
+    /// Settles clusters that must be, or whose sums are read next.
+    fn note(&mut self, labels: &[u32], by: impl Fn(usize) -> i32) {
+        if !self.added.count(labels, by) && self.is_part {
             return;
         }
-        self.settle();
-        self.fill();
-        let Self { sums, weights: totals, energies, .. } = self;
-        kernel::accumulate(rows, labels, weights, centers, sums, totals, energies);
+        for j in labels.iter().map(|&j| j as usize) {
+            if !self.is_part || self.added.is_full(j) {
+                self.settle(j);
+            }
+        }
+        self.all_numbers().for_each(ExactSums::finish);
+    }
+
+    /// Adds the rows of cluster `j` that were counted to what is read.
+    fn settle(&mut self, j: usize) {
+        let (rows, weight) = self.added.take(j);
+        if rows == 0 {
+            return;
+        }
+        self.touched[j] = true;
+        for numbers in [&mut self.weights].into_iter().chain(&mut self.squares) {
+            numbers.add_value(j, f64::from(weight));
+        }
+        self.all_numbers().for_each(|numbers| numbers.settle(j));
+    }
+
+    fn all_numbers(&mut self) -> impl Iterator<Item = &mut ExactSums> {
+        [&mut self.sums, &mut self.weights, &mut self.energies].into_iter().chain(&mut self.squares)
     }
 
     /// Moves rows of weight 1 whose labels changed, and updates the squared errors about `centers`. `self`
     /// holds the sums of these rows, or is an empty partial result that is merged into those sums later.
     ///
     /// # Panics
-    /// Same as [`kernel::reassign`].
+    /// If a length does not match, or a changed label is not the number of a cluster.
     ///
     /// ```
     /// use shoal::{MatRef, kernel::PackedCenters, stats::ClusterSums};
@@ -275,19 +335,40 @@ impl ClusterSums {
         new: &[u32],
         centers: &PackedCenters<T>,
     ) {
-        self.settle();
-        self.fill();
-        self.make_lows();
-        let Self { sums, lows, weights: totals, energies, .. } = self;
-        kernel::reassign(rows, old, new, centers, (sums, lows), totals, energies);
-        for (&from, &to) in old.iter().zip(new) {
-            if from != to {
-                self.touch(&[from, to]);
-                if !self.squares.is_empty() {
-                    self.squares[from as usize] -= 1.0;
-                    self.squares[to as usize] += 1.0;
+        let rows = rows.into();
+        assert!(old.len() == rows.rows() && new.len() == rows.rows(), "two labels per row");
+        self.filled = true;
+        self.settle_waiting();
+        let together = rows_together(self.dim);
+        for start in (0..new.len()).step_by(together) {
+            let end = new.len().min(start + together);
+            let (rows, old, new) = (rows.slice(start, end), &old[start..end], &new[start..end]);
+            let moved =
+                || old.iter().copied().zip(new.iter().copied()).enumerate().filter(|(_, (j, l))| j != l);
+            let mut errors = take(&mut self.errors);
+            errors.clear();
+            for (i, (from, to)) in moved() {
+                let about = |j: u32| centers.sq_dist(rows, i, j as usize);
+                errors.extend([-about(from), about(to)]);
+            }
+            if errors.is_empty() {
+                self.errors = errors;
+                continue;
+            }
+            let both: Vec<u32> = moved().flat_map(|(_, (from, to))| [from, to]).collect();
+            self.energies.add(MatRef::new(&errors, 1), &both, None);
+            self.errors = errors;
+            match rows {
+                Rows::Dense(rows) => self.sums.reassign(rows, (old, new)),
+                Rows::Sparse(rows) => {
+                    self.sums.begin_values(T::WIDE);
+                    for (i, (from, to)) in moved() {
+                        self.sums.add_sparse(rows.row(i), from, -1.0);
+                        self.sums.add_sparse(rows.row(i), to, 1.0);
+                    }
                 }
             }
+            self.note(&both, |i| if i % 2 == 0 { -1 } else { 1 });
         }
     }
 
@@ -295,52 +376,46 @@ impl ClusterSums {
     /// other sums touches only a few values.
     fn can_wait<T: Float>(&self, rows: SparseRef<'_, T>) -> bool {
         let more: usize = rows.iter().map(|(columns, _)| columns.len()).sum();
-        self.is_part && !self.filled && 2 * (self.waiting.len() + more) <= self.weights.len() * self.dim
-    }
-
-    /// Allocates the sums if needed.
-    fn fill(&mut self) {
-        self.filled = true;
-        if self.sums.is_empty() {
-            self.sums = vec![0.0; self.weights.len() * self.dim];
-        }
-    }
-
-    fn make_lows(&mut self) {
-        if self.lows.is_empty() {
-            // Zero pages that nobody writes to take no memory.
-            self.lows = vec![0.0; self.sums.len()];
-        }
+        self.is_part && !self.filled && 2 * (self.waiting.len() + more) <= self.touched.len() * self.dim
     }
 
     /// Adds the waiting rows.
-    fn settle(&mut self) {
+    fn settle_waiting(&mut self) {
         if !self.waiting.is_empty() {
             let mut waiting = take(&mut self.waiting);
-            self.add(&mut waiting);
+            self.add_waiting(&mut waiting, false);
             self.waiting = waiting;
         }
     }
 
-    /// Adds and removes the rows in `waiting`.
-    fn add(&mut self, waiting: &mut Waiting) {
-        self.fill();
-        let Self { dim, sums, .. } = self;
+    /// Adds and removes the rows in `waiting`. Then rounds their sums, if `rounded`.
+    fn add_waiting(&mut self, waiting: &mut Waiting, rounded: bool) {
+        self.filled = true;
+        self.sums.fill();
+        let (dim, sums) = (self.dim, &mut self.sums);
+        let mut places = Vec::new();
         waiting.drain(|label, weight, columns, values| {
-            let sum = &mut sums[label as usize * *dim..][..*dim];
             for (&column, x) in columns.iter().zip(values) {
-                sum[column as usize] += weight * x;
+                let at = label as usize * dim + column as usize;
+                sums.add_value(at, weight * x);
+                if rounded {
+                    places.push(at);
+                }
             }
         });
+        sums.finish();
+        for at in places {
+            sums.round(at..at + 1);
+        }
     }
 
     /// Like [`ClusterSums::merge`], but sparse rows keep waiting as long as they take little memory.
     pub(crate) fn collect(&mut self, part: &mut Self) {
-        let fits = 2 * (self.waiting.len() + part.waiting.len()) <= self.weights.len() * self.dim;
+        let fits = 2 * (self.waiting.len() + part.waiting.len()) <= self.touched.len() * self.dim;
         if !self.filled && !part.filled && fits {
             self.waiting.append(&mut part.waiting);
         } else {
-            self.settle();
+            self.settle_waiting();
         }
         self.merge(part);
     }
@@ -348,75 +423,84 @@ impl ClusterSums {
     /// Converts the squared errors about the centers `old` to squared errors about `new`.
     pub(crate) fn follow<T: Float>(&mut self, old: MatRef<'_, T>, new: MatRef<'_, T>) {
         for (j, (old, new)) in old.iter().zip(new.iter()).enumerate() {
-            let weight = self.weights[j];
+            let weight = self.weights()[j];
+            let mut energy = 0.0;
             if weight > 0.0 {
                 // The squared error about a point is the squared error about the mean, plus the weight times
                 // the squared distance to the mean.
-                let growth = old.iter().zip(new).zip(&self.sums[j * self.dim..]).map(|((old, new), sum)| {
+                let growth = old.iter().zip(new).zip(self.sum(j)).map(|((old, new), sum)| {
                     let (old, new, mean) = (old.to_f64(), new.to_f64(), sum / weight);
                     (new - old) * ((new - mean) + (old - mean))
                 });
-                self.energies[j] += weight * growth.sum::<f64>();
+                energy = self.energies()[j] + weight * growth.sum::<f64>();
             }
+            self.energies.set(j, [energy].into_iter());
         }
     }
 
-    /// Starts to sum squared weights. Until now every row had weight 1.
-    fn square(&mut self) {
-        if self.squares.is_empty() {
-            self.squares.clone_from(&self.weights);
-        }
+    /// The sums of squared weights. Before the first call, every row had weight 1.
+    fn squares(&mut self) -> &mut ExactSums {
+        // Rows that are counted in `added` count for both when they are settled.
+        self.squares.get_or_insert_with(|| self.weights.clone())
     }
 
     /// Adds the values of `part` and leaves `part` empty.
     pub fn merge(&mut self, part: &mut Self) {
-        let touched =
-            part.touched.iter_mut().enumerate().filter_map(|(j, touched)| take(touched).then_some(j));
-        if !part.squares.is_empty() {
-            self.square();
-        }
-        let filled = take(&mut part.filled);
-        if !part.waiting.is_empty() {
-            self.settle();
-            self.add(&mut part.waiting);
-        }
-        if filled {
-            self.fill();
-        }
-        for j in touched {
-            let row = j * self.dim..(j + 1) * self.dim;
-            if !filled {
-                // The part has no sums: all of its rows were waiting.
-            } else if part.lows.is_empty() {
-                for (total, part) in self.sums[row.clone()].iter_mut().zip(&mut part.sums[row]) {
-                    *total += take(part);
-                }
-            } else {
-                self.make_lows();
-                for at in row {
-                    let low = take(&mut part.lows[at]);
-                    let (total, lost) = two_sum(self.sums[at], take(&mut part.sums[at]));
-                    (self.sums[at], self.lows[at]) = two_sum(total, self.lows[at] + (lost + low));
-                }
-            }
-            if !self.squares.is_empty() {
-                self.squares[j] += part.squares.get_mut(j).map_or(part.weights[j], take);
-            }
-            self.weights[j] += take(&mut part.weights[j]);
-            self.energies[j] += take(&mut part.energies[j]);
-            self.touched[j] = true;
-        }
+        self.merge_all(part, false);
     }
 
-    fn touch(&mut self, labels: &[u32]) {
-        for &j in labels {
-            self.touched[j as usize] = true;
+    /// Like [`ClusterSums::merge`], and rounds the sums that change.
+    pub(crate) fn merge_rounded(&mut self, part: &mut Self) {
+        self.merge_all(part, true);
+    }
+
+    fn merge_all(&mut self, part: &mut Self, rounded: bool) {
+        if part.squares.is_some() {
+            self.squares();
+        }
+        let filled = take(&mut part.filled);
+        self.filled |= filled;
+        for j in 0..part.touched.len() {
+            let (rows, weight) = part.added.take(j);
+            if rows == 0 && !take(&mut part.touched[j]) {
+                continue;
+            }
+            part.touched[j] = false;
+            self.touched[j] = true;
+            // Otherwise all rows of the part are waiting.
+            if filled {
+                self.sums.take(j, &mut part.sums);
+            }
+            part.weights.add_value(j, f64::from(weight));
+            match (&mut self.squares, &mut part.squares) {
+                (Some(squares), Some(part)) => {
+                    part.add_value(j, f64::from(weight));
+                    squares.take(j, part);
+                }
+                (Some(squares), None) => squares.add_value(j, part.weights.values()[j]),
+                (None, _) => {}
+            }
+            self.weights.take(j, &mut part.weights);
+            self.energies.take(j, &mut part.energies);
+            if rounded {
+                self.sums.finish();
+                self.sums.round(j * self.dim..(j + 1) * self.dim);
+            }
+        }
+        if !part.waiting.is_empty() {
+            self.settle_waiting();
+            self.add_waiting(&mut part.waiting, rounded);
+        }
+        self.all_numbers().for_each(ExactSums::finish);
+        if rounded {
+            let k = self.touched.len();
+            self.all_numbers().skip(1).for_each(|numbers| numbers.round(0..k));
         }
     }
 
     /// Weight per cluster.
     pub fn weights(&self) -> &[f64] {
-        &self.weights
+        self.weights.values()
     }
 
     /// Weighted sum of the rows of cluster `j`.
@@ -424,12 +508,12 @@ impl ClusterSums {
     /// # Panics
     /// If there is no cluster `j`.
     pub fn sum(&self, j: usize) -> &[f64] {
-        &self.sums[j * self.dim..][..self.dim]
+        self.sums.row(j)
     }
 
     /// Weighted sum of squared differences between the rows and the centers with which they were absorbed.
     pub fn energy(&self) -> f64 {
-        self.energies.iter().sum()
+        self.energies().iter().sum()
     }
 
     /// [`ClusterSums::energy`] per cluster.
@@ -442,12 +526,12 @@ impl ClusterSums {
     /// assert_eq!(sums.energies(), [1.0, 5.0]);
     /// ```
     pub fn energies(&self) -> &[f64] {
-        &self.energies
+        self.energies.values()
     }
 
-    /// Whether the squared errors of the clusters in `labels` are finite.
-    pub(crate) fn is_finite(&self, labels: &[u32]) -> bool {
-        labels.iter().all(|&j| self.energies[j as usize].is_finite())
+    /// Whether the squared errors of all absorbed rows are finite.
+    pub(crate) fn is_finite(&self) -> bool {
+        self.energies.is_finite()
     }
 
     /// The effective number of rows of cluster `j`: the squared sum of its weights over the sum of their
@@ -464,37 +548,25 @@ impl ClusterSums {
     /// # Panics
     /// If there is no cluster `j`.
     pub fn effective_rows(&self, j: usize) -> f64 {
-        let weight = self.weights[j];
-        match self.squares.get(j) {
-            Some(&squares) if squares > 0.0 => weight * weight / squares,
+        let weight = self.weights()[j];
+        match self.squares.as_ref().map(|squares| squares.values()[j]) {
+            Some(squares) if squares > 0.0 => weight * weight / squares,
             Some(_) => 0.0,
             None => weight,
         }
     }
 
-    /// Removes the rows of cluster `j`, but not their squared errors.
-    pub(crate) fn clear(&mut self, j: usize) {
-        let row = j * self.dim..(j + 1) * self.dim;
-        if let Some(lows) = self.lows.get_mut(row.clone()) {
-            lows.fill(0.0);
-        }
-        if let Some(squares) = self.squares.get_mut(j) {
-            *squares = 0.0;
-        }
-        self.sums[row].fill(0.0);
-        self.weights[j] = 0.0;
-        (self.touched[j], self.filled) = (true, true);
-    }
-
     /// Moves one row with weight `weight` from cluster `from` to cluster `to`.
     pub(crate) fn move_row<T: Float>(&mut self, row: &[T], weight: f64, from: usize, to: usize) {
-        for (t, x) in row.iter().enumerate() {
-            self.sums[from * self.dim + t] -= weight * x.to_f64();
-            self.sums[to * self.dim + t] += weight * x.to_f64();
-        }
         self.filled = true;
-        self.weights[from] -= weight;
-        self.weights[to] += weight;
-        self.touch(&[from as u32, to as u32]);
+        self.all_numbers().for_each(ExactSums::fill);
+        for (j, weight) in [(from, -weight), (to, weight)] {
+            for (t, x) in row.iter().enumerate() {
+                self.sums.add_value(j * self.dim + t, weight * x.to_f64());
+            }
+            self.weights.add_value(j, weight);
+            self.touched[j] = true;
+        }
+        self.all_numbers().for_each(ExactSums::finish);
     }
 }

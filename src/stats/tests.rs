@@ -1,37 +1,111 @@
-//! Tests of sums: rounding errors, squared weights, limits of means.
+//! Tests of sums: any cuts, moves, squared weights, limits of means.
 
 use super::{ClusterSums, mean_variance};
 use crate::kernel::PackedCenters;
 use crate::matrix::MatRef;
+use crate::rng::{Purpose, Rng};
+use crate::rows::{RowBuf, Rows};
 
-/// Sums of one cluster of one column: the sum, its rounding error and the weight.
-fn sums(sum: f64, low: f64, weight: f64) -> ClusterSums {
-    ClusterSums::of_parts(1, [vec![sum], vec![low], vec![weight], Vec::new(), vec![0.0]]).unwrap()
+/// Sums of one cluster of one column: the terms of the sum, and the weight.
+fn sums(terms: &[f64], weight: f64) -> ClusterSums {
+    ClusterSums::of_parts(1, 1, &[terms.to_vec(), vec![weight], Vec::new(), vec![0.0]]).unwrap()
 }
 
 #[test]
 fn merged_sums_keep_what_is_rounded_away() {
     let tiny = 2f64.powi(-60);
-    // The low parts of both, and what the addition of the high parts loses.
     for (one, other) in [
-        ((1.0, tiny), (2.0, 0.0)),
-        ((1.0, 0.0), (2.0, tiny)),
-        ((1.0, 0.0), (tiny, 0.0)),
-        ((tiny, 0.0), (1.0, 0.0)),
+        (&[1.0, tiny][..], &[2.0][..]),
+        (&[1.0], &[2.0, tiny]),
+        (&[1.0], &[tiny]),
+        (&[tiny], &[1.0]),
+        (&[1.0, tiny, tiny * tiny], &[-tiny * tiny]),
     ] {
-        let (mut total, mut part) = (sums(one.0, one.1, 1.0), sums(other.0, other.1, 1.0));
+        let (mut total, mut part) = (sums(one, 1.0), sums(other, 1.0));
         total.merge(&mut part);
-        let parts = total.parts().map(|(_, values)| values.to_vec());
-        assert_eq!((parts[1][0], parts[2][0]), (tiny, 2.0), "{one:?} {other:?}");
+        let [(_, sum), (_, weight), ..] = total.parts();
+        assert_eq!((sum[1], weight), (tiny, vec![2.0]), "{one:?} {other:?}");
         // The part is empty now.
         assert!(part.parts().iter().all(|(_, values)| values.iter().all(|&value| value == 0.0)));
     }
     // A row that enters and leaves again leaves nothing, however much larger the others are.
-    let mut total = sums(1e16, 0.0, 1.0);
-    for value in [0.25, 2f64.powi(-20), -0.25, -2f64.powi(-20)] {
-        total.merge(&mut sums(value, 0.0, 0.0));
+    let mut total = sums(&[1e16], 1.0);
+    for value in [0.25, 2f64.powi(-20), 1e-300, -0.25, -1e-300, -2f64.powi(-20)] {
+        total.merge(&mut sums(&[value], 0.0));
     }
-    assert_eq!((total.sum(0)[0], total.parts()[1].1[0]), (1e16, 0.0));
+    assert_eq!(total.parts()[0].1, [1e16]);
+    // Rounded sums drop what is rounded away.
+    total.merge_rounded(&mut sums(&[0.25], 0.0));
+    assert_eq!(total.parts()[0].1, [1e16]);
+}
+
+/// Rows and weights by number; the columns have other scales.
+fn some_rows(n: usize, dim: usize) -> (Vec<f32>, Vec<f64>, Vec<u32>) {
+    let rng = &mut Rng::keyed(4, Purpose::Seeding, 0);
+    let value = |i: usize, u: f64| ((u - 0.5) * 10f64.powi((i % dim) as i32 * 3 - 6)) as f32;
+    let rows = (0..n * dim).map(|i| if rng.unit() < 0.5 { 0.0 } else { value(i, rng.unit()) }).collect();
+    let weights = (0..n).map(|_| rng.unit() * 3.0).collect();
+    (rows, weights, (0..n).map(|i| (i * i % 7) as u32).collect())
+}
+
+/// All numbers of sums, as bits.
+fn bits(sums: &ClusterSums) -> Vec<Vec<u64>> {
+    sums.parts().iter().map(|(_, terms)| terms.iter().map(|term| term.to_bits()).collect()).collect()
+}
+
+#[test]
+fn sums_do_not_depend_on_cuts_moves_or_storage() {
+    let (n, dim, k) = (3000, 5, 7);
+    let (x, all_weights, labels) = some_rows(n, dim);
+    let packed = [false, true].map(|sparse| PackedCenters::for_rows(MatRef::new(&x[..k * dim], dim), sparse));
+    let other: Vec<u32> =
+        labels.iter().enumerate().map(|(i, &j)| if i % 3 == 0 { 6 - j } else { j }).collect();
+    let csr = to_sparse(MatRef::new(&x, dim));
+    for weights in [None, Some(&all_weights[..])] {
+        let mut whole = ClusterSums::new(k, dim);
+        whole.absorb(MatRef::new(&x, dim), &labels, weights, &packed[0]);
+        for (trial, cut) in [1, 13, 700, n].into_iter().enumerate() {
+            for sparse in [false, true] {
+                let mut total = ClusterSums::new(k, dim);
+                let mut parts = [ClusterSums::part(k, dim), ClusterSums::part(k, dim)];
+                for (i, start) in (0..n).step_by(cut).rev().enumerate() {
+                    let these = start..n.min(start + cut);
+                    let rows = if sparse {
+                        csr.rows().slice(these.start, these.end)
+                    } else {
+                        Rows::Dense(MatRef::new(&x, dim).slice(these.start, these.end))
+                    };
+                    let (part, centers) = (&mut parts[i % 2], &packed[usize::from(sparse)]);
+                    if weights.is_none() && trial % 2 == 1 {
+                        part.absorb(rows, &other[these.clone()], None, centers);
+                        part.reassign(rows, &other[these.clone()], &labels[these], centers);
+                    } else {
+                        part.absorb(rows, &labels[these.clone()], weights.map(|w| &w[these]), centers);
+                    }
+                }
+                parts.iter_mut().rev().for_each(|part| total.merge(part));
+                // Squared distances of sparse rows have other roundings.
+                let compared = if sparse { 3 } else { 4 };
+                assert_eq!(bits(&total)[..compared], bits(&whole)[..compared], "{trial} {cut} {sparse}");
+                let terms = total.parts().map(|(_, terms)| terms);
+                assert_eq!(bits(&ClusterSums::of_parts(k, dim, &terms).unwrap()), bits(&total));
+            }
+        }
+    }
+}
+
+/// The nonzero values of rows.
+fn to_sparse(rows: MatRef<'_, f32>) -> RowBuf<f32> {
+    let mut buffer = RowBuf::new(rows.cols());
+    buffer.starts.push(0);
+    for row in rows.iter() {
+        for (column, &x) in row.iter().enumerate().filter(|(_, x)| **x != 0.0) {
+            buffer.columns.push(column as i32);
+            buffer.values.push(x);
+        }
+        buffer.starts.push(buffer.values.len());
+    }
+    buffer
 }
 
 #[test]
@@ -46,12 +120,12 @@ fn squared_weights_of_plain_rows_are_merged() {
 
 #[test]
 fn means_must_fit_the_type() {
-    assert!(sums(1e39, 0.0, 1.0).check_means::<f32>().is_err());
-    sums(1e39, 0.0, 100.0).check_means::<f32>().unwrap();
-    sums(1e39, 0.0, 1.0).check_means::<f64>().unwrap();
-    assert!(sums(f64::INFINITY, 0.0, 2.0).check_means::<f64>().is_err());
+    assert!(sums(&[1e39], 1.0).check_means::<f32>().is_err());
+    sums(&[1e39], 100.0).check_means::<f32>().unwrap();
+    sums(&[1e39], 1.0).check_means::<f64>().unwrap();
+    assert!(sums(&[f64::INFINITY], 2.0).check_means::<f64>().is_err());
     // The sum of a cluster without weight is not used.
-    sums(1e39, 0.0, 0.0).check_means::<f32>().unwrap();
+    sums(&[1e39], 0.0).check_means::<f32>().unwrap();
 }
 
 #[test]

@@ -3,8 +3,8 @@
 #[allow(clippy::wildcard_imports, reason = "intrinsics are named by their instruction")]
 use std::arch::x86_64::*;
 
-use super::vectors;
-use crate::kernel::generic::simd::{Simd, Widen};
+use super::vectors::{methods, vectors};
+use crate::kernel::generic::simd::{Bits, Simd, Widen};
 
 vectors!(
     Avx2F32, f32, __m256, 8 x 16,
@@ -53,3 +53,14 @@ vectors!(
         fn less(a: __m256d, b: __m256d) -> u32 = _mm256_movemask_pd(_mm256_cmp_pd::<_CMP_LT_OQ>(a, b)) as u32;
     }
 );
+
+impl Bits for Avx2F64 {
+    methods! {
+        fn add_bits(p: *mut i64, from: __m256d, to: __m256d) = {
+            let more = _mm256_sub_epi64(_mm256_castpd_si256(to), _mm256_castpd_si256(from));
+            _mm256_storeu_si256(p.cast(), _mm256_add_epi64(_mm256_loadu_si256(p.cast()), more));
+        };
+        fn or(a: __m256d, b: __m256d) -> __m256d = _mm256_or_pd(a, b);
+        fn xor(a: __m256d, b: __m256d) -> __m256d = _mm256_xor_pd(a, b);
+    }
+}

@@ -3,8 +3,8 @@
 #[allow(clippy::wildcard_imports, reason = "intrinsics are named by their instruction")]
 use std::arch::x86_64::*;
 
-use super::vectors;
-use crate::kernel::generic::simd::{Simd, Widen};
+use super::vectors::{methods, vectors};
+use crate::kernel::generic::simd::{Bits, Simd, Widen};
 
 vectors!(
     Avx512F32, f32, __m512, 16 x 32,
@@ -43,3 +43,14 @@ vectors!(
         fn less(a: __m512d, b: __m512d) -> u32 = _mm512_cmp_pd_mask::<_CMP_LT_OQ>(a, b).into();
     }
 );
+
+impl Bits for Avx512F64 {
+    methods! {
+        fn add_bits(p: *mut i64, from: __m512d, to: __m512d) = {
+            let more = _mm512_sub_epi64(_mm512_castpd_si512(to), _mm512_castpd_si512(from));
+            _mm512_storeu_si512(p.cast(), _mm512_add_epi64(_mm512_loadu_si512(p.cast()), more));
+        };
+        fn or(a: __m512d, b: __m512d) -> __m512d = _mm512_castsi512_pd(_mm512_or_si512(_mm512_castpd_si512(a), _mm512_castpd_si512(b)));
+        fn xor(a: __m512d, b: __m512d) -> __m512d = _mm512_castsi512_pd(_mm512_xor_si512(_mm512_castpd_si512(a), _mm512_castpd_si512(b)));
+    }
+}

@@ -16,8 +16,6 @@ mod vectors;
 #[cfg(target_arch = "x86_64")]
 pub(super) mod vnni;
 
-use vectors::vectors;
-
 use super::generic::simd::Widen;
 use crate::float::Float;
 

@@ -3,8 +3,8 @@
 #[allow(clippy::wildcard_imports, reason = "intrinsics are named by their instruction")]
 use std::arch::aarch64::*;
 
-use super::vectors;
-use crate::kernel::generic::simd::{Simd, Widen};
+use super::vectors::{methods, vectors};
+use crate::kernel::generic::simd::{Bits, Simd, Widen};
 
 vectors!(
     NeonF32, f32, float32x4_t, 4 x 32,
@@ -28,3 +28,14 @@ vectors!(
     prefetch(_p) (),
     widen(p) NeonF64 = vld1q_f64(p)
 );
+
+impl Bits for NeonF64 {
+    methods! {
+        fn add_bits(p: *mut i64, from: float64x2_t, to: float64x2_t) = {
+            let more = vsubq_s64(vreinterpretq_s64_f64(to), vreinterpretq_s64_f64(from));
+            vst1q_s64(p, vaddq_s64(vld1q_s64(p), more));
+        };
+        fn or(a: float64x2_t, b: float64x2_t) -> float64x2_t = vreinterpretq_f64_u64(vorrq_u64(vreinterpretq_u64_f64(a), vreinterpretq_u64_f64(b)));
+        fn xor(a: float64x2_t, b: float64x2_t) -> float64x2_t = vreinterpretq_f64_u64(veorq_u64(vreinterpretq_u64_f64(a), vreinterpretq_u64_f64(b)));
+    }
+}

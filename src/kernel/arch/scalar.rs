@@ -3,8 +3,8 @@
 use std::array::from_fn;
 use std::ops::{Add, Mul, Sub};
 
-use super::vectors;
-use crate::kernel::generic::simd::{Simd, Widen};
+use super::vectors::{methods, vectors};
+use crate::kernel::generic::simd::{Bits, Simd, Widen};
 
 #[inline(always)]
 fn splat<T: Copy, const N: usize>(x: T) -> [T; N] {
@@ -71,3 +71,16 @@ macro_rules! scalar {
 }
 scalar!(ScalarF32, f32, 4);
 scalar!(ScalarF64, f64, 2);
+
+#[allow(unused_unsafe, reason = "portable operations are safe")]
+impl Bits for ScalarF64 {
+    methods! {
+        fn add_bits(p: *mut i64, from: [f64; 2], to: [f64; 2]) = {
+            let bits = |v: [f64; 2]| v.map(|x| x.to_bits().cast_signed());
+            let (from, to, old) = (bits(from), bits(to), load::<i64, 2>(p));
+            store(p, from_fn::<_, 2, _>(|l| old[l].wrapping_add(to[l].wrapping_sub(from[l]))));
+        };
+        fn or(a: [f64; 2], b: [f64; 2]) -> [f64; 2] = from_fn(|l| f64::from_bits(a[l].to_bits() | b[l].to_bits()));
+        fn xor(a: [f64; 2], b: [f64; 2]) -> [f64; 2] = from_fn(|l| f64::from_bits(a[l].to_bits() ^ b[l].to_bits()));
+    }
+}

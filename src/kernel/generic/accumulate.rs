@@ -42,42 +42,6 @@ fn accumulate_few<T: Float, const D: usize>(
     }
 }
 
-/// The statistics of clusters between which rows move. The sum of a cluster has two parts, so that a removed
-/// row leaves no residue.
-pub(in crate::kernel) struct TwoPartSums<'a> {
-    pub(in crate::kernel) sums: &'a mut [f64],
-    /// The rounding errors of `sums`.
-    pub(in crate::kernel) lows: &'a mut [f64],
-    pub(in crate::kernel) totals: &'a mut [f64],
-    pub(in crate::kernel) energies: &'a mut [f64],
-}
-
-/// [`reassign`] for `D` columns.
-#[inline(always)]
-fn reassign_few<T: Float, const D: usize>(
-    rows: MatRef<'_, T>,
-    (old, new): (&[u32], &[u32]),
-    centers: MatRef<'_, T>,
-    TwoPartSums { sums, lows, totals, energies }: TwoPartSums<'_>,
-) {
-    let ((sums, _), (lows, _)) = (sums.as_chunks_mut::<D>(), lows.as_chunks_mut::<D>());
-    for (i, row) in rows.iter().enumerate() {
-        let (from, to) = (old[i] as usize, new[i] as usize);
-        if from == to {
-            continue;
-        }
-        let row = short::<T, D>(row);
-        for (j, sign) in [(from, -1.0), (to, 1.0)] {
-            let (sum, low) = (&mut sums[j], &mut lows[j]);
-            for t in 0..D {
-                add(&mut sum[t], &mut low[t], sign * row[t].to_f64());
-            }
-            totals[j] += sign;
-            energies[j] += sign * sq_dist_of(row, short(centers.row(j)));
-        }
-    }
-}
-
 /// Adds `weight * row` to `sums[label]`, `weight` to `totals[label]`, and the weighted squared differences to
 /// `energies[label]`, row by row.
 ///
@@ -115,46 +79,6 @@ pub(in crate::kernel) unsafe fn accumulate<S: Widen>(
             totals[j] += 1.0;
             // SAFETY: this function requires the instruction set, as `sq_dist` does.
             energies[j] += unsafe { sq_dist::<S>(row, centers.row(j)) };
-        }
-    }
-}
-
-/// Adds `x` to a two-part sum: `sum` is rounded, and the rounding error goes to `low` (Knuth's two-sum).
-#[inline(always)]
-pub(in crate::kernel) fn add(sum: &mut f64, low: &mut f64, x: f64) {
-    let total = *sum + x;
-    let rest = total - *sum;
-    *low += (*sum - (total - rest)) + (x - rest);
-    *sum = total;
-}
-
-/// Moves every row whose label changed from the sum of its old center to the sum of its new center.
-///
-/// # Safety
-/// The processor must support the instruction set.
-#[inline(always)]
-pub(in crate::kernel) unsafe fn reassign<S: Widen>(
-    rows: MatRef<'_, S::T>,
-    (old, new): (&[u32], &[u32]),
-    centers: MatRef<'_, S::T>,
-    to: TwoPartSums<'_>,
-) {
-    let d = rows.cols();
-    with_columns!(d, D => return reassign_few::<_, D>(rows, (old, new), centers, to), else {});
-    let TwoPartSums { sums, lows, totals, energies } = to;
-    for (i, row) in rows.iter().enumerate() {
-        let (from, to) = (old[i] as usize, new[i] as usize);
-        if from == to {
-            continue;
-        }
-        for (j, sign) in [(from, -1.0), (to, 1.0)] {
-            let (sum, low) = (&mut sums[j * d..][..d], &mut lows[j * d..][..d]);
-            for ((s, l), x) in sum.iter_mut().zip(low).zip(row) {
-                add(s, l, sign * x.to_f64());
-            }
-            totals[j] += sign;
-            // SAFETY: this function requires the instruction set, as `sq_dist` does.
-            energies[j] += sign * unsafe { sq_dist::<S>(row, centers.row(j)) };
         }
     }
 }

@@ -29,6 +29,7 @@ pub(super) mod blocks;
 pub(super) mod bounds;
 pub(super) mod bytes;
 pub(super) mod lanes;
+pub(in crate::kernel) mod limbs;
 pub(super) mod listed;
 pub(super) mod pair;
 pub(super) mod picked;

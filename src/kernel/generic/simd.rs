@@ -155,10 +155,29 @@ pub(in crate::kernel) trait Simd: Copy {
     unsafe fn store_ids(p: *mut u32, ids: Self::V);
 }
 
+/// Vectors whose bits can be read as whole numbers of 64 bits.
+pub(in crate::kernel) trait Bits: Simd<T = f64> {
+    /// Adds the bits of `to` less those of `from`, as whole numbers, to the numbers at `p`.
+    ///
+    /// # Safety
+    /// `p` points to `LANES` readable and writable values. The processor has the instruction set.
+    unsafe fn add_bits(p: *mut i64, from: Self::V, to: Self::V);
+    /// The bits that are 1 in `a` or `b`.
+    ///
+    /// # Safety
+    /// The processor has the instruction set.
+    unsafe fn or(a: Self::V, b: Self::V) -> Self::V;
+    /// The bits that differ.
+    ///
+    /// # Safety
+    /// The processor has the instruction set.
+    unsafe fn xor(a: Self::V, b: Self::V) -> Self::V;
+}
+
 /// Vectors whose values can be converted to `f64`, for exact sums.
 pub(in crate::kernel) trait Widen: Simd {
     /// The `f64` vector of the same instruction set.
-    type Wide: Simd<T = f64>;
+    type Wide: Bits;
 
     /// The values at `p` as `f64`.
     ///

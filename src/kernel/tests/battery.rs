@@ -6,8 +6,8 @@ use super::naive;
 use crate::float::Float;
 use crate::kernel::listed::RowCenters;
 use crate::kernel::{
-    Compute, Isa, PackedCenters, Scratch, accumulate, distances, nearest, nearest_m, nearest_two, reassign,
-    sq_dist, sq_dists,
+    Compute, Isa, PackedCenters, Scratch, accumulate, distances, nearest, nearest_m, nearest_two, sq_dist,
+    sq_dists,
 };
 use crate::matrix::MatRef;
 use crate::rng::{Purpose, Rng};
@@ -142,7 +142,6 @@ fn check_rows<T: Compute>(isa: Isa, kind: Kind, (n, k, d): (usize, usize, usize)
     check_listed(isa, (rows, centers), &truth, apart, &what);
 
     check_sums(rows, dense, &labels, &packed, &truth, apart, &what);
-    check_moves(rows, dense, &labels, &packed, apart, &what);
 }
 
 /// Adds the rows to the sums of their centers, with and without weights.
@@ -174,38 +173,6 @@ fn check_sums<T: Compute>(
         for (energy, energy_t) in energies.iter().zip(energies_t) {
             assert!((energy - energy_t).abs() <= 1e-12 * energy_t + apart * n as f64, "{what}");
         }
-    }
-}
-
-/// Moves rows from other labels to `labels`.
-fn check_moves<T: Compute>(
-    rows: Rows<'_, T>,
-    dense: MatRef<'_, T>,
-    labels: &[u32],
-    packed: &PackedCenters<T>,
-    apart: f64,
-    what: &str,
-) {
-    let (n, k, d) = (dense.rows(), packed.n_centers(), dense.cols());
-    let old: Vec<u32> = labels.iter().enumerate().map(|(i, &j)| (j + (i % 3) as u32) % k as u32).collect();
-    let summed = |labels: &[u32]| {
-        let (mut sums, mut totals) = (vec![0.0; k * d], vec![0.0; k]);
-        let mut energies = vec![0.0; k];
-        accumulate(rows, labels, None, packed, &mut sums, &mut totals, &mut energies);
-        (sums, totals, energies)
-    };
-    let (mut sums, mut totals, before) = summed(&old);
-    let (mut lows, mut energies) = (vec![0.0; k * d], before.clone());
-    reassign(rows, &old, labels, packed, (&mut sums, &mut lows), &mut totals, &mut energies);
-    let (sums_t, totals_t, after) = summed(labels);
-    assert_eq!(totals, totals_t, "{what}");
-    let most = before.iter().chain(&after).fold(1e-300, |most: f64, &energy| most.max(energy));
-    for (energy, after) in energies.iter().zip(after) {
-        assert!((energy - after).abs() <= 1e-12 * most + apart * n as f64, "{what}: {energy} not {after}");
-    }
-    let largest = dense.data().iter().fold(0.0, |largest: f64, x| largest.max(x.to_f64().abs()));
-    for (sum, sum_t) in sums.iter().zip(sums_t) {
-        assert!((sum - sum_t).abs() <= 1e-14 * largest * n as f64, "{what}: sum {sum} not {sum_t}");
     }
 }
 

@@ -7,6 +7,7 @@ mod battery;
 mod blocks;
 mod bytes;
 mod left_over;
+mod limbs;
 mod margins;
 mod naive;
 mod packing;

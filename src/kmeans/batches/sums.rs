@@ -1,6 +1,6 @@
 //! Labels the rows of a batch and sums them by label.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::data::{DataSource, row_values};
 use crate::error::{Error, Result};
@@ -16,7 +16,7 @@ use crate::tuning::batch_tile_rows;
 #[derive(Default)]
 pub(in crate::kmeans) struct Spare(Mutex<Vec<ClusterSums>>);
 
-/// Sums borrowed from a [`Spare`]. Dropping the loan returns them; they must be empty then.
+/// Sums borrowed from a [`Spare`]. Dropping the loan returns them.
 pub(in crate::kmeans) struct Loan<'a> {
     sums: Option<ClusterSums>,
     home: &'a Spare,
@@ -25,8 +25,12 @@ pub(in crate::kmeans) struct Loan<'a> {
 impl Spare {
     /// Empty sums. `k` and `dim` must be the same for every call.
     pub(in crate::kmeans) fn lend(&self, k: usize, dim: usize) -> Loan<'_> {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let kept = self.kept().pop();
         Loan { sums: Some(kept.unwrap_or_else(|| ClusterSums::part(k, dim))), home: self }
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Vec<ClusterSums>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Labels the rows of a batch with their nearest centers and adds them to `total`. Returns the number of
@@ -41,26 +45,24 @@ impl Spare {
         let (k, dim) = (packed.n_centers(), packed.dim());
         let absorb = |chunk: Chunk<'_, T>,
                       (): (),
-                      (part, rows): &mut (Loan<'_>, u64),
-                      (labels, scratch): &mut (Vec<u32>, Scratch<T>)| {
+                      rows: &mut u64,
+                      (part, labels, scratch): &mut (Loan<'_>, Vec<u32>, Scratch<T>)| {
             *rows += chunk.rows.rows() as u64;
             labels.resize(chunk.rows.rows(), 0);
             kernel::nearest(chunk.rows, packed, labels, scratch);
             let part = part.sums();
             part.absorb(chunk.rows, labels, chunk.weights, packed);
-            if part.energy().is_finite() { Ok(()) } else { Err(chunk.not_finite()) }
+            if part.is_finite() { Ok(()) } else { Err(chunk.not_finite()) }
         };
-        let merge = |(total, rows): &mut (Loan<'_>, u64), (part, more): &mut (Loan<'_>, u64)| {
-            total.sums().collect(part.sums());
-            *rows += std::mem::take(more);
-        };
-        let make = (|| (self.lend(k, dim), 0), <(Vec<u32>, Scratch<T>)>::default);
-        let mut sums = (Loan { sums: total.sums.take(), home: total.home }, 0);
+        let make = (|| 0, || (self.lend(k, dim), Vec::new(), Scratch::default()));
         let tile_rows = batch_tile_rows(k, row_values(batch).min(dim));
-        let done = sweep(batch, cx, tile_rows, (), &mut sums, make, absorb, merge);
-        total.sums = sums.0.sums.take();
-        done?;
-        if sums.1 == 0 { Err(Error::no_rows()) } else { Ok(sums.1) }
+        let mut rows = 0;
+        sweep(batch, cx, tile_rows, (), &mut rows, make, absorb, |total, more| {
+            *total += std::mem::take(more);
+        })?;
+        // What the workers returned, and others that are empty.
+        self.kept().iter_mut().for_each(|part| total.sums().collect(part));
+        if rows == 0 { Err(Error::no_rows()) } else { Ok(rows) }
     }
 }
 
@@ -75,7 +77,7 @@ impl Loan<'_> {
 impl Drop for Loan<'_> {
     fn drop(&mut self) {
         if let Some(sums) = self.sums.take() {
-            self.home.0.lock().unwrap_or_else(PoisonError::into_inner).push(sums);
+            self.home.kept().push(sums);
         }
     }
 }

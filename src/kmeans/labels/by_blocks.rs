@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::kernel::{Compute, PackedCenters};
 use crate::kmeans::blocks::Blocks;
 use crate::parallel::Executor;
-use crate::pass::{Unread, sweep_unread};
+use crate::pass::{Unread, gather_unread};
 use crate::tuning::tile_rows;
 
 /// Buffers of a worker.
@@ -66,7 +66,7 @@ impl Labels {
                 Ok(())
             };
         let make = (|| Part::new(k, dim, moments.is_some()), || (Buffers::default(), Editing::new(journals)));
-        sweep_unread(data, cx, tile_rows(k), self.of_rows.view_mut(), total, make, absorb, Part::merge)?;
+        gather_unread(data, cx, tile_rows(k), self.of_rows.view_mut(), total, make, absorb, Part::merge)?;
         total.distances += work.total();
         blocks.confirm();
         Ok(())

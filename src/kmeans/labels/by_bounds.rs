@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::kernel::{Compute, PackedCenters};
 use crate::kmeans::bounds::{RowBoundsMut, Work};
 use crate::parallel::Executor;
-use crate::pass::{Cut, Unread, Wide, sweep_unread};
+use crate::pass::{Cut, Unread, Wide, gather_unread};
 use crate::tuning::tile_rows;
 
 impl Labels {
@@ -71,7 +71,7 @@ impl Labels {
             || Part::new(k, dim, moments.is_some()),
             || (Work::default(), Moved::default(), Editing::new(journals)),
         );
-        sweep_unread(data, cx, cut, state, total, make, absorb, Part::merge)?;
+        gather_unread(data, cx, cut, state, total, make, absorb, Part::merge)?;
         bounds.put_rows(rows);
         Ok(())
     }

@@ -8,24 +8,22 @@ use crate::stats::ClusterSums;
 #[derive(Clone, Debug)]
 pub(in crate::kmeans) struct Carried {
     pub(super) clusters: ClusterSums,
-    /// Sweeps since the sums were recomputed; each sweep adds rounding.
-    pub(super) age: u32,
-    /// The squared error when the sums were recomputed.
+    /// The squared error when it was last summed row by row.
     pub(super) energy_afresh: f64,
 }
 
 impl Carried {
-    pub(in crate::kmeans) fn of(clusters: ClusterSums, age: u32, energy_afresh: f64) -> Self {
-        Self { clusters, age, energy_afresh }
+    pub(in crate::kmeans) fn of(clusters: ClusterSums, energy_afresh: f64) -> Self {
+        Self { clusters, energy_afresh }
     }
 
     pub(in crate::kmeans) fn clusters(&self) -> &ClusterSums {
         &self.clusters
     }
 
-    /// Sweeps since the sums were recomputed, and the squared error at that time.
-    pub(in crate::kmeans) fn age(&self) -> (u32, f64) {
-        (self.age, self.energy_afresh)
+    /// The squared error when it was last summed row by row.
+    pub(in crate::kmeans) fn energy_afresh(&self) -> f64 {
+        self.energy_afresh
     }
 
     /// A copy with the squared errors about `new` centers, given those about `old`.

@@ -260,7 +260,7 @@ impl<T: Compute> Solver<T> for Lloyd<T> {
         let weights = swept.clusters.weights().to_vec();
         let relocated = empty::relocate(data, cx, &packed, self.labels.of_rows.view(), &mut swept.clusters)
             .inspect_err(|_| self.undo())?;
-        (self.energy, self.exact) = (energy, swept.exact());
+        (self.energy, self.exact) = (energy, swept.exact);
         self.labeled_by.clone_from(&self.centers);
         if self.threshold.is_none() {
             let variance = swept.moments.as_ref().map_or(0.0, |all| mean_variance(all, &origin));
@@ -278,8 +278,8 @@ impl<T: Compute> Solver<T> for Lloyd<T> {
         self.choice.watch_blocks(&mut self.blocks, &self.shared, &packed, (n as usize, &swept));
         self.rows_seen += n;
         self.carried = carry.then(|| swept.into_carried());
-        // Unchanged labels give bit-identical means, unless the sums were recomputed, a cluster was relocated or
-        // `finish` changed the labels in between.
+        // Unchanged labels give bit-identical means, unless a cluster was relocated or `finish` changed the labels in
+        // between.
         self.current = changed == 0 && moved == 0.0 && relocated == 0;
         self.timings.sweeps += begun.elapsed().as_secs_f64();
         let stop_reason = if self.current {

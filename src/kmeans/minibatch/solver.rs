@@ -251,7 +251,7 @@ impl<T: Compute> BatchSolver<T> for MiniBatchSolver<T> {
         let mut moved = BatchTotals { rows, objective: sums.energy(), ..BatchTotals::default() };
         let touched: Vec<usize> = (0..k).filter(|&j| sums.weights()[j] > 0.0).collect();
         moved.weight = sums.weights().iter().sum();
-        state.clusters.merge(sums);
+        state.clusters.merge_rounded(sums);
         for j in touched {
             moved.sq_shift += state.place(j);
         }

@@ -21,7 +21,7 @@ pub(in crate::kmeans) struct MiniBatchState<T> {
     pub(super) metric: Metric,
     /// The centers; empty before the seeding.
     pub(super) centers: Vec<T>,
-    /// Sums and weights of all rows so far, including the seeds. A center is its sum divided by its weight, or with
+    /// Sums and weights of all rows so far, including the seeds, rounded after every batch. A center is its sum divided by its weight, or with
     /// the cosine metric the direction of its sum.
     pub(super) clusters: ClusterSums,
     /// Rows that wait until there are enough to seed from.
@@ -96,7 +96,7 @@ impl<T: Compute> MiniBatchState<T> {
             )));
         }
         self.clusters.check_means_with::<T>(1.0, &other.clusters)?;
-        self.clusters.merge(&mut other.clusters.clone());
+        self.clusters.merge_rounded(&mut other.clusters.clone());
         self.n_steps += other.n_steps;
         self.rows_seen += other.rows_seen;
         for j in 0..shape(other).0 {

@@ -144,10 +144,10 @@ impl<T: Compute> Nested<T> {
         })?;
         swept.clusters.check_means::<T>().inspect_err(|_| self.labels.undo())?;
         self.labeled_by.clone_from(&before);
-        self.exact = swept.exact();
+        self.exact = swept.exact;
         // Cancellation can make the difference slightly negative.
         self.energy = (swept.clusters.energy() - gone.map_or(0.0, ClusterSums::energy)).max(0.0);
-        // Strictly: a cycle of ties ends, also where rounding makes the sums of each of its sweeps recomputed.
+        // Strictly: a cycle of ties ends.
         if self.energy < self.lowest {
             (self.lowest, self.stalled) = (self.energy, 0);
         } else {
@@ -176,7 +176,7 @@ impl<T: Compute> Nested<T> {
         self.carry = !sparse && swept.pays_to_carry(batch as u64);
         self.sums = Some(swept.into_carried());
         self.voted = batch as u64;
-        // Unchanged labels give unchanged means, bit for bit, unless the sums were recomputed.
+        // Unchanged labels give unchanged means, bit for bit, unless the batch has grown.
         self.current = self.changed == 0 && moved == 0.0;
         if grows {
             self.due = (2 * self.due).min(n);

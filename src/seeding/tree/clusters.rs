@@ -8,7 +8,7 @@ use crate::kernel::Compute;
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::pass::{Copies, Groups};
-use crate::stats::{ClusterSums, project, to_mean};
+use crate::stats::{check_mean, project, to_mean};
 use crate::tuning::GROUPED_ROWS;
 
 /// Centers, and the weight and squared error of the rows of each.
@@ -142,7 +142,7 @@ fn settle<T: Compute>(
     if weight <= 0.0 {
         return Ok((0.0, 0.0));
     }
-    ClusterSums::of(dim, sums.clone(), vec![weight]).check_means::<T>()?;
+    check_mean::<T>(0, weight, sums.iter().copied())?;
     to_mean(center, metric, (sums, weight), &mut 0.0);
     project(center, dim, metric);
     let mut energy = 0.0;
