@@ -194,6 +194,10 @@ CHOOSING: list[tuple[str, Formula]] = [
         method("NestedMiniBatchKMeans", (min, "time"), (max, "time")),
     ),
     (
+        "It ends between {:.1%} below and {:.1%} above `KMeans`. Its",
+        method("NestedMiniBatchKMeans", (drop(max), "inertia"), (max, "inertia")),
+    ),
+    (
         "and on complete sets in up to {:.1f} times",
         of("guide-large", {"variant": "NestedMiniBatchKMeans"}, (max, "time")),
     ),

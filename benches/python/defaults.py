@@ -3,9 +3,9 @@
 ``sbe``: stochastic backward Euler and exact k-means from the same random rows, until both converge: with the
 defaults, without the polish, and with the schedule of the paper (first step K, decay 1 / 1.01, no cap, no
 polish). Sets on which the schedule was tuned are marked.
-``nested``: nested batches started from random rows, from k-means++ (the default) and from AFK-MC2 on the
-first batch, and mini-batch k-means: the final energy, the processor seconds until the energy is within 1% of
-it, and until it is within 1% of the lowest energy of all runs.
+``nested``: nested batches started from random rows and from AFK-MC2 on the first batch, and from seeds among
+all rows (the default), and mini-batch k-means: the final energy, the processor seconds until the energy is
+within 1% of it, and until it is within 1% of the lowest energy of all runs.
 ``vrkm``: variance-reduced k-means with epochs of one step per row and with doubling epochs, and exact k-means
 from the same random rows, for several numbers of clusters.
 

@@ -56,7 +56,7 @@ class BackwardEulerKMeans(StreamClusterer):
         First centers; the paper starts from ``"random"`` rows. As for :class:`~shoal.KMeans`, but ``"auto"``
         is greedy k-means++ only on up to 3 batches of rows, or 16 rows per cluster if that is more. On more
         rows it is k-means|| with an oversampling factor of 0.5 and 3 rounds, which takes 16 bytes per row.
-        More than 67,108,864 rows take as long and at most 1 GiB, as for :class:`~shoal.KMeans`.
+        More than 67,108,864 rows take at most 1 GiB, and no more time per row.
         :meth:`partial_fit` chooses the first centers from the first batch.
     max_iter : int, default=150
         Number of outer steps of :meth:`fit`, before the sweeps of `polish`. No other rule ends them.
@@ -151,14 +151,14 @@ class BackwardEulerKMeans(StreamClusterer):
     **When to use it.** Choose it for few clusters, when the optimum matters more than time: its long steps
     leave optima in which exact k-means stays. From the same random rows, the mean inertia was at or below
     that of converged exact k-means on most sets. The margin was largest where the sizes of clusters differ
-    most; but random rows miss rare groups, and ``init="auto"`` ends lower there. A fit takes longer than one
-    of :class:`~shoal.KMeans`, and many times as long where that takes milliseconds. Where groups are very
-    rare, exact k-means is better.
+    most; but random rows miss rare groups, and ``init="auto"`` ends lower there. A fit takes about
+    as long as one of :class:`~shoal.KMeans`, and many times as long where that takes milliseconds. Where
+    groups are very rare, exact k-means is better.
 
-    Without polish the inertia is much higher on sets whose clusters differ in size by a factor of a thousand
-    (network connections, measurements of the space shuttle): keep the polish there. The schedule of the paper
-    is ``step_size=n_clusters, step_decay=1/1.01, step_cap=None, polish=False``; it seldom reaches exact
-    k-means (``benches/python/defaults.py``).
+    From random rows without polish, the inertia is much higher on sets whose clusters differ in size by a
+    factor of a thousand (network connections, measurements of the space shuttle): keep one of both there. The
+    schedule of the paper is ``step_size=n_clusters, step_decay=1/1.01, step_cap=None, polish=False``; it
+    seldom reaches exact k-means (``benches/python/defaults.py``).
 
     The alternative is :class:`~shoal.KMeans` with k-means++ and several starts (`n_init`), which ends in an
     exact optimum: 10 such starts are as good on images of digits as the restarts of this class that fit into
@@ -167,11 +167,13 @@ class BackwardEulerKMeans(StreamClusterer):
 
     **Cost.** An outer step labels ``n_inner * batch_size`` rows, for any number of rows. The default 150
     outer steps label as many rows as 12.5 passes over 60,000 rows. Every sweep of `polish` reads all rows:
-    use ``polish=False`` for many millions of rows, or for a stream that is slow to read. Without polish
+    use ``polish=False`` for many millions of rows, or for a stream that is slow to read, and an `init` that
+    does not read all rows four times. Without polish
     nothing converges: batches keep the centers moving while the step size is large.
 
     **Memory** beyond the rows: about a dozen copies of the centers in float64 and a few per thread, one
-    eighth of a byte per row with weights, and 4 bytes per row for labels; with `polish` also the memory of
+    eighth of a byte per row with weights, and 4 bytes per row for labels; 16 bytes per row but at most 1 GiB
+    while the first centers are chosen from all rows; with `polish` also the memory of
     :class:`~shoal.KMeans`, with bounds up to `memory`.
 
     References

@@ -90,7 +90,7 @@ class KMeans(KMeansOnEngine, auto_wrap_output_keys=None):
     -----
     A sweep costs ``2 n_samples n_clusters n_features`` floating-point operations, spread over the workers. It
     is one task per worker, or a few if their results would be large. A task returns
-    ``n_clusters * (n_features + 2)`` numbers of 8 bytes for each group of neighboring partitions on its
+    ``n_clusters * (n_features + 2)`` numbers of 16 bytes for each group of neighboring partitions on its
     worker. The client and the scheduler handle one such result, and the centers. The workers keep no results
     between sweeps.
 

@@ -5,7 +5,8 @@ and :mod:`shoal.ray`. This module has the passes that they run, for engines of y
 an executor of ``concurrent.futures``.
 
 For a given list of partitions, results are bit-identical for any number of workers, any order of completion,
-after retries, and on any engine. From given centers they are those of a local fit, for any partitions.
+after retries, and on any engine. From given centers, centers, labels, counts and inertia equal
+those of a local fit, for any partitions; the guide names one exception.
 
 Examples
 --------
@@ -83,10 +84,10 @@ class KMeans(KMeansOnEngine):
     Notes
     -----
     A sweep costs ``2 n_samples n_clusters n_features`` floating-point operations, spread over the tasks. Each
-    task returns ``n_clusters * (n_features + 2)`` numbers of 8 bytes. Workers keep nothing between sweeps.
+    task returns ``n_clusters * (n_features + 2)`` numbers of 16 bytes. Workers keep nothing between sweeps.
 
     For a given list of partitions, results are bit-identical for any number of workers and any order of
-    completion.
+    completion. From given centers they are also the same for other partitions of the rows.
 
     References
     ----------

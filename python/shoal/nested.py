@@ -38,7 +38,7 @@ class NestedMiniBatchKMeans(StreamClusterer):
     {n_clusters}
     init : str, array-like or callable, default="auto"
         First centers, with distinct values while there are enough of them. ``"auto"`` looks at all rows, as
-        for :class:`MiniBatchKMeans`: with many rows in about the time of labeling all of them twice. All
+        for :class:`MiniBatchKMeans`: many rows in four passes, in about the time of labeling them twice. All
         other values are as for :class:`KMeans`, on the rows of the first batch, so that steps begin sooner; a
         callable gets all rows. :meth:`partial_fit` chooses the first centers from the first batch.
     batch_size : int, default=5000
@@ -86,7 +86,7 @@ class NestedMiniBatchKMeans(StreamClusterer):
     batch_sizes_ : ndarray of int64
         Batch size of each step of the fit.
     rows_used_ : int
-        Rows of the last batch. No other rows were read.
+        Rows of the last batch. Only `init` reads others.
     rows_retired_ : int
         Rows that are no longer visited but still count in their cluster; see :meth:`partial_fit`. The result
         is a fixed point of Lloyd's algorithm only if this is 0.
@@ -107,13 +107,14 @@ class NestedMiniBatchKMeans(StreamClusterer):
     -----
     Memory beyond the rows, per row of the batch: 8 bytes for labels, 8 for the row number until the batch
     holds all rows, and 4 for each bound and for two more values. Rows of a batch are read in ascending order,
-    also when they were drawn at random. Rows with weights are all read in every step.
+    also when they were drawn at random. Rows with weights are all read in every step. While the first centers
+    are chosen from all rows: 16 bytes per row, but at most 1 GiB.
 
     The first centers matter if clusters differ much in size: a first batch, and even more so random rows, may
     miss small clusters, and no batch moves a center there. On such data (network connections, measurements of
-    the space shuttle) ``init="k-means++"`` ends far above ``init="auto"``, and ``init="random"`` even higher.
-    On digits and SIFT descriptors, whose clusters are of similar size, all end equally low, and
-    ``init="random"`` gets there sooner: choose it for such data (``benches/python/defaults.py``).
+    the space shuttle) ``init="k-means++"`` ends above ``init="auto"`` (``benches/python/rare.py``). On digits
+    and SIFT descriptors, whose clusters are of similar size, all end equally low, and ``init="random"`` gets
+    there sooner: choose it for such data (``benches/python/defaults.py``).
 
     :meth:`partial_fit` keeps the rows that it receives, and batches grow over them as in a fit. New rows wait
     until the growth rule admits them, and never more rows wait than are counted. A call makes one step, and

@@ -67,7 +67,7 @@ class KMeans(OnTable, auto_wrap_output_keys=None):
     Notes
     -----
     A sweep costs ``2 n_samples n_clusters n_features`` floating-point operations, spread over the tasks. Each
-    task returns ``n_clusters * (n_features + 2)`` numbers of 8 bytes, merged in a tree of tasks. Tensors and
+    task returns ``n_clusters * (n_features + 2)`` numbers of 16 bytes, merged in a tree of tasks. Tensors and
     lists are read in place from Ray's object store, which holds the rows of a fit and spills them to disk.
 
     Examples

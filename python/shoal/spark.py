@@ -68,8 +68,8 @@ class KMeans(OnTable, auto_wrap_output_keys=None):
     Notes
     -----
     A sweep costs ``2 n_samples n_clusters n_features`` floating-point operations, spread over the tasks. Each
-    task returns ``n_clusters * (n_features + 2)`` numbers of 8 bytes. If these take more than 64 MB, they are
-    merged on the executors before the driver collects them.
+    task returns ``n_clusters * (n_features + 2)`` numbers of 16 bytes. If these take more than 64 MB, they
+    are merged on the executors before the driver collects them.
 
     The first pass packs the rows and persists them in memory or on disk until the fit ends, as many bytes as
     an array of them has. A task holds up to 10,000 records of 8 kB of its partition at a time, or the whole

@@ -47,6 +47,6 @@ def marks(message: str) -> list[str]:
     return [mark["name"] for mark in MARK.finditer(message)]
 
 
-def replaced(message: str, name: Callable[[str, str | None], str]) -> str:
-    """Replace every mark by the result of `said` for its name and its value, None without a value."""
-    return MARK.sub(lambda mark: name(mark["name"], mark["value"]), message)
+def replaced(message: str, replacement: Callable[[str, str | None], str]) -> str:
+    """Replace every mark by the result of `replacement` for its name and its value, None without a value."""
+    return MARK.sub(lambda mark: replacement(mark["name"], mark["value"]), message)

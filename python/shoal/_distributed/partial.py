@@ -38,7 +38,7 @@ class Partial:
 
     Notes
     -----
-    A partial result of one partition has ``n_clusters * (n_features + 2)`` numbers of 8 bytes, and 16 rows
+    A partial result of one partition has ``n_clusters * (n_features + 2)`` numbers of 16 bytes, and 16 rows
     farthest from their centers if a cluster is empty. One of `p` neighboring partitions holds at most
     ``2 * log2(p)`` such sets of sums, and exactly one if the partitions are those of a subtree. One of `p`
     neighboring blocks that are numbered by their first row holds about ``2 * ln(p)`` of them.

@@ -31,8 +31,12 @@ pub(super) fn rows_together(width: usize) -> usize {
     (TOGETHER / width.max(1)).clamp(16, MOST_TOGETHER)
 }
 
-/// Bits of room above the largest value from which a grid is learned.
-const ROOM: i32 = 2;
+/// Bits of room above the largest value from which a grid is learned. Each bit makes twice as many small values of `f32`
+/// miss the grid.
+const ROOM: i32 = 4;
+
+/// A grid this much too coarse for the values of a column misses most of them, even with a second part.
+const TOO_COARSE: f64 = (1u64 << 40) as f64;
 
 /// Values that begin at a cache line, so that vectors do not cross two lines. A copy may begin elsewhere.
 #[derive(Clone, Debug)]
@@ -261,7 +265,11 @@ impl ExactSums {
             largest.iter_mut().zip(row).for_each(|(most, x)| *most = most.max((weight * x.to_f64()).abs()));
         }
         for (grid, &largest) in self.grids.iter_mut().zip(&largest).filter(|&(_, &largest)| largest > 0.0) {
-            *grid = grid_for(largest);
+            // Grids for larger values stay: rows with few large values would change them to and fro.
+            let new = grid_for(largest);
+            if new > *grid || new * TOO_COARSE < *grid {
+                *grid = new;
+            }
         }
     }
 

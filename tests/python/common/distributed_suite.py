@@ -82,7 +82,7 @@ def same(one, other):
     )
 
 
-#: The sixth of eight rows of two numbers, cut into two partitions, and the error that it raises.
+#: Values of the seventh of eight rows of two numbers, cut into two partitions, and the error of a fit.
 BAD_ROWS = [
     (None, "partition 1: .*'v' must not hold missing values, got a null at row 2"),
     ([1.0, None], "partition 1: .*'v' must not hold missing values, got a null at row 2"),
