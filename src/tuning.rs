@@ -131,9 +131,9 @@ pub(crate) fn sketches_pay(n: usize, k: usize, dim: usize) -> bool {
 
 /// Whether finer sketches pay for `n` rows in a file larger than memory (`files.py`), because most rows are then not read:
 /// their bytes must be few beside those of the rows, and making them, which takes as long as comparing the rows with `dim`
-/// centers, must take less than a few sweeps.
+/// centers, must take less than a few sweeps. Completing the directions to a basis takes `dim^3` operations.
 pub(crate) fn fine_sketches_pay(n: usize, k: usize, dim: usize) -> bool {
-    n >= 4096 && dim >= 64 && dim <= 4 * k
+    n >= 4096 && (64..=1024).contains(&dim) && dim <= 4 * k
 }
 
 /// The directions of sketches that have finer ones: the first number for which there is memory, of those that are at most

@@ -14,7 +14,8 @@
 //! # Bit-identical for any schedule
 //!
 //! The sums of a [`KMeansPass`] are exact and rounded once: they do not depend on how the rows are cut into partitions,
-//! and a fit from given centers is bit-identical to a local one.
+//! and the centers, labels and inertia of a fit from given centers are bit-identical to those of a local one. An exception
+//! is the row to which an empty cluster moves, among rows that are equally far from their centers.
 //!
 //! Every partial result carries its place: the number of its partition, or of its first row. Sums are added in a fixed
 //! binary tree over partition numbers. The order in which workers merge them does not matter: results are bit-identical

@@ -4,7 +4,7 @@ use super::operations;
 use super::tier::{Compute, active};
 use crate::matrix::MatRef;
 
-pub(crate) use super::generic::limbs::{Limbs, plus, split, values_of};
+pub(crate) use super::generic::limbs::{Limbs, NO_GRID, plus, split, values_of};
 
 /// Adds every row, times its weight, to the sums of its cluster. Returns whether all sums are exact.
 ///

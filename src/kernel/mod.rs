@@ -53,7 +53,7 @@ pub(crate) use arbiter::is_exact;
 pub(crate) use bytes::{add_bytes, byte_sq_dists};
 pub(crate) use distances::lengths;
 pub use distances::{Point, distances, sq_dist, sq_dists, sq_dists_few};
-pub(crate) use exact::{Limbs, add_rows, merge_pairs, plus, reassign, settle, split, values_of};
+pub(crate) use exact::{Limbs, NO_GRID, add_rows, merge_pairs, plus, reassign, settle, split, values_of};
 pub use isa::Isa;
 pub use nearest::{nearest, nearest_m, nearest_two};
 pub(crate) use pack::Frame;

@@ -72,7 +72,7 @@ pub(super) struct Swept {
     /// Whether the squared errors were summed row by row, not carried from an earlier sweep.
     pub(super) exact: bool,
     energy_afresh: f64,
-    weighted: bool,
+    pub(super) weighted: bool,
 }
 
 impl Swept {

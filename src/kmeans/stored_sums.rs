@@ -53,6 +53,9 @@ pub(crate) fn sums_of(
     let parts = [part("sums")?, part("weights")?, part("squares")?, part("energies")?];
     let sums = ClusterSums::of_parts(k, dim, &parts)
         .ok_or_else(|| format!("its {prefix:?} do not belong to {k} clusters of {dim} columns"))?;
+    if !sums.weights().iter().chain(sums.energies()).chain(sums.sums()).all(|x| x.is_finite()) {
+        return Err(format!("its {prefix:?} are not finite"));
+    }
     if sums.weights().iter().any(|&weight| weight < 0.0) {
         return Err(format!("its {prefix:?} have negative weights"));
     }

@@ -64,6 +64,7 @@ pub(crate) fn gather_unread<T: Float, R: PerRow, P: Send, S>(
     };
     sweep_unread(data, cx, cut, state, &mut (), (|| (), || (lend(), scratch())), absorb, |(), ()| ())?;
     for part in &mut parts.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        cx.check()?;
         merge(total, part);
     }
     Ok(())

@@ -7,7 +7,11 @@ use std::ops::Range;
 /// A file whose reads begin and end at multiples of a sector.
 #[cfg(all(target_os = "linux", not(miri)))]
 #[derive(Debug)]
-pub(super) struct Direct(File);
+pub(super) struct Direct {
+    file: File,
+    /// What the disk reads at the least.
+    sector: usize,
+}
 
 /// Other systems have no such reads.
 #[cfg(not(all(target_os = "linux", not(miri))))]
@@ -16,8 +20,8 @@ pub(super) enum Direct {}
 
 #[cfg(all(target_os = "linux", not(miri)))]
 impl Direct {
-    /// What disks read at the least, and the alignment of memory for it.
-    const SECTOR: usize = 512;
+    /// Sectors of disks, and the alignment of memory for all of them.
+    const SECTORS: [usize; 2] = [512, 4096];
     const ALIGNMENT: usize = 4096;
 
     /// The same file, if the system can read it so.
@@ -28,17 +32,21 @@ impl Direct {
         let flag = rustix::fs::OFlags::DIRECT.bits() as i32;
         // The open file, also if another has its name now.
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-        let direct = Self(OpenOptions::new().read(true).custom_flags(flag).open(path).ok()?);
+        let mut direct =
+            Self { file: OpenOptions::new().read(true).custom_flags(flag).open(path).ok()?, sector: 0 };
         // Some file systems open the file, but do not read single sectors.
-        direct.read(0..1, &mut Vec::new()).ok()?;
-        Some(direct)
+        let can_read = |sector: &usize| {
+            direct.sector = *sector;
+            direct.read(0..1, &mut Vec::new()).is_ok()
+        };
+        Self::SECTORS.iter().any(can_read).then_some(direct)
     }
 
     /// Reads bytes of the file into `buffer`, and returns where they are.
     pub(super) fn read(&self, bytes: Range<usize>, buffer: &mut Vec<u8>) -> io::Result<Range<usize>> {
         use std::os::unix::fs::FileExt;
-        let start = bytes.start / Self::SECTOR * Self::SECTOR;
-        let length = bytes.end.next_multiple_of(Self::SECTOR) - start;
+        let start = bytes.start / self.sector * self.sector;
+        let length = bytes.end.next_multiple_of(self.sector) - start;
         let wanted = bytes.end - start;
         if buffer.len() < length + Self::ALIGNMENT {
             buffer.resize(length + Self::ALIGNMENT, 0);
@@ -47,7 +55,7 @@ impl Direct {
         let mut found = 0;
         while found < wanted {
             let rest = &mut buffer[first + found..first + length];
-            match self.0.read_at(rest, (start + found) as u64) {
+            match self.file.read_at(rest, (start + found) as u64) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(more) => found += more,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

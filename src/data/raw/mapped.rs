@@ -42,7 +42,7 @@ use crate::tuning::LENGTH_STEP;
 ///   unsaved work is lost. Write a new file and rename it over the old one instead: an open source keeps the
 ///   file that it opened.
 ///
-/// Each open file keeps one file descriptor for these checks: a process that opens thousands of files may
+/// Each open file keeps one file descriptor for these checks, and one more once single rows are read: a process that opens thousands of files may
 /// have to raise its limit (`ulimit -n`).
 ///
 /// ```
@@ -464,6 +464,10 @@ impl Mapped {
 
     /// The picked of these rows, if they are so few that the others would be read from disk in vain.
     fn few<'p>(&self, wanted: &Wanted<'p>) -> Option<&'p [u32]> {
+        let Layout { dtype, cols, col_stride, .. } = self.layout;
+        if cols > 1 && col_stride != dtype.size() as isize {
+            return None;
+        }
         let (n, bytes) = (wanted.rows.len(), self.bytes_of(&wanted.rows)?);
         let picked = wanted.picked.filter(|picked| n >= DIRECT_ROWS && DIRECT_SHARE * picked.len() <= n)?;
         self.leave().is_some_and(|leave| !leave.keeps(&bytes)).then_some(picked)
@@ -478,10 +482,10 @@ impl Mapped {
         buffer: &mut RowBuf<T>,
     ) -> Result<bool> {
         let Handle::Own(file) = &self.file.handle else { return Ok(false) };
-        let Some(direct) = self.file.direct.get_or_init(|| Direct::of(file)).as_ref().filter(|_| !self.led)
-        else {
+        if self.led {
             return Ok(false);
-        };
+        }
+        let Some(direct) = self.file.direct.get_or_init(|| Direct::of(file)) else { return Ok(false) };
         let cols = self.layout.cols;
         let row_bytes = self.layout.row_stride.unsigned_abs();
         let mut picked = picked.to_vec();

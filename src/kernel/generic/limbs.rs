@@ -13,12 +13,15 @@ use crate::matrix::MatRef;
 /// The grid of the second number of a sum, in grids of the first.
 const LOW: f64 = 1.0 / (1u64 << 40) as f64;
 
+/// The entry in [`Limbs::grids`] of a column without a grid. Only 0, and values above `2^907`, lie on so coarse a grid.
+pub(crate) const NO_GRID: f64 = 1.5 * f64::from_bits((1000 + 1023) << 52);
+
 /// `2^32`, the weight of the upper half of a whole number.
 const HALF: f64 = (1u64 << 32) as f64;
 
 /// Sums of rows as whole numbers, `grids.len()` per cluster.
 pub(crate) struct Limbs<'a> {
-    /// `1.5 * 2^52` grids per column, or 0 for a column whose values are all 0.
+    /// `1.5 * 2^52` grids per column, or [`NO_GRID`] for a column whose values are all 0.
     pub(crate) grids: &'a [f64],
     /// The sums in grids.
     pub(crate) high: &'a mut [i64],
@@ -328,7 +331,7 @@ pub(crate) fn plus<const N: usize>(high: f64, low: f64, values: [f64; N]) -> (f6
 #[inline(always)]
 pub(crate) fn values_of(high: i64, low: i64, grid: f64) -> [f64; 4] {
     let exponent = (grid.to_bits() >> 52).wrapping_sub(52);
-    let unit = if grid == 0.0 { 0.0 } else { f64::from_bits(exponent << 52) };
+    let unit = f64::from_bits(exponent << 52);
     let halves = |value: i64, unit: f64| {
         [f64::from((value >> 32) as i32) * (unit * HALF), f64::from(value as u32) * unit]
     };

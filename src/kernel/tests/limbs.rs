@@ -1,7 +1,7 @@
 //! Whole numbers and pairs are the same on every instruction set as by definition.
 
 use super::battery::for_each_isa;
-use crate::kernel::generic::limbs::{Split, plus, split, values_of};
+use crate::kernel::generic::limbs::{NO_GRID, Split, plus, split, values_of};
 use crate::kernel::tier::tier_of;
 use crate::kernel::{Compute, Limbs, operations};
 use crate::matrix::MatRef;
@@ -26,7 +26,8 @@ fn check<T: Compute>(d: usize, (two, weighted, moved): (bool, bool, bool), sprea
         T::from_f64(if i % 11 == 3 { -0.0 } else { value })
     };
     let rows: Vec<T> = (0..n * d).map(&mut value).collect();
-    let grids: Vec<f64> = (0..d).map(|t| if spread > 30 && t % 5 == 4 { 0.0 } else { grid(-50) }).collect();
+    let grids: Vec<f64> =
+        (0..d).map(|t| if spread > 30 && t % 5 == 4 { NO_GRID } else { grid(-50) }).collect();
     let labels: Vec<u32> = (0..n as u32).map(|i| i * 2 % K as u32).collect();
     let old: Vec<u32> = (0..n as u32).map(|i| i % K as u32).collect();
     let weights: Vec<f64> = (0..n).map(|i| 0.3 * i as f64).collect();
@@ -89,10 +90,10 @@ fn pairs_by_definition() {
     let rng = &mut Rng::keyed(3, Purpose::Seeding, 0);
     for d in (1..20).chain([67]) {
         for two in [false, true] {
-            let grids: Vec<f64> = (0..d).map(|t| if t % 7 == 6 { 0.0 } else { grid(-20) }).collect();
+            let grids: Vec<f64> = (0..d).map(|t| if t % 7 == 6 { NO_GRID } else { grid(-20) }).collect();
             let mut number = |t: usize, bits: u64| {
                 let number = (rng.below(1 << bits) as i64 - (1 << (bits - 1))) << rng.below(2);
-                if grids[t] == 0.0 { 0 } else { number }
+                if grids[t] == NO_GRID { 0 } else { number }
             };
             let high: Vec<i64> = (0..d).map(|t| number(t, 61)).collect();
             let low: Vec<i64> = (0..if two { d } else { 0 }).map(|t| number(t, 50)).collect();

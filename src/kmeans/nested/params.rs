@@ -86,8 +86,8 @@ parameters! {
     NestedParams,
     /// Parameters for `n_clusters` clusters, all others at their defaults.
     NestedMiniBatch::params(n_clusters) {
-        /// How the first centers are chosen. The default [`Seeding::Auto`] looks at all rows: k-means|| with few
-        /// candidates, in about the time of labeling all rows twice. For a stream it is greedy k-means++ on the first
+        /// How the first centers are chosen. The default [`Seeding::Auto`] looks at all rows: greedy k-means++ on few
+        /// rows, else k-means|| with few candidates, in about the time of labeling all rows twice. For a stream it is greedy k-means++ on the first
         /// batch. All others look at the first batch only; they start sooner, and [`Seeding::Random`] is as good for
         /// clusters of similar size. Centers are distinct if enough rows differ.
         #[doc(alias = "init")]
@@ -194,12 +194,12 @@ const LOOKED_THROUGH: u64 = 1024;
 /// Upper limit for the number of values of these rows.
 const LOOKED_THROUGH_VALUES: u64 = 1 << 22;
 
-/// Replaces duplicate seeds by other rows with a positive weight, if there are any, because a cluster that
-/// starts empty stays empty.
+/// Replaces duplicate seeds by other rows with a positive weight, if there are any among `most` random rows, because a
+/// cluster that starts empty stays empty.
 pub(super) fn make_distinct<T: Compute>(
     seeds: &mut Seeds<T>,
     data: &dyn DataSource<T>,
-    seed: u64,
+    (seed, most): (u64, u64),
 ) -> Result<()> {
     // Equal values have equal bits, but for the sign of 0.
     let key = |row: &[T]| row.iter().map(|x| (x.to_f64() + 0.0).to_bits()).collect::<Vec<u64>>();
@@ -216,11 +216,12 @@ pub(super) fn make_distinct<T: Compute>(
     let order = Shuffle::new(n, seed);
     // Sparse rows get their zeros here, so that the number of values is limited.
     let some = (LOOKED_THROUGH_VALUES / d as u64).clamp(1, LOOKED_THROUGH);
-    for start in (0..n).step_by(some as usize) {
+    let most = n.min(most);
+    for start in (0..most).step_by(some as usize) {
         if twice.is_empty() {
             break;
         }
-        let mut rows: Vec<u64> = (start..n.min(start + some)).map(|i| order.at(i)).collect();
+        let mut rows: Vec<u64> = (start..most.min(start + some)).map(|i| order.at(i)).collect();
         if let Some(weights) = &weights {
             rows.retain(|&row| weights[row as usize] > 0.0);
         }

@@ -24,7 +24,7 @@ use crate::tuning::batch_seeding_sample;
 pub(super) const PATIENCE: u64 = 30;
 
 /// Nested mini-batch k-means as a state. Memory is `O(b)` labels and row numbers for a batch of `b` rows, and
-/// `O(k d)` sums.
+/// `O(k d)` sums. By default, choosing the first centers among all rows takes 16 bytes per row, but at most 1 GiB.
 ///
 /// `Step::objective` is the inertia of the batch, for the labels of the step and the centers at its start.
 ///
@@ -84,17 +84,17 @@ impl<T: Compute> Nested<T> {
     fn seed(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<()> {
         let begun = Instant::now();
         let (k, seed) = (self.params.n_clusters, self.params.rng_seed);
-        let seeding = &self.params.seeding;
+        let (seeding, most) = (&self.params.seeding, self.batch() as u64);
         // Seeds that are rows are made distinct; given centers are not.
         let distinct = |mut seeds: Seeds<T>, rows: &dyn DataSource<T>| {
             if !seeds.rows.is_empty() {
-                make_distinct(&mut seeds, rows, seed)?;
+                make_distinct(&mut seeds, rows, (seed, most))?;
             }
             Ok(seeds)
         };
         let seeds = if *seeding == Seeding::Auto && !self.fed {
-            let most = batch_seeding_sample(self.batch() as u64, k, row_bytes(data));
-            distinct(seeding.choose_briefly(data, k, seed, 0, most, cx)?, data)?
+            let few = batch_seeding_sample(most, k, row_bytes(data));
+            distinct(seeding.choose_briefly(data, k, seed, 0, few, cx)?, data)?
         } else {
             with_batch(data, &self.rows, self.batch(), |batch| {
                 distinct(seeding.choose(batch, k, seed, 0, cx)?, batch)

@@ -206,7 +206,7 @@ fn only_the_batch_is_read() {
     let bytes: Vec<u8> = (0..40_000u32).map(|i| (i * 7919 % 251) as u8).collect();
     let data = Watched(RawRows::new(&bytes, 4).unwrap(), 0.into());
     let cx = Executor::new(Some(2)).unwrap();
-    let mut run = Nested::<f32>::plan(&params(5, 64).shuffle(false));
+    let mut run = Nested::<f32>::plan(&params(5, 64).seeding(Seeding::Random).shuffle(false));
     for _ in 0..20 {
         let step = run.step(&data, &cx).unwrap();
         assert_eq!(data.1.load(std::sync::atomic::Ordering::Relaxed), step.batch_size - 1);

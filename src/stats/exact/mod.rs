@@ -17,7 +17,7 @@ use big::Big;
 
 use crate::error::{Error, Result};
 use crate::float::Float;
-use crate::kernel::{self, Compute, Limbs, plus, split, values_of};
+use crate::kernel::{self, Compute, Limbs, NO_GRID, plus, split, values_of};
 use crate::matrix::MatRef;
 
 /// Most rows that are added together.
@@ -34,6 +34,12 @@ pub(super) fn rows_together(width: usize) -> usize {
 /// Bits of room above the largest value from which a grid is learned. Each bit makes twice as many small values of `f32`
 /// miss the grid.
 const ROOM: i32 = 4;
+
+/// Room above the first value of a column from which a grid is learned.
+const FIRST_ROOM: f64 = 64.0;
+
+/// Values from which no grid is learned.
+const MOST_LEARNED: f64 = 1e250;
 
 /// A grid this much too coarse for the values of a column misses most of them, even with a second part.
 const TOO_COARSE: f64 = (1u64 << 40) as f64;
@@ -249,6 +255,7 @@ impl ExactSums {
     fn begin<T: Float>(&mut self, two: bool, rows: MatRef<'_, T>, weights: Option<&[f64]>) {
         if self.grids.is_empty() {
             self.grids = Lines::zeros(self.width);
+            self.grids.fill(NO_GRID);
             self.high = Lines::zeros(self.k * self.width);
             self.learn(rows, weights);
         }
@@ -336,8 +343,11 @@ impl ExactSums {
     #[cold]
     fn add_apart(&mut self, j: usize, t: usize, value: f64) {
         self.fill();
-        if self.grids[t] == 0.0 && value.is_finite() {
-            self.grids[t] = grid_for(4.0 * value.abs().min(1e300));
+        let is_zero = |numbers: &[i64]| numbers.iter().skip(t).step_by(self.width).all(|&number| number == 0);
+        // Only huge values lie on no grid.
+        if self.grids[t] == NO_GRID && value.abs() < MOST_LEARNED && is_zero(&self.high) && is_zero(&self.low)
+        {
+            self.grids[t] = grid_for(FIRST_ROOM * value.abs());
             return self.add_at(j, t, value);
         }
         self.add_value(j * self.width + t, value);

@@ -97,13 +97,21 @@ fn hard(n: usize, wide: bool, rng: &mut Rng) -> Vec<f64> {
             if wide { 5e-324 * (u * 9.0).floor() } else { 0.0 },
             if i < n / 3 { 0.0 } else { 10f64.powf(i as f64 / n as f64 * 20.0) },
             if wide { sign * 1e300 * (1.0 + u) } else { sign * 1e37 },
+            // Below the smallest normal number after many zeros, and then of any size.
+            if i < n / 3 {
+                0.0
+            } else if i < n / 2 {
+                1e-310 * u
+            } else {
+                u
+            },
         ];
         values.extend(row.map(|x| if wide { x } else { f64::from(x as f32) }));
     }
     values
 }
 
-const WIDTH: usize = 10;
+const WIDTH: usize = 11;
 
 /// Rows as values and weights, with their labels.
 struct Labeled<T> {
