@@ -55,7 +55,7 @@ class BackwardEulerKMeans(StreamClusterer):
     init : str, array-like or callable, default="auto"
         First centers; the paper starts from ``"random"`` rows. As for :class:`~shoal.KMeans`, but ``"auto"``
         is greedy k-means++ only on up to 3 batches of rows, or 16 rows per cluster if that is more. On more
-        rows it is k-means|| with an oversampling factor of 0.5 and 3 rounds, which takes 16 bytes per row.
+        rows it is k-means|| with an oversampling factor of 1 and 3 rounds, which takes 16 bytes per row.
         More than 67,108,864 rows take at most 1 GiB, and no more time per row.
         :meth:`partial_fit` chooses the first centers from the first batch.
     max_iter : int, default=150

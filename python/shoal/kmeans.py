@@ -39,7 +39,7 @@ class KMeans(CenterClusterer):
 
         - ``"auto"`` looks at all rows, so that rare groups get centers. For fewer than 4,000 clusters it is
           greedy k-means++ for up to 65,536 rows or 32 rows per cluster, else ``"k-means||"``. For more
-          clusters it is ``"k-means||"`` with an oversampling factor of 0.5 and 3 rounds. More than
+          clusters it is ``"k-means||"`` with an oversampling factor of 1 and 3 rounds. More than
           67,108,864 rows, for which these would take more than 1 GiB, are first reduced to a coreset for
           `n_clusters` clusters (:func:`shoal.lightweight_coreset`); the first centers are rows of it.
         - ``"k-means++"``: greedy k-means++, as in scikit-learn.

@@ -45,7 +45,7 @@ class MiniBatchKMeans(StreamClusterer):
     init : str, array-like or callable, default="auto"
         First centers, each counted as one row. As for :class:`~shoal.KMeans`, but ``"auto"`` is greedy
         k-means++ only on up to 3 batches of rows, or 16 rows per cluster if that is more. On more rows it is
-        k-means|| with an oversampling factor of 0.5 and 3 rounds. This usually takes four passes over all
+        k-means|| with an oversampling factor of 1 and 3 rounds. This usually takes four passes over all
         rows and 16 bytes per row, and finds groups that a sample misses; see `init_size`. More than
         67,108,864 rows take as long and at most 1 GiB, as for :class:`~shoal.KMeans`. :meth:`partial_fit`
         chooses the first centers from the first batch.

@@ -38,9 +38,10 @@ class NestedMiniBatchKMeans(StreamClusterer):
     {n_clusters}
     init : str, array-like or callable, default="auto"
         First centers, with distinct values while there are enough of them. ``"auto"`` looks at all rows, as
-        for :class:`MiniBatchKMeans`: many rows in four passes, in about the time of labeling them twice. All
-        other values are as for :class:`KMeans`, on the rows of the first batch, so that steps begin sooner; a
-        callable gets all rows. :meth:`partial_fit` chooses the first centers from the first batch.
+        for :class:`MiniBatchKMeans`: many rows in four passes, in about the time of labeling them three
+        times. All other values are as for :class:`KMeans`, on the rows of the first batch, so that steps
+        begin sooner; a callable gets all rows. :meth:`partial_fit` chooses the first centers from the first
+        batch.
     batch_size : int, default=5000
         Rows of the first batch, at least 1. At most the number of rows is used. A value below `n_clusters`
         becomes ``10 * n_clusters``, with a warning.

@@ -49,7 +49,7 @@ use crate::tuning::{BRIEF_CANDIDATES, BRIEF_CENTERS, BRIEF_ROWS, coreset_seeding
 pub enum Seeding {
     /// The default, which looks at all rows. For fewer than 4,000 centers it is greedy k-means++ if there are few rows,
     /// else k-means|| with the defaults of [`Seeding::from_str`]. For more centers it is k-means|| with an oversampling of
-    /// 0.5 and 3 rounds. On more than 67,108,864 rows it is greedy k-means++, or such k-means||, on a
+    /// 1 and 3 rounds. On more than 67,108,864 rows it is greedy k-means++, or such k-means||, on a
     /// [`sensitivity_coreset`], which takes at most 1 GiB.
     #[default]
     Auto,
@@ -159,7 +159,7 @@ impl Seeding {
     /// k-means|| with its default parameters.
     const PARALLEL: Self = Self::Parallel { oversampling: 2.0, rounds: 5 };
 
-    /// k-means|| in the time of labeling all rows about twice.
+    /// k-means|| in the time of labeling all rows about three times.
     const BRIEF: Self = Self::Parallel { oversampling: BRIEF_CANDIDATES.0, rounds: BRIEF_CANDIDATES.1 };
 
     /// The names of the seedings that need no centers.
@@ -215,7 +215,7 @@ impl Seeding {
 
     /// Like [`Seeding::choose`], for methods whose fits read few rows: [`Seeding::Auto`] is greedy k-means++ on at most
     /// `most` rows. On more rows it is k-means|| with few candidates, which takes about as long as labeling all rows
-    /// twice. So does the coreset for more than [`BRIEF_ROWS`] rows.
+    /// three times. So does the coreset for more than [`BRIEF_ROWS`] rows.
     pub(crate) fn choose_briefly<T: Compute>(
         &self,
         data: &dyn DataSource<T>,

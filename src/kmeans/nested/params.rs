@@ -87,7 +87,8 @@ parameters! {
     /// Parameters for `n_clusters` clusters, all others at their defaults.
     NestedMiniBatch::params(n_clusters) {
         /// How the first centers are chosen. The default [`Seeding::Auto`] looks at all rows: greedy k-means++ on few
-        /// rows, else k-means|| with few candidates, in about the time of labeling all rows twice. For a stream it is greedy k-means++ on the first
+        /// rows, else k-means|| with few candidates, in about the time of labeling all rows three
+        /// times. For a stream it is greedy k-means++ on the first
         /// batch. All others look at the first batch only; they start sooner, and [`Seeding::Random`] is as good for
         /// clusters of similar size. Centers are distinct if enough rows differ.
         #[doc(alias = "init")]

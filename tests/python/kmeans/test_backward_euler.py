@@ -323,7 +323,7 @@ def test_useful_fits_do_not_count_as_divergence():
     for step_size, n_inner in ((6.0, 5), (8.0, 5), (6.0, 10)):
         for seed in range(8):
             given = {"n_inner": n_inner, "batch_size": 60, "max_iter": 60, "random_state": seed, **PLAIN}
-            model = BackwardEulerKMeans(3, step_size=step_size, **given)
+            model = BackwardEulerKMeans(3, init="random", step_size=step_size, **given)
             assert model.fit(iris).stop_reason_ == "max-iter"
     # Rows far from all others, and a stream that drifts.
     X = tight_blobs(600, 3, 4)

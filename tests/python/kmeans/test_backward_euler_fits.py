@@ -61,7 +61,7 @@ def test_the_polish_is_exact_k_means_from_the_last_outer_step():
 
 def test_fit_equals_iter_fit_and_starts_afresh():
     X = tight_blobs(2000, 3, 5)
-    given = {"random_state": 0, "batch_size": 100, "max_iter": 12, "polish": False}
+    given = {"init": "random", "random_state": 0, "batch_size": 100, "max_iter": 12, "polish": False}
     one = BackwardEulerKMeans(5, **given).fit(X)
     other = BackwardEulerKMeans(5, **given).partial_fit(X[:50] + 9)
     for step in other.iter_fit(X):

@@ -455,6 +455,14 @@ def test_rare_groups_keep_their_centers(made):
     assert (counts[counts > 0] < 0.01 * counts.max()).sum() >= len(groups)
 
 
+@pytest.mark.parametrize("made", [MiniBatchKMeans, NestedMiniBatchKMeans])
+def test_each_of_many_equal_groups_gets_a_center(made):
+    X = tight_blobs(60_000, 8, 100).astype(np.float32)
+    ends = [made(100, random_state=seed).fit(X).inertia_ for seed in range(3)]
+    # Without a center of its own, each group would add a hundredth of the squared distances between groups.
+    assert np.mean(ends) < 1.3 * shoal.KMeans(100, random_state=0).fit(X).inertia_
+
+
 def test_usual_fits_do_not_warn():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
