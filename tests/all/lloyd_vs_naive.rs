@@ -222,7 +222,9 @@ fn compare<T: Kind>(case: &Case) {
                     assert!(labels == before && relocated == 0, "{name}: not stable");
                 }
                 Some(StopReason::Tolerance) => {
-                    assert!(moved <= threshold * 1.001, "{name}: {moved} moved");
+                    // The sums of the naive implementation are rounded.
+                    let rounding = 1e-24 * new.iter().map(|c| c * c).sum::<f64>();
+                    assert!(moved <= threshold * 1.001 + rounding, "{name}: {moved} moved");
                 }
                 other => panic!("{name}: ended by {other:?}"),
             }
