@@ -540,12 +540,17 @@ impl Mapped {
 
     /// Advances the read-ahead when the rows cross the end of a step, which happens in exactly one tile of a pass.
     fn read_ahead(&self, rows: &Range<usize>) {
+        self.drop_behind(rows);
         if let Some(due) = self.due(rows) {
-            let leave = *self.leave();
-            if let Some(leave) = leave {
-                self.drop_cached(leave.behind(&due));
-            }
             self.request(due);
+        }
+    }
+
+    /// Drops what does not stay in the cache, before these rows are read.
+    fn drop_behind(&self, rows: &Range<usize>) {
+        let leave = *self.leave();
+        if let (Some(due), Some(leave)) = (self.due(rows), leave) {
+            self.drop_cached(leave.behind(&due));
         }
     }
 
@@ -617,6 +622,7 @@ impl<T: Float> TileReader<T> for Mapped {
         if let Some(picked) = self.few(&wanted)
             && self.read_picked(&wanted.rows, picked, buffer)?
         {
+            self.drop_behind(&wanted.rows);
             return Ok(Some(Tile::Copied));
         }
         if reads_ahead(&wanted) {

@@ -308,7 +308,7 @@ pub(in crate::kernel) unsafe fn reassign<S: Widen>(
 
 /// A rounded sum and its rounding error (Knuth's two-sum).
 #[inline(always)]
-pub(crate) fn two_sum(a: f64, b: f64) -> (f64, f64) {
+fn two_sum(a: f64, b: f64) -> (f64, f64) {
     let total = a + b;
     let rest = total - a;
     (total, (a - (total - rest)) + (b - rest))
