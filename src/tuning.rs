@@ -445,6 +445,10 @@ pub(crate) fn greedy_seeding_rows(k: usize) -> u64 {
 /// no center: mini-batches then end at about twice the inertia. With 2 and 5, seeding takes twice as long, and ends as low.
 pub(crate) const BRIEF_CANDIDATES: (f64, usize) = (1.0, 3);
 
+/// The same for the rough solution of coresets, which also draw rows far from all candidates. More candidates take longer,
+/// and coresets are as good (`rare.py`).
+pub(crate) const CORESET_CANDIDATES: (f64, usize) = (0.5, 3);
+
 /// Rows up to which the default seeding and coresets keep a distance per row, 16 bytes each: at most 1 GiB. More rows are
 /// seeded on a coreset of their parts.
 pub(crate) const BRIEF_ROWS: u64 = 1 << 26;

@@ -20,7 +20,7 @@ use crate::parallel::Executor;
 use crate::rng::{Purpose, Rng};
 use crate::rows::RowBuf;
 use crate::stats::{Coreset, LIGHTEST, take_all};
-use crate::tuning::{BRIEF_CANDIDATES, BRIEF_ROWS, CORESET_PART_BYTES, tile_rows};
+use crate::tuning::{BRIEF_ROWS, CORESET_CANDIDATES, CORESET_PART_BYTES, tile_rows};
 
 /// When a source is read in parts.
 #[derive(Clone, Copy, Debug)]
@@ -193,7 +193,7 @@ fn draw<T: Compute>(
     cx: &Executor,
 ) -> Result<(Coreset<T>, u64)> {
     let mut coreset = Coreset::new(data.dim());
-    let rough = candidates(data, (n, weights), k, BRIEF_CANDIDATES, rng, cx)?;
+    let rough = candidates(data, (n, weights), k, CORESET_CANDIDATES, rng, cx)?;
     let spread = rough.total(weights.is_some())?;
     let votes = rough.votes(weights, cx)?;
     let all: f64 = votes.iter().sum();
@@ -274,7 +274,7 @@ mod tests {
         let (k, m) = (5, 200);
         let coreset = sensitivity_coreset(&data, k, m, 9, &cx).unwrap();
         let rng = &mut Rng::keyed(9, Purpose::Coreset, 0);
-        let rough = candidates(&data, (3000, Some(&own)), k, BRIEF_CANDIDATES, rng, &cx).unwrap();
+        let rough = candidates(&data, (3000, Some(&own)), k, CORESET_CANDIDATES, rng, &cx).unwrap();
         // For each row: the squared distance to the nearest center, and which center is that.
         let near: Vec<(f64, usize)> = values
             .iter()

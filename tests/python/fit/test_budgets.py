@@ -75,7 +75,7 @@ def test_an_error_of_a_copy_names_the_folder(monkeypatch, tmp_path):
     "model",
     [
         shoal.VarianceReducedKMeans(64, max_iter=6, random_state=0),
-        shoal.BackwardEulerKMeans(64, batch_size=500, max_iter=2, polish=True, random_state=0),
+        shoal.BackwardEulerKMeans(64, init="random", batch_size=500, max_iter=2, polish=True, random_state=0),
     ],
     ids=lambda model: type(model).__name__,
 )
