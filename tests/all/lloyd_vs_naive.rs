@@ -244,7 +244,7 @@ fn compare<T: Kind>(case: &Case) {
     assert!(ties <= case.ties, "{name}: {ties} rows are ties, at most {} are expected", case.ties);
 }
 
-/// A squared shift of these centers that may be the rounding of naive sums.
+/// A squared distance from these centers that may be the rounding of naive sums.
 fn rounding(centers: &[f64]) -> f64 {
     1e-24 * centers.iter().map(|c| c * c).sum::<f64>()
 }
@@ -255,8 +255,10 @@ fn check_step(name: &str, step: &Step, naive: &Naive<'_>, centers: &[f64], label
     assert_eq!(step.batch_size, naive.n() as u64, "{name}");
     assert_eq!(step.rows_seen, step.iteration * step.batch_size, "{name}");
     let objective = naive.inertia(centers, labels);
-    // The centers may differ by one rounding.
-    assert!(relative(step.objective, objective) < 1e-6, "{name}: {} instead of {objective}", step.objective);
+    // The centers may differ by one rounding. Between equal rows nothing else is left.
+    let close = relative(step.objective, objective) < 1e-6;
+    let nothing = step.objective.max(objective) < naive.n() as f64 * rounding(centers);
+    assert!(close || nothing, "{name}: {} instead of {objective}", step.objective);
 }
 
 fn check_centers<T: Kind>(name: &str, iteration: u64, found: &[T], expected: &[f64], naive: &Naive<'_>) {
