@@ -1,6 +1,7 @@
 //! Passes whose total is bit-identical for any order of merging: every worker has one partial result for the whole pass.
 
-use std::sync::{Mutex, PoisonError};
+use std::ops::{Deref, DerefMut};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::sweep::{Chunk, Cut, PerRow, Unread, sweep_unread};
 use crate::data::DataSource;
@@ -8,16 +9,52 @@ use crate::error::Result;
 use crate::float::Float;
 use crate::parallel::Executor;
 
-/// A partial result that goes back to its home when its worker ends.
-struct Lent<'a, P> {
+/// Partial results that workers borrow and give back.
+pub(crate) struct Pool<P>(Mutex<Vec<P>>);
+
+/// A partial result that goes back to its pool when it is dropped.
+pub(crate) struct Loan<'a, P> {
     part: Option<P>,
-    home: &'a Mutex<Vec<P>>,
+    pool: &'a Pool<P>,
 }
 
-impl<P> Drop for Lent<'_, P> {
+impl<P> Default for Pool<P> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<P> Pool<P> {
+    /// A partial result of the pool, or a new one.
+    pub(crate) fn lend(&self, empty: impl Fn() -> P) -> Loan<'_, P> {
+        let kept = self.kept().pop();
+        Loan { part: Some(kept.unwrap_or_else(empty)), pool: self }
+    }
+
+    /// The partial results that are not lent.
+    pub(crate) fn kept(&self) -> MutexGuard<'_, Vec<P>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<P> Deref for Loan<'_, P> {
+    type Target = P;
+
+    fn deref(&self) -> &P {
+        self.part.as_ref().expect("taken only when dropped")
+    }
+}
+
+impl<P> DerefMut for Loan<'_, P> {
+    fn deref_mut(&mut self) -> &mut P {
+        self.part.as_mut().expect("taken only when dropped")
+    }
+}
+
+impl<P> Drop for Loan<'_, P> {
     fn drop(&mut self) {
         if let Some(part) = self.part.take() {
-            self.home.lock().unwrap_or_else(PoisonError::into_inner).push(part);
+            self.pool.kept().push(part);
         }
     }
 }
@@ -53,17 +90,13 @@ pub(crate) fn gather_unread<T: Float, R: PerRow, P: Send, S>(
     absorb: impl Fn(Unread<'_, T>, R, &mut P, &mut S) -> Result<()> + Sync,
     merge: impl Fn(&mut P, &mut P),
 ) -> Result<()> {
-    let parts = Mutex::new(Vec::new());
-    let lend = || {
-        let part = parts.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        Lent { part: Some(part.unwrap_or_else(&empty)), home: &parts }
-    };
-    let absorb = |chunk: Unread<'_, T>, state: R, (): &mut (), (lent, scratch): &mut (Lent<'_, P>, S)| {
-        let part = lent.part.as_mut().expect("taken only when dropped");
+    let parts = Pool::default();
+    let absorb = |chunk: Unread<'_, T>, state: R, (): &mut (), (part, scratch): &mut (Loan<'_, P>, S)| {
         absorb(chunk, state, part, scratch)
     };
-    sweep_unread(data, cx, cut, state, &mut (), (|| (), || (lend(), scratch())), absorb, |(), ()| ())?;
-    for part in &mut parts.into_inner().unwrap_or_else(PoisonError::into_inner) {
+    let make = (|| (), || (parts.lend(&empty), scratch()));
+    sweep_unread(data, cx, cut, state, &mut (), make, absorb, |(), ()| ())?;
+    for part in &mut *parts.kept() {
         cx.check()?;
         merge(total, part);
     }

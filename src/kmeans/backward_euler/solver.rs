@@ -153,7 +153,7 @@ impl<T: Compute> BatchSolver<T> for BackwardEulerSolver<T> {
         let mut total = spare.lend(k, dim);
         let rows = spare.label_and_sum(batch, &packed, &mut total, cx)?;
         let mut sums = ClusterSums::new(k, dim);
-        sums.merge(total.sums());
+        sums.merge(&mut total);
         drop(total);
         self.spare = spare;
         let weight: f64 = sums.weights().iter().sum();

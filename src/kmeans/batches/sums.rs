@@ -1,12 +1,10 @@
 //! Labels the rows of a batch and sums them by label.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use crate::data::{DataSource, row_values};
 use crate::error::{Error, Result};
 use crate::kernel::{self, Compute, PackedCenters, Scratch};
 use crate::parallel::Executor;
-use crate::pass::{Chunk, sweep};
+use crate::pass::{Chunk, Loan, Pool, sweep};
 use crate::stats::ClusterSums;
 use crate::tuning::batch_tile_rows;
 
@@ -14,23 +12,13 @@ use crate::tuning::batch_tile_rows;
 ///
 /// A failed batch leaves partial sums in the pool: drop the pool then.
 #[derive(Default)]
-pub(in crate::kmeans) struct Spare(Mutex<Vec<ClusterSums>>);
-
-/// Sums borrowed from a [`Spare`]. Dropping the loan returns them.
-pub(in crate::kmeans) struct Loan<'a> {
-    sums: Option<ClusterSums>,
-    home: &'a Spare,
-}
+pub(in crate::kmeans) struct Spare(Pool<ClusterSums>);
 
 impl Spare {
-    /// Empty sums. `k` and `dim` must be the same for every call.
-    pub(in crate::kmeans) fn lend(&self, k: usize, dim: usize) -> Loan<'_> {
-        let kept = self.kept().pop();
-        Loan { sums: Some(kept.unwrap_or_else(|| ClusterSums::part(k, dim))), home: self }
-    }
-
-    fn kept(&self) -> MutexGuard<'_, Vec<ClusterSums>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Empty sums. `k` and `dim` must be the same for every call. Weights and squared errors are current, but sparse rows
+    /// may still be buffered: merge before reading the sums themselves.
+    pub(in crate::kmeans) fn lend(&self, k: usize, dim: usize) -> Loan<'_, ClusterSums> {
+        self.0.lend(|| ClusterSums::part(k, dim))
     }
 
     /// Labels the rows of a batch with their nearest centers and adds them to `total`. Returns the number of
@@ -39,21 +27,21 @@ impl Spare {
         &self,
         batch: &dyn DataSource<T>,
         packed: &PackedCenters<T>,
-        total: &mut Loan<'_>,
+        total: &mut ClusterSums,
         cx: &Executor,
     ) -> Result<u64> {
         let (k, dim) = (packed.n_centers(), packed.dim());
-        let absorb = |chunk: Chunk<'_, T>,
-                      (): (),
-                      rows: &mut u64,
-                      (part, labels, scratch): &mut (Loan<'_>, Vec<u32>, Scratch<T>)| {
-            *rows += chunk.rows.rows() as u64;
-            labels.resize(chunk.rows.rows(), 0);
-            kernel::nearest(chunk.rows, packed, labels, scratch);
-            let part = part.sums();
-            part.absorb(chunk.rows, labels, chunk.weights, packed);
-            if part.is_finite() { Ok(()) } else { Err(chunk.not_finite()) }
-        };
+        let absorb =
+            |chunk: Chunk<'_, T>,
+             (): (),
+             rows: &mut u64,
+             (part, labels, scratch): &mut (Loan<'_, ClusterSums>, Vec<u32>, Scratch<T>)| {
+                *rows += chunk.rows.rows() as u64;
+                labels.resize(chunk.rows.rows(), 0);
+                kernel::nearest(chunk.rows, packed, labels, scratch);
+                part.absorb(chunk.rows, labels, chunk.weights, packed);
+                if part.is_finite() { Ok(()) } else { Err(chunk.not_finite()) }
+            };
         let make = (|| 0, || (self.lend(k, dim), Vec::new(), Scratch::default()));
         let tile_rows = batch_tile_rows(k, row_values(batch).min(dim));
         let mut rows = 0;
@@ -61,23 +49,7 @@ impl Spare {
             *total += std::mem::take(more);
         })?;
         // What the workers returned, and others that are empty.
-        self.kept().iter_mut().for_each(|part| total.sums().collect(part));
+        self.0.kept().iter_mut().for_each(|part| total.collect(part));
         if rows == 0 { Err(Error::no_rows()) } else { Ok(rows) }
-    }
-}
-
-impl Loan<'_> {
-    /// The borrowed sums. Weights and squared errors are current, but sparse rows may still be buffered:
-    /// merge before reading the sums themselves.
-    pub(in crate::kmeans) fn sums(&mut self) -> &mut ClusterSums {
-        self.sums.as_mut().expect("taken only when dropped")
-    }
-}
-
-impl Drop for Loan<'_> {
-    fn drop(&mut self) {
-        if let Some(sums) = self.sums.take() {
-            self.home.kept().push(sums);
-        }
     }
 }

@@ -239,11 +239,11 @@ impl<T: Compute> BatchSolver<T> for MiniBatchSolver<T> {
         let spare = std::mem::take(&mut self.spare);
         let mut total = spare.lend(k, dim);
         let rows = spare.label_and_sum(batch, &packed, &mut total, cx)?;
-        let places = self.places(batch, rows, total.sums(), cx)?;
+        let places = self.places(batch, rows, &total, cx)?;
         let looked = self.looks_for_starving(rows);
         let fade = self.fade(rows);
         let state = &mut self.state;
-        let sums = total.sums();
+        let sums = &mut *total;
         state.clusters.check_means_with::<T>(fade.unwrap_or(1.0), sums)?;
         if let Some(fade) = fade {
             state.clusters.scale(fade);

@@ -177,7 +177,7 @@ impl ExactSums {
     pub(super) fn fill(&mut self) {
         for part in [&mut self.sums, &mut self.lows] {
             if part.is_empty() {
-                // Zero pages that nobody writes to take no memory.
+                // The system gives zeros memory only once they are written to.
                 *part = vec![0.0; self.k * self.width];
             }
         }
