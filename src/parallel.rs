@@ -15,7 +15,18 @@ use merger::{Bail, Merger};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::error::{Error, InvalidParam, Result};
-use crate::tuning::{IDLE_POOLS, THREADS_A_CORE, THREADS_ANYWHERE};
+
+/// Upper limit of the threads of an executor per core: more threads only take turns and memory. More than
+/// one, since a thread may wait for a disk or a stream.
+const THREADS_A_CORE: usize = 4;
+
+/// Number of threads that any machine may start, so that tests can check that results do not depend on the
+/// number of threads.
+const THREADS_ANYWHERE: usize = 16;
+
+/// Idle thread pools that are kept, in addition to the pool requested last: a caller that alternates between
+/// two thread counts reuses both.
+const IDLE_POOLS: usize = 1;
 
 /// A flag that asks running work to stop. Clones share it, and work checks it at least once per tile.
 ///

@@ -10,7 +10,7 @@ A plain fit should take at most ``--seconds`` with one thread. If 300 sweeps ove
 the number of sweeps is reduced to at least 50, then the number of rows (a random sample) to at least 20,000,
 then the number of sweeps again to at least 20. The columns ``n`` and ``most sweeps`` show the result.
 
-The thresholds in ``src/tuning.rs`` were tuned on the sets in `TUNED`, and the costs in
+The thresholds in ``src/kmeans`` were tuned on the sets in `TUNED`, and the costs in
 ``src/kmeans/costs.rs`` on single sweeps of these and some other sets. All sets that are not in `TUNED` are
 for validation. Each line of the table is saved at once, and a run whose ``--csv`` exists continues after its
 last line.

@@ -92,6 +92,9 @@ FIGURE = re.compile(
 CODE = re.compile(r"```.*?^ *```|``.+?``|`[^`]+`|\]\([^)]*\)", re.DOTALL | re.MULTILINE)
 CODE_LINE = re.compile(r"^ *(?:>>>|\.\.\.) .*$", re.MULTILINE)
 
+#: The documentation of a private constant of Rust, which says how the constant was measured.
+THRESHOLD = re.compile(r"(?:^ *///.*\n)+(?=(?:pub\([^)]*\) )?const [A-Z])", re.MULTILINE)
+
 
 def blank(match: re.Match[str]) -> str:
     """Replace a match by spaces, so that positions stay."""
@@ -102,6 +105,7 @@ def prose(path: Path) -> str:
     """Return a page, or the documentation in a source file, with spaces in place of code."""
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".rs":
+        text = re.sub(THRESHOLD, blank, text)
         text = re.sub(r"^(?! *//[/!]).*$", blank, text, flags=re.MULTILINE)
     elif path.suffix == ".py":
         lines = text.splitlines(keepends=True)
@@ -118,7 +122,7 @@ def prose(path: Path) -> str:
 def pages() -> list[str]:
     """List the pages and the source files whose documentation may name figures."""
     patterns = ("README.md", "docs/*.md", "docs/inside/*.md", "python/shoal/**/*.py", "src/**/*.rs")
-    found = {path for pattern in patterns for path in ROOT.glob(pattern)} - {ROOT / "src" / "tuning.rs"}
+    found = {path for pattern in patterns for path in ROOT.glob(pattern)}
     return sorted(path.relative_to(ROOT).as_posix() for path in found)
 
 

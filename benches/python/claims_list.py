@@ -490,9 +490,7 @@ EXEMPT: dict[str, dict[str, tuple[str, ...]]] = {
         "python/shoal/coreset.py": ("about 64 MB",),
         "python/shoal/mixture.py": ("at most 256 MB",),
         "python/shoal/writing.py": ("at least 1 MB",),
-        "src/data/raw/ahead.rs": ("fast disk (4 GB/s)", "about 8 ms"),
-        "src/gmm/neighborhoods.rs": ("about 100 MB",),
-        "src/python/enter.rs": ("within 100 ms", "about 20 times a second"),
+        "src/python/enter.rs": ("about 20 times a second",),
     },
     "a definition": {
         "docs/curation.md": ("1, 3 and 5% of the rows",),

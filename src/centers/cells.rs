@@ -13,7 +13,13 @@ use crate::pass::{Cut, Groups};
 use crate::rng::{Purpose, Rng};
 use crate::rows::{RowBuf, Rows};
 use crate::seeding::partition;
-use crate::tuning::{CELL_SWEEPS, n_cells, search_chunk_rows};
+use crate::tuning::{CELL_SWEEPS, n_cells};
+
+/// Rows of `row_bytes` each that search cells together: enough that packing the centers of a cell takes a small part
+/// of the time.
+fn search_chunk_rows(row_bytes: usize) -> usize {
+    ((8 << 20) / row_bytes.max(1)).clamp(1024, 8192)
+}
 
 /// Centers in cells.
 pub(crate) struct Cells<'a, T: Compute> {

@@ -6,7 +6,13 @@ use crate::error::Result;
 use crate::kernel::{self, Compute, PackedCenters, Scratch};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
-use crate::tuning::{PROBED_CELLS, STRIP_ROWS};
+use crate::tuning::STRIP_ROWS;
+
+/// Cells of means that a row searches in its first search. With two cells, 99% of rows find their nearest
+/// mean in 2 columns and among scaled connections, 88% in 40 columns, and 55 to 76% in 128 and 3072 columns,
+/// where the mean squared distance to the found means is 4 to 8% larger. Later searches find the others. A
+/// third cell takes a quarter more distances.
+pub(super) const PROBED_CELLS: usize = 2;
 
 /// All means, grouped by their nearest pivot. The pivots are the first few means; among equal pivots, the
 /// first one counts. Seedings by distance choose means that are far apart first. If pivots are close

@@ -1,7 +1,7 @@
 //! The E-step of an iteration: one pass in which each row finds its nearest components and is shared among
 //! them.
 
-use super::cells::MeanCells;
+use super::cells::{MeanCells, PROBED_CELLS};
 use super::mixture::Densities;
 use super::neighborhoods::{Encounters, Meetings, Neighborhoods, sort_by_key};
 use super::space::{Space, draws};
@@ -13,7 +13,22 @@ use crate::parallel::Executor;
 use crate::pass::{Chunk, Cut, Wide, sweep};
 use crate::rows::Rows;
 use crate::stats::{ProjectionSums, ShareSums};
-use crate::tuning::{PROBED_CELLS, mixture_chunk_rows, mixture_tile_rows};
+use crate::tuning::STRIP_ROWS;
+
+/// Rows of `n` for which one worker computes responsibilities of `k` components between two merges: an eighth
+/// of all, which gives several threads work, but enough that merging the sums of all components takes little
+/// of the time. At most 32,768, of which thousands of components have some rows each.
+fn mixture_tile_rows(n: usize, k: usize) -> usize {
+    (n / 8).max(k).next_multiple_of(1024).min(32_768)
+}
+
+/// Rows of `row_bytes` each for which a worker computes responsibilities together, if each row evaluates up
+/// to `looks` components. They are processed in the order of their components, so that rows of one component
+/// find its center, neighbors and sums in the cache. More rows are better, up to a limit of the bytes of
+/// converted rows and a million evaluated components.
+fn mixture_chunk_rows(row_bytes: usize, looks: usize) -> usize {
+    ((16 << 20) / row_bytes.max(1)).min((1 << 20) / looks.max(1)).max(STRIP_ROWS)
+}
 
 /// Marks a row without components.
 pub(super) const NO_COMPONENT: u32 = u32::MAX;

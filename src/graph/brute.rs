@@ -11,7 +11,14 @@ use crate::kernel::{Compute, Frame, PackedCenters};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::pass::{Chunk, Wide, sweep};
-use crate::tuning::{GRAPH_TILE_ROWS, SHIFT_SAMPLE, graph_block_rows};
+use crate::tuning::{GRAPH_TILE_ROWS, SHIFT_SAMPLE, packed_rows};
+
+/// Rows of `dim` columns that are packed at a time to find the neighbors of `n` rows. A distance to an
+/// earlier row serves both rows, so more parts compute fewer distances twice. But every part reads each row
+/// again, which takes the time of a few dozen distances.
+fn graph_block_rows<T>(n: usize, dim: usize) -> usize {
+    (n / 16).max(512).min(packed_rows::<T>(dim)).next_multiple_of(32)
+}
 
 /// The frame for comparing the rows of `data`, and rows of `more` that search among them. Checks that values
 /// and squared distances are finite.

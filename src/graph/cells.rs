@@ -19,10 +19,28 @@ use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::rng::{Purpose, Rng};
 use crate::seeding::{Seeding, draw};
-use crate::tuning::{
-    CELL_SAMPLE_ROWS, CELL_SWEEPS, LOOKS_TOGETHER, NEWS_TOGETHER, RECALL_ROWS, STRIP_ROWS, VISITS_TOGETHER,
-    n_cells, packed_rows, visitors_together,
-};
+use crate::tuning::{CELL_SAMPLE_ROWS, CELL_SWEEPS, STRIP_ROWS, n_cells, packed_rows};
+
+/// Rows that search a part of a cell together: enough to make its packing, of `dim` columns, cheap, also if
+/// rows store only `values` of them.
+fn visitors_together(dim: usize, values: usize) -> usize {
+    (32 * dim / values).max(2048)
+}
+
+/// Visits that run at the same time without each other's results: enough for many threads, few enough that
+/// rows soon know their search radius.
+const VISITS_TOGETHER: usize = 64;
+
+/// Upper limit of the results of visits that run at the same time, at 24 bytes each.
+const NEWS_TOGETHER: usize = 4 << 20;
+
+/// Pairs of a row and a cell to search that are stored at a time, at 16 bytes each, or the number of rows if
+/// it is larger. All cells are packed each time.
+const LOOKS_TOGETHER: u64 = 8 << 20;
+
+/// Rows whose true neighbors are computed to measure the recall: with 5 neighbors each, a recall of 0.95 has
+/// an error of half a percent.
+const RECALL_ROWS: usize = 384;
 
 /// The nearest rows of all rows, as far as they are in probed cells.
 ///

@@ -15,9 +15,19 @@ use crate::float::either;
 use crate::kernel::Compute;
 use crate::names::names;
 use crate::parallel::Executor;
-use crate::tuning::{brute_force_pays, tree_pays};
 
 pub(crate) use brute::{frame, nearest_rows, packed};
+
+/// Whether a k-d tree finds the neighbors of `n` rows faster than brute force: with more columns it visits
+/// more of the rows.
+pub(crate) fn tree_pays(n: u64, dim: usize) -> bool {
+    dim <= 16 && n as f64 >= 256.0 * 2f64.powf(dim as f64 / 2.0)
+}
+
+/// Whether brute force for `n` rows takes at most minutes, by its number of multiplications.
+fn brute_force_pays(n: u64, dim: usize) -> bool {
+    0.5 * n as f64 * n as f64 * dim as f64 <= 1e13
+}
 
 /// The method that finds neighbors.
 ///

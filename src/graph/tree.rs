@@ -11,7 +11,9 @@ use crate::data::{DataSource, count_rows, take};
 use crate::error::Result;
 use crate::kernel::{Compute, sq_dist};
 use crate::parallel::Executor;
-use crate::tuning::LEAF_ROWS;
+
+/// Rows per leaf of a k-d tree: fewer rows need more boxes, more rows need more distances.
+const LEAF_ROWS: usize = 16;
 
 /// Number of rows whose neighbors one worker finds at a time. They are close together in the tree.
 const TILE_ROWS: usize = 512;

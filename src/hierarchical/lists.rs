@@ -3,10 +3,10 @@
 use crate::data::Dense;
 use crate::error::Result;
 use crate::fit::Element;
+use crate::graph::tree_pays;
 use crate::graph::{GraphMethod, knn_graph};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
-use crate::tuning::tree_pays;
 
 /// The lists of all centers: the center itself and those nearest to it, in ascending order.
 #[derive(Clone, Debug, Default)]

@@ -20,11 +20,11 @@ mod state;
 #[cfg(test)]
 mod tests;
 
+use self::solver::LISTED;
 use crate::centers::{CenterMethod, KMeansModel};
 use crate::error::Result;
 use crate::fit::{Element, Method, Run, either};
 use crate::matrix::make_room;
-use crate::tuning::LISTED;
 pub use params::{HierarchicalKMeans, HierarchicalParams};
 pub use solver::HierarchicalSolver;
 

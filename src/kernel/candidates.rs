@@ -3,7 +3,14 @@
 use super::pack::{PackedCenters, moved};
 use super::tier::Compute;
 use crate::float::Float;
-use crate::tuning::{SKIN_LEAST, SKIN_MOST, SKIN_MOVES};
+
+/// How far a center may move until the lists of candidates of its blocks are made again, in multiples of its last
+/// move.
+const SKIN_MOVES: f32 = 3.0;
+
+/// The least of that, and the most for which lists are kept at all, in radii of a leaf.
+const SKIN_LEAST: f32 = 0.25;
+const SKIN_MOST: f32 = 1.5;
 
 /// Centers that are tested together: the widest vector of `f32`.
 pub(in crate::kernel) const GROUP: usize = 16;

@@ -9,7 +9,17 @@ use super::strips::{fits, for_each_panel, for_each_strip};
 use super::tier::{Compute, tier_of};
 use crate::matrix::MatRef;
 use crate::rows::Rows;
-use crate::tuning::rows_in_lanes;
+use crate::tuning::ROWS_IN_LANES_DIM;
+
+/// Whether kernels hold rows in the lanes and broadcast centers, or the other way round (bench `kernels`,
+/// group `low-d`).
+///
+/// With few columns, the reduction of running minima takes longer than the distances, and it is fastest with
+/// rows in the lanes. This layout needs one register per column. With 16 registers and more than 4 columns it
+/// is faster only for few centers, which would leave lanes empty.
+const fn rows_in_lanes(dim: usize, k: usize, registers: usize) -> bool {
+    dim <= ROWS_IN_LANES_DIM && (registers >= 32 || dim <= 4 || k <= 64)
+}
 
 impl<T: Compute> PackedCenters<T> {
     /// Packs `centers` for the active instruction set.

@@ -19,7 +19,39 @@ use super::tier::{Compute, Tier, active, tier_of};
 use crate::float::Float;
 use crate::matrix::MatRef;
 use crate::rows::RowBuf;
-use crate::tuning::{CLUMPED, SHIFT_SAMPLE, SPARSE_VECTORS, STRIP_ROWS, strip_rows};
+use crate::tuning::{SHIFT_SAMPLE, STRIP_BYTES, STRIP_ROWS};
+
+/// Upper limit of the bytes of a strip of 96 rows, if the packed centers fit into the second-level cache and if they
+/// do not. With half the rows, panels from the third-level cache are read twice as often: with 3072 columns, a sweep
+/// takes 5 to 10% longer for 1024 centers, but 4 to 8% less for 16 (bench `kernels`).
+const WIDE_STRIP_BYTES: [usize; 2] = [768 * 1024, 1536 * 1024];
+
+/// Bytes of packed centers that fit into the second-level cache beside a strip.
+const NEAR_CENTERS: usize = 1 << 20;
+
+/// Rows of a strip whose copied rows take `row_bytes` each, for packed centers of `packed_bytes`.
+const fn strip_rows(row_bytes: usize, packed_bytes: usize) -> usize {
+    let wide = WIDE_STRIP_BYTES[(packed_bytes > NEAR_CENTERS) as usize];
+    let fit = STRIP_BYTES / row_bytes / 48 * 48;
+    if fit > STRIP_ROWS {
+        STRIP_ROWS
+    } else if fit >= 96 {
+        fit
+    } else if 96 * row_bytes <= wide {
+        96
+    } else {
+        48
+    }
+}
+
+/// Vectors of centers that a sparse row is compared with at a time: their sums, a value and a load fit into
+/// 16 registers, and longer runs of a column need fewer cache lines (`sparse.py`).
+const SPARSE_VECTORS: usize = 8;
+
+/// Lower limit of the square of a shift over the median squared distance of the centers from it, if a few
+/// outlying centers spoil the mean: with a smaller ratio, a shift would save at most four binary digits of a
+/// tile value.
+const CLUMPED: f64 = 16.0;
 
 /// The largest number of centers. Indices pass through the kernels as `f32` lanes, which limits them.
 pub const MAX_CENTERS: usize = 1 << 24;

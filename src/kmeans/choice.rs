@@ -5,15 +5,56 @@ use super::bounds::{PanelBounds, rounding_of};
 use super::costs::Costs;
 use super::labels::{Labels, Swept};
 use super::lloyd::params::Algorithm;
+use super::sketches::{fine_sketches_pay, sketches_exclude_most, sketches_pay};
 use crate::centers::LabelsRef;
 use crate::data::DataSource;
 use crate::kernel::{Compute, PackedCenters, sketched};
 use crate::matrix::MatRef;
 use crate::persist::state::{StateReader, stored_fields};
-use crate::tuning::{
-    BALL_RUN, BLOCK_CENTERS, BLOCK_ROWS, BLOCK_SHARE, BLOCK_SWEEPS, BOUNDED_AGAIN, BOUNDED_LOSS,
-    BOUNDED_PAUSE, SKETCH_SWEEPS, balls_pay, fine_sketches_pay, sketches_exclude_most, sketches_pay,
-};
+
+/// Sweeps of a fit from which sketches pay: sketching all rows takes about as long as one plain sweep.
+const SKETCH_SWEEPS: u64 = 3;
+
+/// Total loss, in full sweeps, at which bounds are dropped.
+const BOUNDED_LOSS: f64 = 3.0;
+
+/// Upper limit of the expected cost of a bounded sweep for which bounds begin again after they were dropped.
+const BOUNDED_AGAIN: f64 = 0.9;
+
+/// Sweeps without bounds after they are dropped: half the sweeps so far, at least this many.
+const BOUNDED_PAUSE: u64 = 3;
+
+/// Whether rows of few columns are compared only with centers near their own center, as exponion does.
+///
+/// Each label of a tile needs a list of those centers, which takes some hundred distances, and each sweep
+/// needs the distances between all centers. Enough rows must share both; fewer rows suffice if rows of one
+/// label are consecutive, as reported by `in_runs`.
+fn balls_pay(n: usize, k: usize, in_runs: impl FnOnce() -> bool) -> bool {
+    // `auto.py`, rows in random order, 256 centers, 330 to 570 rows per center: 0.94 to 1.44 times as fast as one
+    // bound per row on nine sets of 2 to 10 columns, 1.15 in the mean; with up to 60 rows per center, mostly slower.
+    k >= BALLS_FROM && (k <= n / BALLS_ROWS || k <= n / BALLS_ROWS_IN_RUNS && in_runs())
+}
+
+/// Number of centers from which [`balls_pay`].
+const BALLS_FROM: usize = 192;
+
+/// Rows per center from which balls pay off for rows in any order (see [`balls_pay`]). For rows in runs of
+/// one label see [`BALLS_ROWS_IN_RUNS`].
+const BALLS_ROWS: usize = 256;
+const BALLS_ROWS_IN_RUNS: usize = 64;
+
+/// Mean length of runs of one label from which rows count as being in runs.
+const BALL_RUN: usize = 4;
+
+/// Fewest rows and fewest centers for which `Algorithm::Auto` tries blocks: the tree costs about two plain sweeps.
+pub(super) const BLOCK_ROWS: usize = 16_384;
+pub(super) const BLOCK_CENTERS: usize = 16;
+
+/// Fewest sweeps that a fit may take for `Algorithm::Auto` to try blocks.
+const BLOCK_SWEEPS: u64 = 8;
+
+/// Blocks are given up if a sweep computes more than this share of all distances.
+const BLOCK_SHARE: f64 = 0.15;
 
 /// The bounds of successive sweeps over the same rows.
 ///

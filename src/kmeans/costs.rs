@@ -7,12 +7,88 @@
 
 use super::lloyd::params::Algorithm;
 use crate::kernel::{Compute, PackedCenters};
-use crate::tuning::{
-    BOUNDED_AT_FIRST, BOUNDED_DOUBTFUL, BOUNDED_LATER, FINE_CENTERS, FINE_DIM, FINE_DISTANCE, FINE_SETTLED,
-    FINE_SHARE, GROUPED_DISTANCE, GROUPED_PANELS, GROUPED_SETTLED, GROUPED_SHARE, GROUPED_VALUES, PLAIN_COST,
-    PLAIN_COST_FEW_COLUMNS, ROWS_IN_LANES_DIM, SINGLE_AT_FIRST, SINGLE_CENTERS, SINGLE_DISTANCES,
-    SINGLE_DOUBTFUL, SINGLE_LATER, SINGLE_SETTLED, ball_share,
-};
+use crate::tuning::ROWS_IN_LANES_DIM;
+
+/// Number of columns from which one bound per center is faster than one per panel, for any number of centers.
+/// These bounds are read and written for every row that is in doubt, and let through two thirds as many
+/// panels (`auto.py`: equal at 100 and 128 columns).
+const FINE_DIM: usize = 160;
+
+/// Number of centers up to which one bound per center is faster with fewer columns too.
+const FINE_CENTERS: usize = 64;
+
+/// Number of values of all centers from which rows of few columns have one bound per panel instead of one per
+/// row: from 512 centers in 16 columns, 1024 in 8.
+const GROUPED_VALUES: usize = 8192;
+
+/// Number of centers from which one bound per row is faster in few columns: the distances to fewer centers
+/// take the time of testing a bound.
+const SINGLE_CENTERS: usize = 24;
+
+/// Upper limit of the expected cost of a bounded sweep for which bounds begin, relative to a full sweep, with
+/// one bound per row. The limit for keeping bounds is [`SINGLE_LATER`].
+const SINGLE_AT_FIRST: f64 = 1.15;
+
+/// See [`SINGLE_AT_FIRST`].
+const SINGLE_LATER: f64 = 1.3;
+
+/// As [`SINGLE_AT_FIRST`], with bounds per panel or center. They skip more distances with every sweep, so a
+/// loss at first pays (`auto.py`).
+const BOUNDED_AT_FIRST: f64 = 2.0;
+
+/// See [`BOUNDED_AT_FIRST`].
+const BOUNDED_LATER: f64 = 2.0;
+
+/// Cost of a plain sweep with at most [`ROWS_IN_LANES_DIM`] columns, in nanoseconds per row: constant, per
+/// column, per center, and per center and column. All sweep costs are those of one core with AVX-512
+/// (`bounded.py --by-sweep`); only their ratios are used.
+const PLAIN_COST_FEW_COLUMNS: [f64; 4] = [5.0, 0.5, 0.06, 0.013];
+
+/// Cost of a plain sweep with more columns; see [`PLAIN_COST_FEW_COLUMNS`].
+const PLAIN_COST: [f64; 4] = [10.0, 0.45, 0.2, 0.0122];
+
+/// Cost of a sweep with one bound per row that settles all labels.
+const SINGLE_SETTLED: f64 = 5.0;
+
+/// Cost of all distances in a sweep with one bound per row: constant, per column, and as a multiple of a plain sweep.
+const SINGLE_DISTANCES: [f64; 3] = [12.0, 1.0, 1.35];
+
+/// Cost of a sweep with a bound per center that settles all labels: constant, and as a share of a plain sweep.
+const FINE_SETTLED: [f64; 2] = [10.0, 0.1];
+
+/// Cost of one distance in such a sweep: constant, and per column.
+const FINE_DISTANCE: [f64; 2] = [4.0, 0.0183];
+
+/// [`FINE_SETTLED`] for a bound per group.
+const GROUPED_SETTLED: [f64; 2] = [10.0, 0.05];
+
+/// [`FINE_DISTANCE`] for a bound per group, which costs less bookkeeping.
+const GROUPED_DISTANCE: [f64; 2] = [1.9, 0.0175];
+
+/// Share of the distances outside a row's own panel that a sweep with a bound per center is expected to
+/// compute at most.
+const FINE_SHARE: f64 = 0.25;
+
+/// Panels per row whose distances a sweep with a bound per group is expected to compute at most. Their share
+/// of all distances is limited to [`GROUPED_SHARE`].
+const GROUPED_PANELS: f64 = 2.5;
+
+/// See [`GROUPED_PANELS`].
+const GROUPED_SHARE: (f64, f64) = (0.2, 1.3);
+
+/// With one bound per row: expected share of doubtful rows per square root of the share of labels that changed.
+const SINGLE_DOUBTFUL: f64 = 2.2;
+
+/// With more bounds per row: expected share of doubtful rows per share of labels that changed.
+const BOUNDED_DOUBTFUL: f64 = 20.0;
+
+/// Share of the distances of a full sweep above which a sweep with balls is slower. Distances that are
+/// computed one by one are relatively more expensive with fewer columns.
+fn ball_share(dim: usize) -> f64 {
+    // Both kinds of sweep (bench `bounded.py --by-sweep`) take the same time at 4% with 2 columns, 3% with 3, 11%
+    // with 10, and 15% with 16.
+    0.02 + 0.007 * dim as f64
+}
 
 /// Sweep costs per row for one problem size.
 #[derive(Clone, Copy, Debug)]

@@ -22,8 +22,21 @@ use crate::pass::{Chunk, Unread, Wide, gather_unread};
 use crate::persist::state::{StateReader, StateWriter};
 use crate::rows::RowBuf;
 use crate::stats::ClusterSums;
-use crate::tuning::{CARRIED_CHANGES, CARRIED_ENERGY, NOTED_ROWS, tile_rows};
+use crate::tuning::tile_rows;
 pub(super) use carried::Carried;
+
+/// Upper limit of the number of rows for which a sweep notes changed labels and a checkpoint stores labels. With more
+/// rows, labels that were lost are recomputed in a sweep: a note takes up to 3 bytes per row in memory, and a checkpoint
+/// would take 4 bytes per row on the disk, each time it is written. Tests use few rows.
+pub(super) const NOTED_ROWS: usize = if cfg!(test) { 500 } else { 1 << 24 };
+
+/// Upper limit of the share of changed labels for which the next sweep updates sums: updating for one changed
+/// row takes the time of recomputing three rows (`peers.py`: at the second sweep about three tenths change).
+const CARRIED_CHANGES: f64 = 1.0 / 3.0;
+
+/// Sums are recomputed when the energy falls below this share of its value at the last recomputation, so that an
+/// updated energy has 12 digits: following the centers, it is rounded in every sweep.
+const CARRIED_ENERGY: f64 = 1e-3;
 
 /// Per-row state: labels, and bounds or sketches.
 #[derive(Clone, Debug)]

@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::affinity::Affinity;
 use super::modes::{Gauss, densest, first_labels, nearness};
 use super::params::ModeUpdate;
-use super::parts::joined_graph;
+use super::parts::{GRAPH_RECALL, joined_graph};
 use super::shares::Shares;
 use super::solver::KModesSolver;
 use super::width::{mean_sq_dist, refuse_overflow, sound_variance, weight_for};
@@ -18,7 +18,6 @@ use crate::graph::{About, knn_graph};
 use crate::matrix::make_room;
 use crate::parallel::Executor;
 use crate::seeding::Seeding;
-use crate::tuning::GRAPH_RECALL;
 
 /// An affinity, the number of neighbors of its graph, and how the graph was computed.
 type Built = (Affinity, usize, About);

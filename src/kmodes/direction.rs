@@ -6,9 +6,22 @@ use crate::fit::Element;
 use crate::matrix::MatRef;
 use crate::rows::RowBuf;
 use crate::stats::Moments;
-use crate::tuning::{
-    DIRECTION_COLUMNS, DIRECTION_FILLED, DIRECTION_LENGTHS, DIRECTION_ROWS, DIRECTION_VALUES,
-};
+
+/// Columns from which on Laplacian K-modes scales rows to length 1 unless told otherwise. Shapes in two and three columns
+/// must not be scaled. With 5 to 15 columns, some sets are better scaled and some are not (`shapes.py`).
+const DIRECTION_COLUMNS: usize = 8;
+
+/// The fewest and the most rows that decide whether rows are scaled, and about how many values they may have.
+const DIRECTION_ROWS: [u64; 2] = [64, 1024];
+const DIRECTION_VALUES: u64 = 1 << 24;
+
+/// The share of nonzero values up to which rows are counts of rare things, whose lengths say little: word counts, at
+/// most 1%.
+const DIRECTION_FILLED: f64 = 0.1;
+
+/// The share of the variance that lengths must have for rows not to be scaled: scaling would leave nearly nothing. Images
+/// and sounds have up to 49% (`shapes.py`).
+const DIRECTION_LENGTHS: f64 = 0.99;
 
 /// Whether rows are to be scaled to length 1.
 ///

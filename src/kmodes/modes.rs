@@ -9,7 +9,11 @@ use crate::kernel::{self, Compute, PackedCenters, Scratch, distances};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::pass::{Chunk, Wide, sweep};
-use crate::tuning::{DENSITY_ROWS, STRIP_ROWS, tile_rows};
+use crate::tuning::{STRIP_ROWS, tile_rows};
+
+/// Rows of a cluster that are compared with each other to find the densest: more rows take longer than the
+/// iterations, and the first mode need not be the best.
+const DENSITY_ROWS: usize = 1024;
 
 /// Maximum number of mean-shift iterations.
 const MAX_SHIFTS: usize = 1000;

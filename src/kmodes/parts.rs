@@ -5,7 +5,17 @@ use crate::error::Result;
 use crate::fit::Element;
 use crate::graph::{GraphMethod, KnnGraph, knn_graph};
 use crate::parallel::Executor;
-use crate::tuning::{GRAPH_RECALL, NEIGHBORS, SMALL_PART};
+
+/// The fewest and the most neighbors of a graph of Laplacian K-modes, unless told otherwise. The fewest are those of the
+/// paper. On the sets of shapes, 10 are always enough (`shapes.py`).
+pub(super) const NEIGHBORS: [usize; 2] = [5, 40];
+
+/// A connected component with fewer rows than this share of the mean cluster size is no cluster of its own. The same
+/// number is in `_kmodes/spectral.py`.
+const SMALL_PART: f64 = 0.1;
+
+/// The share of true neighbors that an approximate graph of Laplacian K-modes must find.
+pub(super) const GRAPH_RECALL: f64 = 0.95;
 
 /// The connected components of a graph that gains edges.
 struct Parts {

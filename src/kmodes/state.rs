@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use super::affinity::Affinity;
 use super::params::{KModesParams, ModeUpdate};
+use super::parts::NEIGHBORS;
 use super::shares::Shares;
 use super::solver::KModesSolver;
 use crate::fit::{Element, SolverState};
 use crate::persist::state::{StateReader, StateWriter, stored_fields};
 use crate::persist::{Contents, schema::KMODES_CHECKPOINT};
-use crate::tuning::NEIGHBORS;
 
 /// Name of the array with the per-row responsibility of the clusters that are not stored.
 pub(super) const RESTS: &str = "responsibilities_rest";

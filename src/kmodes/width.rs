@@ -7,7 +7,10 @@ use crate::error::{InvalidParam, Result};
 use crate::fit::Element;
 use crate::kernel::sq_dist;
 use crate::parallel::Executor;
-use crate::tuning::MEAN_OVER_LEAST;
+
+/// The ratio of the mean to the smallest row sum of a neighbor graph: a row that is no neighbor of another
+/// row has half the weights.
+const MEAN_OVER_LEAST: f64 = 2.0;
 
 /// The mean squared distance of neighboring rows.
 pub(super) fn mean_sq_dist<T: Element>(

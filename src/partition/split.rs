@@ -7,7 +7,14 @@ use crate::kernel::{self, Compute, PackedCenters, Scratch, sq_dists_few};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::stats::project;
-use crate::tuning::{GROUPED_ROWS, PARTITION_LEAST_SHARE, PARTITION_PARTS, PARTITION_SPLIT_SWEEPS};
+use crate::tuning::GROUPED_ROWS;
+
+/// The least share of the rows on a side of a split cell, and the sweeps of its 2-means.
+const PARTITION_LEAST_SHARE: f64 = 1.0 / 3.0;
+const PARTITION_SPLIT_SWEEPS: usize = 6;
+
+/// The largest number of parts that a cell is split into at once: its rows are compared with the centers of all parts.
+const PARTITION_PARTS: usize = 64;
 
 /// A cell that was split.
 pub(super) struct Split<T> {

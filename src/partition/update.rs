@@ -13,9 +13,20 @@ use crate::float::{Float, Typed, either};
 use crate::kernel::Compute;
 use crate::matrix::{MatRef, make_room};
 use crate::parallel::Executor;
-use crate::tuning::{
-    PARTITION_CANDIDATES, PARTITION_MOST_FETCHED, PARTITION_NEIGHBORS, PARTITION_REFRESHED, PARTITION_SWEEPS,
-};
+
+/// Cells around a split cell whose rows may move to its parts: nine in ten of the moves of all cells (`partitions.py`).
+const PARTITION_NEIGHBORS: usize = 16;
+
+/// Cells that an update fetches because their centers drifted, as a share of those that it fetches anyway
+/// (`partitions.py`, drift).
+const PARTITION_REFRESHED: f64 = 0.3;
+
+/// Largest share of the cells that an update fetches, other than to split or join them.
+const PARTITION_MOST_FETCHED: f64 = 0.75;
+
+/// Sweeps over the fetched cells, and centers that a row is compared with (`partitions.py`).
+const PARTITION_SWEEPS: usize = 12;
+const PARTITION_CANDIDATES: usize = 48;
 
 /// How much an update does beyond splits.
 #[derive(Clone, Copy, Debug)]

@@ -30,7 +30,16 @@ use crate::parallel::Executor;
 use crate::pass::{Chunk, sweep};
 use crate::rng::{Purpose, Rng};
 use crate::rows::{RowBuf, Rows, spread};
-use crate::tuning::{SEEDING_TILE_ROWS, STRIP_ROWS, chains_together};
+use crate::tuning::{SEEDING_TILE_ROWS, STRIP_ROWS};
+
+/// Chains of `chain` candidates that AFK-MC2 begins together, with `centers` centers so far. The kernels
+/// compute the distances of the candidates to these centers. Distances to centers that are added meanwhile, a
+/// 64th of all, are computed from differences, at an eighth of the rate.
+fn chains_together(centers: usize, chain: usize, row_bytes: usize) -> usize {
+    // Copies of the candidates take at most 32 MB, if those of one chain do.
+    let fitting = (32 << 20) / chain.saturating_mul(row_bytes).max(1);
+    (centers / 32).clamp(8, fitting.max(8))
+}
 
 /// Number of successive chains that may end in an existing center, before the center is drawn from all rows.
 const TRIES: u64 = 16;

@@ -34,7 +34,33 @@ use crate::names::unknown_name;
 use crate::parallel::Executor;
 use crate::rng::{Purpose, Rng};
 use crate::rows::RowBuf;
-use crate::tuning::{BRIEF_CANDIDATES, BRIEF_CENTERS, BRIEF_ROWS, coreset_seeding_rows, greedy_seeding_rows};
+
+/// Most rows on which `Seeding::Auto` runs greedy k-means++ for `k` centers. It computes up to `k (2 + ln k)` distances
+/// per row. With more rows, fits after k-means|| end as low, in less time.
+fn greedy_seeding_rows(k: usize) -> u64 {
+    // On up to 50,000 rows, fits after k-means|| end 0.3 to 2.9% higher with 100 clusters and up to 0.5% with 1,000
+    // (`init.py`).
+    (32 * k as u64).max(65_536)
+}
+
+/// Candidates per center and round, and rounds, of k-means|| for methods whose fits read few rows (`rare.py`): three
+/// distances per row and center in four passes. With half a candidate, some of many equal groups far from each other get
+/// no center: mini-batches then end at about twice the inertia. With 2 and 5, seeding takes twice as long, and ends as low.
+const BRIEF_CANDIDATES: (f64, usize) = (1.0, 3);
+
+/// Centers from which `Seeding::Auto` draws only [`BRIEF_CANDIDATES`]: greedy k-means++ on all rows, or among ten
+/// candidates per center, would take longer than the sweeps.
+const BRIEF_CENTERS: usize = 4000;
+
+/// Rows up to which the default seeding and coresets keep a distance per row, 16 bytes each: at most 1 GiB. More rows are
+/// seeded on a coreset of their parts.
+const BRIEF_ROWS: u64 = 1 << 26;
+
+/// Rows of the coreset that more rows are seeded on, for `k` centers: as many as greedy k-means++ takes without one, and
+/// for thousands of centers only a few per center, because they are copied (`rare.py`, "kmeans, parts").
+fn coreset_seeding_rows(k: usize) -> u64 {
+    greedy_seeding_rows(k).min((4 * k as u64).max(131_072))
+}
 
 /// The method that chooses the first centers.
 ///

@@ -17,7 +17,10 @@ use crate::parallel::Executor;
 use crate::pass::{Chunk, sweep};
 use crate::rng::Rng;
 use crate::rows::{RowBuf, Rows};
-use crate::tuning::{SEEDING_PLAIN, SEEDING_TILE_ROWS};
+use crate::tuning::SEEDING_TILE_ROWS;
+
+/// Centers from which on k-means++ compares candidates by sketches.
+const SEEDING_PLAIN: usize = 16;
 
 /// The squared distance of a row to its nearest center so far, and that center: `(D2, center)`.
 pub(super) type Near = (f64, u32);

@@ -140,9 +140,9 @@ impl<T: Compute> Potential<T> {
 mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
+    use super::super::BRIEF_CANDIDATES;
     use super::*;
     use crate::data::Chunks;
-    use crate::tuning::BRIEF_CANDIDATES;
 
     #[test]
     fn outliers_that_hold_the_potential_cost_few_passes() {

@@ -8,8 +8,8 @@
 
 use std::ops::{ControlFlow, Range};
 
-use super::known;
 use super::scalable::{DRAWN_ROWS, candidates};
+use super::{BRIEF_ROWS, known};
 use crate::data::{
     Access, Converted, DataSource, RowRange, Stretch, Weighted, check_finite, copy, no_weight, read,
     row_bytes, too_heavy, too_light, weights_of,
@@ -20,7 +20,14 @@ use crate::parallel::Executor;
 use crate::rng::{Purpose, Rng};
 use crate::rows::RowBuf;
 use crate::stats::{Coreset, LIGHTEST, take_all};
-use crate::tuning::{BRIEF_ROWS, CORESET_CANDIDATES, CORESET_PART_BYTES, tile_rows};
+use crate::tuning::tile_rows;
+
+/// Candidates per center and round, and rounds, of k-means|| for the rough solution of coresets, which also draw rows far
+/// from all candidates. More candidates take longer, and coresets are as good (`rare.py`).
+const CORESET_CANDIDATES: (f64, usize) = (0.5, 3);
+
+/// Bytes of the rows of a part that has a coreset of its own. They are copied if the source is a stream.
+const CORESET_PART_BYTES: usize = 1 << 30;
 
 /// When a source is read in parts.
 #[derive(Clone, Copy, Debug)]

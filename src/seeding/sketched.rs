@@ -17,7 +17,14 @@ use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::pass::{Chunk, Cut, PerRow, Unread, sweep_unread};
 use crate::rows::Rows;
-use crate::tuning::{SEEDING_TILE_ROWS, chunk_rows, seeding_sketches_pay};
+use crate::tuning::{SEEDING_TILE_ROWS, chunk_rows};
+
+/// Whether sketches of `n` rows pay for choosing `k` centers by k-means++ (`seeding.py`): sketching takes as long as
+/// comparing the rows with a few dozen candidates. They take at most a byte per column and about 60 per row, and must fit
+/// into 1 GiB.
+fn seeding_sketches_pay(n: usize, k: usize, dim: usize) -> bool {
+    dim >= 32 && k >= 32 && n >= 4096 && n * (dim + 60) <= 1 << 30
+}
 
 /// Sketches of all rows.
 pub(super) struct Sketched {

@@ -8,7 +8,9 @@ use crate::parallel::Executor;
 use crate::pass::{Cut, Unread, sweep_unread};
 use crate::rows::{RowBuf, Rows};
 use crate::stats::Moments;
-use crate::tuning::CORESET_TILE_ROWS;
+
+/// Rows between two merges in the pass of a coreset: a merge takes some operations per column.
+pub(super) const CORESET_TILE_ROWS: usize = 8192;
 
 /// A weighted sample of rows that represents many more rows.
 ///

@@ -10,7 +10,7 @@
 //! the events are independent draws. Each chunk of rows has its own random stream, so the result depends
 //! neither on threads nor on block sizes.
 
-use super::coreset::{Coreset, SamplingLaw, add_moments};
+use super::coreset::{CORESET_TILE_ROWS, Coreset, SamplingLaw, add_moments};
 use super::drawing::{Drawn, draw_events, other_rows, take_all};
 use crate::data::{Access, DataSource, Stretch, row_bytes};
 use crate::error::{Error, Result};
@@ -18,7 +18,9 @@ use crate::kernel::Compute;
 use crate::parallel::Executor;
 use crate::rng::{Purpose, Rng};
 use crate::stats::Moments;
-use crate::tuning::{CORESET_STEP_BYTES, CORESET_TILE_ROWS};
+
+/// Bytes of rows in one step of the pass of a coreset: about a tenth of a second between two signs of progress.
+const CORESET_STEP_BYTES: usize = 256 << 20;
 
 /// Number of repeated passes after which the rows must have changed.
 const MOST_AGAIN: u64 = 8;

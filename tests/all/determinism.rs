@@ -203,7 +203,7 @@ fn kmeans_f32_by_sketches() {
 
 #[test]
 fn seeding_of_many_rows() {
-    // More rows than `Seeding::Auto` runs greedy k-means++ on: see src/tuning.rs.
+    // More rows than `Seeding::Auto` runs greedy k-means++ on: see `greedy_seeding_rows` in src/seeding/mod.rs.
     let values = rows::<f32>(70_000, 2);
     let source = Dense::new(&values, 2).unwrap();
     let params = KMeans::params(40).rng_seed(5).max_iter(2);

@@ -30,10 +30,26 @@ use crate::pass::{Chunk, Groups, for_all_rows, sweep};
 use crate::rng::{Purpose, Rng};
 use crate::rows::Rows;
 use crate::seeding::{draw, partition};
-use crate::tuning::{
-    CELL_SAMPLE_ROWS, CELL_SWEEPS, DUPLICATE_SAMPLE, GRAPH_TILE_ROWS, TREE_CENTERS, duplicate_cells,
-    tile_rows,
-};
+use crate::tuning::{CELL_SAMPLE_ROWS, CELL_SWEEPS, GRAPH_TILE_ROWS, tile_rows};
+
+/// Centers from which a tree seeds the cells of a search for duplicates. With 4,000 centers of SIFT descriptors, greedy
+/// k-means++ takes five times as long as the sweeps that follow it, a tree a seventh, and k-means ends within 0.05%
+/// (`hierarchical.py`, init).
+const TREE_CENTERS: usize = 4000;
+
+/// The first number of cells for finding duplicates among `n` rows, which doubles as long as that saves work. A few thousand
+/// rows are compared in one cell. If only `n_probes` cells are searched, more cells save nothing.
+/// Rows in thousands of tight groups need more than the first number.
+fn duplicate_cells(n: u64, n_probes: Option<usize>) -> usize {
+    match n_probes {
+        _ if n <= 4096 => 1,
+        None => ((n as f64).sqrt() / 2.0) as usize,
+        Some(probes) => ((n as f64 * probes as f64).sqrt() as usize).min(n as usize / 2),
+    }
+}
+
+/// Rows from which the work of a search for duplicates, and the recall of an approximate one, are estimated.
+const DUPLICATE_SAMPLE: usize = 1024;
 
 /// Rows in the cells of their nearest centers.
 #[derive(Debug)]

@@ -27,11 +27,14 @@ use crate::graph::frame;
 use crate::kernel::Frame;
 use crate::names::names;
 use crate::parallel::Executor;
-use crate::tuning::{DEFAULT_MEMORY, DUPLICATE_STEP};
+use crate::tuning::DEFAULT_MEMORY;
 use cells::{Cells, Choice};
 use identical::Distinct;
 use linkage::{Links, Ranks};
 use pairs::Pairing;
+
+/// Multiplications of a step of a search for duplicates: some tens of seconds on two cores.
+const DUPLICATE_STEP: f64 = 2e12;
 
 /// Which row of a group of duplicates is kept: the first in this order. Rows of weight 0 come last in any order.
 ///

@@ -14,7 +14,10 @@ use crate::kernel::{Frame, PackedCenters};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::rows::{RowBuf, Rows};
-use crate::tuning::{DUPLICATE_VISITORS, packed_rows};
+use crate::tuning::packed_rows;
+
+/// Rows that are compared with rows of a cell together: their pairs take at most some 32 MB.
+const DUPLICATE_VISITORS: usize = 2048;
 
 /// What a search for pairs needs to know.
 pub(super) struct Pairing<'a, T: Element> {

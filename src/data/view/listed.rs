@@ -9,7 +9,10 @@ use crate::data::{Block, Converted, DataSource, Tile, TileReader, Visit, Wanted,
 use crate::error::Result;
 use crate::float::Float;
 use crate::rows::RowBuf;
-use crate::tuning::SUBSET_SHARE;
+
+/// Share of the rows of a file from which a subset is read in a pass that reads ahead. With a smaller share,
+/// most of the bytes that the pass reads would be unused (pages of 4 KiB hold 4 to 40 rows of usual length).
+const SUBSET_SHARE: f64 = 1.0 / 8.0;
 
 mod sealed {
     pub trait Sealed {}

@@ -1,7 +1,20 @@
 //! What multiplies tiles: one small trait, with an implementation for any processor.
 
 use crate::kernel::generic::simd::Simd;
-use crate::tuning::certified_groups;
+
+/// Groups of 16 rows, of `steps` tiles each, that are compared with all centers at a time. They stay in the
+/// first-level cache if at most eight tiles make a row, else in the second-level cache.
+pub(in crate::kernel) const fn certified_groups(steps: usize) -> usize {
+    let bytes = if steps <= 8 { 24 << 10 } else { 384 << 10 };
+    let groups = bytes / (steps * 1024) / 2 * 2;
+    if groups < 4 {
+        4
+    } else if groups > 32 {
+        32
+    } else {
+        groups
+    }
+}
 
 /// The types of the values in tiles of centers (A), tiles of rows (B), and sums (C).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -39,12 +39,33 @@ use self::tiles::Buffers;
 use super::by_tiles::nearest_by_tiles;
 use super::isa::Isa;
 use super::pack::{PackedCenters, Scratch, Shortcut};
-use super::sketched::{Labeling, SketchedCenters};
+use super::sketched::{Labeling, SketchedCenters, sketch_candidates};
 use super::tier::Compute;
 use crate::float::Float;
 use crate::matrix::MatRef;
 use crate::rows::{RowBuf, Rows};
-use crate::tuning::{CERTIFIED_ROWS, CERTIFIED_TRIAL, certified_pays, few_sketches_pay, sketch_candidates};
+
+/// Whether tiles of low precision are faster than the `f32` kernel for `k` centers of `dim` columns (bench `kernels`, table
+/// `certified`). With fewer of either, converting the rows takes what the products save.
+pub(crate) const fn certified_pays(k: usize, dim: usize) -> bool {
+    k >= 64 && dim >= 64
+}
+
+/// Rows for which rounding the centers to low precision pays off: it takes what products save on about 2,000
+/// rows (256 and 1024 centers of 128 columns).
+const CERTIFIED_ROWS: usize = 2048;
+
+/// Share of all panels above which rows in doubt go to the `f32` kernel.
+const CERTIFIED_DOUBT: f64 = 0.25;
+
+/// Rows after which the share of panels in doubt decides whether low precision goes on.
+const CERTIFIED_TRIAL: usize = 512;
+
+/// Whether sketches of rows that are met once are faster than the `f32` kernel (`certified.py`): with less, sketching a row
+/// takes what products of bytes save.
+const fn few_sketches_pay(k: usize, dim: usize) -> bool {
+    k >= 64 && dim >= 32 && k * dim >= 40_000
+}
 
 /// Labels rows by low precision. The centers in low precision are made when enough rows have come.
 #[derive(Debug)]
@@ -156,7 +177,7 @@ impl Certified<f32> {
         let Some(low) = self.centers(packed, product) else { return false };
         let work = tiles::ByTiles { low, rows, packed, labels, scratch, buffers: tiles };
         let candidates = super::arch::amx::run(work);
-        self.count(rows.rows(), candidates, crate::tuning::CERTIFIED_DOUBT * low.panels as f64);
+        self.count(rows.rows(), candidates, CERTIFIED_DOUBT * low.panels as f64);
         true
     }
 }

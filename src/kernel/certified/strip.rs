@@ -7,7 +7,10 @@ use super::pack::{LowCenters, PANEL};
 use super::rows::{GROUP, load};
 use crate::kernel::pack::PackedCenters;
 use crate::matrix::MatRef;
-use crate::tuning::CERTIFIED_DEPTH;
+
+/// Tiles of a row that are multiplied before the next rows follow: those of two panels stay in the first-level
+/// cache.
+const CERTIFIED_DEPTH: usize = 8;
 
 /// A strip of rows in low precision, and what is known of it.
 #[derive(Debug, Default)]

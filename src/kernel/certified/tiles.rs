@@ -14,7 +14,13 @@ use crate::kernel::pack::{PackedCenters, Scratch};
 use crate::kernel::strips::for_each_strip;
 use crate::matrix::MatRef;
 use crate::rows::Rows;
-use crate::tuning::{CERTIFIED_CANDIDATES, CERTIFIED_VALUES};
+
+/// Values of rows among which rows in doubt are collected before they are measured: more rows in doubt share
+/// panels, but rows should still be in the second-level cache.
+const CERTIFIED_VALUES: usize = 1 << 18;
+
+/// Upper limit of the candidates that are collected, of 8 bytes each.
+const CERTIFIED_CANDIDATES: usize = 1 << 16;
 
 /// Buffers of one worker.
 #[derive(Debug, Default)]

@@ -7,7 +7,18 @@
 use crate::kernel::pack::{PackedCenters, Scratch};
 use crate::kernel::tier::Compute;
 use crate::matrix::MatRef;
-use crate::tuning::{SKIPPING_CENTERS, SKIPPING_PAUSE, SKIPPING_SHARE};
+
+/// Number of centers from which kernels search for columns that are zero in all rows of a micro tile. The
+/// search takes about the time of three centers (`peers.py` on MNIST, where half the columns of a micro tile
+/// are zero: a sweep takes half the time).
+const SKIPPING_CENTERS: usize = 64;
+
+/// Upper limit of the share of listed columns for which kernels use the list: a listed column takes a little
+/// longer than one of a run.
+const SKIPPING_SHARE: f64 = 7.0 / 8.0;
+
+/// Strips that are not searched for zero columns after a strip with too few of them.
+const SKIPPING_PAUSE: u32 = 31;
 
 /// Lists the nonzero columns per micro tile and depth block. `scratch.skipping` tells whether using the lists
 /// pays off.

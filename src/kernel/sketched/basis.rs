@@ -8,7 +8,21 @@ use crate::kernel::generic::product::{COLUMNS, DEPTH};
 use crate::kernel::tier::Compute;
 use crate::matrix::MatRef;
 use crate::rng::{Purpose, Rng};
-use crate::tuning::{SKETCH_ENERGY, SKETCH_GAIN, SKETCH_PEAKS, SKETCH_ROUNDS, SKETCH_SAMPLE};
+
+/// Share of the squared lengths of rows, about their mean, that the columns of sketches hold. With less, sketches exclude
+/// too few centers; with more, they take longer to compare.
+const SKETCH_ENERGY: f64 = 0.9;
+
+/// Rows on which mixing columns is tried, and the share of the largest coordinates from which on it pays: it takes as long
+/// as rounding the rows.
+const SKETCH_PEAKS: usize = 64;
+const SKETCH_GAIN: f32 = 0.85;
+
+/// Steps of the iteration that finds the columns of sketches.
+const SKETCH_ROUNDS: usize = 3;
+
+/// Rows from which the columns of sketches are learned.
+const SKETCH_SAMPLE: usize = 1024;
 
 /// The most columns of a sketch: sums of products of bytes fit into 32 bits, and those of squares in a lane into 24.
 const MOST: usize = 1 << 14;

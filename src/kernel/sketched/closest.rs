@@ -11,7 +11,9 @@ use super::scan::{Hit, Query, Scan, multiply, run};
 use super::sketch::{Sketch, UNKNOWN};
 use crate::kernel::generic::simd::Simd;
 use crate::kernel::isa::Isa;
-use crate::tuning::SKETCH_ESTIMATES;
+
+/// Estimates of distances, of 4 bytes each, that are kept per worker: they stay in the second-level cache.
+const SKETCH_ESTIMATES: usize = 1 << 16;
 
 /// Lanes of the widest vectors.
 const LANES: usize = 16;

@@ -13,7 +13,11 @@ use crate::kernel::pack::PackedCenters;
 use crate::kernel::tier::Compute;
 use crate::matrix::MatRef;
 use crate::rows::Rows;
-use crate::tuning::sketch_candidates;
+
+/// Centers that sketches may leave for a row that is met once. With more, its `f32` tile values take less time.
+pub(in crate::kernel) const fn sketch_candidates(k: usize) -> usize {
+    4 + k / 32
+}
 
 /// Upper limit of the centers that are left for a row, and centers that are measured at a time.
 const MOST: usize = 128;

@@ -39,7 +39,7 @@ mod tests;
 pub(crate) use basis::Basis;
 pub(crate) use bounds::{Bounds, Lists, Paths};
 pub(crate) use fine::{Fine, FinePoint, FineSketch, FineSketching};
-pub(in crate::kernel) use label::{Labeling, SketchedCenters};
+pub(in crate::kernel) use label::{Labeling, SketchedCenters, sketch_candidates};
 pub(crate) use pack::PackedSketches;
 pub(crate) use products::GROUP;
 pub(crate) use scan::{Compared, Hit, Scan};

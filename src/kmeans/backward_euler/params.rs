@@ -3,7 +3,13 @@
 use crate::data::Access;
 use crate::fit::{Metric, parameters, run_methods, stream_methods};
 use crate::seeding::Seeding;
-use crate::tuning::{AUTO_END, AUTO_STEP, DEFAULT_MEMORY};
+use crate::tuning::DEFAULT_MEMORY;
+
+/// The first step size of backward Euler by default, in numbers of clusters (`papers/sbe.py`, steps; `defaults.py`).
+const AUTO_STEP: f64 = 3.0;
+
+/// The share of [`AUTO_STEP`] that the last step of a fit has by default.
+const AUTO_END: f64 = 1.0 / 20.0;
 
 /// Stochastic backward Euler for k-means: long steps that leave poor optima, even after a poor start. Begin
 /// with [`BackwardEuler::params`].

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use super::super::batches::batch_seeding_sample;
 use super::params::BackwardEulerParams;
 use super::state::BackwardEulerState;
 use super::trajectory::InnerStep;
@@ -23,7 +24,6 @@ use crate::persist::schema::{BACKWARD_EULER_CHECKPOINT, BACKWARD_EULER_STATE};
 use crate::persist::state::StateReader;
 use crate::seeding::Seeding;
 use crate::stats::ClusterSums;
-use crate::tuning::batch_seeding_sample;
 
 /// Stochastic backward Euler as a state. Memory is `O(k d)`, plus one label per row after
 /// [`FitSolver::finish`].

@@ -11,10 +11,20 @@ use super::limits::SizeLimits;
 use super::lists::CandidateLists;
 use crate::error::Result;
 use crate::parallel::Executor;
-use crate::tuning::{
-    BALANCED_BORDER, BALANCED_CONJUGATE, BALANCED_DECAY, BALANCED_PLAIN_STEPS, BALANCED_SETTLED,
-    BALANCED_STEPS,
-};
+
+/// The share of the weight in wrong clusters at which the ascent of prices ends: shortest paths move what is left.
+const BALANCED_SETTLED: f64 = 5e-3;
+
+/// Most steps of the ascent, and most steps of conjugate gradients in each.
+const BALANCED_STEPS: usize = 30;
+const BALANCED_CONJUGATE: usize = 200;
+
+/// Steps along the slopes with weights, and the factor from the length of a step to the next (`balanced.py`, weighted).
+const BALANCED_PLAIN_STEPS: usize = 60;
+const BALANCED_DECAY: f64 = 0.93;
+
+/// The rows whose regret is at most this share of the mean of their border tell the weight near the border.
+const BALANCED_BORDER: f64 = 0.2;
 
 /// The first damped steps that are tried: the whole one, then shorter ones.
 const LENGTHS: [f64; 3] = [1.0, 0.3, 0.1];

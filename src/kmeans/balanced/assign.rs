@@ -13,9 +13,23 @@ use crate::kernel::{Compute, PackedCenters};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::stats::ClusterSums;
-use crate::tuning::{
-    BALANCED_CANDIDATES, BALANCED_FAR, BALANCED_GAP, BALANCED_IMBALANCE, BALANCED_REACH, BALANCED_ROUNDS,
-};
+
+/// Centers that a row of balanced k-means may belong to in the first round: those with the smallest squared distance
+/// plus price. Each further round has four times as many. Up to twice as many clusters are all candidates
+/// (`balanced.py`).
+pub(super) const BALANCED_CANDIDATES: usize = 8;
+
+/// Most rounds for the same centers, and the gap at which no further round is made (`balanced.py`, identical).
+pub(super) const BALANCED_ROUNDS: usize = 6;
+const BALANCED_GAP: f64 = 1e-3;
+
+/// The share of the weight in wrong clusters up to which rows with weights get no further candidates.
+const BALANCED_IMBALANCE: f64 = 0.01;
+
+/// The arcs of shortest paths that are listed at first: up to this share of the mean regret, unless more than that share
+/// of the rows has to move.
+const BALANCED_REACH: f64 = 0.25;
+const BALANCED_FAR: f64 = 0.05;
 
 /// Labels that keep the limits.
 #[derive(Debug)]

@@ -4,7 +4,9 @@ use super::limits::SizeLimits;
 use super::lists::CandidateLists;
 use crate::error::Result;
 use crate::parallel::Executor;
-use crate::tuning::BALANCED_TILE_ROWS;
+
+/// Rows of a tile whose choices are summed at a time.
+const BALANCED_TILE_ROWS: usize = 4096;
 
 /// What a row chooses.
 #[derive(Clone, Copy, Debug)]

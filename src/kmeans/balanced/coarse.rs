@@ -4,7 +4,7 @@
 //! cluster show where to: the search on a sample begins at the prices and the centers of the sample before, which is a
 //! fraction of it, and so finds most rows in their place. So does the first sweep over all rows.
 
-use super::assign::assign;
+use super::assign::{BALANCED_CANDIDATES, assign};
 use super::limits::SizeLimits;
 use super::lists::CANDIDATE_BYTES;
 use super::params::BalancedParams;
@@ -17,10 +17,16 @@ use crate::parallel::Executor;
 use crate::rng::{Purpose, Rng};
 use crate::seeding::draw;
 use crate::stats::to_means;
-use crate::tuning::{
-    BALANCED_CANDIDATES, BALANCED_GROWTH, BALANCED_SAMPLE, BALANCED_SAMPLE_MOST, BALANCED_SAMPLE_SWEEPS,
-    BALANCED_SAMPLE_TOLERANCE,
-};
+
+/// Rows per cluster of the first sample, the factor from a sample to the next, and most rows per cluster of a sample
+/// (`balanced.py`, limits). Paths on the first one are few; each further one has prices that keep most rows in place.
+const BALANCED_SAMPLE: usize = 4;
+const BALANCED_GROWTH: usize = 4;
+const BALANCED_SAMPLE_MOST: usize = 256;
+
+/// Most sweeps over a sample, and the share by which each must lower the energy.
+const BALANCED_SAMPLE_SWEEPS: usize = 40;
+const BALANCED_SAMPLE_TOLERANCE: f64 = 3e-3;
 
 /// Moves `centers` to where they keep the limits on samples, if `moving`, and returns the prices there.
 pub(super) fn coarse<T: Compute>(

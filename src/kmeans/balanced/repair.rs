@@ -1,15 +1,20 @@
 //! Repairs limits that the candidates of the rows could not keep: rows of clusters above their upper limit
 //! move to the nearest of all clusters with room, those of least regret first.
 
+use super::limits::SizeLimits;
 use crate::data::DataSource;
 use crate::error::Result;
 use crate::kernel::{self, Compute, PackedCenters, Scratch};
 use crate::parallel::Executor;
 use crate::pass::{Chunk, Cut, Unread, sweep_unread};
 use crate::rows::RowBuf;
-use crate::tuning::{STRIP_ROWS, repair_tile_rows, tile_rows};
+use crate::tuning::{STRIP_ROWS, tile_rows};
 
-use super::limits::SizeLimits;
+/// Rows of a tile whose distances to all `k` centers are kept until it is their turn.
+fn repair_tile_rows(k: usize) -> usize {
+    // At most 2 MB.
+    ((1 << 18) / k.max(1)).clamp(1, 256)
+}
 
 /// An excess below this share of the mean size counts as rounding of weights.
 const NEGLIGIBLE: f64 = 1e-9;

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::assign::{assign, is_close};
+use super::assign::{BALANCED_ROUNDS, assign, is_close};
 use super::coarse::coarse;
 use super::limits::SizeLimits;
 use super::params::BalancedParams;
@@ -15,7 +15,14 @@ use crate::kmeans::lloyd::starts::LloydStarts;
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::stats::{ClusterSums, to_means};
-use crate::tuning::{BALANCED_COARSE, BALANCED_RELAXATION, BALANCED_RELAXED, BALANCED_ROUNDS};
+
+/// The share of the weight that exact k-means puts into wrong clusters from which on balanced k-means begins on samples.
+const BALANCED_COARSE: f64 = 0.05;
+
+/// How far centers move in a sweep with limits, relative to the way to the means, as long as more than this share of the
+/// rows change their clusters: fewer sweeps (`balanced.py`, limits).
+const BALANCED_RELAXATION: f64 = 1.5;
+const BALANCED_RELAXED: f64 = 0.002;
 
 /// Clusters that keep the limits.
 #[derive(Clone, Debug)]

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::ascent::ascend;
-use super::assign::{Assigned, assign};
+use super::assign::{Assigned, BALANCED_ROUNDS, assign};
 use super::choices::Choices;
 use super::limits::{Asked, Size, SizeLimits};
 use super::lists::CandidateLists;
@@ -20,7 +20,6 @@ use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::rng::{Purpose, Rng};
 use crate::seeding::Seeding;
-use crate::tuning::BALANCED_ROUNDS;
 
 fn noise(n: usize, seed: u64) -> Vec<f64> {
     let mut rng = Rng::keyed(seed, Purpose::Seeding, 0);

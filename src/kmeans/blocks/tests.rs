@@ -1,5 +1,6 @@
 //! Tests of the tree that the starts of a fit share.
 
+use super::super::choice::{BLOCK_CENTERS, BLOCK_ROWS};
 use crate::data::Dense;
 use crate::fit::{Restartable, Solver};
 use crate::kmeans::lloyd::params::{Algorithm, KMeans};
@@ -7,7 +8,6 @@ use crate::kmeans::lloyd::solver::Lloyd;
 use crate::parallel::Executor;
 use crate::rng::{Purpose, Rng};
 use crate::seeding::Seeding;
-use crate::tuning::{BLOCK_CENTERS, BLOCK_ROWS};
 
 #[test]
 fn starts_after_declined_blocks_are_plain() {

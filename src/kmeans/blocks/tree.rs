@@ -13,11 +13,22 @@ use crate::matrix::{MatRef, make_room};
 use crate::parallel::Executor;
 use crate::pass::{Chunk, sweep};
 use crate::rows::Rows;
-use crate::tuning::{
-    BLOCK_BRANCH_ROWS, BLOCK_BRANCH_SAMPLE, BLOCK_LEAF_ROWS, BLOCK_LEAF_SAMPLE, ROWS_IN_LANES_DIM,
-    chunk_rows, tile_rows,
-};
+use crate::tuning::{ROWS_IN_LANES_DIM, chunk_rows, tile_rows};
 use std::ops::ControlFlow;
+
+/// Rows of a branch of the tree of blocks: its rows and their copy by columns fit into the second-level cache
+/// while the branch is built. A sweep tests all centers against every branch, which must be few distances
+/// for each row.
+const BLOCK_BRANCH_ROWS: usize = 4096;
+
+/// Rows of a leaf: a few vectors. Smaller leaves hold fewer candidates, and more boxes must be tested.
+const BLOCK_LEAF_ROWS: usize = 64;
+
+/// Sampled rows for each branch, from which the splits between the branches are made.
+const BLOCK_BRANCH_SAMPLE: usize = 64;
+
+/// Sampled rows for each leaf, from which the splits of a branch are made.
+const BLOCK_LEAF_SAMPLE: usize = 8;
 
 /// Marks a position behind the last row of a leaf.
 pub(super) const NO_ROW: u32 = u32::MAX;

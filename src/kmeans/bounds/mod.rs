@@ -25,12 +25,25 @@ mod work;
 
 use crate::kernel::{Compute, PackedCenters};
 use crate::matrix::MatRef;
-use crate::tuning::{ROWS_IN_LANES_DIM, bounded_chunk_rows};
+use crate::tuning::ROWS_IN_LANES_DIM;
 pub(super) use apart::{Apart, Settling};
 use grow::affordable;
 pub(super) use rules::{lost_of, rounding_of};
 pub(super) use similar::similar_together;
 pub(super) use work::{RowBoundsMut, Work};
+
+/// Rows whose bounds a bounded sweep tests together: enough that the remaining rows fill micro tiles, few
+/// enough to stay in the second-level cache (example of the bench `bounded`).
+const fn bounded_chunk_rows(dim: usize) -> usize {
+    let fit = 256 * 1024 / (4 * dim) / 64 * 64;
+    if fit < 128 {
+        128
+    } else if fit > 1024 {
+        1024
+    } else {
+        fit
+    }
+}
 
 /// Rounds up to `f32`.
 fn up(x: f64) -> f32 {

@@ -2,7 +2,10 @@
 
 use crate::kernel::bounded::{Margins, Nearest, ROUNDING, between, meets_single_centers, nearest_others};
 use crate::kernel::{Compute, PackedCenters};
-use crate::tuning::BALL_CENTERS;
+
+/// Number of centers from which rows with one bound search for the centers near their own center: computing
+/// the distances to fewer centers is as fast.
+const BALL_CENTERS: usize = 24;
 
 /// Distances between centers, in units of bounds.
 #[derive(Default)]

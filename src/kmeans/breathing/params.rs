@@ -1,9 +1,10 @@
 //! The parameters of breathing k-means.
 
+use super::solver::BREATH_RUN_SWEEPS;
 use crate::fit::{Metric, parameters, run_methods};
 use crate::kmeans::lloyd::params::{Algorithm, KMeansParams};
 use crate::seeding::Seeding;
-use crate::tuning::{BREATH_RUN_SWEEPS, DEFAULT_MEMORY};
+use crate::tuning::DEFAULT_MEMORY;
 
 /// Breathing k-means: exact k-means that leaves its local minimum. Begin with [`Breathing::params`].
 ///

@@ -16,7 +16,20 @@ use crate::matrix::MatRef;
 use crate::names::names;
 use crate::parallel::Executor;
 use crate::rng::{Purpose, Rng};
-use crate::tuning::{BREATH_LAST_TOLERANCE, BREATH_OFFSET, BREATH_RUN_SWEEPS, BREATH_TRIES};
+
+/// How far the centers that breathing k-means adds lie from those they copy, in root mean squared distances of rows to
+/// their centers (Fritzke, 2020).
+const BREATH_OFFSET: f64 = 0.01;
+
+/// Breaths in a row that may fail before fewer centers are added: the first splits the clusters with the largest
+/// errors, the others split drawn ones (`breathing.py`, known).
+const BREATH_TRIES: u64 = 3;
+
+/// The factor on the tolerance of the run that ends a fit (`breathing.py`, known).
+const BREATH_LAST_TOLERANCE: f64 = 0.01;
+
+/// Most sweeps of any other run of exact k-means of a breathing fit, as of a start of k-means.
+pub(super) const BREATH_RUN_SWEEPS: u64 = 300;
 
 /// The share by which a run must lower the inertia to become the best. Runs that end at the same clusters, in another
 /// order, differ by less.

@@ -1,5 +1,6 @@
 //! Results are bit-identical after a failed sweep and from a checkpoint, whether labels were kept or lost.
 
+use super::NOTED_ROWS;
 use crate::data::Dense;
 use crate::fit::{FitSolver, SolverState};
 use crate::kmeans::lloyd::LloydStarts;
@@ -7,7 +8,6 @@ use crate::kmeans::nested::Nested;
 use crate::kmeans::{KMeans, NestedMiniBatch};
 use crate::parallel::Executor;
 use crate::rng::{Purpose, Rng};
-use crate::tuning::NOTED_ROWS;
 
 /// What a fit does: labels, batches and objectives (as bits) by step, and the labels and the inertia at its end.
 type Course = (Vec<(u64, u64, u64)>, Vec<u32>, u64);

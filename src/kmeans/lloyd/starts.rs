@@ -1,5 +1,6 @@
 //! Exact k-means from several starts, and its checkpoint.
 
+use super::super::labels::NOTED_ROWS;
 use super::params::KMeansParams;
 use super::solver::Lloyd;
 use crate::centers::Snapshot;
@@ -11,7 +12,6 @@ use crate::parallel::Executor;
 use crate::persist::Contents;
 use crate::persist::schema::KMEANS_CHECKPOINT;
 use crate::persist::state::{StateReader, StateWriter};
-use crate::tuning::NOTED_ROWS;
 
 /// A fit of [`Lloyd`] from several starts. The start with the lowest inertia wins.
 ///

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use super::super::batches::batch_seeding_sample;
 use super::params::MiniBatchParams;
 use super::progress::Patience;
 use super::state::MiniBatchState;
@@ -25,7 +26,6 @@ use crate::persist::schema::{MINIBATCH_CHECKPOINT, MINIBATCH_STATE};
 use crate::persist::state::StateReader;
 use crate::rng::{Purpose, Rng};
 use crate::seeding::{Sample, Seeding, Seeds, draw_sample, enough_rows};
-use crate::tuning::batch_seeding_sample;
 
 /// Mini-batch k-means as a state. Memory is `O(k d)`, plus one label per row after [`FitSolver::finish`].
 ///

@@ -5,7 +5,10 @@ use crate::data::{DataSource, copy};
 use crate::error::Result;
 use crate::kernel::Compute;
 use crate::rows::SparseRef;
-use crate::tuning::VARIANCE_ROWS;
+
+/// Upper limit of the rows of a batch from which the variance of the data is estimated: to 1%, which is more
+/// than a tolerance needs.
+const VARIANCE_ROWS: u64 = 16_384;
 
 impl<T: Compute> MiniBatchSolver<T> {
     /// Sets the move threshold from the variance of the first batch, if there is a tolerance.

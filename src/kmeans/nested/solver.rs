@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use super::super::batches::batch_seeding_sample;
 use super::kept::Kept;
 use super::members::Members;
 use super::params::{Bounds, NestedParams, make_distinct};
@@ -17,7 +18,6 @@ use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::seeding::{Seeding, Seeds};
 use crate::stats::{ClusterSums, mean_variance, to_means};
-use crate::tuning::batch_seeding_sample;
 
 /// After this many sweeps over a batch without a new lowest energy, the batch grows or the fit ends, because
 /// ties can alternate forever.

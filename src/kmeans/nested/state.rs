@@ -1,5 +1,6 @@
 //! Writes the state of nested mini-batch k-means to a file and reads it back.
 
+use super::super::labels::NOTED_ROWS;
 use super::kept::Kept;
 use super::members::Members;
 use super::params::NestedParams;
@@ -13,7 +14,6 @@ use crate::persist::Contents;
 use crate::persist::schema::{NESTED_CHECKPOINT, NESTED_STATE};
 use crate::persist::state::{StateReader, StateWriter, are_weights, stored_fields};
 use crate::seeding::Seeding;
-use crate::tuning::NOTED_ROWS;
 
 impl<T: Compute> Nested<T> {
     stored_fields! {

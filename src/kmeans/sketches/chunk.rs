@@ -11,7 +11,18 @@ use crate::kernel::{Compute, PackedCenters, is_exact, sq_dist};
 use crate::matrix::MatRef;
 use crate::pass::{Chunk, PerRow, Unread};
 use crate::rows::Rows;
-use crate::tuning::{FINE_VALUES, SKETCH_PAIRS, sketch_chunk_rows};
+
+/// Rows of a chunk of a sweep by sketches, for `k` centers: so many that their lists of centers are worth sorting, and so
+/// few that their values stay in the second-level cache, and that the lists are small if nothing is excluded.
+fn sketch_chunk_rows(dim: usize, k: usize) -> usize {
+    ((1 << 18) / dim.max(1)).min(SKETCH_PAIRS / k.max(1)).clamp(64, 2048)
+}
+
+/// Most pairs of a row and a center in a chunk of a sweep by sketches.
+const SKETCH_PAIRS: usize = 1 << 20;
+
+/// Values of a tile of which single rows are read, at most, because each thread has room for all of them.
+const FINE_VALUES: usize = 1 << 22;
 
 /// What all rows of a sweep share.
 pub(in crate::kmeans) struct Rules<'a, T> {

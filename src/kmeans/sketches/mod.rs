@@ -29,12 +29,44 @@ use crate::kernel::{Compute, PackedCenters, sq_dist};
 use crate::kmeans::bounds::similar_together;
 use crate::matrix::MatRef;
 use crate::pass::Chunk;
-use crate::tuning::{
-    FINE_MEMORY, FINE_WIDTHS, SKETCH_COORDINATES, SKETCH_PROBE, SKETCH_SETS, fine_sketches_pay,
-    sketches_exclude_most, sketches_pay,
-};
 pub(super) use chunk::{Reading, RowSketches, Rules};
 pub(super) use work::Work;
+
+/// Most sets of centers with a bound per row, of 4 bytes, in sweeps by sketches.
+const SKETCH_SETS: usize = 64;
+
+/// Coordinates of the sketches of centers by which similar ones are found.
+const SKETCH_COORDINATES: usize = 32;
+
+/// Whether sketches pay for `n` rows and `k` clusters in `dim` columns (`auto.py`, AVX-512 VNNI; AVX-VNNI gains as much over AVX2): a row takes about as
+/// long as 50,000 values of centers in bookkeeping and exact distances. There must be enough rows to learn the columns of
+/// sketches from.
+pub(super) fn sketches_pay(n: usize, k: usize, dim: usize) -> bool {
+    dim >= 32 && k * dim >= 50_000 && n >= 4096
+}
+
+/// Whether finer sketches pay for `n` rows in a file larger than memory (`files.py`), because most rows are then not read:
+/// their bytes must be few beside those of the rows, and making them, which takes as long as comparing the rows with `dim`
+/// centers, must take less than a few sweeps. Completing the directions to a basis takes `dim^3` operations.
+pub(super) fn fine_sketches_pay(n: usize, k: usize, dim: usize) -> bool {
+    n >= 4096 && (64..=1024).contains(&dim) && dim <= 4 * k
+}
+
+/// The directions of sketches that have finer ones: the first number for which there is memory, of those that are at most
+/// half of the columns. More of them leave fewer rows to read.
+const FINE_WIDTHS: [usize; 7] = [128, 112, 96, 80, 64, 48, 32];
+
+/// The share of the available memory for sketches, where rows are in a file larger than memory.
+const FINE_MEMORY: f64 = 0.8;
+
+/// Whether sketches leave few enough of the `k` centers: the distances of one center in 32 take as long as the sweep by
+/// `f32` tile values.
+pub(super) fn sketches_exclude_most(distances: u64, rows: u64, k: u64) -> bool {
+    distances * 32 <= rows * (k + 128)
+}
+
+/// Rows for which [`sketches_exclude_most`] is tested before all rows are sketched.
+const SKETCH_PROBE: usize = 256;
 
 /// Sketches and bounds of all rows, and sketches of the centers.
 #[derive(Clone, Debug)]

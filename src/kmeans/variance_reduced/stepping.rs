@@ -16,7 +16,12 @@ use crate::parallel::Executor;
 use crate::rng::{Purpose, Rng};
 use crate::seeding::Odds;
 use crate::stats::{ClusterSums, divisor, to_means};
-use crate::tuning::stretch_rows;
+
+/// Rows of `row_bytes` each from which variance-reduced k-means draws steps when rows are read in passes: few enough
+/// that memory does not grow with the number of rows, and enough to give nearly the result of draws from all rows.
+fn stretch_rows(row_bytes: usize) -> usize {
+    ((32 << 20) / row_bytes.max(1)).clamp(256, 16_384)
+}
 
 impl<T: Compute> VarianceReducedSolver<T> {
     /// Runs the steps of an epoch, starting from a sweep by `centers` and the means of its clusters.

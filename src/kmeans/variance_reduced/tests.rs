@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use super::inner::STEPS_CHECKED;
 use super::moving::Moving;
 use super::{EpochSize, VarianceReduced, VarianceReducedParams, VarianceReducedRun, Variant};
 use crate::data::{Access, AnySource, Block, Chunk, Chunks, Csr, DataSource, Dense, Source, Weighted};
@@ -11,7 +12,6 @@ use crate::fit::StopReason;
 use crate::parallel::Executor;
 use crate::rng::{Purpose, Rng};
 use crate::seeding::Seeding;
-use crate::tuning::STEPS_CHECKED;
 
 fn noise(n: usize, seed: u64) -> Vec<f64> {
     let mut rng = Rng::keyed(seed, Purpose::Seeding, 0);

@@ -7,7 +7,7 @@ from reference import Rng, inertia, nearest, normalized, sq_dists, update
 
 #: Purpose key of the random stream for the added centers.
 BREATHING = 15
-#: The constants of src/tuning.rs.
+#: The constants of src/kmeans/breathing/solver.rs.
 OFFSET, TRIES, LAST_TOLERANCE, RUN_SWEEPS = 0.01, 3, 0.01, 300
 #: Runs that end at the same clusters, in another order, differ by less.
 NEGLIGIBLE = 1e-9

@@ -1,13 +1,12 @@
 //! Labels and bounds for the rows of a block, computed together before the first step of the block.
 
-use super::{DrawnRow, Inner, MORE};
+use super::{DrawnRow, Inner, MORE, STEPS_TOGETHER};
 use crate::error::Result;
 use crate::kernel::bounded::{Nearest, nearest_pair};
 use crate::kernel::{self, Compute, Scratch};
 use crate::kmeans::bounds::{Apart, Settling};
 use crate::kmeans::variance_reduced::draws::Origin;
 use crate::rows::RowBuf;
-use crate::tuning::STEPS_TOGETHER;
 
 /// Rounding margin of tile values; see [`kernel::bounded::reach`].
 #[derive(Clone, Copy)]

@@ -24,10 +24,29 @@ use crate::kmeans::bounds::{PanelBounds, lost_of, rounding_of};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::rows::{RowBuf, Rows};
-use crate::tuning::{
-    STEPS_AHEAD, STEPS_AHEAD_BYTES, STEPS_CHECKED, STEPS_LEAST, STEPS_TOGETHER, few_centers,
-};
 use look::Reach;
+
+/// Rows that a worker labels together for steps of variance-reduced k-means: enough to fill micro tiles.
+const STEPS_TOGETHER: usize = 64;
+
+/// Lower limit of the steps that are drawn together: slightly more than one micro tile.
+const STEPS_LEAST: usize = 16;
+
+/// Upper limit of the steps that are drawn together: distances of their rows become outdated with every
+/// center that moves.
+const STEPS_AHEAD: usize = 1024;
+
+/// Values of centers and rows that steps read or change between two checks for an interrupt: a few milliseconds.
+pub(super) const STEPS_CHECKED: u64 = 1 << 22;
+
+/// Upper limit of the bytes of copied rows of steps that are drawn together.
+const STEPS_AHEAD_BYTES: usize = 16 << 20;
+
+/// Number of centers, of `k` in panels of `panel`, that may move far before distances are computed again. A
+/// row in doubt is compared with all of them.
+fn few_centers(k: usize, panel: usize) -> usize {
+    if k < 2 * panel { 0 } else { panel * (k / (4 * panel)).clamp(1, 4) }
+}
 
 /// The starting point of an epoch's steps.
 pub(super) struct EpochStart<'a, T: Compute> {
