@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::kernel::{self, Compute, PackedCenters, Scratch};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
-use crate::pass::{Chunk, Unread, Wide, gather_unread};
+use crate::pass::{Chunk, Wide, gather};
 use crate::persist::state::{StateReader, StateWriter};
 use crate::rows::RowBuf;
 use crate::stats::ClusterSums;
@@ -64,8 +64,54 @@ enum Before {
 /// Labels and bounds of a chunk: upper bounds, bounds to all other centers, and bounds by group.
 type PerChunk<'a> = (LabelsMut<'a>, ((&'a mut [f32], &'a mut [f32]), Wide<'a, f32>));
 
-/// Blocks of rows, if there are any, and where changes of labels are noted.
-type Searched<'a, T> = (Option<&'a mut Blocks<T>>, Option<&'a Mutex<Vec<Journal>>>);
+/// A sweep over all rows: labels them, and sums them by their labels.
+pub(super) struct Sweep<'a, T: Compute> {
+    pub(super) packed: &'a PackedCenters<T>,
+    /// Finds the labels, if there are blocks.
+    pub(super) blocks: Option<&'a mut Blocks<T>>,
+    /// A point about which all rows are summed too.
+    pub(super) moments: Option<&'a PackedCenters<T>>,
+    /// Sums of the current labels: only rows whose label changes are summed.
+    pub(super) carried: Option<Carried>,
+    /// Sums of retired rows, which still count.
+    pub(super) gone: Option<&'a ClusterSums>,
+}
+
+impl<'a, T: Compute> Sweep<'a, T> {
+    /// A sweep that only needs the centers.
+    pub(super) fn about(packed: &'a PackedCenters<T>) -> Self {
+        Self { packed, blocks: None, moments: None, carried: None, gone: None }
+    }
+}
+
+/// What all workers of a sweep know.
+struct Pass<'a, T: Compute> {
+    packed: &'a PackedCenters<T>,
+    moments: Option<&'a PackedCenters<T>>,
+    /// Whether all rows are summed, not only those whose label changes.
+    afresh: bool,
+    /// Where changes of labels are noted.
+    journals: Option<&'a Mutex<Vec<Journal>>>,
+}
+
+impl<'a, T: Compute> Pass<'a, T> {
+    /// The contribution of a worker that has no rows.
+    fn empty(&self) -> Part {
+        let (k, dim) = (self.packed.n_centers(), self.packed.dim());
+        Part {
+            clusters: ClusterSums::part(k, dim),
+            changed: 0,
+            distances: 0,
+            weighted: false,
+            moments: self.moments.map(|_| ClusterSums::part(1, dim)),
+        }
+    }
+
+    /// Where a worker edits labels.
+    fn editing(&self) -> Editing<'a> {
+        Editing::new(self.journals)
+    }
+}
 
 /// Old and new labels of a chunk.
 struct Relabeled<'a> {
@@ -112,16 +158,6 @@ struct Part {
 }
 
 impl Part {
-    fn new(k: usize, dim: usize, moments: bool) -> Self {
-        Self {
-            clusters: ClusterSums::part(k, dim),
-            changed: 0,
-            distances: 0,
-            weighted: false,
-            moments: moments.then(|| ClusterSums::part(1, dim)),
-        }
-    }
-
     fn merge(&mut self, part: &mut Self) {
         self.clusters.merge(&mut part.clusters);
         self.changed += std::mem::take(&mut part.changed);
@@ -132,21 +168,18 @@ impl Part {
         }
     }
 
-    /// Takes the new labels of a chunk. Sums all its rows if `afresh`, otherwise only those whose label
-    /// changed.
+    /// Takes the new labels of a chunk.
     fn absorb<T: Compute>(
         &mut self,
         chunk: &Chunk<'_, T>,
-        labels: Relabeled<'_>,
-        packed: &PackedCenters<T>,
-        afresh: bool,
+        Relabeled { old, new }: Relabeled<'_>,
+        pass: &Pass<'_, T>,
     ) -> Result<()> {
-        let Relabeled { old, new } = labels;
         self.changed += new.iter().zip(&*old).filter(|(new, old)| new != old).count() as u64;
-        if afresh {
-            self.clusters.absorb(chunk.rows, new, chunk.weights, packed);
+        if pass.afresh {
+            self.clusters.absorb(chunk.rows, new, chunk.weights, pass.packed);
         } else {
-            self.clusters.reassign(chunk.rows, old, new, packed);
+            self.clusters.reassign(chunk.rows, old, new, pass.packed);
         }
         old.copy_from_slice(new);
         self.weighted |= chunk.weights.is_some();
@@ -169,22 +202,21 @@ impl Part {
         chunk: &Chunk<'_, T>,
         labels: &mut [u32],
         changes: &[(u32, u32)],
-        packed: &PackedCenters<T>,
-        afresh: bool,
+        pass: &Pass<'_, T>,
         moved: &mut Moved<T>,
     ) -> Result<()> {
-        if !afresh {
-            self.absorb_moves(chunk, |r| labels[r], changes, packed, moved)?;
+        if !pass.afresh {
+            self.absorb_moves(chunk, |r| labels[r], changes, pass.packed, moved)?;
         }
         for &(r, new) in changes {
             labels[r as usize] = new;
         }
-        if !afresh {
+        if !pass.afresh {
             return Ok(());
         }
         self.changed += changes.len() as u64;
         self.weighted |= chunk.weights.is_some();
-        self.clusters.absorb(chunk.rows, labels, chunk.weights, packed);
+        self.clusters.absorb(chunk.rows, labels, chunk.weights, pass.packed);
         if self.clusters.is_finite() { Ok(()) } else { Err(chunk.not_finite()) }
     }
 
@@ -218,10 +250,10 @@ impl Part {
     fn absorb_moments<T: Compute>(
         &mut self,
         chunk: &Chunk<'_, T>,
-        origin: Option<&PackedCenters<T>>,
+        pass: &Pass<'_, T>,
         labels: &mut Vec<u32>,
     ) {
-        if let (Some(all), Some(origin)) = (&mut self.moments, origin) {
+        if let (Some(all), Some(origin)) = (&mut self.moments, pass.moments) {
             labels.clear();
             labels.resize(chunk.rows.rows(), 0);
             all.absorb(chunk.rows, labels, None, origin);
@@ -380,16 +412,10 @@ impl Labels {
         }
     }
 
-    /// Labels all rows and sums them, by blocks of rows if there are any. With `carried` sums of the current
-    /// labels, only rows whose label changes are summed. `gone` are sums of retired rows, which still count.
-    /// `moments` is a point about which all rows are summed. After an error the labels are those before the
-    /// sweep.
+    /// Labels all rows and sums them. After an error the labels are those before the sweep.
     pub(super) fn sweep<T: Compute>(
         &mut self,
-        mut blocks: Option<&mut Blocks<T>>,
-        packed: &PackedCenters<T>,
-        moments: Option<&PackedCenters<T>>,
-        (carried, gone): (Option<Carried>, Option<&ClusterSums>),
+        Sweep { packed, mut blocks, moments, carried, gone }: Sweep<'_, T>,
         data: &dyn DataSource<T>,
         cx: &Executor,
     ) -> Result<Swept> {
@@ -402,8 +428,8 @@ impl Labels {
         let noted = !none && self.of_rows.len() <= self.most_noted;
         self.before = if none { Before::Nothing } else { Before::Unknown };
         let journals = noted.then(Mutex::default);
-        let searched = (blocks.as_deref_mut(), journals.as_ref());
-        let mut swept = self.label(searched, packed, moments, (clusters, afresh), data, cx);
+        let pass = Pass { packed, moments, afresh, journals: journals.as_ref() };
+        let mut swept = self.label(&pass, blocks.as_deref_mut(), clusters, data, cx);
         if let Some(all) = journals {
             self.before = Before::Changed(all.into_inner().unwrap_or_else(PoisonError::into_inner));
         }
@@ -430,52 +456,45 @@ impl Labels {
     /// Labels all rows with the means that suit them, and sums them. Notes the changes of labels.
     fn label<T: Compute>(
         &mut self,
-        (blocks, journals): Searched<'_, T>,
-        packed: &PackedCenters<T>,
-        moments: Option<&PackedCenters<T>>,
-        (clusters, afresh): (ClusterSums, bool),
+        pass: &Pass<'_, T>,
+        blocks: Option<&mut Blocks<T>>,
+        clusters: ClusterSums,
         data: &dyn DataSource<T>,
         cx: &Executor,
     ) -> Result<Part> {
-        let (k, dim) = (packed.n_centers(), packed.dim());
+        let (k, dim) = (pass.packed.n_centers(), pass.packed.dim());
         if data.dim() != dim {
             return Err(Error::Shape(format!(
                 "`rows` have {} columns, but the run began with {dim}",
                 data.dim()
             )));
         }
-        let mut total = Part { clusters, ..Part::new(k, dim, moments.is_some()) };
-        let empty = || Part::new(k, dim, moments.is_some());
+        let mut total = Part { clusters, ..pass.empty() };
         if let Some(blocks) = blocks {
-            let search = (blocks, journals);
-            self.label_by_blocks(search, packed, moments, (&mut total, afresh), data, cx)?;
-            return Ok(total);
+            self.label_by_blocks(pass, blocks, &mut total, data, cx)?;
+        } else if self.sketches.is_some() {
+            self.label_by_sketches(pass, &mut total, data, cx)?;
+        } else if self.bounds.is_some() {
+            self.label_by_bounds(pass, &mut total, data, cx)?;
+        } else {
+            let absorb =
+                |chunk: Chunk<'_, T>,
+                 labels: LabelsMut<'_>,
+                 part: &mut Part,
+                 (scratch, new, editing): &mut (Scratch<T>, Vec<u32>, Editing<'_>)| {
+                    let old = labels.open(editing);
+                    new.resize(old.len(), 0);
+                    kernel::nearest(chunk.rows, pass.packed, new, scratch);
+                    part.distances += old.len() as u64 * k as u64;
+                    part.absorb(&chunk, Relabeled { old, new }, pass)?;
+                    labels.store(editing);
+                    part.absorb_moments(&chunk, pass, new);
+                    Ok(())
+                };
+            let make = (|| pass.empty(), || (Scratch::default(), Vec::new(), pass.editing()));
+            let labels = self.of_rows.view_mut();
+            gather(data, cx, tile_rows(k), labels, &mut total, make, absorb, Part::merge)?;
         }
-        if self.sketches.is_some() {
-            self.label_by_sketches(journals, packed, moments, (&mut total, afresh), data, cx)?;
-            return Ok(total);
-        }
-        if self.bounds.is_some() {
-            self.label_by_bounds(journals, packed, moments, (&mut total, afresh), data, cx)?;
-            return Ok(total);
-        }
-        let absorb =
-            |mut chunk: Unread<'_, T>,
-             labels: LabelsMut<'_>,
-             part: &mut Part,
-             (scratch, new, editing): &mut (Scratch<T>, Vec<u32>, Editing<'_>)| {
-                let (chunk, old) = (chunk.read()?, labels.open(editing));
-                new.resize(old.len(), 0);
-                kernel::nearest(chunk.rows, packed, new, scratch);
-                part.distances += old.len() as u64 * k as u64;
-                part.absorb(&chunk, Relabeled { old, new }, packed, afresh)?;
-                labels.store(editing);
-                part.absorb_moments(&chunk, moments, new);
-                Ok(())
-            };
-        let make = (empty, || (Scratch::default(), Vec::new(), Editing::new(journals)));
-        let labels = self.of_rows.view_mut();
-        gather_unread(data, cx, tile_rows(k), labels, &mut total, make, absorb, Part::merge)?;
         Ok(total)
     }
 }
@@ -491,6 +510,6 @@ pub(super) fn all_labels<T: Compute>(
     labels.make_room(n)?;
     labels.grow(|i| i, n, 0);
     let packed = PackedCenters::for_rows(centers, data.most_values().is_some());
-    let swept = labels.sweep(None, &packed, None, (None, None), data, cx)?;
+    let swept = labels.sweep(Sweep::about(&packed), data, cx)?;
     Ok((labels.of_rows, swept.clusters.weights().to_vec(), swept.clusters.energy()))
 }

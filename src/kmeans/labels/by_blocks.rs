@@ -1,12 +1,10 @@
 //! A sweep by blocks of rows: a search finds the new labels, then one pass in row order sums the rows.
 
-use std::sync::Mutex;
-
-use super::{Labels, Moved, Part, Relabeled};
-use crate::centers::{Editing, Journal, LabelsMut};
+use super::{Labels, Moved, Part, Pass, Relabeled};
+use crate::centers::{Editing, LabelsMut};
 use crate::data::DataSource;
 use crate::error::Result;
-use crate::kernel::{Compute, PackedCenters};
+use crate::kernel::Compute;
 use crate::kmeans::blocks::Blocks;
 use crate::parallel::Executor;
 use crate::pass::{Unread, gather_unread};
@@ -21,18 +19,16 @@ struct Buffers<T> {
 }
 
 impl Labels {
-    /// Labels all rows and adds them to `total`: all of them if `afresh`, otherwise those whose label changes.
+    /// Labels all rows and adds them to `total`.
     pub(super) fn label_by_blocks<T: Compute>(
         &mut self,
-        (blocks, journals): (&mut Blocks<T>, Option<&Mutex<Vec<Journal>>>),
-        packed: &PackedCenters<T>,
-        moments: Option<&PackedCenters<T>>,
-        (total, afresh): (&mut Part, bool),
+        pass: &Pass<'_, T>,
+        blocks: &mut Blocks<T>,
+        total: &mut Part,
         data: &dyn DataSource<T>,
         cx: &Executor,
     ) -> Result<()> {
-        let (k, dim) = (packed.n_centers(), packed.dim());
-        let all = afresh || moments.is_some();
+        let (packed, all) = (pass.packed, pass.afresh || pass.moments.is_some());
         let work = blocks.find(self.of_rows.view(), !all, packed, cx)?;
         let found = &*blocks;
         let absorb =
@@ -45,9 +41,9 @@ impl Labels {
                     found.latest(rows, &mut moved.new);
                     let rows = chunk.read()?;
                     let relabeled = Relabeled { old: labels.open(editing), new: &moved.new };
-                    part.absorb(&rows, relabeled, packed, afresh)?;
+                    part.absorb(&rows, relabeled, pass)?;
                     labels.store(editing);
-                    part.absorb_moments(&rows, moments, &mut moved.new);
+                    part.absorb_moments(&rows, pass, &mut moved.new);
                     return Ok(());
                 }
                 found.changes(rows, changes);
@@ -65,8 +61,9 @@ impl Labels {
                 labels.replace(changes, editing);
                 Ok(())
             };
-        let make = (|| Part::new(k, dim, moments.is_some()), || (Buffers::default(), Editing::new(journals)));
-        gather_unread(data, cx, tile_rows(k), self.of_rows.view_mut(), total, make, absorb, Part::merge)?;
+        let make = (|| pass.empty(), || (Buffers::default(), pass.editing()));
+        let (cut, labels) = (tile_rows(packed.n_centers()), self.of_rows.view_mut());
+        gather_unread(data, cx, cut, labels, total, make, absorb, Part::merge)?;
         total.distances += work.total();
         blocks.confirm();
         Ok(())

@@ -1,34 +1,28 @@
 //! A sweep with bounds: rows whose bounds settle their label are not read.
 
-use std::sync::Mutex;
-
-use super::{Labels, Moved, Part, PerChunk, Relabeled};
-use crate::centers::{Editing, Journal, NO_LABEL};
+use super::{Labels, Moved, Part, Pass, PerChunk, Relabeled};
+use crate::centers::{Editing, NO_LABEL};
 use crate::data::{DataSource, row_values};
 use crate::error::Result;
-use crate::kernel::{Compute, PackedCenters};
+use crate::kernel::Compute;
 use crate::kmeans::bounds::{RowBoundsMut, Work};
 use crate::parallel::Executor;
 use crate::pass::{Cut, Unread, Wide, gather_unread};
 use crate::tuning::tile_rows;
 
 impl Labels {
-    /// Labels all rows by the bounds and adds them to `total`: all of them if `afresh`, otherwise those whose label
-    /// changes. Does nothing without bounds.
+    /// Labels all rows by the bounds and adds them to `total`. Does nothing without bounds.
     pub(super) fn label_by_bounds<T: Compute>(
         &mut self,
-        journals: Option<&Mutex<Vec<Journal>>>,
-        packed: &PackedCenters<T>,
-        moments: Option<&PackedCenters<T>>,
-        (total, afresh): (&mut Part, bool),
+        pass: &Pass<'_, T>,
+        total: &mut Part,
         data: &dyn DataSource<T>,
         cx: &Executor,
     ) -> Result<()> {
         let Some(bounds) = &mut self.bounds else { return Ok(()) };
-        let (k, dim) = (packed.n_centers(), packed.dim());
         let width = bounds.n_groups();
         let mut rows = bounds.take_rows();
-        let rules = bounds.rules(packed, row_values(data));
+        let rules = bounds.rules(pass.packed, row_values(data));
         let absorb = |mut chunk: Unread<'_, T>,
                       (of_rows, ((upper, least), lower)): PerChunk<'_>,
                       part: &mut Part,
@@ -45,32 +39,29 @@ impl Labels {
             let old = if unknown { &known[..] } else { &*labels };
             let near = rules.near(old, &mut bounds, work);
             // Recomputed sums need all rows of the chunk.
-            let all = afresh || unknown || moments.is_some();
+            let all = pass.afresh || unknown || pass.moments.is_some();
             let rows = if all { chunk.read()? } else { chunk.read_of(near)? };
             part.distances += rules.label(rows.rows, old, bounds, work);
             let absorbed = if unknown {
                 moved.new.clear();
                 moved.new.extend_from_slice(&known);
                 work.changes.iter().for_each(|&(r, label)| moved.new[r as usize] = label);
-                part.absorb(&rows, Relabeled { old: labels, new: &moved.new }, packed, afresh)
+                part.absorb(&rows, Relabeled { old: labels, new: &moved.new }, pass)
             } else {
-                part.absorb_changes(&rows, labels, &work.changes, packed, afresh, moved)
+                part.absorb_changes(&rows, labels, &work.changes, pass, moved)
             };
-            part.absorb_moments(&rows, moments, &mut moved.new);
+            part.absorb_moments(&rows, pass, &mut moved.new);
             if absorbed.is_err() {
                 return Err(chunk.read()?.not_finite());
             }
             of_rows.store(editing);
             Ok(())
         };
-        let cut =
-            Cut { tile_rows: tile_rows(k), chunk_rows: Some(bounds.chunk_rows(row_values(data).min(dim))) };
+        let chunk_rows = bounds.chunk_rows(row_values(data).min(data.dim()));
+        let cut = Cut { tile_rows: tile_rows(pass.packed.n_centers()), chunk_rows: Some(chunk_rows) };
         let lower = Wide { values: &mut rows.lower, width };
         let state = (self.of_rows.view_mut(), ((&mut rows.upper[..], &mut rows.least[..]), lower));
-        let make = (
-            || Part::new(k, dim, moments.is_some()),
-            || (Work::default(), Moved::default(), Editing::new(journals)),
-        );
+        let make = (|| pass.empty(), || (Work::default(), Moved::default(), pass.editing()));
         gather_unread(data, cx, cut, state, total, make, absorb, Part::merge)?;
         bounds.put_rows(rows);
         Ok(())

@@ -1,37 +1,32 @@
 //! A sweep by sketches: rows that their sketches and bounds decide are not read.
 
-use std::sync::Mutex;
-
-use super::{Labels, Moved, Part};
-use crate::centers::{Editing, Journal, LabelsMut, NO_LABEL};
+use super::{Labels, Moved, Part, Pass};
+use crate::centers::{Editing, LabelsMut, NO_LABEL};
 use crate::data::DataSource;
 use crate::error::Result;
-use crate::kernel::{Compute, PackedCenters};
+use crate::kernel::Compute;
 use crate::kmeans::sketches::{Reading, RowSketches, Work};
 use crate::parallel::Executor;
 use crate::pass::{Cut, Unread, gather_unread};
 use crate::tuning::tile_rows;
 
 impl Labels {
-    /// Labels all rows by their sketches and adds them to `total`: all of them if `afresh`, otherwise those whose label
-    /// changes. Does nothing without sketches.
+    /// Labels all rows by their sketches and adds them to `total`. Does nothing without sketches.
     pub(super) fn label_by_sketches<T: Compute>(
         &mut self,
-        journals: Option<&Mutex<Vec<Journal>>>,
-        packed: &PackedCenters<T>,
-        moments: Option<&PackedCenters<T>>,
-        (total, afresh): (&mut Part, bool),
+        pass: &Pass<'_, T>,
+        total: &mut Part,
         data: &dyn DataSource<T>,
         cx: &Executor,
     ) -> Result<()> {
         // After an error there are no sketches.
         let Some(mut sketches) = self.sketches.take() else { return Ok(()) };
-        let (k, dim) = (packed.n_centers(), packed.dim());
+        let packed = pass.packed;
         let mut rows = sketches.take_rows();
         let widths = sketches.widths();
         let rules = sketches.rules(packed.centers());
         // Recomputed sums need all rows.
-        let reads_all = afresh || rules.needs_all() || moments.is_some();
+        let reads_all = pass.afresh || rules.needs_all() || pass.moments.is_some();
         let absorb = |mut chunk: Unread<'_, T>,
                       (of_rows, mut rows): (LabelsMut<'_>, RowSketches<'_>),
                       part: &mut Part,
@@ -42,23 +37,20 @@ impl Labels {
             } else {
                 Reading::None(&mut chunk)
             };
-            let chunk_rows = rules.label(reading, labels, &mut rows, packed, work)?;
+            let rows = rules.label(reading, labels, &mut rows, packed, work)?;
             part.distances += work.distances;
-            let absorbed = part.absorb_changes(&chunk_rows, labels, &work.changes, packed, afresh, moved);
-            part.absorb_moments(&chunk_rows, moments, &mut moved.new);
+            let absorbed = part.absorb_changes(&rows, labels, &work.changes, pass, moved);
+            part.absorb_moments(&rows, pass, &mut moved.new);
             if absorbed.is_err() {
                 return Err(chunk.read()?.not_finite());
             }
             of_rows.store(editing);
             Ok(())
         };
-        let cut =
-            Cut { tile_rows: tile_rows(k), chunk_rows: Some(rules.chunk_rows(tile_rows(k), reads_all)) };
+        let tile_rows = tile_rows(packed.n_centers());
+        let cut = Cut { tile_rows, chunk_rows: Some(rules.chunk_rows(tile_rows, reads_all)) };
         let state = (self.of_rows.view_mut(), rows.view_mut(widths));
-        let make = (
-            || Part::new(k, dim, moments.is_some()),
-            || (Work::default(), Moved::default(), Editing::new(journals)),
-        );
+        let make = (|| pass.empty(), || (Work::default(), Moved::default(), pass.editing()));
         gather_unread(data, cx, cut, state, total, make, absorb, Part::merge)?;
         drop(rules);
         sketches.put_rows(rows);

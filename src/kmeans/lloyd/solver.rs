@@ -13,7 +13,7 @@ use crate::kmeans::blocks::{Blocks, Shared};
 use crate::kmeans::bounds::PanelBounds;
 use crate::kmeans::choice::Choice;
 use crate::kmeans::empty;
-use crate::kmeans::labels::{Carried, Labels};
+use crate::kmeans::labels::{Carried, Labels, Sweep};
 use crate::kmeans::sketches::Sketches;
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
@@ -253,7 +253,8 @@ impl<T: Compute> Solver<T> for Lloyd<T> {
         // A failed sweep must leave the state unchanged.
         let carried = self.carried.clone();
         let (blocks, moments) = (self.blocks.as_mut(), packed_origin.as_ref());
-        let mut swept = self.labels.sweep(blocks, &packed, moments, (carried, None), data, cx)?;
+        let sweep = Sweep { blocks, moments, carried, ..Sweep::about(&packed) };
+        let mut swept = self.labels.sweep(sweep, data, cx)?;
         swept.clusters.check_means::<T>().inspect_err(|_| self.undo())?;
         let energy = swept.clusters.energy();
         // Those of the labels: relocating a cluster moves a row to it, which gets that label only in the next sweep.
@@ -333,7 +334,7 @@ impl<T: Compute> Restartable<T> for Lloyd<T> {
             // The bounds are those of the moved centers.
             let packed = self.labels.pack(MatRef::new(&self.centers, self.dim), sparse);
             let blocks = self.blocks.as_mut();
-            let swept = self.labels.sweep(blocks, &packed, None, (None, None), data, cx)?;
+            let swept = self.labels.sweep(Sweep { blocks, ..Sweep::about(&packed) }, data, cx)?;
             self.energy = swept.clusters.energy();
             self.exact = true;
             self.weights = swept.clusters.weights().to_vec();
