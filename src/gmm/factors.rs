@@ -23,7 +23,7 @@ pub(super) const FACTORS: usize = 5;
 const KEPT: f64 = 0.5;
 
 /// Number of components that a worker updates at a time.
-const COMPONENTS: usize = 16;
+pub(super) const COMPONENTS: usize = 4;
 
 /// The Cholesky factor of a symmetric positive definite matrix, given and returned as its lower triangle in
 /// `n` rows.
@@ -204,16 +204,25 @@ impl<T: Compute> Mixture<T> {
     /// The axes of all components, and the logarithm of the determinant of `M` per component.
     pub(super) fn axes(&self, cx: &Executor) -> Result<(Vec<T>, Vec<f64>)> {
         let (dim, size) = (self.dim, self.n_factors * self.dim);
-        let (mut axes, mut log_dets) = (vec![T::ZERO; self.loadings.len()], vec![0.0; self.k()]);
+        let of = |c: usize| axes_of(&self.loadings[c * size..][..size], &self.variances[c * dim..][..dim]);
+        self.axes_by(size, of, cx)
+    }
+
+    /// The axes of all components, `size` values each, and a number per component, as `of` a component returns them.
+    pub(super) fn axes_by(
+        &self,
+        size: usize,
+        of: impl Fn(usize) -> (Vec<f64>, f64) + Sync,
+        cx: &Executor,
+    ) -> Result<(Vec<T>, Vec<f64>)> {
+        let (mut axes, mut log_dets) = (vec![T::ZERO; self.k() * size], vec![0.0; self.k()]);
         let parts = axes.chunks_mut(COMPONENTS * size).zip(log_dets.chunks_mut(COMPONENTS)).enumerate();
         cx.for_each(
             parts,
             || (),
             |(part, (axes, log_dets)), ()| {
                 for (i, (axes, log_det)) in axes.chunks_exact_mut(size).zip(log_dets).enumerate() {
-                    let c = part * COMPONENTS + i;
-                    let (loadings, variances) = (&self.loadings[c * size..], &self.variances[c * dim..]);
-                    let found = axes_of(&loadings[..size], &variances[..dim]);
+                    let found = of(part * COMPONENTS + i);
                     axes.iter_mut().zip(&found.0).for_each(|(axis, &x)| *axis = T::from_f64(x));
                     *log_det = found.1;
                 }

@@ -5,7 +5,7 @@
 //! mean)`. With a shared covariance, rows and means are multiplied by `L^-1` first. Distances are then those
 //! between points.
 
-use super::factors::{cholesky, solve, solve_transposed};
+use super::factors::{COMPONENTS, cholesky, solve, solve_transposed};
 use super::mixture::{Covariance, Mixture};
 use crate::error::Result;
 use crate::kernel::Compute;
@@ -14,9 +14,6 @@ use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::rows::Rows;
 use crate::stats::{ProjectionSums, ShareSums};
-
-/// Number of components that a worker updates at a time.
-const COMPONENTS: usize = 4;
 
 /// Least variance of a column given the earlier ones, relative to the second moment from which its variance was
 /// computed: rounding errors of the difference, and of the Cholesky factor, stay far below it.
@@ -227,21 +224,8 @@ impl<T: Compute> Mixture<T> {
             let centers = RowCenters::with_factors(self.centers(), &ones);
             return Ok((centers, Whole::Shared(Box::new(shared)), vec![log_det; k]));
         }
-        let (mut axes, mut log_dets) = (vec![T::ZERO; k * size], vec![0.0; k]);
-        let parts = axes.chunks_mut(COMPONENTS * size).zip(log_dets.chunks_mut(COMPONENTS)).enumerate();
-        cx.for_each(
-            parts,
-            || (),
-            |(part, (axes, log_dets)), ()| {
-                for (i, (axes, log_det)) in axes.chunks_exact_mut(size).zip(log_dets).enumerate() {
-                    let c = part * COMPONENTS + i;
-                    let (inverse, found) = whitener_of(&self.variances[c * size..][..size], dim);
-                    axes.iter_mut().zip(&inverse).for_each(|(axis, &x)| *axis = T::from_f64(x));
-                    *log_det = found;
-                }
-                Ok(())
-            },
-        )?;
+        let of = |c: usize| whitener_of(&self.variances[c * size..][..size], dim);
+        let (axes, log_dets) = self.axes_by(size, of, cx)?;
         Ok((RowCenters::with_axes(self.centers(), &ones, &axes), Whole::Own, log_dets))
     }
 
