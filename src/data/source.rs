@@ -189,80 +189,29 @@ pub trait DataSource<T: Float>: Sync {
 /// Implements methods of [`DataSource`] that call the same method of another source.
 macro_rules! forward {
     (|$this:ident| $other:expr => $($method:ident)*) => { $(forward!(@ $method $this $other);)* };
-    (@ dim $this:ident $other:expr) => {
-        fn dim(&self) -> usize {
-            let $this = self;
-            DataSource::<T>::dim(&$other)
-        }
+    (@ dim $($to:tt)*) => { forward!(fn dim() -> usize, $($to)*); };
+    (@ rows $($to:tt)*) => { forward!(fn rows() -> Option<u64>, $($to)*); };
+    (@ access $($to:tt)*) => { forward!(fn access() -> Access, $($to)*); };
+    (@ weights $($to:tt)*) => {
+        forward!(fn weights() -> Option<&[f64]>, $($to)*);
+        forward!(fn has_weights() -> bool, $($to)*);
     };
-    (@ rows $this:ident $other:expr) => {
-        fn rows(&self) -> Option<u64> {
-            let $this = self;
-            DataSource::<T>::rows(&$other)
-        }
+    (@ always_finite $($to:tt)*) => { forward!(fn always_finite() -> bool, $($to)*); };
+    (@ scarce_memory $($to:tt)*) => { forward!(fn scarce_memory() -> Option<u64>, $($to)*); };
+    (@ first_row $($to:tt)*) => { forward!(fn first_row() -> u64, $($to)*); };
+    (@ most_values $($to:tt)*) => { forward!(fn most_values() -> Option<usize>, $($to)*); };
+    (@ for_each_block $($to:tt)*) => {
+        forward!(fn for_each_block(tile_rows: usize, f: &mut Visit<'_, T>) -> Result<()>, $($to)*);
     };
-    (@ access $this:ident $other:expr) => {
-        fn access(&self) -> Access {
-            let $this = self;
-            DataSource::<T>::access(&$other)
-        }
+    (@ for_each_block_from $($to:tt)*) => {
+        forward!(fn for_each_block_from(row: u64, tile_rows: usize, f: &mut Visit<'_, T>) -> Result<()>, $($to)*);
     };
-    (@ weights $this:ident $other:expr) => {
-        fn weights(&self) -> Option<&[f64]> {
+    (@ gather $($to:tt)*) => { forward!(fn gather(rows: &[u64], out: &mut Vec<T>) -> Result<()>, $($to)*); };
+    (@ copy $($to:tt)*) => { forward!(fn copy(rows: &[u64], out: &mut RowBuf<T>) -> Result<()>, $($to)*); };
+    (fn $method:ident($($arg:ident: $type:ty),*) -> $result:ty, $this:ident $other:expr) => {
+        fn $method(&self, $($arg: $type),*) -> $result {
             let $this = self;
-            DataSource::<T>::weights(&$other)
-        }
-        fn has_weights(&self) -> bool {
-            let $this = self;
-            DataSource::<T>::has_weights(&$other)
-        }
-    };
-    (@ always_finite $this:ident $other:expr) => {
-        fn always_finite(&self) -> bool {
-            let $this = self;
-            DataSource::<T>::always_finite(&$other)
-        }
-    };
-    (@ scarce_memory $this:ident $other:expr) => {
-        fn scarce_memory(&self) -> Option<u64> {
-            let $this = self;
-            DataSource::<T>::scarce_memory(&$other)
-        }
-    };
-    (@ first_row $this:ident $other:expr) => {
-        fn first_row(&self) -> u64 {
-            let $this = self;
-            DataSource::<T>::first_row(&$other)
-        }
-    };
-    (@ most_values $this:ident $other:expr) => {
-        fn most_values(&self) -> Option<usize> {
-            let $this = self;
-            DataSource::<T>::most_values(&$other)
-        }
-    };
-    (@ for_each_block $this:ident $other:expr) => {
-        fn for_each_block(&self, tile_rows: usize, f: &mut Visit<'_, T>) -> Result<()> {
-            let $this = self;
-            DataSource::<T>::for_each_block(&$other, tile_rows, f)
-        }
-    };
-    (@ for_each_block_from $this:ident $other:expr) => {
-        fn for_each_block_from(&self, row: u64, tile_rows: usize, f: &mut Visit<'_, T>) -> Result<()> {
-            let $this = self;
-            DataSource::<T>::for_each_block_from(&$other, row, tile_rows, f)
-        }
-    };
-    (@ gather $this:ident $other:expr) => {
-        fn gather(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {
-            let $this = self;
-            DataSource::<T>::gather(&$other, rows, out)
-        }
-    };
-    (@ copy $this:ident $other:expr) => {
-        fn copy(&self, rows: &[u64], out: &mut RowBuf<T>) -> Result<()> {
-            let $this = self;
-            DataSource::<T>::copy(&$other, rows, out)
+            DataSource::<T>::$method(&$other, $($arg),*)
         }
     };
 }
