@@ -131,11 +131,18 @@ fn calibrated<T: Compute>(
         order.iter().enumerate().for_each(|(rank, &cell)| ranks[cell as usize] = rank + 1);
         needed.extend(found.iter().map(|&j| ranks[cells.of(j) as usize]));
     }
+    let (n_probes, recall) = probes_for(recall, needed, rows.len());
+    Ok(Search { exact: false, recall, n_cells: count, n_probes })
+}
+
+/// The number of cells to search for the share `recall` of the neighbors, and the share that is then found. `needed` are
+/// the cells to search for each neighbor of `n` sampled rows.
+pub(crate) fn probes_for(recall: f64, mut needed: Vec<usize>, n: usize) -> (usize, f64) {
     needed.sort_unstable();
     // Allow for the sampling error of the measured recall.
-    let spread = (recall * (1.0 - recall) / rows.len() as f64).sqrt();
+    let spread = (recall * (1.0 - recall) / n as f64).sqrt();
     let wanted = ((recall + spread).min(1.0) * needed.len() as f64).ceil() as usize;
     let n_probes = needed[wanted.clamp(1, needed.len()) - 1];
     let within = needed.partition_point(|&needed| needed <= n_probes);
-    Ok(Search { exact: false, recall: within as f64 / needed.len() as f64, n_cells: count, n_probes })
+    (n_probes, within as f64 / needed.len() as f64)
 }

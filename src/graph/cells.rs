@@ -8,7 +8,7 @@
 use super::brute::{frame, nearest_of, packed};
 use super::lists::{Found, NeighborLists, offer, reach};
 use super::{About, GraphMethod};
-use crate::centers::{nearest, predict};
+use crate::centers::{nearest, predict, probes_for};
 use crate::data::{DataSource, Own, RowRange, copy, count_rows, row_values};
 use crate::error::Result;
 use crate::fit::Metric;
@@ -189,13 +189,7 @@ fn probes<T: Compute>(
             }
         }
     }
-    needed.sort_unstable();
-    // Allow for the sampling error of the measured recall.
-    let spread = (recall * (1.0 - recall) / rows.len() as f64).sqrt();
-    let wanted = ((recall + spread).min(1.0) * needed.len() as f64).ceil() as usize;
-    let n_probes = needed[wanted.clamp(1, needed.len()) - 1];
-    let within = needed.partition_point(|&needed| needed <= n_probes);
-    Ok((n_probes, within as f64 / needed.len() as f64))
+    Ok(probes_for(recall, needed, rows.len()))
 }
 
 /// Rows grouped by cell, ascending.
