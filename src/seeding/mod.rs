@@ -20,7 +20,7 @@ pub(crate) use partition::partition;
 use plus_plus::plus_plus;
 pub(crate) use random::draw;
 use random::random;
-use scalable::parallel;
+use scalable::{Rounds, parallel};
 pub use sensitivity::sensitivity_coreset;
 use sensitivity::{PartLimits, coreset_within};
 use tree::tree;
@@ -43,12 +43,12 @@ fn greedy_seeding_rows(k: usize) -> u64 {
     (32 * k as u64).max(65_536)
 }
 
-/// Candidates per center and round, and rounds, of k-means|| for methods whose fits read few rows (`rare.py`): three
+/// The rounds of k-means|| for methods whose fits read few rows (`rare.py`): three
 /// distances per row and center in four passes. With half a candidate, some of many equal groups far from each other get
 /// no center: mini-batches then end at about twice the inertia. With 2 and 5, seeding takes twice as long, and ends as low.
-const BRIEF_CANDIDATES: (f64, usize) = (1.0, 3);
+const BRIEF_ROUNDS: Rounds = Rounds { oversampling: 1.0, rounds: 3 };
 
-/// Centers from which `Seeding::Auto` draws only [`BRIEF_CANDIDATES`]: greedy k-means++ on all rows, or among ten
+/// Centers from which `Seeding::Auto` draws only [`BRIEF_ROUNDS`]: greedy k-means++ on all rows, or among ten
 /// candidates per center, would take longer than the sweeps.
 const BRIEF_CENTERS: usize = 4000;
 
@@ -186,7 +186,8 @@ impl Seeding {
     const PARALLEL: Self = Self::Parallel { oversampling: 2.0, rounds: 5 };
 
     /// k-means|| in the time of labeling all rows about three times.
-    const BRIEF: Self = Self::Parallel { oversampling: BRIEF_CANDIDATES.0, rounds: BRIEF_CANDIDATES.1 };
+    const BRIEF: Self =
+        Self::Parallel { oversampling: BRIEF_ROUNDS.oversampling, rounds: BRIEF_ROUNDS.rounds };
 
     /// The names of the seedings that need no centers.
     const NAMED: [(&'static str, Self); 8] = [
@@ -236,7 +237,8 @@ impl Seeding {
         start: u64,
         cx: &Executor,
     ) -> Result<Seeds<T>> {
-        self.choose_within(data, k, seed, start, (None, PartLimits::default()), cx)
+        let rng = &mut Rng::keyed(seed, Purpose::Seeding, start);
+        self.choose_within(data, k, rng, None, PartLimits::default(), cx)
     }
 
     /// Like [`Seeding::choose`], for methods whose fits read few rows: [`Seeding::Auto`] is greedy k-means++ on at most
@@ -251,7 +253,8 @@ impl Seeding {
         most: u64,
         cx: &Executor,
     ) -> Result<Seeds<T>> {
-        self.choose_within(data, k, seed, start, (Some(most), PartLimits::default()), cx)
+        let rng = &mut Rng::keyed(seed, Purpose::Seeding, start);
+        self.choose_within(data, k, rng, Some(most), PartLimits::default(), cx)
     }
 
     /// [`Seeding::choose_briefly`] with the `most` rows of greedy k-means++, or [`Seeding::choose`] without, with these
@@ -260,18 +263,18 @@ impl Seeding {
         &self,
         data: &dyn DataSource<T>,
         k: usize,
-        seed: u64,
-        start: u64,
-        (most, limits): (Option<u64>, PartLimits),
+        rng: &mut Rng,
+        most: Option<u64>,
+        limits: PartLimits,
         cx: &Executor,
     ) -> Result<Seeds<T>> {
         if *self != Self::Auto {
-            return self.of_rows(data, k, seed, start, cx);
+            return self.of_rows(data, k, rng, cx);
         }
         // Samples, also those of a tree, would miss rare groups.
         let n = known(data, k)?;
         let chosen = if n > limits.rows {
-            return Self::of_coreset(data, k, seed, start, limits, cx);
+            return Self::of_coreset(data, k, rng, limits, cx);
         } else if most.map_or(k >= BRIEF_CENTERS, |most| n > most) {
             &Self::BRIEF
         } else if most.is_none() && n > greedy_seeding_rows(k) {
@@ -279,20 +282,18 @@ impl Seeding {
         } else {
             self
         };
-        chosen.of_rows(data, k, seed, start, cx)
+        chosen.of_rows(data, k, rng, cx)
     }
 
     /// Chooses centers from a coreset of all rows, for sources whose distances would take too much memory.
     fn of_coreset<T: Compute>(
         data: &dyn DataSource<T>,
         k: usize,
-        seed: u64,
-        start: u64,
+        rng: &mut Rng,
         limits: PartLimits,
         cx: &Executor,
     ) -> Result<Seeds<T>> {
         let _phase = cx.phase("seeding", 0);
-        let rng = &mut Rng::keyed(seed, Purpose::Seeding, start);
         let m = coreset_seeding_rows(k) as usize;
         let (coreset, n_distances) = coreset_within(data, k, m, rng.bits(), limits, cx)?;
         let seeding = if k < BRIEF_CENTERS { Self::PlusPlus { greedy: true } } else { Self::BRIEF };
@@ -339,8 +340,7 @@ impl Seeding {
         &self,
         data: &dyn DataSource<T>,
         k: usize,
-        seed: u64,
-        start: u64,
+        rng: &mut Rng,
         cx: &Executor,
     ) -> Result<Seeds<T>> {
         let _phase = cx.phase("seeding", 0);
@@ -360,7 +360,7 @@ impl Seeding {
             return Ok(Seeds { centers, rows: Vec::new(), method: "given".into(), n_distances: 0 });
         }
         self.check()?;
-        self.of_all(data, k, &mut Rng::keyed(seed, Purpose::Seeding, start), cx)
+        self.of_all(data, k, rng, cx)
     }
 
     /// Like [`Seeding::choose`], on a random sample of at most `sample` rows, for every seeding method.
@@ -373,12 +373,13 @@ impl Seeding {
         sample: u64,
         cx: &Executor,
     ) -> Result<Seeds<T>> {
+        let rng = &mut Rng::keyed(seed, Purpose::Seeding, start);
         if matches!(self, Self::Given(_)) || known(data, k)? <= sample {
-            return self.of_rows(data, k, seed, start, cx);
+            return self.of_rows(data, k, rng, cx);
         }
         self.check()?;
         let _phase = cx.phase("seeding", 0);
-        self.of_sample(data, k, sample, &mut Rng::keyed(seed, Purpose::Seeding, start), cx)
+        self.of_sample(data, k, sample, rng, cx)
     }
 
     /// Chooses centers from all rows.
@@ -398,7 +399,9 @@ impl Seeding {
             Self::PlusPlus { greedy } => plus_plus(data, k, greedy, rng, cx),
             Self::AfkMc2 { chain } => afk_mc2(data, k, chain, true, rng, cx),
             Self::KMc2 { chain } => afk_mc2(data, k, chain, false, rng, cx),
-            Self::Parallel { oversampling, rounds } => parallel(data, k, oversampling, rounds, rng, cx),
+            Self::Parallel { oversampling, rounds } => {
+                parallel(data, k, Rounds { oversampling, rounds }, rng, cx)
+            }
             Self::Hierarchical => tree(data, k, rng, cx),
             Self::Auto | Self::Given(_) => plus_plus(data, k, true, rng, cx),
         }
@@ -496,8 +499,10 @@ mod tests {
             .collect();
         let (data, cx) = (Dense::new(&values, 1).unwrap(), Executor::new(Some(2)).unwrap());
         let chosen = |seeding: Seeding, rows: u64, brief: bool| {
-            let limits = (brief.then_some(400), PartLimits { rows, bytes: 8 << 12 });
-            let seeds = seeding.choose_within::<f64>(&data, 6, 3, 0, limits, &cx).unwrap();
+            let (rng, limits) =
+                (&mut Rng::keyed(3, Purpose::Seeding, 0), PartLimits { rows, bytes: 8 << 12 });
+            let most = brief.then_some(400);
+            let seeds = seeding.choose_within::<f64>(&data, 6, rng, most, limits, &cx).unwrap();
             let of_rows: Vec<f64> = seeds.rows.iter().map(|&row| values[row as usize]).collect();
             assert_eq!(seeds.centers, of_rows);
             seeds

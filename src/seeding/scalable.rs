@@ -17,6 +17,14 @@ pub(super) const DRAWN_ROWS: usize = 1 << 16;
 /// potential, a round draws few rows, but these rows lower the potential.
 const MORE_ROUNDS: usize = 8;
 
+/// The rounds of k-means||.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rounds {
+    /// Rows that a round draws for each center.
+    pub(super) oversampling: f64,
+    pub(super) rounds: usize,
+}
+
 /// Chooses `k` centers by k-means||.
 ///
 /// Each of `rounds` draws about `oversampling * k` rows by weight times squared distance. Each drawn row gets
@@ -33,8 +41,7 @@ const MORE_ROUNDS: usize = 8;
 pub(super) fn parallel<T: Compute>(
     data: &dyn DataSource<T>,
     k: usize,
-    oversampling: f64,
-    rounds: usize,
+    rounds: Rounds,
     rng: &mut Rng,
     cx: &Executor,
 ) -> Result<Seeds<T>> {
@@ -42,12 +49,10 @@ pub(super) fn parallel<T: Compute>(
     let weights = weights_of(data)?;
     let weights = weights.as_deref();
     // The choice among the drawn rows takes about as many visits as drawn rows times clusters, twice.
-    let drawn = (oversampling * k as f64 * rounds as f64) as u64;
-    let _phase = cx.phase(
-        "seeding",
-        n.saturating_mul(rounds as u64 + 1).saturating_add(drawn.min(n).saturating_mul(2 * k as u64)),
-    );
-    let mut joined = candidates(data, (n, weights), k, (oversampling, rounds), rng, cx)?;
+    let drawn = (rounds.oversampling * k as f64 * rounds.rounds as f64) as u64;
+    let passes = n.saturating_mul(rounds.rounds as u64 + 1);
+    let _phase = cx.phase("seeding", passes.saturating_add(drawn.min(n).saturating_mul(2 * k as u64)));
+    let mut joined = candidates(data, (n, weights), k, rounds, rng, cx)?;
     if joined.rows.len() <= k {
         joined.grow(data, k, 1, weights, rng, cx)?;
         return Ok(joined.seeds("k-means||"));
@@ -73,7 +78,7 @@ pub(super) fn candidates<T: Compute>(
     data: &dyn DataSource<T>,
     (n, weights): (u64, Option<&[f64]>),
     k: usize,
-    (oversampling, rounds): (f64, usize),
+    Rounds { oversampling, rounds }: Rounds,
     rng: &mut Rng,
     cx: &Executor,
 ) -> Result<Potential<T>> {
@@ -140,7 +145,7 @@ impl<T: Compute> Potential<T> {
 mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    use super::super::BRIEF_CANDIDATES;
+    use super::super::BRIEF_ROUNDS;
     use super::*;
     use crate::data::Chunks;
 
@@ -160,9 +165,8 @@ mod tests {
             passes.fetch_add(1, Ordering::Relaxed);
             values.chunks(1000).map(|chunk| Ok(chunk.to_vec().into()))
         });
-        let (oversampling, rounds) = BRIEF_CANDIDATES;
         let rng = &mut Rng::keyed(1, crate::rng::Purpose::Seeding, 0);
-        let seeds = parallel::<f64>(&source, k, oversampling, rounds, rng, &cx).unwrap();
+        let seeds = parallel::<f64>(&source, k, BRIEF_ROUNDS, rng, &cx).unwrap();
         let mut rows = seeds.rows.clone();
         rows.sort_unstable();
         rows.dedup();
@@ -170,6 +174,6 @@ mod tests {
         assert_eq!(rows.iter().filter(|&&row| matches!(row % 2000, 7 | 8)).count(), 20);
         // At most two passes per round, one of which reads the drawn rows, and a few to begin.
         let passes = passes.load(Ordering::Relaxed);
-        assert!(passes <= 2 * (rounds + MORE_ROUNDS) as u64 + 6, "{passes}");
+        assert!(passes <= 2 * (BRIEF_ROUNDS.rounds + MORE_ROUNDS) as u64 + 6, "{passes}");
     }
 }

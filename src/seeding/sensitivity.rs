@@ -8,7 +8,7 @@
 
 use std::ops::{ControlFlow, Range};
 
-use super::scalable::{DRAWN_ROWS, candidates};
+use super::scalable::{DRAWN_ROWS, Rounds, candidates};
 use super::{BRIEF_ROWS, known};
 use crate::data::{
     Access, Converted, DataSource, RowRange, Stretch, Weighted, check_finite, copy, no_weight, read,
@@ -22,9 +22,9 @@ use crate::rows::RowBuf;
 use crate::stats::{Coreset, LIGHTEST, take_all};
 use crate::tuning::tile_rows;
 
-/// Candidates per center and round, and rounds, of k-means|| for the rough solution of coresets, which also draw rows far
+/// The rounds of k-means|| for the rough solution of coresets, which also draw rows far
 /// from all candidates. More candidates take longer, and coresets are as good (`rare.py`).
-const CORESET_CANDIDATES: (f64, usize) = (0.5, 3);
+const CORESET_ROUNDS: Rounds = Rounds { oversampling: 0.5, rounds: 3 };
 
 /// Bytes of the rows of a part that has a coreset of its own. They are copied if the source is a stream.
 const CORESET_PART_BYTES: usize = 1 << 30;
@@ -200,7 +200,7 @@ fn draw<T: Compute>(
     cx: &Executor,
 ) -> Result<(Coreset<T>, u64)> {
     let mut coreset = Coreset::new(data.dim());
-    let rough = candidates(data, (n, weights), k, CORESET_CANDIDATES, rng, cx)?;
+    let rough = candidates(data, (n, weights), k, CORESET_ROUNDS, rng, cx)?;
     let spread = rough.total(weights.is_some())?;
     let votes = rough.votes(weights, cx)?;
     let all: f64 = votes.iter().sum();
@@ -281,7 +281,7 @@ mod tests {
         let (k, m) = (5, 200);
         let coreset = sensitivity_coreset(&data, k, m, 9, &cx).unwrap();
         let rng = &mut Rng::keyed(9, Purpose::Coreset, 0);
-        let rough = candidates(&data, (3000, Some(&own)), k, CORESET_CANDIDATES, rng, &cx).unwrap();
+        let rough = candidates(&data, (3000, Some(&own)), k, CORESET_ROUNDS, rng, &cx).unwrap();
         // For each row: the squared distance to the nearest center, and which center is that.
         let near: Vec<(f64, usize)> = values
             .iter()
