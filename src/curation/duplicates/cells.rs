@@ -67,6 +67,12 @@ pub(super) struct Cells<T: Element> {
     rounding: f64,
 }
 
+/// Cells whose packed centers rows are compared with.
+struct Targets<T: Element> {
+    first: u32,
+    packed: PackedCenters<T>,
+}
+
 impl<T: Element> Cells<T> {
     /// Divides the rows into the cells of `centers`. If `n_probes` is given, rows visit only their nearest cells.
     pub(super) fn new(
@@ -142,12 +148,12 @@ impl<T: Element> Cells<T> {
         length * length * (1.0 + 8.0 * self.rounding)
     }
 
-    /// Calls `f(row of the chunk, cell)` for every visit of some rows to the cells from `first` on, which are packed.
+    /// Calls `f(row of the chunk, cell)` for every visit of some rows to the cells `targets`.
     fn for_each_visit(
         &self,
         rows: Rows<'_, T>,
         number: impl Fn(usize) -> u32,
-        (packed, first): (&PackedCenters<T>, u32),
+        Targets { first, packed }: &Targets<T>,
         (reaches, buffers): &mut (Vec<f64>, Near<T>),
         mut f: impl FnMut(usize, u32),
     ) {
@@ -166,10 +172,11 @@ impl<T: Element> Cells<T> {
     }
 
     /// Packs the centers of some cells, to be searched by the rows of `data`.
-    fn framed(&self, cells: Range<usize>, frame: &Frame<T>, data: &dyn DataSource<T>) -> PackedCenters<T> {
+    fn framed(&self, cells: Range<usize>, frame: &Frame<T>, data: &dyn DataSource<T>) -> Targets<T> {
         let dim = data.dim();
         let centers = MatRef::new(&self.centers().data()[cells.start * dim..cells.end * dim], dim);
-        PackedCenters::framed(centers, frame, row_values(data).max(dim), data.most_values().is_some())
+        let (most, sparse) = (row_values(data).max(dim), data.most_values().is_some());
+        Targets { first: cells.start as u32, packed: PackedCenters::framed(centers, frame, most, sparse) }
     }
 
     /// The visits to the cells `targets`, sorted: `(cell, row)`.
@@ -188,11 +195,10 @@ impl<T: Element> Cells<T> {
             }
         } else if self.len() > 1 {
             let _phase = cx.phase("visits", 0);
-            let packed = self.framed(targets.clone(), frame, data);
+            let targets = self.framed(targets, frame, data);
             let absorb = |chunk: Chunk<'_, T>, (): (), part: &mut Vec<_>, buffers: &mut _| {
                 let number = |i: usize| chunk.first_row as u32 + i as u32;
-                let packed = (&packed, targets.start as u32);
-                self.for_each_visit(chunk.rows, number, packed, buffers, |i, cell| {
+                self.for_each_visit(chunk.rows, number, &targets, buffers, |i, cell| {
                     part.push((cell, number(i)));
                 });
                 Ok(())
@@ -226,10 +232,8 @@ impl<T: Element> Cells<T> {
             }
         } else if self.len() > 1 {
             let values = copy(sample, &rows)?;
-            let packed = self.framed(0..self.len(), frame, sample);
-            self.for_each_visit(values.rows(), number, (&packed, 0), &mut Default::default(), |_, j| {
-                visit(j);
-            });
+            let targets = self.framed(0..self.len(), frame, sample);
+            self.for_each_visit(values.rows(), number, &targets, &mut Default::default(), |_, j| visit(j));
         }
         let each = n as f64 / count as f64;
         Ok(Work {
