@@ -63,6 +63,16 @@ pub(super) fn nearest<'py>(
     let (labels, sq_dists) = either!(&centers, values => enter(py, threads, cost, |cx| {
         centers::nearest(values, n_nearest, Metric::Euclidean, input.of(), cx).map_err(from_row(first_row))
     }))?;
+    nearest_arrays(py, labels, sq_dists, n_nearest)
+}
+
+/// Labels and squared distances, with a column per neighbor if there are several.
+fn nearest_arrays(
+    py: Python<'_>,
+    labels: Vec<u32>,
+    sq_dists: Vec<f64>,
+    n_nearest: usize,
+) -> PyResult<(Bound<'_, PyAny>, Bound<'_, PyAny>)> {
     let labels = signed(labels);
     Ok(if n_nearest == 1 {
         (array1(py, labels), array1(py, sq_dists))
@@ -95,12 +105,7 @@ pub(super) fn nearest_approximately<'py>(
         ("n_cells", search.n_cells as f64),
         ("n_probes", search.n_probes as f64),
     ];
-    let labels = signed(labels);
-    let (labels, sq_dists) = if n_nearest == 1 {
-        (array1(py, labels), array1(py, sq_dists))
-    } else {
-        (array2(py, labels, n_nearest)?, array2(py, sq_dists, n_nearest)?)
-    };
+    let (labels, sq_dists) = nearest_arrays(py, labels, sq_dists, n_nearest)?;
     Ok((labels, sq_dists, figures.into()))
 }
 
