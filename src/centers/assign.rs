@@ -9,9 +9,9 @@ use crate::float::Float;
 use crate::kernel::{self, Compute, PackedCenters, Scratch};
 use crate::matrix::{MatRef, make_room};
 use crate::parallel::Executor;
-use crate::pass::{Chunk, PerRow, for_all_rows, gather};
+use crate::pass::{Chunk, PerRow, TILE_ROWS, for_all_rows, gather};
 use crate::stats::{ErrorSums, project};
-use crate::tuning::{STRIP_ROWS, tile_rows};
+use crate::tuning::STRIP_ROWS;
 
 /// Returns an error unless `centers` are rows of `d` finite values.
 pub(super) fn check_centers<T: Float>(centers: &[T], d: usize) -> Result<()> {
@@ -59,13 +59,12 @@ pub(crate) fn predict<T: Compute>(
     cx: &Executor,
 ) -> Result<Vec<u32>> {
     with_metric(centers, metric, data, |packed, data| {
-        let tile = tile_rows(packed.n_centers());
         let fill = |chunk: &Chunk<'_, T>, labels: &mut [u32], _: &mut [()], scratch: &mut Scratch<T>| {
             chunk.check_finite()?;
             kernel::nearest(chunk.rows, packed, labels, scratch);
             Ok(())
         };
-        Ok(for_all_rows("labels", data, cx, (tile, 1), Scratch::default, fill)?.0)
+        Ok(for_all_rows("labels", data, cx, (TILE_ROWS, 1), Scratch::default, fill)?.0)
     })
 }
 
@@ -153,7 +152,7 @@ pub(crate) fn errors<T: Compute>(
             if part.absorb(dists, labels, chunk.weights) { Ok(()) } else { Err(chunk.not_finite()) }
         };
         let make = (|| ErrorSums::new(k), <(Vec<f64>, Vec<u32>, Scratch<T>)>::default);
-        gather(data, cx, tile_rows(k), Given(labels), &mut total, make, absorb, ErrorSums::merge)
+        gather(data, cx, Given(labels), &mut total, make, absorb, ErrorSums::merge)
     })?;
     total.into_values()
 }
@@ -185,7 +184,7 @@ pub(crate) fn label<T: Compute>(
             if part.absorb(dists, labels, chunk.weights) { Ok(()) } else { Err(chunk.not_finite()) }
         };
         let make = (|| ErrorSums::new(k), <(Vec<f64>, Scratch<T>)>::default);
-        gather(data, cx, tile_rows(k), &mut labels[..], &mut total, make, absorb, ErrorSums::merge)
+        gather(data, cx, &mut labels[..], &mut total, make, absorb, ErrorSums::merge)
     })?;
     Ok((labels, total.into_values()?.iter().sum()))
 }
@@ -218,7 +217,7 @@ pub(crate) fn transform<T: Compute, U: Float>(
             Ok(())
         };
         let make = <(Scratch<T>, Vec<f64>)>::default;
-        Ok(for_all_rows("distances to all centers", data, cx, (tile_rows(k), k), make, fill)?.0)
+        Ok(for_all_rows("distances to all centers", data, cx, (TILE_ROWS, k), make, fill)?.0)
     })
 }
 
@@ -253,6 +252,6 @@ pub(crate) fn nearest<T: Compute>(
             }
             Ok(())
         };
-        for_all_rows("nearest centers", data, cx, (tile_rows(packed.n_centers()), m), Scratch::default, fill)
+        for_all_rows("nearest centers", data, cx, (TILE_ROWS, m), Scratch::default, fill)
     })
 }

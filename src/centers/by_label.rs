@@ -7,7 +7,6 @@ use crate::kernel::{Compute, PackedCenters};
 use crate::parallel::Executor;
 use crate::pass::{Chunk, gather};
 use crate::stats::ClusterSums;
-use crate::tuning::tile_rows;
 
 /// Sums all rows by their labels, without computing distances to other centers.
 pub(crate) fn sum_labeled<T: Compute>(
@@ -24,6 +23,6 @@ pub(crate) fn sum_labeled<T: Compute>(
         if part.is_finite() { Ok(()) } else { Err(chunk.not_finite()) }
     };
     let make = (|| ClusterSums::part(k, dim), Vec::new);
-    gather(data, cx, tile_rows(k), labels, &mut total, make, absorb, ClusterSums::merge)?;
+    gather(data, cx, labels, &mut total, make, absorb, ClusterSums::merge)?;
     Ok(total)
 }

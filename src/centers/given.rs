@@ -8,9 +8,8 @@ use crate::fit::Metric;
 use crate::kernel::{self, Compute};
 use crate::matrix::make_room;
 use crate::parallel::Executor;
-use crate::pass::{Chunk, sweep};
+use crate::pass::{Chunk, TILE_ROWS, sweep};
 use crate::stats::ClusterSums;
-use crate::tuning::tile_rows;
 
 /// Squared Euclidean distances of rows to the centers of their labels.
 ///
@@ -33,7 +32,7 @@ pub(crate) fn sq_dists_to<T: Compute>(
             if out.iter().all(|sq_dist| sq_dist.is_finite()) { Ok(()) } else { Err(chunk.not_finite()) }
         };
         let state = (labels, &mut sq_dists[..]);
-        sweep(data, cx, tile_rows(k), state, &mut (), (|| (), || ()), absorb, |(), ()| ())
+        sweep(data, cx, TILE_ROWS, state, &mut (), (|| (), || ()), absorb, |(), ()| ())
     })?;
     Ok(sq_dists)
 }

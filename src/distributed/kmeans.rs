@@ -27,7 +27,6 @@ use crate::persist::schema::KMEANS_PASS;
 use crate::persist::state::are_weights;
 use crate::persist::{Array, Contents};
 use crate::stats::{ClusterSums, to_means};
-use crate::tuning::tile_rows;
 
 /// One sweep of exact k-means: labels every row with its nearest center and sums the rows of every cluster.
 ///
@@ -193,7 +192,7 @@ impl Pass for KMeansPass {
         };
         let make = (|| (0, totals(ClusterSums::part(k, dim))), Nearest::default);
         let mut all = (0, totals(ClusterSums::new(k, dim)));
-        gather(data, cx, tile_rows(k), (), &mut all, make, absorb, merge)?;
+        gather(data, cx, (), &mut all, make, absorb, merge)?;
         let (rows, mut total) = all;
         total.settle();
         Ok((rows, AnySums::new(total)))

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::fit::Metric;
 use crate::kernel::{self, Compute, PackedCenters, Scratch};
 use crate::parallel::Executor;
-use crate::pass::{Chunk, for_all_rows, sweep};
+use crate::pass::{Chunk, TILE_ROWS, for_all_rows, sweep};
 use crate::rows::Rows;
 use crate::tuning::{STRIP_ROWS, tile_rows};
 
@@ -225,7 +225,7 @@ impl<'a, T: Compute> Scores<'a, T> {
                 put(i, nearest);
             })
         };
-        for_all_rows("components of rows", data, cx, (tile_rows(k), m), ScoreBuffers::default, fill)
+        for_all_rows("components of rows", data, cx, (TILE_ROWS, m), ScoreBuffers::default, fill)
     }
 
     /// Finds near components of a row by graph search. The search starts from representative components and
@@ -273,8 +273,7 @@ impl<'a, T: Compute> Scores<'a, T> {
                 out[i] = log_sum(&costs.densities, of_row.iter().copied());
             })
         };
-        let tile = tile_rows(self.mixture.k());
-        Ok(for_all_rows("log densities", data, cx, (tile, 1), ScoreBuffers::default, fill)?.0)
+        Ok(for_all_rows("log densities", data, cx, (TILE_ROWS, 1), ScoreBuffers::default, fill)?.0)
     }
 
     /// The weighted sum of the log densities of all rows, and their total weight.

@@ -18,11 +18,10 @@ use crate::error::{Error, Result};
 use crate::kernel::{self, Compute, PackedCenters, Scratch};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
-use crate::pass::{Chunk, Wide, gather};
+use crate::pass::{Chunk, Pool, Unread, Wide, gather_unread};
 use crate::persist::state::{StateReader, StateWriter};
 use crate::rows::RowBuf;
 use crate::stats::ClusterSums;
-use crate::tuning::tile_rows;
 pub(super) use carried::Carried;
 
 /// Upper limit of the number of rows for which a sweep notes changed labels and a checkpoint stores labels. With more
@@ -49,6 +48,8 @@ pub(super) struct Labels {
     most_noted: usize,
     pub(super) bounds: Option<PanelBounds>,
     pub(super) sketches: Option<Sketches>,
+    /// Empty partial results of the last sweep.
+    parts: Pool<Part>,
 }
 
 /// The labels before the last sweep.
@@ -92,6 +93,8 @@ struct Pass<'a, T: Compute> {
     afresh: bool,
     /// Where changes of labels are noted.
     journals: Option<&'a Mutex<Vec<Journal>>>,
+    /// The contributions of the workers.
+    parts: Pool<Part>,
 }
 
 impl<'a, T: Compute> Pass<'a, T> {
@@ -162,7 +165,7 @@ impl Part {
         self.clusters.merge(&mut part.clusters);
         self.changed += std::mem::take(&mut part.changed);
         self.distances += std::mem::take(&mut part.distances);
-        self.weighted |= part.weighted;
+        self.weighted |= std::mem::take(&mut part.weighted);
         if let (Some(total), Some(part)) = (&mut self.moments, &mut part.moments) {
             total.merge(part);
         }
@@ -276,6 +279,7 @@ impl Labels {
             most_noted: NOTED_ROWS,
             bounds: None,
             sketches: None,
+            parts: Pool::default(),
         }
     }
 
@@ -428,8 +432,12 @@ impl Labels {
         let noted = !none && self.of_rows.len() <= self.most_noted;
         self.before = if none { Before::Nothing } else { Before::Unknown };
         let journals = noted.then(Mutex::default);
-        let pass = Pass { packed, moments, afresh, journals: journals.as_ref() };
+        let pass =
+            Pass { packed, moments, afresh, journals: journals.as_ref(), parts: self.parts(packed, moments) };
         let mut swept = self.label(&pass, blocks.as_deref_mut(), clusters, data, cx);
+        if swept.is_ok() {
+            self.parts = pass.parts;
+        }
         if let Some(all) = journals {
             self.before = Before::Changed(all.into_inner().unwrap_or_else(PoisonError::into_inner));
         }
@@ -451,6 +459,20 @@ impl Labels {
         let energy_afresh = if exact { part.clusters.energy() } else { floor / CARRIED_ENERGY };
         let Part { clusters, changed, distances, weighted, moments } = part;
         Ok(Swept { clusters, changed, distances, moments, exact, energy_afresh, weighted })
+    }
+
+    /// The partial results of the last sweep, if they suit the next one.
+    fn parts<T: Compute>(
+        &mut self,
+        packed: &PackedCenters<T>,
+        moments: Option<&PackedCenters<T>>,
+    ) -> Pool<Part> {
+        let parts = std::mem::take(&mut self.parts);
+        parts.kept().retain_mut(|part| {
+            part.moments = moments.map(|_| ClusterSums::part(1, packed.dim()));
+            part.clusters.shape() == (packed.n_centers(), packed.dim())
+        });
+        parts
     }
 
     /// Labels all rows with the means that suit them, and sums them. Notes the changes of labels.
@@ -478,11 +500,11 @@ impl Labels {
             self.label_by_bounds(pass, &mut total, data, cx)?;
         } else {
             let absorb =
-                |chunk: Chunk<'_, T>,
+                |mut chunk: Unread<'_, T>,
                  labels: LabelsMut<'_>,
                  part: &mut Part,
                  (scratch, new, editing): &mut (Scratch<T>, Vec<u32>, Editing<'_>)| {
-                    let old = labels.open(editing);
+                    let (chunk, old) = (chunk.read()?, labels.open(editing));
                     new.resize(old.len(), 0);
                     kernel::nearest(chunk.rows, pass.packed, new, scratch);
                     part.distances += old.len() as u64 * k as u64;
@@ -493,7 +515,7 @@ impl Labels {
                 };
             let make = (|| pass.empty(), || (Scratch::default(), Vec::new(), pass.editing()));
             let labels = self.of_rows.view_mut();
-            gather(data, cx, tile_rows(k), labels, &mut total, make, absorb, Part::merge)?;
+            gather_unread(data, cx, None, &pass.parts, labels, &mut total, make, absorb, Part::merge)?;
         }
         Ok(total)
     }

@@ -8,7 +8,7 @@ use crate::fit::{Element, Metric};
 use crate::kernel::{self, Compute, PackedCenters, Scratch, distances};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
-use crate::pass::{Chunk, Wide, sweep};
+use crate::pass::{Chunk, TILE_ROWS, Wide, sweep};
 use crate::tuning::{STRIP_ROWS, tile_rows};
 
 /// Rows of a cluster that are compared with each other to find the densest: more rows take longer than the
@@ -70,7 +70,7 @@ pub(super) fn nearness<T: Element>(
         Ok(())
     };
     let state = Wide { values: near, width: k };
-    sweep(data, cx, tile_rows(k), state, &mut (), (|| (), Default::default), absorb, |(), ()| ())
+    sweep(data, cx, TILE_ROWS, state, &mut (), (|| (), Default::default), absorb, |(), ()| ())
 }
 
 /// Rows by label, ascending; rows without a label are left out.

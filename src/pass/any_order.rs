@@ -1,8 +1,10 @@
 //! Passes whose total is bit-identical for any order of merging: every worker has one partial result for the whole pass.
 
+use std::fmt::{self, Debug, Formatter};
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::TILE_ROWS;
 use super::sweep::{Chunk, Cut, PerRow, Unread, sweep_unread};
 use crate::data::DataSource;
 use crate::error::Result;
@@ -21,6 +23,19 @@ pub(crate) struct Loan<'a, P> {
 impl<P> Default for Pool<P> {
     fn default() -> Self {
         Self(Mutex::default())
+    }
+}
+
+impl<P> Clone for Pool<P> {
+    /// An empty pool.
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+impl<P> Debug for Pool<P> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{} partial results", self.kept().len())
     }
 }
 
@@ -61,11 +76,9 @@ impl<P> Drop for Loan<'_, P> {
 
 /// Like [`sweep()`](super::sweep()), for a total that is bit-identical for any order of merging. There are at most as many
 /// partial results as threads.
-#[expect(clippy::too_many_arguments, reason = "all of these define a pass")]
 pub(crate) fn gather<T: Float, R: PerRow, P: Send, S>(
     data: &dyn DataSource<T>,
     cx: &Executor,
-    cut: impl Into<Cut>,
     state: R,
     total: &mut P,
     (empty, scratch): (impl Fn() -> P + Sync, impl Fn() -> S + Sync),
@@ -75,25 +88,27 @@ pub(crate) fn gather<T: Float, R: PerRow, P: Send, S>(
     let absorb = |mut chunk: Unread<'_, T>, state: R, part: &mut P, scratch: &mut S| {
         absorb(chunk.read()?, state, part, scratch)
     };
-    gather_unread(data, cx, cut, state, total, (empty, scratch), absorb, merge)
+    gather_unread(data, cx, None, &Pool::default(), state, total, (empty, scratch), absorb, merge)
 }
 
-/// Like [`gather`], but `absorb` decides which rows of a chunk to read.
+/// Like [`gather`], but `absorb` decides which rows of a chunk to read, and `parts` keeps the partial results for the next
+/// pass: large ones take a while to allocate. After an error they hold a part of the total.
 #[expect(clippy::too_many_arguments, reason = "all of these define a pass")]
 pub(crate) fn gather_unread<T: Float, R: PerRow, P: Send, S>(
     data: &dyn DataSource<T>,
     cx: &Executor,
-    cut: impl Into<Cut>,
+    chunk_rows: Option<usize>,
+    parts: &Pool<P>,
     state: R,
     total: &mut P,
     (empty, scratch): (impl Fn() -> P + Sync, impl Fn() -> S + Sync),
     absorb: impl Fn(Unread<'_, T>, R, &mut P, &mut S) -> Result<()> + Sync,
     merge: impl Fn(&mut P, &mut P),
 ) -> Result<()> {
-    let parts = Pool::default();
     let absorb = |chunk: Unread<'_, T>, state: R, (): &mut (), (part, scratch): &mut (Loan<'_, P>, S)| {
         absorb(chunk, state, part, scratch)
     };
+    let cut = Cut { tile_rows: TILE_ROWS, chunk_rows };
     let make = (|| (), || (parts.lend(&empty), scratch()));
     sweep_unread(data, cx, cut, state, &mut (), make, absorb, |(), ()| ())?;
     for part in &mut *parts.kept() {
@@ -101,4 +116,31 @@ pub(crate) fn gather_unread<T: Float, R: PerRow, P: Send, S>(
         merge(total, part);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn partial_results_serve_the_next_pass() {
+        let (rows, cx) = ([[1.0f64]; 3 * TILE_ROWS], Executor::new(Some(2)).unwrap());
+        let (parts, made) = (Pool::default(), Mutex::new(0));
+        let mut total = 0;
+        for pass in 1..4 {
+            let empty = || {
+                *made.lock().unwrap() += 1;
+                0
+            };
+            let absorb = |mut chunk: Unread<'_, f64>, (): (), part: &mut usize, (): &mut ()| {
+                *part += chunk.read()?.rows.rows();
+                Ok(())
+            };
+            let merge = |total: &mut usize, part: &mut usize| *total += std::mem::take(part);
+            gather_unread(&rows, &cx, None, &parts, (), &mut total, (empty, || ()), absorb, merge).unwrap();
+            assert_eq!(total, pass * rows.len());
+        }
+        assert!((1..=2).contains(&*made.lock().unwrap()), "one for each thread");
+        assert!(parts.clone().kept().is_empty() && !parts.kept().is_empty());
+    }
 }

@@ -12,7 +12,6 @@ use crate::parallel::Executor;
 use crate::pass::{Chunk, gather};
 use crate::rng::Rng;
 use crate::stats::{ClusterSums, to_means};
-use crate::tuning::tile_rows;
 
 /// Centers of `k` parts, and the number of computed distances, from random rows or by `greedy` k-means++. A part that loses all rows keeps its center.
 ///
@@ -41,7 +40,7 @@ pub(crate) fn partition<T: Compute>(
         };
         let mut sums = ClusterSums::new(k, dim);
         let make = (|| ClusterSums::part(k, dim), <(Vec<u32>, Scratch<T>)>::default);
-        gather(data, cx, tile_rows(k), (), &mut sums, make, absorb, ClusterSums::merge)?;
+        gather(data, cx, (), &mut sums, make, absorb, ClusterSums::merge)?;
         sums.check_means::<T>()?;
         to_means(&mut centers, dim, Metric::Euclidean, &sums);
         distances += n * k as u64;

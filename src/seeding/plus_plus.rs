@@ -57,15 +57,20 @@ impl<T: Compute> Potential<T> {
     ) -> Result<usize> {
         let values = take(data, candidates)?;
         let candidate = MatRef::new(&values, self.dim);
-        // The distance of each candidate to each center, center by center.
+        // The distance of each candidate to each center, center by center, and the smallest for each center.
         let points: Vec<Point<'_, T>> = candidate.iter().map(Point::new).collect();
         let between: Vec<Vec<f64>> = points.iter().map(|point| self.to_centers(point)).collect();
         let between: Vec<f64> =
             (0..between[0].len()).flat_map(|j| between.iter().map(move |b| b[j])).collect();
         let m = candidates.len();
+        let nearest = |between: &[f64]| between.iter().copied().fold(f64::INFINITY, f64::min);
+        let least: Vec<f64> = between.chunks(m).map(nearest).collect();
         let mut gains = (vec![0.0; m], 0);
         let absorb = |chunk: Chunk<'_, T>, near: &[Near], (gains, measured): &mut Gains, (): &mut ()| {
             for (i, &(sq_dist, center)) in near.iter().enumerate() {
+                if !may_be_nearer(least[center as usize], sq_dist) {
+                    continue;
+                }
                 let weight = chunk.weights.map_or(1.0, |w| w[i]);
                 let between = &between[center as usize * m..][..m];
                 for ((point, &between), gain) in points.iter().zip(between).zip(&mut *gains) {

@@ -498,6 +498,11 @@ impl ClusterSums {
         }
     }
 
+    /// Number of clusters, and of columns.
+    pub(crate) fn shape(&self) -> (usize, usize) {
+        (self.touched.len(), self.dim)
+    }
+
     /// Weight per cluster.
     pub fn weights(&self) -> &[f64] {
         self.weights.values()

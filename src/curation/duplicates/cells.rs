@@ -26,11 +26,11 @@ use crate::kernel::near::{Near, near};
 use crate::kernel::{self, Frame, PackedCenters, Scratch};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
-use crate::pass::{Chunk, Groups, for_all_rows, sweep};
+use crate::pass::{Chunk, Groups, TILE_ROWS, for_all_rows, sweep};
 use crate::rng::{Purpose, Rng};
 use crate::rows::Rows;
 use crate::seeding::{draw, partition};
-use crate::tuning::{CELL_SAMPLE_ROWS, CELL_SWEEPS, GRAPH_TILE_ROWS, tile_rows};
+use crate::tuning::{CELL_SAMPLE_ROWS, CELL_SWEEPS, GRAPH_TILE_ROWS};
 
 /// Centers from which a tree seeds the cells of a search for duplicates. With 4,000 centers of SIFT descriptors, greedy
 /// k-means++ takes five times as long as the sweeps that follow it, a tree a seventh, and k-means ends within 0.05%
@@ -98,7 +98,7 @@ impl<T: Element> Cells<T> {
                     Ok(())
                 };
             let (labels, sq_dists) =
-                for_all_rows("cells of rows", data, cx, (tile_rows(k), 1), Scratch::default, fill)?;
+                for_all_rows("cells of rows", data, cx, (TILE_ROWS, 1), Scratch::default, fill)?;
             let probes = n_probes.map(|_| (1, labels.clone()));
             (labels, sq_dists, probes)
         };

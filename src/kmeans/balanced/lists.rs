@@ -7,8 +7,7 @@ use crate::kernel::{self, Compute, PackedCenters, Scratch};
 use crate::kmeans::bounds::rounding_of;
 use crate::matrix::{MatRef, make_room};
 use crate::parallel::Executor;
-use crate::pass::{Chunk, Wide, sweep};
-use crate::tuning::tile_rows;
+use crate::pass::{Chunk, TILE_ROWS, Wide, sweep};
 
 /// Bytes per candidate of a row, with those of the search for paths.
 pub(super) const CANDIDATE_BYTES: usize = 52;
@@ -74,7 +73,7 @@ impl CandidateLists {
         };
         let wide = (Wide { values: &mut ids[..], width }, Wide { values: &mut sq_dists[..], width });
         let make = (|| (), Scratch::default);
-        sweep(data, cx, tile_rows(k), (wide, &mut beyond[..]), &mut (), make, absorb, |(), ()| ())?;
+        sweep(data, cx, TILE_ROWS, (wide, &mut beyond[..]), &mut (), make, absorb, |(), ()| ())?;
         Ok(Self { width, ids, sq_dists, beyond, prices: prices.to_vec() })
     }
 

@@ -8,7 +8,6 @@ use crate::kernel::Compute;
 use crate::kmeans::blocks::Blocks;
 use crate::parallel::Executor;
 use crate::pass::{Unread, gather_unread};
-use crate::tuning::tile_rows;
 
 /// Buffers of a worker.
 #[derive(Default)]
@@ -62,8 +61,8 @@ impl Labels {
                 Ok(())
             };
         let make = (|| pass.empty(), || (Buffers::default(), pass.editing()));
-        let (cut, labels) = (tile_rows(packed.n_centers()), self.of_rows.view_mut());
-        gather_unread(data, cx, cut, labels, total, make, absorb, Part::merge)?;
+        let labels = self.of_rows.view_mut();
+        gather_unread(data, cx, None, &pass.parts, labels, total, make, absorb, Part::merge)?;
         total.distances += work.total();
         blocks.confirm();
         Ok(())

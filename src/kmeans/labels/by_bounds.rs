@@ -7,8 +7,7 @@ use crate::error::Result;
 use crate::kernel::Compute;
 use crate::kmeans::bounds::{RowBoundsMut, Work};
 use crate::parallel::Executor;
-use crate::pass::{Cut, Unread, Wide, gather_unread};
-use crate::tuning::tile_rows;
+use crate::pass::{Unread, Wide, gather_unread};
 
 impl Labels {
     /// Labels all rows by the bounds and adds them to `total`. Does nothing without bounds.
@@ -57,12 +56,11 @@ impl Labels {
             of_rows.store(editing);
             Ok(())
         };
-        let chunk_rows = bounds.chunk_rows(row_values(data).min(data.dim()));
-        let cut = Cut { tile_rows: tile_rows(pass.packed.n_centers()), chunk_rows: Some(chunk_rows) };
+        let chunk_rows = Some(bounds.chunk_rows(row_values(data).min(data.dim())));
         let lower = Wide { values: &mut rows.lower, width };
         let state = (self.of_rows.view_mut(), ((&mut rows.upper[..], &mut rows.least[..]), lower));
         let make = (|| pass.empty(), || (Work::default(), Moved::default(), pass.editing()));
-        gather_unread(data, cx, cut, state, total, make, absorb, Part::merge)?;
+        gather_unread(data, cx, chunk_rows, &pass.parts, state, total, make, absorb, Part::merge)?;
         bounds.put_rows(rows);
         Ok(())
     }

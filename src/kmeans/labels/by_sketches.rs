@@ -7,8 +7,7 @@ use crate::error::Result;
 use crate::kernel::Compute;
 use crate::kmeans::sketches::{Reading, RowSketches, Work};
 use crate::parallel::Executor;
-use crate::pass::{Cut, Unread, gather_unread};
-use crate::tuning::tile_rows;
+use crate::pass::{Unread, gather_unread};
 
 impl Labels {
     /// Labels all rows by their sketches and adds them to `total`. Does nothing without sketches.
@@ -47,11 +46,10 @@ impl Labels {
             of_rows.store(editing);
             Ok(())
         };
-        let tile_rows = tile_rows(packed.n_centers());
-        let cut = Cut { tile_rows, chunk_rows: Some(rules.chunk_rows(tile_rows, reads_all)) };
+        let chunk_rows = Some(rules.chunk_rows(reads_all));
         let state = (self.of_rows.view_mut(), rows.view_mut(widths));
         let make = (|| pass.empty(), || (Work::default(), Moved::default(), pass.editing()));
-        gather_unread(data, cx, cut, state, total, make, absorb, Part::merge)?;
+        gather_unread(data, cx, chunk_rows, &pass.parts, state, total, make, absorb, Part::merge)?;
         drop(rules);
         sketches.put_rows(rows);
         self.sketches = Some(sketches);

@@ -9,7 +9,7 @@ use crate::kernel::sketched::{
 };
 use crate::kernel::{Compute, PackedCenters, is_exact, sq_dist};
 use crate::matrix::MatRef;
-use crate::pass::{Chunk, PerRow, Unread};
+use crate::pass::{Chunk, PerRow, TILE_ROWS, Unread};
 use crate::rows::Rows;
 
 /// Rows of a chunk of a sweep by sketches, for `k` centers: so many that their lists of centers are worth sorting, and so
@@ -103,12 +103,12 @@ impl<T: Compute> Rules<'_, T> {
         !(self.are_made && self.are_known)
     }
 
-    /// Rows of a chunk, in tiles of `tile` rows: more where single rows are read, so that many can be requested at a time.
-    pub(in crate::kmeans) fn chunk_rows(&self, tile: usize, reads_all: bool) -> usize {
+    /// Rows of a chunk: more where single rows are read, so that many can be requested at a time.
+    pub(in crate::kmeans) fn chunk_rows(&self, reads_all: bool) -> usize {
         let (dim, k) = (self.centers.cols(), self.centers.rows());
         let usual = sketch_chunk_rows(dim, k);
         if self.fine.is_some() && !reads_all {
-            usual.max(tile.min(SKETCH_PAIRS / k).min(FINE_VALUES / dim))
+            usual.max(TILE_ROWS.min(SKETCH_PAIRS / k).min(FINE_VALUES / dim))
         } else {
             usual
         }
