@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::kernel::{self, Compute, PackedCenters, Scratch};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
-use crate::pass::{Chunk, Wide, gather};
+use crate::pass::{Chunk, Unread, Wide, gather_unread};
 use crate::persist::state::{StateReader, StateWriter};
 use crate::rows::RowBuf;
 use crate::stats::ClusterSums;
@@ -478,11 +478,11 @@ impl Labels {
             self.label_by_bounds(pass, &mut total, data, cx)?;
         } else {
             let absorb =
-                |chunk: Chunk<'_, T>,
+                |mut chunk: Unread<'_, T>,
                  labels: LabelsMut<'_>,
                  part: &mut Part,
                  (scratch, new, editing): &mut (Scratch<T>, Vec<u32>, Editing<'_>)| {
-                    let old = labels.open(editing);
+                    let (chunk, old) = (chunk.read()?, labels.open(editing));
                     new.resize(old.len(), 0);
                     kernel::nearest(chunk.rows, pass.packed, new, scratch);
                     part.distances += old.len() as u64 * k as u64;
@@ -493,7 +493,7 @@ impl Labels {
                 };
             let make = (|| pass.empty(), || (Scratch::default(), Vec::new(), pass.editing()));
             let labels = self.of_rows.view_mut();
-            gather(data, cx, tile_rows(k), labels, &mut total, make, absorb, Part::merge)?;
+            gather_unread(data, cx, tile_rows(k), labels, &mut total, make, absorb, Part::merge)?;
         }
         Ok(total)
     }
