@@ -49,7 +49,7 @@ impl<T: Float> State<T> {
 }
 
 /// Buffers of a worker.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Visit<T> {
     /// The candidates on the way down.
     lists: Vec<Candidates<T>>,
@@ -62,12 +62,6 @@ pub(super) struct Visit<T> {
 struct LeafBuffers<T> {
     relabeled: Relabeled,
     row: Vec<T>,
-}
-
-impl<T: Compute> Default for Visit<T> {
-    fn default() -> Self {
-        Self { lists: Vec::new(), narrowing: Narrowing::default(), leaf: LeafBuffers::default() }
-    }
 }
 
 /// A node of a branch, and the leaves below it.
