@@ -147,6 +147,14 @@ impl Swept {
     }
 }
 
+/// Buffers for the rows whose label changed.
+#[derive(Default)]
+struct Moved<T> {
+    rows: RowBuf<T>,
+    old: Vec<u32>,
+    new: Vec<u32>,
+}
+
 /// The contribution of a worker to a sweep.
 struct Part {
     clusters: ClusterSums,
@@ -185,17 +193,7 @@ impl Part {
         self.weighted |= chunk.weights.is_some();
         if self.clusters.is_finite() { Ok(()) } else { Err(chunk.not_finite()) }
     }
-}
 
-/// Buffers for the rows whose label changed.
-#[derive(Default)]
-struct Moved<T> {
-    rows: RowBuf<T>,
-    old: Vec<u32>,
-    new: Vec<u32>,
-}
-
-impl Part {
     /// Like [`Part::absorb`], from a list of the labels that changed.
     fn absorb_changes<T: Compute>(
         &mut self,
@@ -206,7 +204,7 @@ impl Part {
         moved: &mut Moved<T>,
     ) -> Result<()> {
         if !pass.afresh {
-            self.absorb_moves(chunk, |r| labels[r], changes, pass.packed, moved)?;
+            self.absorb_moves(chunk, |r| labels[r], changes, pass, moved)?;
         }
         for &(r, new) in changes {
             labels[r as usize] = new;
@@ -226,7 +224,7 @@ impl Part {
         chunk: &Chunk<'_, T>,
         old: impl Fn(usize) -> u32,
         changes: &[(u32, u32)],
-        packed: &PackedCenters<T>,
+        pass: &Pass<'_, T>,
         moved: &mut Moved<T>,
     ) -> Result<()> {
         self.changed += changes.len() as u64;
@@ -242,7 +240,7 @@ impl Part {
             moved.new.push(new);
             moved.rows.push(chunk.rows, r as usize);
         }
-        self.clusters.reassign(moved.rows.rows(), &moved.old, &moved.new, packed);
+        self.clusters.reassign(moved.rows.rows(), &moved.old, &moved.new, pass.packed);
         if self.clusters.is_finite() { Ok(()) } else { Err(chunk.not_finite()) }
     }
 

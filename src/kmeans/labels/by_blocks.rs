@@ -53,7 +53,7 @@ impl Labels {
                 picked.clear();
                 picked.extend(changes.iter().map(|&(row, _)| row));
                 let rows = chunk.read_of(picked)?;
-                let absorbed = part.absorb_moves(&rows, |r| labels.get(r), changes, packed, moved);
+                let absorbed = part.absorb_moves(&rows, |r| labels.get(r), changes, pass, moved);
                 if absorbed.is_err() {
                     // The other rows of the chunk may hold stale values.
                     return Err(chunk.read()?.not_finite());
