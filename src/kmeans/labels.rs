@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::kernel::{self, Compute, PackedCenters, Scratch};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
-use crate::pass::{Chunk, Unread, Wide, gather_unread};
+use crate::pass::{Chunk, Unread, Wide, gather};
 use crate::persist::state::{StateReader, StateWriter};
 use crate::rows::RowBuf;
 use crate::stats::ClusterSums;
@@ -491,7 +491,7 @@ impl Labels {
                 };
             let make = (|| pass.empty(), || (Scratch::default(), Vec::new(), pass.editing()));
             let labels = self.of_rows.view_mut();
-            gather_unread(data, cx, tile_rows(k), labels, &mut total, make, absorb, Part::merge)?;
+            gather(data, cx, tile_rows(k), labels, &mut total, make, absorb, Part::merge)?;
         }
         Ok(total)
     }

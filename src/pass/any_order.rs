@@ -3,7 +3,7 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::sweep::{Chunk, Cut, PerRow, Unread, sweep_unread};
+use super::sweep::{Absorb, Cut, PerRow, Unread, sweep};
 use crate::data::DataSource;
 use crate::error::Result;
 use crate::float::Float;
@@ -62,40 +62,22 @@ impl<P> Drop for Loan<'_, P> {
 /// Like [`sweep()`](super::sweep()), for a total that is bit-identical for any order of merging. There are at most as many
 /// partial results as threads.
 #[expect(clippy::too_many_arguments, reason = "all of these define a pass")]
-pub(crate) fn gather<T: Float, R: PerRow, P: Send, S>(
+pub(crate) fn gather<T: Float, R: PerRow, P: Send, S, C>(
     data: &dyn DataSource<T>,
     cx: &Executor,
     cut: impl Into<Cut>,
     state: R,
     total: &mut P,
     (empty, scratch): (impl Fn() -> P + Sync, impl Fn() -> S + Sync),
-    absorb: impl Fn(Chunk<'_, T>, R, &mut P, &mut S) -> Result<()> + Sync,
+    absorb: impl Absorb<T, R, P, S, C>,
     merge: impl Fn(&mut P, &mut P),
 ) -> Result<()> {
-    let absorb = |mut chunk: Unread<'_, T>, state: R, part: &mut P, scratch: &mut S| {
-        absorb(chunk.read()?, state, part, scratch)
-    };
-    gather_unread(data, cx, cut, state, total, (empty, scratch), absorb, merge)
-}
-
-/// Like [`gather`], but `absorb` decides which rows of a chunk to read.
-#[expect(clippy::too_many_arguments, reason = "all of these define a pass")]
-pub(crate) fn gather_unread<T: Float, R: PerRow, P: Send, S>(
-    data: &dyn DataSource<T>,
-    cx: &Executor,
-    cut: impl Into<Cut>,
-    state: R,
-    total: &mut P,
-    (empty, scratch): (impl Fn() -> P + Sync, impl Fn() -> S + Sync),
-    absorb: impl Fn(Unread<'_, T>, R, &mut P, &mut S) -> Result<()> + Sync,
-    merge: impl Fn(&mut P, &mut P),
-) -> Result<()> {
-    let parts = Pool::default();
+    let (parts, absorb) = (Pool::default(), absorb.of_unread());
     let absorb = |chunk: Unread<'_, T>, state: R, (): &mut (), (part, scratch): &mut (Loan<'_, P>, S)| {
         absorb(chunk, state, part, scratch)
     };
     let make = (|| (), || (parts.lend(&empty), scratch()));
-    sweep_unread(data, cx, cut, state, &mut (), make, absorb, |(), ()| ())?;
+    sweep(data, cx, cut, state, &mut (), make, absorb, |(), ()| ())?;
     for part in &mut *parts.kept() {
         cx.check()?;
         merge(total, part);

@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::kernel::Compute;
 use crate::kmeans::blocks::Blocks;
 use crate::parallel::Executor;
-use crate::pass::{Unread, gather_unread};
+use crate::pass::{Unread, gather};
 use crate::tuning::tile_rows;
 
 /// Buffers of a worker.
@@ -63,7 +63,7 @@ impl Labels {
             };
         let make = (|| pass.empty(), || (Buffers::default(), pass.editing()));
         let (cut, labels) = (tile_rows(packed.n_centers()), self.of_rows.view_mut());
-        gather_unread(data, cx, cut, labels, total, make, absorb, Part::merge)?;
+        gather(data, cx, cut, labels, total, make, absorb, Part::merge)?;
         total.distances += work.total();
         blocks.confirm();
         Ok(())

@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::kernel::Compute;
 use crate::kmeans::bounds::{RowBoundsMut, Work};
 use crate::parallel::Executor;
-use crate::pass::{Cut, Unread, Wide, gather_unread};
+use crate::pass::{Cut, Unread, Wide, gather};
 use crate::tuning::tile_rows;
 
 impl Labels {
@@ -62,7 +62,7 @@ impl Labels {
         let lower = Wide { values: &mut rows.lower, width };
         let state = (self.of_rows.view_mut(), ((&mut rows.upper[..], &mut rows.least[..]), lower));
         let make = (|| pass.empty(), || (Work::default(), Moved::default(), pass.editing()));
-        gather_unread(data, cx, cut, state, total, make, absorb, Part::merge)?;
+        gather(data, cx, cut, state, total, make, absorb, Part::merge)?;
         bounds.put_rows(rows);
         Ok(())
     }

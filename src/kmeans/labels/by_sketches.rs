@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::kernel::Compute;
 use crate::kmeans::sketches::{Reading, RowSketches, Work};
 use crate::parallel::Executor;
-use crate::pass::{Cut, Unread, gather_unread};
+use crate::pass::{Cut, Unread, gather};
 use crate::tuning::tile_rows;
 
 impl Labels {
@@ -51,7 +51,7 @@ impl Labels {
         let cut = Cut { tile_rows, chunk_rows: Some(rules.chunk_rows(tile_rows, reads_all)) };
         let state = (self.of_rows.view_mut(), rows.view_mut(widths));
         let make = (|| pass.empty(), || (Work::default(), Moved::default(), pass.editing()));
-        gather_unread(data, cx, cut, state, total, make, absorb, Part::merge)?;
+        gather(data, cx, cut, state, total, make, absorb, Part::merge)?;
         drop(rules);
         sketches.put_rows(rows);
         self.sketches = Some(sketches);
