@@ -163,7 +163,7 @@ impl<T: Float> Rows<'_, T> {
 /// copied.push(rows, 0);
 /// assert!(copied.is_sparse() && copied.rows().stored(1) == [2.0]);
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct RowBuf<T> {
     cols: usize,
     /// All values of dense rows, the stored values of sparse rows.
@@ -171,12 +171,6 @@ pub struct RowBuf<T> {
     /// The columns of sparse rows, and the positions of their first values; empty for dense rows.
     pub(crate) columns: Vec<i32>,
     pub(crate) starts: Vec<usize>,
-}
-
-impl<T> Default for RowBuf<T> {
-    fn default() -> Self {
-        Self { cols: 0, values: Vec::new(), columns: Vec::new(), starts: Vec::new() }
-    }
 }
 
 impl<T: Float> RowBuf<T> {

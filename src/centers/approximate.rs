@@ -99,7 +99,7 @@ pub(crate) fn nearest_approximately<T: Compute>(
     }
     let fill = |chunk: &Chunk<'_, T>, labels: &mut [u32], sq_dists: &mut [f64], desk: &mut Desk<T>| {
         chunk.check_finite()?;
-        cells.search(chunk.rows, (m, search.n_probes), (labels, sq_dists), desk, cx)?;
+        cells.search(chunk.rows, search.n_probes, labels, sq_dists, desk, cx)?;
         Ok(())
     };
     let cut = search_cut(data);

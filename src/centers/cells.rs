@@ -90,16 +90,18 @@ impl<'a, T: Compute> Cells<'a, T> {
         }
     }
 
-    /// The `m` nearest centers of `rows` in the `n_probes` cells nearest to each. The rows that search a cell are
-    /// compared with its centers together. Returns the number of computed distances.
+    /// The nearest centers of `rows` in the `n_probes` cells nearest to each, as many per row as `labels` has room for.
+    /// The rows that search a cell are compared with its centers together. Returns the number of computed distances.
     pub(crate) fn search(
         &self,
         rows: Rows<'_, T>,
-        (m, n_probes): (usize, usize),
-        (labels, sq_dists): (&mut [u32], &mut [f64]),
+        n_probes: usize,
+        labels: &mut [u32],
+        sq_dists: &mut [f64],
         desk: &mut Desk<T>,
         cx: &Executor,
     ) -> Result<u64> {
+        let m = labels.len() / rows.rows().max(1);
         desk.probes.resize(rows.rows() * n_probes, 0);
         desk.sq_dists.resize(rows.rows() * n_probes, 0.0);
         kernel::nearest_m(

@@ -14,7 +14,8 @@ mod run;
 
 pub use approximate::Search;
 #[cfg(feature = "python")]
-pub(crate) use approximate::{nearest_approximately, probes_for};
+pub(crate) use approximate::nearest_approximately;
+pub(crate) use approximate::probes_for;
 #[cfg(feature = "python")]
 pub(crate) use assign::transform;
 pub(crate) use assign::{errors, inertia, label, nearest, predict};

@@ -23,8 +23,14 @@ pub(crate) fn read<T: Float, S: DataSource<T> + ?Sized>(
     f: &mut Visit<'_, T>,
 ) -> Result<()> {
     let first = source.first_row();
-    let end = source.rows().map(|n| first + n);
-    counted(end, first, &|counting| source.for_each_block(tile_rows, counting), f)
+    let mut count = Count::new(first, source.rows().map(|n| first + n));
+    source.for_each_block(tile_rows, &mut |block| {
+        count.add(&block)?;
+        let next = f(block)?;
+        count.ended = next.is_break();
+        Ok(next)
+    })?;
+    count.end()
 }
 
 /// As [`read`], from row `row` on: see [`DataSource::for_each_block_from`].
@@ -37,38 +43,56 @@ pub(crate) fn read_from<T: Float, S: DataSource<T> + ?Sized>(
     tile_rows: usize,
     f: &mut Visit<'_, T>,
 ) -> Result<()> {
-    counted(source.rows(), row, &|counting| source.for_each_block_from(row, tile_rows, counting), f)
-}
-
-fn counted<T: Float>(
-    announced: Option<u64>,
-    first: u64,
-    pass: &dyn Fn(&mut Visit<'_, T>) -> Result<()>,
-    f: &mut Visit<'_, T>,
-) -> Result<()> {
-    let (mut seen, mut ended) = (first, false);
-    let refused = |seen: u64, n: u64| {
-        let found = if seen > n { format!("more than {n}") } else { seen.to_string() };
-        Error::Source(format!("the source gave {found} rows in one pass, but announced {n}"))
-    };
-    pass(&mut |block| {
-        if block.first_row != seen {
-            let problem =
-                format!("a block that begins with row {}, and {seen} rows before it", block.first_row);
-            return Err(Error::Source(format!("the source gave {problem}")));
-        }
-        weights_of_rows(&block, 0..block.len)?;
-        seen += block.len as u64;
-        if let Some(n) = announced.filter(|&n| seen > n) {
-            return Err(refused(seen, n));
-        }
+    let mut count = Count::new(row, source.rows());
+    source.for_each_block_from(row, tile_rows, &mut |block| {
+        count.add(&block)?;
         let next = f(block)?;
-        ended = next.is_break();
+        count.ended = next.is_break();
         Ok(next)
     })?;
-    match announced {
-        Some(n) if !ended && seen != n => Err(refused(seen, n)),
-        _ => Ok(()),
+    count.end()
+}
+
+/// The rows of a pass so far.
+struct Count {
+    seen: u64,
+    announced: Option<u64>,
+    /// Whether the pass was ended before its last row.
+    ended: bool,
+}
+
+impl Count {
+    fn new(first: u64, announced: Option<u64>) -> Self {
+        Self { seen: first, announced, ended: false }
+    }
+
+    /// Counts the rows of a block.
+    fn add<T: Float>(&mut self, block: &Block<'_, T>) -> Result<()> {
+        if block.first_row != self.seen {
+            return Err(Error::Source(format!(
+                "the source gave a block that begins with row {}, and {} rows before it",
+                block.first_row, self.seen
+            )));
+        }
+        weights_of_rows(block, 0..block.len)?;
+        self.seen += block.len as u64;
+        match self.announced {
+            Some(n) if self.seen > n => Err(self.refused(n)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns an error if rows are missing.
+    fn end(self) -> Result<()> {
+        match self.announced {
+            Some(n) if !self.ended && self.seen != n => Err(self.refused(n)),
+            _ => Ok(()),
+        }
+    }
+
+    fn refused(&self, n: u64) -> Error {
+        let found = if self.seen > n { format!("more than {n}") } else { self.seen.to_string() };
+        Error::Source(format!("the source gave {found} rows in one pass, but announced {n}"))
     }
 }
 

@@ -181,7 +181,7 @@ impl<T: Element> HierarchicalSolver<T> {
                 near.resize(rows * m, 0.0);
                 own.resize(rows, 0.0);
                 kernel::sq_dists(chunk.rows, labels, all, own);
-                *distances += cells.search(chunk.rows, (m, n_probes), (found, near), desk, cx)?;
+                *distances += cells.search(chunk.rows, n_probes, found, near, desk, cx)?;
                 let each = found.chunks_exact(m).zip(near.chunks_exact(m)).zip(&*own);
                 for (i, (label, ((found, near), &own))) in labels.iter_mut().zip(each).enumerate() {
                     let weight = chunk.weights.map_or(1.0, |weights| weights[i]);

@@ -28,7 +28,7 @@ enum Buffer<T> {
 /// Smallest buffer in bytes that gets its own mapping: a few huge pages.
 const LARGE: usize = 8 << 20;
 
-impl<T: Float> Default for Aligned<T> {
+impl<T> Default for Aligned<T> {
     fn default() -> Self {
         Self { buffer: Buffer::Heap(Vec::new()), start: 0, len: 0 }
     }

@@ -16,7 +16,7 @@ const SKIN_MOST: f32 = 1.5;
 pub(in crate::kernel) const GROUP: usize = 16;
 
 /// Centers that may be nearest to a row of a block, in ascending order.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Candidates<T> {
     pub(super) ids: Vec<u32>,
     /// Values between two columns: a multiple of [`GROUP`]. Places without a center hold any value.
@@ -24,12 +24,6 @@ pub(crate) struct Candidates<T> {
     /// The columns of the centers in the frame of the packed centers, then their lengths, rounded up, and their
     /// last moves.
     pub(super) values: Vec<T>,
-}
-
-impl<T> Default for Candidates<T> {
-    fn default() -> Self {
-        Self { ids: Vec::new(), stride: 0, values: Vec::new() }
-    }
 }
 
 /// How far centers may move until a list of candidates must be made again: each by a multiple of its last move,

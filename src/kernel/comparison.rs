@@ -6,7 +6,7 @@ use crate::float::Float;
 
 /// Rows of a chunk in the layout of the kernels, each at its index in the chunk. Only gathered rows are
 /// valid.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Gathered<T> {
     pub(super) x: Aligned<T>,
     /// `|x'|^2` per row.
@@ -19,12 +19,6 @@ impl<T: Float> Gathered<T> {
     /// `|x'|^2` of a gathered row.
     pub(crate) fn sq_norm(&self, row: usize) -> T {
         self.sq_norm[row]
-    }
-}
-
-impl<T: Float> Default for Gathered<T> {
-    fn default() -> Self {
-        Self { x: Aligned::default(), sq_norm: Vec::new(), tile: Aligned::default() }
     }
 }
 

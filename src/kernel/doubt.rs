@@ -6,7 +6,7 @@ use crate::float::Float;
 /// By how much tile values must differ to exclude a center. There are two bounds, and the smaller one counts:
 /// `share |x'|^2 + fixed` for all centers, and `of_row |x'|^2 + of_best (v + |x'|^2)` for those that are not much
 /// farther from the row than a center with tile value `v`. Lost digits of vanishing squares are added to the second.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Doubt<T> {
     pub(super) share: T,
     pub(super) fixed: T,
@@ -57,7 +57,7 @@ pub(crate) fn is_in_doubt<T: Float>(best: T, second: T, doubt: T) -> bool {
 }
 
 /// Rows whose two smallest tile values differ too little to determine the nearest center.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Doubts<T> {
     pub(super) rows: Vec<u32>,
     /// Per row: centers with larger tile values are not the nearest.
@@ -65,12 +65,6 @@ pub(crate) struct Doubts<T> {
     /// The largest `|c'|`, and the doubt about dense rows.
     pub(super) largest: f64,
     pub(super) of_dense: Doubt<T>,
-}
-
-impl<T: Float> Default for Doubts<T> {
-    fn default() -> Self {
-        Self { rows: Vec::new(), limits: Vec::new(), largest: 0.0, of_dense: Doubt::NONE }
-    }
 }
 
 impl<T: Float> Doubts<T> {

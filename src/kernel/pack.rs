@@ -583,7 +583,7 @@ fn scale_for<T: Float>(largest: f64) -> T {
 /// The buffers of one worker, grown once and reused for every strip.
 ///
 /// See the [module](super) for an example.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Scratch<T> {
     /// A strip of rows as `x'`: by depth block, then by row; or by column for [`Form::RowsInLanes`].
     pub(super) x: Aligned<T>,
@@ -612,27 +612,6 @@ pub struct Scratch<T> {
     /// Rows in doubt, and copies of them.
     pub(super) doubts: Doubts<T>,
     pub(super) copies: RowBuf<T>,
-}
-
-impl<T: Float> Default for Scratch<T> {
-    fn default() -> Self {
-        Self {
-            x: Aligned::default(),
-            state: Aligned::default(),
-            tile: Aligned::default(),
-            columns: Vec::new(),
-            lengths: Vec::new(),
-            skipping: false,
-            pause: 0,
-            used: Vec::new(),
-            best: Vec::new(),
-            second: Vec::new(),
-            ids: Vec::new(),
-            sq_norms: Vec::new(),
-            doubts: Doubts::default(),
-            copies: RowBuf::default(),
-        }
-    }
 }
 
 /// The largest number of state vectors that an epilogue keeps per row.

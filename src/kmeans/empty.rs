@@ -7,7 +7,7 @@ use crate::data::DataSource;
 use crate::error::Result;
 use crate::kernel::{self, Compute, PackedCenters};
 use crate::parallel::Executor;
-use crate::pass::sweep;
+use crate::pass::{Chunk, sweep};
 use crate::stats::ClusterSums;
 use crate::tuning::tile_rows;
 
@@ -46,29 +46,26 @@ pub(super) fn farthest<T: Compute>(
     }
     let most = empty.len();
     let mut far: Vec<Far> = Vec::new();
-    sweep(
-        data,
-        cx,
-        tile_rows(packed.n_centers()),
-        labels,
-        &mut far,
-        (Vec::new, Default::default),
-        |chunk, labels, far: &mut Vec<Far>, (dists, wide): &mut (Vec<f64>, Vec<u32>)| {
-            let labels = labels.wide(wide);
-            dists.resize(labels.len(), 0.0);
-            kernel::sq_dists(chunk.rows, labels, packed, dists);
-            far.extend(dists.iter().enumerate().filter_map(|(i, &sq_dist)| {
-                let weight = chunk.weights.map_or(1.0, |w| w[i]);
-                (sq_dist > 0.0 && weight > 0.0).then_some((sq_dist, chunk.first_row + i as u64, weight))
-            }));
-            prune(far, most);
-            Ok(())
-        },
-        |total, part| {
-            total.append(part);
-            prune(total, most);
-        },
-    )?;
+    let absorb = |chunk: Chunk<'_, T>,
+                  labels: LabelsRef<'_>,
+                  far: &mut Vec<Far>,
+                  (dists, wide): &mut (Vec<f64>, Vec<u32>)| {
+        let labels = labels.wide(wide);
+        dists.resize(labels.len(), 0.0);
+        kernel::sq_dists(chunk.rows, labels, packed, dists);
+        far.extend(dists.iter().enumerate().filter_map(|(i, &sq_dist)| {
+            let weight = chunk.weights.map_or(1.0, |w| w[i]);
+            (sq_dist > 0.0 && weight > 0.0).then_some((sq_dist, chunk.first_row + i as u64, weight))
+        }));
+        prune(far, most);
+        Ok(())
+    };
+    let merge = |total: &mut Vec<Far>, part: &mut Vec<Far>| {
+        total.append(part);
+        prune(total, most);
+    };
+    let make = (Vec::new, Default::default);
+    sweep(data, cx, tile_rows(packed.n_centers()), labels, &mut far, make, absorb, merge)?;
     let pairs = empty.into_iter().zip(far);
     pairs.map(|(to, (_, row, weight))| Ok((to, row, crate::data::take(data, &[row])?, weight))).collect()
 }

@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::kernel::{self, Compute, PackedCenters, Scratch};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
-use crate::pass::{Chunk, Pool, Unread, Wide, gather_unread};
+use crate::pass::{Chunk, Pool, Unread, Wide, gather_with};
 use crate::persist::state::{StateReader, StateWriter};
 use crate::rows::RowBuf;
 use crate::stats::ClusterSums;
@@ -150,6 +150,14 @@ impl Swept {
     }
 }
 
+/// Buffers for the rows whose label changed.
+#[derive(Default)]
+struct Moved<T> {
+    rows: RowBuf<T>,
+    old: Vec<u32>,
+    new: Vec<u32>,
+}
+
 /// The contribution of a worker to a sweep.
 struct Part {
     clusters: ClusterSums,
@@ -188,17 +196,7 @@ impl Part {
         self.weighted |= chunk.weights.is_some();
         if self.clusters.is_finite() { Ok(()) } else { Err(chunk.not_finite()) }
     }
-}
 
-/// Buffers for the rows whose label changed.
-#[derive(Default)]
-struct Moved<T> {
-    rows: RowBuf<T>,
-    old: Vec<u32>,
-    new: Vec<u32>,
-}
-
-impl Part {
     /// Like [`Part::absorb`], from a list of the labels that changed.
     fn absorb_changes<T: Compute>(
         &mut self,
@@ -209,7 +207,7 @@ impl Part {
         moved: &mut Moved<T>,
     ) -> Result<()> {
         if !pass.afresh {
-            self.absorb_moves(chunk, |r| labels[r], changes, pass.packed, moved)?;
+            self.absorb_moves(chunk, |r| labels[r], changes, pass, moved)?;
         }
         for &(r, new) in changes {
             labels[r as usize] = new;
@@ -229,7 +227,7 @@ impl Part {
         chunk: &Chunk<'_, T>,
         old: impl Fn(usize) -> u32,
         changes: &[(u32, u32)],
-        packed: &PackedCenters<T>,
+        pass: &Pass<'_, T>,
         moved: &mut Moved<T>,
     ) -> Result<()> {
         self.changed += changes.len() as u64;
@@ -245,7 +243,7 @@ impl Part {
             moved.new.push(new);
             moved.rows.push(chunk.rows, r as usize);
         }
-        self.clusters.reassign(moved.rows.rows(), &moved.old, &moved.new, packed);
+        self.clusters.reassign(moved.rows.rows(), &moved.old, &moved.new, pass.packed);
         if self.clusters.is_finite() { Ok(()) } else { Err(chunk.not_finite()) }
     }
 
@@ -515,7 +513,7 @@ impl Labels {
                 };
             let make = (|| pass.empty(), || (Scratch::default(), Vec::new(), pass.editing()));
             let labels = self.of_rows.view_mut();
-            gather_unread(data, cx, None, &pass.parts, labels, &mut total, make, absorb, Part::merge)?;
+            gather_with(data, cx, (None, &pass.parts), labels, &mut total, make, absorb, Part::merge)?;
         }
         Ok(total)
     }

@@ -5,7 +5,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::TILE_ROWS;
-use super::sweep::{Chunk, Cut, PerRow, Unread, sweep_unread};
+use super::sweep::{Absorb, Cut, PerRow, Unread, sweep};
 use crate::data::DataSource;
 use crate::error::Result;
 use crate::float::Float;
@@ -76,41 +76,38 @@ impl<P> Drop for Loan<'_, P> {
 
 /// Like [`sweep()`](super::sweep()), for a total that is bit-identical for any order of merging. There are at most as many
 /// partial results as threads.
-pub(crate) fn gather<T: Float, R: PerRow, P: Send, S>(
+pub(crate) fn gather<T: Float, R: PerRow, P: Send, S, C>(
     data: &dyn DataSource<T>,
     cx: &Executor,
     state: R,
     total: &mut P,
-    (empty, scratch): (impl Fn() -> P + Sync, impl Fn() -> S + Sync),
-    absorb: impl Fn(Chunk<'_, T>, R, &mut P, &mut S) -> Result<()> + Sync,
+    make: (impl Fn() -> P + Sync, impl Fn() -> S + Sync),
+    absorb: impl Absorb<T, R, P, S, C>,
     merge: impl Fn(&mut P, &mut P),
 ) -> Result<()> {
-    let absorb = |mut chunk: Unread<'_, T>, state: R, part: &mut P, scratch: &mut S| {
-        absorb(chunk.read()?, state, part, scratch)
-    };
-    gather_unread(data, cx, None, &Pool::default(), state, total, (empty, scratch), absorb, merge)
+    gather_with(data, cx, (None, &Pool::default()), state, total, make, absorb, merge)
 }
 
-/// Like [`gather`], but `absorb` decides which rows of a chunk to read, and `parts` keeps the partial results for the next
-/// pass: large ones take a while to allocate. After an error they hold a part of the total.
+/// Like [`gather`], in chunks of `chunk_rows`. `parts` keeps the partial results for the next pass, because large ones take
+/// a while to allocate. After an error they are not empty.
 #[expect(clippy::too_many_arguments, reason = "all of these define a pass")]
-pub(crate) fn gather_unread<T: Float, R: PerRow, P: Send, S>(
+pub(crate) fn gather_with<T: Float, R: PerRow, P: Send, S, C>(
     data: &dyn DataSource<T>,
     cx: &Executor,
-    chunk_rows: Option<usize>,
-    parts: &Pool<P>,
+    (chunk_rows, parts): (Option<usize>, &Pool<P>),
     state: R,
     total: &mut P,
     (empty, scratch): (impl Fn() -> P + Sync, impl Fn() -> S + Sync),
-    absorb: impl Fn(Unread<'_, T>, R, &mut P, &mut S) -> Result<()> + Sync,
+    absorb: impl Absorb<T, R, P, S, C>,
     merge: impl Fn(&mut P, &mut P),
 ) -> Result<()> {
+    let absorb = absorb.of_unread();
     let absorb = |chunk: Unread<'_, T>, state: R, (): &mut (), (part, scratch): &mut (Loan<'_, P>, S)| {
         absorb(chunk, state, part, scratch)
     };
     let cut = Cut { tile_rows: TILE_ROWS, chunk_rows };
     let make = (|| (), || (parts.lend(&empty), scratch()));
-    sweep_unread(data, cx, cut, state, &mut (), make, absorb, |(), ()| ())?;
+    sweep(data, cx, cut, state, &mut (), make, absorb, |(), ()| ())?;
     for part in &mut *parts.kept() {
         cx.check()?;
         merge(total, part);
@@ -124,7 +121,7 @@ mod tests {
 
     #[test]
     fn partial_results_serve_the_next_pass() {
-        let (rows, cx) = ([[1.0f64]; 3 * TILE_ROWS], Executor::new(Some(2)).unwrap());
+        let (rows, cx) = (vec![[1.0f64]; 3 * TILE_ROWS], Executor::new(Some(2)).unwrap());
         let (parts, made) = (Pool::default(), Mutex::new(0));
         let mut total = 0;
         for pass in 1..4 {
@@ -137,7 +134,7 @@ mod tests {
                 Ok(())
             };
             let merge = |total: &mut usize, part: &mut usize| *total += std::mem::take(part);
-            gather_unread(&rows, &cx, None, &parts, (), &mut total, (empty, || ()), absorb, merge).unwrap();
+            gather_with(&rows, &cx, (None, &parts), (), &mut total, (empty, || ()), absorb, merge).unwrap();
             assert_eq!(total, pass * rows.len());
         }
         assert!((1..=2).contains(&*made.lock().unwrap()), "one for each thread");

@@ -184,6 +184,33 @@ impl From<usize> for Cut {
     }
 }
 
+/// What a pass does with a chunk and its part of the state: a closure that takes a [`Chunk`], or an [`Unread`] chunk, of
+/// which it reads only some rows. `C` is the type that it takes.
+pub(crate) trait Absorb<T: Float, R, P, S, C> {
+    /// The closure for chunks that are not read yet.
+    fn of_unread(self) -> impl Fn(Unread<'_, T>, R, &mut P, &mut S) -> Result<()> + Sync;
+}
+
+impl<T: Float, R, P, S, F> Absorb<T, R, P, S, Chunk<'static, T>> for F
+where
+    F: Fn(Chunk<'_, T>, R, &mut P, &mut S) -> Result<()> + Sync,
+{
+    fn of_unread(self) -> impl Fn(Unread<'_, T>, R, &mut P, &mut S) -> Result<()> + Sync {
+        move |mut chunk: Unread<'_, T>, state: R, part: &mut P, scratch: &mut S| {
+            self(chunk.read()?, state, part, scratch)
+        }
+    }
+}
+
+impl<T: Float, R, P, S, F> Absorb<T, R, P, S, Unread<'static, T>> for F
+where
+    F: Fn(Unread<'_, T>, R, &mut P, &mut S) -> Result<()> + Sync,
+{
+    fn of_unread(self) -> impl Fn(Unread<'_, T>, R, &mut P, &mut S) -> Result<()> + Sync {
+        self
+    }
+}
+
 /// Makes one pass: `absorb` adds every chunk, with its part of `state`, to a partial result, and partial
 /// results are merged into `total` in row order.
 ///
@@ -193,35 +220,18 @@ impl From<usize> for Cut {
 /// # Errors
 /// Returns the first error of the source or of `absorb`, in row order.
 #[expect(clippy::too_many_arguments, reason = "all of these define a pass")]
-pub(crate) fn sweep<T: Float, R: PerRow, P: Send, S>(
+pub(crate) fn sweep<T: Float, R: PerRow, P: Send, S, C>(
     data: &dyn DataSource<T>,
     cx: &Executor,
     cut: impl Into<Cut>,
     state: R,
     total: &mut P,
     (empty, scratch): (impl Fn() -> P + Sync, impl Fn() -> S + Sync),
-    absorb: impl Fn(Chunk<'_, T>, R, &mut P, &mut S) -> Result<()> + Sync,
-    merge: impl Fn(&mut P, &mut P) + Sync,
-) -> Result<()> {
-    let absorb = |mut chunk: Unread<'_, T>, state: R, part: &mut P, scratch: &mut S| {
-        absorb(chunk.read()?, state, part, scratch)
-    };
-    sweep_unread(data, cx, cut, state, total, (empty, scratch), absorb, merge)
-}
-
-/// Like [`sweep`], but `absorb` decides which rows of a chunk to read.
-#[expect(clippy::too_many_arguments, reason = "all of these define a pass")]
-pub(crate) fn sweep_unread<T: Float, R: PerRow, P: Send, S>(
-    data: &dyn DataSource<T>,
-    cx: &Executor,
-    cut: impl Into<Cut>,
-    state: R,
-    total: &mut P,
-    (empty, scratch): (impl Fn() -> P + Sync, impl Fn() -> S + Sync),
-    absorb: impl Fn(Unread<'_, T>, R, &mut P, &mut S) -> Result<()> + Sync,
+    absorb: impl Absorb<T, R, P, S, C>,
     merge: impl Fn(&mut P, &mut P) + Sync,
 ) -> Result<()> {
     let Cut { tile_rows, chunk_rows: chunk } = cut.into();
+    let absorb = absorb.of_unread();
     let chunk = chunk.unwrap_or_else(|| chunk_rows(row_values(data).min(data.dim())));
     let expected = state.rows();
     let mut seen = 0;

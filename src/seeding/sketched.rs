@@ -15,7 +15,7 @@ use crate::kernel::sketched::{
 use crate::kernel::{Compute, Point};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
-use crate::pass::{Chunk, Cut, PerRow, Unread, sweep_unread};
+use crate::pass::{Chunk, Cut, PerRow, Unread, sweep};
 use crate::rows::Rows;
 use crate::tuning::{SEEDING_TILE_ROWS, chunk_rows};
 
@@ -111,7 +111,7 @@ impl<T: Compute> Potential<T> {
             Ok(())
         };
         let make = (|| (), Work::default);
-        sweep_unread(data, cx, CUT, (&self.near[..], Tiles(&mut tiles)), &mut (), make, absorb, |(), ()| ())?;
+        sweep(data, cx, CUT, (&self.near[..], Tiles(&mut tiles)), &mut (), make, absorb, |(), ()| ())?;
         self.sketched = Some(Sketched { basis, tiles });
         Ok(())
     }
@@ -169,7 +169,7 @@ impl<T: Compute> Potential<T> {
         let mut gains: Gains = (vec![0.0; m], 0);
         let make = (|| (vec![0.0; m], 0), Work::default);
         let state = (&self.near[..], Tiles(tiles));
-        sweep_unread(data, cx, CUT, state, &mut gains, make, absorb, merge_gains)?;
+        sweep(data, cx, CUT, state, &mut gains, make, absorb, merge_gains)?;
         self.n_distances += gains.1;
         Ok(best_of_gains(&gains.0))
     }
@@ -210,7 +210,7 @@ impl<T: Compute> Potential<T> {
         let mut total = TileSums::default();
         let make = (TileSums::default, || ());
         let state = (&mut self.near[..], Tiles(tiles));
-        sweep_unread(data, cx, CUT, state, &mut total, make, absorb, TileSums::merge)?;
+        sweep(data, cx, CUT, state, &mut total, make, absorb, TileSums::merge)?;
         self.tiles = total.sums;
         Ok(())
     }

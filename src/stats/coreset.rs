@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::float::{Float, PerFloat};
 use crate::kernel::{Compute, Point};
 use crate::parallel::Executor;
-use crate::pass::{Cut, Unread, sweep_unread};
+use crate::pass::{Cut, Unread, sweep};
 use crate::rows::{RowBuf, Rows};
 use crate::stats::Moments;
 
@@ -168,7 +168,7 @@ pub(crate) fn add_moments<T: Compute>(
         total.merge(part);
         part.clear();
     };
-    sweep_unread(data, cx, cut(data), (), moments, (|| Moments::new(dim), || ()), absorb, merge)
+    sweep(data, cx, cut(data), (), moments, (|| Moments::new(dim), || ()), absorb, merge)
 }
 
 /// How passes cut the rows. A tile of sparse rows is one chunk, since each chunk costs a few operations per

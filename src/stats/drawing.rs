@@ -5,7 +5,7 @@ use crate::data::DataSource;
 use crate::error::{Error, Result};
 use crate::kernel::{self, Compute};
 use crate::parallel::Executor;
-use crate::pass::{Chunk, Unread, sweep, sweep_unread};
+use crate::pass::{Chunk, Unread, sweep};
 use crate::rng::{Purpose, Rng};
 
 /// Rows on which events fell.
@@ -174,7 +174,7 @@ pub(crate) fn draw_events<T: Compute>(
         total.all += std::mem::take(&mut part.all);
         total.seen += std::mem::take(&mut part.seen);
     };
-    sweep_unread(rows, cx, cut(rows), (), drawn, (|| Drawn::new(dim), DrawingBuffers::default), absorb, merge)
+    sweep(rows, cx, cut(rows), (), drawn, (|| Drawn::new(dim), DrawingBuffers::default), absorb, merge)
 }
 
 /// The error for a pass that returned other rows than the previous pass.

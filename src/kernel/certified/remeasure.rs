@@ -4,10 +4,10 @@
 use super::decide::{Candidate, Doubts};
 use super::engine::{Engine, Line, Product};
 use super::pack::{LowCenters, PANEL};
+use super::tiles::Problem;
 use crate::kernel::doubt::Doubts as ArbiterDoubts;
 use crate::kernel::generic::simd::Simd;
-use crate::kernel::pack::{PackedCenters, moved};
-use crate::matrix::MatRef;
+use crate::kernel::pack::moved;
 
 /// Pairs of a row and a panel that are measured together: enough sums to hide the latency of an addition.
 const TOGETHER: usize = 8;
@@ -34,14 +34,14 @@ impl Remeasured {
     pub(super) fn label<E: Engine>(
         &mut self,
         engine: &E,
-        low: &LowCenters,
-        packed: &PackedCenters<f32>,
-        rows: MatRef<'_, f32>,
+        problem: Problem<'_>,
         doubts: &Doubts,
-        (labels, open): (&mut [u32], &mut ArbiterDoubts<f32>),
+        labels: &mut [u32],
+        open: &mut ArbiterDoubts<f32>,
     ) {
+        let Problem { packed, low, .. } = problem;
         let doubt = packed.doubt(low.dim);
-        self.load(low, packed, rows, doubts);
+        self.load(problem, doubts);
         self.pairs.clear();
         let likely = |candidates: &[Candidate]| {
             let least = candidates.iter().min_by(|a, b| a.lower.total_cmp(&b.lower));
@@ -78,13 +78,7 @@ impl Remeasured {
 
     /// Loads the rows in doubt.
     #[inline(always)]
-    fn load(
-        &mut self,
-        low: &LowCenters,
-        packed: &PackedCenters<f32>,
-        rows: MatRef<'_, f32>,
-        doubts: &Doubts,
-    ) {
+    fn load(&mut self, Problem { rows, packed, low }: Problem<'_>, doubts: &Doubts) {
         let (dim, n) = (low.dim, doubts.rows.len());
         self.rows.resize(self.rows.len().max(n * dim), 0.0);
         self.excess.clear();

@@ -30,6 +30,15 @@ pub(in crate::kernel) struct Buffers {
     remeasured: Remeasured,
 }
 
+/// Rows, and the centers that they are compared with.
+#[derive(Clone, Copy)]
+pub(super) struct Problem<'a> {
+    pub(super) rows: MatRef<'a, f32>,
+    pub(super) packed: &'a PackedCenters<f32>,
+    /// The centers in low precision.
+    pub(super) low: &'a LowCenters,
+}
+
 /// Rows to be labeled by tiles. The output is the number of candidates that were measured again.
 pub(in crate::kernel) struct ByTiles<'a> {
     pub(in crate::kernel) low: &'a LowCenters,
@@ -47,7 +56,7 @@ impl WithEngine for ByTiles<'_> {
     fn run<E: Engine>(self, engine: &E) -> usize {
         let Self { low, rows, packed, labels, scratch, buffers } = self;
         with_doubts(packed, scratch, |open, scratch| {
-            let candidates = label(engine, (low, rows, packed), labels, (open, buffers), scratch);
+            let candidates = label(engine, Problem { rows, packed, low }, labels, open, buffers, scratch);
             open.settle(Rows::Dense(rows), packed, labels, scratch);
             candidates
         })
@@ -58,11 +67,13 @@ impl WithEngine for ByTiles<'_> {
 #[inline(always)]
 fn label<E: Engine>(
     engine: &E,
-    (low, rows, packed): (&LowCenters, MatRef<'_, f32>, &PackedCenters<f32>),
+    problem: Problem<'_>,
     labels: &mut [u32],
-    (open, buffers): (&mut ArbiterDoubts<f32>, &mut Buffers),
+    open: &mut ArbiterDoubts<f32>,
+    buffers: &mut Buffers,
     scratch: &mut Scratch<f32>,
 ) -> usize {
+    let Problem { rows, packed, low } = problem;
     let Buffers { strip, doubts, remeasured } = buffers;
     doubts.clear();
     let (mut start, mut kept, mut candidates) = (0, 0, 0);
@@ -73,7 +84,7 @@ fn label<E: Engine>(
             strip.sweep(engine, low);
             doubts.decide(engine, low, &strip.minima, start, &mut labels[start..end]);
         } else {
-            plain(rows, start..end, packed, labels, open, scratch);
+            plain(problem, start..end, labels, open, scratch);
         }
         start = end;
         // Rows in doubt are measured while they are in the cache.
@@ -81,10 +92,10 @@ fn label<E: Engine>(
             (start - kept) * low.dim >= CERTIFIED_VALUES || doubts.candidates.len() >= CERTIFIED_CANDIDATES;
         if full || start == rows.rows() {
             candidates += doubts.candidates.len() + doubts.open.len() * GROUP * low.panels;
-            remeasured.label(engine, low, packed, rows, doubts, (labels, open));
+            remeasured.label(engine, problem, doubts, labels, open);
             for &first in &doubts.open {
                 let range = first as usize..rows.rows().min(first as usize + GROUP);
-                plain(rows, range, packed, labels, open, scratch);
+                plain(problem, range, labels, open, scratch);
             }
             doubts.clear();
             kept = start;
@@ -95,9 +106,8 @@ fn label<E: Engine>(
 
 /// Labels a range of the rows by `f32` tile values.
 fn plain(
-    rows: MatRef<'_, f32>,
+    Problem { rows, packed, .. }: Problem<'_>,
     range: Range<usize>,
-    packed: &PackedCenters<f32>,
     labels: &mut [u32],
     open: &mut ArbiterDoubts<f32>,
     scratch: &mut Scratch<f32>,

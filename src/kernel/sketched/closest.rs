@@ -10,7 +10,6 @@ use super::products::{Dots, GROUP, Products, ROUNDING, Scanning, TILE, Values};
 use super::scan::{Hit, Query, Scan, multiply, run};
 use super::sketch::{Sketch, UNKNOWN};
 use crate::kernel::generic::simd::Simd;
-use crate::kernel::isa::Isa;
 
 /// Estimates of distances, of 4 bytes each, that are kept per worker: they stay in the second-level cache.
 const SKETCH_ESTIMATES: usize = 1 << 16;
@@ -51,18 +50,6 @@ impl Scan {
     pub(crate) fn closest(
         &mut self,
         packed: &PackedSketches,
-        rows: (&[u8], &[Sketch]),
-        most: usize,
-        radius_of: impl FnMut(u32, u32, f32) -> f32,
-        (bounds, hits): (Option<&mut Bounds<'_>>, &mut Vec<Hit>),
-    ) {
-        self.closest_on(Isa::active(), packed, rows, most, radius_of, (bounds, hits));
-    }
-
-    pub(super) fn closest_on(
-        &mut self,
-        isa: Isa,
-        packed: &PackedSketches,
         (codes, sketches): (&[u8], &[Sketch]),
         most: usize,
         radius_of: impl FnMut(u32, u32, f32) -> f32,
@@ -70,8 +57,8 @@ impl Scan {
     ) {
         self.queries.clear();
         self.queries.extend(sketches.iter().map(|sketch| Query::new(sketch, 0.0)));
-        let Self { queries, estimates } = self;
-        run(isa, Closest { queries, estimates, packed, codes, sketches, most, radius_of, bounds, hits });
+        let Self { isa, queries, estimates } = self;
+        run(*isa, Closest { queries, estimates, packed, codes, sketches, most, radius_of, bounds, hits });
     }
 }
 

@@ -68,6 +68,7 @@ impl SketchedCenters {
         let Labeling { sketching, scan, codes, sketches, hits, open } = buffers;
         let (width, block) = (self.basis.width(), block_rows(self.packed.n_groups()));
         let most = sketch_candidates(packed.k).min(MOST);
+        scan.isa = self.isa;
         let mut candidates = 0;
         open.clear();
         for first in (0..rows.rows()).step_by(block) {
@@ -76,14 +77,7 @@ impl SketchedCenters {
             sketches.resize(here.rows(), Sketch::default());
             sketching.write(&self.basis, here, codes, sketches);
             hits.clear();
-            scan.closest_on(
-                self.isa,
-                &self.packed,
-                (codes, sketches),
-                most,
-                |_, _, upper| upper,
-                (None, hits),
-            );
+            scan.closest(&self.packed, (codes, sketches), most, |_, _, upper| upper, (None, hits));
             for hits in hits.chunk_by_mut(|a, b| a.row == b.row) {
                 let row = first + hits[0].row as usize;
                 match hits.len() {

@@ -43,10 +43,17 @@ pub(super) struct Query {
 }
 
 /// Rows of a chunk that are compared with centers.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Scan {
+    pub(super) isa: Isa,
     pub(super) queries: Vec<Query>,
     pub(super) estimates: Estimates,
+}
+
+impl Default for Scan {
+    fn default() -> Self {
+        Self { isa: Isa::active(), queries: Vec::new(), estimates: Estimates::default() }
+    }
 }
 
 impl Scan {
@@ -72,18 +79,7 @@ impl Scan {
         rows: Compared<'_, '_>,
         hits: &mut Vec<Hit>,
     ) {
-        self.within_on(Isa::active(), packed, codes, rows, hits);
-    }
-
-    pub(super) fn within_on(
-        &self,
-        isa: Isa,
-        packed: &PackedSketches,
-        codes: &[u8],
-        rows: Compared<'_, '_>,
-        hits: &mut Vec<Hit>,
-    ) {
-        run(isa, Within { queries: &self.queries, packed, codes, rows, hits });
+        run(self.isa, Within { queries: &self.queries, packed, codes, rows, hits });
     }
 }
 

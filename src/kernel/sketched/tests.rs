@@ -132,7 +132,8 @@ fn check<T: Compute>(kind: usize, (n, d): (usize, usize), scale: f64) {
             bounds.list(if n.is_multiple_of(17) { i } else { i * 17 % n }, 1.0, &mut lists);
         }
         let mut hits: Vec<Hit> = Vec::new();
-        scan.within_on(isa, &packed, &made.codes, Compared::Listed(&lists, &mut bounds), &mut hits);
+        scan.isa = isa;
+        scan.within(&packed, &made.codes, Compared::Listed(&lists, &mut bounds), &mut hits);
         let mut found = vec![false; n * k];
         for hit in &hits {
             let (i, j) = (hit.row as usize, hit.center as usize);
@@ -196,14 +197,9 @@ fn check_closest(kind: usize, (n, d): (usize, usize), directions: Option<Directi
             radii[i] = if i % 2 == 0 { upper } else { (exact as f32).next_up() };
             radii[i]
         };
-        Scan::default().closest_on(
-            isa,
-            &packed,
-            (&made.codes, &made.sketches),
-            usize::MAX,
-            radius_of,
-            (Some(&mut bounds), &mut hits),
-        );
+        let mut scan = Scan { isa, ..Scan::default() };
+        let rows = (&made.codes[..], &made.sketches[..]);
+        scan.closest(&packed, rows, usize::MAX, radius_of, (Some(&mut bounds), &mut hits));
         assert!(hits.is_sorted_by_key(|hit| hit.row), "{isa}, {what}");
         let mut found = vec![false; n * k];
         for hit in &hits {

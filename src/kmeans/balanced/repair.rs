@@ -6,7 +6,7 @@ use crate::data::DataSource;
 use crate::error::Result;
 use crate::kernel::{self, Compute, PackedCenters, Scratch};
 use crate::parallel::Executor;
-use crate::pass::{Chunk, Cut, Unread, sweep_unread};
+use crate::pass::{Chunk, Cut, Unread, sweep};
 use crate::rows::RowBuf;
 use crate::tuning::{STRIP_ROWS, tile_rows};
 
@@ -155,7 +155,7 @@ impl Exchange<'_> {
             };
         let make = (Vec::new, ComparedRows::new);
         let cut = Cut::from(tile_rows(packed.n_centers()));
-        sweep_unread(data, cx, cut, (), &mut all, make, absorb, Vec::append)?;
+        sweep(data, cx, cut, (), &mut all, make, absorb, Vec::append)?;
         all.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
         let (mut chosen, rounding) = (Vec::new(), NEGLIGIBLE * self.limits.mean);
         for (_, row) in all {
@@ -205,7 +205,7 @@ impl Exchange<'_> {
         };
         let mut total = Placing { room: self.takes.clone(), ..Placing::default() };
         let make = (Placing::default, ComparedRows::new);
-        sweep_unread(data, cx, repair_tile_rows(k), (), &mut total, make, absorb, merge)?;
+        sweep(data, cx, repair_tile_rows(k), (), &mut total, make, absorb, merge)?;
         total.moved.iter().for_each(|&(row, j)| labels[row] = j);
         Ok(())
     }

@@ -31,16 +31,10 @@ impl BatchTotals {
 }
 
 /// Buffered rows and their weights, if any row has a weight.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(in crate::kmeans) struct WaitingRows<T> {
     rows: RowBuf<T>,
     weights: Vec<f64>,
-}
-
-impl<T> Default for WaitingRows<T> {
-    fn default() -> Self {
-        Self { rows: RowBuf::default(), weights: Vec::new() }
-    }
 }
 
 impl<T: Compute> WaitingRows<T> {

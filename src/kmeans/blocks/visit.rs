@@ -46,22 +46,10 @@ impl<T: Float> State<T> {
         self.whole.resize(2 * branch.leaves.len() - 1, NO_LABEL);
         self.carried = None;
     }
-
-    /// Gives the row at a position its label, and calls `changed` if it is new.
-    #[inline]
-    fn set(&mut self, at: usize, row: u32, label: u32, changed: &mut impl FnMut(u32, u32)) {
-        let number = number(label);
-        if self.labels[at] != number {
-            self.labels[at] = number;
-            if row != NO_ROW {
-                changed(row, label);
-            }
-        }
-    }
 }
 
 /// Buffers of a worker.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Visit<T> {
     /// The candidates on the way down.
     lists: Vec<Candidates<T>>,
@@ -74,12 +62,6 @@ pub(super) struct Visit<T> {
 struct LeafBuffers<T> {
     relabeled: Relabeled,
     row: Vec<T>,
-}
-
-impl<T: Compute> Default for Visit<T> {
-    fn default() -> Self {
-        Self { lists: Vec::new(), narrowing: Narrowing::default(), leaf: LeafBuffers::default() }
-    }
 }
 
 /// A node of a branch, and the leaves below it.
@@ -110,6 +92,28 @@ pub(super) struct MovedCenters<'a, T: Compute> {
     pub(super) shift_move: T,
 }
 
+/// What changes during the visit of a branch.
+struct Outcome<'a, T, F> {
+    state: &'a mut State<T>,
+    /// Called with every row whose label changes, and the new label.
+    changed: F,
+    work: &'a mut WorkCount,
+}
+
+impl<T: Float, F: FnMut(u32, u32)> Outcome<'_, T, F> {
+    /// Gives the row at a position its label.
+    #[inline]
+    fn set(&mut self, at: usize, row: u32, label: u32) {
+        let number = number(label);
+        if self.state.labels[at] != number {
+            self.state.labels[at] = number;
+            if row != NO_ROW {
+                (self.changed)(row, label);
+            }
+        }
+    }
+}
+
 /// What does not change during the visit of a branch.
 struct Fixed<'a, T: Compute> {
     branch: &'a Branch<T>,
@@ -124,7 +128,7 @@ impl<T: Compute> Visit<T> {
         branch: &Branch<T>,
         state: &mut State<T>,
         centers: &MovedCenters<'_, T>,
-        mut changed: impl FnMut(u32, u32),
+        changed: impl FnMut(u32, u32),
         work: &mut WorkCount,
     ) {
         if branch.rows.is_empty() {
@@ -136,27 +140,28 @@ impl<T: Compute> Visit<T> {
         }
         let mut fixed = Fixed { branch, centers: *centers, skin: Skin::default() };
         let packed = centers.packed;
-        let mut at = self.narrow(&fixed, 0, 0, work);
-        let carried = state.carried.take();
+        let out = &mut Outcome { state, changed, work };
+        let mut at = self.narrow(&fixed, 0, 0, out.work);
+        let carried = out.state.carried.take();
         if self.list(&fixed, at).ids().len() > 1 {
             if let Some(carried) = carried.filter(|c| c.holds(packed, self.list(&fixed, at))) {
                 for (leaf, list) in carried.open() {
-                    self.leaf.label(&fixed, state, (list, leaf), &mut changed, work);
+                    self.leaf.label(&fixed, (list, leaf), out);
                 }
-                state.carried = Some(carried);
+                out.state.carried = Some(carried);
                 return;
             }
             let few = |list: &Candidates<T>| list.ids().len() <= branch.rows.len() / FEW;
             let skin = self.list(&fixed, at).skin(branch.radius, packed.frame().1, centers.shift_move);
             if let Some(skin) = skin.filter(|_| few(self.list(&fixed, at))) {
                 fixed.skin = skin;
-                at = self.narrow(&fixed, 0, 0, work);
+                at = self.narrow(&fixed, 0, 0, out.work);
                 let list = self.list(&fixed, at);
-                state.carried = few(list).then(|| Carried::of(packed, list, skin));
+                out.state.carried = few(list).then(|| Carried::of(packed, list, skin));
             }
         }
         let root = Node { at: 0, first_leaf: 0, leaves: branch.leaves.len() };
-        self.settle(&fixed, state, (root, state.whole[0]), at, &mut changed, work);
+        self.settle(&fixed, (root, out.state.whole[0]), at, out);
     }
 
     /// The candidates of list `at - 1`, or all.
@@ -180,11 +185,9 @@ impl<T: Compute> Visit<T> {
     fn settle(
         &mut self,
         fixed: &Fixed<'_, T>,
-        state: &mut State<T>,
         (node, before): (Node, u32),
         at: usize,
-        changed: &mut impl FnMut(u32, u32),
-        work: &mut WorkCount,
+        out: &mut Outcome<'_, T, impl FnMut(u32, u32)>,
     ) {
         let leaves = &fixed.branch.leaves[node.first_leaf..][..node.leaves];
         let list = if at == 0 { fixed.centers.all } else { &self.lists[at - 1] };
@@ -192,26 +195,26 @@ impl<T: Compute> Visit<T> {
             if before != label {
                 for leaf in leaves {
                     for at in leaf.start..leaf.start + leaf.rows {
-                        state.set(at, fixed.branch.rows[at], label, changed);
+                        out.set(at, fixed.branch.rows[at], label);
                     }
                 }
             }
-            state.whole[node.at] = label;
+            out.state.whole[node.at] = label;
             return;
         }
-        state.whole[node.at] = NO_LABEL;
+        out.state.whole[node.at] = NO_LABEL;
         if node.leaves == 1 {
             let most = fixed.branch.rows.len();
-            state.carried.take_if(|carried| !carried.push(node.first_leaf, list.ids(), most));
-            self.leaf.label(fixed, state, (list.ids(), node.first_leaf), changed, work);
+            out.state.carried.take_if(|carried| !carried.push(node.first_leaf, list.ids(), most));
+            self.leaf.label(fixed, (list.ids(), node.first_leaf), out);
             return;
         }
         for child in node.children() {
             let (first, last) = (child.first_leaf, child.first_leaf + child.leaves - 1);
             if fixed.branch.leaves[first].start < fixed.branch.leaves[last].end {
-                let before = if before == NO_LABEL { state.whole[child.at] } else { before };
-                let at = self.narrow(fixed, child.at, at, work);
-                self.settle(fixed, state, (child, before), at, changed, work);
+                let before = if before == NO_LABEL { out.state.whole[child.at] } else { before };
+                let at = self.narrow(fixed, child.at, at, out.work);
+                self.settle(fixed, (child, before), at, out);
             }
         }
     }
@@ -222,25 +225,23 @@ impl<T: Compute> LeafBuffers<T> {
     fn label(
         &mut self,
         fixed: &Fixed<'_, T>,
-        state: &mut State<T>,
         (list, at): (&[u32], usize),
-        changed: &mut impl FnMut(u32, u32),
-        work: &mut WorkCount,
+        out: &mut Outcome<'_, T, impl FnMut(u32, u32)>,
     ) {
         let Fixed { branch, centers: MovedCenters { packed, .. }, .. } = *fixed;
         let leaf = branch.leaves[at];
-        work.distances += (list.len() * leaf.rows) as u64;
-        let (columns, labels) = (branch.columns(leaf), &state.labels[leaf.start..leaf.end]);
+        out.work.distances += (list.len() * leaf.rows) as u64;
+        let (columns, labels) = (branch.columns(leaf), &out.state.labels[leaf.start..leaf.end]);
         blocks::relabel(packed, blocks::Leaf { columns, labels }, list, &mut self.relabeled);
         for &(r, label) in &self.relabeled.changed {
             let at = leaf.start + r as usize;
-            state.set(at, branch.rows[at], label, changed);
+            out.set(at, branch.rows[at], label);
         }
         for r in self.relabeled.in_doubt.iter().map(|&r| r as usize).filter(|&r| r < leaf.rows) {
             self.row.clear();
             self.row.extend(columns.iter().skip(r).step_by(leaf.end - leaf.start));
             let label = packed.nearest_of(MatRef::new(&self.row, self.row.len()).into(), 0, list);
-            state.set(leaf.start + r, branch.rows[leaf.start + r], label, changed);
+            out.set(leaf.start + r, branch.rows[leaf.start + r], label);
         }
     }
 }

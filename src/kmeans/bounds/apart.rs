@@ -145,15 +145,10 @@ impl Apart<'_> {
 }
 
 /// Buffers of one worker.
+#[derive(Default)]
 pub(in crate::kmeans) struct Settling<T: Compute> {
     work: Work<T>,
     bounds: RowBounds,
     numbers: Vec<u32>,
     least: Vec<f32>,
-}
-
-impl<T: Compute> Default for Settling<T> {
-    fn default() -> Self {
-        Self { work: Work::default(), bounds: RowBounds::default(), numbers: Vec::new(), least: Vec::new() }
-    }
 }

@@ -148,21 +148,35 @@ impl<T: Compute> Rules<'_, T> {
                 continue;
             }
             work.low.resize(picked.len(), T::INFINITY);
-            self.meet(panel, picked, true, chunk, work);
-            std::mem::swap(&mut work.low, &mut work.panel_low);
-            for i in 0..work.better.len() {
-                let found = work.better[i];
-                let (r, low) = (picked[found.at as usize] as usize, work.low[found.at as usize]);
-                if self.take(r, panel, found, low, work) {
-                    work.next[r] = found.next;
-                }
-            }
+            self.label_by(panel, picked, true, chunk, work);
             if self.bounds.group_panels == 1 && !self.bounds.fine {
                 self.renew(&work.low, panel, picked, chunk, work);
             }
         }
         work.lists = lists;
         work.open.len()
+    }
+
+    /// Compares the rows `picked` with one panel, and labels them by the centers that are nearer. Leaves the smallest
+    /// values in `work.low`.
+    #[inline(always)]
+    fn label_by(
+        &self,
+        panel: usize,
+        picked: &[u32],
+        begin: bool,
+        chunk: &mut BoundedChunk<'_, T>,
+        work: &mut Work<T>,
+    ) {
+        self.meet(panel, picked, begin, chunk, work);
+        std::mem::swap(&mut work.low, &mut work.panel_low);
+        for i in 0..work.better.len() {
+            let found = work.better[i];
+            let (r, low) = (picked[found.at as usize] as usize, work.low[found.at as usize]);
+            if self.take(r, panel, found, low, work) {
+                work.next[r] = found.next;
+            }
+        }
     }
 
     /// Compares the open rows with all groups within reach. Returns the number of row-panel comparisons.
@@ -215,15 +229,7 @@ impl<T: Compute> Rules<'_, T> {
         work.low.clear();
         work.low.resize(picked.len(), T::INFINITY);
         if panels.len() == 1 {
-            self.meet(first, picked, false, chunk, work);
-            std::mem::swap(&mut work.low, &mut work.panel_low);
-            for i in 0..work.better.len() {
-                let found = work.better[i];
-                let (r, low) = (picked[found.at as usize] as usize, work.low[found.at as usize]);
-                if self.take(r, first, found, low, work) {
-                    work.next[r] = found.next;
-                }
-            }
+            self.label_by(first, picked, false, chunk, work);
             if !self.bounds.fine {
                 self.renew(&work.low, group, picked, chunk, work);
             }

@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::kernel::Compute;
 use crate::kmeans::blocks::Blocks;
 use crate::parallel::Executor;
-use crate::pass::{Unread, gather_unread};
+use crate::pass::{Unread, gather_with};
 
 /// Buffers of a worker.
 #[derive(Default)]
@@ -52,7 +52,7 @@ impl Labels {
                 picked.clear();
                 picked.extend(changes.iter().map(|&(row, _)| row));
                 let rows = chunk.read_of(picked)?;
-                let absorbed = part.absorb_moves(&rows, |r| labels.get(r), changes, packed, moved);
+                let absorbed = part.absorb_moves(&rows, |r| labels.get(r), changes, pass, moved);
                 if absorbed.is_err() {
                     // The other rows of the chunk may hold stale values.
                     return Err(chunk.read()?.not_finite());
@@ -62,7 +62,7 @@ impl Labels {
             };
         let make = (|| pass.empty(), || (Buffers::default(), pass.editing()));
         let labels = self.of_rows.view_mut();
-        gather_unread(data, cx, None, &pass.parts, labels, total, make, absorb, Part::merge)?;
+        gather_with(data, cx, (None, &pass.parts), labels, total, make, absorb, Part::merge)?;
         total.distances += work.total();
         blocks.confirm();
         Ok(())

@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::kernel::Compute;
 use crate::kmeans::bounds::{RowBoundsMut, Work};
 use crate::parallel::Executor;
-use crate::pass::{Unread, Wide, gather_unread};
+use crate::pass::{Unread, Wide, gather_with};
 
 impl Labels {
     /// Labels all rows by the bounds and adds them to `total`. Does nothing without bounds.
@@ -60,7 +60,7 @@ impl Labels {
         let lower = Wide { values: &mut rows.lower, width };
         let state = (self.of_rows.view_mut(), ((&mut rows.upper[..], &mut rows.least[..]), lower));
         let make = (|| pass.empty(), || (Work::default(), Moved::default(), pass.editing()));
-        gather_unread(data, cx, chunk_rows, &pass.parts, state, total, make, absorb, Part::merge)?;
+        gather_with(data, cx, (chunk_rows, &pass.parts), state, total, make, absorb, Part::merge)?;
         bounds.put_rows(rows);
         Ok(())
     }

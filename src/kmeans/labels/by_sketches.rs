@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::kernel::Compute;
 use crate::kmeans::sketches::{Reading, RowSketches, Work};
 use crate::parallel::Executor;
-use crate::pass::{Unread, gather_unread};
+use crate::pass::{Unread, gather_with};
 
 impl Labels {
     /// Labels all rows by their sketches and adds them to `total`. Does nothing without sketches.
@@ -49,7 +49,7 @@ impl Labels {
         let chunk_rows = Some(rules.chunk_rows(reads_all));
         let state = (self.of_rows.view_mut(), rows.view_mut(widths));
         let make = (|| pass.empty(), || (Work::default(), Moved::default(), pass.editing()));
-        gather_unread(data, cx, chunk_rows, &pass.parts, state, total, make, absorb, Part::merge)?;
+        gather_with(data, cx, (chunk_rows, &pass.parts), state, total, make, absorb, Part::merge)?;
         drop(rules);
         sketches.put_rows(rows);
         self.sketches = Some(sketches);

@@ -9,17 +9,11 @@ use crate::rows::RowBuf;
 use crate::tuning::tile_rows;
 
 /// The kept rows, in order of arrival and in their compute type.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Kept<T> {
     pub(super) rows: RowBuf<T>,
     /// One weight per row; empty while all are 1.
     pub(super) weights: Vec<f64>,
-}
-
-impl<T> Default for Kept<T> {
-    fn default() -> Self {
-        Self { rows: RowBuf::default(), weights: Vec::new() }
-    }
 }
 
 impl<T: Compute> Kept<T> {

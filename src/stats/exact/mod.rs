@@ -45,16 +45,10 @@ const MOST_LEARNED: f64 = 1e250;
 const TOO_COARSE: f64 = (1u64 << 40) as f64;
 
 /// Values that begin at a cache line, so that vectors do not cross two lines. A copy may begin elsewhere.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Lines<V> {
     values: Vec<V>,
     start: usize,
-}
-
-impl<V> Default for Lines<V> {
-    fn default() -> Self {
-        Self { values: Vec::new(), start: 0 }
-    }
 }
 
 impl<V: Copy + Default> Lines<V> {

@@ -33,6 +33,7 @@ impl Reach {
 type SearchedRows = (Vec<(u32, f64, f64)>, u64);
 
 /// Buffers of one worker.
+#[derive(Default)]
 struct Looking<T: Compute> {
     settling: Settling<T>,
     rows: Vec<u64>,
@@ -41,20 +42,6 @@ struct Looking<T: Compute> {
     nearest: Nearest<T>,
     scratch: Scratch<T>,
     sq_dists: Vec<f64>,
-}
-
-impl<T: Compute> Default for Looking<T> {
-    fn default() -> Self {
-        Self {
-            settling: Settling::default(),
-            rows: Vec::new(),
-            numbers: Vec::new(),
-            labels: Vec::new(),
-            nearest: Nearest::default(),
-            scratch: Scratch::default(),
-            sq_dists: Vec::new(),
-        }
-    }
 }
 
 impl<T: Compute> Inner<'_, T> {
