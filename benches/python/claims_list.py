@@ -51,6 +51,13 @@ def against_peers(t: Results) -> list[float | str]:
     return [THREADS[int(threads)], t.processor, max(inertias(t, fits))]
 
 
+def a_billion(t: Results) -> list[float | str]:
+    """Tell the fit of a billion rows."""
+    row = t("billion").where(piece="coreset")
+    shape = [row.one(column) for column in ("n", "d", "k")]
+    return [*shape, row.one("s") / 60, t.processor, row.one("kills")]
+
+
 def inertias(t: Results, fits: list[Table]) -> Iterable[float]:
     """Yield the relative differences between the final inertias and those of scikit-learn."""
     for fit, data in zip(fits, (SIFT, MNIST), strict=True):
@@ -168,6 +175,13 @@ README: list[tuple[str, Formula]] = [
         against_peers,
     ),
     (
+        (
+            "{:,.0f} rows of {:.0f} bytes: a coreset, {:,.0f} clusters of it and their exact energy in "
+            "{:.1f} minutes on two threads of an {:s}. The process was killed {:.0f} times"
+        ),
+        a_billion,
+    ),
+    (
         "`n_init=5` lowers the inertia by {:.1%} in the median of {:.0f} data sets",
         method(FIVE, (drop(median), "inertia"), (count, "inertia")),
     ),
@@ -251,7 +265,7 @@ CHOOSING: list[tuple[str, Formula]] = [
 ]
 CLAIMS: Claims = {
     "README.md": README,
-    "docs/index.md": README[:1],
+    "docs/index.md": README[:2],
     "docs/choosing.md": CHOOSING,
     "docs/inside/benchmarks.md": [
         (
@@ -430,6 +444,9 @@ CLAIMS: Claims = {
 
 PICTURES = [
     Picture("peers.svg", ("README.md", "docs/index.md"), ("peers", "bounded"), "peers"),
+    Picture(
+        "billion.png", ("README.md", "docs/index.md", "docs/inside/benchmarks.md"), ("billion",), "billion"
+    ),
     Picture("choosing-methods.png", ("docs/choosing.md",), ("guide-methods",), "methods"),
     Picture("choosing-options.png", ("docs/choosing.md",), ("guide-options", "guide-coresets"), "options"),
     Picture("balanced-cost.png", ("docs/balanced.md",), ("balanced-limits",), "balanced"),

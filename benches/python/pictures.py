@@ -171,10 +171,21 @@ def densities(results: Results) -> Figure:
 def memory(results: Results) -> Figure:
     """Draw the memory of a fit beside the size of its file."""
     (row,) = results("memory").where(what="fit, path", threads=1).rows
-    names = {"as f32 MB": "the rows as float32", "file MB": "the file", "MB": "memory of the fit"}
-    return bars(
-        list(names.values()), [("MB (lower is better)", [float(row[name]) for name in names], ".0f", [])]
+    return beside_file("MB", ".0f", [float(row[name]) for name in ("as f32 MB", "file MB", "MB")])
+
+
+def billion(results: Results) -> Figure:
+    """Draw the memory of a fit of a billion rows beside the size of their file."""
+    row = results("billion").where(piece="coreset")
+    return beside_file(
+        "GB", ".2g", [4e-9 * row.one("n") * row.one("d"), row.one("file GB"), row.one("peak GB")]
     )
+
+
+def beside_file(unit: str, form: str, values: list[float]) -> Figure:
+    """Draw the sizes of the rows as float32, of their file, and of the memory of a fit."""
+    names = ["the rows as float32", "the file", "memory of the fit"]
+    return bars(names, [(f"{unit} (lower is better)", values, form, [])])
 
 
 def machines(results: Results) -> Figure:
@@ -287,4 +298,4 @@ def draw(name: str, results: Results) -> Figure:
     return functions[name](results)
 
 
-FUNCTIONS = (methods, options, balanced, densities, machines, memory, clusters, growth, peers)
+FUNCTIONS = (methods, options, balanced, densities, machines, memory, billion, clusters, growth, peers)

@@ -553,18 +553,19 @@ fn median_sq_dist<T: Float>(centers: &[&[T]], point: &[T]) -> f64 {
 pub(super) fn scale_of<T: Float>(centers: MatRef<'_, T>, shift: Option<&[T]>) -> T {
     let mut largest = 0.0f64;
     for c in centers.iter() {
-        if let Some(shift) = shift {
-            for (&v, &s) in c.iter().zip(shift) {
-                largest = largest.max((v.to_f64() - s.to_f64()).abs());
-            }
-        } else {
-            // Parallel maxima avoid a chain of dependent operations.
-            let mut most = [0.0f64; PACKED_COLUMNS];
-            for part in c.chunks(PACKED_COLUMNS) {
+        // Parallel maxima avoid a chain of dependent operations.
+        let mut most = [0.0f64; PACKED_COLUMNS];
+        for (i, part) in c.chunks(PACKED_COLUMNS).enumerate() {
+            if let Some(shift) = shift {
+                let moved = part.iter().zip(&shift[i * PACKED_COLUMNS..]);
+                most.iter_mut()
+                    .zip(moved)
+                    .for_each(|(most, (v, s))| *most = most.max((v.to_f64() - s.to_f64()).abs()));
+            } else {
                 most.iter_mut().zip(part).for_each(|(most, v)| *most = most.max(v.to_f64().abs()));
             }
-            largest = most.into_iter().fold(largest, f64::max);
         }
+        largest = most.into_iter().fold(largest, f64::max);
     }
     scale_for(largest)
 }

@@ -9,6 +9,7 @@ use crate::matrix::MatRef;
 use crate::rows::{Rows, SparseRef};
 
 use super::exact::{Added, ExactSums, check_energy, rows_together};
+use super::means::sum_of;
 use super::waiting::Waiting;
 
 /// Weighted sums, weights and squared errors of rows per cluster. Two of them merge by addition.
@@ -428,11 +429,13 @@ impl ClusterSums {
             if weight > 0.0 {
                 // The squared error about a point is the squared error about the mean, plus the weight times
                 // the squared distance to the mean.
-                let growth = old.iter().zip(new).zip(self.sum(j)).map(|((old, new), sum)| {
-                    let (old, new, mean) = (old.to_f64(), new.to_f64(), sum / weight);
+                let (n, sum) = (self.dim, self.sum(j));
+                let (old, new, sum) = (&old[..n], &new[..n], &sum[..n]);
+                let growth = sum_of(n, |i| {
+                    let (old, new, mean) = (old[i].to_f64(), new[i].to_f64(), sum[i] / weight);
                     (new - old) * ((new - mean) + (old - mean))
                 });
-                energy = self.energies()[j] + weight * growth.sum::<f64>();
+                energy = self.energies()[j] + weight * growth;
             }
             self.energies.set(j, [energy].into_iter());
         }

@@ -14,6 +14,22 @@ pub(crate) fn divisor(metric: Metric, sum: &[f64], weight: f64) -> f64 {
     }
 }
 
+/// The sum of `n` values in a fixed order, without a chain of dependent additions.
+#[inline(always)]
+pub(super) fn sum_of(n: usize, mut value: impl FnMut(usize) -> f64) -> f64 {
+    let mut sums = [0.0; 8];
+    let whole = n / sums.len() * sums.len();
+    for first in (0..whole).step_by(sums.len()) {
+        for (l, sum) in sums.iter_mut().enumerate() {
+            *sum += value(first + l);
+        }
+    }
+    for (i, sum) in (whole..n).zip(&mut sums) {
+        *sum += value(i);
+    }
+    sums.iter().sum()
+}
+
 /// Moves a center to the mean of its rows, of total weight `weight`. Adds the squared length of the move to `moved`.
 pub(crate) fn to_mean<T: Compute>(
     center: &mut [T],
@@ -23,11 +39,13 @@ pub(crate) fn to_mean<T: Compute>(
 ) {
     let divisor = divisor(metric, sum, weight);
     if divisor > 0.0 {
-        for (c, s) in center.iter_mut().zip(sum) {
-            let new = T::from_f64(s / divisor);
-            *moved += (new.to_f64() - c.to_f64()).powi(2);
-            *c = new;
-        }
+        let sum = &sum[..center.len()];
+        *moved += sum_of(center.len(), |i| {
+            let new = T::from_f64(sum[i] / divisor);
+            let by = new.to_f64() - center[i].to_f64();
+            center[i] = new;
+            by * by
+        });
     }
 }
 
