@@ -52,7 +52,7 @@ impl<'a, T: Compute> Cells<'a, T> {
         let (k, dim) = (all.n_centers(), all.dim());
         let rows = Dense::new(all.centers().data(), dim)?;
         let rng = &mut Rng::keyed(0, Purpose::Node, u64::MAX);
-        let (cells, _) = partition::<T>(&rows, n_cells(k as u64), (false, CELL_SWEEPS), rng, cx)?;
+        let (cells, _) = partition::<T>(&rows, n_cells(k as u64), false, CELL_SWEEPS, rng, cx)?;
         let of = predict::<T>(&cells, Metric::Euclidean, &rows, cx)?;
         let packed = PackedCenters::for_rows(MatRef::new(&cells, dim), all.is_sparse());
         Ok(Self { all, members: Groups::new(&of, packed.n_centers()), packed, of })

@@ -63,6 +63,17 @@ pub(super) struct Truncated<T> {
     pub(super) finished: Option<(Vec<u32>, f64)>,
 }
 
+/// What a pass over the rows does.
+#[derive(Clone, Copy)]
+struct Wanted {
+    /// Searches for the components near each row.
+    search: bool,
+    /// Computes and sums the shares of the components.
+    weigh: bool,
+    /// Sums squares by column.
+    by_column: bool,
+}
+
 /// The state that an iteration changes.
 struct Iterated<T> {
     mixture: Mixture<T>,
@@ -158,7 +169,7 @@ impl<T: Compute> Truncated<T> {
     fn sweep(
         &self,
         now: &mut Iterated<T>,
-        (search, weigh, by_column): (bool, bool, bool),
+        Wanted { search, weigh, by_column }: Wanted,
         data: &dyn DataSource<T>,
         cx: &Executor,
     ) -> Result<EStepSums> {
@@ -211,20 +222,21 @@ impl<T: Compute> Truncated<T> {
         let given = self.n_iter() == 0 && self.params.begins_given();
         let warm = given || self.n_iter() + 1 >= WARM_UP;
         let shape = if warm { self.params.covariance } else { Covariance::TiedSpherical };
-        let by_column = shape.is_by_column();
+        let all = Wanted { search: true, weigh: true, by_column: shape.is_by_column() };
         let mut swept = if now.mixture.variances.is_empty() {
             // Equation 8 needs the result of a search, and shares need the result of equation 8.
             for _ in 0..=self.params.n_initial_e_steps {
-                let found = self.sweep(&mut now, (true, false, false), data, cx)?;
+                let found =
+                    self.sweep(&mut now, Wanted { weigh: false, by_column: false, ..all }, data, cx)?;
                 now.mixture.begin((found.least, found.spread, found.weight));
             }
             if given {
                 now.mixture.begin_given(&self.params);
             }
             // Given components are near other rows than their means alone.
-            self.sweep(&mut now, (given, true, by_column), data, cx)?
+            self.sweep(&mut now, Wanted { search: given, ..all }, data, cx)?
         } else {
-            self.sweep(&mut now, (true, true, by_column), data, cx)?
+            self.sweep(&mut now, all, data, cx)?
         };
         let bound = swept.bound / swept.weight;
         let converged = self.settles(bound, data.dim());
@@ -241,7 +253,7 @@ impl<T: Compute> Truncated<T> {
             if left < CANCELED * T::EPSILON {
                 // Squared distances rounded to `T` would leave only their rounding error, so measure again.
                 now.mixture = before;
-                swept = self.sweep(&mut now, (false, true, by_column), data, cx)?;
+                swept = self.sweep(&mut now, Wanted { search: false, ..all }, data, cx)?;
                 (moved, _) = now.mixture.follow(&swept.sums, &swept.projections, shape, given, cx)?;
             }
         }

@@ -13,14 +13,16 @@ use crate::pass::{Chunk, gather};
 use crate::rng::Rng;
 use crate::stats::{ClusterSums, to_means};
 
-/// Centers of `k` parts, and the number of computed distances, from random rows or by `greedy` k-means++. A part that loses all rows keeps its center.
+/// Centers of `k` parts, and the number of computed distances, from random rows or by `greedy` k-means++. A part that
+/// loses all rows keeps its center.
 ///
 /// # Errors
 /// If there are fewer rows than `k`. Errors of the source.
 pub(crate) fn partition<T: Compute>(
     data: &dyn DataSource<T>,
     k: usize,
-    (greedy, sweeps): (bool, u64),
+    greedy: bool,
+    sweeps: u64,
     rng: &mut Rng,
     cx: &Executor,
 ) -> Result<(Vec<T>, u64)> {

@@ -382,7 +382,7 @@ impl Choice {
         let rows = copy(data, &sample(n, most, self.seed, 0))?;
         let centers = if k < TREE_CENTERS {
             let rng = &mut Rng::keyed(self.seed, Purpose::Node, 0);
-            partition::<T>(&rows, k, (false, CELL_SWEEPS), rng, cx)?.0
+            partition::<T>(&rows, k, false, CELL_SWEEPS, rng, cx)?.0
         } else {
             let params =
                 HierarchicalKMeans::params(k).rng_seed(self.seed).compute_labels(false).max_iter(CELL_SWEEPS);

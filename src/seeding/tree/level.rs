@@ -169,7 +169,7 @@ impl Growth {
             Some(weighted) => weighted,
             None => rows,
         };
-        let (mut centers, distances) = partition(source, k, (self.greedy, NODE_SWEEPS), rng, cx)?;
+        let (mut centers, distances) = partition(source, k, self.greedy, NODE_SWEEPS, rng, cx)?;
         out.centers.append(&mut centers);
         out.distances += distances;
         out.counts.push(k as u32);
