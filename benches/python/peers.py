@@ -227,11 +227,10 @@ def measure(spec: str, workers: dict[str, common.Worker], args: argparse.Namespa
             row["note"] = "more noise than time: take more sweeps, or a quiet machine"
         if "shoal" in times:
             pairs = list(zip(times[peer], times["shoal"], strict=True))
-            row["ratio"] = common.median(t[0] / ours[0] for t, ours in pairs)
-            row["fit ratio"] = common.median(t[1] / ours[1] for t, ours in pairs)
-            row["first ratio"] = common.median(t[3] / ours[3] for t, ours in pairs)
-            ratios = sorted(t[0] / ours[0] for t, ours in pairs)
-            row["ratio low"], row["ratio high"] = ratios[0], ratios[-1]
+            for column, at in (("ratio", 0), ("fit ratio", 1), ("first ratio", 3)):
+                ratios = [t[at] / ours[at] for t, ours in pairs]
+                row[column] = common.median(ratios)
+                row[f"{column} low"], row[f"{column} high"] = min(ratios), max(ratios)
         reference = found[alive[0]]["objective"]
         row["objective +"] = row["objective"] / reference - 1.0
     return list(found.values())

@@ -239,13 +239,11 @@ def peers(results: Results) -> Figure:
     """Draw the times of other libraries relative to shoal, with their ranges: fits and single sweeps."""
     figure = Figure(figsize=(8.6, 3.3), layout="constrained")
     FigureCanvasAgg(figure)
-    axes = figure.subplots(1, 2, width_ratios=(1.5, 4), sharey=True)
-    sweeps = results("peers")
-    sets = sweeps.where(peer="shoal").rows
-    fits = results("bounded").where(method="auto")
-    fitted = [row for own in sets for row in fits.rows if row["data"] == own["data"]]
-    titles = (f"fit, up to {max(fits['sweeps']):.0f} sweeps", "one plain sweep of Lloyd's algorithm")
-    for axis, title, some in zip(axes, titles, (fitted, sets), strict=True):
+    axes = figure.subplots(1, 2, width_ratios=(2, 4), sharey=True)
+    tables = (results("peers-auto").where(k=1024), results("peers"))
+    titles = (f"fit, up to {max(tables[0]['sweeps']):.0f} sweeps", "one plain sweep of Lloyd's algorithm")
+    for axis, title, table, column in zip(axes, titles, tables, ("fit ratio", "ratio"), strict=True):
+        some = table.where(peer="shoal").rows
         axis.axhline(1, color=USUAL, linewidth=3, label="shoal", zorder=4)
         names = [f"{TITLES[row['data']]}\n{int(row['n']):,} x {row['d']}\nk = {row['k']}" for row in some]
         axis.set_xticks(range(len(some)), names, fontsize=8)
@@ -254,12 +252,10 @@ def peers(results: Results) -> Figure:
         axis.grid(axis="y", alpha=0.3)
         axis.spines[["top", "right"]].set_visible(False)
         axis.tick_params(axis="x", length=0)
-    for at, row in enumerate(fitted):
-        bar(axes[0], at, 0.36, "sklearn", row, "sklearn/this")
-    for at, own in enumerate(sets):
-        for place, library in enumerate(LIBRARIES):
-            row = sweeps.where(data=own["data"], peer=library).rows[0]
-            bar(axes[1], at + (place - 1.5) * 0.2, 0.18, library, row, "ratio")
+        for at, own in enumerate(some):
+            for place, library in enumerate(LIBRARIES):
+                row = table.where(data=own["data"], peer=library).rows[0]
+                bar(axis, at + (place - 1.5) * 0.2, 0.18, library, row, column)
     ticks = [2**power for power in range(-1, 6)]
     axes[0].set_yscale("log", base=2)
     axes[0].set_yticks(ticks, [f"{tick:g}" for tick in ticks])

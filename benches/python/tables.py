@@ -29,6 +29,8 @@ TITLES = {
     "aloi_27d_50k": "images of objects",
     "sift_bsds_trainval": "SIFT descriptors",
     "sift_bsds_trainval+u": "SIFT descriptors",
+    "rootsift": "RootSIFT",
+    "resnet18_cifar_16k": "deep features",
     "mnist_70k": "MNIST",
     "mnist_70k+u": "MNIST",
     "usps_11k+u": "USPS",

@@ -46,6 +46,8 @@ pub struct ClusterSums {
     is_part: bool,
     /// Squared errors of some rows.
     errors: Vec<f64>,
+    /// The clusters whose sums have changed since the copy. `None` if all may have.
+    changed: Option<Vec<u32>>,
 }
 
 /// Sums and weights below this value are not compared: their quotients have few exact digits.
@@ -93,6 +95,7 @@ impl ClusterSums {
             waiting: Waiting::default(),
             is_part: true,
             errors: Vec::new(),
+            changed: None,
         }
     }
 
@@ -147,8 +150,9 @@ impl ClusterSums {
         if self.sums.values().is_empty() {
             return Ok(());
         }
-        let mut weights = self.weights().iter().copied().enumerate().filter(|&(_, weight)| weight > 0.0);
-        weights.try_for_each(|(j, weight)| check_mean::<T>(j, weight, self.sum(j).iter().copied()))?;
+        self.changed_or_all()
+            .filter(|&j| self.weights()[j] > 0.0)
+            .try_for_each(|j| check_mean::<T>(j, self.weights()[j], self.sum(j).iter().copied()))?;
         check_energy(self.energy())
     }
 
@@ -206,11 +210,12 @@ impl ClusterSums {
     pub(crate) fn replace<T: Float>(&mut self, j: usize, row: &[T], weight: f64) {
         self.sums.set(j, row.iter().map(|x| weight * x.to_f64()));
         self.weights.set(j, [weight].into_iter());
-        (self.touched[j], self.filled) = (true, true);
+        (self.touched[j], self.filled, self.changed) = (true, true, None);
     }
 
     /// Multiplies all weights by `factor`. The sums must be rounded.
     pub(crate) fn scale(&mut self, factor: f64) {
+        self.changed = None;
         self.squares().scale(factor * factor);
         for numbers in [&mut self.sums, &mut self.weights, &mut self.energies] {
             numbers.scale(factor);
@@ -234,6 +239,7 @@ impl ClusterSums {
             "one label per row"
         );
         assert!(centers.n_centers() == self.touched.len() && centers.dim() == self.dim, "one sum per center");
+        self.changed = None;
         let waits = matches!(rows, Rows::Sparse(sparse) if self.can_wait(sparse));
         if !waits {
             self.settle_waiting();
@@ -338,7 +344,7 @@ impl ClusterSums {
     ) {
         let rows = rows.into();
         assert!(old.len() == rows.rows() && new.len() == rows.rows(), "two labels per row");
-        self.filled = true;
+        (self.filled, self.changed) = (true, None);
         self.settle_waiting();
         let together = rows_together(self.dim);
         for start in (0..new.len()).step_by(together) {
@@ -391,7 +397,7 @@ impl ClusterSums {
 
     /// Adds and removes the rows in `waiting`. Then rounds their sums, if `rounded`.
     fn add_waiting(&mut self, waiting: &mut Waiting, rounded: bool) {
-        self.filled = true;
+        (self.filled, self.changed) = (true, None);
         self.sums.fill();
         let (dim, sums) = (self.dim, &mut self.sums);
         let mut places = Vec::new();
@@ -421,12 +427,40 @@ impl ClusterSums {
         self.merge(part);
     }
 
+    /// A copy that knows which clusters change. `last` is an earlier copy from which these sums were made by merging, if
+    /// there is one: copying only what differs from it takes less time.
+    pub(crate) fn copy(&self, last: Option<Self>) -> Self {
+        let mut copy = match (last, &self.changed) {
+            (Some(mut last), Some(changed)) => {
+                last.sums.catch_up(&self.sums, changed);
+                last.weights.clone_from(&self.weights);
+                last.energies.clone_from(&self.energies);
+                last.squares.clone_from(&self.squares);
+                last.touched.clone_from(&self.touched);
+                last.added.clone_from(&self.added);
+                last.filled = self.filled;
+                last
+            }
+            _ => self.clone(),
+        };
+        copy.changed = Some(Vec::new());
+        copy
+    }
+
+    /// The clusters whose sums may have changed since the copy, in ascending order.
+    pub(crate) fn changed_or_all(&self) -> impl Iterator<Item = usize> + '_ {
+        let all = if self.changed.is_some() { 0..0 } else { 0..self.touched.len() };
+        self.changed.iter().flatten().map(|&j| j as usize).chain(all)
+    }
+
     /// Converts the squared errors about the centers `old` to squared errors about `new`.
     pub(crate) fn follow<T: Float>(&mut self, old: MatRef<'_, T>, new: MatRef<'_, T>) {
         for (j, (old, new)) in old.iter().zip(new.iter()).enumerate() {
             let weight = self.weights()[j];
             let mut energy = 0.0;
-            if weight > 0.0 {
+            if weight > 0.0 && old == new {
+                energy = self.energies()[j];
+            } else if weight > 0.0 {
                 // The squared error about a point is the squared error about the mean, plus the weight times
                 // the squared distance to the mean.
                 let (n, sum) = (self.dim, self.sum(j));
@@ -470,6 +504,7 @@ impl ClusterSums {
             }
             part.touched[j] = false;
             self.touched[j] = true;
+            self.changed.iter_mut().for_each(|changed| changed.push(j as u32));
             // Otherwise all rows of the part are waiting.
             if filled {
                 self.sums.take(j, &mut part.sums);
@@ -493,6 +528,10 @@ impl ClusterSums {
         if !part.waiting.is_empty() {
             self.settle_waiting();
             self.add_waiting(&mut part.waiting, rounded);
+        }
+        if let Some(changed) = &mut self.changed {
+            changed.sort_unstable();
+            changed.dedup();
         }
         self.all_numbers().for_each(ExactSums::finish);
         if rounded {
@@ -566,7 +605,7 @@ impl ClusterSums {
 
     /// Moves one row with weight `weight` from cluster `from` to cluster `to`.
     pub(crate) fn move_row<T: Float>(&mut self, row: &[T], weight: f64, from: usize, to: usize) {
-        self.filled = true;
+        (self.filled, self.changed) = (true, None);
         self.all_numbers().for_each(ExactSums::fill);
         for (j, weight) in [(from, -weight), (to, weight)] {
             for (t, x) in row.iter().enumerate() {

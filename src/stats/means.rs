@@ -49,10 +49,12 @@ pub(crate) fn to_mean<T: Compute>(
     }
 }
 
-/// Moves every center that has weight to the mean of its rows. Returns the squared length of all moves.
+/// Moves every center that has weight to the mean of its rows. If the sums know which clusters have changed, the other
+/// centers are at their means. Returns the squared length of all moves.
 pub(crate) fn to_means<T: Compute>(centers: &mut [T], dim: usize, metric: Metric, sums: &ClusterSums) -> f64 {
     let mut moved = 0.0;
-    for (j, center) in centers.chunks_exact_mut(dim).enumerate() {
+    for j in sums.changed_or_all() {
+        let center = &mut centers[j * dim..][..dim];
         to_mean(center, metric, (sums.sum(j), sums.weights()[j]), &mut moved);
     }
     moved

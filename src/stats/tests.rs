@@ -54,6 +54,46 @@ fn bits(sums: &ClusterSums) -> Vec<Vec<u64>> {
 }
 
 #[test]
+fn a_copy_catches_up_with_what_merges_changed() {
+    let (n, dim, k) = (400, 5, 7);
+    let (x, _, labels) = some_rows(n, dim);
+    let rows = MatRef::new(&x, dim);
+    let packed = PackedCenters::for_rows(MatRef::new(&x[..k * dim], dim), false);
+    let mut before = ClusterSums::new(k, dim);
+    before.absorb(rows, &labels, None, &packed);
+    // A value that no other sum can hold stays beside the sums.
+    before.merge(&mut ClusterSums::of(dim, vec![1e-300; k * dim], vec![1.0; k]));
+    let mut now = before.copy(None);
+    assert_eq!(now.changed_or_all().count(), 0);
+    for round in 0..6u32 {
+        let mut changed: Vec<usize> = Vec::new();
+        for part in 0..2 {
+            // Rows of a cluster move to the next one but one.
+            let from = (3 * round + part) % k as u32;
+            let to = (from + 2) % k as u32;
+            let moved: Vec<u32> = labels.iter().map(|&j| if j == from { to } else { j }).collect();
+            let mut part = ClusterSums::part(k, dim);
+            part.reassign(rows.slice(0, 50), &labels[..50], &moved[..50], &packed);
+            now.merge(&mut part);
+            if labels[..50].contains(&from) {
+                changed.extend([from as usize, to as usize]);
+            }
+        }
+        changed.sort_unstable();
+        changed.dedup();
+        assert_eq!(now.changed_or_all().collect::<Vec<_>>(), changed, "round {round}");
+        // `before` is the copy from which `now` was made.
+        let copy = now.copy(Some(before));
+        assert_eq!(bits(&copy), bits(&now), "round {round}");
+        assert_eq!(copy.changed_or_all().count(), 0);
+        before = std::mem::replace(&mut now, copy);
+    }
+    let mut other = now.copy(None);
+    other.replace(2, rows.row(0), 1.0);
+    assert_eq!(other.changed_or_all().count(), k);
+}
+
+#[test]
 fn sums_do_not_depend_on_cuts_moves_or_storage() {
     let (n, dim, k) = (3000, 5, 7);
     let (x, all_weights, labels) = some_rows(n, dim);

@@ -33,6 +33,11 @@ impl Carried {
         carried
     }
 
+    /// A copy for a sweep. `last` are the sums from which an earlier sweep made these, if they are there.
+    pub(in crate::kmeans) fn copy(&self, last: Option<Self>) -> Self {
+        Self { clusters: self.clusters.copy(last.map(|last| last.clusters)), ..*self }
+    }
+
     pub(in crate::kmeans) fn into_clusters(self) -> ClusterSums {
         self.clusters
     }

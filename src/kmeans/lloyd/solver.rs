@@ -42,6 +42,8 @@ pub struct Lloyd<T> {
     pub(super) exact: bool,
     /// Sums of the rows by `labels`, with squared errors about `centers`, for the next sweep to start from.
     pub(super) carried: Option<Carried>,
+    /// Those from which the last sweep made `carried`.
+    spare: Option<Carried>,
     pub(super) choice: Choice,
     /// Blocks of rows, if sweeps are by blocks.
     pub(super) blocks: Option<Blocks<T>>,
@@ -74,6 +76,7 @@ impl<T: Compute> Lloyd<T> {
             energy: f64::NAN,
             exact: false,
             carried: None,
+            spare: None,
             current: false,
             threshold: None,
             iteration: 0,
@@ -251,7 +254,7 @@ impl<T: Compute> Solver<T> for Lloyd<T> {
         let wanted = self.threshold.is_none() && self.params.tolerance > 0.0;
         let packed_origin = wanted.then(|| PackedCenters::for_rows(MatRef::new(&origin, self.dim), sparse));
         // A failed sweep must leave the state unchanged.
-        let carried = self.carried.clone();
+        let carried = self.carried.as_ref().map(|carried| carried.copy(self.spare.take()));
         let (blocks, moments) = (self.blocks.as_mut(), packed_origin.as_ref());
         let sweep = Sweep { blocks, moments, carried, ..Sweep::about(&packed) };
         let mut swept = self.labels.sweep(sweep, data, cx)?;
@@ -278,6 +281,7 @@ impl<T: Compute> Solver<T> for Lloyd<T> {
         self.choice.watch_sketches(&mut self.labels, &swept);
         self.choice.watch_blocks(&mut self.blocks, &self.shared, &packed, (n as usize, &swept));
         self.rows_seen += n;
+        self.spare = self.carried.take().filter(|_| carry);
         self.carried = carry.then(|| swept.into_carried());
         // Unchanged labels give bit-identical means, unless a cluster was relocated or `finish` changed the labels in
         // between.
@@ -346,7 +350,8 @@ impl<T: Compute> Restartable<T> for Lloyd<T> {
             self.exact = true;
         }
         // Only further sweeps need these.
-        (self.carried, self.labels.bounds, self.labels.sketches, self.blocks) = (None, None, None, None);
+        (self.carried, self.spare, self.blocks) = (None, None, None);
+        (self.labels.bounds, self.labels.sketches) = (None, None);
         self.labels.forget_before();
         self.timings.finish += begun.elapsed().as_secs_f64();
         Ok(self.energy)

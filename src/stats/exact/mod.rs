@@ -177,6 +177,27 @@ impl ExactSums {
         }
     }
 
+    /// Becomes a copy of sums that differ only for these `clusters`.
+    pub(super) fn catch_up(&mut self, with: &Self, clusters: &[u32]) {
+        let Self { k: _, width, grids, high, low, is_finite, missed, sums, lows, rests } = with;
+        let copy = |to: &mut Vec<f64>, from: &Vec<f64>| {
+            if to.len() != from.len() {
+                return to.clone_from(from);
+            }
+            let rows = clusters.iter().map(|&j| j as usize * width..(j as usize + 1) * width);
+            for places in rows.chain(rests.keys().map(|&at| at..at + 1)) {
+                to[places.clone()].copy_from_slice(&from[places]);
+            }
+        };
+        copy(&mut self.sums, sums);
+        copy(&mut self.lows, lows);
+        self.grids.clone_from(grids);
+        self.high.clone_from(high);
+        self.low.clone_from(low);
+        self.rests.clone_from(rests);
+        (self.is_finite, self.missed) = (*is_finite, *missed);
+    }
+
     /// The rounded sums, without rows that are not settled.
     pub(super) fn values(&self) -> &[f64] {
         &self.sums
