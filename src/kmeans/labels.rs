@@ -388,8 +388,15 @@ impl Labels {
     }
 
     /// Frees the changes of the last sweep, which cannot be undone any more.
-    pub(super) fn forget_before(&mut self) {
+    fn forget_before(&mut self) {
         self.before = Before::Changed(Vec::new());
+    }
+
+    /// Frees what only further sweeps need.
+    pub(super) fn forget_sweeps(&mut self) {
+        self.forget_before();
+        self.parts = Pool::default();
+        (self.bounds, self.sketches) = (None, None);
     }
 
     pub(super) fn are_missing(&self) -> bool {
@@ -445,6 +452,8 @@ impl Labels {
             // Most of the energy is gone: the rounding of the removed part may outweigh the rest.
             part.clusters = nothing();
             exact = true;
+            // Another pass makes its own.
+            self.parts = Pool::default();
             match sum_labeled(self.of_rows.view(), packed, data, cx) {
                 Ok(mut sums) => part.clusters.merge(&mut sums),
                 Err(e) => swept = Err(e),

@@ -89,7 +89,7 @@ pub(crate) fn gather<T: Float, R: PerRow, P: Send, S, C>(
 }
 
 /// Like [`gather`], in chunks of `chunk_rows`. `parts` keeps the partial results for the next pass, because large ones take
-/// a while to allocate. After an error they are not empty.
+/// a while to allocate: `merge` must leave them empty. After an error they are not.
 #[expect(clippy::too_many_arguments, reason = "all of these define a pass")]
 pub(crate) fn gather_with<T: Float, R: PerRow, P: Send, S, C>(
     data: &dyn DataSource<T>,

@@ -46,7 +46,7 @@ pub struct ClusterSums {
     is_part: bool,
     /// Squared errors of some rows.
     errors: Vec<f64>,
-    /// The clusters whose sums have changed since the copy. `None` if all may have.
+    /// The clusters whose sums have changed since [`ClusterSums::copy`] made these. `None` if all may have.
     changed: Option<Vec<u32>>,
 }
 
@@ -427,27 +427,39 @@ impl ClusterSums {
         self.merge(part);
     }
 
-    /// A copy that knows which clusters change. `last` is an earlier copy from which these sums were made by merging, if
-    /// there is one: copying only what differs from it takes less time.
+    /// A copy that knows which clusters merges change. `last` are the sums whose copy became these by merging, if they are
+    /// still there: then only what differs is copied.
     pub(crate) fn copy(&self, last: Option<Self>) -> Self {
-        let mut copy = match (last, &self.changed) {
-            (Some(mut last), Some(changed)) => {
-                last.sums.catch_up(&self.sums, changed);
-                last.weights.clone_from(&self.weights);
-                last.energies.clone_from(&self.energies);
-                last.squares.clone_from(&self.squares);
-                last.touched.clone_from(&self.touched);
-                last.added.clone_from(&self.added);
-                last.filled = self.filled;
-                last
+        let sums = match (last, &self.changed) {
+            (Some(Self { mut sums, .. }), Some(changed)) => {
+                sums.catch_up(&self.sums, changed);
+                sums
             }
-            _ => self.clone(),
+            (last, _) => {
+                // Frees its memory first.
+                drop(last);
+                self.sums.clone()
+            }
         };
-        copy.changed = Some(Vec::new());
-        copy
+        let Self { dim, weights, energies, squares, touched, added, filled, waiting, is_part, .. } = self;
+        debug_assert!(waiting.is_empty() && !is_part, "only totals of dense rows are copied");
+        Self {
+            dim: *dim,
+            sums,
+            weights: weights.clone(),
+            energies: energies.clone(),
+            squares: squares.clone(),
+            touched: touched.clone(),
+            added: added.clone(),
+            filled: *filled,
+            waiting: Waiting::default(),
+            is_part: *is_part,
+            errors: Vec::new(),
+            changed: Some(Vec::new()),
+        }
     }
 
-    /// The clusters whose sums may have changed since the copy, in ascending order.
+    /// The clusters whose sums may have changed since [`ClusterSums::copy`] made these, in ascending order.
     pub(crate) fn changed_or_all(&self) -> impl Iterator<Item = usize> + '_ {
         let all = if self.changed.is_some() { 0..0 } else { 0..self.touched.len() };
         self.changed.iter().flatten().map(|&j| j as usize).chain(all)
@@ -495,6 +507,7 @@ impl ClusterSums {
         if part.squares.is_some() {
             self.squares();
         }
+        part.changed = None;
         let filled = take(&mut part.filled);
         self.filled |= filled;
         for j in 0..part.touched.len() {

@@ -56,13 +56,16 @@ fn bits(sums: &ClusterSums) -> Vec<Vec<u64>> {
 #[test]
 fn a_copy_catches_up_with_what_merges_changed() {
     let (n, dim, k) = (400, 5, 7);
-    let (x, _, labels) = some_rows(n, dim);
+    let (x, weights, labels) = some_rows(n, dim);
     let rows = MatRef::new(&x, dim);
     let packed = PackedCenters::for_rows(MatRef::new(&x[..k * dim], dim), false);
     let mut before = ClusterSums::new(k, dim);
-    before.absorb(rows, &labels, None, &packed);
-    // A value that no other sum can hold stays beside the sums.
-    before.merge(&mut ClusterSums::of(dim, vec![1e-300; k * dim], vec![1.0; k]));
+    before.absorb(rows, &labels, Some(&weights), &packed);
+    // Values that two numbers cannot hold stay beside the sums.
+    for tiny in [1e-30, 1e-300] {
+        before.merge(&mut ClusterSums::of(dim, vec![tiny; k * dim], vec![1.0; k]));
+    }
+    assert!(bits(&before)[0].len() > 2 * k * dim);
     let mut now = before.copy(None);
     assert_eq!(now.changed_or_all().count(), 0);
     for round in 0..6u32 {
@@ -88,9 +91,19 @@ fn a_copy_catches_up_with_what_merges_changed() {
         assert_eq!(copy.changed_or_all().count(), 0);
         before = std::mem::replace(&mut now, copy);
     }
-    let mut other = now.copy(None);
-    other.replace(2, rows.row(0), 1.0);
-    assert_eq!(other.changed_or_all().count(), k);
+    let other = now.copy(None);
+    let changes: [&dyn Fn(&mut ClusterSums); 5] = [
+        &|sums| sums.replace(2, rows.row(0), 1.0),
+        &|sums| sums.scale(2.0),
+        &|sums| sums.absorb(rows.slice(0, 1), &[1], None, &packed),
+        &|sums| sums.reassign(rows.slice(0, 1), &[1], &[2], &packed),
+        &|sums| sums.move_row(rows.row(0), 1.0, 1, 2),
+    ];
+    for change in changes {
+        let mut sums = other.clone();
+        change(&mut sums);
+        assert_eq!(sums.changed_or_all().count(), k);
+    }
 }
 
 #[test]

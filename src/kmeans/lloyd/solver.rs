@@ -42,7 +42,7 @@ pub struct Lloyd<T> {
     pub(super) exact: bool,
     /// Sums of the rows by `labels`, with squared errors about `centers`, for the next sweep to start from.
     pub(super) carried: Option<Carried>,
-    /// Those from which the last sweep made `carried`.
+    /// The sums before the last sweep; the next sweep reuses their memory.
     spare: Option<Carried>,
     pub(super) choice: Choice,
     /// Blocks of rows, if sweeps are by blocks.
@@ -332,6 +332,7 @@ impl<T: Compute> Restartable<T> for Lloyd<T> {
 
     fn finish(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<f64> {
         let begun = Instant::now();
+        self.spare = None;
         self.labels.recover(MatRef::new(&self.labeled_by, self.dim), data, cx)?;
         if !self.current {
             let sparse = data.most_values().is_some();
@@ -349,10 +350,8 @@ impl<T: Compute> Restartable<T> for Lloyd<T> {
                 inertia(&self.centers, Some(self.labels.of_rows.view()), Metric::Euclidean, data, cx)?;
             self.exact = true;
         }
-        // Only further sweeps need these.
-        (self.carried, self.spare, self.blocks) = (None, None, None);
-        (self.labels.bounds, self.labels.sketches) = (None, None);
-        self.labels.forget_before();
+        (self.carried, self.blocks) = (None, None);
+        self.labels.forget_sweeps();
         self.timings.finish += begun.elapsed().as_secs_f64();
         Ok(self.energy)
     }

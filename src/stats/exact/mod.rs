@@ -184,9 +184,9 @@ impl ExactSums {
             if to.len() != from.len() {
                 return to.clone_from(from);
             }
-            let rows = clusters.iter().map(|&j| j as usize * width..(j as usize + 1) * width);
-            for places in rows.chain(rests.keys().map(|&at| at..at + 1)) {
-                to[places.clone()].copy_from_slice(&from[places]);
+            for &j in clusters {
+                let row = j as usize * width..(j as usize + 1) * width;
+                to[row.clone()].copy_from_slice(&from[row]);
             }
         };
         copy(&mut self.sums, sums);
