@@ -414,6 +414,11 @@ pub(crate) const THREADS_ANYWHERE: usize = 16;
 /// than a tolerance needs.
 pub(crate) const VARIANCE_ROWS: u64 = 16_384;
 
+/// A distributed sweep sums squared errors about the centers of an earlier sweep while the moves since then, squared and
+/// weighted, add up to at most this share of the squared errors. Converting the sums to the centers then rounds away about
+/// one bit.
+pub(crate) const CARRIED_MOVES: f64 = 1.0;
+
 /// The most rows that a partial result of a distributed sweep keeps for empty clusters, and so the most clusters that
 /// move in one sweep. More rows would make partial results larger than their sums when `k` is small. Clusters
 /// that remain empty move in the next sweep.

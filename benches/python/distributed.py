@@ -12,6 +12,7 @@ centers. Peers that are not installed are skipped.
     python benches/python/distributed.py
     python benches/python/distributed.py --model      # seconds of a sweep by partitions and bytes of a result
     python benches/python/distributed.py --cuts 4 256 # the same rows in more partitions
+    python benches/python/distributed.py --kept       # sweeps whose workers keep state, or nothing
 
 `--model` measures sweeps over few rows, which cost little but the exchange of results, and fits
 ``seconds = a + b * partitions + c * partitions * bytes of a result + e * operations``.
@@ -19,6 +20,10 @@ centers. Peers that are not installed are skipped.
 `--cuts` measures sweeps of `shoal.dask` over the same rows in several numbers of partitions, which the fit
 computes (``fit``) or which were persisted before, where Dask put them (``caller``). If the variable
 ``SHOAL_BENCH_EARLIER`` is the folder of a package with a task per partition, it is measured beside them.
+
+`--kept` measures the sweeps of a fit of `--sweeps` sweeps: of `shoal.dask` whose workers keep state, of
+`shoal.dask` whose workers keep nothing, and of `shoal.KMeans`. `early s` is the median of sweeps 2 to 4, and
+`late s` that of the last third.
 """
 
 from __future__ import annotations
@@ -70,11 +75,13 @@ class Local:
         from shoal import KMeans
 
         options = {"algorithm": "lloyd", "random_state": 0, "n_jobs": self.threads} | options
-        return (
-            KMeans(k, init=init, n_init=1, max_iter=sweeps, tol=0.0, **options)
-            .fit(self.rows)
-            .cluster_centers_
-        )
+        model = KMeans(k, init=init, n_init=1, max_iter=sweeps, tol=0.0, **options).fit(self.rows)
+        self.elapsed = model.history_["elapsed"]
+        return model.cluster_centers_
+
+    def cpu(self) -> float:
+        """Return the CPU seconds of this process."""
+        return time.process_time()
 
 
 class OnCluster:
@@ -213,6 +220,15 @@ class Handler:
             self.user.fit(k, init, sweeps)
             spent.append(self.user.cpu() - before)
         return np.diff(self.user.elapsed).tolist(), (spent[1] - spent[0]) / (n - FEW)
+
+    def every_sweep(
+        self, k: int, init: Any, n: int, options: dict[str, Any]
+    ) -> tuple[list[float], float, float]:
+        """Return the seconds of the sweeps of a fit but the first one, its CPU seconds, and its seconds."""
+        before, begun = self.user.cpu(), time.perf_counter()
+        self.user.fit(k, init, n, **options)
+        seconds, cpu = time.perf_counter() - begun, self.user.cpu() - before
+        return np.diff(self.user.elapsed).tolist(), cpu, seconds
 
     def memory(self, k: int, init: Any) -> tuple[int, int]:
         """Return the peaks of this process and of the largest worker during a fit."""
@@ -401,6 +417,42 @@ def cuts(args: Any, path: Path) -> list[dict[str, Any]]:
     return rows
 
 
+#: What `--kept` measures: a library, and the options of its estimator.
+KEEPING = {
+    "local": ("local", {"algorithm": "auto"}),
+    "kept": ("shoal.dask", {}),
+    "nothing kept": ("shoal.dask", {"memory": 0}),
+}
+
+
+def kept(args: Any, path: Path) -> list[dict[str, Any]]:
+    """Measure the sweeps of fits whose workers keep state, or nothing."""
+    X = np.load(path, mmap_mode="r")
+    start = common.distinct_rows(np.asarray(X[:100_000]), args.k)
+    measured: dict[str, list[tuple[float, ...]]] = {name: [] for name in KEEPING}
+    for _ in range(args.rounds):
+        for name, (library, options) in KEEPING.items():
+            # One cluster at a time: the processes of an idle one work, too.
+            worker = common.Worker(__file__, library, threads=args.threads)
+            with common.closing([worker]):
+                worker.call("open", str(path), args.partitions, args.threads)
+                worker.call("fit", args.k, start, FEW, options)
+                sweeps, cpu, seconds = worker.call("every_sweep", args.k, start, args.sweeps, options)
+            late = sweeps[-(len(sweeps) // 3) :]
+            measured[name].append((common.median(sweeps[:3]), common.median(late), seconds, cpu))
+    rows = []
+    for name, found in measured.items():
+        row = {"library": KEEPING[name][0], "state": name, "n": len(X), "d": X.shape[1], "k": args.k}
+        row |= {"partitions": args.partitions, "threads": args.threads, "sweeps": args.sweeps}
+        for i, column in enumerate(("early s", "late s", "fit s", "fit cpu s")):
+            row[column] = common.median([each[i] for each in found])
+        ratios = [each[1] / full[1] for each, full in zip(found, measured["nothing kept"], strict=True)]
+        rows.append(row | {"late against nothing kept": common.median(ratios)})
+    columns = {"state": "", "early s": ".4f", "late s": ".4f", "fit s": ".3f", "fit cpu s": ".3f"}
+    print("\n" + common.table(rows, columns | {"late against nothing kept": ".2f"}), flush=True)
+    return rows
+
+
 def shape(text: str) -> tuple[int, int, int]:
     """Parse ``partitions:k:d``."""
     partitions, k, d = (int(part) for part in text.split(":"))
@@ -420,7 +472,10 @@ def main() -> None:
     parser.add_argument("--libraries", nargs="+", choices=list(PEERS), default=list(PEERS))
     parser.add_argument("--model", action="store_true", help="measure the exchange of results instead")
     parser.add_argument("--cuts", nargs="+", type=int, help="numbers of partitions to compare instead")
-    parser.add_argument("--sweeps", type=int, default=30, help="sweeps of a fit of --cuts (default 30)")
+    parser.add_argument("--kept", action="store_true", help="measure the state that workers keep instead")
+    parser.add_argument(
+        "--sweeps", type=int, default=30, help="sweeps of a fit of --cuts and --kept (default 30)"
+    )
     parser.add_argument(
         "--shapes",
         nargs="+",
@@ -446,7 +501,9 @@ def main() -> None:
             rows, kind = model(args, Path(folder)), "distributed-model"
         else:
             np.save(path, rows_of(args.n, args.d, args.k))
-            if args.cuts:
+            if args.kept:
+                rows, kind = kept(args, path), "distributed-kept"
+            elif args.cuts:
                 rows, kind = cuts(args, path), "distributed-partitions"
             else:
                 rows = compare(args, names, path)

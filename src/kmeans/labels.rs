@@ -54,6 +54,28 @@ type PerChunk<'a> = (LabelsMut<'a>, ((&'a mut [f32], &'a mut [f32]), Wide<'a, f3
 /// Blocks of rows, if there are any, and where changes of labels are noted.
 type Searched<'a, T> = (Option<&'a mut Blocks<T>>, Option<&'a Mutex<Vec<Journal>>>);
 
+/// What a sweep sums its rows about, besides the centers.
+#[derive(Clone, Copy)]
+pub(super) struct About<'a, T: Compute> {
+    /// In place of the centers, a point per cluster for its squared error. It may stay from sweep to sweep, so that
+    /// carried squared errors stay exact.
+    errors: Option<&'a PackedCenters<T>>,
+    /// One point for the moments of all rows.
+    moments: Option<&'a PackedCenters<T>>,
+}
+
+impl<'a, T: Compute> About<'a, T> {
+    /// Squared errors about the centers, and moments about this point, if there is one.
+    pub(super) fn moments(moments: Option<&'a PackedCenters<T>>) -> Self {
+        Self { errors: None, moments }
+    }
+
+    /// Squared errors about these points; without them, about the centers.
+    pub(super) fn errors(errors: Option<&'a PackedCenters<T>>) -> Self {
+        Self { errors, moments: None }
+    }
+}
+
 /// Old and new labels of a chunk.
 struct Relabeled<'a> {
     old: &'a mut [u32],
@@ -359,6 +381,23 @@ impl Labels {
         (self.bounds, self.sketches) = (None, None);
     }
 
+    /// Records that the centers moved from `before` to `now` after a sweep.
+    pub(super) fn follow<T: Compute>(&mut self, before: MatRef<'_, T>, now: MatRef<'_, T>) {
+        if let Some(bounds) = &mut self.bounds {
+            bounds.follow(before, now);
+        }
+        if let Some(sketches) = &mut self.sketches {
+            sketches.follow(before, now);
+        }
+    }
+
+    /// The bytes of labels, bounds and sketches.
+    pub(super) fn bytes(&self) -> usize {
+        self.of_rows.bytes()
+            + self.bounds.as_ref().map_or(0, PanelBounds::bytes)
+            + self.sketches.as_ref().map_or(0, Sketches::bytes)
+    }
+
     /// Packs the centers for a sweep over sparse or dense rows.
     pub(super) fn pack<T: Compute>(&mut self, centers: MatRef<'_, T>, sparse: bool) -> PackedCenters<T> {
         match &mut self.bounds {
@@ -368,14 +407,13 @@ impl Labels {
     }
 
     /// Labels all rows and sums them, by blocks of rows if there are any. With `carried` sums of the current
-    /// labels, only rows whose label changes are summed. `gone` are sums of retired rows, which still count.
-    /// `moments` is a point about which all rows are summed. After an error the labels are those before the
-    /// sweep.
+    /// labels, only rows whose label changes are summed. `gone` are sums of retired rows, which still count. After an
+    /// error the labels are those before the sweep.
     pub(super) fn sweep<T: Compute>(
         &mut self,
         mut blocks: Option<&mut Blocks<T>>,
         packed: &PackedCenters<T>,
-        moments: Option<&PackedCenters<T>>,
+        about: About<'_, T>,
         (carried, gone): (Option<Carried>, Option<&ClusterSums>),
         data: &dyn DataSource<T>,
         cx: &Executor,
@@ -390,7 +428,7 @@ impl Labels {
         self.before = if none { Before::Nothing } else { Before::Unknown };
         let journals = noted.then(Mutex::default);
         let searched = (blocks.as_deref_mut(), journals.as_ref());
-        let mut swept = self.label(searched, packed, moments, (clusters, afresh), data, cx);
+        let mut swept = self.label(searched, packed, about, (clusters, afresh), data, cx);
         if let Some(all) = journals {
             self.before = Before::Changed(all.into_inner().unwrap_or_else(PoisonError::into_inner));
         }
@@ -400,7 +438,7 @@ impl Labels {
             // Most of the energy is gone: the rounding of the removed part may outweigh the rest.
             part.clusters = nothing();
             exact = true;
-            match sum_labeled(self.of_rows.view(), packed, data, cx) {
+            match sum_labeled(self.of_rows.view(), about.errors.unwrap_or(packed), data, cx) {
                 Ok(mut sums) => part.clusters.merge(&mut sums),
                 Err(e) => swept = Err(e),
             }
@@ -419,7 +457,7 @@ impl Labels {
         &mut self,
         (blocks, journals): Searched<'_, T>,
         packed: &PackedCenters<T>,
-        moments: Option<&PackedCenters<T>>,
+        about: About<'_, T>,
         (clusters, afresh): (ClusterSums, bool),
         data: &dyn DataSource<T>,
         cx: &Executor,
@@ -431,19 +469,20 @@ impl Labels {
                 data.dim()
             )));
         }
+        let (points, moments) = (about.errors.unwrap_or(packed), about.moments);
         let mut total = Part { clusters, ..Part::new(k, dim, moments.is_some()) };
         let empty = || Part::new(k, dim, moments.is_some());
         if let Some(blocks) = blocks {
             let search = (blocks, journals);
-            self.label_by_blocks(search, packed, moments, (&mut total, afresh), data, cx)?;
+            self.label_by_blocks(search, packed, about, (&mut total, afresh), data, cx)?;
             return Ok(total);
         }
         if self.sketches.is_some() {
-            self.label_by_sketches(journals, packed, moments, (&mut total, afresh), data, cx)?;
+            self.label_by_sketches(journals, packed, about, (&mut total, afresh), data, cx)?;
             return Ok(total);
         }
         if self.bounds.is_some() {
-            self.label_by_bounds(journals, packed, moments, (&mut total, afresh), data, cx)?;
+            self.label_by_bounds(journals, packed, about, (&mut total, afresh), data, cx)?;
             return Ok(total);
         }
         let absorb =
@@ -455,7 +494,7 @@ impl Labels {
                 new.resize(old.len(), 0);
                 kernel::nearest(chunk.rows, packed, new, scratch);
                 part.distances += old.len() as u64 * k as u64;
-                part.absorb(&chunk, Relabeled { old, new }, packed, afresh)?;
+                part.absorb(&chunk, Relabeled { old, new }, points, afresh)?;
                 labels.store(editing);
                 part.absorb_moments(&chunk, moments, new);
                 Ok(())
@@ -478,6 +517,6 @@ pub(super) fn all_labels<T: Compute>(
     labels.make_room(n)?;
     labels.grow(|i| i, n, 0);
     let packed = PackedCenters::for_rows(centers, data.most_values().is_some());
-    let swept = labels.sweep(None, &packed, None, (None, None), data, cx)?;
+    let swept = labels.sweep(None, &packed, About::moments(None), (None, None), data, cx)?;
     Ok((labels.of_rows, swept.clusters.weights().to_vec(), swept.clusters.energy()))
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use super::{Labels, Moved, Part, Relabeled};
+use super::{About, Labels, Moved, Part, Relabeled};
 use crate::centers::{Editing, Journal, LabelsMut};
 use crate::data::DataSource;
 use crate::error::Result;
@@ -26,12 +26,13 @@ impl Labels {
         &mut self,
         (blocks, journals): (&mut Blocks<T>, Option<&Mutex<Vec<Journal>>>),
         packed: &PackedCenters<T>,
-        moments: Option<&PackedCenters<T>>,
+        about: About<'_, T>,
         (total, afresh): (&mut Part, bool),
         data: &dyn DataSource<T>,
         cx: &Executor,
     ) -> Result<()> {
         let (k, dim) = (packed.n_centers(), packed.dim());
+        let (points, moments) = (about.errors.unwrap_or(packed), about.moments);
         let all = afresh || moments.is_some();
         let work = blocks.find(self.of_rows.view(), !all, packed, cx)?;
         let found = &*blocks;
@@ -45,7 +46,7 @@ impl Labels {
                     found.latest(rows, &mut moved.new);
                     let rows = chunk.read()?;
                     let relabeled = Relabeled { old: labels.open(editing), new: &moved.new };
-                    part.absorb(&rows, relabeled, packed, afresh)?;
+                    part.absorb(&rows, relabeled, points, afresh)?;
                     labels.store(editing);
                     part.absorb_moments(&rows, moments, &mut moved.new);
                     return Ok(());
@@ -57,7 +58,7 @@ impl Labels {
                 picked.clear();
                 picked.extend(changes.iter().map(|&(row, _)| row));
                 let rows = chunk.read_of(picked)?;
-                let absorbed = part.absorb_moves(&rows, |r| labels.get(r), changes, packed, moved);
+                let absorbed = part.absorb_moves(&rows, |r| labels.get(r), changes, points, moved);
                 if absorbed.is_err() {
                     // The other rows of the chunk may hold stale values.
                     return Err(chunk.read()?.not_finite());

@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use super::{Labels, Moved, Part, PerChunk, Relabeled};
+use super::{About, Labels, Moved, Part, PerChunk, Relabeled};
 use crate::centers::{Editing, Journal, NO_LABEL};
 use crate::data::{DataSource, row_values};
 use crate::error::Result;
@@ -19,13 +19,14 @@ impl Labels {
         &mut self,
         journals: Option<&Mutex<Vec<Journal>>>,
         packed: &PackedCenters<T>,
-        moments: Option<&PackedCenters<T>>,
+        about: About<'_, T>,
         (total, afresh): (&mut Part, bool),
         data: &dyn DataSource<T>,
         cx: &Executor,
     ) -> Result<()> {
         let Some(bounds) = &mut self.bounds else { return Ok(()) };
         let (k, dim) = (packed.n_centers(), packed.dim());
+        let (points, moments) = (about.errors.unwrap_or(packed), about.moments);
         let width = bounds.n_groups();
         let mut rows = bounds.take_rows();
         let rules = bounds.rules(packed, row_values(data));
@@ -52,9 +53,9 @@ impl Labels {
                 moved.new.clear();
                 moved.new.extend_from_slice(&known);
                 work.changes.iter().for_each(|&(r, label)| moved.new[r as usize] = label);
-                part.absorb(&rows, Relabeled { old: labels, new: &moved.new }, packed, afresh)
+                part.absorb(&rows, Relabeled { old: labels, new: &moved.new }, points, afresh)
             } else {
-                part.absorb_changes(&rows, labels, &work.changes, packed, afresh, moved)
+                part.absorb_changes(&rows, labels, &work.changes, points, afresh, moved)
             };
             part.absorb_moments(&rows, moments, &mut moved.new);
             if absorbed.is_err() {

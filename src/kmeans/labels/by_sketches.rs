@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use super::{Labels, Moved, Part};
+use super::{About, Labels, Moved, Part};
 use crate::centers::{Editing, Journal, LabelsMut, NO_LABEL};
 use crate::data::DataSource;
 use crate::error::Result;
@@ -19,7 +19,7 @@ impl Labels {
         &mut self,
         journals: Option<&Mutex<Vec<Journal>>>,
         packed: &PackedCenters<T>,
-        moments: Option<&PackedCenters<T>>,
+        about: About<'_, T>,
         (total, afresh): (&mut Part, bool),
         data: &dyn DataSource<T>,
         cx: &Executor,
@@ -27,6 +27,7 @@ impl Labels {
         // After an error there are no sketches.
         let Some(mut sketches) = self.sketches.take() else { return Ok(()) };
         let (k, dim) = (packed.n_centers(), packed.dim());
+        let (points, moments) = (about.errors.unwrap_or(packed), about.moments);
         let mut rows = sketches.take_rows();
         let widths = sketches.widths();
         let rules = sketches.rules(packed.centers());
@@ -44,7 +45,7 @@ impl Labels {
             };
             let chunk_rows = rules.label(reading, labels, &mut rows, packed, work)?;
             part.distances += work.distances;
-            let absorbed = part.absorb_changes(&chunk_rows, labels, &work.changes, packed, afresh, moved);
+            let absorbed = part.absorb_changes(&chunk_rows, labels, &work.changes, points, afresh, moved);
             part.absorb_moments(&chunk_rows, moments, &mut moved.new);
             if absorbed.is_err() {
                 return Err(chunk.read()?.not_finite());

@@ -13,8 +13,7 @@ use crate::kmeans::blocks::{Blocks, Shared};
 use crate::kmeans::bounds::PanelBounds;
 use crate::kmeans::choice::Choice;
 use crate::kmeans::empty;
-use crate::kmeans::labels::{Carried, Labels};
-use crate::kmeans::sketches::Sketches;
+use crate::kmeans::labels::{About, Carried, Labels};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::stats::{ClusterSums, mean_variance, to_means};
@@ -204,12 +203,7 @@ impl<T: Compute> Lloyd<T> {
         let moved = to_means(&mut self.centers, self.dim, self.params.metric, sums);
         let (before, now) = (MatRef::new(&self.labeled_by, self.dim), MatRef::new(&self.centers, self.dim));
         sums.follow(before, now);
-        if let Some(bounds) = &mut self.labels.bounds {
-            bounds.follow(before, now);
-        }
-        if let Some(sketches) = &mut self.labels.sketches {
-            sketches.follow(before, now);
-        }
+        self.labels.follow(before, now);
         moved
     }
 }
@@ -225,35 +219,18 @@ impl<T: Compute> Solver<T> for Lloyd<T> {
         let begun = Instant::now();
         let sparse = data.most_values().is_some();
         self.labels.recover(MatRef::new(&self.labeled_by, self.dim), data, cx)?;
-        let centers = MatRef::new(&self.centers, self.dim);
-        self.choice.begin(&mut self.labels, centers, self.iteration, data);
-        let packed = self.labels.pack(centers, sparse);
         let n = self.labels.of_rows.len();
-        let sweeps = (self.iteration, self.params.max_iter);
-        if self.blocks.is_none() && self.choice.wants_blocks(n, &packed, sweeps) {
-            self.blocks = self.shared.blocks(n, data, cx)?;
-            if self.blocks.is_none() {
-                // An earlier start declined them.
-                self.choice.algorithm = Algorithm::Lloyd;
-            }
-        }
-        if self.blocks.is_none()
-            && self.labels.sketches.is_none()
-            && self.choice.wants_sketches((n, data.scarce_memory().is_some()), &packed, sweeps)
-        {
-            let asked = self.params.algorithm == Algorithm::Sketch;
-            self.labels.sketches = Sketches::new(data, n, &packed, (self.params.bounds_memory, asked))?;
-            if self.labels.sketches.is_none() {
-                self.choice.algorithm = Algorithm::Lloyd;
-            }
-        }
+        let (centers, sweeps) =
+            (MatRef::new(&self.centers, self.dim), (self.iteration, self.params.max_iter));
+        let blocks = (&mut self.blocks, &self.shared);
+        let packed = self.choice.prepare(&mut self.labels, blocks, centers, sweeps, data, cx)?;
         let origin = self.centers[..self.dim].to_vec();
         let wanted = self.threshold.is_none() && self.params.tolerance > 0.0;
         let packed_origin = wanted.then(|| PackedCenters::for_rows(MatRef::new(&origin, self.dim), sparse));
         // A failed sweep must leave the state unchanged.
         let carried = self.carried.clone();
-        let (blocks, moments) = (self.blocks.as_mut(), packed_origin.as_ref());
-        let mut swept = self.labels.sweep(blocks, &packed, moments, (carried, None), data, cx)?;
+        let (blocks, about) = (self.blocks.as_mut(), About::moments(packed_origin.as_ref()));
+        let mut swept = self.labels.sweep(blocks, &packed, about, (carried, None), data, cx)?;
         swept.clusters.check_means::<T>().inspect_err(|_| self.undo())?;
         let energy = swept.clusters.energy();
         // Those of the labels: relocating a cluster moves a row to it, which gets that label only in the next sweep.
@@ -332,8 +309,8 @@ impl<T: Compute> Restartable<T> for Lloyd<T> {
             let sparse = data.most_values().is_some();
             // The bounds are those of the moved centers.
             let packed = self.labels.pack(MatRef::new(&self.centers, self.dim), sparse);
-            let blocks = self.blocks.as_mut();
-            let swept = self.labels.sweep(blocks, &packed, None, (None, None), data, cx)?;
+            let (blocks, about) = (self.blocks.as_mut(), About::moments(None));
+            let swept = self.labels.sweep(blocks, &packed, about, (None, None), data, cx)?;
             self.energy = swept.clusters.energy();
             self.exact = true;
             self.weights = swept.clusters.weights().to_vec();

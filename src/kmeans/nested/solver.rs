@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::fit::{FitSolver, Metric, Solver, Step, StopReason, Timings};
 use crate::kernel::{Compute, PackedCenters};
 use crate::kmeans::bounds::PanelBounds;
-use crate::kmeans::labels::{Carried, Labels, all_labels};
+use crate::kmeans::labels::{About, Carried, Labels, all_labels};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::seeding::{Seeding, Seeds};
@@ -140,7 +140,7 @@ impl<T: Compute> Nested<T> {
         let batch = self.batch();
         let (labels, gone) = (&mut self.labels, self.gone.as_ref());
         let mut swept = with_batch(data, &self.rows, batch, |rows| {
-            labels.sweep(None, &packed, packed_origin.as_ref(), (carried, gone), rows, cx)
+            labels.sweep(None, &packed, About::moments(packed_origin.as_ref()), (carried, gone), rows, cx)
         })?;
         swept.clusters.check_means::<T>().inspect_err(|_| self.labels.undo())?;
         self.labeled_by.clone_from(&before);

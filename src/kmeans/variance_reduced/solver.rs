@@ -11,7 +11,7 @@ use crate::fit::{FitSolver, Metric, Solver, Step, StopReason, Timings};
 use crate::kernel::{Compute, PackedCenters};
 use crate::kmeans::choice::Choice;
 use crate::kmeans::empty;
-use crate::kmeans::labels::{Carried, Labels, Swept};
+use crate::kmeans::labels::{About, Carried, Labels, Swept};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::seeding::enough_rows;
@@ -102,7 +102,7 @@ impl<T: Compute> VarianceReducedSolver<T> {
         cx: &Executor,
     ) -> Result<SweptMeans<T>> {
         let packed = labels.pack(centers, data.most_values().is_some());
-        let swept = labels.sweep(None, &packed, None, (carried, None), data, cx)?;
+        let swept = labels.sweep(None, &packed, About::moments(None), (carried, None), data, cx)?;
         swept.clusters.check_means::<T>().inspect_err(|_| labels.undo())?;
         // A center without rows stays.
         let mut means = centers.data().to_vec();
