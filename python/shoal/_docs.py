@@ -241,7 +241,8 @@ inertia_ : float
 n_iter_ : int
     Number of steps, each a pass over all rows.
 history_ : structured ndarray of shape (n_iter_,)
-    One row per step, as for :class:`shoal.KMeans`; ``n_changed`` is 0.
+    One row per step, as for :class:`shoal.KMeans`; ``n_changed`` is 0, and ``n_distances`` that of a full
+    sweep.
 stop_reason_ : str or None
     As for :class:`shoal.KMeans`.
 init_ : str

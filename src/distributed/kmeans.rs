@@ -274,7 +274,8 @@ public_pass! {
     /// Moves every center to the mean of its rows. An empty cluster moves to one of the rows farthest from their
     /// centers, up to 16 in a sweep.
     ///
-    /// `Step::n_changed` is 0, because no labels are kept. The stop reason is set if no center moved.
+    /// `Step::n_changed` is 0, and `Step::n_distances` that of a full sweep: they would depend on what workers keep. The
+    /// stop reason is set if no center moved.
     ///
     /// # Errors
     /// [`Error::Source`] if partitions are missing, if `total` belongs to another sweep, if the number of rows or

@@ -202,8 +202,9 @@ class Pass:
         step : shoal.Step
             Figures of this pass. `objective` is the weighted sum of squared distances of the rows to the
             centers before the commit, or to the candidates of a seeding. It is NaN for coresets and for the
-            first pass of a seeding. `n_changed` is 0, because no labels are kept. `stop_reason` is
-            ``"labels-stable"`` if no center moved. `elapsed` is 0: a pass does not look at the clock.
+            first pass of a seeding. `n_changed` is 0, and `n_distances` that of a full sweep: they would
+            depend on what workers keep. `stop_reason` is ``"labels-stable"`` if no center moved. `elapsed` is
+            0: a pass does not look at the clock.
 
         Raises
         ------

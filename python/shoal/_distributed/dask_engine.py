@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 from shoal._checks.params import ParameterError, shown
 
-from .dask_rows import Partitions, collected, frame_of, half_of_memory, library
+from .dask_rows import Partitions, collected, frame_of, library, memory_limit
 from .engine import MOST_GATHERED, absorbed, at_once, merged, most_sums, runs, tree
 from .kept import STATES
 from .partial import Partial
@@ -105,7 +105,7 @@ class DaskEngine:
         return threads
 
     def forget(self, fit: tuple[str, int]) -> None:
-        """Free what the workers keep of a fit."""
+        """Free the states of a fit on the workers."""
         if self._client.status == "running":
             # A worker that is lost keeps nothing.
             with suppress(OSError, RuntimeError, TimeoutError):
@@ -211,14 +211,15 @@ def absorbed_here(
 
 
 def forget_here(fit: tuple[str, int]) -> None:
-    """Free what this process keeps of a fit."""
+    """Free the states of a fit in this process."""
     STATES.forget(fit)
 
 
 def limited(task: Pass, n_partitions: int) -> Pass:
     """Limit what a worker keeps for the next sweeps to a quarter of its memory."""
     if isinstance(task, KMeansPass) and task._fit is not None:
-        memory = min(task._fit.memory, half_of_memory() // 2)
+        limit, memory = memory_limit(), task._fit.memory
+        memory = memory if limit is None else min(memory, limit // 4)
         task._fit = task._fit._replace(memory=memory, partitions=n_partitions)
     return task
 

@@ -66,7 +66,7 @@ class Engine(Protocol):
         ...
 
     def forget(self, fit: tuple[str, int]) -> None:
-        """Free what the workers keep of a fit; called once before `close`, only if the workers keep state."""
+        """Free the states of a fit on the workers; called once before `close`, only if workers keep state."""
         ...
 
     def close(self) -> None:

@@ -93,7 +93,7 @@ class EngineRun:
         self.stop_reason = reason
 
     def close(self) -> None:
-        """Free what the workers keep, and close the engine."""
+        """Free the states of the fit, and close the engine."""
         if self._fit is not None:
             FITS.end(self._fit)
             self.engine.forget(self._fit.fit)
