@@ -2,9 +2,9 @@
 
 All run on the same rows and the same number of threads, and take turns (A B C A B C ...). A sweep is the time
 of a fit of many sweeps minus that of a fit of few, divided by the difference in sweeps: it has neither the
-start of a fit nor its last pass. Spark chooses its first centers itself; all others start from the same rows.
-`seeding` is the time of a fit with one sweep and the seeding minus that of one with one sweep and given
-centers. Peers that are not installed are skipped.
+start of a fit nor its last pass. Workers of `shoal.dask` keep no state. Spark chooses its first centers
+itself; all others start from the same rows. `seeding` is the time of a fit with one sweep and the seeding
+minus that of one with one sweep and given centers. Peers that are not installed are skipped.
 
 `cluster MB` is the peak of anonymous memory of the client and the scheduler, which share a process, and
 `worker MB` that of the largest worker, both beyond the memory before the fit.
@@ -12,6 +12,7 @@ centers. Peers that are not installed are skipped.
     python benches/python/distributed.py
     python benches/python/distributed.py --model      # seconds of a sweep by partitions and bytes of a result
     python benches/python/distributed.py --cuts 4 256 # the same rows in more partitions
+    python benches/python/distributed.py --kept 2000000:32:100  # sweeps whose workers keep state, or nothing
 
 `--model` measures sweeps over few rows, which cost little but the exchange of results, and fits
 ``seconds = a + b * partitions + c * partitions * bytes of a result + e * operations``.
@@ -19,6 +20,10 @@ centers. Peers that are not installed are skipped.
 `--cuts` measures sweeps of `shoal.dask` over the same rows in several numbers of partitions, which the fit
 computes (``fit``) or which were persisted before, where Dask put them (``caller``). If the variable
 ``SHOAL_BENCH_EARLIER`` is the folder of a package with a task per partition, it is measured beside them.
+
+`--kept` measures the sweeps of a fit of `--sweeps` sweeps, for rows, columns and clusters: of `shoal.dask`
+whose workers keep state, of `shoal.dask` whose workers keep nothing, and of `shoal.KMeans`. `early s` is the
+median of sweeps 2 to 4, and `late s` that of the last third.
 """
 
 from __future__ import annotations
@@ -70,11 +75,13 @@ class Local:
         from shoal import KMeans
 
         options = {"algorithm": "lloyd", "random_state": 0, "n_jobs": self.threads} | options
-        return (
-            KMeans(k, init=init, n_init=1, max_iter=sweeps, tol=0.0, **options)
-            .fit(self.rows)
-            .cluster_centers_
-        )
+        model = KMeans(k, init=init, n_init=1, max_iter=sweeps, tol=0.0, **options).fit(self.rows)
+        self.elapsed = model.history_["elapsed"]
+        return model.cluster_centers_
+
+    def cpu(self) -> float:
+        """Return the CPU seconds of this process."""
+        return time.process_time()
 
 
 class OnCluster:
@@ -128,9 +135,9 @@ class ShoalDask(OnCluster):
     def fit(self, k: int, init: Any, sweeps: int, **options: Any) -> Any:
         from shoal.dask import KMeans
 
-        model = KMeans(
-            k, init=init, max_iter=sweeps, tol=0.0, random_state=0, compute_labels=False, **options
-        ).fit(self.rows, client=self.client)
+        # Sweeps that measure all distances, like those of the others.
+        options = {"memory": 0, "random_state": 0, "compute_labels": False} | options
+        model = KMeans(k, init=init, max_iter=sweeps, tol=0.0, **options).fit(self.rows, client=self.client)
         self.elapsed = model.history_["elapsed"]
         return model.cluster_centers_
 
@@ -213,6 +220,15 @@ class Handler:
             self.user.fit(k, init, sweeps)
             spent.append(self.user.cpu() - before)
         return np.diff(self.user.elapsed).tolist(), (spent[1] - spent[0]) / (n - FEW)
+
+    def every_sweep(
+        self, k: int, init: Any, n: int, options: dict[str, Any]
+    ) -> tuple[list[float], float, float]:
+        """Return the seconds of the sweeps of a fit but the first one, its CPU seconds, and its seconds."""
+        before, begun = self.user.cpu(), time.perf_counter()
+        self.user.fit(k, init, n, **options)
+        seconds, cpu = time.perf_counter() - begun, self.user.cpu() - before
+        return np.diff(self.user.elapsed).tolist(), cpu, seconds
 
     def memory(self, k: int, init: Any) -> tuple[int, int]:
         """Return the peaks of this process and of the largest worker during a fit."""
@@ -401,10 +417,46 @@ def cuts(args: Any, path: Path) -> list[dict[str, Any]]:
     return rows
 
 
+#: What `--kept` measures: a library, and the options of its estimator.
+KEEPING = {
+    "local": ("local", {"algorithm": "auto"}),
+    "kept": ("shoal.dask", {"memory": "1GB"}),
+    "nothing kept": ("shoal.dask", {}),
+}
+
+
+def kept(args: Any, path: Path, k: int) -> list[dict[str, Any]]:
+    """Measure the sweeps of fits whose workers keep state, or nothing."""
+    X = np.load(path, mmap_mode="r")
+    start = common.distinct_rows(np.asarray(X[:100_000]), k)
+    measured: dict[str, list[tuple[float, ...]]] = {name: [] for name in KEEPING}
+    for _ in range(args.rounds):
+        for name, (library, options) in KEEPING.items():
+            # One cluster at a time: the processes of an idle one work, too.
+            worker = common.Worker(__file__, library, threads=args.threads)
+            with common.closing([worker]):
+                worker.call("open", str(path), args.partitions, args.threads)
+                worker.call("fit", k, start, FEW, options)
+                sweeps, cpu, seconds = worker.call("every_sweep", k, start, args.sweeps, options)
+            late = sweeps[-(len(sweeps) // 3) :]
+            measured[name].append((common.median(sweeps[:3]), common.median(late), seconds, cpu))
+    rows = []
+    for name, found in measured.items():
+        row = {"library": KEEPING[name][0], "state": name, "n": len(X), "d": X.shape[1], "k": k}
+        row |= {"partitions": args.partitions, "threads": args.threads, "sweeps": args.sweeps}
+        for i, column in enumerate(("early s", "late s", "fit s", "fit cpu s")):
+            row[column] = common.median([each[i] for each in found])
+        ratios = [each[1] / full[1] for each, full in zip(found, measured["nothing kept"], strict=True)]
+        rows.append(row | {"late against nothing kept": common.median(ratios)})
+    columns = {"state": "", "early s": ".4f", "late s": ".4f", "fit s": ".3f", "fit cpu s": ".3f"}
+    print("\n" + common.table(rows, columns | {"late against nothing kept": ".2f"}), flush=True)
+    return rows
+
+
 def shape(text: str) -> tuple[int, int, int]:
-    """Parse ``partitions:k:d``."""
-    partitions, k, d = (int(part) for part in text.split(":"))
-    return partitions, k, d
+    """Parse three numbers such as ``partitions:k:d``."""
+    one, two, three = (int(part) for part in text.split(":"))
+    return one, two, three
 
 
 def main() -> None:
@@ -420,7 +472,12 @@ def main() -> None:
     parser.add_argument("--libraries", nargs="+", choices=list(PEERS), default=list(PEERS))
     parser.add_argument("--model", action="store_true", help="measure the exchange of results instead")
     parser.add_argument("--cuts", nargs="+", type=int, help="numbers of partitions to compare instead")
-    parser.add_argument("--sweeps", type=int, default=30, help="sweeps of a fit of --cuts (default 30)")
+    parser.add_argument(
+        "--kept", nargs="+", type=shape, help="n:d:k; measure the state that workers keep instead"
+    )
+    parser.add_argument(
+        "--sweeps", type=int, default=30, help="sweeps of a fit of --cuts and --kept (default 30)"
+    )
     parser.add_argument(
         "--shapes",
         nargs="+",
@@ -435,6 +492,7 @@ def main() -> None:
         return
     if args.quick:
         args.n, args.rounds, args.k = 20_000, 1, min(args.k, 20)
+        args.kept = args.kept and [(20_000, args.d, args.k)]
         args.shapes = [(2, 10, 8), (4, 10, 8), (2, 100, 64)]
     names = [name for name in args.libraries if installed(name)]
     for name in set(args.libraries) - set(names):
@@ -444,6 +502,11 @@ def main() -> None:
         path, kind = Path(folder) / "rows.npy", "distributed"
         if args.model:
             rows, kind = model(args, Path(folder)), "distributed-model"
+        elif args.kept:
+            rows, kind = [], "distributed-kept"
+            for n, d, k in args.kept:
+                np.save(path, rows_of(n, d, k))
+                rows += kept(args, path, k)
         else:
             np.save(path, rows_of(args.n, args.d, args.k))
             if args.cuts:

@@ -228,6 +228,10 @@ coreset_size : int or None, default=None
     at least 10,000.
 compute_labels : bool, default=True
     Whether to label the rows at the end, in one more pass.
+memory : str or int, default="1GB"
+    Bytes that each worker process keeps between the sweeps of all fits: labels, and the bounds and sums by
+    which later sweeps skip distances. With 0, every sweep measures all distances. Spark and Ray keep nothing.
+    Results do not depend on it.
 """,
     "fitted_to_partitions": """
 cluster_centers_ : ndarray of shape (n_clusters, n_features), float32 or float64
@@ -237,7 +241,8 @@ inertia_ : float
 n_iter_ : int
     Number of steps, each a pass over all rows.
 history_ : structured ndarray of shape (n_iter_,)
-    One row per step, as for :class:`shoal.KMeans`; ``n_changed`` is 0.
+    One row per step, as for :class:`shoal.KMeans`; ``n_changed`` is 0, and ``n_distances`` that of a full
+    sweep.
 stop_reason_ : str or None
     As for :class:`shoal.KMeans`.
 init_ : str

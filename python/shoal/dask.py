@@ -82,7 +82,7 @@ class KMeans(KMeansOnEngine, auto_wrap_output_keys=None):
 
     See Also
     --------
-    shoal.KMeans : On one machine; faster there, because it skips most distances.
+    shoal.KMeans : On one machine; faster there, because it sends no results.
     shoal.distributed.KMeans : On an executor of ``concurrent.futures``, with the same results.
     lightweight_coreset : Few weighted rows, to cluster on one machine.
 
@@ -91,8 +91,9 @@ class KMeans(KMeansOnEngine, auto_wrap_output_keys=None):
     A sweep costs ``2 n_samples n_clusters n_features`` floating-point operations, spread over the workers. It
     is one task per worker, or a few if their results would be large. A task returns
     ``n_clusters * (n_features + 2)`` numbers of 16 bytes for each group of neighboring partitions on its
-    worker. The client and the scheduler handle one such result, and the centers. The workers keep no results
-    between sweeps.
+    worker. The client and the scheduler handle one such result, and the centers. Later sweeps cost less: the
+    workers keep labels and bounds of their partitions, each process in at most `memory` bytes and a quarter
+    of its memory limit, until the fit ends.
 
     Dask runs the tasks of a lost worker again, with the same result. A lost partition must be computable
     again, so data that was scattered by a client is lost with its worker.

@@ -78,13 +78,14 @@ class KMeans(KMeansOnEngine):
 
     See Also
     --------
-    shoal.KMeans : On one machine; faster there, because it skips most distances.
+    shoal.KMeans : On one machine; faster there, because it sends no results.
     lightweight_coreset : Few weighted rows, to cluster on one machine.
 
     Notes
     -----
-    A sweep costs ``2 n_samples n_clusters n_features`` floating-point operations, spread over the tasks. Each
-    task returns ``n_clusters * (n_features + 2)`` numbers of 16 bytes. Workers keep nothing between sweeps.
+    A sweep costs ``2 n_samples n_clusters n_features`` floating-point operations, spread over the tasks, and
+    later sweeps cost less: every process keeps labels and bounds of the partitions that it has worked on, in
+    at most `memory` bytes. Each task returns ``n_clusters * (n_features + 2)`` numbers of 16 bytes.
 
     For a given list of partitions, results are bit-identical for any number of workers and any order of
     completion. From given centers they are also the same for other partitions of the rows.

@@ -30,7 +30,7 @@ impl ClusterTotals {
     }
 
     /// Whether every cluster has weight. Then no cluster of all rows is empty, and no farthest row is needed.
-    fn is_full(&self) -> bool {
+    pub(super) fn is_full(&self) -> bool {
         self.clusters.weights().iter().all(|&weight| weight > 0.0)
     }
 

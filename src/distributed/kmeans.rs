@@ -7,26 +7,34 @@ use serde_json::json;
 use super::clusters::ClusterTotals;
 use super::errors::of_others;
 use super::extent::Before;
+use super::kept::Kept;
 use super::nearest::Nearest;
 use super::numbers::size_of_object;
 use super::partial::Partial;
-use super::pass::{Pass, PassFacts, Summed, digest, public_pass};
+use super::pass::{Pass, PassFacts, Summed, absorbed, digest, public_pass};
 use super::picked::{Entry, Picked};
 use super::place::Place;
 use super::sums::AnySums;
-use crate::centers::project;
-use crate::data::{DataSource, Source, no_weight};
+use crate::centers::{LabelsRef, project};
+use crate::data::{Access, AnySource, DataSource, Source, no_weight};
 use crate::error::{Error, Result};
 use crate::fit::{Element, Metric, Step, StopReason};
 use crate::kernel::{self, Compute, PackedCenters};
+use crate::kmeans::Sweeps;
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
-use crate::pass::{Chunk, gather};
-use crate::persist::kept::{Values, keep, list, number};
+use crate::pass::{Chunk, gather, sweep};
+use crate::persist::kept::{Values, flag, keep, list, number};
 use crate::persist::schema::KMEANS_PASS;
 use crate::persist::state::are_weights;
 use crate::persist::{Array, Contents};
 use crate::stats::{ClusterSums, to_means};
+use crate::tuning::{FARTHEST_ROWS, tile_rows};
+
+/// A distributed sweep sums squared errors about the centers of an earlier sweep while the moves since then, squared and
+/// weighted, add up to at most this share of the squared errors. Converting the sums to the centers then rounds away about
+/// one bit.
+const CARRIED_MOVES: f64 = 1.0;
 
 /// One sweep of exact k-means: labels every row with its nearest center and sums the rows of every cluster.
 ///
@@ -48,6 +56,10 @@ pub struct KMeansPass {
     pub(super) variance: f64,
     /// The weight per cluster in the last pass.
     pub(super) weights: Vec<f64>,
+    /// Squared errors may be summed about centers of an earlier sweep.
+    pub(super) carries: bool,
+    /// These centers, if they are not those of this sweep.
+    pub(super) points: Option<Values>,
 }
 
 impl KMeansPass {
@@ -59,7 +71,128 @@ impl KMeansPass {
         let centers = checked(centers, dim, metric)?;
         let weights = vec![0.0; centers.len() / dim];
         let centers = Values::of(&centers);
-        Ok(Self { dim, metric, centers, before: Before::default(), variance: f64::NAN, weights })
+        Ok(Self {
+            dim,
+            metric,
+            centers,
+            before: Before::default(),
+            variance: f64::NAN,
+            weights,
+            carries: false,
+            points: None,
+        })
+    }
+
+    /// The same sweep, for workers that keep state: it and the next ones sum squared errors about the centers of an
+    /// earlier sweep as long as these are near enough. Workers then update the sums of the last sweep by the rows whose
+    /// label changes.
+    ///
+    /// The objective of a step is converted to its centers, so that it agrees with a sum over the rows to about 1e-12.
+    /// [`Partial::inertia`] is about the centers of the earlier sweep. Centers, weights and variance are the same.
+    ///
+    /// See [`Kept`] for an example.
+    #[must_use]
+    pub fn carrying(self) -> Self {
+        Self { carries: true, ..self }
+    }
+
+    /// Sums the rows of a partition, as `absorb`, with the state of an earlier sweep of the same fit. `kept` then holds the
+    /// state for the next sweep, in at most `budget` bytes, or nothing.
+    ///
+    /// The result does not depend on `kept`, which must be that of the same rows. The state belongs to a process, and is
+    /// not stored. Nothing is kept of sparse rows, or of rows that can be read only once.
+    ///
+    /// # Errors
+    /// Those of `absorb`. Nothing is kept then.
+    ///
+    /// See [`Kept`] for an example.
+    pub fn absorb_keeping<S: Source + ?Sized>(
+        &self,
+        rows: &S,
+        place: Place,
+        (kept, budget): (&mut Kept, u64),
+        cx: &Executor,
+    ) -> Result<Partial> {
+        self.absorb_any(rows.any(), place, (kept, budget), cx)
+    }
+
+    pub(crate) fn absorb_any(
+        &self,
+        rows: AnySource<'_>,
+        place: Place,
+        (kept, budget): (&mut Kept, u64),
+        cx: &Executor,
+    ) -> Result<Partial> {
+        match rows {
+            AnySource::F32(rows) => self.absorbed_keeping(rows, place, (kept, budget), cx),
+            AnySource::F64(rows) => self.absorbed_keeping(rows, place, (kept, budget), cx),
+        }
+    }
+
+    fn absorbed_keeping<T: Element>(
+        &self,
+        rows: &dyn DataSource<T>,
+        place: Place,
+        (kept, budget): (&mut Kept, u64),
+        cx: &Executor,
+    ) -> Result<Partial> {
+        // After an error, the labels may be those of no sweep.
+        let before = kept.take::<T>();
+        let mut after = None;
+        let part = absorbed(self, rows, place, kept.zeros(), |rows| {
+            let (k, dim) = (self.n_clusters(), self.dim);
+            // The first sweep counts the rows of a stream.
+            let n = rows.rows().or(kept.rows()).filter(|_| can_keep(rows)).unwrap_or(0) as usize;
+            if n == 0 || Sweeps::<T>::least_bytes(n, k, dim) as u64 > budget {
+                return self.sum(rows, place, cx);
+            }
+            let same = before.filter(|sweeps| sweeps.shape() == (n, k, dim));
+            let mut sweeps = same.unwrap_or_else(|| Box::new(Sweeps::new((n, k, dim), kept.most_sweeps())));
+            let summed = self.sum_by(&mut sweeps, budget, rows, place, cx)?;
+            after = Some(sweeps);
+            Ok(summed)
+        })?;
+        let after = after.filter(|sweeps| sweeps.bytes() as u64 <= budget);
+        kept.keep(after, part.rows(), self.n_clusters());
+        Ok(part)
+    }
+
+    /// The sums of [`Pass::sum`], by the state of earlier sweeps over these rows.
+    fn sum_by<T: Element>(
+        &self,
+        sweeps: &mut Sweeps<T>,
+        budget: u64,
+        rows: &dyn DataSource<T>,
+        place: Place,
+        cx: &Executor,
+    ) -> Result<Summed> {
+        let (k, dim) = (self.n_clusters(), self.dim);
+        let (centers, points) = (self.centers.get::<T>(), self.points().get::<T>());
+        let centers = MatRef::new(&centers, dim);
+        let clusters = sweeps.sweep(centers, &points, budget, rows, cx)?;
+        let mut total = ClusterTotals::new(clusters, (k, dim), self.is_wide());
+        if !total.is_full() {
+            let packed = PackedCenters::for_rows(centers, false);
+            let empty = || Picked::new(dim, FARTHEST_ROWS, self.is_wide());
+            let absorb =
+                |chunk: Chunk<'_, T>, labels: LabelsRef<'_>, far: &mut Picked, nearest: &mut Nearest<T>| {
+                    nearest.labels.clear();
+                    nearest.labels.extend(labels.iter());
+                    nearest.measure(chunk.rows, &packed);
+                    add_far(&chunk, place, nearest, far);
+                    Ok(())
+                };
+            let make = (empty, Nearest::default);
+            let merge = |far: &mut Picked, part: &mut Picked| far.append(part);
+            sweep(rows, cx, tile_rows(k), sweeps.labels(), &mut total.far, make, absorb, merge)?;
+        }
+        total.settle();
+        Ok((sweeps.shape().0 as u64, AnySums::new(total)))
+    }
+
+    /// The points about which squared errors are summed.
+    fn points(&self) -> &Values {
+        self.points.as_ref().unwrap_or(&self.centers)
     }
 
     /// The centers, row by row, converted to `T`.
@@ -87,6 +220,12 @@ impl KMeansPass {
     /// The metric.
     pub fn metric(&self) -> Metric {
         self.metric
+    }
+
+    /// Whether squared errors are summed about the centers of an earlier sweep.
+    #[cfg(feature = "python")]
+    pub(crate) fn has_points(&self) -> bool {
+        self.points.is_some()
     }
 
     /// Number of sweeps before this one.
@@ -117,13 +256,21 @@ impl KMeansPass {
         check_rows(now.rows(), k, &clusters)?;
         clusters.check_means::<T>()?;
         let mut centers = self.centers.get::<T>();
-        let (objective, variance) = (clusters.energy(), variance(&clusters, &centers, dim));
+        let points = self.points().get::<T>();
+        let variance = variance(&clusters, &points, dim);
+        if self.points.is_some() {
+            clusters.follow(MatRef::new(&points, dim), MatRef::new(&centers, dim));
+        }
+        // Rounding can make the converted squared errors slightly negative.
+        let objective = clusters.energy().max(0.0);
         let relocated = relocate::<T>(&mut clusters, &far);
         let moved = to_means(&mut centers, dim, self.metric, &clusters);
+        let are_near = || moves(&points, &centers, &clusters) <= CARRIED_MOVES * objective;
+        let points = (self.carries && points != centers && are_near()).then(|| Values::of(&points));
         let stop_reason = (moved == 0.0 && relocated == 0).then_some(StopReason::LabelsStable);
         let step = Step { center_shift: moved.sqrt(), stop_reason, ..now.step(k, objective) };
         let (centers, weights) = (Values::of(&centers), clusters.weights().to_vec());
-        Ok((Self { centers, before: now, variance, weights, ..*self }, step))
+        Ok((Self { centers, before: now, variance, weights, points, ..*self }, step))
     }
 }
 
@@ -132,7 +279,8 @@ public_pass! {
     /// Moves every center to the mean of its rows. An empty cluster moves to one of the rows farthest from their
     /// centers, up to 16 in a sweep.
     ///
-    /// `Step::n_changed` is 0, because no labels are kept. The stop reason is set if no center moved.
+    /// `Step::n_changed` is 0, and `Step::n_distances` that of a full sweep: they would depend on what workers keep. The
+    /// stop reason is set if no center moved.
     ///
     /// # Errors
     /// [`Error::Source`] if partitions are missing, if `total` belongs to another sweep, if the number of rows or
@@ -160,13 +308,18 @@ impl Pass for KMeansPass {
     }
 
     fn digest(&self) -> u64 {
-        digest(1, &[self.dim as u64, self.before.passes, self.metric as u64], &self.centers)
+        let own = digest(1, &[self.dim as u64, self.before.passes, self.metric as u64], &self.centers);
+        self.points.as_ref().map_or(own, |points| digest(own, &[], points))
     }
 
     fn sum<T: Element>(&self, data: &dyn DataSource<T>, place: Place, cx: &Executor) -> Result<Summed> {
         let (k, dim) = (self.n_clusters(), self.dim);
         let centers = self.centers.get::<T>();
-        let packed = PackedCenters::for_rows(MatRef::new(&centers, dim), data.most_values().is_some());
+        let sparse = data.most_values().is_some();
+        let packed = PackedCenters::for_rows(MatRef::new(&centers, dim), sparse);
+        let elsewhere = self.points.as_ref().map(Values::get::<T>);
+        let elsewhere = elsewhere.as_ref().map(|p| PackedCenters::for_rows(MatRef::new(p, dim), sparse));
+        let about = elsewhere.as_ref().unwrap_or(&packed);
         let totals = |clusters| ClusterTotals::new(clusters, (k, dim), self.is_wide());
         let unseen = Unseen::new(k);
         let absorb = |chunk: Chunk<'_, T>,
@@ -175,7 +328,7 @@ impl Pass for KMeansPass {
                       nearest: &mut Nearest<T>| {
             *rows += chunk.rows.rows() as u64;
             nearest.label(chunk.rows, &packed);
-            part.clusters.absorb(chunk.rows, &nearest.labels, chunk.weights, &packed);
+            part.clusters.absorb(chunk.rows, &nearest.labels, chunk.weights, about);
             if !part.clusters.is_finite() {
                 return Err(chunk.not_finite());
             }
@@ -213,10 +366,14 @@ impl Pass for KMeansPass {
             "dim": self.dim,
             "metric": self.metric.name(),
             "variance": self.variance.to_bits(),
+            "carries": self.carries,
         });
         self.before.put("iteration", &mut numbers);
         contents.meta.insert("pass".into(), numbers.to_string());
         keep(contents, "centers", self.centers.array(self.dim));
+        if let Some(points) = &self.points {
+            keep(contents, "points", points.array(self.dim));
+        }
         keep(contents, "weights", Array::new(&[self.weights.len()], &self.weights));
     }
 
@@ -234,8 +391,35 @@ impl Pass for KMeansPass {
             return Err("its weights are damaged".into());
         }
         let before = Before::of_object("iteration", &numbers, dim)?;
-        Ok(Self { dim, metric, centers, before, variance: number(&numbers, "variance")?, weights })
+        let variance = number(&numbers, "variance")?;
+        // Passes of earlier versions carry nothing.
+        let carries = numbers.contains_key("carries") && flag(&numbers, "carries")?;
+        let stored = contents.arrays.contains_key("points");
+        let points = stored.then(|| Values::matrix(contents, "points", dim)).transpose()?;
+        let fit = |points: &Values| {
+            (points.len(), points.is_wide()) == (centers.len(), centers.is_wide())
+                && points.first_not_finite(dim).is_none()
+        };
+        if !points.as_ref().is_none_or(fit) {
+            return Err("its points do not belong to its centers".into());
+        }
+        Ok(Self { dim, metric, centers, before, variance, weights, carries, points })
     }
+}
+
+/// Whether sweeps over these rows can keep anything that saves time.
+fn can_keep<T: Compute>(rows: &dyn DataSource<T>) -> bool {
+    rows.access() > Access::Once && rows.most_values().is_none()
+}
+
+/// How far the centers lie from the points: squared distances, weighted.
+fn moves<T: Compute>(points: &[T], centers: &[T], clusters: &ClusterSums) -> f64 {
+    let dim = centers.len() / clusters.weights().len();
+    let pairs = points.chunks_exact(dim).zip(centers.chunks_exact(dim));
+    pairs
+        .zip(clusters.weights())
+        .map(|((point, center), weight)| weight * kernel::sq_dist(point, center))
+        .sum()
 }
 
 /// Checks centers, and projects them to the unit sphere for the cosine metric.

@@ -25,6 +25,12 @@
 //! A partition that is merged twice, as after a retried task, is an error. So is one that is missing when the total is
 //! committed, and one whose columns have other names or another order than those of the other partitions.
 //!
+//! # State that workers keep
+//!
+//! A [`Kept`] holds labels, bounds and sums of a partition between the sweeps of a fit, and
+//! [`KMeansPass::absorb_keeping`] skips most distances with them, as a local fit does. Results do not depend on it: a
+//! worker without this state measures all distances.
+//!
 //! # Example: workers that send partial results over a channel
 //!
 //! ```
@@ -67,6 +73,7 @@ mod coreset;
 mod errors;
 mod events;
 mod extent;
+mod kept;
 mod kmeans;
 mod labels;
 mod nearest;
@@ -86,6 +93,7 @@ mod tree;
 pub use coreset::CoresetPass;
 #[cfg(feature = "python")]
 pub(crate) use extent::Before;
+pub use kept::Kept;
 pub use kmeans::KMeansPass;
 pub use labels::LabelPass;
 pub use partial::Partial;

@@ -1,12 +1,13 @@
 //! What a pass over partitions is. A kind of pass says what it sums and what follows from the total.
 
 use std::fmt::Debug;
+use std::sync::Arc;
 
 use super::extent::{Before, Extent};
 use super::partial::{About, Partial, Seen};
 use super::place::Place;
 use super::sums::AnySums;
-use crate::data::{AnySource, DataSource, Normalized, Watched};
+use crate::data::{AnySource, DataSource, Normalized, Watched, ZeroRows};
 use crate::error::{Error, Result};
 use crate::fit::{Element, Metric, Step};
 use crate::kernel::Compute;
@@ -65,9 +66,10 @@ pub(crate) trait Pass: Clone + Debug + Send + Sync + 'static {
     fn of_contents(contents: &Contents) -> Result<Self, String>;
 
     fn absorb(&self, rows: AnySource<'_>, place: Place, cx: &Executor) -> Result<Partial> {
+        let zeros = Arc::default();
         match rows {
-            AnySource::F32(rows) => absorbed(self, rows, place, cx),
-            AnySource::F64(rows) => absorbed(self, rows, place, cx),
+            AnySource::F32(rows) => absorbed(self, rows, place, zeros, |rows| self.sum(rows, place, cx)),
+            AnySource::F64(rows) => absorbed(self, rows, place, zeros, |rows| self.sum(rows, place, cx)),
         }
     }
 
@@ -101,11 +103,13 @@ pub(crate) trait Pass: Clone + Debug + Send + Sync + 'static {
     }
 }
 
-fn absorbed<T: Element>(
+/// The partial result of what `sum` finds in rows as the metric sees them. `zeros` are the rows of zeros that are known.
+pub(super) fn absorbed<T: Element>(
     pass: &impl Pass,
     rows: &dyn DataSource<T>,
     place: Place,
-    cx: &Executor,
+    zeros: Arc<ZeroRows>,
+    sum: impl FnOnce(&dyn DataSource<T>) -> Result<Summed>,
 ) -> Result<Partial> {
     place.check()?;
     let PassFacts { metric, shape, .. } = pass.facts();
@@ -114,10 +118,10 @@ fn absorbed<T: Element>(
     }
     let watched = Watched::new(rows);
     let ((n, sums), zeros) = if metric == Metric::Euclidean {
-        (pass.sum(&watched as &dyn DataSource<T>, place, cx)?, 0)
+        (sum(&watched)?, 0)
     } else {
-        let scaled = Normalized::new(&watched);
-        (pass.sum(&scaled as &dyn DataSource<T>, place, cx)?, scaled.zero_rows())
+        let scaled = Normalized::by(&watched, zeros);
+        (sum(&scaled)?, scaled.zero_rows())
     };
     let seen = Seen { zeros, weighted: watched.weighted(), sparse: rows.most_values().is_some() };
     Partial::new(pass.digest(), place, n, About::new::<T>(rows.dim(), place, seen), sums)

@@ -5,11 +5,13 @@ use super::bounds::{PanelBounds, rounding_of};
 use super::costs::Costs;
 use super::labels::{Labels, Swept};
 use super::lloyd::params::Algorithm;
-use super::sketches::{fine_sketches_pay, sketches_exclude_most, sketches_pay};
+use super::sketches::{Sketches, fine_sketches_pay, sketches_exclude_most, sketches_pay};
 use crate::centers::LabelsRef;
 use crate::data::DataSource;
+use crate::error::Result;
 use crate::kernel::{Compute, PackedCenters, sketched};
 use crate::matrix::MatRef;
+use crate::parallel::Executor;
 use crate::persist::state::{StateReader, stored_fields};
 
 /// Sweeps of a fit from which sketches pay: sketching all rows takes about as long as one plain sweep.
@@ -106,9 +108,52 @@ impl Choice {
         }
     }
 
+    /// Limits the memory of bounds, blocks and sketches that begin from now on.
+    pub(super) fn limit(&mut self, memory: u64) {
+        self.memory = memory;
+    }
+
+    /// Begins the bounds, blocks or sketches that are due, and packs the centers of the next sweep. `sweeps` sweeps are
+    /// done, and there are at most `most`.
+    ///
+    /// # Errors
+    /// Those of the source.
+    pub(super) fn prepare<T: Compute>(
+        &mut self,
+        labels: &mut Labels,
+        (blocks, shared): (&mut Option<Blocks<T>>, &Shared<T>),
+        centers: MatRef<'_, T>,
+        (sweeps, most): (u64, u64),
+        data: &dyn DataSource<T>,
+        cx: &Executor,
+    ) -> Result<PackedCenters<T>> {
+        self.begin(labels, centers, sweeps, data);
+        let packed = labels.pack(centers, data.most_values().is_some());
+        let n = labels.of_rows.len();
+        if blocks.is_none() && self.wants_blocks(n, &packed, (sweeps, most)) {
+            *blocks = shared.blocks(n, data, cx)?;
+            if blocks.is_none() {
+                // An earlier start declined them.
+                self.algorithm = Algorithm::Lloyd;
+            }
+        }
+        let scarce = data.scarce_memory().is_some();
+        if blocks.is_none()
+            && labels.sketches.is_none()
+            && self.wants_sketches((n, scarce), &packed, (sweeps, most))
+        {
+            let asked = self.asked == Algorithm::Sketch;
+            labels.sketches = Sketches::new(data, n, &packed, (self.memory, asked))?;
+            if labels.sketches.is_none() {
+                self.algorithm = Algorithm::Lloyd;
+            }
+        }
+        Ok(packed)
+    }
+
     /// Whether the next sweep should be by blocks of rows, of which there are none yet. `sweeps` sweeps are done,
     /// and there are at most `most`.
-    pub(super) fn wants_blocks<T: Compute>(
+    fn wants_blocks<T: Compute>(
         &mut self,
         n: usize,
         packed: &PackedCenters<T>,
@@ -137,7 +182,7 @@ impl Choice {
 
     /// Whether the next sweep should be by sketches, of which there are none yet, over `n` rows, which may be in a file
     /// larger than memory.
-    pub(super) fn wants_sketches<T: Compute>(
+    fn wants_sketches<T: Compute>(
         &mut self,
         (n, are_scarce): (usize, bool),
         packed: &PackedCenters<T>,

@@ -68,6 +68,9 @@ type PerChunk<'a> = (LabelsMut<'a>, ((&'a mut [f32], &'a mut [f32]), Wide<'a, f3
 /// A sweep over all rows: labels them, and sums them by their labels.
 pub(super) struct Sweep<'a, T: Compute> {
     pub(super) packed: &'a PackedCenters<T>,
+    /// In place of the centers, a point per cluster about which squared errors are summed. They may stay from sweep to sweep, so
+    /// that carried squared errors stay exact.
+    pub(super) points: Option<&'a PackedCenters<T>>,
     /// Finds the labels, if there are blocks.
     pub(super) blocks: Option<&'a mut Blocks<T>>,
     /// A point about which all rows are summed too.
@@ -81,13 +84,15 @@ pub(super) struct Sweep<'a, T: Compute> {
 impl<'a, T: Compute> Sweep<'a, T> {
     /// A sweep that only needs the centers.
     pub(super) fn about(packed: &'a PackedCenters<T>) -> Self {
-        Self { packed, blocks: None, moments: None, carried: None, gone: None }
+        Self { packed, points: None, blocks: None, moments: None, carried: None, gone: None }
     }
 }
 
 /// What all workers of a sweep know.
 struct Pass<'a, T: Compute> {
     packed: &'a PackedCenters<T>,
+    /// The points about which squared errors are summed.
+    points: &'a PackedCenters<T>,
     moments: Option<&'a PackedCenters<T>>,
     /// Whether all rows are summed, not only those whose label changes.
     afresh: bool,
@@ -188,9 +193,9 @@ impl Part {
     ) -> Result<()> {
         self.changed += new.iter().zip(&*old).filter(|(new, old)| new != old).count() as u64;
         if pass.afresh {
-            self.clusters.absorb(chunk.rows, new, chunk.weights, pass.packed);
+            self.clusters.absorb(chunk.rows, new, chunk.weights, pass.points);
         } else {
-            self.clusters.reassign(chunk.rows, old, new, pass.packed);
+            self.clusters.reassign(chunk.rows, old, new, pass.points);
         }
         old.copy_from_slice(new);
         self.weighted |= chunk.weights.is_some();
@@ -217,7 +222,7 @@ impl Part {
         }
         self.changed += changes.len() as u64;
         self.weighted |= chunk.weights.is_some();
-        self.clusters.absorb(chunk.rows, labels, chunk.weights, pass.packed);
+        self.clusters.absorb(chunk.rows, labels, chunk.weights, pass.points);
         if self.clusters.is_finite() { Ok(()) } else { Err(chunk.not_finite()) }
     }
 
@@ -243,7 +248,7 @@ impl Part {
             moved.new.push(new);
             moved.rows.push(chunk.rows, r as usize);
         }
-        self.clusters.reassign(moved.rows.rows(), &moved.old, &moved.new, pass.packed);
+        self.clusters.reassign(moved.rows.rows(), &moved.old, &moved.new, pass.points);
         if self.clusters.is_finite() { Ok(()) } else { Err(chunk.not_finite()) }
     }
 
@@ -387,15 +392,14 @@ impl Labels {
         self.of_rows.make_room(n)
     }
 
-    /// Frees the changes of the last sweep, which cannot be undone any more.
-    fn forget_before(&mut self) {
-        self.before = Before::Changed(Vec::new());
+    /// Frees the changes of the last sweep, which cannot be undone any more, and the sums of the workers.
+    pub(super) fn forget_before(&mut self) {
+        (self.before, self.parts) = (Before::Changed(Vec::new()), Pool::default());
     }
 
     /// Frees what only further sweeps need.
     pub(super) fn forget_sweeps(&mut self) {
         self.forget_before();
-        self.parts = Pool::default();
         (self.bounds, self.sketches) = (None, None);
     }
 
@@ -413,6 +417,23 @@ impl Labels {
         (self.bounds, self.sketches) = (None, None);
     }
 
+    /// Records that the centers moved from `before` to `now` after a sweep.
+    pub(super) fn follow<T: Compute>(&mut self, before: MatRef<'_, T>, now: MatRef<'_, T>) {
+        if let Some(bounds) = &mut self.bounds {
+            bounds.follow(before, now);
+        }
+        if let Some(sketches) = &mut self.sketches {
+            sketches.follow(before, now);
+        }
+    }
+
+    /// The bytes of labels, bounds and sketches.
+    pub(super) fn bytes(&self) -> usize {
+        self.of_rows.bytes()
+            + self.bounds.as_ref().map_or(0, PanelBounds::bytes)
+            + self.sketches.as_ref().map_or(0, Sketches::bytes)
+    }
+
     /// Packs the centers for a sweep over sparse or dense rows.
     pub(super) fn pack<T: Compute>(&mut self, centers: MatRef<'_, T>, sparse: bool) -> PackedCenters<T> {
         match &mut self.bounds {
@@ -424,21 +445,27 @@ impl Labels {
     /// Labels all rows and sums them. After an error the labels are those before the sweep.
     pub(super) fn sweep<T: Compute>(
         &mut self,
-        Sweep { packed, mut blocks, moments, carried, gone }: Sweep<'_, T>,
+        Sweep { packed, points, mut blocks, moments, carried, gone }: Sweep<'_, T>,
         data: &dyn DataSource<T>,
         cx: &Executor,
     ) -> Result<Swept> {
         let floor = carried.as_ref().map_or(0.0, |c| c.energy_afresh * CARRIED_ENERGY);
         let nothing = || gone.cloned().unwrap_or_else(|| ClusterSums::new(packed.n_centers(), packed.dim()));
-        let afresh = carried.is_none();
+        let (points, afresh) = (points.unwrap_or(packed), carried.is_none());
         let mut exact = afresh;
         let clusters = carried.map_or_else(nothing, |carried| carried.clusters);
         let (_, none) = self.of_rows.view().are_missing();
         let noted = !none && self.of_rows.len() <= self.most_noted;
         self.before = if none { Before::Nothing } else { Before::Unknown };
         let journals = noted.then(Mutex::default);
-        let pass =
-            Pass { packed, moments, afresh, journals: journals.as_ref(), parts: self.parts(packed, moments) };
+        let pass = Pass {
+            packed,
+            points,
+            moments,
+            afresh,
+            journals: journals.as_ref(),
+            parts: self.parts(packed, moments),
+        };
         let mut swept = self.label(&pass, blocks.as_deref_mut(), clusters, data, cx);
         if swept.is_ok() {
             self.parts = pass.parts;
@@ -454,7 +481,7 @@ impl Labels {
             exact = true;
             // Another pass makes its own.
             self.parts = Pool::default();
-            match sum_labeled(self.of_rows.view(), packed, data, cx) {
+            match sum_labeled(self.of_rows.view(), points, data, cx) {
                 Ok(mut sums) => part.clusters.merge(&mut sums),
                 Err(e) => swept = Err(e),
             }

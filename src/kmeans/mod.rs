@@ -53,6 +53,7 @@ mod minibatch;
 mod nested;
 mod sketches;
 mod stored_sums;
+mod sweeps;
 mod variance_reduced;
 
 pub use backward_euler::{BackwardEuler, BackwardEulerParams, BackwardEulerRun, BackwardEulerSolver};
@@ -62,6 +63,7 @@ pub use lloyd::{Algorithm, KMeans, KMeansParams, KMeansRun, KMeansSteps, Lloyd, 
 pub use minibatch::{MiniBatch, MiniBatchParams, MiniBatchRun, MiniBatchSolver};
 pub use nested::{Bounds, Nested, NestedMiniBatch, NestedParams, NestedRun, NestedSteps};
 pub(crate) use stored_sums::{keep_sums, sums_of};
+pub(crate) use sweeps::Sweeps;
 pub use variance_reduced::{
     EpochSize, VarianceReduced, VarianceReducedParams, VarianceReducedRun, VarianceReducedSolver, Variant,
 };

@@ -1,12 +1,13 @@
 //! Passes over partitions and their partial results for Python.
 
 use std::any::Any;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use super::array::{Centers, array1, array2, vector};
+use super::array::{Centers, array1, array2, signed, vector};
 use super::coreset::{AnyCoreset, Parts};
 use super::enter::enter;
 use super::kernel::from_row;
@@ -65,6 +66,44 @@ impl Partial {
     #[getter]
     fn counts<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
         array1(py, self.0.weights())
+    }
+}
+
+/// What a process keeps of a partition between the sweeps of a fit.
+#[pyclass(frozen, module = "shoal._core")]
+pub(super) struct Kept(Mutex<distributed::Kept>);
+
+impl Kept {
+    fn lock(&self) -> MutexGuard<'_, distributed::Kept> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[pymethods]
+impl Kept {
+    /// Nothing yet, of a fit of at most `max_iter` sweeps.
+    #[new]
+    fn new(max_iter: u64) -> Self {
+        Self(Mutex::new(distributed::Kept::new(max_iter)))
+    }
+
+    /// The bytes that are kept; 0 if nothing is.
+    #[getter]
+    fn nbytes(&self) -> u64 {
+        self.lock().bytes()
+    }
+
+    /// Distances that the last sweep measured.
+    #[getter]
+    fn n_distances(&self) -> u64 {
+        self.lock().distances()
+    }
+
+    /// The labels of the last sweep, if it had these centers; else None.
+    fn labels<'py>(&self, centers: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let (py, (centers, _)) = (centers.py(), centers_of(centers)?);
+        let labels = either!(centers, values => self.lock().labels(&values));
+        Ok(labels.map(|labels| array1(py, signed(labels))))
     }
 }
 
@@ -152,7 +191,8 @@ impl Pass {
 
     /// Runs the pass over a partition, or a block of numbered rows if `partition` is None. A `source` of None has no
     /// rows. `names` are those of the columns, if they have any.
-    #[pyo3(signature = (source, weights, names, partition, first_row, threads))]
+    /// `kept` is what this process keeps of the partition, in at most `budget` bytes; only sweeps of k-means use it.
+    #[pyo3(signature = (source, weights, names, partition, first_row, threads, kept=None, budget=0))]
     #[expect(clippy::needless_pass_by_value, reason = "as PyO3 hands arrays over")]
     #[expect(clippy::too_many_arguments, reason = "Python passes the parts of a block one by one")]
     fn absorb(
@@ -164,6 +204,8 @@ impl Pass {
         partition: Option<u64>,
         first_row: u64,
         threads: Option<usize>,
+        kept: Option<&Kept>,
+        budget: u64,
     ) -> PyResult<Partial> {
         let place = partition.map_or(Place::FirstRow(first_row), Place::Partition);
         let Some(source) = source else {
@@ -175,9 +217,13 @@ impl Pass {
         let cost = rows.whole_effort() * (rows.cols() * centers) as f64;
         let wide = self.0.facts().shape.map_or_else(|| rows.dtype().computed_as_f64(), |(_, wide)| wide);
         let part = enter(py, threads, cost, |cx| {
+            let absorb = |rows: AnySource<'_>| match (kept, self.with_centers()) {
+                (Some(kept), Some(pass)) => pass.absorb_any(rows, place, (&mut kept.lock(), budget), cx),
+                _ => self.0.absorb(rows, place, cx),
+            };
             let found = match weights.as_deref() {
-                None => self.0.absorb(computed(rows, wide), place, cx),
-                Some(weights) => self.0.absorb(computed(&weighted_rows(rows, weights)?, wide), place, cx),
+                None => absorb(computed(rows, wide)),
+                Some(weights) => absorb(computed(&weighted_rows(rows, weights)?, wide)),
             };
             found.map_err(from_row(first_row))
         })?;
@@ -191,6 +237,18 @@ impl Pass {
     /// The same pass, which expects the rows, the partitions and the names of columns of another pass.
     fn after(&self, other: &Self) -> Self {
         Self(self.0.after(other.0.facts().before))
+    }
+
+    /// The same sweep, for workers that keep state.
+    fn carrying(&self) -> PyResult<Self> {
+        let pass = self.with_centers().ok_or_else(|| Error::Source("the pass has no centers".into()))?;
+        Ok(Self::new(pass.clone().carrying()))
+    }
+
+    /// Whether squared errors are summed about the centers of an earlier sweep.
+    #[getter]
+    fn has_points(&self) -> bool {
+        self.with_centers().is_some_and(KMeansPass::has_points)
     }
 
     /// The names of the columns in the pass before; None if they have none, or if there was no pass before.

@@ -589,6 +589,12 @@ impl ClusterSums {
         self.energies.values()
     }
 
+    /// The bytes of the sums.
+    pub(crate) fn bytes(&self) -> usize {
+        let squares = self.squares.as_ref().map_or(0, ExactSums::bytes);
+        self.sums.bytes() + self.weights.bytes() + self.energies.bytes() + squares + 9 * self.touched.len()
+    }
+
     /// Whether the squared errors of all absorbed rows are finite.
     pub(crate) fn is_finite(&self) -> bool {
         self.energies.is_finite()

@@ -111,6 +111,19 @@ impl LabelList {
         self.view().len()
     }
 
+    /// The bytes of the labels.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes_of(self.len())
+    }
+
+    /// The bytes of `n` labels of as many clusters.
+    pub(crate) fn bytes_of(&self, n: usize) -> usize {
+        match self {
+            Self::Narrow(_) => n * size_of::<u16>(),
+            Self::Wide(_) => n * size_of::<u32>(),
+        }
+    }
+
     pub(crate) fn view(&self) -> LabelsRef<'_> {
         LabelsRef(match self {
             Self::Narrow(labels) => Stored::Narrow(labels),

@@ -170,7 +170,19 @@ class Pass:
             if self._names is not None:
                 refuse_other_names(self._names, header)
             threads = p.threads(n_jobs, tell=False)
-            return Partial(self._state.absorb(source, weights, find_names(header), number, first, threads))
+            return Partial(self._absorbed(source, weights, find_names(header), number, first, threads))
+
+    def _absorbed(
+        self,
+        source: Source | None,
+        weights: RowWeights,
+        names: list[str] | None,
+        partition: int | None,
+        first_row: int,
+        threads: int | None,
+    ) -> _core.Partial:
+        """Run the pass over rows that are open."""
+        return self._state.absorb(source, weights, names, partition, first_row, threads)
 
     def commit(self, total: Partial, *, n_partitions: int | None = None) -> tuple[Self, Step]:
         """Take over the merged result of all partitions.
@@ -190,8 +202,9 @@ class Pass:
         step : shoal.Step
             Figures of this pass. `objective` is the weighted sum of squared distances of the rows to the
             centers before the commit, or to the candidates of a seeding. It is NaN for coresets and for the
-            first pass of a seeding. `n_changed` is 0, because no labels are kept. `stop_reason` is
-            ``"labels-stable"`` if no center moved. `elapsed` is 0: a pass does not look at the clock.
+            first pass of a seeding. `n_changed` is 0, and `n_distances` that of a full sweep: they would
+            depend on what workers keep. `stop_reason` is ``"labels-stable"`` if no center moved. `elapsed` is
+            0: a pass does not look at the clock.
 
         Raises
         ------
@@ -221,6 +234,6 @@ class Pass:
         return cls._of(_core.Pass.from_bytes(data, cls._kind))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the bytes, and the names of the features."""
-        names = None if self._names is None else {"_names": self._names}
-        return type(self).from_bytes, (self.to_bytes(),), names
+        """Pickle the bytes, and what they do not keep."""
+        given = {name: value for name, value in vars(self).items() if name != "_state"}
+        return type(self).from_bytes, (self.to_bytes(),), given or None

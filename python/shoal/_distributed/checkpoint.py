@@ -20,7 +20,7 @@ from shoal.typing import PathName
 KIND = "distributed-checkpoint"
 
 #: Parameters that may differ in a resumed fit.
-OF_A_RUN = frozenset({"callbacks", "verbose", "n_jobs"})
+OF_A_RUN = frozenset({"callbacks", "verbose", "n_jobs", "memory"})
 
 
 class FitState(NamedTuple):

@@ -6,7 +6,7 @@ import pickle
 import threading
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import CancelledError
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property, partial
 from typing import Any
 from uuid import uuid4
@@ -14,10 +14,11 @@ from weakref import WeakKeyDictionary
 
 from shoal._checks.params import ParameterError, shown
 
-from .dask_rows import Partitions, collected, frame_of, library
+from .dask_rows import Partitions, collected, frame_of, library, memory_limit
 from .engine import MOST_GATHERED, absorbed, at_once, merged, most_sums, runs, tree
+from .kept import STATES
 from .partial import Partial
-from .passes import Pass, RowPass
+from .passes import KMeansPass, Pass, RowPass
 
 #: Dask warns of graphs above this size in bytes. A pass holds the centers, which every worker needs.
 LARGE_GRAPH = "distributed.admin.large-graph-warning-threshold"
@@ -40,6 +41,7 @@ class DaskEngine:
     """
 
     name = "Dask"
+    keeps = True
 
     def __init__(self, rows: Partitions, client: Any, n_jobs: int | None) -> None:
         self._client, self._n_jobs, self._frame = client_of(client), n_jobs, rows.frame
@@ -101,6 +103,13 @@ class DaskEngine:
         """Number of threads of every worker."""
         threads: dict[str, int] = self._client.nthreads()
         return threads
+
+    def forget(self, fit: tuple[str, int]) -> None:
+        """Free the states of a fit on the workers."""
+        if self._client.status == "running":
+            # A worker that is lost keeps nothing.
+            with suppress(OSError, RuntimeError, TimeoutError):
+                self._client.run(forget_here, fit, on_error="ignore")
 
     def close(self) -> None:
         """Release the partitions. Partitions that the caller persisted stay."""
@@ -196,8 +205,23 @@ def absorbed_here(
 ) -> bytes:
     """Run a pass over some partitions."""
     with threads_here(n_jobs) as threads:
-        found = absorbed(pickle.loads(task), zip(partitions, blocks, weights, strict=True), threads)
+        own = limited(pickle.loads(task), len(partitions))
+        found = absorbed(own, zip(partitions, blocks, weights, strict=True), threads)
     return bytes(found.to_bytes())
+
+
+def forget_here(fit: tuple[str, int]) -> None:
+    """Free the states of a fit in this process."""
+    STATES.forget(fit)
+
+
+def limited(task: Pass, n_partitions: int) -> Pass:
+    """Limit what a worker keeps for the next sweeps to a quarter of its memory."""
+    if isinstance(task, KMeansPass) and task._fit is not None:
+        limit, memory = memory_limit(), task._fit.memory
+        memory = memory if limit is None else min(memory, limit // 4)
+        task._fit = task._fit._replace(memory=memory, partitions=n_partitions)
+    return task
 
 
 def rows_here(task: bytes, partition: int, block: Any, framed: bool, n_jobs: int | None) -> Any:

@@ -160,12 +160,17 @@ def opened_here(partition: int, path: Any, budget: bool | int = False) -> Any:
 
 def half_of_memory() -> int:
     """Return half of the memory limit of this worker, or the budget of a local fit if there is no limit."""
+    limit = memory_limit()
+    return memory("persist", "1GB") if limit is None else limit // 2
+
+
+def memory_limit() -> int | None:
+    """Return the memory limit of this worker; None if there is none."""
     try:
-        limit = library("distributed").get_worker().memory_manager.memory_limit
+        return library("distributed").get_worker().memory_manager.memory_limit or None
     except ValueError:
         # Another scheduler of Dask.
-        limit = None
-    return limit // 2 if limit else memory("persist", "1GB")
+        return None
 
 
 def refuse_text(header: Any) -> None:

@@ -40,6 +40,8 @@ class Engine(Protocol):
 
     #: What error messages call the engine, for example ``"dask"``.
     name: str
+    #: Whether the processes that run a pass of a fit also run the next ones, so that they may keep state.
+    keeps: bool
 
     @property
     def n_partitions(self) -> int:
@@ -61,6 +63,10 @@ class Engine(Protocol):
 
         The result is the engine's own kind of collection and stays distributed if the engine can do so.
         """
+        ...
+
+    def forget(self, fit: tuple[str, int]) -> None:
+        """Free the states of a fit on the workers; called once before `close`, only if workers keep state."""
         ...
 
     def close(self) -> None:

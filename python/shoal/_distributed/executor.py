@@ -30,6 +30,7 @@ class ExecutorEngine:
     """
 
     name = "the executor"
+    keeps = True
 
     def __init__(
         self,
@@ -105,6 +106,9 @@ class ExecutorEngine:
         finally:
             for future in futures:
                 future.cancel()
+
+    def forget(self, fit: tuple[str, int]) -> None:
+        """Do nothing: other processes forget the fit when they work for the next one."""
 
     def close(self) -> None:
         """Forget the partitions; the executor belongs to the caller."""

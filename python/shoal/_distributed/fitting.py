@@ -27,7 +27,7 @@ from shoal._fit.watch import watching
 from shoal._rows.features import names_of
 from shoal.formats.stream import listed
 from shoal.kmeans import KMeans as LocalKMeans
-from shoal.typing import Callbacks, Centers, Metric, PathName, RandomState
+from shoal.typing import Callbacks, Centers, Memory, Metric, PathName, RandomState
 
 from . import checkpoint
 from .engine import Engine, naming_losses, total_of
@@ -59,6 +59,7 @@ class KMeansOnEngine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterM
     n_rounds: int = 5
     coreset_size: int | None = None
     compute_labels: bool = True
+    memory: Memory = "1GB"
     random_state: RandomState = None
     n_jobs: int | None = None
     verbose: int = 0
@@ -250,12 +251,13 @@ class KMeansOnEngine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterM
         try:
             self._forget()
             self._seed = _params.seed(self.random_state)
-            run = self._run = EngineRun(engine, float(self.tol), self.max_iter)
+            memory = _params.memory("memory", self.memory)
+            run = self._run = EngineRun(engine, float(self.tol), self.max_iter, memory)
             self._resumed_from = resume_from
             with watching(self) as watchers:
                 yield from self._driven(run, watchers, partial(self._begin, run, resume_from))
         finally:
-            engine.close()
+            (engine if run is None else run).close()
             if self._run is run:
                 self._run = self._resumed_from = None
 

@@ -14,10 +14,13 @@ import numpy.typing as npt
 
 from shoal import _core
 from shoal._checks import params as _params
+from shoal._checks.params import RowWeights
+from shoal._core import Source
 from shoal._rows.features import refuse_other_names
 from shoal.typing import Metric, Rows
 
 from .base import Pass, block_of, naming
+from .kept import STATES, Keeping
 
 __all__ = ["DistancePass", "KMeansPass", "LabelPass", "Pass", "RowPass", "checked_centers"]
 
@@ -72,6 +75,8 @@ class KMeansPass(Pass):
     """
 
     _kind = "KMeansPass"
+    #: The fit, if its workers keep state.
+    _fit: Keeping | None = None
 
     def __init__(self, centers: npt.ArrayLike, *, metric: Metric = "euclidean") -> None:
         self._state = _core.Pass.kmeans(checked_centers(centers), _params.one_of("metric", metric, Metric))
@@ -101,6 +106,29 @@ class KMeansPass(Pass):
         """Weight per cluster in the last sweep."""
         return self._state.counts
 
+    def _absorbed(
+        self,
+        source: Source | None,
+        weights: RowWeights,
+        names: list[str] | None,
+        partition: int | None,
+        first_row: int,
+        threads: int | None,
+    ) -> _core.Partial:
+        given = source, weights, names, partition, first_row, threads
+        if self._fit is None or partition is None or source is None:
+            return self._state.absorb(*given)
+        with STATES.lent(self._fit, partition) as (kept, budget):
+            found = self._state.absorb(*given, kept, budget)
+        STATES.put(self._fit, partition, kept, found.n_rows)
+        return found
+
+    def _of_fit(self, fit: Keeping | None) -> Self:
+        """Return the same sweep as one of a fit: it carries sums, and workers keep state for the next one."""
+        made = self._of(self._state.carrying())
+        made._fit = fit
+        return made
+
     def _after(self, other: Pass) -> Self:
         """Return this pass, which expects the rows, the partitions and the feature names of another."""
         return self._of(self._state.after(other._state))
@@ -117,6 +145,8 @@ class RowPass(ABC):
         self.metric = _params.one_of("metric", metric, Metric)
         # The names of the features of the fit. Named rows must have the same.
         self._names: list[str] | None = None
+        #: The fit, if its workers keep labels.
+        self._fit: Keeping | None = None
 
     @property
     @abstractmethod
@@ -136,11 +166,17 @@ class RowPass(ABC):
                 return np.zeros((0,) if self.width is None else (0, self.width), self.dtype)
             if self._names is not None:
                 refuse_other_names(self._names, header)
-            return self._computed(source.seen_by(self.metric), _params.threads(n_jobs, tell=False))
+            seen, threads = source.seen_by(self.metric), _params.threads(n_jobs, tell=False)
+            known = None if self._fit is None or partition is None else self._kept(self._fit, partition)
+            return self._computed(seen, threads) if known is None else known
 
     @abstractmethod
     def _computed(self, rows: Any, threads: int | None) -> npt.NDArray[Any]:
         """Compute the results of rows as the metric sees them."""
+
+    def _kept(self, fit: Keeping, partition: int) -> npt.NDArray[Any] | None:
+        """Return the results that this process keeps of a partition, if it does."""
+        return None
 
 
 class LabelPass(RowPass):
@@ -203,6 +239,9 @@ class LabelPass(RowPass):
 
     def _computed(self, rows: Any, threads: int | None) -> npt.NDArray[Any]:
         return _core.predict(rows, self.centers, self.metric, threads)
+
+    def _kept(self, fit: Keeping, partition: int) -> npt.NDArray[Any] | None:
+        return STATES.labels(fit, partition, self.centers)
 
 
 class DistancePass(RowPass):

@@ -34,6 +34,8 @@ class RayEngine:
     """
 
     name = "Ray"
+    # Any process may run a task, and there is one per core.
+    keeps = False
 
     def __init__(
         self,
@@ -159,6 +161,9 @@ class RayEngine:
             zero_copy_batch=True,
             num_cpus=self._cores,
         )
+
+    def forget(self, fit: tuple[str, int]) -> None:
+        """Do nothing: nothing is kept."""
 
     def close(self) -> None:
         """Forget the blocks, so that the object store can drop them."""

@@ -14,6 +14,7 @@ from shoal.typing import Metric
 
 from .checkpoint import FitState
 from .engine import Engine, naming_losses, total_of
+from .kept import FITS
 from .passes import KMeansPass, LabelPass
 
 #: Reasons for which a fit ends by itself. A fit that was stopped for another reason can be resumed.
@@ -31,9 +32,13 @@ class EngineRun:
     #: How the first centers were chosen; empty before.
     init = ""
 
-    def __init__(self, engine: Engine, tol: float, max_iter: int) -> None:
+    def __init__(self, engine: Engine, tol: float, max_iter: int, memory: int) -> None:
         self.engine = engine
         self._tol, self._max_iter = tol, max_iter
+        # The fit, if its workers keep state.
+        self._fit = FITS.begin(memory, max_iter, engine.n_partitions) if memory and engine.keeps else None
+        # Whether the objective of the last step was summed about its centers.
+        self._is_exact = False
         self._started = time.monotonic()
         self.stop_reason: str | None = None
         self.n_zero_rows = 0
@@ -44,7 +49,11 @@ class EngineRun:
 
     def begin(self, task: KMeansPass, init: str) -> None:
         """Begin with a first pass."""
-        self.task, self.init = task, init
+        self.task, self.init = self._kept(task), init
+
+    def _kept(self, task: KMeansPass) -> KMeansPass:
+        """Return the same pass, whose workers keep state if they can; results do not depend on it."""
+        return task._of_fit(None if self._fit is None else FITS.now(self._fit))
 
     def resume(self, task: KMeansPass, state: FitState) -> None:
         """Begin where another fit ended."""
@@ -61,8 +70,9 @@ class EngineRun:
         if self.stop_reason is not None:
             return None
         total = total_of(self.engine, self.task, self.known())
+        self._is_exact = not self.task._state.has_points
         task, step = self.task.commit(total)
-        self.task, self.n_zero_rows, self.inertia = task, total.n_zero_rows, step.objective
+        self.task, self.n_zero_rows, self.inertia = self._kept(task), total.n_zero_rows, step.objective
         if self.threshold is None:
             self.threshold = self._tol * task.variance
         self.stop_reason = self._reason(step, self.threshold)
@@ -82,15 +92,23 @@ class EngineRun:
         """End the fit after the last step."""
         self.stop_reason = reason
 
+    def close(self) -> None:
+        """Free the states of the fit, and close the engine."""
+        if self._fit is not None:
+            FITS.end(self._fit)
+            self.engine.forget(self._fit.fit)
+        self.engine.close()
+
     def know_rows(self) -> None:
         """Do nothing: every commit compares the rows with those of the pass before."""
 
     def finish(self, metric: Metric) -> npt.NDArray[np.float64]:
         """Measure the inertia of the final centers, and return the weight of their rows."""
         # The last sweep had these centers.
-        if self.stop_reason == "labels-stable":
+        if self.stop_reason == "labels-stable" and self._is_exact:
             return self.task.counts
         final = KMeansPass(self.task.centers, metric=metric)._after(self.task)
+        final._fit = self.task._fit
         total = total_of(self.engine, final, self.known())
         # Compares the rows with those of the passes before; the centers do not move any more.
         final.commit(total)
@@ -99,6 +117,7 @@ class EngineRun:
 
     def labels(self, task: LabelPass) -> Any:
         """Label the rows, in the engine's own kind of collection."""
+        task._fit = self.task._fit
         with naming_losses(self.engine, self.known()):
             return self.engine.rows(task)
 

@@ -51,6 +51,8 @@ class SparkEngine:
     """
 
     name = "Spark"
+    # Any process may run a task, and there is one per core.
+    keeps = False
 
     def __init__(
         self,
@@ -119,6 +121,9 @@ class SparkEngine:
         values = functions.arrow_udf(row_function(self._of, task, self._threads), kind)
         columns = (self._df[quoted(name)] for name in self._of.features)
         return self._df.withColumn(self._output, values(*columns))
+
+    def forget(self, fit: tuple[str, int]) -> None:
+        """Do nothing: nothing is kept."""
 
     def close(self) -> None:
         """Drop the packed rows."""

@@ -88,6 +88,11 @@ impl<T> Blocks<T> {
 }
 
 impl<T: Compute> Blocks<T> {
+    /// Upper limit of the bytes of the tree, the labels, and the centers of the last search.
+    pub(super) fn bytes(&self, (k, dim): (usize, usize)) -> usize {
+        tree::bytes::<T>(self.tree.rows, dim) + k * dim * size_of::<T>()
+    }
+
     /// Notes that labels may have changed elsewhere.
     pub(super) fn forget(&mut self) {
         self.known = false;

@@ -73,7 +73,7 @@ struct Staged<T> {
 }
 
 /// Upper limit of the bytes of the tree of `n` rows, and of their labels and carried candidates.
-fn bytes<T>(n: usize, dim: usize) -> usize {
+pub(super) fn bytes<T>(n: usize, dim: usize) -> usize {
     let row = dim * size_of::<T>();
     let leaves = 2 * n.div_ceil(BLOCK_LEAF_ROWS);
     let positions = n + BEHIND * leaves;

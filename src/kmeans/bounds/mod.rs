@@ -225,6 +225,12 @@ impl PanelBounds {
         self.rows = rows;
     }
 
+    /// The bytes of the bounds, and of what is known per center and group.
+    pub(super) fn bytes(&self) -> usize {
+        let RowBounds { upper, least, lower } = &self.rows;
+        4 * (upper.len() + least.len() + lower.len()) + 12 * self.order.len() + 8 * self.n_groups
+    }
+
     /// The published method that these bounds correspond to.
     pub(super) fn name(&self) -> &'static str {
         match (self.group_panels, self.n_groups) {

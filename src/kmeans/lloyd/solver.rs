@@ -14,7 +14,6 @@ use crate::kmeans::bounds::PanelBounds;
 use crate::kmeans::choice::Choice;
 use crate::kmeans::empty;
 use crate::kmeans::labels::{Carried, Labels, Sweep};
-use crate::kmeans::sketches::Sketches;
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::stats::{ClusterSums, mean_variance, to_means};
@@ -207,12 +206,7 @@ impl<T: Compute> Lloyd<T> {
         let moved = to_means(&mut self.centers, self.dim, self.params.metric, sums);
         let (before, now) = (MatRef::new(&self.labeled_by, self.dim), MatRef::new(&self.centers, self.dim));
         sums.follow(before, now);
-        if let Some(bounds) = &mut self.labels.bounds {
-            bounds.follow(before, now);
-        }
-        if let Some(sketches) = &mut self.labels.sketches {
-            sketches.follow(before, now);
-        }
+        self.labels.follow(before, now);
         moved
     }
 }
@@ -228,28 +222,11 @@ impl<T: Compute> Solver<T> for Lloyd<T> {
         let begun = Instant::now();
         let sparse = data.most_values().is_some();
         self.labels.recover(MatRef::new(&self.labeled_by, self.dim), data, cx)?;
-        let centers = MatRef::new(&self.centers, self.dim);
-        self.choice.begin(&mut self.labels, centers, self.iteration, data);
-        let packed = self.labels.pack(centers, sparse);
         let n = self.labels.of_rows.len();
-        let sweeps = (self.iteration, self.params.max_iter);
-        if self.blocks.is_none() && self.choice.wants_blocks(n, &packed, sweeps) {
-            self.blocks = self.shared.blocks(n, data, cx)?;
-            if self.blocks.is_none() {
-                // An earlier start declined them.
-                self.choice.algorithm = Algorithm::Lloyd;
-            }
-        }
-        if self.blocks.is_none()
-            && self.labels.sketches.is_none()
-            && self.choice.wants_sketches((n, data.scarce_memory().is_some()), &packed, sweeps)
-        {
-            let asked = self.params.algorithm == Algorithm::Sketch;
-            self.labels.sketches = Sketches::new(data, n, &packed, (self.params.bounds_memory, asked))?;
-            if self.labels.sketches.is_none() {
-                self.choice.algorithm = Algorithm::Lloyd;
-            }
-        }
+        let (centers, sweeps) =
+            (MatRef::new(&self.centers, self.dim), (self.iteration, self.params.max_iter));
+        let blocks = (&mut self.blocks, &self.shared);
+        let packed = self.choice.prepare(&mut self.labels, blocks, centers, sweeps, data, cx)?;
         let origin = self.centers[..self.dim].to_vec();
         let wanted = self.threshold.is_none() && self.params.tolerance > 0.0;
         let packed_origin = wanted.then(|| PackedCenters::for_rows(MatRef::new(&origin, self.dim), sparse));

@@ -200,6 +200,18 @@ impl Sketches {
         Ok(Some(new))
     }
 
+    /// The bytes of the sketches and bounds of all rows, and of the sketches of the centers.
+    pub(super) fn bytes(&self) -> usize {
+        let AllRows { codes, sketches, bits, fine, upper, least, bounds } = &self.rows;
+        let of_rows = size_of_val(&codes[..]) + size_of_val(&sketches[..]) + size_of_val(&bits[..]);
+        // Half a byte per coordinate of a row, and an `f32` of a center.
+        let of_fine = |fine: &Fine| 8 * fine.bytes() * self.centers.len();
+        let finer = size_of_val(&fine[..]) + self.fine.as_ref().map_or(0, of_fine);
+        let of_bounds = size_of_val(&upper[..]) + size_of_val(&least[..]) + size_of_val(&bounds[..]);
+        let of_centers = self.codes.len() + self.centers.len() * (size_of::<Sketch>() + 8);
+        of_rows + finer + of_bounds + of_centers
+    }
+
     /// Whether they serve to read few rows of a large file.
     pub(super) fn spare_reads(&self) -> bool {
         self.fine.is_some()

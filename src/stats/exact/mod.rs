@@ -208,6 +208,11 @@ impl ExactSums {
         &self.sums[j * self.width..][..self.width]
     }
 
+    /// The bytes of the sums, without the few that a pair cannot hold.
+    pub(super) fn bytes(&self) -> usize {
+        8 * (self.grids.len() + self.high.len() + self.low.len() + self.sums.len() + self.lows.len())
+    }
+
     /// Replaces the sums of cluster `j`.
     pub(super) fn set(&mut self, j: usize, values: impl Iterator<Item = f64>) {
         self.round(j * self.width..(j + 1) * self.width);

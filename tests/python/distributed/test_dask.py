@@ -15,6 +15,8 @@ import pytest
 import shoal
 from distributed_suite import SHORT, UNEQUAL, Suite, blobs, cut, same
 from shoal import distributed
+from shoal._distributed import dask_engine
+from shoal._distributed.kept import STATES, Fits
 from shoal.callbacks import Checkpoint
 
 pytest.importorskip("distributed")
@@ -119,8 +121,6 @@ def test_results_do_not_depend_on_the_threads(workers, n_threads, n_jobs):
 
 @pytest.mark.parametrize("persisted", ["by the fit", "in runs", "in turns", "on one worker"])
 def test_a_pass_is_a_task_per_worker_wherever_the_partitions_lie(processes, persisted, monkeypatch):
-    from shoal._distributed import dask_engine
-
     partitions = cut(blobs(), *(i / 16 for i in range(1, 16)))
     workers = sorted(processes.nthreads())
     X, in_turn = array_of(partitions), {"in runs": 8, "in turns": 1, "on one worker": 16}
@@ -141,6 +141,46 @@ def test_a_pass_is_a_task_per_worker_wherever_the_partitions_lie(processes, pers
     assert all(len(runs) == 2 for runs in tasks)
     if persisted in ("by the fit", "in runs", "on one worker"):
         assert all(sorted(runs) == [list(range(8)), list(range(8, 16))] for runs in tasks[:1])
+
+
+def kept_here(lost=()):
+    """Free the states of these partitions on a worker; return the partitions of which it keeps state."""
+    for states in STATES._fits.values():
+        for partition in lost:
+            states.pop(partition, None)
+    return sorted(i for states in STATES._fits.values() for i, entry in states.items() if entry.nbytes)
+
+
+@pytest.mark.parametrize("lost", [(), (1,), (0, 1, 2, 3)])
+def test_workers_keep_state_until_the_fit_ends(processes, lost):
+    rows = blobs(n=6000, d=20)
+    partitions = cut(rows, *EVEN)
+    params = {"n_clusters": 30, "random_state": 0, "tol": 0.0, "max_iter": 12}
+    held = []
+
+    def note(_, step):
+        held.append(processes.run(kept_here, lost if step.iteration == 6 else ()))
+
+    model = shoal.dask.KMeans(**params, callbacks=[note]).fit(array_of(partitions), client=processes)
+    whole = shoal.KMeans(**params | {"init": rows[:30]}).fit(rows)
+    again = shoal.dask.KMeans(**params | {"init": rows[:30]}).fit(array_of(partitions), client=processes)
+    same(model, distributed.KMeans(**params, memory=0).fit(partitions))
+    np.testing.assert_array_equal(again.cluster_centers_, whole.cluster_centers_)
+    assert again.inertia_ == whole.inertia_
+    # Every partition comes back to its worker.
+    assert sorted(held[0].values()) == [[0, 1], [2, 3]]
+    assert all(found == held[0] for i, found in enumerate(held) if i != 5)
+    assert sorted(i for own in held[5].values() for i in own) == [i for i in range(4) if i not in lost]
+    assert set(map(tuple, processes.run(kept_here).values())) == {()}
+
+
+@pytest.mark.parametrize(("limit", "most"), [(None, 10**9), (10**10, 10**9), (10**8, 25 * 10**6)])
+def test_state_takes_at_most_a_quarter_of_the_memory_of_a_worker(limit, most, monkeypatch):
+    monkeypatch.setattr(dask_engine, "memory_limit", lambda: limit)
+    task = distributed.KMeansPass(blobs()[:3])._of_fit(Fits().begin(10**9, 300, 8))
+    assert dask_engine.limited(task, 5)._fit[-3:] == (most, 300, 5)
+    task = distributed.SeedPass(3)
+    assert dask_engine.limited(task, 5) is task
 
 
 @pytest.mark.parametrize("workers", [1, 2, 4])
