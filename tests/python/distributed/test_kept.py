@@ -185,10 +185,10 @@ def test_a_second_interrupt_still_closes_the_engine(monkeypatch):
 
     closed = []
     monkeypatch.setattr(ExecutorEngine, "forget", interrupted)
-    monkeypatch.setattr(ExecutorEngine, "close", closed.append)
+    monkeypatch.setattr(ExecutorEngine, "close", lambda _: closed.append(True))
     with pytest.raises(KeyboardInterrupt):
         KMeans(**PARAMS, callbacks=[interrupted]).fit(PARTS)
-    assert len(closed) == 1
+    assert closed == [True]
 
 
 def test_a_resumed_fit_has_the_same_objectives(plain, tmp_path):
@@ -310,7 +310,7 @@ def test_a_forked_process_begins_anew():
     running, queue = FITS.begin(1 << 20, 300, 1), context.SimpleQueue()
     STATES.take(running, 0)
     STATES.put(running, 0, swept(ROWS[:100]), 100)
-    child = context.Process(target=tell_of_fits, args=(queue,))
+    child = context.Process(target=tell_of_fits, args=(queue,), daemon=True)
     # As if threads worked on fits.
     with FITS._lock, STATES._lock:
         child.start()
