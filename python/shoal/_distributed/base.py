@@ -170,9 +170,9 @@ class Pass:
             if self._names is not None:
                 refuse_other_names(self._names, header)
             threads = p.threads(n_jobs, tell=False)
-            return Partial(self._absorbed(source, weights, find_names(header), number, first, threads))
+            return Partial(self._absorb_source(source, weights, find_names(header), number, first, threads))
 
-    def _absorbed(
+    def _absorb_source(
         self,
         source: Source | None,
         weights: RowWeights,

@@ -27,6 +27,9 @@ LARGE_GRAPH = "distributed.admin.large-graph-warning-threshold"
 #: a task of its own, for which the other tasks wait: 10 ms more per pass.
 MOST_SENT = 1 << 20
 
+#: The end of a fit waits this many seconds for workers to free its state. Slower workers free it later.
+MOST_WAIT = 5
+
 #: The lock of every worker in this process: tasks take turns, and each uses all threads of its worker.
 _turns: WeakKeyDictionary[Any, threading.Lock] = WeakKeyDictionary()
 _turns_lock = threading.Lock()
@@ -59,7 +62,10 @@ class DaskEngine:
         with lost_cluster():
             tasks = self._tasks(most_sums(task))
             held = ([[own[i] for i in run] for run in tasks] for own in (self._blocks, self._weights))
-            parts = self._submitted(absorbed_here, task, tasks, *held)
+            # Several tasks may run on a worker, each over some of its partitions.
+            beside = -(-self.n_partitions // max(1, len(self._threads)))
+            shares = [max(len(run), beside) for run in tasks]
+            parts = self._submitted(absorbed_here, task, tasks, *held, shares)
             merge = partial(self._client.submit, merged_here, pure=False)
             most = at_once(task, MOST_GATHERED)
             few = tree(list(zip(parts, tasks, strict=True)), lambda group: merge(*group), most)
@@ -107,9 +113,9 @@ class DaskEngine:
     def forget(self, fit: tuple[str, int]) -> None:
         """Free the states of a fit on the workers."""
         if self._client.status == "running":
-            # A worker that is lost keeps nothing.
-            with suppress(OSError, RuntimeError, TimeoutError):
-                self._client.run(forget_here, fit, on_error="ignore")
+            # The fit may end because of an error, which this one must not hide.
+            with suppress(Exception):
+                self._client.run(forget_here, fit, on_error="ignore", callback_timeout=MOST_WAIT)
 
     def close(self) -> None:
         """Release the partitions. Partitions that the caller persisted stay."""
@@ -201,11 +207,11 @@ def client_of(client: Any) -> Any:
 
 
 def absorbed_here(
-    task: bytes, partitions: list[int], blocks: list[Any], weights: list[Any], n_jobs: int | None
+    task: bytes, partitions: list[int], blocks: list[Any], weights: list[Any], beside: int, n_jobs: int | None
 ) -> bytes:
-    """Run a pass over some partitions."""
+    """Run a pass over some partitions, of `beside` partitions that this worker may have."""
     with threads_here(n_jobs) as threads:
-        own = limited(pickle.loads(task), len(partitions))
+        own = limited(pickle.loads(task), beside)
         found = absorbed(own, zip(partitions, blocks, weights, strict=True), threads)
     return bytes(found.to_bytes())
 

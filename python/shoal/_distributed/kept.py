@@ -7,6 +7,7 @@ the centers to which it belongs, so that a process may miss sweeps of a partitio
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock
@@ -17,6 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from shoal._core import Kept
+
+#: A process remembers this many ended fits: a task of one of them, which may still run, keeps nothing.
+MOST_ENDED = 1000
 
 
 class Keeping(NamedTuple):
@@ -56,6 +60,7 @@ class Fits:
         """Forget all fits, as another driver."""
         self._driver, self._last = uuid4().hex, -1
         self._running: set[int] = set()
+        self._ended: deque[int] = deque()
         self._lock = Lock()
 
     def begin(self, memory: int, max_iter: int, partitions: int) -> Keeping:
@@ -64,18 +69,23 @@ class Fits:
             self._last += 1
             number = self._last
             self._running.add(number)
-            running = frozenset(self._running)
+            running = self._still_running()
         return Keeping(self._driver, number, running, number, memory, max_iter, partitions)
 
     def now(self, keeping: Keeping) -> Keeping:
         """Return the same fit, with the fits that are running now."""
         with self._lock:
-            return keeping._replace(running=frozenset(self._running), last=self._last)
+            return keeping._replace(running=self._still_running(), last=self._last)
+
+    def _still_running(self) -> frozenset[int]:
+        while self._ended:
+            self._running.discard(self._ended.popleft())
+        return frozenset(self._running)
 
     def end(self, keeping: Keeping) -> None:
         """End a fit, and free its states in this process."""
-        with self._lock:
-            self._running.discard(keeping.number)
+        # Without the lock: garbage collection may end an abandoned fit in a thread that holds it.
+        self._ended.append(keeping.number)
         STATES.forget(keeping.fit)
 
 
@@ -87,6 +97,8 @@ class Entry(NamedTuple):
     kept: Kept | None
     #: Bytes that are kept, also while a task uses them.
     nbytes: int
+    #: Bytes that the task which uses it may take; 0 without such a task.
+    lent: int = 0
 
 
 class States:
@@ -98,11 +110,38 @@ class States:
     def reset(self) -> None:
         """Free everything."""
         self._fits: dict[tuple[str, int], dict[int, Entry]] = {}
+        #: The last fits that ended, from the oldest, and those among them that may still have states.
+        self._ended: dict[tuple[str, int], None] = {}
+        self._ending: deque[tuple[str, int]] = deque()
         self._lock = Lock()
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Hold the lock; then free the states of fits that ended in the meantime."""
+        try:
+            with self._lock:
+                yield
+        finally:
+            self._free_ended()
+
+    def _free_ended(self) -> None:
+        # Whoever holds the lock calls this method afterwards.
+        while self._ending and self._lock.acquire(blocking=False):
+            try:
+                while self._ending:
+                    fit = self._ending.popleft()
+                    self._fits.pop(fit, None)
+                    self._ended[fit] = None
+                    if len(self._ended) > MOST_ENDED:
+                        del self._ended[next(iter(self._ended))]
+            finally:
+                self._lock.release()
 
     def take(self, keeping: Keeping, partition: int) -> tuple[Kept, int]:
         """Take out the state of a partition; return it with the bytes that it may take."""
-        with self._lock:
+        with self._locked():
+            if keeping.fit in self._ended:
+                return Kept(keeping.max_iter), 0
             for fit in [fit for fit in self._fits if keeping.has_ended(fit)]:
                 del self._fits[fit]
             own = self._fits.setdefault(keeping.fit, {})
@@ -111,25 +150,26 @@ class States:
             newer = fits[fits.index(keeping.fit) + 1 :]
             room = keeping.memory - sum(held(self._fits[fit]) for fit in newer)
             entry = own.pop(partition, None)
-            left = room - held(own)
+            # Tasks beside this one may use all that they may take.
+            left = room - sum(max(each.nbytes, each.lent) for each in own.values())
             if entry is None:
-                own[partition] = Entry(0, None, 0)
-                share = keeping.memory // max(1, keeping.partitions)
-                return Kept(keeping.max_iter), max(0, min(left, share))
-            own[partition] = entry._replace(kept=None)
-            rows = sum(each.rows for each in own.values())
-            share = room * entry.rows // max(1, rows)
-            kept = Kept(keeping.max_iter) if entry.kept is None else entry.kept
-            return kept, max(0, min(left, max(share, entry.nbytes)))
+                entry, share = Entry(0, None, 0), keeping.memory // max(1, keeping.partitions)
+            else:
+                rows = entry.rows + sum(each.rows for each in own.values())
+                share = max(room * entry.rows // max(1, rows), entry.nbytes)
+            budget = max(0, min(left, share))
+            own[partition] = entry._replace(kept=None, lent=budget)
+            return Kept(keeping.max_iter) if entry.kept is None else entry.kept, budget
 
     def put(self, keeping: Keeping, partition: int, kept: Kept, rows: int) -> None:
         """Keep a state until the next sweep; free those of the oldest fits beyond the budget."""
-        with self._lock:
+        with self._locked():
             own = self._fits.get(keeping.fit)
             if own is None:
                 # The fit ended in the meantime.
                 return
-            own[partition] = Entry(rows, kept if kept.nbytes else None, kept.nbytes)
+            # Also a state of no bytes: it knows the length of a stream, without which nothing can be kept.
+            own[partition] = Entry(rows, kept, kept.nbytes)
             *older, newest = self._fits.values()
             for states in older:
                 if sum(map(held, self._fits.values())) > keeping.memory:
@@ -142,7 +182,7 @@ class States:
         self, keeping: Keeping, partition: int, centers: npt.NDArray[Any]
     ) -> npt.NDArray[np.int32] | None:
         """Return the labels of a partition, if the last sweep over it had these centers."""
-        with self._lock:
+        with self._locked():
             entry = self._fits.get(keeping.fit, {}).get(partition)
             return None if entry is None or entry.kept is None else entry.kept.labels(centers)
 
@@ -157,18 +197,19 @@ class States:
 
     def drop(self, keeping: Keeping, partition: int) -> None:
         """Free the state of a partition."""
-        with self._lock:
+        with self._locked():
             self._fits.get(keeping.fit, {}).pop(partition, None)
 
     def forget(self, fit: tuple[str, int]) -> None:
-        """Free the states of a fit."""
-        with self._lock:
-            self._fits.pop(fit, None)
+        """Free the states of a fit, and keep nothing of it any more."""
+        # Without waiting for the lock, as `Fits.end`.
+        self._ending.append(fit)
+        self._free_ended()
 
     @property
     def nbytes(self) -> int:
         """The bytes of all states."""
-        with self._lock:
+        with self._locked():
             return sum(map(held, self._fits.values()))
 
 

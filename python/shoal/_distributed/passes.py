@@ -106,7 +106,7 @@ class KMeansPass(Pass):
         """Weight per cluster in the last sweep."""
         return self._state.counts
 
-    def _absorbed(
+    def _absorb_source(
         self,
         source: Source | None,
         weights: RowWeights,

@@ -94,10 +94,12 @@ class EngineRun:
 
     def close(self) -> None:
         """Free the states of the fit, and close the engine."""
-        if self._fit is not None:
-            FITS.end(self._fit)
-            self.engine.forget(self._fit.fit)
-        self.engine.close()
+        try:
+            if self._fit is not None:
+                FITS.end(self._fit)
+                self.engine.forget(self._fit.fit)
+        finally:
+            self.engine.close()
 
     def know_rows(self) -> None:
         """Do nothing: every commit compares the rows with those of the pass before."""

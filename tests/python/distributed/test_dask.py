@@ -16,7 +16,7 @@ import shoal
 from distributed_suite import SHORT, UNEQUAL, Suite, blobs, cut, same
 from shoal import distributed
 from shoal._distributed import dask_engine
-from shoal._distributed.kept import STATES, Fits
+from shoal._distributed.kept import STATES, Fits, States
 from shoal.callbacks import Checkpoint
 
 pytest.importorskip("distributed")
@@ -181,6 +181,38 @@ def test_state_takes_at_most_a_quarter_of_the_memory_of_a_worker(limit, most, mo
     assert dask_engine.limited(task, 5)._fit[-3:] == (most, 300, 5)
     task = distributed.SeedPass(3)
     assert dask_engine.limited(task, 5) is task
+
+
+def test_tasks_of_a_worker_share_its_budget(monkeypatch):
+    budgets = []
+    take = States.take
+
+    def noted(self, *given):
+        budgets.append(take(self, *given))
+        return budgets[-1]
+
+    monkeypatch.setattr(States, "take", noted)
+    params = {"n_clusters": 6, "random_state": 0, "max_iter": 3, "memory": 400_000, "n_jobs": 1}
+    with local(1, 4) as cluster, Client(cluster) as client:
+        shoal.dask.KMeans(**params).fit(array_of(cut(blobs(), *EVEN)), client=client)
+    assert [budget for _, budget in budgets[:4]] == [100_000] * 4
+
+
+def test_a_failed_fit_leaves_nothing_on_workers(threads, tmp_path):
+    partitions = cut(blobs(), *EVEN)
+    paths = [str(tmp_path / f"{i}.npy") for i in range(4)]
+    for path, rows in zip(paths, partitions, strict=True):
+        np.save(path, rows)
+
+    def break_rows(_, step):
+        if step.iteration == 2:
+            assert STATES.nbytes > 0
+            np.save(paths[1], np.full_like(partitions[1], np.nan))
+
+    model = shoal.dask.KMeans(30, random_state=0, tol=0.0, callbacks=[break_rows])
+    with pytest.raises(ValueError, match="partition 1: X must be finite"):
+        model.fit(paths, client=threads)
+    assert STATES._fits == {}
 
 
 @pytest.mark.parametrize("workers", [1, 2, 4])

@@ -1,6 +1,8 @@
 """What workers keep between the sweeps of a fit changes no bit of the results, and skips distances."""
 
+import multiprocessing
 import pickle
+import threading
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import numpy as np
@@ -11,7 +13,8 @@ from shoal._checks.params import n_bytes
 from shoal._core import Kept
 from shoal._distributed.base import block_of
 from shoal._distributed.engine import merged
-from shoal._distributed.kept import FITS, STATES, Fits, States, begin_anew
+from shoal._distributed.executor import ExecutorEngine
+from shoal._distributed.kept import FITS, MOST_ENDED, STATES, Fits, States
 from shoal.distributed import KMeans, KMeansPass
 
 #: More clusters than blobs, so that labels change in many sweeps, and so many columns that bounds serve.
@@ -30,7 +33,7 @@ def plain():
 def nothing_left():
     """Fits free what they keep in this process."""
     yield
-    assert STATES.nbytes == 0
+    assert STATES._fits == {}
 
 
 @pytest.fixture
@@ -142,7 +145,8 @@ def test_labels_are_kept(plain, monkeypatch):
         KMeans(**PARAMS, memory=0).fit(PARTS)
 
 
-def test_a_failed_fit_frees_its_state():
+@pytest.mark.parametrize("threads", [False, True])
+def test_a_failed_fit_frees_its_state(threads):
     rows = [part.copy() for part in PARTS]
 
     def break_rows(_, step):
@@ -150,8 +154,41 @@ def test_a_failed_fit_frees_its_state():
             assert STATES.nbytes > 0
             rows[1][:] = np.nan
 
-    with pytest.raises(ValueError, match="partition 1: X must be finite"):
-        KMeans(**PARAMS, callbacks=[break_rows]).fit(rows)
+    model = KMeans(**PARAMS, callbacks=[break_rows])
+    with ThreadPoolExecutor(2) as pool, pytest.raises(ValueError, match="partition 1: X must be finite"):
+        model.fit(rows, executor=pool if threads else None)
+    fit = FITS.begin(1, 300, 1)
+    FITS.end(fit)
+    assert fit.running == {fit.number}
+
+
+class Blocks:
+    """Rows of unknown number, which can be read again."""
+
+    def __init__(self, rows):
+        self.rows = rows
+
+    def __iter__(self):
+        return iter(np.array_split(self.rows, 7))
+
+
+def test_streams_keep_state_from_the_second_sweep_on(plain, sweeps):
+    same(KMeans(**PARAMS).fit([Blocks(part) for part in PARTS]), plain)
+    shares = [distances / rows / 30 for distances, rows in sweeps]
+    assert shares[: len(PARTS)] == [1] * len(PARTS)
+    assert np.median(shares[-16:]) < 0.4
+
+
+def test_a_second_interrupt_still_closes_the_engine(monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    closed = []
+    monkeypatch.setattr(ExecutorEngine, "forget", interrupted)
+    monkeypatch.setattr(ExecutorEngine, "close", lambda _: closed.append(True))
+    with pytest.raises(KeyboardInterrupt):
+        KMeans(**PARAMS, callbacks=[interrupted]).fit(PARTS)
+    assert closed == [True]
 
 
 def test_a_resumed_fit_has_the_same_objectives(plain, tmp_path):
@@ -217,17 +254,73 @@ def test_ended_fits_are_forgotten_by_other_processes():
     assert list(states._fits) == [stranger.fit, kept_on.fit]
     states.take(new, 0)
     assert list(states._fits) == [stranger.fit, kept_on.fit, new.fit]
-    # A task that ends after its fit.
-    states.forget(new.fit)
-    states.put(new, 0, swept(ROWS[:100]), 100)
-    assert new.fit not in states._fits
 
 
+def test_a_task_that_outlives_its_fit_keeps_nothing():
+    fits, states = Fits(), States()
+    keeping = fits.begin(1 << 20, 300, 2)
+    states.take(keeping, 0)
+    states.forget(keeping.fit)
+    states.put(keeping, 0, swept(ROWS[:100]), 100)
+    assert states.take(keeping, 1)[1] == 0
+    states.put(keeping, 1, swept(ROWS[:100]), 100)
+    assert states._fits == {}
+    for number in range(2 * MOST_ENDED):
+        states.forget(("another driver", number))
+    assert len(states._ended) == MOST_ENDED
+
+
+def test_tasks_at_a_time_share_the_budget():
+    states, barrier = States(), threading.Barrier(8)
+    # As a task that knows of one partition.
+    keeping = Fits().begin(1_000_000, 300, 1)
+
+    def swept_by_a_task(partition):
+        kept, budget = states.take(keeping, partition)
+        barrier.wait(30)
+        states.put(keeping, partition, kept, 100)
+        return budget
+
+    with ThreadPoolExecutor(8) as pool:
+        first = sum(pool.map(swept_by_a_task, range(8)))
+        assert first == 1_000_000
+        assert list(pool.map(swept_by_a_task, range(8))) == [125_000] * 8
+
+
+def test_a_fit_can_end_while_its_thread_holds_the_locks():
+    """As garbage collection ends an abandoned `iter_fit`."""
+    fits, states = Fits(), States()
+    old, new = fits.begin(1 << 20, 300, 1), fits.begin(1 << 20, 300, 1)
+    states.take(old, 0)
+    with fits._lock, states._locked():
+        fits.end(old)
+        states.forget(old.fit)
+    assert states._fits == {}
+    assert fits.now(new).running == {new.number}
+
+
+def tell_of_fits(queue):
+    queue.put((FITS.begin(1, 300, 1).driver, STATES.nbytes))
+
+
+@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="no fork")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 def test_a_forked_process_begins_anew():
-    running = FITS.begin(1 << 20, 300, 1)
-    begin_anew()
-    assert FITS.begin(1 << 20, 300, 1).driver != running.driver
-    FITS.reset()
+    context = multiprocessing.get_context("fork")
+    running, queue = FITS.begin(1 << 20, 300, 1), context.SimpleQueue()
+    STATES.take(running, 0)
+    STATES.put(running, 0, swept(ROWS[:100]), 100)
+    child = context.Process(target=tell_of_fits, args=(queue,), daemon=True)
+    # As if threads worked on fits.
+    with FITS._lock, STATES._lock:
+        child.start()
+    child.join(30)
+    assert child.exitcode == 0
+    driver, nbytes = queue.get()
+    assert driver != running.driver
+    assert nbytes == 0
+    assert STATES.nbytes > 0
+    FITS.end(running)
 
 
 def test_loops_of_your_own_keep_nothing(sweeps):
