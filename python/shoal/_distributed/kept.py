@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from threading import Lock
 from typing import Any, NamedTuple
@@ -116,7 +116,7 @@ class States:
         self._lock = Lock()
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _locked(self) -> Generator[None]:
         """Hold the lock; then free the states of fits that ended in the meantime."""
         try:
             with self._lock:
@@ -187,7 +187,7 @@ class States:
             return None if entry is None or entry.kept is None else entry.kept.labels(centers)
 
     @contextmanager
-    def lent(self, keeping: Keeping, partition: int) -> Iterator[tuple[Kept, int]]:
+    def lent(self, keeping: Keeping, partition: int) -> Generator[tuple[Kept, int]]:
         """Lend the state of a partition, and its budget; free it if the block raises."""
         try:
             yield self.take(keeping, partition)
