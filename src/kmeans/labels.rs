@@ -68,8 +68,8 @@ type PerChunk<'a> = (LabelsMut<'a>, ((&'a mut [f32], &'a mut [f32]), Wide<'a, f3
 /// A sweep over all rows: labels them, and sums them by their labels.
 pub(super) struct Sweep<'a, T: Compute> {
     pub(super) packed: &'a PackedCenters<T>,
-    /// In place of the centers, a point per cluster about which squared errors are summed. They may stay from sweep to sweep, so
-    /// that carried squared errors stay exact.
+    /// In place of the centers, a point per cluster about which squared errors are summed. If the points stay the same from
+    /// sweep to sweep, carried squared errors stay exact.
     pub(super) points: Option<&'a PackedCenters<T>>,
     /// Finds the labels, if there are blocks.
     pub(super) blocks: Option<&'a mut Blocks<T>>,

@@ -165,7 +165,7 @@ def half_of_memory() -> int:
 
 
 def memory_limit() -> int | None:
-    """Return the memory limit of this worker; None if there is none."""
+    """Return the memory limit of this worker, or None if it has no limit."""
     try:
         return library("distributed").get_worker().memory_manager.memory_limit or None
     except ValueError:

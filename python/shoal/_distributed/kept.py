@@ -125,7 +125,7 @@ class States:
             self._free_ended()
 
     def _free_ended(self) -> None:
-        # Whoever holds the lock calls this method afterwards.
+        # If another thread holds the lock, it calls this method after it releases the lock.
         while self._ending and self._lock.acquire(blocking=False):
             try:
                 while self._ending:

@@ -45,8 +45,8 @@ const LENGTH_STEP: usize = 256 << 10;
 ///   unsaved work is lost. Write a new file and rename it over the old one instead: an open source keeps the
 ///   file that it opened.
 ///
-/// Each open file keeps one file descriptor for these checks, and one more once single rows are read: a process that opens thousands of files may
-/// have to raise its limit (`ulimit -n`).
+/// Each open file keeps one file descriptor for these checks, and one more once single rows are read. A process that
+/// opens thousands of files may have to raise its limit (`ulimit -n`).
 ///
 /// ```
 /// # fn main() -> shoal::Result<()> {
