@@ -231,7 +231,7 @@ fn centers_starve_by_decayed_weights() {
     let later: Vec<[f64; 1]> = near(10.0, 100).collect();
     let cx = Executor::new(Some(1)).unwrap();
     // The first cluster has 51 rows, the second one 251. Half-lives of 5 rows decay the first one to 1e-10 rows: moving
-    // its center costs less energy than a cluster has on average.
+    // its center costs less than another one saves.
     let left = |half_life: Option<f64>| {
         let seeds = Seeding::Given(vec![0.0, 10.0]);
         let params = MiniBatch::params(2).seeding(seeds).reassignment_ratio(0.1).half_life(half_life);
@@ -244,6 +244,18 @@ fn centers_starve_by_decayed_weights() {
     };
     assert!(left(None) < 1.0);
     assert!(left(Some(5.0)) >= 10.0);
+}
+
+#[test]
+fn a_far_row_takes_no_center_away_from_another() {
+    let with = |far: f64| (0..60).map(|i| [f64::from(i) * 1e-3]).chain([[far]]).collect::<Vec<_>>();
+    let (first, second, cx) = (with(1e3), with(-1e4), Executor::new(Some(1)).unwrap());
+    let seeds = Seeding::Given(vec![0.0, 1e3]);
+    let mut run = MiniBatch::params(2).seeding(seeds).reassignment_ratio(0.1).stream(&first).unwrap();
+    run.partial_fit_on(&first, &cx).unwrap();
+    // The far row has nearly all of the squared error of its batch.
+    run.partial_fit_on(&second, &cx).unwrap();
+    assert_eq!(run.centers::<f64>()[1], 1e3);
 }
 
 #[test]

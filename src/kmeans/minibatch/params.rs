@@ -66,8 +66,8 @@ parameters! {
         /// an epoch (default 10; `None`: the rule is off).
         max_no_improvement: Option<u64> = Some(10),
         /// About every `10 n_clusters` rows, centers whose weight is below this share of the largest weight
-        /// restart at random rows of the batch (default 0.01), unless removing them would cost more than the squared
-        /// error of a mean cluster. With 0 no center restarts, as in Sculley's algorithm.
+        /// restart at random rows of the batch (default 0.01), unless removing them would cost more squared error than
+        /// one more center elsewhere saves. With 0 no center restarts, as in Sculley's algorithm.
         reassignment_ratio: f64 = 0.01 => from_0_to_1(),
         /// Number of rows after which the weight of earlier rows has halved (default `None`: weights do not decay).
         half_life: Option<f64> = None => Range(|rows| rows.is_finite() && rows > 0.0, "a finite number of rows above 0, or none"),

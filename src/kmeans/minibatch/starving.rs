@@ -19,6 +19,9 @@ pub(super) struct Starving<T> {
     pub(super) weight: f64,
 }
 
+/// Rows of a batch whose distance is measured, at most.
+const SAMPLE: u64 = 256;
+
 /// Centers whose nearest other center a thread finds at a time, and all threads together.
 const BLOCK: (usize, usize) = (32, 1024);
 
@@ -31,8 +34,8 @@ impl<T: Compute> MiniBatchSolver<T> {
     /// The centers that starve once the rows of a batch are `added`, and a row of the batch for each. At most half as many
     /// as the batch has rows, the lightest.
     ///
-    /// A center with few rows starves only if removing it costs at most what a mean cluster adds to the squared error: a
-    /// center of a rare group, far from all others, is worth more than one more center elsewhere.
+    /// A center with few rows starves only if removing it costs at most what one more center elsewhere saves: that of a
+    /// rare group, far from all others, stays.
     pub(super) fn places(
         &self,
         batch: &dyn DataSource<T>,
@@ -55,19 +58,19 @@ impl<T: Compute> MiniBatchSolver<T> {
         let enough = self.params.reassignment_ratio * weights.iter().copied().fold(0.0, f64::max);
         let starving: Vec<usize> = (0..weights.len()).filter(|&j| weights[j] < enough).collect();
         let fed = weights.iter().copied().filter(|&weight| weight >= enough).fold(f64::INFINITY, f64::min);
-        // The squared error of a mean cluster, estimated from the batch.
-        let per_row = added.energy() / added.weights().iter().sum::<f64>();
-        let mean = per_row * weights.iter().sum::<f64>() / weights.len() as f64;
-        // A given center counts as a row that does not exist. With a half-life, this row fades like all others.
-        let given = self.state.seeded_by == "given" && self.params.half_life.is_none();
-        let own = if given { 1.0 } else { 0.0 };
-        let centers = MatRef::new(&self.state.centers, self.state.dim);
-        let cheap = |j: usize, sq_dist: f64| (weights[j] - own).max(0.0) * sq_dist <= mean;
-        let most = (rows / 2) as usize;
-        let mut starving = worthless(centers, starving, &weights, most, cx, cheap)?;
         if starving.is_empty() {
             return Ok(None);
         }
+        let packed = PackedCenters::new(MatRef::new(&self.state.centers, self.state.dim));
+        // What one more of `k` centers saves: squared errors fall as `k^(-2 / dim)` (Zador, 1982).
+        let share = (2.0 / self.state.dim as f64).min(1.0) / weights.len() as f64;
+        let saved = share * weights.iter().sum::<f64>() * usual_error(batch, rows, &packed)?;
+        // A given center counts as a row that does not exist. With a half-life, this row fades like all others.
+        let given = self.state.seeded_by == "given" && self.params.half_life.is_none();
+        let own = if given { 1.0 } else { 0.0 };
+        let cheap = |j: usize, sq_dist: f64| (weights[j] - own).max(0.0) * sq_dist <= saved;
+        let most = (rows / 2) as usize;
+        let mut starving = worthless(&packed, starving, &weights, most, cx, cheap)?;
         let rng = &mut Rng::keyed(self.state.seed, Purpose::Reassignment, self.state.n_steps);
         let mut drawn = draw(rows, batch.weights(), starving.len(), rng);
         if let Some(weights) = batch.weights() {
@@ -78,20 +81,39 @@ impl<T: Compute> MiniBatchSolver<T> {
     }
 }
 
+/// The squared distance of a usual row of a batch to its center: the median over some rows. A mean would be large if a single
+/// row were far from all centers.
+fn usual_error<T: Compute>(batch: &dyn DataSource<T>, rows: u64, packed: &PackedCenters<T>) -> Result<f64> {
+    let has_weight = |&row: &u64| batch.weights().is_none_or(|weights| weights[row as usize] > 0.0);
+    let some: Vec<u64> = (0..rows).step_by(rows.div_ceil(SAMPLE) as usize).filter(has_weight).collect();
+    if some.is_empty() {
+        return Ok(0.0);
+    }
+    let rows = take(batch, &some)?;
+    let (mut labels, mut sq_dists) = (vec![0; some.len()], vec![0.0; some.len()]);
+    nearest_m(
+        MatRef::new(&rows, batch.dim()),
+        packed,
+        1,
+        &mut labels,
+        &mut sq_dists,
+        &mut Scratch::default(),
+    );
+    let middle = sq_dists.len() / 2;
+    Ok(*sq_dists.select_nth_unstable_by(middle, f64::total_cmp).1)
+}
+
 /// The lightest `most` of the centers `starving` that are `cheap` to remove, ascending. `cheap` takes a center and its
 /// squared distance to the nearest other center.
 fn worthless<T: Compute>(
-    centers: MatRef<'_, T>,
+    packed: &PackedCenters<T>,
     mut starving: Vec<usize>,
     weights: &[f64],
     most: usize,
     cx: &Executor,
     cheap: impl Fn(usize, f64) -> bool,
 ) -> Result<Vec<usize>> {
-    if starving.is_empty() {
-        return Ok(starving);
-    }
-    let packed = PackedCenters::new(centers);
+    let centers = packed.centers();
     // The lower index first among equals.
     starving.sort_by(|&i, &j| weights[i].total_cmp(&weights[j]).then(i.cmp(&j)));
     let mut kept = Vec::new();
@@ -102,7 +124,7 @@ fn worthless<T: Compute>(
             let rows: Vec<T> = block.iter().flat_map(|&j| centers.row(j)).copied().collect();
             // A center is among the two nearest to itself, or coincides with both.
             let (mut near, mut both) = (vec![0; 2 * block.len()], vec![0.0; 2 * block.len()]);
-            nearest_m(MatRef::new(&rows, centers.cols()), &packed, 2, &mut near, &mut both, scratch);
+            nearest_m(MatRef::new(&rows, centers.cols()), packed, 2, &mut near, &mut both, scratch);
             for (i, &j) in block.iter().enumerate() {
                 sq_dists[i] = both[2 * i + usize::from(near[2 * i] as usize == j)];
             }
@@ -145,6 +167,7 @@ mod tests {
         let weights: Vec<f64> = (0..k).map(|_| (rng.unit() * 50.0).floor()).collect();
         let centers = MatRef::new(&values, dim);
         let starving: Vec<usize> = (0..k).filter(|&j| weights[j] < 45.0).collect();
+        let packed = PackedCenters::new(centers);
         let cheap = |j: usize, sq_dist: f64| weights[j] * sq_dist <= 0.01;
         let mut expected: Vec<usize> = starving
             .iter()
@@ -156,13 +179,13 @@ mod tests {
         for threads in [1, 3] {
             let cx = Executor::new(Some(threads)).unwrap();
             for most in [0, 60, k] {
-                let found = worthless(centers, starving.clone(), &weights, most, &cx, cheap).unwrap();
+                let found = worthless(&packed, starving.clone(), &weights, most, &cx, cheap).unwrap();
                 let mut lightest = expected[..most.min(expected.len())].to_vec();
                 lightest.sort_unstable();
                 assert_eq!(found, lightest);
             }
             cx.interrupt().set();
-            let stopped = worthless(centers, starving.clone(), &weights, k, &cx, cheap);
+            let stopped = worthless(&packed, starving.clone(), &weights, k, &cx, cheap);
             assert!(matches!(stopped, Err(Error::Interrupted)));
         }
     }
