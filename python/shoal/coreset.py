@@ -117,10 +117,10 @@ def lightweight_coreset(
     With `n_clusters`, the candidates of three rounds of k-means|| are the rough solution: about ``1.5
     n_clusters`` of the rows, to which ``c`` non-empty clusters of weight ``W_b`` belong. Then ``q = w / (3 W)
     + w d2 / (3 S) + w / (3 c W_b)``, where ``d2`` is the squared distance to the nearest candidate. It takes
-    ``1.5 n_clusters`` distances and 16 bytes per row. If a few outliers hold nearly all of ``S``, up to eight
-    more rounds follow, with a pass each, until there are more than `n_clusters` candidates. More than
-    67,108,864 rows are drawn from in parts of 1 GiB of consecutive rows, at least one row from each, so that
-    the 16 bytes per row take at most 1 GiB. The parts of a stream are copied, and read in a single pass.
+    ``1.5 n_clusters`` distances and 16 bytes per row. If a few outliers hold most of the squared distances,
+    up to eight more rounds follow, with a pass each. More than 67,108,864 rows are drawn from in parts of
+    1 GiB of consecutive rows, at least one row from each, so that the 16 bytes per row take at most 1 GiB.
+    The parts of a stream are copied, and read in a single pass.
 
     References
     ----------

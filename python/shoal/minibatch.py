@@ -68,7 +68,8 @@ class MiniBatchKMeans(StreamClusterer):
         From 0 to 1. About every ``10 * n_clusters`` rows, centers whose count is below this fraction of the
         largest count restart at random rows of the batch, as in scikit-learn. But a center stays if removing
         it would raise the inertia by more than one more center elsewhere lowers it: a center of a rare group,
-        far from the others. 0 never restarts a center: this is Sculley's algorithm unchanged.
+        far from the others. An `init` array counts as no rows, so that a center of it that has received no
+        row restarts. 0 never restarts a center: this is Sculley's algorithm unchanged.
     half_life : float or None, default=None
         Number of rows, above 0, after which earlier rows count half; for streams that drift. None: all rows
         count fully.

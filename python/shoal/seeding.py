@@ -171,7 +171,8 @@ def kmeans_parallel(
     oversampling_factor : float, default=2.0
         Candidates per round, as a multiple of `n_clusters`; finite and above 0. Usual values are 0.5 to 10.
     n_rounds : int, default=5
-        Number of rounds, at least 1.
+        Number of rounds, at least 1. Up to eight more follow while the last one more than halved the sum of
+        squared distances, as happens with outliers, or while at most `n_clusters` rows are drawn.
     {sample_weight} {seeded_metric} {seed} {threads}
 
     Returns

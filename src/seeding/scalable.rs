@@ -13,9 +13,13 @@ use crate::rows::RowBuf;
 /// Number of rows visited between two checks of the interrupt flag.
 pub(super) const DRAWN_ROWS: usize = 1 << 16;
 
-/// Rounds beyond those requested while there are no more drawn rows than centers. If outliers hold nearly all of the
-/// potential, a round draws few rows, but these rows lower the potential.
+/// Rounds beyond those requested, at most. If outliers hold nearly all of the potential, rounds draw few rows, or hardly any
+/// but outliers; these rows lower the potential.
 const MORE_ROUNDS: usize = 8;
+
+/// A further round follows one that left at most this share of the potential. Three rounds of as many rows as centers leave
+/// more than half of it on data without outliers.
+const FALLING: f64 = 0.5;
 
 /// The rounds of k-means||.
 #[derive(Clone, Copy, Debug)]
@@ -29,8 +33,8 @@ pub(super) struct Rounds {
 ///
 /// Each of `rounds` draws about `oversampling * k` rows by weight times squared distance. Each drawn row gets
 /// the total weight of the rows that are nearest to it, and greedy k-means++ chooses `k` of the drawn rows.
-/// If at most `k` rows were drawn, up to eight more rounds follow. If there are still at most `k`, plain k-means++ over
-/// all rows chooses the rest, in a pass per center.
+/// Up to eight more rounds follow while at most `k` rows are drawn, or the last round more than halved the sum of squared
+/// distances. If there are still at most `k`, plain k-means++ over all rows chooses the rest, in a pass per center.
 ///
 /// Usually costs about `oversampling * rounds * k` distances per row, computed by the kernels, in `rounds + 1`
 /// passes.
@@ -70,7 +74,7 @@ pub(super) fn parallel<T: Compute>(
 }
 
 /// The rows that the rounds of k-means|| draw, about `oversampling * k` each, and the distances of all `n` rows to them.
-/// There are more rounds than `rounds` while at most `k` rows are drawn.
+/// There may be more rounds than `rounds`, as in [`parallel`].
 ///
 /// # Errors
 /// As [`parallel`].
@@ -87,14 +91,14 @@ pub(super) fn candidates<T: Compute>(
     let mut joined = Potential::new(data, n)?;
     joined.take_in(data, &first)?;
     joined.admit(data, cx)?;
+    let mut last = f64::INFINITY;
     for round in 0..rounds.saturating_add(MORE_ROUNDS) {
-        if round >= rounds && joined.rows.len() > k {
-            break;
-        }
         let total = joined.total(weights.is_some())?;
-        if total <= 0.0 {
+        let is_enough = round >= rounds && joined.rows.len() > k && total > FALLING * last;
+        if total <= 0.0 || is_enough {
             break;
         }
+        last = total;
         let draws = &mut Rng::keyed(key, Purpose::Oversampling, round as u64);
         let new = joined.sample(oversampling * k as f64, total, weights, draws, cx)?;
         let before = joined.rows.len();
@@ -148,6 +152,29 @@ mod tests {
     use super::super::BRIEF_ROUNDS;
     use super::*;
     use crate::data::Chunks;
+
+    #[test]
+    fn rounds_go_on_while_outliers_hold_the_potential() {
+        // Thirty tight groups in ten tiers, each of which holds nearly all of the potential until it has centers.
+        let mut draws = Rng::keyed(5, Purpose::Seeding, 1);
+        let mut values = Vec::new();
+        for _ in 0..20_000 {
+            let (tier, group) = ((10.0 * draws.unit()) as i32, 1.0 + (3.0 * draws.unit()).floor());
+            values.push([100f64.powi(tier) * group * (1.0 + 1e-4 * draws.unit())]);
+        }
+        let (k, cx) = (40, Executor::new(Some(2)).unwrap());
+        let energy = |seeds: &Seeds<f64>| -> f64 {
+            let nearest =
+                |x: f64| seeds.centers.iter().map(|c| (x - c) * (x - c)).fold(f64::INFINITY, f64::min);
+            values.iter().map(|&[x]| nearest(x)).sum()
+        };
+        for seed in 0..5 {
+            let mut rng = Rng::keyed(seed, Purpose::Seeding, 0);
+            let rounds = parallel(&values, k, BRIEF_ROUNDS, &mut rng, &cx).unwrap();
+            let best = plus_plus(&values, k, true, &mut rng, &cx).unwrap();
+            assert!(energy(&rounds) < 1.3 * energy(&best), "{} {}", energy(&rounds), energy(&best));
+        }
+    }
 
     #[test]
     fn outliers_that_hold_the_potential_cost_few_passes() {
