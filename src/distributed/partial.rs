@@ -8,7 +8,6 @@ use super::sums::AnySums;
 use super::tree::{Piece, Pieces};
 use crate::error::{Error, Result};
 use crate::kernel::Compute;
-use crate::stats::ClusterSums;
 
 /// What a pass has seen of the rows besides their values.
 #[derive(Clone, Copy, Debug)]
@@ -154,9 +153,10 @@ impl Partial {
         self.about.as_ref().map_or(0, |about| about.zeros)
     }
 
-    /// The sums per cluster of every piece, in order.
-    fn clusters(&self) -> impl Iterator<Item = &ClusterSums> {
-        self.pieces.list.iter().filter_map(|piece| Some(&piece.sums.get::<ClusterTotals>()?.clusters))
+    /// The sums of all pieces, whose bits do not depend on the pieces; `None` without rows.
+    fn sums(&self) -> Option<AnySums> {
+        let (first, rest) = self.pieces.list.split_first()?;
+        rest.iter().try_fold(first.sums.clone(), |sums, next| sums.plus(&next.sums)).ok()
     }
 
     /// The weighted sum of squared distances of the rows to their nearest centers; NaN if the pass has no centers.
@@ -169,18 +169,16 @@ impl Partial {
     /// # Ok::<(), shoal::Error>(())
     /// ```
     pub fn inertia(&self) -> f64 {
-        self.clusters().map(ClusterSums::energy).reduce(|sum, next| sum + next).unwrap_or(f64::NAN)
+        let energy = |sums: AnySums| Some(sums.get::<ClusterTotals>()?.clusters.energy());
+        self.sums().and_then(energy).unwrap_or(f64::NAN)
     }
 
     /// The weight of the rows nearest to each center; empty if the pass has no centers.
     ///
     /// See [`Partial::inertia`] for an example.
     pub fn weights(&self) -> Vec<f64> {
-        let add = |mut total: Vec<f64>, next: Vec<f64>| {
-            total.iter_mut().zip(next).for_each(|(total, next)| *total += next);
-            total
-        };
-        self.clusters().map(|sums| sums.weights().to_vec()).reduce(add).unwrap_or_default()
+        let weights = |sums: AnySums| Some(sums.get::<ClusterTotals>()?.clusters.weights().to_vec());
+        self.sums().and_then(weights).unwrap_or_default()
     }
 
     /// The rows of both.

@@ -46,8 +46,8 @@ macro_rules! run_methods {
             $(#[$resume])*
             ///
             /// # Errors
-            /// As `start`; [`Error::Source`](crate::Error::Source) for a checkpoint that is damaged, of
-            /// another method, or of other rows.
+            /// As `start`; [`Error::Source`](crate::Error::Source) for a checkpoint whose parts do not fit together, of
+            /// another method, or of other rows, as far as a sample of them tells.
             pub fn resume_fit<S: $crate::data::Source>(
                 &self,
                 checkpoint: &$crate::persist::Contents,
@@ -102,7 +102,7 @@ macro_rules! stream_methods {
             ///
             /// # Errors
             /// [`Error::InvalidParam`](crate::Error::InvalidParam); [`Error::Source`](crate::Error::Source)
-            /// for a state that is damaged, of another method, or of another number of clusters.
+            /// for a state whose parts do not fit together, of another method, or of another number of clusters.
             pub fn resume(
                 &self,
                 state: &$crate::persist::Contents,

@@ -674,3 +674,13 @@ def test_weights_are_checked_by_name():
             TypeError, match="sample_weight must be a list of 1 arrays, one per partition, got"
         ):
             KMeans(2).fit([rows], sample_weight=bad)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_inertia_has_the_bits_of_a_local_fit_for_any_number_of_partitions(seed):
+    X = np.random.default_rng(seed).normal(size=(1500, 5))
+    local = shoal.KMeans(9, init=X[:9], max_iter=5, tol=0, algorithm="lloyd").fit(X)
+    for n in (1, 2, 3, 5, 10):
+        model = KMeans(9, init=X[:9], max_iter=5, tol=0).fit(np.array_split(X, n))
+        assert model.inertia_ == local.inertia_
+        np.testing.assert_array_equal(model.cluster_centers_, local.cluster_centers_)
