@@ -45,7 +45,7 @@
 
 use std::ops::Range;
 
-use super::doubt::{Doubt, Doubts, is_in_doubt};
+use super::doubt::{Doubt, Doubts, is_in_doubt, vanishing};
 use super::operations;
 use super::pack::{PackedCenters, Scratch};
 use super::strips::{for_each_panel, for_each_strip};
@@ -150,11 +150,6 @@ impl<T: Compute> Doubts<T> {
 /// neither in `f64`.
 pub(crate) fn is_exact<T: Float>(sq_dist: f64) -> bool {
     size_of::<T>() == size_of::<f32>() || sq_dist.is_finite() && sq_dist >= vanishing::<f64>()
-}
-
-/// Squared lengths below this value may have lost digits to underflow.
-pub(super) fn vanishing<T: Float>() -> T {
-    T::from_f64(2f64.powi(if size_of::<T>() == 4 { -112 } else { -960 }))
 }
 
 impl<T: Compute> PackedCenters<T> {

@@ -35,20 +35,12 @@
 //! `vanishing`, which is added. Overflow gives infinity, which is not smaller than anything and leaves the decision
 //! to the arbiter.
 
-use super::arbiter::vanishing;
-pub(crate) use super::candidates::{Candidates, Narrowing, Skin, apart};
-use super::doubt::Doubt;
+pub(crate) use super::candidates::{Candidates, Leaf, Narrowing, Relabeled, Skin, apart};
+use super::doubt::{Doubt, vanishing};
 use super::operations;
 use super::pack::PackedCenters;
 use super::tier::Compute;
 use crate::float::Float;
-
-impl<T: Compute> PackedCenters<T> {
-    /// The shift and the scale.
-    pub(crate) fn frame(&self) -> (&[T], T) {
-        (&self.shift, self.scale)
-    }
-}
 
 /// Copies to `to` the candidates that may be nearest to a row of the box with these lower and upper faces. If
 /// none can be dropped, returns `false` and copies nothing.
@@ -62,23 +54,6 @@ pub(crate) fn narrow<T: Compute>(
 ) -> bool {
     assert_eq!(faces.len(), 2 * packed.dim(), "two faces per column");
     operations::narrow(packed.tier, packed.frame(), faces, skin, from, to, work)
-}
-
-/// The rows of a leaf: its values by columns, and per-row labels as numbers. The length is a multiple of
-/// [`BEHIND`](super::bounded::BEHIND).
-#[derive(Clone, Copy)]
-pub(crate) struct Leaf<'a, T> {
-    pub(crate) columns: &'a [T],
-    pub(crate) labels: &'a [T],
-}
-
-/// Rows of a leaf whose label may not be that of their nearest center.
-#[derive(Debug, Default)]
-pub(crate) struct Relabeled {
-    /// Rows with another nearest center, and this center.
-    pub(crate) changed: Vec<(u32, u32)>,
-    /// Rows whose nearest center only the arbiter can tell.
-    pub(crate) in_doubt: Vec<u32>,
 }
 
 /// Compares the rows of a leaf with the centers in `list`. Writes those whose label may be another one to `to`.

@@ -1,4 +1,4 @@
-//! Centers that may be nearest to a row of a block; see [`blocks`](super::blocks).
+//! What sweeps by [blocks](super::blocks) of rows pass to the kernels, and what they get back.
 
 use super::pack::{PackedCenters, moved};
 use super::tier::Compute;
@@ -119,4 +119,21 @@ pub(crate) struct Narrowing<T> {
     pub(super) sq_dists: Vec<T>,
     /// Positions of the centers that stay.
     pub(super) kept: Vec<u32>,
+}
+
+/// The rows of a leaf: its values by columns, and per-row labels as numbers. The length is a multiple of
+/// [`BEHIND`](super::bounded::BEHIND).
+#[derive(Clone, Copy)]
+pub(crate) struct Leaf<'a, T> {
+    pub(crate) columns: &'a [T],
+    pub(crate) labels: &'a [T],
+}
+
+/// Rows of a leaf whose label may not be that of their nearest center.
+#[derive(Debug, Default)]
+pub(crate) struct Relabeled {
+    /// Rows with another nearest center, and this center.
+    pub(crate) changed: Vec<(u32, u32)>,
+    /// Rows whose nearest center only the arbiter can tell.
+    pub(crate) in_doubt: Vec<u32>,
 }

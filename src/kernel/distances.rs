@@ -1,6 +1,7 @@
 //! Squared distances, and distances, of rows and centers.
 
 use super::arbiter;
+use super::doubt::vanishing;
 use super::operations;
 use super::pack::{self, PackedCenters, Scratch};
 use super::strips::{fits, for_each_panel, for_each_strip, sq_dist_of};
@@ -64,7 +65,7 @@ fn measure_all<T: Compute>(
 ) {
     let k = packed.k;
     assert_eq!(out.len(), rows.rows() * k, "one value per row and center");
-    let (doubtful, vanishing) = (T::EPSILON.sqrt(), arbiter::vanishing::<T>().to_f64());
+    let (doubtful, vanishing) = (T::EPSILON.sqrt(), vanishing::<T>().to_f64());
     let mut norms = vec![0.0; packed.strip_rows()];
     for_each_strip(rows, packed, scratch, |range, strip, scratch| {
         for (norm, r) in norms.iter_mut().zip(range.clone()) {
@@ -186,7 +187,7 @@ impl<T: Compute> PackedCenters<T> {
     /// The distance of row `i` to center `j`, by difference.
     fn length(&self, rows: Rows<'_, T>, i: usize, j: usize) -> f64 {
         let sq_dist = self.sq_dist(rows, i, j);
-        if sq_dist.is_finite() && sq_dist >= arbiter::vanishing::<f64>() {
+        if sq_dist.is_finite() && sq_dist >= vanishing::<f64>() {
             sq_dist.sqrt()
         } else {
             arbiter::length(rows, i, self.centers().row(j))

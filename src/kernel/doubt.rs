@@ -1,6 +1,5 @@
 //! Rows whose nearest center tile values do not determine.
 
-use super::arbiter::vanishing;
 use crate::float::Float;
 
 /// By how much tile values must differ to exclude a center. There are two bounds, and the smaller one counts:
@@ -45,6 +44,11 @@ impl<T: Float> Doubt<T> {
         let all = self.share * sq_norm + self.fixed;
         if near < all { near } else { all }
     }
+}
+
+/// Squared lengths below this value may have lost digits to underflow.
+pub(super) fn vanishing<T: Float>() -> T {
+    T::from_f64(2f64.powi(if size_of::<T>() == 4 { -112 } else { -960 }))
 }
 
 /// Whether the two smallest tile values of a row differ by at most `doubt`, so that they do not determine the

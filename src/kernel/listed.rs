@@ -2,7 +2,7 @@
 //! a few centers.
 
 use super::aligned::{Aligned, LINE};
-use super::arbiter::vanishing;
+use super::doubt::vanishing;
 use super::generic::listed::Padded;
 use super::generic::projected::Axes;
 use super::generic::sparse;

@@ -42,6 +42,7 @@ pub(crate) mod near;
 mod nearest;
 mod operations;
 mod pack;
+mod simd;
 pub(crate) mod sketched;
 mod strips;
 mod sums;

@@ -3,18 +3,17 @@
 
 use std::ops::Range;
 
-use super::blocks::{Leaf, Relabeled};
-use super::candidates::{Candidates, Narrowing, Skin};
+use super::candidates::{Candidates, Leaf, Narrowing, Relabeled, Skin};
 use super::comparison::{BoundColumn, Gathered, GroupLists, Margins, Nearest, PanelComparison, Radii};
 use super::doubt::Doubt;
 use super::generic::limbs::{self, Limbs};
 use super::generic::listed::{self, Padded};
 use super::generic::projected::Axes;
-use super::generic::simd::{Two, Widen};
 use super::generic::{
     accumulate as sums_of, blocks, bounds, bytes, lanes, pair, picked, projected, sparse, strip, tile,
 };
 use super::pack::{Form, PackedCenters, Scratch};
+use super::simd::{Two, Widen};
 use super::tier::{Compute, Operation, Tier};
 use crate::matrix::MatRef;
 use crate::rows::SparseRef;

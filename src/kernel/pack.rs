@@ -380,6 +380,11 @@ impl<T: Compute> PackedCenters<T> {
         self.k.div_ceil(self.width)
     }
 
+    /// The shift and the scale.
+    pub(crate) fn frame(&self) -> (&[T], T) {
+        (&self.shift, self.scale)
+    }
+
     /// The factor from lengths in the data to lengths of packed values: a power of two, nearly always 1.
     pub(crate) fn scale(&self) -> f64 {
         self.scale.to_f64()

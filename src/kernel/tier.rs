@@ -5,8 +5,8 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use super::arch::Vectors;
-use super::generic::simd::Widen;
 use super::isa::Isa;
+use super::simd::Widen;
 use crate::float::Float;
 
 /// A [`Float`](crate::Float) type with kernels: `f32` and `f64`.

@@ -4,7 +4,7 @@
 use std::arch::x86_64::*;
 
 use super::vectors::{methods, vectors};
-use crate::kernel::generic::simd::{Bits, Simd, Widen};
+use crate::kernel::simd::{Bits, Simd, Widen};
 
 vectors!(
     Avx2F32, f32, __m256, 8 x 16,

@@ -4,8 +4,8 @@
 use std::arch::x86_64::*;
 
 use super::avx2::Avx2F32;
+use crate::kernel::arch::products::{Dots, GROUP, Products, Scanning, TILE, Words};
 use crate::kernel::isa::Isa;
-use crate::kernel::sketched::products::{Dots, GROUP, Products, Scanning, TILE, Words};
 
 /// Permission to use AVX-VNNI.
 #[derive(Clone, Copy, Debug)]

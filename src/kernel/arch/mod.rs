@@ -1,4 +1,5 @@
-//! The vector types of each instruction set, one file per set. `vectors!` implements them from intrinsics.
+//! What each instruction set can do, one file per set. `vectors!` implements vectors from intrinsics; `products` and
+//! `engine` are the traits of sets that also multiply bytes or tiles.
 #![allow(unsafe_code)]
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
@@ -9,14 +10,20 @@ pub(super) mod avx2;
 pub(super) mod avx512;
 #[cfg(target_arch = "x86_64")]
 pub(super) mod avx_vnni;
+#[cfg_attr(
+    not(all(target_os = "linux", target_arch = "x86_64")),
+    allow(dead_code, reason = "other targets have no engine, and only test this")
+)]
+pub(super) mod engine;
 #[cfg(target_arch = "aarch64")]
 pub(super) mod neon;
+pub(super) mod products;
 pub(super) mod scalar;
 mod vectors;
 #[cfg(target_arch = "x86_64")]
 pub(super) mod vnni;
 
-use super::generic::simd::Widen;
+use super::simd::Widen;
 use crate::float::Float;
 
 /// A type with vectors on every instruction set.

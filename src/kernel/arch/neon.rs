@@ -4,7 +4,7 @@
 use std::arch::aarch64::*;
 
 use super::vectors::{methods, vectors};
-use crate::kernel::generic::simd::{Bits, Simd, Widen};
+use crate::kernel::simd::{Bits, Simd, Widen};
 
 vectors!(
     NeonF32, f32, float32x4_t, 4 x 32,

@@ -4,7 +4,7 @@ use std::array::from_fn;
 use std::ops::{Add, Mul, Sub};
 
 use super::vectors::{methods, vectors};
-use crate::kernel::generic::simd::{Bits, Simd, Widen};
+use crate::kernel::simd::{Bits, Simd, Widen};
 
 #[inline(always)]
 fn splat<T: Copy, const N: usize>(x: T) -> [T; N] {

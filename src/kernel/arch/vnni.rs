@@ -4,8 +4,8 @@
 use std::arch::x86_64::*;
 
 use super::avx512::Avx512F32;
+use crate::kernel::arch::products::{Dots, GROUP, Products, Scanning, TILE, Words};
 use crate::kernel::isa::Isa;
-use crate::kernel::sketched::products::{Dots, GROUP, Products, Scanning, TILE, Words};
 
 /// Permission to use AVX-512 VNNI.
 #[derive(Clone, Copy, Debug)]

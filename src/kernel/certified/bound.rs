@@ -50,7 +50,7 @@
 //! [`middle`]: super::pack::LowCenters::middle
 //! [`farthest`]: super::pack::LowCenters::farthest
 
-use super::engine::{Line, Product};
+use crate::kernel::arch::engine::{Line, Product};
 
 /// Half the distance of 1 to the next `f32`.
 const UNIT: f64 = 1.0 / (1 << 24) as f64;

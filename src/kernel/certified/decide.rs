@@ -1,11 +1,11 @@
 //! Labels that the minima prove, and the rows that they leave in doubt.
 
 use super::CERTIFIED_DOUBT;
-use super::engine::Engine;
 use super::fold::Minima;
 use super::pack::{LowCenters, PANEL};
 use super::rows::GROUP;
 use super::strip::group_rows;
+use crate::kernel::arch::engine::Engine;
 
 /// A panel that may hold the nearest center of a row.
 #[derive(Clone, Copy, Debug)]

@@ -1,9 +1,9 @@
 //! From the sums of a block to the minima that decide labels.
 
 use super::bound::Lengths;
-use super::engine::{Engine, Line, Product, Sums, Tile};
 use super::pack::{LowCenters, PANEL};
 use super::rows::GROUP;
+use crate::kernel::arch::engine::{Engine, Line, Product, Sums, Tile};
 
 /// A block whose sums are complete: panels `2 * pair` and `2 * pair + 1`, rows of groups `group` and `group + 1`.
 #[derive(Clone, Copy, Debug)]

@@ -3,7 +3,7 @@
 //! Where a processor multiplies bytes fast, rows and centers are sketched ([`sketched`](super::sketched)). Where it has a
 //! matrix unit, tiles of rows and centers are compared:
 //!
-//! 1. Centers are rounded to low precision once ([`pack`]), rows strip by strip ([`rows`]). An [`Engine`]
+//! 1. Centers are rounded to low precision once ([`pack`]), rows strip by strip ([`rows`]). An [`Engine`](super::arch::engine::Engine)
 //!    multiplies tiles of both ([`tiles`], [`strip`]).
 //! 2. Every value has a rigorous error bound ([`bound`]), so it is an interval that holds the true value.
 //!    Minima of both ends are kept per panel of 16 centers and per place in a panel ([`fold`]).
@@ -20,7 +20,6 @@
 
 mod bound;
 mod decide;
-pub(super) mod engine;
 mod fold;
 mod pack;
 mod remeasure;
@@ -33,9 +32,9 @@ mod tiles;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use self::engine::Product;
 use self::pack::LowCenters;
 use self::tiles::Buffers;
+use super::arch::engine::Product;
 use super::by_tiles::nearest_by_tiles;
 use super::isa::Isa;
 use super::pack::{PackedCenters, Scratch, Shortcut};

@@ -1,7 +1,7 @@
 //! Centers in low precision, in tiles of 16, with what bounds their errors.
 
 use super::bound::{Bound, Center, Frame};
-use super::engine::{Line, Product, Tile};
+use crate::kernel::arch::engine::{Line, Product, Tile};
 use crate::kernel::pack::{PackedCenters, moved};
 
 /// Centers in a tile.

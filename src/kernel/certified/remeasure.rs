@@ -2,12 +2,12 @@
 #![allow(unsafe_code)]
 
 use super::decide::{Candidate, Doubts};
-use super::engine::{Engine, Line, Product};
 use super::pack::{LowCenters, PANEL};
 use super::tiles::Problem;
+use crate::kernel::arch::engine::{Engine, Line, Product};
 use crate::kernel::doubt::Doubts as ArbiterDoubts;
-use crate::kernel::generic::simd::Simd;
 use crate::kernel::pack::moved;
+use crate::kernel::simd::Simd;
 
 /// Pairs of a row and a panel that are measured together: enough sums to hide the latency of an addition.
 const TOGETHER: usize = 8;

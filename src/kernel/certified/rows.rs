@@ -1,8 +1,8 @@
 //! Rows in low precision: tiles with a row per column, and the lengths that bound their errors.
 
 use super::bound::Lengths;
-use super::engine::{Engine, Line, Product, Tile};
 use super::pack::{LowCenters, bf16, step_values, wide};
+use crate::kernel::arch::engine::{Engine, Line, Product, Tile};
 use crate::kernel::pack::{PackedCenters, moved};
 use crate::matrix::MatRef;
 

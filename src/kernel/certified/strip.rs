@@ -1,10 +1,10 @@
 //! All centers against one strip of rows.
 
 use super::bound::Lengths;
-use super::engine::{Engine, Sums, Tile};
 use super::fold::{Done, Minima, PARTS};
 use super::pack::{LowCenters, PANEL};
 use super::rows::{GROUP, load};
+use crate::kernel::arch::engine::{Engine, Sums, Tile};
 use crate::kernel::pack::PackedCenters;
 use crate::matrix::MatRef;
 

@@ -3,9 +3,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::Certified;
-use super::engine::{Emulated, Engine, Line, Product, Sums, Tile, WithEngine};
 use super::pack::{LowCenters, PANEL};
 use super::tiles::{Buffers, ByTiles};
+use crate::kernel::arch::engine::{Emulated, Engine, Line, Product, Sums, Tile, WithEngine};
 use crate::kernel::arch::scalar::ScalarF32;
 use crate::kernel::pack::moved;
 use crate::kernel::sketched::{Labeling, SketchedCenters};

@@ -3,11 +3,11 @@
 use std::ops::Range;
 
 use super::decide::Doubts;
-use super::engine::{Engine, WithEngine};
 use super::pack::LowCenters;
 use super::remeasure::Remeasured;
 use super::rows::GROUP;
 use super::strip::{Strip, strip_rows};
+use crate::kernel::arch::engine::{Engine, WithEngine};
 use crate::kernel::by_tiles::with_doubts;
 use crate::kernel::doubt::Doubts as ArbiterDoubts;
 use crate::kernel::pack::{PackedCenters, Scratch};

@@ -2,8 +2,8 @@
 #![allow(clippy::needless_range_loop, reason = "loops of known length over several arrays are unrolled")]
 
 use super::pair::{sq_dist, sq_dist_of};
-use super::simd::Widen;
 use crate::float::Float;
+use crate::kernel::simd::Widen;
 use crate::matrix::MatRef;
 
 /// A row of `D` columns.

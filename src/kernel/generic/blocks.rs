@@ -4,11 +4,10 @@
 #![allow(clippy::neg_cmp_op_on_partial_ord, reason = "what is not a number keeps its center")]
 
 use super::lanes::Minima;
-use super::simd::{MOST_LANES, Simd};
 use crate::float::Float;
-use crate::kernel::blocks::{Leaf, Relabeled};
-use crate::kernel::candidates::{Candidates, GROUP, Narrowing, Skin, gamma};
+use crate::kernel::candidates::{Candidates, GROUP, Leaf, Narrowing, Relabeled, Skin, gamma};
 use crate::kernel::doubt::Doubt;
+use crate::kernel::simd::{MOST_LANES, Simd};
 use crate::matrix::MatRef;
 
 /// The group `g` of a column.

@@ -1,8 +1,8 @@
 //! Loops over lower bounds of many rows, without computing distances.
 
-use super::simd::Simd;
 use crate::float::Float;
 use crate::kernel::comparison::{BoundColumn, GroupLists, Margins, ROUNDING, Radii};
+use crate::kernel::simd::Simd;
 
 /// The smallest value of `lower - drift` for each of the `picked` rows, which have `drift.len()` bounds each.
 ///

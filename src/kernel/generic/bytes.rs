@@ -1,8 +1,8 @@
 //! Sums and distances of rows of bytes, which are not converted to a compute type first.
 
 use super::pair::{LANES, fold};
-use super::simd::{Simd, Widen};
 use crate::float::Float;
+use crate::kernel::simd::{Simd, Widen};
 use crate::matrix::MatRef;
 
 /// Columns that are summed together: their sums stay in registers.

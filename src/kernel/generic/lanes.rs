@@ -6,10 +6,10 @@
 
 use std::ops::Range;
 
-use super::simd::Simd;
 use crate::float::Float;
 use crate::kernel::comparison::Nearest;
 use crate::kernel::pack::{PackedCenters, Scratch};
+use crate::kernel::simd::Simd;
 use crate::kernel::tier::Compute;
 use crate::tuning::ROWS_IN_LANES_DIM;
 

@@ -6,8 +6,8 @@
 #![allow(clippy::needless_range_loop, reason = "loops of known length over several arrays are vectorized")]
 
 use super::pair::{sq_dist, sq_dist_of};
-use super::simd::{Bits, MOST_LANES, Simd, Widen};
 use crate::float::Float;
+use crate::kernel::simd::{Bits, MOST_LANES, Simd, Widen};
 use crate::matrix::MatRef;
 
 /// The grid of the second number of a sum, in grids of the first.

@@ -3,9 +3,9 @@
 //! Distances are computed by difference. This costs one more operation per vector than a product, and loses
 //! no digits to cancellation, so neither norms nor a shift are needed.
 
-use super::simd::{MOST_LANES, Simd};
 use crate::float::Float;
 use crate::kernel::aligned::LINE;
+use crate::kernel::simd::{MOST_LANES, Simd};
 
 /// Number of centers that a row is compared with at a time: enough parallel sums to hide their latency.
 const AT_A_TIME: usize = 4;

@@ -35,7 +35,6 @@ pub(super) mod pair;
 pub(super) mod picked;
 pub(super) mod product;
 pub(super) mod projected;
-pub(super) mod simd;
 pub(super) mod sparse;
 pub(super) mod strip;
 pub(super) mod tile;

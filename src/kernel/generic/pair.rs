@@ -3,8 +3,8 @@
 //! Sums use a fixed number of lanes and no fused operations, so every instruction set gives bit-identical
 //! results.
 
-use super::simd::{Simd, Widen};
 use crate::float::Float;
+use crate::kernel::simd::{Simd, Widen};
 
 /// Number of parallel sums: whole vectors of `f64` in every instruction set.
 pub(super) const LANES: usize = 16;

@@ -3,10 +3,10 @@
 //! [`gather`] copies each picked row to its index in the chunk, so that a row is copied once for all panels.
 //! A panel and a few rows fit the first-level cache, so the columns need no blocks.
 
-use super::simd::{MOST_LANES, Simd, sum_of_lanes};
 use crate::float::Float;
 use crate::kernel::comparison::{Better, Fine, Gathered, Margins, PanelComparison, ROUNDING};
 use crate::kernel::pack::{PackedCenters, moved};
+use crate::kernel::simd::{MOST_LANES, Simd, sum_of_lanes};
 use crate::kernel::tier::Compute;
 use crate::matrix::MatRef;
 

@@ -1,7 +1,7 @@
 //! Products of small matrices.
 
-use super::simd::Simd;
 use crate::float::Float;
+use crate::kernel::simd::Simd;
 
 /// Terms of one chain of multiply-adds. Longer sums are sums of chains, which keeps their rounding error small.
 pub(in crate::kernel) const DEPTH: usize = 128;

@@ -6,8 +6,8 @@
 //! Woodbury.
 
 use super::listed::{Padded, fold};
-use super::simd::{MOST_LANES, Simd};
 use crate::float::Float;
+use crate::kernel::simd::{MOST_LANES, Simd};
 
 /// Number of axes that share a pass over the columns: their sums fit the registers of every instruction set.
 const AXES: usize = 8;

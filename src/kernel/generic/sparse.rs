@@ -5,10 +5,10 @@
 //! would not change the value.
 
 use super::picked::weigh;
-use super::simd::{Epilogue, Simd, Two};
 use crate::float::Float;
 use crate::kernel::comparison::{Gathered, PanelComparison};
 use crate::kernel::pack::{PackedCenters, Scratch};
+use crate::kernel::simd::{Epilogue, Simd, Two};
 use crate::kernel::tier::Compute;
 use crate::rows::SparseRef;
 

@@ -1,10 +1,10 @@
 //! Copies rows into a strip, and reduces lanes of running minima to one label per row.
 
-use super::simd::{Epilogue, MOST_LANES, Simd, Two, sum_of_lanes};
 use super::zeros;
 use crate::float::Float;
 use crate::kernel::doubt::Doubt;
 use crate::kernel::pack::{Form, PackedCenters, Scratch, moved};
+use crate::kernel::simd::{Epilogue, MOST_LANES, Simd, Two, sum_of_lanes};
 use crate::kernel::tier::Compute;
 use crate::matrix::MatRef;
 use crate::tuning::STRIP_ROWS;

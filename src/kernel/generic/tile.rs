@@ -1,10 +1,10 @@
 //! Tile kernels with centers in the vector lanes: a few rows, broadcast value by value, against a panel of
 //! centers.
 
-use super::simd::{Epilogue, Simd};
 use crate::float::Float;
 use crate::kernel::aligned::LINE;
 use crate::kernel::pack::{DEEP, PackedCenters, SHALLOW, Scratch};
+use crate::kernel::simd::{Epilogue, Simd, Two};
 use crate::kernel::tier::Compute;
 
 /// The columns that a micro tile adds, and where its accumulators come from and go.
@@ -225,5 +225,5 @@ pub(in crate::kernel) unsafe fn values<S: Simd, const MR: usize, const NV: usize
 {
     let rows = rows.next_multiple_of(MR);
     // SAFETY: this function requires a loaded strip and the instruction set, as `any_panel` does.
-    unsafe { any_panel::<S, super::simd::Two, MR, NV>(packed, scratch, rows, at * NV * S::LANES, true) };
+    unsafe { any_panel::<S, Two, MR, NV>(packed, scratch, rows, at * NV * S::LANES, true) };
 }

@@ -4,7 +4,7 @@
 //! set: the sum of the largest move of a center of the set in each sweep so far. Less the path of a later sweep, it holds
 //! for the centers of that sweep, so that a sweep writes only the bounds that it renews.
 
-use super::products::GROUP;
+use crate::kernel::arch::products::GROUP;
 
 /// Bounds that are compared at a time.
 const LANES: usize = 8;

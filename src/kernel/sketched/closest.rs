@@ -5,11 +5,11 @@
 #![allow(unsafe_code)]
 
 use super::bounds::Bounds;
-use super::pack::{Group, PackedSketches};
-use super::products::{Dots, GROUP, Products, ROUNDING, Scanning, TILE, Values};
+use super::pack::{Group, PackedSketches, ROUNDING};
 use super::scan::{Hit, Query, Scan, multiply, run};
 use super::sketch::{Sketch, UNKNOWN};
-use crate::kernel::generic::simd::Simd;
+use crate::kernel::arch::products::{Dots, GROUP, Products, Scanning, TILE, Values};
+use crate::kernel::simd::Simd;
 
 /// Estimates of distances, of 4 bytes each, that are kept per worker: they stay in the second-level cache.
 const SKETCH_ESTIMATES: usize = 1 << 16;

@@ -21,7 +21,7 @@
 use super::basis::{Basis, Directions};
 use super::multiply;
 use super::sketch::{Sketch, UNIT, UNKNOWN, centered};
-use crate::kernel::generic::simd::Widen;
+use crate::kernel::simd::Widen;
 use crate::kernel::tier::{Compute, Operation, Tier, active};
 use crate::matrix::MatRef;
 

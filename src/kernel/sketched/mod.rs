@@ -30,24 +30,23 @@ mod closest;
 mod fine;
 mod label;
 mod pack;
-pub(in crate::kernel) mod products;
 mod scan;
 mod sketch;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use super::arch::products::GROUP;
 pub(crate) use basis::Basis;
 pub(crate) use bounds::{Bounds, Lists, Paths};
 pub(crate) use fine::{Fine, FinePoint, FineSketch, FineSketching};
 pub(in crate::kernel) use label::{Labeling, SketchedCenters, sketch_candidates};
 pub(crate) use pack::PackedSketches;
-pub(crate) use products::GROUP;
 pub(crate) use scan::{Compared, Hit, Scan};
 pub(crate) use sketch::{Sketch, Sketching};
 
 use super::generic::product;
-use super::generic::simd::Widen;
 use super::isa::Isa;
+use super::simd::Widen;
 use super::tier::{Operation, Tier, active};
 
 /// Whether the instruction set in use multiplies bytes fast, so that sketches can pay.

@@ -11,11 +11,11 @@
 
 use super::bounds::{Bounds, Lists};
 use super::closest::Estimates;
-use super::pack::{Group, PackedSketches};
-use super::products::{Dots, GROUP, Portable, Products, ROUNDING, Scanning, TILE, Values};
+use super::pack::{Group, PackedSketches, ROUNDING};
 use super::sketch::Sketch;
-use crate::kernel::generic::simd::{Simd, Widen};
+use crate::kernel::arch::products::{Dots, GROUP, Portable, Products, Scanning, TILE, Values};
 use crate::kernel::isa::Isa;
+use crate::kernel::simd::{Simd, Widen};
 use crate::kernel::tier::{Operation, Tier, tier_of};
 
 /// A center that may be within the radius of a row.

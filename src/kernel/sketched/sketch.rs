@@ -15,8 +15,8 @@
 
 use super::basis::{Basis, Directions, mix};
 use super::multiply;
-use crate::kernel::generic::simd::{Simd, Widen, sum_of_lanes};
 use crate::kernel::operations;
+use crate::kernel::simd::{Simd, Widen, sum_of_lanes};
 use crate::kernel::tier::{Compute, Operation, Tier, active};
 use crate::matrix::MatRef;
 

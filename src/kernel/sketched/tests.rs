@@ -1,13 +1,13 @@
 //! Sketches against exact distances in `f64`.
 
 use super::basis::{Directions, mix};
-use super::products::GROUP;
 use super::sketch::UNIT;
 use super::{
     Basis, Bounds, Compared, Fine, FinePoint, FineSketch, FineSketching, Hit, Lists, PackedSketches, Paths,
     Scan, Sketch, Sketching,
 };
 use crate::kernel::Isa;
+use crate::kernel::arch::products::GROUP;
 use crate::kernel::tier::Compute;
 use crate::matrix::MatRef;
 use crate::rng::{Purpose, Rng};

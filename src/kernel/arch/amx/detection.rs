@@ -4,7 +4,7 @@ use std::arch::asm;
 use std::arch::x86_64::{__cpuid_count, _xgetbv};
 use std::sync::OnceLock;
 
-use crate::kernel::certified::engine::Tile;
+use crate::kernel::arch::engine::Tile;
 
 /// Bytes of a line of a tile.
 pub(super) const LINE: usize = 64;

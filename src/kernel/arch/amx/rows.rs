@@ -3,12 +3,12 @@
 #[allow(clippy::wildcard_imports, reason = "intrinsics are named by their instruction")]
 use std::arch::x86_64::*;
 
+use crate::kernel::arch::engine::{Line, Tile};
 use crate::kernel::arch::vnni::Vnni;
-use crate::kernel::certified::engine::{Line, Tile};
 
 #[expect(clippy::unused_self, reason = "a value shows that the processor has the instructions")]
 impl Vnni {
-    /// See [`Engine::bytes`](crate::kernel::certified::engine::Engine::bytes).
+    /// See [`Engine::bytes`](crate::kernel::arch::engine::Engine::bytes).
     #[inline(always)]
     pub(super) fn bytes(&self, x: &[f32], middle: &[f32], line: &mut [u32; 16], squares: &mut Line) -> bool {
         assert!(x.len() == middle.len() && x.len() <= 64);
@@ -34,7 +34,7 @@ impl Vnni {
         }
     }
 
-    /// See [`Engine::transposed`](crate::kernel::certified::engine::Engine::transposed).
+    /// See [`Engine::transposed`](crate::kernel::arch::engine::Engine::transposed).
     #[inline(always)]
     pub(super) fn transposed(&self, lines: &Tile) -> Tile {
         let mut tile = Tile::ZERO;
@@ -66,7 +66,7 @@ impl Vnni {
         tile
     }
 
-    /// See [`Engine::at_most`](crate::kernel::certified::engine::Engine::at_most).
+    /// See [`Engine::at_most`](crate::kernel::arch::engine::Engine::at_most).
     #[inline(always)]
     pub(super) fn at_most(&self, values: &Line, limits: &Line) -> u16 {
         // SAFETY: `self` shows that the processor has the instructions.

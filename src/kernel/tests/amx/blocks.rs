@@ -8,7 +8,7 @@ use half::bf16;
 use super::emulator::{self, ORDERS};
 use super::tiles;
 use crate::kernel::arch::amx::Tiles;
-use crate::kernel::certified::engine::{Engine, Product, Sums, Tile};
+use crate::kernel::arch::engine::{Engine, Product, Sums, Tile};
 use crate::rng::{Purpose, Rng};
 
 const PRODUCTS: [Product; 2] = [Product::Bf16, Product::Bytes];

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use libc::{c_int, c_void, siginfo_t, ucontext_t};
 
 use crate::kernel::arch::amx;
-use crate::kernel::certified::engine::{Product, Tile};
+use crate::kernel::arch::engine::{Product, Tile};
 use crate::kernel::isa::Isa;
 
 /// The order in which products of bf16 are added. Every order is legal within the bound of the rounding errors.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use super::blocks::Operands;
 use super::tiles;
 use crate::kernel::arch::amx::Tiles;
-use crate::kernel::certified::engine::Product;
+use crate::kernel::arch::engine::Product;
 
 /// Whether the tile unit of this thread is released: a released unit has a configuration of zeros.
 fn released() -> bool {

@@ -1,6 +1,6 @@
-//! What multiplies tiles: one small trait, with an implementation for any processor.
+//! Multiplies tiles: a small trait, with an implementation for any processor in tests.
 
-use crate::kernel::generic::simd::Simd;
+use crate::kernel::simd::Simd;
 
 /// Groups of 16 rows, of `steps` tiles each, that are compared with all centers at a time. They stay in the
 /// first-level cache if at most eight tiles make a row, else in the second-level cache.

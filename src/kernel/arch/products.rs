@@ -1,6 +1,6 @@
-//! What multiplies the whole numbers of sketches: one small trait, with an implementation for any processor.
+//! Multiplies the whole numbers of sketches: a small trait, with an implementation for any processor.
 
-use crate::kernel::generic::simd::Simd;
+use crate::kernel::simd::Simd;
 
 /// Centers in a group: three vectors of the widest instruction set.
 pub(crate) const GROUP: usize = 48;
@@ -12,9 +12,6 @@ pub(in crate::kernel) struct Words(pub(in crate::kernel) [u32; GROUP]);
 
 /// Rows in a tile.
 pub(in crate::kernel) const TILE: usize = 8;
-
-/// Limit of the relative rounding error of a comparison: it has about a dozen roundings of at most 6e-8.
-pub(super) const ROUNDING: f32 = 4e-6;
 
 /// What multiplies the whole numbers of a tile of rows and a group of centers.
 pub(in crate::kernel) trait Dots {
@@ -45,7 +42,7 @@ pub(in crate::kernel) trait Scanning {
 }
 
 /// Portable products.
-pub(super) struct Portable;
+pub(in crate::kernel) struct Portable;
 
 impl Dots for Portable {
     #[inline(always)]

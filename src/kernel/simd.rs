@@ -1,13 +1,14 @@
 //! The vector operations that kernels use, as a trait implemented per instruction set.
+#![allow(unsafe_code)]
 
 use crate::float::Float;
 
 /// The largest number of lanes in a vector.
-pub(in crate::kernel) const MOST_LANES: usize = 16;
+pub(super) const MOST_LANES: usize = 16;
 
 /// The sum of the lanes, by halving. In arrays of known lengths, which the compiler adds as vectors.
 #[inline(always)]
-pub(in crate::kernel) fn sum_of_lanes<T: Float>(values: [T; MOST_LANES]) -> T {
+pub(super) fn sum_of_lanes<T: Float>(values: [T; MOST_LANES]) -> T {
     let mut eight = [T::ZERO; MOST_LANES / 2];
     for l in 0..8 {
         eight[l] = values[l] + values[l + 8];
@@ -20,7 +21,7 @@ pub(in crate::kernel) fn sum_of_lanes<T: Float>(values: [T; MOST_LANES]) -> T {
 }
 
 /// A vector type of one instruction set and one element type.
-pub(in crate::kernel) trait Simd: Copy {
+pub(super) trait Simd: Copy {
     /// The element type.
     type T: Float;
     /// The vector type.
@@ -156,7 +157,7 @@ pub(in crate::kernel) trait Simd: Copy {
 }
 
 /// Vectors whose bits can be read as whole numbers of 64 bits.
-pub(in crate::kernel) trait Bits: Simd<T = f64> {
+pub(super) trait Bits: Simd<T = f64> {
     /// Adds the bits of `to` less those of `from`, as whole numbers, to the numbers at `p`.
     ///
     /// # Safety
@@ -175,7 +176,7 @@ pub(in crate::kernel) trait Bits: Simd<T = f64> {
 }
 
 /// Vectors whose values can be converted to `f64`, for exact sums.
-pub(in crate::kernel) trait Widen: Simd {
+pub(super) trait Widen: Simd {
     /// The `f64` vector of the same instruction set.
     type Wide: Bits;
 
@@ -187,7 +188,7 @@ pub(in crate::kernel) trait Widen: Simd {
 }
 
 /// The running minima that a kernel keeps per row, in lanes.
-pub(in crate::kernel) trait Epilogue<S: Simd> {
+pub(super) trait Epilogue<S: Simd> {
     /// Number of state vectors per row.
     const VECTORS: usize;
 
@@ -200,7 +201,7 @@ pub(in crate::kernel) trait Epilogue<S: Simd> {
 
 /// Tracks the smallest value, its id, and the second smallest value.
 #[derive(Clone, Copy)]
-pub(in crate::kernel) struct Two;
+pub(super) struct Two;
 
 impl<S: Simd> Epilogue<S> for Two {
     const VECTORS: usize = 3;
