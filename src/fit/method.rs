@@ -1,6 +1,6 @@
 //! What a clustering method consists of: parameters, a solver for either compute type, a model.
 
-use super::{Metric, Params, Snapshot, Step};
+use super::{Facts, Metric, Params, Snapshot, Step};
 use crate::data::{Access, AnySource, DataSource, Own};
 use crate::error::Result;
 use crate::float::Float;
@@ -74,23 +74,6 @@ pub trait Solver<T: Float> {
     {
         self.model()
     }
-}
-
-/// What a run needs to know of its solver.
-///
-/// ```
-/// use shoal::fit::{FitSolver, Method};
-/// let facts = shoal::KMeans::solver::<f32>(&shoal::KMeans::params(2)).facts();
-/// assert_eq!((facts.dim, facts.metric, facts.has_weight), (0, shoal::Metric::Euclidean, false));
-/// ```
-#[derive(Clone, Copy, Debug)]
-pub struct Facts {
-    /// Columns of a row; 0 before the first step.
-    pub dim: usize,
-    /// The metric: with [`Metric::Cosine`], the run passes rows of length 1.
-    pub metric: Metric,
-    /// Whether any row seen so far has weight.
-    pub has_weight: bool,
 }
 
 /// The state of a solver: how it begins, and how a checkpoint stores it.

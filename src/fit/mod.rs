@@ -23,8 +23,7 @@ pub(crate) use begin::{run_methods, stream_methods};
 pub use driver::Driver;
 pub(crate) use driver::require;
 pub use method::{
-    Element, Facts, FitSolver, MergeMethod, MergeSolver, Method, Solver, SolverState, StreamMethod,
-    StreamSolver,
+    Element, FitSolver, MergeMethod, MergeSolver, Method, Solver, SolverState, StreamMethod, StreamSolver,
 };
 pub use metric::Metric;
 pub use params::{Parameter, Params, Value};
@@ -34,7 +33,7 @@ pub(crate) use params::{
 pub use restarts::{Restartable, Restarts};
 pub use run::Run;
 pub(crate) use run::over_rows;
-pub use snapshot::Snapshot;
+pub use snapshot::{Facts, Snapshot};
 pub use step::Step;
 pub use steps::Steps;
 pub use stop::StopReason;

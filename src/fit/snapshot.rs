@@ -1,6 +1,6 @@
 //! What a solver shows between two steps.
 
-use super::{Facts, Metric, Timings};
+use super::{Metric, Timings};
 use crate::stats::labels::LabelsRef;
 
 /// What a solver shows between two steps, borrowed: centers, labels, weights and counters.
@@ -46,4 +46,21 @@ impl<T> Snapshot<'_, T> {
         let has_weight = self.weights.iter().any(|&w| w > 0.0);
         Facts { dim: self.dim, metric: self.metric, has_weight }
     }
+}
+
+/// What a run needs to know of its solver.
+///
+/// ```
+/// use shoal::fit::{FitSolver, Method};
+/// let facts = shoal::KMeans::solver::<f32>(&shoal::KMeans::params(2)).facts();
+/// assert_eq!((facts.dim, facts.metric, facts.has_weight), (0, shoal::Metric::Euclidean, false));
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Facts {
+    /// Columns of a row; 0 before the first step.
+    pub dim: usize,
+    /// The metric: with [`Metric::Cosine`], the run passes rows of length 1.
+    pub metric: Metric,
+    /// Whether any row seen so far has weight.
+    pub has_weight: bool,
 }

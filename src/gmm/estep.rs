@@ -2,7 +2,7 @@
 //! them.
 
 use super::cells::{MeanCells, PROBED_CELLS};
-use super::mixture::Densities;
+use super::densities::Densities;
 use super::neighborhoods::{Encounters, Meetings, Neighborhoods, sort_by_key};
 use super::space::{Space, draws};
 use super::whole::{Seen, Whole};

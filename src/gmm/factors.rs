@@ -9,14 +9,12 @@
 //! The E-step sums these projections `u`. The posterior mean of the factors is `R^-T u`, and their posterior
 //! covariance is the identity in units of `u`. So the M-step is a linear regression of the columns on `u`.
 
+use super::matrices::{cholesky, solve, solve_transposed, subtract};
 use super::mixture::Mixture;
 use crate::error::Result;
 use crate::kernel::Compute;
 use crate::parallel::Executor;
 use crate::stats::{ProjectionSums, ShareSums};
-
-/// Default number of factors.
-pub(super) const FACTORS: usize = 5;
 
 /// The share of the variance that a column keeps as its own when it becomes a factor. The E-step that follows
 /// does not depend on it. With less, the variance grows back slowly; with more, factors grow slowly.
@@ -24,52 +22,6 @@ const KEPT: f64 = 0.5;
 
 /// Number of components that a worker updates at a time.
 pub(super) const COMPONENTS: usize = 4;
-
-/// The Cholesky factor of a symmetric positive definite matrix, given and returned as its lower triangle in
-/// `n` rows.
-pub(super) fn cholesky(matrix: &mut [f64], n: usize) {
-    for i in 0..n {
-        for j in 0..=i {
-            let (before, row) = matrix.split_at_mut(i * n);
-            let of_j = if i == j { &row[..j] } else { &before[j * n..][..j] };
-            let inner: f64 = row[..j].iter().zip(of_j).map(|(a, b)| a * b).sum();
-            let rest = row[j] - inner;
-            row[j] = if i == j { rest.sqrt() } else { rest / before[j * n + j] };
-        }
-    }
-}
-
-/// Replaces the `n` rows of `rows`, of `dim` values, by the product of the inverse of a Cholesky factor with them.
-pub(super) fn solve(lower: &[f64], n: usize, rows: &mut [f64], dim: usize) {
-    for h in 0..n {
-        let (before, row) = rows.split_at_mut(h * dim);
-        for (g, other) in before.chunks_exact(dim).enumerate() {
-            subtract(lower[h * n + g], other, &mut row[..dim]);
-        }
-        let inverse = 1.0 / lower[h * n + h];
-        row[..dim].iter_mut().for_each(|x| *x *= inverse);
-    }
-}
-
-/// As [`solve`], with the transposed factor.
-pub(super) fn solve_transposed(lower: &[f64], n: usize, rows: &mut [f64], dim: usize) {
-    for h in (0..n).rev() {
-        let (before, after) = rows.split_at_mut((h + 1) * dim);
-        let row = &mut before[h * dim..];
-        for (g, other) in after.chunks_exact(dim).enumerate() {
-            subtract(lower[(h + 1 + g) * n + h], other, row);
-        }
-        let inverse = 1.0 / lower[h * n + h];
-        for x in row {
-            *x *= inverse;
-        }
-    }
-}
-
-/// `row -= factor * other`.
-fn subtract(factor: f64, other: &[f64], row: &mut [f64]) {
-    row.iter_mut().zip(other).for_each(|(x, y)| *x -= factor * y);
-}
 
 /// The Cholesky factor of `M` for the loadings and variances of a component, as a lower triangle.
 fn root_of(loadings: &[f64], variances: &[f64]) -> Vec<f64> {

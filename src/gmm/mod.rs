@@ -1,8 +1,11 @@
 //! Gaussian mixtures, fitted in time that barely grows with the number of components.
 
 mod cells;
+mod covariance;
+mod densities;
 mod estep;
 mod factors;
+mod matrices;
 mod mixture;
 mod model;
 mod model_file;
@@ -19,7 +22,7 @@ use crate::centers::CenterMethod;
 use crate::data::Access;
 use crate::error::{Error, Result};
 use crate::fit::{Element, Method, Run, Steps, either, require};
-pub use mixture::Covariance;
+pub use covariance::Covariance;
 pub use model::GaussianMixture;
 #[cfg(feature = "python")]
 pub(crate) use model::KnownComponents;

@@ -1,9 +1,10 @@
 //! The fitted mixture, and how it scores new rows.
 
-use super::mixture::{Covariance, Mixture};
+use super::covariance::Covariance;
+use super::matrices::is_positive_definite;
+use super::mixture::Mixture;
 use super::neighborhoods::Neighborhoods;
 use super::scores::Scores;
-use super::whole::is_positive_definite;
 use crate::data::{AnySource, DataSource, Normalized, Source};
 use crate::error::{Error, Result};
 use crate::fit::{Metric, Timings};

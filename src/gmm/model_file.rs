@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::json;
 
-use super::mixture::Covariance;
+use super::covariance::Covariance;
 use super::model::{GaussianMixture, KnownComponents};
 use crate::error::Result;
 use crate::fit::{Metric, Timings};

@@ -2,9 +2,8 @@
 
 use std::fmt::{self, Display};
 
-use super::factors::FACTORS;
-use super::mixture::Covariance;
-use super::whole::is_positive_definite;
+use super::covariance::Covariance;
+use super::matrices::is_positive_definite;
 use crate::error::{InvalidParam, Result};
 use crate::fit::{Metric, Parameter, Problems, Value, parameters, parsed, run_methods};
 use crate::names::names;
@@ -261,6 +260,9 @@ parameters! {
         rng_seed: u64 = 0,
     }
 }
+
+/// Default number of factors.
+const FACTORS: usize = 5;
 
 /// The sum of first weights may differ from 1 by the rounding errors of `f32`.
 const WEIGHTS_SUM: f64 = 1e-6;

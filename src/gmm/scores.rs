@@ -1,8 +1,10 @@
 //! Scores rows with a known mixture: labels, shares and densities in one pass, with constant memory beyond
 //! the result.
 
+use super::covariance::Covariance;
+use super::densities::Densities;
 use super::estep::{Near, Nearest};
-use super::mixture::{Covariance, Densities, Mixture};
+use super::mixture::Mixture;
 use super::neighborhoods::Neighborhoods;
 use super::space::Space;
 use super::whole::Seen;

@@ -1,13 +1,14 @@
 //! The state of a mixture fit in a checkpoint: its starts and its coreset.
 
+use super::covariance::Covariance;
 use super::estep::NO_COMPONENT;
-use super::mixture::{Covariance, Mixture};
+use super::matrices::is_positive_definite;
+use super::mixture::Mixture;
 use super::neighborhoods::Neighborhoods;
 use super::params::MixtureParams;
 use super::solver::MixtureStarts;
 use super::space::Space;
 use super::truncated::Truncated;
-use super::whole::is_positive_definite;
 use crate::fit::{Restarts, SolverState, Timings};
 use crate::kernel::Compute;
 use crate::persist::Contents;

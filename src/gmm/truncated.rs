@@ -9,8 +9,9 @@
 use std::time::Instant;
 
 use super::cells::MeanCells;
+use super::covariance::Covariance;
 use super::estep::{EStep, EStepSums, NO_COMPONENT, SearchPlan};
-use super::mixture::{Covariance, Mixture};
+use super::mixture::Mixture;
 use super::model::GaussianMixture;
 use super::neighborhoods::Neighborhoods;
 use super::params::{MixtureParams, Start, Stopping};

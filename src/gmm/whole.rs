@@ -5,8 +5,10 @@
 //! mean)`. With a shared covariance, rows and means are multiplied by `L^-1` first. Distances are then those
 //! between points.
 
-use super::factors::{COMPONENTS, cholesky, solve, solve_transposed};
-use super::mixture::{Covariance, Mixture};
+use super::covariance::Covariance;
+use super::factors::COMPONENTS;
+use super::matrices::{add_outer, cholesky, diagonal, diagonal_of, solve, symmetrize};
+use super::mixture::Mixture;
 use crate::error::Result;
 use crate::kernel::Compute;
 use crate::kernel::listed::RowCenters;
@@ -18,10 +20,6 @@ use crate::stats::{ProjectionSums, ShareSums};
 /// Least variance of a column given the earlier ones, relative to the second moment from which its variance was
 /// computed: rounding errors of the difference, and of the Cholesky factor, stay far below it.
 const LEAST: f64 = 1e-12;
-
-/// Largest difference of two values that should be equal, relative to the largest value. Matrices computed in
-/// `f32` are symmetric up to rounding.
-const ASYMMETRY: f64 = 1e-5;
 
 /// How a row is compared with whole covariances.
 #[derive(Debug)]
@@ -109,55 +107,6 @@ impl<T: Compute> Whole<T> {
         for (out, onto) in out.iter_mut().zip(seen.values.chunks_exact(dim)) {
             *out = T::from_f64(onto.iter().map(|x| x.to_f64() * x.to_f64()).sum());
         }
-    }
-}
-
-/// The unit matrix times a number.
-pub(super) fn diagonal(n: usize, value: f64) -> Vec<f64> {
-    let mut out = vec![0.0; n * n];
-    out.iter_mut().step_by(n + 1).for_each(|x| *x = value);
-    out
-}
-
-/// The inverse of a symmetric positive definite matrix of `n` rows.
-pub(super) fn inverse(matrix: &[f64], n: usize) -> Vec<f64> {
-    let (mut root, mut out) = (matrix.to_vec(), diagonal(n, 1.0));
-    cholesky(&mut root, n);
-    solve(&root, n, &mut out, n);
-    solve_transposed(&root, n, &mut out, n);
-    symmetrize(&mut out, n);
-    out
-}
-
-/// Whether a matrix of `n` rows is symmetric and positive definite.
-pub(super) fn is_positive_definite(matrix: &[f64], n: usize) -> bool {
-    let largest = matrix.iter().fold(0.0f64, |most, x| most.max(x.abs()));
-    let symmetric =
-        (0..n).all(|i| (0..i).all(|j| (matrix[i * n + j] - matrix[j * n + i]).abs() <= ASYMMETRY * largest));
-    let mut root = matrix.to_vec();
-    cholesky(&mut root, n);
-    symmetric
-        && matrix.iter().all(|x| x.is_finite())
-        && root.iter().step_by(n + 1).all(|x| x.is_normal() && *x > 0.0)
-}
-
-fn diagonal_of(matrix: &[f64], n: usize) -> Vec<f64> {
-    matrix.iter().step_by(n + 1).copied().collect()
-}
-
-fn symmetrize(matrix: &mut [f64], n: usize) {
-    for i in 0..n {
-        for j in 0..i {
-            let mean = 0.5 * (matrix[i * n + j] + matrix[j * n + i]);
-            (matrix[i * n + j], matrix[j * n + i]) = (mean, mean);
-        }
-    }
-}
-
-/// `matrix += factor * v v'`.
-fn add_outer(matrix: &mut [f64], factor: f64, v: &[f64]) {
-    for (row, x) in matrix.chunks_exact_mut(v.len()).zip(v) {
-        row.iter_mut().zip(v).for_each(|(sum, y)| *sum += factor * x * y);
     }
 }
 
@@ -318,6 +267,7 @@ impl<T: Compute> Mixture<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gmm::matrices::{inverse, is_positive_definite};
 
     fn product(a: &[f64], b: &[f64], n: usize) -> Vec<f64> {
         let at = |i: usize, j: usize| (0..n).map(|h| a[i * n + h] * b[h * n + j]).sum();

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::HashSet;
 
-use super::HierarchicalSolver;
+use super::solver::{ExactLabels, HierarchicalSolver};
 use crate::centers::{LabelsRef, errors, predict};
 use crate::data::{DataSource, Subset, take};
 use crate::error::Result;
@@ -15,17 +15,6 @@ use crate::tuning::GROUPED_ROWS;
 
 /// Rounds in which clusters that exact labels leave empty are filled.
 const FILLED: usize = 3;
-
-/// Exact labels of the current centers.
-#[derive(Clone, Debug)]
-pub(super) struct ExactLabels {
-    pub(super) labels: Vec<u32>,
-    pub(super) weights: Vec<f64>,
-    /// Squared errors of the clusters about their centers.
-    pub(super) energies: Vec<f64>,
-    /// Share of the rows whose label the lists proved.
-    pub(super) certified: f64,
-}
 
 impl<T: Element> HierarchicalSolver<T> {
     /// Moves centers that are nearest to no row, as exact labels show, to rows of the clusters with the
@@ -128,13 +117,6 @@ impl<T: Element> HierarchicalSolver<T> {
             weights[j as usize] += data.weights().map_or(1.0, |weights| weights[row]);
         }
         Ok(ExactLabels { labels, weights, energies, certified })
-    }
-}
-
-impl ExactLabels {
-    /// The squared error of all rows.
-    pub(super) fn energy(&self) -> f64 {
-        self.energies.iter().sum()
     }
 }
 

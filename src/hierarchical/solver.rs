@@ -2,7 +2,6 @@
 
 use std::time::Instant;
 
-use super::ending::ExactLabels;
 use super::lists::CenterLists;
 use super::moves::{joining, leaving, move_rows};
 use super::params::HierarchicalParams;
@@ -74,6 +73,24 @@ pub struct HierarchicalSolver<T> {
     pub(super) seeded_by: String,
     pub(super) timings: Timings,
     pub(super) finished: Option<ExactLabels>,
+}
+
+/// Exact labels of the current centers.
+#[derive(Clone, Debug)]
+pub(super) struct ExactLabels {
+    pub(super) labels: Vec<u32>,
+    pub(super) weights: Vec<f64>,
+    /// Squared errors of the clusters about their centers.
+    pub(super) energies: Vec<f64>,
+    /// Share of the rows whose label the lists proved.
+    pub(super) certified: f64,
+}
+
+impl ExactLabels {
+    /// The squared error of all rows.
+    pub(super) fn energy(&self) -> f64 {
+        self.energies.iter().sum()
+    }
 }
 
 /// The result of a sweep.

@@ -272,6 +272,20 @@ impl TileSums {
     }
 }
 
+/// The reduction of the sum by each candidate, and the number of computed distances.
+pub(super) type Gains = (Vec<f64>, u64);
+
+/// Adds the gains of a tile.
+pub(super) fn merge_gains((total, measured): &mut Gains, (part, more): &mut Gains) {
+    total.iter_mut().zip(part).for_each(|(t, p)| *t += std::mem::take(p));
+    *measured += std::mem::take(more);
+}
+
+/// The largest gain; the earliest among equals.
+pub(super) fn best_of_gains(gains: &[f64]) -> usize {
+    (0..gains.len()).rev().max_by(|&a, &b| gains[a].total_cmp(&gains[b])).unwrap_or(0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,7 +1,7 @@
 //! k-means++ seeding: every new center is a row drawn with odds proportional to its weight times its squared
 //! distance to the centers so far.
 
-use super::near::{Near, Potential, may_be_nearer};
+use super::near::{Gains, Near, Potential, best_of_gains, may_be_nearer, merge_gains};
 use super::sketched::sketches_pay;
 use super::{Seeds, known};
 use crate::data::{DataSource, take, weights_of};
@@ -43,9 +43,6 @@ pub(super) fn plus_plus<T: Compute>(
     state.grow(data, k, trials, weights.as_deref(), rng, cx)?;
     Ok(state.seeds(if greedy { "k-means++" } else { "plain-k-means++" }))
 }
-
-/// The reduction of the sum by each candidate, and the number of computed distances.
-pub(super) type Gains = (Vec<f64>, u64);
 
 impl<T: Compute> Potential<T> {
     /// Which of the candidates reduces the sum most; the earliest among equals.
@@ -89,17 +86,6 @@ impl<T: Compute> Potential<T> {
         self.n_distances += measured + between.len() as u64;
         Ok(best_of_gains(&gains))
     }
-}
-
-/// Adds the gains of a tile.
-pub(super) fn merge_gains((total, measured): &mut Gains, (part, more): &mut Gains) {
-    total.iter_mut().zip(part).for_each(|(t, p)| *t += std::mem::take(p));
-    *measured += std::mem::take(more);
-}
-
-/// The largest gain; the earliest among equals.
-pub(super) fn best_of_gains(gains: &[f64]) -> usize {
-    (0..gains.len()).rev().max_by(|&a, &b| gains[a].total_cmp(&gains[b])).unwrap_or(0)
 }
 
 #[cfg(test)]

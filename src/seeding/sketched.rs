@@ -5,8 +5,7 @@
 //! to which a candidate may be nearer. What it leaves out would add nothing to any sum, so the draws are the same as
 //! without sketches.
 
-use super::near::{Near, Potential, TileSums};
-use super::plus_plus::{Gains, best_of_gains, merge_gains};
+use super::near::{Gains, Near, Potential, TileSums, best_of_gains, merge_gains};
 use crate::data::{Access, DataSource, take};
 use crate::error::Result;
 use crate::kernel::sketched::{

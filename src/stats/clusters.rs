@@ -9,7 +9,6 @@ use crate::matrix::MatRef;
 use crate::rows::{Rows, SparseRef};
 
 use super::exact::{Added, ExactSums, check_energy, rows_together};
-use super::means::sum_of;
 use super::waiting::Waiting;
 
 /// Weighted sums, weights and squared errors of rows per cluster. Two of them merge by addition.
@@ -52,6 +51,22 @@ pub struct ClusterSums {
 
 /// Sums and weights below this value are not compared: their quotients have few exact digits.
 const VANISHING: f64 = 1e-290;
+
+/// The sum of `n` values in a fixed order, without a chain of dependent additions.
+#[inline(always)]
+pub(super) fn sum_of(n: usize, mut value: impl FnMut(usize) -> f64) -> f64 {
+    let mut sums = [0.0; 8];
+    let whole = n / sums.len() * sums.len();
+    for first in (0..whole).step_by(sums.len()) {
+        for (l, sum) in sums.iter_mut().enumerate() {
+            *sum += value(first + l);
+        }
+    }
+    for (i, sum) in (whole..n).zip(&mut sums) {
+        *sum += value(i);
+    }
+    sums.iter().sum()
+}
 
 /// Returns an error if the mean of a cluster overflows `T`.
 pub(crate) fn check_mean<T: Float>(j: usize, weight: f64, mut sums: impl Iterator<Item = f64>) -> Result<()> {

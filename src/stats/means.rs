@@ -1,6 +1,6 @@
 //! Where centers move: to the means of their rows, or with the cosine metric to the directions of their sums.
 
-use super::ClusterSums;
+use super::clusters::{ClusterSums, sum_of};
 use crate::fit::Metric;
 use crate::kernel::Compute;
 
@@ -12,22 +12,6 @@ pub(crate) fn divisor(metric: Metric, sum: &[f64], weight: f64) -> f64 {
         Metric::Euclidean => weight,
         Metric::Cosine => sum.iter().map(|s| s * s).sum::<f64>().sqrt(),
     }
-}
-
-/// The sum of `n` values in a fixed order, without a chain of dependent additions.
-#[inline(always)]
-pub(super) fn sum_of(n: usize, mut value: impl FnMut(usize) -> f64) -> f64 {
-    let mut sums = [0.0; 8];
-    let whole = n / sums.len() * sums.len();
-    for first in (0..whole).step_by(sums.len()) {
-        for (l, sum) in sums.iter_mut().enumerate() {
-            *sum += value(first + l);
-        }
-    }
-    for (i, sum) in (whole..n).zip(&mut sums) {
-        *sum += value(i);
-    }
-    sums.iter().sum()
 }
 
 /// Moves a center to the mean of its rows, of total weight `weight`. Adds the squared length of the move to `moved`.

@@ -3,14 +3,23 @@
 
 use super::decide::{Candidate, Doubts};
 use super::pack::{LowCenters, PANEL};
-use super::tiles::Problem;
 use crate::kernel::arch::engine::{Engine, Line, Product};
 use crate::kernel::doubt::Doubts as ArbiterDoubts;
-use crate::kernel::pack::moved;
+use crate::kernel::pack::{PackedCenters, moved};
 use crate::kernel::simd::Simd;
+use crate::matrix::MatRef;
 
 /// Pairs of a row and a panel that are measured together: enough sums to hide the latency of an addition.
 const TOGETHER: usize = 8;
+
+/// Rows, and the centers that they are compared with.
+#[derive(Clone, Copy)]
+pub(super) struct Problem<'a> {
+    pub(super) rows: MatRef<'a, f32>,
+    pub(super) packed: &'a PackedCenters<f32>,
+    /// The centers in low precision.
+    pub(super) low: &'a LowCenters,
+}
 
 /// Buffers of one worker.
 #[derive(Debug, Default)]

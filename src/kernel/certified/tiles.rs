@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::decide::Doubts;
 use super::pack::LowCenters;
-use super::remeasure::Remeasured;
+use super::remeasure::{Problem, Remeasured};
 use super::rows::GROUP;
 use super::strip::{Strip, strip_rows};
 use crate::kernel::arch::engine::{Engine, WithEngine};
@@ -28,15 +28,6 @@ pub(in crate::kernel) struct Buffers {
     strip: Strip,
     doubts: Doubts,
     remeasured: Remeasured,
-}
-
-/// Rows, and the centers that they are compared with.
-#[derive(Clone, Copy)]
-pub(super) struct Problem<'a> {
-    pub(super) rows: MatRef<'a, f32>,
-    pub(super) packed: &'a PackedCenters<f32>,
-    /// The centers in low precision.
-    pub(super) low: &'a LowCenters,
 }
 
 /// Rows to be labeled by tiles. The output is the number of candidates that were measured again.

@@ -1,11 +1,11 @@
 //! The coordinates of sketches: a subspace learned from a sample of the rows, or all columns.
 
 use super::multiply;
-use super::sketch::{UNIT, centered};
 use crate::float::Float;
 use crate::kernel::aligned::Aligned;
 use crate::kernel::generic::product::{COLUMNS, DEPTH};
-use crate::kernel::tier::Compute;
+use crate::kernel::operations;
+use crate::kernel::tier::{Compute, active};
 use crate::matrix::MatRef;
 use crate::rng::{Purpose, Rng};
 
@@ -26,6 +26,9 @@ const SKETCH_SAMPLE: usize = 1024;
 
 /// The most columns of a sketch: sums of products of bytes fit into 32 bits, and those of squares in a lane into 24.
 const MOST: usize = 1 << 14;
+
+/// Half of the distance of 1 to the next `f32`.
+pub(super) const UNIT: f64 = 1.0 / (1 << 24) as f64;
 
 /// What the coordinates of a row are.
 #[derive(Clone, Debug)]
@@ -78,7 +81,7 @@ impl Basis {
         let new = Self::of_columns(sample)?;
         let dim = new.dim;
         let mut rows = vec![0.0; sample.rows() * dim];
-        centered(sample, &new, &mut rows, &mut vec![0.0; sample.rows()]);
+        new.center(sample, &mut rows, &mut vec![0.0; sample.rows()]);
         let mut rng = Rng::keyed(0, Purpose::Sketching, dim as u64);
         for width in [Self::LEAST_WIDTH, 64, 128, 256] {
             if dim <= width + width / 2 {
@@ -99,7 +102,7 @@ impl Basis {
         let new = Self::of_columns(sample)?;
         let dim = new.dim;
         let mut rows = vec![0.0; sample.rows() * dim];
-        centered(sample, &new, &mut rows, &mut vec![0.0; sample.rows()]);
+        new.center(sample, &mut rows, &mut vec![0.0; sample.rows()]);
         let mut rng = Rng::keyed(0, Purpose::Sketching, dim as u64);
         let (directions, _) = leading(&rows, dim, width, &mut rng);
         new.with(&rotated(&directions, dim, width, &mut rng), width)
@@ -152,6 +155,11 @@ impl Basis {
         Some(new)
     }
 
+    /// Writes `g (x - mean)` and the squared lengths of these.
+    pub(super) fn center<T: Compute>(&self, rows: MatRef<'_, T>, out: &mut [f32], squares: &mut [f32]) {
+        operations::centered(active(), rows, &self.mean, self.factor, out, squares);
+    }
+
     /// Whether the largest coordinates of some rows of the sample are much smaller if they are mixed.
     fn mixing_lowers_peaks<T: Compute>(&self, sample: MatRef<'_, T>) -> bool {
         let mut coordinates = vec![0.0; self.width];
@@ -159,7 +167,7 @@ impl Basis {
         let peak = |values: &[f32]| values.iter().fold(0.0, |most: f32, v| most.max(v.abs()));
         for i in (0..sample.rows()).step_by(sample.rows().div_ceil(SKETCH_PEAKS)) {
             coordinates[self.dim..].fill(0.0);
-            centered(sample.slice(i, i + 1), self, &mut coordinates[..self.dim], &mut [0.0]);
+            self.center(sample.slice(i, i + 1), &mut coordinates[..self.dim], &mut [0.0]);
             plain += peak(&coordinates);
             mix(&mut coordinates);
             mixed += peak(&coordinates);

@@ -5,8 +5,8 @@
 #![allow(unsafe_code)]
 
 use super::bounds::Bounds;
-use super::pack::{Group, PackedSketches, ROUNDING};
-use super::scan::{Hit, Query, Scan, multiply, run};
+use super::pack::PackedSketches;
+use super::query::{Hit, Query, multiply};
 use super::sketch::{Sketch, UNKNOWN};
 use crate::kernel::arch::products::{Dots, GROUP, Products, Scanning, TILE, Values};
 use crate::kernel::simd::Simd;
@@ -42,37 +42,17 @@ pub(super) fn block_rows(groups: usize) -> usize {
     (SKETCH_ESTIMATES / (groups * GROUP * TILE)).clamp(1, 8) * TILE
 }
 
-impl Scan {
-    /// Lists every center that may be within the radius of its row, row by row. `radius_of(row, center, upper)` gives
-    /// the radius, from the center of the smallest estimate and an upper bound of its distance. A row with more than
-    /// `most` such centers may miss some. Lowers the bounds to what holds for all centers but the one of the smallest
-    /// estimate.
-    pub(crate) fn closest(
-        &mut self,
-        packed: &PackedSketches,
-        (codes, sketches): (&[u8], &[Sketch]),
-        most: usize,
-        radius_of: impl FnMut(u32, u32, f32) -> f32,
-        (bounds, hits): (Option<&mut Bounds<'_>>, &mut Vec<Hit>),
-    ) {
-        self.queries.clear();
-        self.queries.extend(sketches.iter().map(|sketch| Query::new(sketch, 0.0)));
-        let Self { isa, queries, estimates } = self;
-        run(*isa, Closest { queries, estimates, packed, codes, sketches, most, radius_of, bounds, hits });
-    }
-}
-
-/// See [`Scan::closest`].
-struct Closest<'a, 'b, F> {
-    queries: &'a mut [Query],
-    estimates: &'a mut Estimates,
-    packed: &'a PackedSketches,
-    codes: &'a [u8],
-    sketches: &'a [Sketch],
-    most: usize,
-    radius_of: F,
-    bounds: Option<&'a mut Bounds<'b>>,
-    hits: &'a mut Vec<Hit>,
+/// See [`Scan::closest`](super::scan::Scan::closest).
+pub(super) struct Closest<'a, 'b, F> {
+    pub(super) queries: &'a mut [Query],
+    pub(super) estimates: &'a mut Estimates,
+    pub(super) packed: &'a PackedSketches,
+    pub(super) codes: &'a [u8],
+    pub(super) sketches: &'a [Sketch],
+    pub(super) most: usize,
+    pub(super) radius_of: F,
+    pub(super) bounds: Option<&'a mut Bounds<'b>>,
+    pub(super) hits: &'a mut Vec<Hit>,
 }
 
 impl<F: FnMut(u32, u32, f32) -> f32> Scanning for Closest<'_, '_, F> {
@@ -341,17 +321,5 @@ impl Estimates {
             }
         }
         count
-    }
-}
-
-impl Query {
-    /// An upper bound of the distance to a center of a group, from the terms of the squared distance that depend on both.
-    fn upper(&self, along: f32, group: &Group, l: usize) -> f32 {
-        let error = group.error[l];
-        let squares = self.square + group.square[l];
-        // The parts outside of the subspace may point in opposite directions.
-        let apart = along - 2.0 * self.rest * group.rest[l];
-        let square = (apart + squares + ROUNDING * (squares + error * error)).max(0.0);
-        square.sqrt() * (1.0 + 1e-6) + (error + self.error) * (1.0 + 1e-6)
     }
 }

@@ -18,9 +18,9 @@
 //! small. Coordinates of `v` are products with the rounded directions, in `f64`, rounded to `f32`, so that they are off by a
 //! small part of the lengths of `a` and `b` ([`Fine::rounding`]). That counts times the length of `s`.
 
-use super::basis::{Basis, Directions};
+use super::basis::{Basis, Directions, UNIT};
 use super::multiply;
-use super::sketch::{Sketch, UNIT, UNKNOWN, centered};
+use super::sketch::{Sketch, UNKNOWN};
 use crate::kernel::simd::Widen;
 use crate::kernel::tier::{Compute, Operation, Tier, active};
 use crate::matrix::MatRef;
@@ -131,12 +131,8 @@ impl Fine {
         for first in (0..n).step_by(STRIP) {
             let here = first..n.min(first + STRIP);
             let few = here.len();
-            centered(
-                rows.slice(here.start, here.end),
-                &self.basis,
-                &mut moved[..few * dim],
-                &mut squares[..few],
-            );
+            let rows = rows.slice(here.start, here.end);
+            self.basis.center(rows, &mut moved[..few * dim], &mut squares[..few]);
             multiply(&moved[..few * dim], matrix, (dim, width), &mut coordinates[..few * width]);
             for (at, r) in here.enumerate() {
                 let row = (&codes[r * self.head..][..self.head], &sketches[r]);

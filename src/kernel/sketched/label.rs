@@ -3,7 +3,8 @@
 use super::basis::Basis;
 use super::closest::block_rows;
 use super::pack::PackedSketches;
-use super::scan::{Hit, Scan};
+use super::query::Hit;
+use super::scan::Scan;
 use super::sketch::{Sketch, Sketching};
 use super::{TINY, upper_of};
 use crate::kernel::generic::listed::Padded;

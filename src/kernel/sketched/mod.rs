@@ -30,6 +30,7 @@ mod closest;
 mod fine;
 mod label;
 mod pack;
+mod query;
 mod scan;
 mod sketch;
 #[cfg(test)]
@@ -41,7 +42,8 @@ pub(crate) use bounds::{Bounds, Lists, Paths};
 pub(crate) use fine::{Fine, FinePoint, FineSketch, FineSketching};
 pub(in crate::kernel) use label::{Labeling, SketchedCenters, sketch_candidates};
 pub(crate) use pack::PackedSketches;
-pub(crate) use scan::{Compared, Hit, Scan};
+pub(crate) use query::Hit;
+pub(crate) use scan::{Compared, Scan};
 pub(crate) use sketch::{Sketch, Sketching};
 
 use super::generic::product;

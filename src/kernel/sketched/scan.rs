@@ -6,41 +6,17 @@
 //! `v - error^2 - 2 A error <= A^2 - square_x`,
 //!
 //! a chain of three multiply-adds and one comparison per vector of centers. Every term has at most a few roundings of
-//! `f32`, relative to the squared lengths of both points, `A^2` and `error^2` ([`ROUNDING`]).
+//! `f32`, relative to the squared lengths of both points, `A^2` and `error^2` ([`ROUNDING`](super::pack::ROUNDING)).
 #![allow(unsafe_code)]
 
 use super::bounds::{Bounds, Lists};
-use super::closest::Estimates;
-use super::pack::{Group, PackedSketches, ROUNDING};
+use super::closest::{Closest, Estimates};
+use super::pack::{Group, PackedSketches};
+use super::query::{Hit, Query, multiply, run};
 use super::sketch::Sketch;
-use crate::kernel::arch::products::{Dots, GROUP, Portable, Products, Scanning, TILE, Values};
+use crate::kernel::arch::products::{Dots, GROUP, Products, Scanning, Values};
 use crate::kernel::isa::Isa;
-use crate::kernel::simd::{Simd, Widen};
-use crate::kernel::tier::{Operation, Tier, tier_of};
-
-/// A center that may be within the radius of a row.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Hit {
-    pub(crate) row: u32,
-    pub(crate) center: u32,
-    /// A lower bound of the distance.
-    pub(crate) bound: f32,
-}
-
-/// What a scan needs of a row, beside its bytes.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Query {
-    pub(super) unit: f32,
-    pub(super) rest: f32,
-    pub(super) error: f32,
-    pub(super) square: f32,
-    pub(super) slope: f32,
-    pub(super) limit: f32,
-    /// The radius.
-    radius: f32,
-    /// The place of a center that is not wanted, if any: that of the row.
-    pub(super) own: Option<u32>,
-}
+use crate::kernel::simd::Simd;
 
 /// Rows of a chunk that are compared with centers.
 #[derive(Debug)]
@@ -57,9 +33,6 @@ impl Default for Scan {
 }
 
 impl Scan {
-    /// The largest radius. Beyond it, the squares of distances would overflow.
-    pub(crate) const FARTHEST: f32 = 1e17;
-
     /// Makes room for a chunk of `n` rows.
     pub(crate) fn resize(&mut self, n: usize) {
         self.queries.resize(n, Query::default());
@@ -68,6 +41,24 @@ impl Scan {
     /// Sets the sketch of a row, and the radius within which its centers are wanted, all but the one in the place `own`.
     pub(crate) fn set(&mut self, row: usize, sketch: &Sketch, radius: f32, own: Option<u32>) {
         self.queries[row] = Query { own, ..Query::new(sketch, radius) };
+    }
+
+    /// Lists every center that may be within the radius of its row, row by row. `radius_of(row, center, upper)` gives
+    /// the radius, from the center of the smallest estimate and an upper bound of its distance. A row with more than
+    /// `most` such centers may miss some. Lowers the bounds to what holds for all centers but the one of the smallest
+    /// estimate.
+    pub(crate) fn closest(
+        &mut self,
+        packed: &PackedSketches,
+        (codes, sketches): (&[u8], &[Sketch]),
+        most: usize,
+        radius_of: impl FnMut(u32, u32, f32) -> f32,
+        (bounds, hits): (Option<&mut Bounds<'_>>, &mut Vec<Hit>),
+    ) {
+        self.queries.clear();
+        self.queries.extend(sketches.iter().map(|sketch| Query::new(sketch, 0.0)));
+        let Self { isa, queries, estimates } = self;
+        run(*isa, Closest { queries, estimates, packed, codes, sketches, most, radius_of, bounds, hits });
     }
 
     /// Appends every center that may be within the radius of its row, of those that are to be compared. Lowers bounds to
@@ -89,34 +80,6 @@ pub(crate) enum Compared<'a, 'b> {
     All(&'a [u32]),
     /// The rows of each set, whose bounds are renewed.
     Listed(&'a Lists, &'a mut Bounds<'b>),
-}
-
-pub(super) fn run(isa: Isa, scan: impl Scanning) {
-    match isa {
-        #[cfg(target_arch = "x86_64")]
-        Isa::AvxVnni => crate::kernel::arch::avx_vnni::scan(scan),
-        #[cfg(target_arch = "x86_64")]
-        Isa::Avx512Vnni | Isa::Amx => crate::kernel::arch::vnni::scan(scan),
-        _ => {
-            let tier: Tier<f32> = tier_of(isa);
-            tier.run(Portably(scan));
-        }
-    }
-}
-
-/// A scan with portable products.
-struct Portably<Q>(Q);
-
-impl<Q: Scanning> Operation<f32> for Portably<Q> {
-    type Output = ();
-
-    #[inline(always)]
-    unsafe fn run<S: Widen<T = f32>, const MR: usize, const M2: usize, const M3: usize, const NV: usize>(
-        self,
-    ) {
-        // SAFETY: the processor has the instruction set of `S`.
-        unsafe { self.0.scan::<S, _>(&Portable) }
-    }
 }
 
 /// Lists centers within the radius of rows.
@@ -158,33 +121,6 @@ impl Scanning for Within<'_, '_> {
             };
             multiply(dots, packed, (codes, at), rows, each);
         }
-    }
-}
-
-/// Calls `each` with up to [`TILE`] rows at a time, their products with the centers of a group, and how many vectors of 16
-/// are filled.
-#[inline(always)]
-pub(super) fn multiply<D: Dots>(
-    dots: &D,
-    packed: &PackedSketches,
-    (codes, group): (&[u8], usize),
-    rows: &[u32],
-    mut each: impl FnMut(&[u32], &Products, usize),
-) {
-    let depth = packed.depth;
-    let (codes, centers) = (codes.as_chunks::<4>().0, &packed.words[group * depth..][..depth]);
-    let vectors = packed.centers(group).len().div_ceil(16);
-    let mut products = [Values([0.0; GROUP]); TILE];
-    for tile in rows.chunks(TILE) {
-        // A short tile repeats its last row.
-        let of = std::array::from_fn(|r| &codes[tile[r.min(tile.len() - 1)] as usize * depth..][..depth]);
-        let bias = &packed.groups[group].bias;
-        match vectors {
-            1 => dots.tile::<1>(of, centers, bias, &mut products),
-            2 => dots.tile::<2>(of, centers, bias, &mut products),
-            _ => dots.tile::<3>(of, centers, bias, &mut products),
-        }
-        each(tile, &products, vectors);
     }
 }
 
@@ -257,64 +193,5 @@ unsafe fn below<S: Simd<T = f32>>(
             least = S::min_lane(others);
         }
         (count, least)
-    }
-}
-
-impl Query {
-    /// For the row of a sketch, whose centers within a radius are wanted.
-    pub(super) fn new(sketch: &Sketch, radius: f32) -> Self {
-        let reach = f64::from(radius.min(Scan::FARTHEST)) + f64::from(sketch.error);
-        let square = f64::from(sketch.square);
-        let rounding = f64::from(ROUNDING) * (square + reach * reach);
-        Self {
-            unit: -2.0 * sketch.unit,
-            rest: -2.0 * sketch.rest,
-            error: sketch.error,
-            square: sketch.square,
-            slope: -2.0 * (reach * (1.0 + 1e-6)) as f32,
-            limit: ((reach * reach + rounding) * (1.0 + 1e-6) - square) as f32,
-            radius: radius.min(Scan::FARTHEST),
-            own: None,
-        }
-    }
-
-    /// `A`.
-    fn reach(&self) -> f32 {
-        self.radius + self.error
-    }
-
-    /// The lane of the center that is not wanted, if it is in a group, or -1.
-    #[inline(always)]
-    pub(super) fn lane_in(&self, group: usize) -> f32 {
-        match self.own {
-            Some(place) if place as usize / GROUP == group => (place as usize % GROUP) as f32,
-            _ => -1.0,
-        }
-    }
-
-    /// A lower bound of the distances to centers of a group, from the smallest `v - error^2 - 2 reach error`, for a `reach` of
-    /// at most `A`, or 0. None is within a larger `A` as long as `least - 2 (A - reach) largest` is above `A^2 - square_x`, up
-    /// to the rounding, where `largest` is the largest error.
-    #[inline(always)]
-    pub(super) fn beyond(&self, least: f32, reach: f32, largest: f32) -> f32 {
-        let free = least + 2.0 * reach * largest + self.square * (1.0 - 1.01 * ROUNDING);
-        // The root of `A^2 + 2 A largest = free`.
-        let root = (largest * largest + free.max(0.0)).sqrt();
-        (root - largest) * (1.0 - ROUNDING) - 2e-6 * (root + largest) - self.error
-    }
-
-    /// The terms of the squared distance to a center of a group that depend on both.
-    #[inline(always)]
-    fn along(&self, product: f32, group: &Group, l: usize) -> f32 {
-        self.unit * (product * group.unit[l]) + self.rest * group.rest[l]
-    }
-
-    /// A lower bound of the distance to a center of a group, from these terms. They may have lost digits to the squared
-    /// error of the center: what this adds is less than what the factor of the error takes away.
-    #[inline(always)]
-    pub(super) fn bound(&self, along: f32, group: &Group, l: usize) -> f32 {
-        let squares = self.square + group.square[l];
-        let apart = (along + (squares - ROUNDING * squares)).max(0.0).sqrt() * (1.0 - 1e-6);
-        apart - (group.error[l] + self.error) * (1.0 + 1e-6)
     }
 }

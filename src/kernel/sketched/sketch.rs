@@ -13,15 +13,11 @@
 //! are not named.
 #![allow(unsafe_code)]
 
-use super::basis::{Basis, Directions, mix};
+use super::basis::{Basis, Directions, UNIT, mix};
 use super::multiply;
-use crate::kernel::operations;
 use crate::kernel::simd::{Simd, Widen, sum_of_lanes};
 use crate::kernel::tier::{Compute, Operation, Tier, active};
 use crate::matrix::MatRef;
-
-/// Half of the distance of 1 to the next `f32`.
-pub(super) const UNIT: f64 = 1.0 / (1 << 24) as f64;
 
 /// What is stored of a row beside its whole numbers, each plus 128 in a byte.
 #[derive(Clone, Copy, Debug, Default)]
@@ -88,12 +84,12 @@ impl Sketching {
             let rows = rows.slice(here.start, here.end);
             match &basis.directions {
                 Directions::Learned(matrix) => {
-                    centered(rows, basis, moved, squares);
+                    basis.center(rows, moved, squares);
                     multiply(moved, matrix, (dim, width), coordinates);
                 }
-                _ if dim == width => centered(rows, basis, coordinates, squares),
+                _ if dim == width => basis.center(rows, coordinates, squares),
                 _ => {
-                    centered(rows, basis, moved, squares);
+                    basis.center(rows, moved, squares);
                     for (out, moved) in coordinates.chunks_exact_mut(width).zip(moved.chunks_exact(dim)) {
                         out[..dim].copy_from_slice(moved);
                         out[dim..].fill(0.0);
@@ -109,11 +105,6 @@ impl Sketching {
             });
         }
     }
-}
-
-/// Writes `g (x - mean)` and the squared lengths of these.
-pub(super) fn centered<T: Compute>(rows: MatRef<'_, T>, basis: &Basis, out: &mut [f32], squares: &mut [f32]) {
-    operations::centered(active(), rows, &basis.mean, basis.factor, out, squares);
 }
 
 /// Rounds coordinates to whole numbers.

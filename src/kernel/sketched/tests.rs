@@ -1,7 +1,7 @@
 //! Sketches against exact distances in `f64`.
 
+use super::basis::UNIT;
 use super::basis::{Directions, mix};
-use super::sketch::UNIT;
 use super::{
     Basis, Bounds, Compared, Fine, FinePoint, FineSketch, FineSketching, Hit, Lists, PackedSketches, Paths,
     Scan, Sketch, Sketching,

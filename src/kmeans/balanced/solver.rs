@@ -3,13 +3,13 @@
 use std::time::Instant;
 
 use super::assign::{BALANCED_ROUNDS, assign, is_close};
-use super::coarse::coarse;
+use super::coarse::{coarse, lengthen};
 use super::limits::SizeLimits;
 use super::params::BalancedParams;
 use crate::centers::{KMeansModel, LabelList, LabelsRef, Snapshot};
 use crate::data::{Access, DataSource};
 use crate::error::Result;
-use crate::fit::{FitSolver, Metric, Solver, Step, StopReason, Timings};
+use crate::fit::{FitSolver, Solver, Step, StopReason, Timings};
 use crate::kernel::Compute;
 use crate::kmeans::lloyd::starts::LloydStarts;
 use crate::matrix::MatRef;
@@ -19,9 +19,8 @@ use crate::stats::{ClusterSums, to_means};
 /// The share of the weight that exact k-means puts into wrong clusters from which on balanced k-means begins on samples.
 const BALANCED_COARSE: f64 = 0.05;
 
-/// How far centers move in a sweep with limits, relative to the way to the means, as long as more than this share of the
-/// rows change their clusters: fewer sweeps (`balanced.py`, limits).
-const BALANCED_RELAXATION: f64 = 1.5;
+/// Share of the rows that change their clusters in a sweep with limits up to which centers move to the means, and no
+/// farther.
 const BALANCED_RELAXED: f64 = 0.002;
 
 /// Clusters that keep the limits.
@@ -206,21 +205,6 @@ impl<T: Compute> BalancedSolver<T> {
         };
         self.balance = Some(balance);
         Ok(step)
-    }
-}
-
-/// Makes the moves of the centers longer, beyond the means, which takes fewer sweeps. With a factor of at most 2, the
-/// centers are no farther from their rows than before they moved.
-pub(super) fn lengthen<T: Compute>(before: &[T], centers: &mut [T], metric: Metric) {
-    if metric != Metric::Euclidean {
-        return;
-    }
-    for (center, before) in centers.iter_mut().zip(before) {
-        let before = before.to_f64();
-        let farther = T::from_f64(before + BALANCED_RELAXATION * (center.to_f64() - before));
-        if farther.finite() {
-            *center = farther;
-        }
     }
 }
 

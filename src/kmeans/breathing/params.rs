@@ -1,10 +1,12 @@
 //! The parameters of breathing k-means.
 
-use super::solver::BREATH_RUN_SWEEPS;
 use crate::fit::{Metric, parameters, run_methods};
 use crate::kmeans::lloyd::params::{Algorithm, KMeansParams};
 use crate::seeding::Seeding;
 use crate::tuning::DEFAULT_MEMORY;
+
+/// Most sweeps of any other run of exact k-means of a breathing fit, as of a start of k-means.
+pub(super) const BREATH_RUN_SWEEPS: u64 = 300;
 
 /// Breathing k-means: exact k-means that leaves its local minimum. Begin with [`Breathing::params`].
 ///

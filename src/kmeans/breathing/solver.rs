@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::centers::{drawn, largest, with_copies, without_useless};
-use super::params::BreathingParams;
+use super::params::{BREATH_RUN_SWEEPS, BreathingParams};
 use super::passes::utilities;
 use crate::centers::{KMeansModel, LabelList, Snapshot, errors, project};
 use crate::data::{Access, DataSource};
@@ -27,9 +27,6 @@ const BREATH_TRIES: u64 = 3;
 
 /// The factor on the tolerance of the run that ends a fit (`breathing.py`, known).
 const BREATH_LAST_TOLERANCE: f64 = 0.01;
-
-/// Most sweeps of any other run of exact k-means of a breathing fit, as of a start of k-means.
-pub(super) const BREATH_RUN_SWEEPS: u64 = 300;
 
 /// The share by which a run must lower the inertia to become the best. Runs that end at the same clusters, in another
 /// order, differ by less.
