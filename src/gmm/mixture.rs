@@ -194,25 +194,15 @@ impl<T: Compute> Mixture<T> {
         if self.shape != shape || own_limits && shape != Covariance::TiedSpherical {
             self.floors = self.own_floors(sums, &old, shape);
         }
-        match shape {
+        self.variances = match shape {
             Covariance::TiedSpherical => {
-                self.variances = vec![(after / (dim as f64 * total) + self.reg_covar).max(self.floors[0])];
+                vec![(after / (dim as f64 * total) + self.reg_covar).max(self.floors[0])]
             }
-            Covariance::Spherical => {
-                let of = |(c, energy): (usize, &f64)| {
-                    let weight = sums.weights()[c] * dim as f64;
-                    if weight > 0.0 {
-                        (energy / weight + self.reg_covar).max(self.floors[0])
-                    } else {
-                        self.kept(c, 0)
-                    }
-                };
-                self.variances = energies.iter().enumerate().map(of).collect();
-            }
+            Covariance::Spherical => self.by_component(sums, &energies),
             Covariance::Diag | Covariance::Factor | Covariance::Tied | Covariance::Full => {
-                self.variances = self.by_column(sums, &old);
+                self.by_column(sums, &old)
             }
-        }
+        };
         if shape != Covariance::TiedSpherical {
             self.weights = sums.weights().iter().map(|weight| weight / total).collect();
         }
@@ -240,6 +230,19 @@ impl<T: Compute> Mixture<T> {
             Covariance::Tied => self.variances[t * self.dim + t],
             Covariance::Full => self.variances[(c * self.dim + t) * self.dim + t],
         }
+    }
+
+    /// Per-component variances, from the squared errors of the components.
+    fn by_component(&self, sums: &ShareSums, energies: &[f64]) -> Vec<f64> {
+        let of = |(c, energy): (usize, &f64)| {
+            let weight = sums.weights()[c] * self.dim as f64;
+            if weight > 0.0 {
+                (energy / weight + self.reg_covar).max(self.floors[0])
+            } else {
+                self.kept(c, 0)
+            }
+        };
+        energies.iter().enumerate().map(of).collect()
     }
 
     /// Per-column variances about the current means, from squares about the `old` means.

@@ -236,7 +236,7 @@ pub(crate) fn renew<T: Compute>(
     drift: f32,
     to: BoundColumn<'_>,
 ) {
-    operations::renew(active::<T>(), &gathered.sq_norm, picked, low, error, margins.unit, drift, to);
+    operations::renew(active::<T>(), &gathered.sq_norm, picked, (low, error), margins.unit, drift, to);
 }
 
 /// An upper bound on a distance, from a tile value.

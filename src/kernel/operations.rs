@@ -45,7 +45,7 @@ macro_rules! operations {
         }
 
         $(#[$doc])*
-        #[allow(clippy::extra_unused_lifetimes, clippy::too_many_arguments, reason = "as the operation has")]
+        #[allow(clippy::extra_unused_lifetimes, reason = "not all operations have two lifetimes")]
         pub(super) fn $name<'a, 'b, T: Compute>(tier: Tier<T>, $($arg: $ty),*) $(-> $out)? {
             tier.run($op(($($arg,)*)))
         }
@@ -245,29 +245,26 @@ operations! {
     Renew = renew(
         sq_norm: &'a [T],
         rows: &'a [u32],
-        low: &'a [T],
-        error: &'a [T],
+        lowest: (&'a [T], &'a [T]),
         unit: T,
         drift: f32,
         to: BoundColumn<'a>,
     ) {
-        bounds::renew(sq_norm, rows, low, error, unit, drift, to);
+        bounds::renew(sq_norm, rows, lowest.0, lowest.1, unit, drift, to);
     }
 }
 
 // Sums per cluster, and exact distances.
 operations! {
-    /// `sums[label] += weight * row` and the weighted sums of squared differences, in `f64`.
+    /// See [`sums_of::accumulate`].
     Accumulate = accumulate(
         rows: MatRef<'a, T>,
         labels: &'a [u32],
         weights: Option<&'a [f64]>,
         centers: MatRef<'a, T>,
-        sums: &'a mut [f64],
-        totals: &'a mut [f64],
-        energies: &'a mut [f64],
+        to: (&'a mut [f64], &'a mut [f64], &'a mut [f64]),
     ) {
-        sums_of::accumulate::<S>(rows, labels, weights, centers, sums, totals, energies);
+        sums_of::accumulate::<S>(rows, labels, weights, centers, to.0, to.1, to.2);
     }
 
     /// See [`limbs::add`].

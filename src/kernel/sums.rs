@@ -42,16 +42,8 @@ pub fn accumulate<'a, T: Compute>(
     assert!(totals.len() == packed.k && energies.len() == packed.k, "one weight and one energy per center");
     match rows {
         Rows::Dense(rows) => {
-            operations::accumulate(
-                packed.tier,
-                rows,
-                labels,
-                weights,
-                packed.centers(),
-                sums,
-                totals,
-                energies,
-            );
+            let to = (sums, totals, energies);
+            operations::accumulate(packed.tier, rows, labels, weights, packed.centers(), to);
         }
         Rows::Sparse(sparse) => {
             for (i, (&label, (columns, values))) in labels.iter().zip(sparse.iter()).enumerate() {

@@ -141,10 +141,8 @@ impl<T: Compute> VarianceReducedSolver<T> {
         let stable = relocated.is_empty() && pass.swept.changed == 0 && pass.means == self.means;
         let stop = if self.iteration > 0 && stable {
             Some(StopReason::LabelsStable)
-        } else if stalled >= MAX_STALLED {
-            Some(StopReason::Tolerance)
         } else {
-            None
+            (stalled >= MAX_STALLED).then_some(StopReason::Tolerance)
         };
         let idle = stop.is_some() || rate == 0.0;
         let steps = if idle { 0 } else { self.params.epoch_size.steps(n, self.iteration + 1) };
@@ -176,8 +174,7 @@ impl<T: Compute> VarianceReducedSolver<T> {
         let changed = swept.changed;
         self.choice.watch(&mut self.labels, &packed, &swept, self.iteration);
         // For sparse rows, recomputing the sums costs less than carrying sums over all columns.
-        let carry = !sparse && swept.pays_to_carry(n);
-        self.carried = carry.then(|| swept.into_carried());
+        self.carried = (!sparse && swept.pays_to_carry(n)).then(|| swept.into_carried());
         self.settled = now == means;
         (self.centers, self.means) = (now, means);
         (self.energy, self.rate, self.stalled, self.finished) = (energy, Some(rate), stalled, None);
