@@ -24,12 +24,7 @@ pub(crate) fn read<T: Float, S: DataSource<T> + ?Sized>(
 ) -> Result<()> {
     let first = source.first_row();
     let mut count = Count::new(first, source.rows().map(|n| first + n));
-    source.for_each_block(tile_rows, &mut |block| {
-        count.add(&block)?;
-        let next = f(block)?;
-        count.ended = next.is_break();
-        Ok(next)
-    })?;
+    source.for_each_block(tile_rows, &mut |block| count.pass_on(block, f))?;
     count.end()
 }
 
@@ -44,12 +39,7 @@ pub(crate) fn read_from<T: Float, S: DataSource<T> + ?Sized>(
     f: &mut Visit<'_, T>,
 ) -> Result<()> {
     let mut count = Count::new(row, source.rows());
-    source.for_each_block_from(row, tile_rows, &mut |block| {
-        count.add(&block)?;
-        let next = f(block)?;
-        count.ended = next.is_break();
-        Ok(next)
-    })?;
+    source.for_each_block_from(row, tile_rows, &mut |block| count.pass_on(block, f))?;
     count.end()
 }
 
@@ -64,6 +54,14 @@ struct Count {
 impl Count {
     fn new(first: u64, announced: Option<u64>) -> Self {
         Self { seen: first, announced, ended: false }
+    }
+
+    /// Counts the rows of a block, and calls `f` with it.
+    fn pass_on<T: Float>(&mut self, block: Block<'_, T>, f: &mut Visit<'_, T>) -> Result<ControlFlow<()>> {
+        self.add(&block)?;
+        let next = f(block)?;
+        self.ended = next.is_break();
+        Ok(next)
     }
 
     /// Counts the rows of a block.

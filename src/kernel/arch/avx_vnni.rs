@@ -4,7 +4,7 @@
 use std::arch::x86_64::*;
 
 use super::avx2::Avx2F32;
-use crate::kernel::arch::products::{Dots, GROUP, Products, Scanning, TILE, Words};
+use super::products::{Dots, GROUP, Operands, Products, Scanning, TILE};
 use crate::kernel::isa::Isa;
 
 /// Permission to use AVX-VNNI.
@@ -33,21 +33,13 @@ const HEIGHT: usize = 4;
 
 impl Dots for AvxVnni {
     #[inline(always)]
-    fn tile<const VECTORS: usize>(
-        &self,
-        rows: [&[[u8; 4]]; TILE],
-        centers: &[Words],
-        bias: &[i32; GROUP],
-        out: &mut Products,
-    ) {
+    fn tile<const VECTORS: usize>(&self, of: Operands<'_>, out: &mut Products) {
         const { assert!(16 * VECTORS <= GROUP && TILE.is_multiple_of(HEIGHT)) };
-        let depth = centers.len();
-        assert!(rows.iter().all(|row| row.len() == depth));
-        let rows = rows.map(<[[u8; 4]]>::as_ptr);
+        let (rows, Operands { centers, bias, .. }) = (of.row_pointers(), of);
         for first in (0..TILE).step_by(HEIGHT) {
             for v in 0..VECTORS {
                 // SAFETY: `self` shows that the processor has the instructions. 16 values from `16 * v` on are within the
-                // arrays, and every row has `depth` words.
+                // arrays, and every row has as many words as the centers.
                 unsafe {
                     let bias = bias.as_ptr().add(16 * v);
                     let start = [_mm256_loadu_si256(bias.cast()), _mm256_loadu_si256(bias.add(8).cast())];

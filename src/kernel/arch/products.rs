@@ -13,17 +13,28 @@ pub(in crate::kernel) struct Words(pub(in crate::kernel) [u32; GROUP]);
 /// Rows in a tile.
 pub(in crate::kernel) const TILE: usize = 8;
 
-/// What multiplies the whole numbers of a tile of rows and a group of centers.
+/// The words of a tile of rows and of a group of centers, and a number that is added to the products with each center.
+#[derive(Clone, Copy)]
+pub(in crate::kernel) struct Operands<'a> {
+    pub(in crate::kernel) rows: [&'a [[u8; 4]]; TILE],
+    pub(in crate::kernel) centers: &'a [Words],
+    pub(in crate::kernel) bias: &'a [i32; GROUP],
+}
+
+impl Operands<'_> {
+    /// Pointers to the rows, which have as many words as the centers.
+    #[inline(always)]
+    pub(super) fn row_pointers(&self) -> [*const [u8; 4]; TILE] {
+        assert!(self.rows.iter().all(|row| row.len() == self.centers.len()));
+        self.rows.map(<[[u8; 4]]>::as_ptr)
+    }
+}
+
+/// Multiplies the whole numbers of a tile of rows and a group of centers.
 pub(in crate::kernel) trait Dots {
-    /// Writes the sums of products of each of `rows` and each center, plus `bias`, as `f32`. Bytes of rows have no sign,
+    /// Writes the sums of products of each row and each center, plus the bias, as `f32`. Bytes of rows have no sign,
     /// those of centers have one. Only the first `VECTORS * 16` centers need to be computed.
-    fn tile<const VECTORS: usize>(
-        &self,
-        rows: [&[[u8; 4]]; TILE],
-        centers: &[Words],
-        bias: &[i32; GROUP],
-        out: &mut Products,
-    );
+    fn tile<const VECTORS: usize>(&self, of: Operands<'_>, out: &mut Products);
 }
 
 /// A value per center of a group.
@@ -46,16 +57,10 @@ pub(in crate::kernel) struct Portable;
 
 impl Dots for Portable {
     #[inline(always)]
-    fn tile<const VECTORS: usize>(
-        &self,
-        rows: [&[[u8; 4]]; TILE],
-        centers: &[Words],
-        bias: &[i32; GROUP],
-        out: &mut Products,
-    ) {
-        for (row, out) in rows.into_iter().zip(out) {
-            let mut sums = *bias;
-            for (row, centers) in row.iter().zip(centers) {
+    fn tile<const VECTORS: usize>(&self, of: Operands<'_>, out: &mut Products) {
+        for (row, out) in of.rows.into_iter().zip(out) {
+            let mut sums = *of.bias;
+            for (row, centers) in row.iter().zip(of.centers) {
                 let row = row.map(i32::from);
                 for (sum, center) in sums.iter_mut().zip(&centers.0) {
                     let center = center.to_le_bytes().map(|c| i32::from(c as i8));

@@ -4,7 +4,7 @@
 use std::arch::x86_64::*;
 
 use super::avx512::Avx512F32;
-use crate::kernel::arch::products::{Dots, GROUP, Products, Scanning, TILE, Words};
+use super::products::{Dots, GROUP, Operands, Products, Scanning, TILE};
 use crate::kernel::isa::Isa;
 
 /// Permission to use AVX-512 VNNI.
@@ -37,19 +37,11 @@ fn scan_with(engine: Vnni, scan: impl Scanning) {
 
 impl Dots for Vnni {
     #[inline(always)]
-    fn tile<const VECTORS: usize>(
-        &self,
-        rows: [&[[u8; 4]]; TILE],
-        centers: &[Words],
-        bias: &[i32; GROUP],
-        out: &mut Products,
-    ) {
+    fn tile<const VECTORS: usize>(&self, of: Operands<'_>, out: &mut Products) {
         const { assert!(16 * VECTORS <= GROUP) };
-        let depth = centers.len();
-        assert!(rows.iter().all(|row| row.len() == depth));
-        let rows = rows.map(<[[u8; 4]]>::as_ptr);
+        let (rows, Operands { centers, bias, .. }) = (of.row_pointers(), of);
         // SAFETY: `self` shows that the processor has the instructions. `VECTORS` vectors of 16 values are within
-        // the arrays, of which those of words and sums begin at cache lines, and every row has `depth` words.
+        // the arrays, of which those of words and sums begin at cache lines, and every row has as many words as the centers.
         unsafe {
             let mut sums = [[_mm512_setzero_si512(); VECTORS]; TILE];
             for v in 0..VECTORS {

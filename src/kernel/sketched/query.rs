@@ -4,7 +4,7 @@
 
 use super::pack::{Group, PackedSketches, ROUNDING};
 use super::sketch::Sketch;
-use crate::kernel::arch::products::{Dots, GROUP, Portable, Products, Scanning, TILE, Values};
+use crate::kernel::arch::products::{Dots, GROUP, Operands, Portable, Products, Scanning, TILE, Values};
 use crate::kernel::isa::Isa;
 use crate::kernel::simd::Widen;
 use crate::kernel::tier::{Operation, Tier, tier_of};
@@ -150,12 +150,12 @@ pub(super) fn multiply<D: Dots>(
     let mut products = [Values([0.0; GROUP]); TILE];
     for tile in rows.chunks(TILE) {
         // A short tile repeats its last row.
-        let of = std::array::from_fn(|r| &codes[tile[r.min(tile.len() - 1)] as usize * depth..][..depth]);
-        let bias = &packed.groups[group].bias;
+        let rows = std::array::from_fn(|r| &codes[tile[r.min(tile.len() - 1)] as usize * depth..][..depth]);
+        let of = Operands { rows, centers, bias: &packed.groups[group].bias };
         match vectors {
-            1 => dots.tile::<1>(of, centers, bias, &mut products),
-            2 => dots.tile::<2>(of, centers, bias, &mut products),
-            _ => dots.tile::<3>(of, centers, bias, &mut products),
+            1 => dots.tile::<1>(of, &mut products),
+            2 => dots.tile::<2>(of, &mut products),
+            _ => dots.tile::<3>(of, &mut products),
         }
         each(tile, &products, vectors);
     }

@@ -14,8 +14,8 @@ use std::marker::PhantomData;
 
 use self::detection::LINE;
 use super::avx512::Avx512F32;
+use super::engine::{Engine, Line, Product, Sums, Tile, WithEngine, certified_groups};
 use super::vnni::Vnni;
-use crate::kernel::arch::engine::{Engine, Line, Product, Sums, Tile, WithEngine, certified_groups};
 use crate::kernel::isa::Isa;
 
 /// [`certified_groups`] for the matrix unit (measured on a Xeon with AMX, k = 1024, d = 100 to 3072): of rows with many
