@@ -42,8 +42,8 @@
 //! # Safety
 //!
 //! One public function is `unsafe`: [`RawRows::from_parts`](data::raw::RawRows::from_parts), which takes a pointer and
-//! a layout. Its caller must guarantee that all values of the layout are in one allocation, initialized and readable, and
-//! that nothing writes to them as long as the rows exist. No other function has a condition that the compiler does
+//! a layout. Its caller must guarantee that all values of the layout are in one allocation, initialized and readable,
+//! and that nothing writes to them as long as the rows exist. No other function has a condition that the compiler does
 //! not check: bad arguments return an [`Error`], or panic where the documentation says so.
 //!
 //! A [mapped file](data::Mapped) should not change while it is used: its documentation says what happens otherwise.

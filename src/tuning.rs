@@ -84,6 +84,6 @@ pub(crate) const CELL_SWEEPS: u64 = 3;
 /// Rows of groups that a worker compares or sums together: enough to hide the cost of scheduling them.
 pub(crate) const GROUPED_ROWS: usize = 2048;
 
-/// Default of all memory budgets, in bytes. It also bounds the rows that a node of the tree of `Seeding::Hierarchical` is
-/// fitted to.
+/// Default of all memory budgets, in bytes. It also bounds the rows that a node of the tree of `Seeding::Hierarchical`
+/// is fitted to.
 pub(crate) const DEFAULT_MEMORY: u64 = 1_000_000_000;

@@ -135,8 +135,8 @@ fn calibrated<T: Compute>(
     Ok(Search { exact: false, recall, n_cells: count, n_probes })
 }
 
-/// The number of cells to search for the share `recall` of the neighbors, and the share that is then found. `needed` are
-/// the cells to search for each neighbor of `n` sampled rows.
+/// The number of cells to search for the share `recall` of the neighbors, and the share that is then found. `needed`
+/// are the cells to search for each neighbor of `n` sampled rows.
 pub(crate) fn probes_for(recall: f64, mut needed: Vec<usize>, n: usize) -> (usize, f64) {
     needed.sort_unstable();
     // Allow for the sampling error of the measured recall.

@@ -64,8 +64,9 @@ impl KMeansModel {
     }
 
     /// Reads a model that [`KMeansModel::save`] wrote, or a center-based estimator of the Python package: `KMeans`,
-    /// `BreathingKMeans`, `BalancedKMeans`, `MiniBatchKMeans`, `NestedMiniBatchKMeans`, `HierarchicalKMeans`, `BackwardEulerKMeans` or
-    /// `VarianceReducedKMeans`. Labels are not stored, so they are empty. If the file has no inertia, the inertia is NaN.
+    /// `BreathingKMeans`, `BalancedKMeans`, `MiniBatchKMeans`, `NestedMiniBatchKMeans`, `HierarchicalKMeans`,
+    /// `BackwardEulerKMeans` or `VarianceReducedKMeans`. Labels are not stored, so they are empty. If the file has no
+    /// inertia, the inertia is NaN.
     ///
     /// See [`KMeansModel::save`] for an example.
     ///

@@ -115,7 +115,8 @@ pub enum Pick<'a> {
     },
 }
 
-/// Takes `quotas[j]` rows with label `j`, or all of them if there are fewer. Returns the row numbers in ascending order.
+/// Takes `quotas[j]` rows with label `j`, or all of them if there are fewer. Returns the row numbers in ascending
+/// order.
 ///
 /// Rows with weight 0 are never taken.
 ///
@@ -140,8 +141,8 @@ pub enum Pick<'a> {
 ///
 /// # Errors
 /// [`Error::Shape`] if there is another number of `weights` or distances than of labels.
-/// [`Error::InvalidParam`] if a label is not below the number of quotas, or if a weight or a distance is negative or not
-/// finite. [`Error::Interrupted`].
+/// [`Error::InvalidParam`] if a label is not below the number of quotas, or if a weight or a distance is negative or
+/// not finite. [`Error::Interrupted`].
 pub fn pick_rows(
     labels: &[u32],
     quotas: &[u64],

@@ -243,8 +243,8 @@ impl<M: Method> Run<M> {
         self.rows
     }
 
-    /// The number of different rows of zeros among the rows read so far, which have no direction. Rows of all batches of
-    /// [`Run::partial_fit`] are included. 0 unless rows are scaled to length 1, as with [`Metric::Cosine`].
+    /// The number of different rows of zeros among the rows read so far, which have no direction. Rows of all batches
+    /// of [`Run::partial_fit`] are included. 0 unless rows are scaled to length 1, as with [`Metric::Cosine`].
     ///
     /// ```
     /// use shoal::{KMeans, Metric};

@@ -1,7 +1,7 @@
 //! The joint densities of rows and components, for the E-step.
 //!
-//! The *cost* of a component for a row decreases with the joint density. With one shared variance and equal weights, the
-//! cost is the squared distance, so a search does not need the variance.
+//! The *cost* of a component for a row decreases with the joint density. With one shared variance and equal weights,
+//! the cost is the squared distance, so a search does not need the variance.
 
 use std::f64::consts::TAU;
 

@@ -150,8 +150,8 @@ impl GaussianMixture {
         &self.variances
     }
 
-    /// The loadings of [`Covariance::Factor`], empty for other shapes: [`n_factors`](Self::n_factors) rows of `dim` values
-    /// per component. The covariance of a component with loadings `L`, one factor per row, and variances `D` is
+    /// The loadings of [`Covariance::Factor`], empty for other shapes: [`n_factors`](Self::n_factors) rows of `dim`
+    /// values per component. The covariance of a component with loadings `L`, one factor per row, and variances `D` is
     /// `L' L + diag(D)`.
     ///
     /// See [`MixtureParams::n_factors`](super::MixtureParams::n_factors) for an example.

@@ -30,14 +30,14 @@ parameters! {
     HierarchicalKMeans::params(n_clusters) {
         /// Largest number of children of a node of the tree, at least 2 (default `None`: for two levels).
         branching_factor: Option<usize> as impl Into<Option<usize>> = None => Range(|children| children >= 2, "at least 2, or none"),
-        /// Number of centers around its own that a row is compared with, at least 1 (default `None`: 128, or 32 in sweeps
-        /// by cells, for fewer than 50 rows per cluster and more than a few features). With at least `n_clusters - 1`,
-        /// sweeps are those of exact k-means.
+        /// Number of centers around its own that a row is compared with, at least 1 (default `None`: 128, or 32 in
+        /// sweeps by cells, for fewer than 50 rows per cluster and more than a few features). With at least
+        /// `n_clusters - 1`, sweeps are those of exact k-means.
         n_candidates: Option<usize> as impl Into<Option<usize>> = None => Range(|centers| centers >= 1, "at least 1, or none"),
         /// Maximum number of sweeps after the tree (default 20); 0 for the tree alone.
         max_iter: u64 = 20,
-        /// A fit ends when at most this share of the labels changes in a sweep (default `None`: 0.001, or 0.02 in sweeps by
-        /// cells). With 0 it ends when no label changes.
+        /// A fit ends when at most this share of the labels changes in a sweep (default `None`: 0.001, or 0.02 in
+        /// sweeps by cells). With 0 it ends when no label changes.
         #[doc(alias = "tol")]
         tolerance: Option<f64> as impl Into<Option<f64>> = None => Range(|share| share.is_finite() && share >= 0.0, "finite and at least 0, or none"),
         /// The distance (default [`Metric::Euclidean`]).
@@ -46,7 +46,8 @@ parameters! {
         #[doc(alias = "random_state")]
         rng_seed: u64 = 0,
         /// Upper limit for the bytes of the rows that a node of the tree is fitted to (default 1 GB). Larger nodes
-        /// are fitted to a random sample; [`HierarchicalRun::sample_rows`](super::HierarchicalRun::sample_rows) reports its size.
+        /// are fitted to a random sample; [`HierarchicalRun::sample_rows`](super::HierarchicalRun::sample_rows) reports
+        /// its size.
         memory_limit: u64 = DEFAULT_MEMORY => at_least_1(),
         /// Whether a fit ends with exact labels (default true). If not, the model has no labels and inertia NaN, its
         /// weights are those of the last sweep or of the tree, and a center may be nearest to no row.

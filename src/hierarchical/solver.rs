@@ -28,8 +28,8 @@ fn exact_lists_pay(k: usize, dim: usize, n: usize) -> bool {
 }
 
 /// Default number of candidates of sweeps by lists, and of those by cells; and the default share of the labels at which
-/// either end. With few rows per cluster flat k-means is fast, and ends higher. (`rare.py`, hierarchical: 10 letters per
-/// cluster take a fifth of the time of 128 and 0.001, and end 1.0% higher, which is 0.8% below flat k-means.)
+/// either end. With few rows per cluster flat k-means is fast, and ends higher. (`rare.py`, hierarchical: 10 letters
+/// per cluster take a fifth of the time of 128 and 0.001, and end 1.0% higher, which is 0.8% below flat k-means.)
 pub(super) const LISTED: usize = 128;
 const CELL_LISTED: usize = 32;
 const LIST_TOLERANCE: f64 = 1e-3;
@@ -40,8 +40,8 @@ const CELL_TOLERANCE: f64 = 0.02;
 /// and 29 s.)
 const CELL_CANDIDATES: usize = 2;
 
-/// Nearest centers of a row, in such a sweep, among which the cluster is chosen that the row moves to. (The same with 2:
-/// 6.9% instead of 7.1%, in 12 s instead of 15 s.)
+/// Nearest centers of a row, in such a sweep, among which the cluster is chosen that the row moves to. (The same with
+/// 2: 6.9% instead of 7.1%, in 12 s instead of 15 s.)
 const CELL_NEAREST: usize = 3;
 
 /// Hierarchical k-means as a state: labels, clusters, lists of centers.

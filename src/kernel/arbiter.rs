@@ -12,15 +12,15 @@
 //! - at most `(d + 2) u (|c'|^2 + 2 |x'| |c'|)` for a chain of `d + 1` sums of products over `d` stored values,
 //!   whose first term is rounded to `T`. Instruction sets without fused steps round each product once more, which
 //!   is included;
-//! - at most `2 u (|c'|^2 + 2 |x'| |c'|)` because subtracting the shift rounds rows and centers. What it changes
-//!   for all centers alike is left out;
+//! - at most `2 u (|c'|^2 + 2 |x'| |c'|)` because subtracting the shift rounds rows and centers. A change that is equal
+//!   for all centers is left out;
 //! - for `f64` rows, at most `d u |c'|^2` for the sum of the squares of the center. For `f32` rows, this sum has
 //!   more digits than needed.
 //!
 //! The sum of the arbiter has at most `d / 16 + 7` roundings of `f64`, or `d + 8` where lengths are compared because
-//! squares of `f64` values overflow or underflow. Together, with `2 |x'| |c'| <= |x'|^2 +
-//! |c'|^2`, twice the difference is at most `2 g (|x'|^2 + 2 C^2)` with `g = s / (1 - s)`, where `s = (17 d / 16 +
-//! 16) u` for `f32` rows and `s = (3 d + 32) u` for `f64` rows. The rest covers the roundings of the bound itself
+//! squares of `f64` values overflow or underflow. Together, with `2 |x'| |c'| <= |x'|^2 + |c'|^2`, twice the difference
+//! is at most `2 g (|x'|^2 + 2 C^2)` with `g = s / (1 - s)`, where `s = (17 d / 16 + 16) u` for `f32` rows and
+//! `s = (3 d + 32) u` for `f64` rows. The constants are large enough to cover also the roundings of the bound itself
 //! and of `|x'|^2`, which are of second order.
 //!
 //! Hence a center whose tile value exceeds the smallest one by more than `2 g (|x'|^2 + 2 C^2)` is not the
@@ -38,10 +38,10 @@
 //! - `2 g (|x'|^2 + 2 |c'|^2) <= g (12.4 |x'|^2 + 14.9 m)`.
 //!
 //! A center whose tile value exceeds `v` by more than `g (14 |x'|^2 + 16 m)` is therefore not the nearest: either it is
-//! among these centers, and its error is that small; or it is farther than the center of `v`. What 14 and 16 add covers
-//! the roundings, among them those of the arbiter. Where squares underflow, each of the `d + 2` sums may also lose half
-//! of the smallest positive number. This and the digits that tiny rows and centers lose by scaling are far below
-//! `g` times the value of [`vanishing`], which is added to `m`.
+//! among these centers, and its error is that small; or it is farther than the center of `v`. 14 and 16 are above 12.4
+//! and 14.9 to cover the roundings, among them those of the arbiter. Where squares underflow, each of the `d + 2` sums
+//! may also lose half of the smallest positive number. This and the digits that tiny rows and centers lose by scaling
+//! are far below `g` times the value of [`vanishing`], which is added to `m`.
 
 use std::ops::Range;
 
@@ -64,7 +64,8 @@ impl<T: Compute> Doubts<T> {
         self.of_dense = packed.doubt_about(packed.dim, self.largest);
     }
 
-    /// Notes the rows of a strip that [`argmin`](super::operations::argmin) or [`two`](super::operations::two) left in doubt, after [`Doubts::begin`].
+    /// Notes the rows of a strip that [`argmin`](super::operations::argmin) or [`two`](super::operations::two) left in
+    /// doubt, after [`Doubts::begin`].
     pub(super) fn note_strip(
         &mut self,
         rows: Rows<'_, T>,
@@ -170,8 +171,8 @@ impl<T: Compute> PackedCenters<T> {
         Doubt::new(gamma, largest)
     }
 
-    /// What the arbiter compares: the squared distance, plus the price above the lowest if centers have prices. `full` is a
-    /// buffer for sparse rows, which give the sum of the equal dense row.
+    /// What the arbiter compares: the squared distance, plus the price above the lowest if centers have prices. `full`
+    /// is a buffer for sparse rows, which give the sum of the equal dense row.
     fn cost(&self, rows: Rows<'_, T>, row: usize, j: usize, full: &mut Vec<T>) -> f64 {
         let center = self.centers().row(j);
         let sq_dist = match rows {

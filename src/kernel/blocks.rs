@@ -28,12 +28,11 @@
 //! the roundings of the margin itself. Lengths and the skin are sums of squares, whose relative error is smaller
 //! than this factor; they are increased by it. A value that is not a number keeps its center.
 //!
-//! **Rows of a leaf** are compared by sums of squared differences of the rows and centers as they are. A difference
-//! has one rounding, and its square counts it twice. With up to `d + 1` roundings of products and sums, a sum is
-//! wrong by at most `(d + 3) u` of its value, and the arbiter by at most `(d + 12) u`. So `(4 d + 64) u` of the
-//! smaller one is a sufficient margin, if no digits are lost to underflow. What that loses is far less than
-//! `vanishing`, which is added. Overflow gives infinity, which is not smaller than anything and leaves the decision
-//! to the arbiter.
+//! **Rows of a leaf** are compared by sums of squared differences of the rows and centers as they are. A difference has
+//! one rounding, and its square counts it twice. With up to `d + 1` roundings of products and sums, a sum is wrong by
+//! at most `(d + 3) u` of its value, and the arbiter by at most `(d + 12) u`. So `(4 d + 64) u` of the smaller one is a
+//! sufficient margin, if no digits are lost to underflow. Underflow loses far less than `vanishing`, which is added.
+//! Overflow gives infinity, which is not smaller than anything and leaves the decision to the arbiter.
 
 pub(crate) use super::candidates::{Candidates, Leaf, Narrowing, Relabeled, Skin, apart};
 use super::doubt::{Doubt, vanishing};

@@ -1,4 +1,4 @@
-//! What sweeps by [blocks](super::blocks) of rows pass to the kernels, and what they get back.
+//! The arguments and results of the kernels of sweeps by [blocks](super::blocks) of rows.
 
 use super::pack::{PackedCenters, moved};
 use super::tier::Compute;

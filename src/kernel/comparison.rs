@@ -1,4 +1,4 @@
-//! What bounded sweeps pass to the kernels, and what they get back.
+//! The arguments and results of the kernels of bounded sweeps.
 
 use super::aligned::Aligned;
 use super::doubt::Doubt;

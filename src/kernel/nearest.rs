@@ -218,8 +218,8 @@ pub fn nearest_m<'a, T: Compute>(
 /// Values that are compared at a time with the last of the nearest centers.
 const LANES: usize = 16;
 
-/// Inserts a center into the sorted list of the nearest centers of a row, if it belongs there: after those at the same
-/// value.
+/// Inserts a center into the sorted list of the nearest centers of a row, if its value is small enough. Equal values
+/// stay in the order in which they come.
 fn take_in<V: Copy + PartialOrd>(nearest: &mut [(V, u32)], value: V, center: usize) {
     let mut at = nearest.len() - 1;
     if value < nearest[at].0 {

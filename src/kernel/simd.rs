@@ -1,4 +1,4 @@
-//! The vector operations that kernels use, as a trait implemented per instruction set.
+//! The vector operations that kernels use, as traits that every instruction set implements.
 #![allow(unsafe_code)]
 
 use crate::float::Float;

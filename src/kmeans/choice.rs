@@ -297,8 +297,8 @@ impl Choice {
         let pay = sketches_exclude_most(swept.distances, labels.of_rows.len() as u64, k);
         let n = labels.of_rows.len() as u64;
         let serve = match &labels.sketches {
-            // All rows are read anyway where sums are computed anew, as always with weights. Later, a row that is read takes
-            // two distances or more.
+            // All rows are read anyway where sums are computed anew, as always with weights. Later, a row that is read
+            // takes two distances or more.
             Some(sketches) if sketches.spare_reads() && !swept.weighted => {
                 swept.exact || 2 * swept.distances <= 3 * n
             }

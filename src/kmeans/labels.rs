@@ -25,8 +25,8 @@ use crate::stats::ClusterSums;
 pub(super) use carried::Carried;
 
 /// Upper limit of the number of rows for which a sweep notes changed labels and a checkpoint stores labels. With more
-/// rows, labels that were lost are recomputed in a sweep: a note takes up to 3 bytes per row in memory, and a checkpoint
-/// would take 4 bytes per row on the disk, each time it is written. Tests use few rows.
+/// rows, labels that were lost are recomputed in a sweep: a note takes up to 3 bytes per row in memory, and a
+/// checkpoint would take 4 bytes per row on the disk, each time it is written. Tests use few rows.
 pub(super) const NOTED_ROWS: usize = if cfg!(test) { 500 } else { 1 << 24 };
 
 /// Upper limit of the share of changed labels for which the next sweep updates sums: updating for one changed
@@ -68,8 +68,8 @@ type PerChunk<'a> = (LabelsMut<'a>, ((&'a mut [f32], &'a mut [f32]), Wide<'a, f3
 /// A sweep over all rows: labels them, and sums them by their labels.
 pub(super) struct Sweep<'a, T: Compute> {
     pub(super) packed: &'a PackedCenters<T>,
-    /// In place of the centers, a point per cluster about which squared errors are summed. If the points stay the same from
-    /// sweep to sweep, carried squared errors stay exact.
+    /// In place of the centers, a point per cluster about which squared errors are summed. If the points stay the same
+    /// from sweep to sweep, carried squared errors stay exact.
     pub(super) points: Option<&'a PackedCenters<T>>,
     /// Finds the labels, if there are blocks.
     pub(super) blocks: Option<&'a mut Blocks<T>>,

@@ -7,8 +7,8 @@ use crate::matrix::MatRef;
 use crate::rows::RowBuf;
 use crate::stats::Moments;
 
-/// Columns from which on Laplacian K-modes scales rows to length 1 unless told otherwise. Shapes in two and three columns
-/// must not be scaled. With 5 to 15 columns, some sets are better scaled and some are not (`shapes.py`).
+/// Columns from which on Laplacian K-modes scales rows to length 1 unless told otherwise. Shapes in two and three
+/// columns must not be scaled. With 5 to 15 columns, some sets are better scaled and some are not (`shapes.py`).
 const DIRECTION_COLUMNS: usize = 8;
 
 /// The fewest and the most rows that decide whether rows are scaled, and about how many values they may have.
@@ -19,16 +19,16 @@ const DIRECTION_VALUES: u64 = 1 << 24;
 /// most 1%.
 const DIRECTION_FILLED: f64 = 0.1;
 
-/// The share of the variance that lengths must have for rows not to be scaled: scaling would leave nearly nothing. Images
-/// and sounds have up to 49% (`shapes.py`).
+/// The share of the variance that lengths must have for rows not to be scaled: scaling would leave nearly nothing.
+/// Images and sounds have up to 49% (`shapes.py`).
 const DIRECTION_LENGTHS: f64 = 0.99;
 
 /// Whether rows are to be scaled to length 1.
 ///
 /// Scaling removes one dimension. In few columns it folds shapes onto each other. In many columns most of the
 /// variance stays, and the lengths mostly measure brightness, loudness or the number of words. The exception are
-/// rows whose lengths are nearly all of the variance: multiples of one row, or tables in which one column is much larger
-/// than the others.
+/// rows whose lengths are nearly all of the variance: multiples of one row, or tables in which one column is much
+/// larger than the others.
 ///
 /// # Errors
 /// Errors of the source.

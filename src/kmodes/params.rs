@@ -151,8 +151,8 @@ parameters! {
         mode_update: ModeUpdate = ModeUpdate::ByProduct,
         /// Neighbors of a row in the graph. Default `None`: 5, or up to 40 if the graph falls apart with fewer. A graph
         /// falls apart if it has more parts than clusters, or if most rows lie in small parts. A part is a connected
-        /// component, and small if it has fewer rows than a tenth of the mean cluster. If 40 neighbors are too few, 5 are
-        /// used.
+        /// component, and small if it has fewer rows than a tenth of the mean cluster. If 40 neighbors are too few, 5
+        /// are used.
         ///
         /// ```
         /// use shoal::kmodes::LaplacianKModes;

@@ -6,8 +6,8 @@ use crate::fit::Element;
 use crate::graph::{GraphMethod, KnnGraph, knn_graph};
 use crate::parallel::Executor;
 
-/// The fewest and the most neighbors of a graph of Laplacian K-modes, unless told otherwise. The fewest are those of the
-/// paper. On the sets of shapes, 10 are always enough (`shapes.py`).
+/// The fewest and the most neighbors of a graph of Laplacian K-modes, unless told otherwise. The fewest are those of
+/// the paper. On the sets of shapes, 10 are always enough (`shapes.py`).
 pub(super) const NEIGHBORS: [usize; 2] = [5, 40];
 
 /// A connected component with fewer rows than this share of the mean cluster size is no cluster of its own. The same

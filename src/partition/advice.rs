@@ -6,8 +6,8 @@ use crate::float::either;
 use crate::kernel::Compute;
 
 impl Partition {
-    /// Per cell, the distance of its center from the mean of its rows, in the order of [`Partition::ids`]. For the cosine
-    /// metric, the part of it across the center. Rows of the fit count as if their mean had been the center.
+    /// Per cell, the distance of its center from the mean of its rows, in the order of [`Partition::ids`]. For the
+    /// cosine metric, the part of it across the center. Rows of the fit count as if their mean had been the center.
     ///
     /// ```
     /// let model = shoal::KMeans::params(2).fit(&[[0.0f64], [4.0]])?;

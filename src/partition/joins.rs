@@ -22,8 +22,8 @@ struct Near {
 }
 
 impl<T: Compute> Draft<'_, '_, T> {
-    /// Joins the cells with less than a quarter of the target, the smallest first: each of their rows goes to the nearest
-    /// cell with room. Returns their slots.
+    /// Joins the cells with less than a quarter of the target, the smallest first: each of their rows goes to the
+    /// nearest cell with room. Returns their slots.
     pub(super) fn join(&mut self) -> Result<Vec<u32>> {
         let mut counts = self.counts();
         let small = |rows: u64| 4 * rows < self.cells.target;

@@ -14,8 +14,8 @@
 //!
 //! Cells that were not fetched keep their ids and centers, bit for bit.
 //!
-//! Sources: Xu et al., "`SPFresh`: Incremental In-Place Update for Billion-Scale Vector Search", SOSP 2023, for rules 2, 3
-//! and 5 (LIRE). Here, identical rows are never dropped, splits have a least share, and rules 4 and 6 are added.
+//! Sources: Xu et al., "`SPFresh`: Incremental In-Place Update for Billion-Scale Vector Search", SOSP 2023, for rules
+//! 2, 3 and 5 (LIRE). Here, identical rows are never dropped, splits have a least share, and rules 4 and 6 are added.
 
 mod advice;
 mod change;

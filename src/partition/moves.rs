@@ -10,8 +10,8 @@ use crate::matrix::MatRef;
 use crate::pass::{Compared, Groups};
 
 impl<T: Compute> Draft<'_, '_, T> {
-    /// Moves rows of split cells, and of the cells around them, to nearer cells. Slots from `first` on are parts of these
-    /// splits.
+    /// Moves rows of split cells, and of the cells around them, to nearer cells. Slots from `first` on are parts of
+    /// these splits.
     pub(super) fn move_rows(&mut self, splits: &[Split<T>], first: u32, rules: &Rules) -> Result<()> {
         // No other center is nearer than the old one. So only a row that is farther from both of the new ones can be
         // nearer to another.

@@ -55,8 +55,8 @@ impl<T: Compute> Draft<'_, '_, T> {
         shifts
     }
 
-    /// Sweeps of k-means over the rows of the held cells. A row moves to the nearest of the centers that are around that
-    /// of its cell after the first move to the means; the centers of other cells stay.
+    /// Sweeps of k-means over the rows of the held cells. A row moves to the nearest of the centers that are around
+    /// that of its cell after the first move to the means; the centers of other cells stay.
     ///
     /// Per row, bounds on the distances to its center and to the others of the list skip rows that cannot move.
     pub(super) fn settle(&mut self, rules: &Rules) -> Result<()> {
@@ -78,8 +78,8 @@ impl<T: Compute> Draft<'_, '_, T> {
         Ok(())
     }
 
-    /// Moves the centers of those of these slots that are held to the means of their rows. Returns an upper bound on the
-    /// length of the move per slot.
+    /// Moves the centers of those of these slots that are held to the means of their rows. Returns an upper bound on
+    /// the length of the move per slot.
     ///
     /// All rows of a slot are summed again: after a row left a sum, its rounding would stay.
     fn recenter(&mut self, slots: &[u32]) -> Vec<f64> {

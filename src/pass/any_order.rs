@@ -1,4 +1,5 @@
-//! Passes whose total is bit-identical for any order of merging: every worker has one partial result for the whole pass.
+//! Passes whose total is bit-identical for any order of merging: every worker has one partial result for the whole
+//! pass.
 
 use std::fmt::{self, Debug, Formatter};
 use std::ops::{Deref, DerefMut};
@@ -74,8 +75,8 @@ impl<P> Drop for Loan<'_, P> {
     }
 }
 
-/// Like [`sweep()`](super::sweep()), for a total that is bit-identical for any order of merging. There are at most as many
-/// partial results as threads.
+/// Like [`sweep()`](super::sweep()), for a total that is bit-identical for any order of merging. There are at most as
+/// many partial results as threads.
 pub(crate) fn gather<T: Float, R: PerRow, P: Send, S, C>(
     data: &dyn DataSource<T>,
     cx: &Executor,
@@ -88,8 +89,8 @@ pub(crate) fn gather<T: Float, R: PerRow, P: Send, S, C>(
     gather_with(data, cx, (None, &Pool::default()), state, total, make, absorb, merge)
 }
 
-/// Like [`gather`], in chunks of `chunk_rows`. `parts` keeps the partial results for the next pass, because large ones take
-/// a while to allocate: `merge` must leave them empty. After an error they are not.
+/// Like [`gather`], in chunks of `chunk_rows`. `parts` keeps the partial results for the next pass, because large ones
+/// take a while to allocate: `merge` must leave them empty. After an error they are not.
 #[expect(clippy::too_many_arguments, reason = "all of these define a pass")]
 pub(crate) fn gather_with<T: Float, R: PerRow, P: Send, S, C>(
     data: &dyn DataSource<T>,

@@ -184,8 +184,8 @@ impl From<usize> for Cut {
     }
 }
 
-/// What a pass does with a chunk and its part of the state: a closure that takes a [`Chunk`], or an [`Unread`] chunk, of
-/// which it reads only some rows. `C` is the type that it takes.
+/// What a pass does with a chunk and its part of the state: a closure that takes a [`Chunk`], or an [`Unread`] chunk,
+/// of which it reads only some rows. `C` is the type that it takes.
 pub(crate) trait Absorb<T: Float, R, P, S, C> {
     /// The closure for chunks that are not read yet.
     fn of_unread(self) -> impl Fn(Unread<'_, T>, R, &mut P, &mut S) -> Result<()> + Sync;

@@ -1,5 +1,5 @@
-//! The rows behind a Python object: array, sparse matrix, file, part of a file, many files, stream, or transformed rows,
-//! with or without weights.
+//! The rows behind a Python object: array, sparse matrix, file, part of a file, many files, stream, or transformed
+//! rows, with or without weights.
 
 use std::ops::Range;
 use std::sync::Arc;

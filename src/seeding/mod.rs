@@ -44,20 +44,21 @@ fn greedy_seeding_rows(k: usize) -> u64 {
 }
 
 /// The rounds of k-means|| for methods whose fits read few rows (`rare.py`): three
-/// distances per row and center in four passes. With half a candidate, some of many equal groups far from each other get
-/// no center: mini-batches then end at about twice the inertia. With 2 and 5, seeding takes twice as long, and ends as low.
+/// distances per row and center in four passes. With half a candidate, some of many equal groups far from each other
+/// get no center: mini-batches then end at about twice the inertia. With 2 and 5, seeding takes twice as long, and ends
+/// as low.
 const BRIEF_ROUNDS: Rounds = Rounds { oversampling: 1.0, rounds: 3 };
 
 /// Centers from which `Seeding::Auto` draws only [`BRIEF_ROUNDS`]: greedy k-means++ on all rows, or among ten
 /// candidates per center, would take longer than the sweeps.
 const BRIEF_CENTERS: usize = 4000;
 
-/// Rows up to which the default seeding and coresets keep a distance per row, 16 bytes each: at most 1 GiB. More rows are
-/// seeded on a coreset of their parts.
+/// Rows up to which the default seeding and coresets keep a distance per row, 16 bytes each: at most 1 GiB. More rows
+/// are seeded on a coreset of their parts.
 const BRIEF_ROWS: u64 = 1 << 26;
 
-/// Rows of the coreset that more rows are seeded on, for `k` centers: as many as greedy k-means++ takes without one, and
-/// for thousands of centers only a few per center, because they are copied (`rare.py`, "kmeans, parts").
+/// Rows of the coreset that more rows are seeded on, for `k` centers: as many as greedy k-means++ takes without one,
+/// and for thousands of centers only a few per center, because they are copied (`rare.py`, "kmeans, parts").
 fn coreset_seeding_rows(k: usize) -> u64 {
     greedy_seeding_rows(k).min((4 * k as u64).max(131_072))
 }
@@ -74,8 +75,8 @@ fn coreset_seeding_rows(k: usize) -> u64 {
 #[non_exhaustive]
 pub enum Seeding {
     /// The default, which looks at all rows. For fewer than 4,000 centers it is greedy k-means++ if there are few rows,
-    /// else k-means|| with the defaults of [`Seeding::from_str`]. For more centers it is k-means|| with an oversampling of
-    /// 1 and 3 rounds. On more than 67,108,864 rows it is greedy k-means++, or such k-means||, on a
+    /// else k-means|| with the defaults of [`Seeding::from_str`]. For more centers it is k-means|| with an oversampling
+    /// of 1 and 3 rounds. On more than 67,108,864 rows it is greedy k-means++, or such k-means||, on a
     /// [`sensitivity_coreset`], which takes at most 1 GiB.
     #[default]
     Auto,

@@ -2,8 +2,8 @@
 //!
 //! Each row keeps its squared distance `D2` and its nearest center `a`. By the triangle inequality, a
 //! candidate `c` can be nearer only if `|c - a|^2 < 4 D2`. Most rows are skipped by this test, or by their sketches
-//! ([`sketched`](super::sketched)), without being read. The other rows are measured by difference, in `f64`. Sums run in
-//! tile order, so the draws do not depend on the number of threads.
+//! ([`sketched`](super::sketched)), without being read. The other rows are measured by difference, in `f64`. Sums run
+//! in tile order, so the draws do not depend on the number of threads.
 
 use std::collections::HashSet;
 

@@ -73,8 +73,8 @@ pub(super) fn parallel<T: Compute>(
     Ok(seeds)
 }
 
-/// The rows that the rounds of k-means|| draw, about `oversampling * k` each, and the distances of all `n` rows to them.
-/// There may be more rounds than `rounds`, as in [`parallel`].
+/// The rows that the rounds of k-means|| draw, about `oversampling * k` each, and the distances of all `n` rows to
+/// them. There may be more rounds than `rounds`, as in [`parallel`].
 ///
 /// # Errors
 /// As [`parallel`].

@@ -63,7 +63,8 @@ impl PartLimits {
 /// bytes per row. If the source has at most `m` rows, the coreset holds all rows with their own weights.
 ///
 /// More than 67,108,864 rows are read in consecutive parts of 1 GiB. The coreset unites the coresets of the parts, each
-/// with at least one row, and its state takes at most 1 GiB. A stream is read once for all parts, each of which is copied.
+/// with at least one row, and its state takes at most 1 GiB. A stream is read once for all parts, each of which is
+/// copied.
 ///
 /// ```
 /// use shoal::{Executor, data::Dense, seeding::sensitivity_coreset};
@@ -77,8 +78,8 @@ impl PartLimits {
 /// ```
 ///
 /// # Errors
-/// [`Error::InvalidParam`] if `m` is 0, there are fewer rows than `k`, or the weights are all 0, or too small or too large.
-/// [`Error::Source`] if the source can be read only once. [`Error::NotFinite`] for NaN or infinite values.
+/// [`Error::InvalidParam`] if `m` is 0, there are fewer rows than `k`, or the weights are all 0, or too small or too
+/// large. [`Error::Source`] if the source can be read only once. [`Error::NotFinite`] for NaN or infinite values.
 pub fn sensitivity_coreset<T: Compute>(
     data: &dyn DataSource<T>,
     k: usize,

@@ -1,9 +1,9 @@
 //! k-means++ by sketches of the rows: a candidate is measured only for rows that it may be nearer to than their center.
 //!
-//! Rows keep their sketches ([`kernel::sketched`](crate::kernel::sketched)), packed as the centers of a scan. The distance
-//! of a row to its nearest center so far is added to the error of its sketch, so that a scan with radius 0 lists the rows
-//! to which a candidate may be nearer. What it leaves out would add nothing to any sum, so the draws are the same as
-//! without sketches.
+//! Rows keep their sketches ([`kernel::sketched`](crate::kernel::sketched)), packed as the centers of a scan. The
+//! distance of a row to its nearest center so far is added to the error of its sketch, so that a scan with radius 0
+//! lists the rows to which a candidate may be nearer. What it leaves out would add nothing to any sum, so the draws are
+//! the same as without sketches.
 
 use super::near::{Gains, Near, Potential, TileSums, best_of_gains, merge_gains};
 use crate::data::{Access, DataSource, take};
@@ -19,8 +19,8 @@ use crate::rows::Rows;
 use crate::tuning::{SEEDING_TILE_ROWS, chunk_rows};
 
 /// Whether sketches of `n` rows pay for choosing `k` centers by k-means++ (`seeding.py`): sketching takes as long as
-/// comparing the rows with a few dozen candidates. They take at most a byte per column and about 60 per row, and must fit
-/// into 1 GiB.
+/// comparing the rows with a few dozen candidates. They take at most a byte per column and about 60 per row, and must
+/// fit into 1 GiB.
 fn seeding_sketches_pay(n: usize, k: usize, dim: usize) -> bool {
     dim >= 32 && k >= 32 && n >= 4096 && n * (dim + 60) <= 1 << 30
 }

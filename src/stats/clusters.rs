@@ -14,8 +14,8 @@ use super::waiting::Waiting;
 /// Weighted sums, weights and squared errors of rows per cluster. Two of them merge by addition.
 ///
 /// Every number is an exact sum, which is rounded to `f64` once. The summands are the values of the rows, or their
-/// products with the weights, rounded to `f64`, and the squared distances, likewise. So results are bit-identical in any
-/// order of the same rows, however they are cut into parts.
+/// products with the weights, rounded to `f64`, and the squared distances, likewise. So results are bit-identical in
+/// any order of the same rows, however they are cut into parts.
 ///
 /// ```
 /// use shoal::{MatRef, kernel::PackedCenters, stats::ClusterSums};
@@ -305,8 +305,8 @@ impl ClusterSums {
         }
     }
 
-    /// Counts rows that were added together, each of which changes the weight of its cluster by so many rows of weight 1.
-    /// Settles clusters that must be, or whose sums are read next.
+    /// Counts rows that were added together, each of which changes the weight of its cluster by so many rows of
+    /// weight 1. Settles clusters that must be, or whose sums are read next.
     fn note(&mut self, labels: &[u32], by: impl Fn(usize) -> i32) {
         if !self.added.count(labels, by) && self.is_part {
             return;
@@ -442,8 +442,8 @@ impl ClusterSums {
         self.merge(part);
     }
 
-    /// A copy that knows which clusters merges change. `last` are the sums whose copy became these by merging, if they are
-    /// still there: then only what differs is copied.
+    /// A copy that knows which clusters merges change. `last` are the sums whose copy became these by merging, if they
+    /// are still there: then only what differs is copied.
     pub(crate) fn copy(&self, last: Option<Self>) -> Self {
         let sums = match (last, &self.changed) {
             (Some(Self { mut sums, .. }), Some(changed)) => {

@@ -6,8 +6,8 @@ use crate::float::Float;
 
 /// With the cosine metric, divides every center by its length. A center at the origin stays there.
 ///
-/// A center of length 1 up to rounding, of its values and of this sum, does not change: dividing it again would move it by a rounding error, and the
-/// labels of a fit would differ from those of a later pass.
+/// A center of length 1 up to rounding, of its values and of this sum, does not change: dividing it again would move it
+/// by a rounding error, and the labels of a fit would differ from those of a later pass.
 pub(crate) fn project<T: Float>(centers: &mut [T], dim: usize, metric: Metric) {
     if metric == Metric::Euclidean {
         return;

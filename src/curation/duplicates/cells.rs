@@ -37,9 +37,9 @@ use crate::tuning::{CELL_SAMPLE_ROWS, CELL_SWEEPS, GRAPH_TILE_ROWS};
 /// (`hierarchical.py`, init).
 const TREE_CENTERS: usize = 4000;
 
-/// The first number of cells for finding duplicates among `n` rows, which doubles as long as that saves work. A few thousand
-/// rows are compared in one cell. If only `n_probes` cells are searched, more cells save nothing.
-/// Rows in thousands of tight groups need more than the first number.
+/// The first number of cells for finding duplicates among `n` rows, which doubles as long as that saves work. A few
+/// thousand rows are compared in one cell. If only `n_probes` cells are searched, more cells save nothing. Rows in
+/// thousands of tight groups need more than the first number.
 fn duplicate_cells(n: u64, n_probes: Option<usize>) -> usize {
     match n_probes {
         _ if n <= 4096 => 1,

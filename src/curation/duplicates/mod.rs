@@ -6,8 +6,8 @@
 //! 3. The rows of a cell are compared with each other and with its visitors ([`pairs`]).
 //! 4. Pairs become groups, and every group keeps the row that comes first in the order of [`Keep`] ([`linkage`]).
 //!
-//! Sources: Abbas et al., "`SemDeDup`: Data-efficient learning at web-scale through semantic deduplication", 2023, which
-//! compares rows within cells only; the bisector bound follows from the triangle inequality (see [`cells`]).
+//! Sources: Abbas et al., "`SemDeDup`: Data-efficient learning at web-scale through semantic deduplication", 2023,
+//! which compares rows within cells only; the bisector bound follows from the triangle inequality (see [`cells`]).
 
 mod cells;
 mod identical;
@@ -258,8 +258,8 @@ impl Duplicates {
         self.compared
     }
 
-    /// The share of the pairs of different rows that was found: 1, or with [`n_probes`](Deduplication::n_probes) as measured on a sample of
-    /// rows.
+    /// The share of the pairs of different rows that was found: 1, or with [`n_probes`](Deduplication::n_probes) as
+    /// measured on a sample of rows.
     pub fn recall(&self) -> f64 {
         self.recall
     }

@@ -63,8 +63,8 @@ struct Found {
 }
 
 impl<T: Element> Pairing<'_, T> {
-    /// Finds the pairs of the cells `targets`, given all visits to them, and calls `take` with pairs of ranks, the later
-    /// one in the high half, in a fixed order. Returns the number of pairs of rows, and of compared pairs.
+    /// Finds the pairs of the cells `targets`, given all visits to them, and calls `take` with pairs of ranks, the
+    /// later one in the high half, in a fixed order. Returns the number of pairs of rows, and of compared pairs.
     pub(super) fn run(
         &self,
         targets: Range<usize>,

@@ -92,7 +92,8 @@ impl<L: RowNumbers> Listed<L> {
         Self { list, weights: None, ascending: false }
     }
 
-    /// As [`Listed::new`], for numbers that ascend. If they are many, a pass reads the source from its start to its end.
+    /// As [`Listed::new`], for numbers that ascend. If they are many, a pass reads the source from its start to its
+    /// end.
     pub(super) fn ascending(list: L) -> Self {
         Self { ascending: true, ..Self::new(list) }
     }

@@ -18,9 +18,9 @@ use crate::rows::{RowBuf, Rows};
 /// analysis.
 ///
 /// Rows are projected when they are read, in every pass. Differences from the mean are computed in `f64` and rounded to
-/// the compute type. Products are summed in the compute type: in blocks of 256 columns, with fused multiply-adds where the processor has
-/// them, so other processors may round differently. Sparse rows become dense, and their mean is subtracted after the
-/// products.
+/// the compute type. Products are summed in the compute type: in blocks of 256 columns, with fused multiply-adds where
+/// the processor has them, so other processors may round differently. Sparse rows become dense, and their mean is
+/// subtracted after the products.
 ///
 /// A pass takes about as many operations as the distances from the projected rows to `source.dim()` centers.
 ///

@@ -66,7 +66,8 @@ pub trait RowChange: Send + Sync {
     /// Whether rows of finite values are certain to stay finite.
     const KEEPS_FINITE: bool;
 
-    /// Changes all values of a row, or the stored ones, in `columns`. Returns whether to [note](RowChange::note) the row.
+    /// Changes all values of a row, or the stored ones, in `columns`. Returns whether to [note](RowChange::note) the
+    /// row.
     fn change<T: Float>(&self, values: &mut [T], columns: Option<&[i32]>) -> bool;
 
     /// Takes note of rows by their numbers.

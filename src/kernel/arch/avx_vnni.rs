@@ -38,8 +38,8 @@ impl Dots for AvxVnni {
         let (rows, Operands { centers, bias, .. }) = (of.row_pointers(), of);
         for first in (0..TILE).step_by(HEIGHT) {
             for v in 0..VECTORS {
-                // SAFETY: `self` shows that the processor has the instructions. 16 values from `16 * v` on are within the
-                // arrays, and every row has as many words as the centers.
+                // SAFETY: `self` shows that the processor has the instructions. 16 values from `16 * v` on are within
+                // the arrays, and every row has as many words as the centers.
                 unsafe {
                     let bias = bias.as_ptr().add(16 * v);
                     let start = [_mm256_loadu_si256(bias.cast()), _mm256_loadu_si256(bias.add(8).cast())];

@@ -32,7 +32,7 @@ impl Operands<'_> {
 
 /// Multiplies the whole numbers of a tile of rows and a group of centers.
 pub(in crate::kernel) trait Dots {
-    /// Writes the sums of products of each row and each center, plus the bias, as `f32`. Bytes of rows have no sign,
+    /// Writes the sums of products of every row and center, plus the bias, as `f32`. Bytes of rows have no sign,
     /// those of centers have one. Only the first `VECTORS * 16` centers need to be computed.
     fn tile<const VECTORS: usize>(&self, of: Operands<'_>, out: &mut Products);
 }

@@ -41,7 +41,8 @@ impl Dots for Vnni {
         const { assert!(16 * VECTORS <= GROUP) };
         let (rows, Operands { centers, bias, .. }) = (of.row_pointers(), of);
         // SAFETY: `self` shows that the processor has the instructions. `VECTORS` vectors of 16 values are within
-        // the arrays, of which those of words and sums begin at cache lines, and every row has as many words as the centers.
+        // the arrays, of which those of words and sums begin at cache lines, and every row has as many words as the
+        // centers.
         unsafe {
             let mut sums = [[_mm512_setzero_si512(); VECTORS]; TILE];
             for v in 0..VECTORS {

@@ -55,7 +55,7 @@ use crate::kernel::arch::engine::{Line, Product};
 /// Half the distance of 1 to the next `f32`.
 const UNIT: f64 = 1.0 / (1 << 24) as f64;
 
-/// What the error of a row's values may be at most: `length rows + rest rests + fixed`.
+/// An upper limit of the error of the values of a row: `length rows + rest rests + fixed`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Bound {
     rows: f32,
@@ -93,7 +93,7 @@ impl Lengths {
     pub(super) const ZERO: Self = Self { length: Line::ZERO, rest: Line::ZERO };
 }
 
-/// What all centers share.
+/// The numbers of the bounds that all centers share.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Frame {
     product: Product,
@@ -243,7 +243,7 @@ mod tests {
             let wide = |v: &[f32]| length(&v.iter().map(|&v| f64::from(v)).collect::<Vec<f64>>());
             let apart =
                 length(&middle.iter().zip(&shift).map(|(p, s)| f64::from(p - s)).collect::<Vec<f64>>());
-            // With rows this far, what the arbiter rounds is much.
+            // With rows this far away, the roundings of the arbiter are large.
             let far = 8.0 * (d as f64 / 16.0 + 8.0) * 2f64.powi(-53) * 1e9;
             for product in [Product::Bytes, Product::Bf16] {
                 let bound = center.bound(&Frame::new(product, 1e9, (&mean, &middle, &shift)));

@@ -86,7 +86,8 @@ impl Doubts {
         }
     }
 
-    /// Keeps the rows of a group that `doubtful` names. Of those that are not `sure`, nothing is known.
+    /// Keeps the rows of a group whose bits in `doubtful` are set. Nothing is known of rows whose bits in `sure` are
+    /// not set.
     #[inline(always)]
     fn keep(&mut self, low: &LowCenters, minima: &Minima, first: usize, g: usize, doubtful: u16, sure: u16) {
         let candidates: u32 = self.masks.iter().map(|mask| (mask & doubtful).count_ones()).sum();

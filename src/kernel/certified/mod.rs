@@ -1,10 +1,10 @@
 //! Certified low precision: labels that bounds prove, and the arbiter's where they do not.
 //!
-//! Where a processor multiplies bytes fast, rows and centers are sketched ([`sketched`](super::sketched)). Where it has a
-//! matrix unit, tiles of rows and centers are compared:
+//! Where a processor multiplies bytes fast, rows and centers are sketched ([`sketched`](super::sketched)). Where it has
+//! a matrix unit, tiles of rows and centers are compared:
 //!
-//! 1. Centers are rounded to low precision once ([`pack`]), rows strip by strip ([`rows`]). An [`Engine`](super::arch::engine::Engine)
-//!    multiplies tiles of both ([`tiles`], [`strip`]).
+//! 1. Centers are rounded to low precision once ([`pack`]), rows strip by strip ([`rows`]). An
+//!    [`Engine`](super::arch::engine::Engine) multiplies tiles of both ([`tiles`], [`strip`]).
 //! 2. Every value has a rigorous error bound ([`bound`]), so it is an interval that holds the true value.
 //!    Minima of both ends are kept per panel of 16 centers and per place in a panel ([`fold`]).
 //! 3. Centers whose interval begins above the smallest upper end of their row are not the nearest. If one panel
@@ -15,8 +15,8 @@
 //! Labels are therefore the same as without low precision, whatever the engine. The products only decide how many
 //! rows are measured again.
 //!
-//! Tiles of bytes suit rows of whole numbers from 0 to 255, however they are stored. Tiles of bf16 suit all finite rows.
-//! Strips of other rows go to the `f32` kernel.
+//! Tiles of bytes suit rows of whole numbers from 0 to 255, however they are stored. Tiles of bf16 suit all finite
+//! rows. Strips of other rows go to the `f32` kernel.
 
 mod bound;
 mod decide;
@@ -44,14 +44,14 @@ use crate::float::Float;
 use crate::matrix::MatRef;
 use crate::rows::{RowBuf, Rows};
 
-/// Whether tiles of low precision are faster than the `f32` kernel for `k` centers of `dim` columns (bench `kernels`, table
-/// `certified`). With fewer of either, converting the rows takes what the products save.
+/// Whether tiles of low precision are faster than the `f32` kernel for `k` centers of `dim` columns (bench `kernels`,
+/// table `certified`). With fewer centers or columns, converting the rows takes as long as the products save.
 pub(crate) const fn certified_pays(k: usize, dim: usize) -> bool {
     k >= 64 && dim >= 64
 }
 
-/// Rows for which rounding the centers to low precision pays off: it takes what products save on about 2,000
-/// rows (256 and 1024 centers of 128 columns).
+/// Rows for which rounding the centers to low precision pays off: it takes as long as products save on about 2,000 rows
+/// (256 and 1024 centers of 128 columns).
 const CERTIFIED_ROWS: usize = 2048;
 
 /// Share of all panels above which rows in doubt go to the `f32` kernel.
@@ -60,8 +60,8 @@ const CERTIFIED_DOUBT: f64 = 0.25;
 /// Rows after which the share of panels in doubt decides whether low precision goes on.
 const CERTIFIED_TRIAL: usize = 512;
 
-/// Whether sketches of rows that are met once are faster than the `f32` kernel (`certified.py`): with less, sketching a row
-/// takes what products of bytes save.
+/// Whether sketches of rows that are read once are faster than the `f32` kernel (`certified.py`): with fewer centers or
+/// columns, sketching a row takes as long as products of bytes save.
 const fn few_sketches_pay(k: usize, dim: usize) -> bool {
     k >= 64 && dim >= 32 && k * dim >= 40_000
 }
@@ -118,7 +118,7 @@ impl<T: Compute> Certified<T> {
         rows > 0 && !self.stopped.load(Relaxed) && self.met.fetch_add(rows, Relaxed) + rows >= CERTIFIED_ROWS
     }
 
-    /// Counts what was measured again, and stops if it is more than `most` per row.
+    /// Counts the candidates that were measured again. Low precision ends if there are more than `most` per row.
     fn count(&self, rows: usize, candidates: usize, most: f64) {
         let rows = self.rows.fetch_add(rows, Relaxed) + rows;
         let candidates = self.candidates.fetch_add(candidates, Relaxed) + candidates;

@@ -1,4 +1,4 @@
-//! Centers in low precision, in tiles of 16, with what bounds their errors.
+//! Centers in low precision, in tiles of 16, and the bounds of their errors.
 
 use super::bound::{Bound, Center, Frame};
 use crate::kernel::arch::engine::{Line, Product, Tile};
@@ -10,7 +10,7 @@ pub(super) const PANEL: usize = 16;
 /// Largest quantized value of a center.
 const MOST: f64 = 127.0;
 
-/// Centers whose quantized values would have a unit below this get none.
+/// The smallest unit of quantized values. A smaller unit, and the values, become 0.
 const LEAST_UNIT: f64 = 1e-30;
 
 /// From the sums of a panel to its values: `sum * unit + constant`, per center.

@@ -37,8 +37,8 @@ pub(super) struct Remeasured {
 }
 
 impl Remeasured {
-    /// Labels the rows in doubt: first by the most likely panel, then by the panels that its value leaves. Notes in
-    /// `open` the rows whose tile values do not tell the nearest center.
+    /// Labels the rows in doubt: first by the most likely panel, then by the panels that its values do not exclude.
+    /// Notes in `open` the rows whose tile values do not tell the nearest center.
     #[inline(always)]
     pub(super) fn label<E: Engine>(
         &mut self,

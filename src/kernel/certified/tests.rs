@@ -193,8 +193,8 @@ fn sketches_leave_hard_rows_open() {
     assert!(candidates >= 3 * 99, "{candidates}");
 }
 
-/// The squared distance of the first center overflows in `f32`, that of the second is rounded down to a finite value. The
-/// first is nearer.
+/// The squared distance of the first center overflows in `f32`, that of the second is rounded down to a finite value.
+/// The first is nearer.
 #[test]
 fn sums_that_overflow_go_to_the_arbiter() {
     let (d, k) = (64, 64);

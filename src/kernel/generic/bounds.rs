@@ -191,7 +191,7 @@ pub(in crate::kernel) fn reach(margins: Margins<f32>, upper: &[f32], out: &mut [
     }
 }
 
-/// Implements [`renew`](crate::kernel::comparison::renew).
+/// Implements [`renew`](crate::kernel::bounded::renew).
 #[inline(always)]
 pub(in crate::kernel) fn renew<T: Float>(
     sq_norm: &[T],

@@ -211,8 +211,8 @@ unsafe fn tile<S: Simd, const MR: usize, const NV: usize>(
     }
 }
 
-/// Implements [`lowest`](crate::kernel::comparison::lowest) for a panel of `NV` vectors. Processes `MR` rows at
-/// a time, and `M2` or `M3` at the end.
+/// Implements [`lowest`](crate::kernel::bounded::lowest) for a panel of `NV` vectors. Processes `MR` rows at a time,
+/// and `M2` or `M3` at the end.
 ///
 /// # Safety
 /// The processor has the instruction set.
@@ -321,7 +321,7 @@ unsafe fn second<S: Simd, const NV: usize>(row: &mut [S::T], low: S::T, at: u32)
     Better { at, lane: lane as u32, next: unsafe { smallest::<S, NV>(row) } }
 }
 
-/// Implements [`lowest`](crate::kernel::comparison::lowest).
+/// Implements [`lowest`](crate::kernel::bounded::lowest).
 ///
 /// # Safety
 /// The processor must support the instruction set, and `NV` must be that of its tier.

@@ -169,7 +169,7 @@ pub(in crate::kernel) unsafe fn values<S: Simd>(
     unsafe { any_panel::<S, Two>(packed, rows, scratch, at * packed.width, &Sink::Tile) };
 }
 
-/// Implements [`lowest`](crate::kernel::comparison::lowest).
+/// Implements [`lowest`](crate::kernel::bounded::lowest).
 ///
 /// # Safety
 /// The processor must support the instruction set, and `NV` must be that of its tier.

@@ -9,12 +9,12 @@ use crate::kernel::tier::{Compute, active};
 use crate::matrix::MatRef;
 use crate::rng::{Purpose, Rng};
 
-/// Share of the squared lengths of rows, about their mean, that the columns of sketches hold. With less, sketches exclude
-/// too few centers; with more, they take longer to compare.
+/// Share of the squared lengths of rows, about their mean, that the columns of sketches hold. With less, sketches
+/// exclude too few centers; with more, they take longer to compare.
 const SKETCH_ENERGY: f64 = 0.9;
 
-/// Rows on which mixing columns is tried, and the share of the largest coordinates from which on it pays: it takes as long
-/// as rounding the rows.
+/// Rows on which mixing columns is tried, and the share of the largest coordinates from which on it pays: it takes as
+/// long as rounding the rows.
 const SKETCH_PEAKS: usize = 64;
 const SKETCH_GAIN: f32 = 0.85;
 
@@ -96,8 +96,8 @@ impl Basis {
         Some(new)
     }
 
-    /// `width` directions, whatever they hold of the squared lengths of the sample. `None` if the scale of the rows is out of
-    /// range.
+    /// `width` directions, whatever they hold of the squared lengths of the sample. `None` if the scale of the rows is
+    /// out of range.
     pub(crate) fn learn_few<T: Compute>(sample: MatRef<'_, T>, width: usize) -> Option<Self> {
         let new = Self::of_columns(sample)?;
         let dim = new.dim;

@@ -1,8 +1,9 @@
 //! Lower bounds of the distances of rows to sets of centers, kept from sweep to sweep (Ding et al., 2015).
 //!
-//! A set has the centers of one packed group, or of some that follow each other. A bound is stored plus the path of its
-//! set: the sum of the largest move of a center of the set in each sweep so far. Less the path of a later sweep, it holds
-//! for the centers of that sweep, so that a sweep writes only the bounds that it renews.
+//! A set has the centers of one packed group, or of several consecutive groups. The path of a set is a sum over all
+//! sweeps so far: in each, the largest move of a center of the set. A bound is stored with the path of its set added. A
+//! later sweep subtracts the path up to then, and gets a bound for the centers as they are now. So a sweep writes only
+//! the bounds that it renews.
 
 use crate::kernel::arch::products::GROUP;
 
@@ -42,8 +43,8 @@ impl Paths {
         self.upper.len()
     }
 
-    /// Adds the moves of all centers in a sweep, which are in the order of packing. `false` if a path is not finite any more:
-    /// then no bound holds.
+    /// Adds the moves of all centers in a sweep, which are in the order of packing. `false` if a path is not finite any
+    /// more: then no bound holds.
     pub(crate) fn extend(&mut self, moves: impl Iterator<Item = f32>) -> bool {
         let mut largest = vec![0.0f32; self.exact.len()];
         for (place, moved) in moves.enumerate() {
@@ -66,7 +67,7 @@ impl Paths {
     }
 }
 
-/// At most the exact sum of two numbers that was rounded to `value`.
+/// A lower limit of the exact sum of two numbers, whose rounded sum is `value`.
 #[inline(always)]
 fn down(value: f32) -> f32 {
     value * if value > 0.0 { 1.0 - f32::EPSILON } else { 1.0 + f32::EPSILON }

@@ -1,4 +1,4 @@
-//! Rows against all groups of centers, without a radius: the smallest estimate of a row gives it.
+//! Compares rows with all groups of centers without a given radius. The smallest estimate of a row gives the radius.
 //!
 //! A block of rows is compared with all groups at a time. The estimates stay in the second-level cache, so that the
 //! products are computed once. Only groups whose smallest estimates may be within the radius are looked at again.
@@ -228,8 +228,8 @@ impl Estimates {
         (centers[place], query.upper(estimates.0[place] - of.least[place], of, place))
     }
 
-    /// The group and the place of the smallest estimate of a center with a sketch. The estimates of the others are smaller
-    /// than all of these.
+    /// The group and the place of the smallest estimate of a center with a sketch. The estimates of the others are
+    /// smaller than all of these.
     #[cold]
     fn nearest_known(&self, packed: &PackedSketches, at: usize) -> Option<(usize, usize)> {
         let mut best = None;
@@ -310,8 +310,8 @@ impl Estimates {
     ) -> usize {
         let (all, of) = (self.of(group, at), &packed.groups[group]);
         let mut count = 0;
-        // SAFETY: the processor has the instruction set. Vectors are within arrays of `GROUP` values, and no more places are
-        // found than `places` has room for, with one vector to spare.
+        // SAFETY: the processor has the instruction set. Vectors are within arrays of `GROUP` values, and no more
+        // places are found than `places` has room for, with one vector to spare.
         unsafe {
             let (slope, limit) = (S::splat(query.slope), S::splat(query.limit.next_up()));
             for l in (0..packed.centers(group).len().next_multiple_of(LANES)).step_by(S::LANES) {

@@ -1,9 +1,10 @@
-//! Finer sketches: four bits per coordinate tell more of a row than its sketch, where reading the row costs much.
+//! Finer sketches: four more bits per coordinate, for rows that are expensive to read.
 //!
 //! # A finer sketch
-//! The directions of a sketch, the *head*, are completed to a basis of all directions; the others are the *tail*. Four bits
-//! per coordinate hold what the sketch misses of the head, and the tail itself. With the sketch they give a point `s`. For
-//! both parts, the distance of `s` from the row `y` is measured when it is made: `miss`.
+//! The directions of a sketch are the *head*. Further directions, the *tail*, complete them to a basis. A finer sketch
+//! has four bits per coordinate: in the head for the rounding error of the sketch, in the tail for the coordinate
+//! itself. Both sketches together give a point `s`. When it is made, its distance from the row `y` is measured in both
+//! parts: `miss_head` and `miss_tail`.
 //!
 //! # Comparison of two centers
 //! For two centers `a` and `b`, and `v = b - a`,
@@ -14,9 +15,10 @@
 //!
 //! `|y'v - s'v| <= miss_head |v_head| + miss_tail |v_tail|`.
 //!
-//! This is much less than the error of a distance: near centers have a small `v`, most of it in the head, where `miss` is
-//! small. Coordinates of `v` are products with the rounded directions, in `f64`, rounded to `f32`, so that they are off by a
-//! small part of the lengths of `a` and `b` ([`Fine::rounding`]). That counts times the length of `s`.
+//! This error is much smaller than that of a distance: `v` is short for centers near each other, and most of it is in
+//! the head, where `miss_head` is small. The coordinates of `v` are products with the rounded directions in `f64`,
+//! rounded to `f32`. Their error is a small share of the lengths of `a` and `b` ([`Fine::rounding`]), and is multiplied
+//! by the length of `s`.
 
 use super::basis::{Basis, Directions, UNIT};
 use super::multiply;
@@ -92,7 +94,7 @@ impl Fine {
         self.basis.width / 2
     }
 
-    /// By how much computed coordinates of exact vectors are off, relative to their length.
+    /// The error of the computed coordinates of a vector, relative to its length.
     fn rounding(&self) -> f64 {
         self.basis.defect * 1.01 + 2.01 * UNIT + 1e-12
     }
@@ -183,8 +185,8 @@ impl Fine {
         ((value - error).max(0.0), (value + error).max(0.0))
     }
 
-    /// A lower limit of the squared distance of a row to center `other`, less that to center `near`. If it is positive, the
-    /// arbiter finds `near` nearer. It may be NaN.
+    /// A lower limit of the difference of two squared distances of a row: the one to center `other`, less the one to
+    /// center `near`. If it is positive, `near` is nearer for the arbiter, too. It may be NaN.
     pub(crate) fn farther(&self, point: &FinePoint, near: u32, other: u32) -> f64 {
         let (a, b) = (self.squares[near as usize], self.squares[other as usize]);
         let (product, error) =
@@ -193,8 +195,8 @@ impl Fine {
         (b - a) - 2.0 * product - 2.0 * error - 1e-9 * (a + b + f64::from(point.sketch.square))
     }
 
-    /// The product of a row and the difference of two vectors, and a limit of its error. The second is 0 if it is empty.
-    /// `length` is at least the sum of their lengths.
+    /// The product of a row and the difference of two vectors, and a limit of its error. The second is 0 if it is
+    /// empty. `length` is at least the sum of their lengths.
     fn product(&self, point: &FinePoint, (a, b): (&[f32], &[f32]), length: f64) -> (f64, f64) {
         let [head, tail] = point.sketch.misses.map(f64::from);
         if !(head.is_finite() && tail.is_finite() && length < 1e15) {

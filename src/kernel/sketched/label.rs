@@ -1,4 +1,4 @@
-//! Labels of rows that are met once: rows and centers are sketched with all columns.
+//! Labels of rows that are read once: rows and centers are sketched with all columns.
 
 use super::basis::Basis;
 use super::closest::block_rows;
@@ -15,12 +15,13 @@ use crate::kernel::tier::Compute;
 use crate::matrix::MatRef;
 use crate::rows::Rows;
 
-/// Centers that sketches may leave for a row that is met once. With more, its `f32` tile values take less time.
+/// The most centers that sketches may leave for a row that is read once. With more, computing its `f32` tile values is
+/// faster.
 pub(in crate::kernel) const fn sketch_candidates(k: usize) -> usize {
     4 + k / 32
 }
 
-/// Upper limit of the centers that are left for a row, and centers that are measured at a time.
+/// The most centers that are listed for a row, and the number that is measured at a time.
 const MOST: usize = 128;
 const FEW: usize = 4;
 
@@ -51,14 +52,14 @@ impl SketchedCenters {
         let (k, width) = (centers.rows(), basis.width());
         let (mut codes, mut sketches) = (vec![0; k * width], vec![Sketch::default(); k]);
         Sketching::default().write(&basis, centers, &mut codes, &mut sketches);
-        // A group has centers of like errors, because the largest counts for all.
+        // The largest error of a group counts for all of its centers, so a group has centers with similar errors.
         let mut order: Vec<u32> = (0..k as u32).collect();
         order.sort_by(|&a, &b| sketches[a as usize].error.total_cmp(&sketches[b as usize].error));
         Some(Self { packed: PackedSketches::new(&codes, &sketches, width, &order), basis, isa })
     }
 
-    /// Labels rows, and lists those that it leaves `open` in the buffers. Returns how many centers were left for all rows
-    /// together, beyond the first of each; an open row counts all centers.
+    /// Labels rows. Lists the rows without a label as `open` in the buffers. Returns how many centers were left for all
+    /// rows together, without one per row; an open row counts all centers.
     pub(in crate::kernel) fn label<T: Compute>(
         &self,
         rows: MatRef<'_, T>,
@@ -97,8 +98,8 @@ impl SketchedCenters {
         candidates
     }
 
-    /// The nearest of the centers that are left for a row: by distances in the type of the rows, and by the arbiter where
-    /// these are too close.
+    /// The nearest of the centers that are left for a row: by distances in the type of the rows, and by the arbiter
+    /// where these are too close.
     fn nearest_of<T: Compute>(
         &self,
         rows: MatRef<'_, T>,

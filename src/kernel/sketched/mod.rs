@@ -17,11 +17,11 @@
 //! Nothing but `D` depends on both, and `D` follows from one product of whole numbers.
 //!
 //! # A scan
-//! Centers are packed in groups ([`pack`]). A [`scan`] compares rows with groups and lists every center that may be within
-//! the radius of its row, with a lower bound of the distance. Without a radius, the center of the smallest estimate gives
-//! one ([`closest`]). The products are exact, so every instruction set may compute them in its own way. What is listed is
-//! for the [arbiter](super::arbiter) to compare. Of what is not listed, a scan keeps [`bounds`] for later sweeps. Where
-//! reading a row costs much, [`fine`] decides most of what is listed without reading it.
+//! Centers are packed in groups ([`pack`]). A [`scan`] compares rows with groups and lists every center that may be
+//! within the radius of its row, with a lower bound of the distance. Without a radius, the center of the smallest
+//! estimate gives one ([`closest`]). The products are exact, so every instruction set may compute them in its own way.
+//! The [arbiter](super::arbiter) compares the listed centers. For the others, a scan keeps [`bounds`] for later sweeps.
+//! Where rows are expensive to read, [`fine`] excludes most of the listed centers without reading the row.
 #![allow(unsafe_code)]
 
 mod basis;

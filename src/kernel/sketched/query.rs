@@ -1,5 +1,5 @@
-//! Rows as scans see them: what a comparison with a group of centers needs of a row, and the products of both. The terms
-//! are those of [`scan`](super::scan).
+//! Rows as scans see them: what a comparison with a group of centers needs of a row, and the products of both. The
+//! terms are those of [`scan`](super::scan).
 #![allow(unsafe_code)]
 
 use super::pack::{Group, PackedSketches, ROUNDING};
@@ -68,9 +68,9 @@ impl Query {
         }
     }
 
-    /// A lower bound of the distances to centers of a group, from the smallest `v - error^2 - 2 reach error`, for a `reach` of
-    /// at most `A`, or 0. None is within a larger `A` as long as `least - 2 (A - reach) largest` is above `A^2 - square_x`, up
-    /// to the rounding, where `largest` is the largest error.
+    /// A lower bound of the distances to centers of a group, from the smallest `v - error^2 - 2 reach error`, for a
+    /// `reach` of at most `A`, or 0. None is within a larger `A` as long as `least - 2 (A - reach) largest` is above
+    /// `A^2 - square_x`, up to the rounding, where `largest` is the largest error.
     #[inline(always)]
     pub(super) fn beyond(&self, least: f32, reach: f32, largest: f32) -> f32 {
         let free = least + 2.0 * reach * largest + self.square * (1.0 - 1.01 * ROUNDING);
@@ -94,7 +94,8 @@ impl Query {
         apart - (group.error[l] + self.error) * (1.0 + 1e-6)
     }
 
-    /// An upper bound of the distance to a center of a group, from the terms of the squared distance that depend on both.
+    /// An upper bound of the distance to a center of a group, from the terms of the squared distance that depend on
+    /// both.
     pub(super) fn upper(&self, along: f32, group: &Group, l: usize) -> f32 {
         let error = group.error[l];
         let squares = self.square + group.square[l];
@@ -134,8 +135,8 @@ impl<Q: Scanning> Operation<f32> for Portably<Q> {
     }
 }
 
-/// Calls `each` with up to [`TILE`] rows at a time, their products with the centers of a group, and how many vectors of 16
-/// are filled.
+/// Calls `each` with up to [`TILE`] rows at a time, their products with the centers of a group, and how many vectors of
+/// 16 are filled.
 #[inline(always)]
 pub(super) fn multiply<D: Dots>(
     dots: &D,

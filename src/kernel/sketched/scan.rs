@@ -1,4 +1,4 @@
-//! Rows against groups of centers.
+//! Compares rows with groups of centers, within a radius per row.
 //!
 //! With `A` the radius of a row plus its error, a center is within the radius if `D <= A + error`. With `v = square_c -
 //! 2 unit_x unit_c (q.q') - 2 rest_x rest_c`, the squared distance of the stored points is `square_x + v`, so this is
@@ -38,15 +38,16 @@ impl Scan {
         self.queries.resize(n, Query::default());
     }
 
-    /// Sets the sketch of a row, and the radius within which its centers are wanted, all but the one in the place `own`.
+    /// Sets the sketch of a row, and the radius within which its centers are wanted, except the center in the place
+    /// `own`.
     pub(crate) fn set(&mut self, row: usize, sketch: &Sketch, radius: f32, own: Option<u32>) {
         self.queries[row] = Query { own, ..Query::new(sketch, radius) };
     }
 
     /// Lists every center that may be within the radius of its row, row by row. `radius_of(row, center, upper)` gives
     /// the radius, from the center of the smallest estimate and an upper bound of its distance. A row with more than
-    /// `most` such centers may miss some. Lowers the bounds to what holds for all centers but the one of the smallest
-    /// estimate.
+    /// `most` such centers may miss some. Lowers the bounds, so that they hold for all centers except the one of the
+    /// smallest estimate.
     pub(crate) fn closest(
         &mut self,
         packed: &PackedSketches,
@@ -61,8 +62,8 @@ impl Scan {
         run(*isa, Closest { queries, estimates, packed, codes, sketches, most, radius_of, bounds, hits });
     }
 
-    /// Appends every center that may be within the radius of its row, of those that are to be compared. Lowers bounds to
-    /// what holds for all others. `codes` are the bytes of all rows of the chunk.
+    /// Appends every center that may be within the radius of its row, for the pairs in `rows`. Lowers bounds, so that
+    /// they hold for the other centers. `codes` are the bytes of all rows of the chunk.
     pub(crate) fn within(
         &self,
         packed: &PackedSketches,
@@ -158,8 +159,8 @@ unsafe fn compared<S: Simd<T = f32>>(
     }
 }
 
-/// Writes the places of a group whose center may be within the radius to `places`. Returns their number, and the smallest
-/// `v - error^2 - 2 A error` of all other centers.
+/// Writes the places of a group whose center may be within the radius to `places`. Returns their number, and the
+/// smallest `v - error^2 - 2 A error` of all other centers.
 ///
 /// # Safety
 /// The processor has the instruction set, and `vectors * 16` is at most [`GROUP`].

@@ -15,8 +15,8 @@ use crate::rng::{Purpose, Rng};
 /// Kinds of rows.
 const KINDS: usize = 8;
 
-/// Rows of a kind that is hard for sketches: clusters, a falling spectrum, few directions, constant columns, duplicates,
-/// a far outlier, an offset.
+/// Rows of a kind that is hard for sketches: clusters, a falling spectrum, few directions, constant columns,
+/// duplicates, a far outlier, an offset.
 fn rows(kind: usize, n: usize, d: usize, seed: u64) -> Vec<f64> {
     let mut rng = Rng::keyed(seed, Purpose::Seeding, kind as u64);
     let middles: Vec<f64> = (0..6 * d).map(|_| 6.0 * rng.unit()).collect();
@@ -167,7 +167,8 @@ fn a_scan_finds_every_center_within_the_radius() {
     }
 }
 
-/// Every center within the radius is found, without a radius in advance, by learned directions, columns and mixed columns.
+/// Every center within the radius is found, without a radius in advance, by learned directions, columns and mixed
+/// columns.
 fn check_closest(kind: usize, (n, d): (usize, usize), directions: Option<Directions>) {
     let values: Vec<f32> = rows(kind, n, d, d as u64).into_iter().map(|x| x as f32).collect();
     let rows = MatRef::new(&values, d);

@@ -306,8 +306,8 @@ fn the_doubt_grows_with_the_row() {
 }
 
 /// With one center far away, few rows are in doubt: those whose tile values do not determine the nearest of the other
-/// centers. Rows are near the centers of groups, or at a distance of about 1 from all centers, or much longer than their
-/// distances from the nearest centers, so that each term of the doubt is needed.
+/// centers. Rows are near the centers of groups, or at a distance of about 1 from all centers, or much longer than
+/// their distances from the nearest centers, so that each term of the doubt is needed.
 #[test]
 fn a_center_far_away_leaves_few_rows_in_doubt() {
     for isa in Isa::available() {

@@ -74,8 +74,8 @@ parameters! {
         averaging: f64 = 0.75 => from_0_to_1(),
         /// Inner iterations per outer step, each with its own batch (default 5).
         n_inner: u64 = 5 => at_least_1(),
-        /// The distance (default [`Metric::Euclidean`]). With [`Metric::Cosine`] rows are scaled to length 1 as they are
-        /// read, a center moves toward the direction of the sum of its rows, and iterates and their average are
+        /// The distance (default [`Metric::Euclidean`]). With [`Metric::Cosine`] rows are scaled to length 1 as they
+        /// are read, a center moves toward the direction of the sum of its rows, and iterates and their average are
         /// projected to the unit sphere.
         ///
         /// ```

@@ -4,7 +4,8 @@
 //! the cluster, so the weight of the rows near each border gives the second derivatives. They form the Laplacian of the
 //! graph of neighboring clusters. A step of Newton's method solves this sparse system by conjugate gradients.
 //!
-//! Source: Kitagawa, Mérigot and Thibert, "Convergence of a Newton algorithm for semi-discrete optimal transport", 2019.
+//! Source: Kitagawa, Mérigot and Thibert, "Convergence of a Newton algorithm for semi-discrete optimal transport",
+//! 2019.
 
 use super::choices::{Choice, Choices};
 use super::limits::SizeLimits;

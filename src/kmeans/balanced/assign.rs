@@ -26,8 +26,8 @@ const BALANCED_GAP: f64 = 1e-3;
 /// The share of the weight in wrong clusters up to which rows with weights get no further candidates.
 const BALANCED_IMBALANCE: f64 = 0.01;
 
-/// The arcs of shortest paths that are listed at first: up to this share of the mean regret, unless more than that share
-/// of the rows has to move.
+/// The arcs of shortest paths that are listed at first: up to this share of the mean regret, unless more than that
+/// share of the rows has to move.
 const BALANCED_REACH: f64 = 0.25;
 const BALANCED_FAR: f64 = 0.05;
 

@@ -1,8 +1,8 @@
 //! Centers and prices from growing samples.
 //!
-//! Where many rows have to leave their nearest center, prices travel far, and rows move along many paths. A few rows per
-//! cluster show where to: the search on a sample begins at the prices and the centers of the sample before, which is a
-//! fraction of it, and so finds most rows in their place. So does the first sweep over all rows.
+//! Where many rows have to leave their nearest center, prices travel far, and rows move along many paths. A few rows
+//! per cluster show where to: the search on a sample begins at the prices and the centers of the sample before, which
+//! is a fraction of it, and so finds most rows in their place. So does the first sweep over all rows.
 
 use super::assign::{BALANCED_CANDIDATES, assign};
 use super::limits::SizeLimits;

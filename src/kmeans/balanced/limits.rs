@@ -230,8 +230,8 @@ impl SizeLimits {
         })
     }
 
-    /// The share of the weight that is above the upper limits of clusters of these sizes, or that they miss to the lower
-    /// limits.
+    /// The share of the weight that is above the upper limits of clusters of these sizes, or that they miss to the
+    /// lower limits.
     pub(super) fn excess(&self, sizes: &[f64]) -> f64 {
         let of = |&size: &f64| (size - size.clamp(self.least, self.most)).abs();
         sizes.iter().map(of).sum::<f64>() / (self.mean * self.k as f64)

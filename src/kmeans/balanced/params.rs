@@ -16,7 +16,8 @@ use crate::tuning::DEFAULT_MEMORY;
 /// keep the limits, so a fit reports how far its own is from the best one: see
 /// [`BalancedRun::gap`](super::BalancedRun::gap).
 ///
-/// The labels of a model keep the limits. [`KMeansModel::predict`](crate::KMeansModel::predict) labels rows by the nearest center, without limits.
+/// The labels of a model keep the limits. [`KMeansModel::predict`](crate::KMeansModel::predict) labels rows by the
+/// nearest center, without limits.
 ///
 /// Sources: k-means with size constraints as a transportation problem: Bradley, Bennett and Demiriz, "Constrained
 /// k-means clustering", 2000. Newton's method on prices: Kitagawa, Mérigot and Thibert, "Convergence of a Newton
@@ -44,8 +45,8 @@ parameters! {
         /// The smallest size of a cluster (default `None`: no limit). With weights, a size is a sum of weights, and a
         /// cluster may miss a limit by at most the weight of one row.
         size_min: Option<Size> as impl Into<Option<Size>> = None => Range(Size::is_valid, "a finite number of at least 0"),
-        /// The largest size of a cluster (default `None`: no limit), as [`BalancedParams::size_min`]. Without any limit,
-        /// a fit is one of [`KMeans`](crate::KMeans), bit for bit.
+        /// The largest size of a cluster (default `None`: no limit), as [`BalancedParams::size_min`]. Without any
+        /// limit, a fit is one of [`KMeans`](crate::KMeans), bit for bit.
         size_max: Option<Size> as impl Into<Option<Size>> = None => Range(Size::is_valid, "a finite number of at least 0"),
         /// How the first centers are chosen (default [`Seeding::Auto`]).
         #[doc(alias = "init")]
@@ -67,8 +68,8 @@ parameters! {
         /// depend on it.
         algorithm: Algorithm = Algorithm::Auto,
         /// Upper limit for the bytes of the bounds (default 1 GB), as [`KMeansParams::bounds_memory`], and of the
-        /// centers that rows may choose from in sweeps with limits: 52 bytes each. Every row has two of them in any case.
-        /// With fewer than eight, the gap may be larger.
+        /// centers that rows may choose from in sweeps with limits: 52 bytes each. Every row has two of them in any
+        /// case. With fewer than eight, the gap may be larger.
         bounds_memory: u64 = DEFAULT_MEMORY,
     }
 }

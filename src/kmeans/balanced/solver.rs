@@ -16,7 +16,8 @@ use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::stats::{ClusterSums, to_means};
 
-/// The share of the weight that exact k-means puts into wrong clusters from which on balanced k-means begins on samples.
+/// The share of the weight that exact k-means puts into wrong clusters from which on balanced k-means begins on
+/// samples.
 const BALANCED_COARSE: f64 = 0.05;
 
 /// Share of the rows that change their clusters in a sweep with limits up to which centers move to the means, and no

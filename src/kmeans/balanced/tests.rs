@@ -64,9 +64,9 @@ fn the_better_of_two_searches_has_the_lower_energy_and_the_higher_bound() {
     }
 }
 
-/// The least energy of labels of which every cluster has `least` to `most` rows: an assignment of rows, and of rows that
-/// cost nothing but may not fill the first `least` places of a cluster, to `most` places per cluster (the Hungarian
-/// method).
+/// The least energy of labels of which every cluster has `least` to `most` rows: an assignment of rows, and of rows
+/// that cost nothing but may not fill the first `least` places of a cluster, to `most` places per cluster (the
+/// Hungarian method).
 fn least_energy(costs: &[Vec<f64>], least: usize, most: usize) -> f64 {
     let (n, k) = (costs.len(), costs[0].len());
     let size = k * most;

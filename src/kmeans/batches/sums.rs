@@ -23,8 +23,8 @@ fn batch_tile_rows(k: usize, dim: usize) -> usize {
 pub(in crate::kmeans) struct Spare(Pool<ClusterSums>);
 
 impl Spare {
-    /// Empty sums. `k` and `dim` must be the same for every call. Weights and squared errors are current, but sparse rows
-    /// may still be buffered: merge before reading the sums themselves.
+    /// Empty sums. `k` and `dim` must be the same for every call. Weights and squared errors are current, but sparse
+    /// rows may still be buffered: merge before reading the sums themselves.
     pub(in crate::kmeans) fn lend(&self, k: usize, dim: usize) -> Loan<'_, ClusterSums> {
         self.0.lend(|| ClusterSums::part(k, dim))
     }

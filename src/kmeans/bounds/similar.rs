@@ -4,8 +4,8 @@ use crate::kernel::Compute;
 use crate::matrix::MatRef;
 
 /// An order of the centers in which each `width` that follow each other are near each other. Halves the set
-/// along the direction of largest spread, down to `width`. Within these the indices ascend, as the tie-breaking of panels
-/// requires.
+/// along the direction of largest spread, down to `width`. Within these the indices ascend, as the tie-breaking of
+/// panels requires.
 pub(in crate::kmeans) fn similar_together<T: Compute>(centers: MatRef<'_, T>, width: usize) -> Vec<u32> {
     fn split<T: Compute>(centers: MatRef<'_, T>, members: &mut [u32], width: usize) {
         if members.len() <= width {

@@ -33,8 +33,9 @@ impl Carried {
         carried
     }
 
-    /// A copy for a sweep from centers that are the means of these sums, so that [`to_means`](crate::stats::to_means) moves
-    /// only centers whose sums change. `last` are the sums before the sweep that made these; their memory is reused.
+    /// A copy for a sweep from centers that are the means of these sums, so that [`to_means`](crate::stats::to_means)
+    /// moves only centers whose sums change. `last` are the sums before the sweep that made these; their memory is
+    /// reused.
     pub(in crate::kmeans) fn copy(&self, last: Option<Self>) -> Self {
         Self { clusters: self.clusters.copy(last.map(|last| last.clusters)), ..*self }
     }

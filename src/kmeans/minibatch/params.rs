@@ -32,9 +32,9 @@ parameters! {
     MiniBatchParams,
     /// Parameters for `n_clusters` clusters, all others at their defaults.
     MiniBatch::params(n_clusters) {
-        /// How the first centers are chosen. The default, [`Seeding::Auto`], is greedy k-means++ on up to 3 batches of rows,
-        /// or 16 rows per cluster if that is more. On more rows it is k-means|| with an oversampling of 1 and 3 rounds,
-        /// which takes 16 bytes per row. More than 67,108,864 rows take as long and at most 1 GiB.
+        /// How the first centers are chosen. The default, [`Seeding::Auto`], is greedy k-means++ on up to 3 batches of
+        /// rows, or 16 rows per cluster if that is more. On more rows it is k-means|| with an oversampling of 1 and 3
+        /// rounds, which takes 16 bytes per row. More than 67,108,864 rows take as long and at most 1 GiB.
         #[doc(alias = "init")]
         seeding: Seeding = Seeding::Auto,
         /// Seed of all random draws (default 0).

@@ -31,8 +31,8 @@ impl<T: Compute> MiniBatchSolver<T> {
         self.state.since_reassigned + rows >= 10 * self.params.n_clusters as u64
     }
 
-    /// The centers that starve once the rows of a batch are `added`, and a row of the batch for each. At most half as many
-    /// as the batch has rows, the lightest.
+    /// The centers that starve once the rows of a batch are `added`, and a row of the batch for each. At most half as
+    /// many as the batch has rows, the lightest.
     ///
     /// A center with few rows starves only if removing it costs at most what one more center elsewhere saves: that of a
     /// rare group, far from all others, stays.

@@ -21,8 +21,8 @@ pub(in crate::kmeans) struct MiniBatchState<T> {
     pub(super) metric: Metric,
     /// The centers; empty before the seeding.
     pub(super) centers: Vec<T>,
-    /// Sums and weights of all rows so far, including the seeds, rounded after every batch. A center is its sum divided by its weight, or with
-    /// the cosine metric the direction of its sum.
+    /// Sums and weights of all rows so far, including the seeds, rounded after every batch. A center is its sum divided
+    /// by its weight, or with the cosine metric the direction of its sum.
     pub(super) clusters: ClusterSums,
     /// Rows that wait until there are enough to seed from.
     pub(super) waiting: WaitingRows<T>,

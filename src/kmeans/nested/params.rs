@@ -112,8 +112,8 @@ parameters! {
         /// (default 100). With 0 it doubles in every sweep; with infinity only when no label changes, or when
         /// 30 sweeps have brought no lower energy.
         rho: f64 = 100.0 => Range(|rho| rho >= 0.0, "a number of at least 0, or infinity"),
-        /// The distance (default [`Metric::Euclidean`]). With [`Metric::Cosine`] rows are scaled to length 1 as they are
-        /// read, and centers lie on the unit sphere.
+        /// The distance (default [`Metric::Euclidean`]). With [`Metric::Cosine`] rows are scaled to length 1 as they
+        /// are read, and centers lie on the unit sphere.
         ///
         /// ```
         /// use shoal::{Metric, NestedMiniBatch};

@@ -48,7 +48,8 @@ pub struct Nested<T> {
     pub(super) carry: bool,
     /// Rows of the fit that have a vote in `sums`, as of the last complete sweep.
     pub(super) voted: u64,
-    /// Whether the rows come from [`StreamSolver::partial_fit`](crate::fit::StreamSolver::partial_fit) and are kept in `kept`.
+    /// Whether the rows come from [`StreamSolver::partial_fit`](crate::fit::StreamSolver::partial_fit) and are kept in
+    /// `kept`.
     pub(super) fed: bool,
     pub(super) kept: Kept<T>,
     /// Votes of retired rows.

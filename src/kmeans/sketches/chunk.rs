@@ -12,8 +12,8 @@ use crate::matrix::MatRef;
 use crate::pass::{Chunk, PerRow, TILE_ROWS, Unread};
 use crate::rows::Rows;
 
-/// Rows of a chunk of a sweep by sketches, for `k` centers: so many that their lists of centers are worth sorting, and so
-/// few that their values stay in the second-level cache, and that the lists are small if nothing is excluded.
+/// Rows of a chunk of a sweep by sketches, for `k` centers: so many that their lists of centers are worth sorting, and
+/// so few that their values stay in the second-level cache, and that the lists are small if nothing is excluded.
 fn sketch_chunk_rows(dim: usize, k: usize) -> usize {
     ((1 << 18) / dim.max(1)).min(SKETCH_PAIRS / k.max(1)).clamp(64, 2048)
 }
@@ -114,8 +114,8 @@ impl<T: Compute> Rules<'_, T> {
         }
     }
 
-    /// Finds the new label of every row of a chunk. Notes the changes in `work`. Reads only rows whose bounds and sketches do
-    /// not tell their label. In the chunk that it returns, no other rows may be looked at.
+    /// Finds the new label of every row of a chunk. Notes the changes in `work`. Reads only rows whose bounds and
+    /// sketches do not tell their label. In the chunk that it returns, no other rows may be looked at.
     pub(in crate::kmeans) fn label<'c>(
         &self,
         reading: Reading<'c, '_, T>,
@@ -268,8 +268,8 @@ impl<T: Compute> Rules<'_, T> {
         work.distances += work.open.len() as u64;
     }
 
-    /// Closes the rows whose bounds tell their label, now that the distance to its center is measured, and finds the centers
-    /// within reach of the others.
+    /// Closes the rows whose bounds tell their label, now that the distance to its center is measured, and finds the
+    /// centers within reach of the others.
     fn scan(&self, rows: &mut RowSketches<'_>, work: &mut Work) {
         let Work { scan, hits, open, lists, .. } = work;
         scan.resize(rows.sketches.len());

@@ -38,22 +38,22 @@ const SKETCH_SETS: usize = 64;
 /// Coordinates of the sketches of centers by which similar ones are found.
 const SKETCH_COORDINATES: usize = 32;
 
-/// Whether sketches pay for `n` rows and `k` clusters in `dim` columns (`auto.py`, AVX-512 VNNI; AVX-VNNI gains as much over AVX2): a row takes about as
-/// long as 50,000 values of centers in bookkeeping and exact distances. There must be enough rows to learn the columns of
-/// sketches from.
+/// Whether sketches pay for `n` rows and `k` clusters in `dim` columns (`auto.py`, AVX-512 VNNI; AVX-VNNI gains as much
+/// over AVX2): a row takes about as long as 50,000 values of centers in bookkeeping and exact distances. There must be
+/// enough rows to learn the columns of sketches from.
 pub(super) fn sketches_pay(n: usize, k: usize, dim: usize) -> bool {
     dim >= 32 && k * dim >= 50_000 && n >= 4096
 }
 
-/// Whether finer sketches pay for `n` rows in a file larger than memory (`files.py`), because most rows are then not read:
-/// their bytes must be few beside those of the rows, and making them, which takes as long as comparing the rows with `dim`
-/// centers, must take less than a few sweeps. Completing the directions to a basis takes `dim^3` operations.
+/// Whether finer sketches pay for `n` rows in a file larger than memory (`files.py`), because most rows are then not
+/// read: their bytes must be few beside those of the rows, and making them, which takes as long as comparing the rows
+/// with `dim` centers, must take less than a few sweeps. Completing the directions to a basis takes `dim^3` operations.
 pub(super) fn fine_sketches_pay(n: usize, k: usize, dim: usize) -> bool {
     n >= 4096 && (64..=1024).contains(&dim) && dim <= 4 * k
 }
 
-/// The directions of sketches that have finer ones: the first number for which there is memory, of those that are at most
-/// half of the columns. More of them leave fewer rows to read.
+/// The directions of sketches that have finer ones: the first number for which there is memory, of those that are at
+/// most half of the columns. More of them leave fewer rows to read.
 const FINE_WIDTHS: [usize; 7] = [128, 112, 96, 80, 64, 48, 32];
 
 /// The share of the available memory for sketches, where rows are in a file larger than memory.
@@ -131,9 +131,9 @@ impl AllRows {
 }
 
 impl Sketches {
-    /// For the rows of `data`, in at most `budget` bytes. With finer sketches if the rows are in a file larger than memory.
-    /// `None` if the sketches do not fit, if no sketch suits the rows, or, unless they are `asked` for or finer, if they
-    /// exclude too few of the centers.
+    /// For the rows of `data`, in at most `budget` bytes. With finer sketches if the rows are in a file larger than
+    /// memory. `None` if the sketches do not fit, if no sketch suits the rows, or, unless they are `asked` for or
+    /// finer, if they exclude too few of the centers.
     ///
     /// # Errors
     /// Those of the source.

@@ -11,8 +11,8 @@ pub(super) struct Open {
     /// An upper bound of the distance to its center, and the same with room for rounding.
     pub(super) upper: f32,
     pub(super) radius: f32,
-    /// The squared distance, if it was measured; until then a lower limit, in the units of sketches, if the row has a finer
-    /// sketch.
+    /// The squared distance, if it was measured; until then a lower limit, in the units of sketches, if the row has a
+    /// finer sketch.
     pub(super) sq_dist: f64,
 }
 

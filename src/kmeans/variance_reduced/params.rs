@@ -161,8 +161,8 @@ parameters! {
         /// algorithm. With [`EpochSize::Doubling`] the [tolerance](VarianceReducedParams::tolerance) applies
         /// once epochs have as many steps as there are rows.
         epoch_size: EpochSize = EpochSize::Share(1.0),
-        /// The distance (default [`Metric::Euclidean`]). With [`Metric::Cosine`] rows are scaled to length 1 as they are
-        /// read, and centers are projected to the unit sphere at the end of each epoch.
+        /// The distance (default [`Metric::Euclidean`]). With [`Metric::Cosine`] rows are scaled to length 1 as they
+        /// are read, and centers are projected to the unit sphere at the end of each epoch.
         ///
         /// ```
         /// use shoal::{Metric, VarianceReduced};

@@ -31,8 +31,8 @@ pub(super) fn rows_together(width: usize) -> usize {
     (TOGETHER / width.max(1)).clamp(16, MOST_TOGETHER)
 }
 
-/// Bits of room above the largest value from which a grid is learned. Each bit makes twice as many small values of `f32`
-/// miss the grid.
+/// Bits of room above the largest value from which a grid is learned. Each bit makes twice as many small values of
+/// `f32` miss the grid.
 const ROOM: i32 = 4;
 
 /// Room above the first value of a column from which a grid is learned.
@@ -492,8 +492,8 @@ impl Added {
         Self(vec![0; k])
     }
 
-    /// Counts rows that were added together, which change the weight of their clusters by so many rows of weight 1 each.
-    /// Returns whether clusters must be settled.
+    /// Counts rows that were added together, which change the weight of their clusters by so many rows of weight 1
+    /// each. Returns whether clusters must be settled.
     pub(super) fn count(&mut self, labels: &[u32], by: impl Fn(usize) -> i32) -> bool {
         let mut most = 0;
         for (i, &j) in labels.iter().enumerate() {

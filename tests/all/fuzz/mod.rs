@@ -9,8 +9,8 @@
 //! | `SHOAL_FUZZ_SECONDS` | seconds per target. Without it, a fixed number of inputs, the same ones in each run |
 //! | `SHOAL_FUZZ_SEED` | the seed of the random damage |
 //!
-//! An input that fails is stored, and the panic names it. Put it into `tests/all/fuzz/crashers/<target>/`: every run tries
-//! the files there first.
+//! An input that fails is stored, and the panic names it. Put it into `tests/all/fuzz/crashers/<target>/`: every run
+//! tries the files there first.
 
 mod damage;
 mod distributed;

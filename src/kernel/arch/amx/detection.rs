@@ -9,8 +9,8 @@ use crate::kernel::arch::engine::Tile;
 /// Bytes of a line of a tile.
 pub(super) const LINE: usize = 64;
 
-/// Whether this processor has tiles with products of bf16 and of bytes, and Linux lets this process use them. Call it only
-/// on a processor with AVX-512 VNNI, which the tiles of this crate need as well.
+/// Whether this processor has tiles with products of bf16 and of bytes, and Linux lets this process use them. Call it
+/// only on a processor with AVX-512 VNNI, which the tiles of this crate need as well.
 ///
 /// The first call asks Linux for the permission. It holds for all threads and is inherited by forked children. From
 /// then on, Linux accepts only alternate signal stacks that have room for the tiles. Therefore call this function

@@ -37,8 +37,8 @@ pub(in crate::kernel) fn install() -> bool {
         return false;
     }
     INSTALLED.call_once(|| {
-        // SAFETY: zeros are a valid `sigaction`, and the handler has the signature that SA_SIGINFO asks for. The handler
-        // touches only memory that the interrupted instruction names, and values that need no lock.
+        // SAFETY: zeros are a valid `sigaction`, and the handler has the signature that SA_SIGINFO asks for. The
+        // handler touches only memory that the interrupted instruction names, and values that need no lock.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = handle as *const () as usize;
@@ -70,7 +70,8 @@ thread_local! {
 }
 
 extern "C" fn handle(_signal: c_int, _info: *mut siginfo_t, context: *mut c_void) {
-    // SAFETY: `context` points to the registers of the interrupted thread, which only this handler uses until it returns.
+    // SAFETY: `context` points to the registers of the interrupted thread, which only this handler uses until it
+    // returns.
     let registers = unsafe { &mut (*context.cast::<ucontext_t>()).uc_mcontext.gregs };
     let at = registers[libc::REG_RIP as usize] as *const u8;
     // SAFETY: the processor has read the instruction at `at`.
