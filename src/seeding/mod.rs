@@ -9,6 +9,7 @@ mod random;
 mod scalable;
 mod sensitivity;
 mod sketched;
+mod tile_sums;
 mod tree;
 
 use std::fmt::{self, Display};

@@ -8,6 +8,7 @@
 use std::collections::HashSet;
 
 use super::sketched::Sketched;
+use super::tile_sums::{Near, TileSums, may_be_nearer};
 use super::{Seeds, finite_or_first_bad};
 use crate::data::{DataSource, copy, take, too_heavy};
 use crate::error::Result;
@@ -21,15 +22,6 @@ use crate::tuning::SEEDING_TILE_ROWS;
 
 /// Centers from which on k-means++ compares candidates by sketches.
 const SEEDING_PLAIN: usize = 16;
-
-/// The squared distance of a row to its nearest center so far, and that center: `(D2, center)`.
-pub(super) type Near = (f64, u32);
-
-/// Whether a center at this squared distance from the nearest center of a row may be nearer to the row, which is at the
-/// squared distance `sq_dist` from that. The factor covers the roundings of all three distances.
-pub(super) fn may_be_nearer(between: f64, sq_dist: f64) -> bool {
-    between < 4.0 * (1.0 + 1e-9) * sq_dist
-}
 
 /// Number of centers packed together when many are added at once.
 const ADMITTED: usize = 1 << 15;
@@ -219,16 +211,23 @@ impl<T: Compute> Potential<T> {
             // Before, candidates are nearer to many rows, and their distances would take much memory.
             if self.with_sketches && self.sketched.is_none() && self.rows.len() >= SEEDING_PLAIN {
                 self.with_sketches = false;
-                self.sketch(data, cx)?;
+                self.sketched = Sketched::new(&self.near, data, cx)?;
             }
-            let next = match &self.sketched {
-                Some(_) => self.best_by_sketches(data, cx, &drawn)?,
+            let next = match &mut self.sketched {
+                Some(sketched) => {
+                    let (best, measured) = sketched.best_of(&self.near, data, cx, &drawn)?;
+                    self.n_distances += measured;
+                    best
+                }
                 None if drawn.len() == 1 => 0,
                 None => self.best_of(data, cx, &drawn)?,
             };
             self.take_in(data, &[drawn[next]])?;
-            match &self.sketched {
-                Some(_) => self.admit_found(data, cx, next)?,
+            let last = (self.rows.len() - 1) as u32;
+            match &mut self.sketched {
+                Some(sketched) => {
+                    sketched.admit((&mut self.near[..], &mut self.tiles), data, cx, (last, next))?;
+                }
                 None => self.admit(data, cx)?,
             }
         }
@@ -254,36 +253,6 @@ pub(super) fn unused(rows: &[u64], n: u64, k: usize, rng: &mut Rng) -> Vec<u64> 
         }
     }
     others
-}
-
-/// Sums per tile, collected in tile order.
-#[derive(Default)]
-pub(super) struct TileSums {
-    pub(super) sums: Vec<f64>,
-    pub(super) open: f64,
-    measured: u64,
-}
-
-impl TileSums {
-    /// Each partial result is one tile.
-    pub(super) fn merge(&mut self, part: &mut Self) {
-        self.sums.push(std::mem::take(&mut part.open));
-        self.measured += std::mem::take(&mut part.measured);
-    }
-}
-
-/// The reduction of the sum by each candidate, and the number of computed distances.
-pub(super) type Gains = (Vec<f64>, u64);
-
-/// Adds the gains of a tile.
-pub(super) fn merge_gains((total, measured): &mut Gains, (part, more): &mut Gains) {
-    total.iter_mut().zip(part).for_each(|(t, p)| *t += std::mem::take(p));
-    *measured += std::mem::take(more);
-}
-
-/// The largest gain; the earliest among equals.
-pub(super) fn best_of_gains(gains: &[f64]) -> usize {
-    (0..gains.len()).rev().max_by(|&a, &b| gains[a].total_cmp(&gains[b])).unwrap_or(0)
 }
 
 #[cfg(test)]

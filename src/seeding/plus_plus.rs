@@ -1,8 +1,9 @@
 //! k-means++ seeding: every new center is a row drawn with odds proportional to its weight times its squared
 //! distance to the centers so far.
 
-use super::near::{Gains, Near, Potential, best_of_gains, may_be_nearer, merge_gains};
+use super::near::Potential;
 use super::sketched::sketches_pay;
+use super::tile_sums::{Gains, Near, best_of_gains, may_be_nearer, merge_gains};
 use super::{Seeds, known};
 use crate::data::{DataSource, take, weights_of};
 use crate::error::Result;

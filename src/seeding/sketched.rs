@@ -5,7 +5,7 @@
 //! lists the rows to which a candidate may be nearer. What it leaves out would add nothing to any sum, so the draws are
 //! the same as without sketches.
 
-use super::near::{Gains, Near, Potential, TileSums, best_of_gains, merge_gains};
+use super::tile_sums::{Gains, Near, TileSums, best_of_gains, merge_gains};
 use crate::data::{Access, DataSource, take};
 use crate::error::Result;
 use crate::kernel::sketched::{
@@ -83,12 +83,16 @@ pub(super) fn sketches_pay<T: Compute>(data: &dyn DataSource<T>, n: usize, k: us
         && data.most_values().is_none()
 }
 
-impl<T: Compute> Potential<T> {
-    /// Sketches all rows, which have a center.
-    pub(super) fn sketch(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<()> {
-        let n = self.near.len();
+impl Sketched {
+    /// Sketches of all rows, which have a center. `None` if no sketch suits them.
+    pub(super) fn new<T: Compute>(
+        near: &[Near],
+        data: &dyn DataSource<T>,
+        cx: &Executor,
+    ) -> Result<Option<Self>> {
+        let n = near.len();
         let sample = take(data, &Basis::sample_of(n))?;
-        let Some(basis) = Basis::learn(MatRef::new(&sample, self.dim)) else { return Ok(()) };
+        let Some(basis) = Basis::learn(MatRef::new(&sample, data.dim())) else { return Ok(None) };
         let mut tiles: Vec<Tile> = Vec::new();
         tiles.resize_with(n.div_ceil(SEEDING_TILE_ROWS), Tile::default);
         let width = basis.width();
@@ -110,22 +114,22 @@ impl<T: Compute> Potential<T> {
             Ok(())
         };
         let make = (|| (), Work::default);
-        sweep(data, cx, CUT, (&self.near[..], Tiles(&mut tiles)), &mut (), make, absorb, |(), ()| ())?;
-        self.sketched = Some(Sketched { basis, tiles });
-        Ok(())
+        sweep(data, cx, CUT, (near, Tiles(&mut tiles)), &mut (), make, absorb, |(), ()| ())?;
+        Ok(Some(Self { basis, tiles }))
     }
 
-    /// Which of the candidates reduces the sum most; the earliest among equals. Keeps their distances for
-    /// [`Potential::admit_found`].
-    pub(super) fn best_by_sketches(
+    /// Which of the candidates reduces the sum most, the earliest among equals, and the number of computed distances.
+    /// Keeps the distances for [`Sketched::admit`].
+    pub(super) fn best_of<T: Compute>(
         &mut self,
+        near: &[Near],
         data: &dyn DataSource<T>,
         cx: &Executor,
         candidates: &[u64],
-    ) -> Result<usize> {
-        let Some(Sketched { basis, tiles }) = &mut self.sketched else { return Ok(0) };
+    ) -> Result<(usize, u64)> {
+        let Self { basis, tiles } = self;
         let values = take(data, candidates)?;
-        let rows = MatRef::new(&values, self.dim);
+        let rows = MatRef::new(&values, data.dim());
         let points: Vec<Point<'_, T>> = rows.iter().map(Point::new).collect();
         let m = candidates.len();
         let (mut codes, mut sketches) = (vec![0; m * basis.width()], vec![Sketch::default(); m]);
@@ -167,22 +171,21 @@ impl<T: Compute> Potential<T> {
         };
         let mut gains: Gains = (vec![0.0; m], 0);
         let make = (|| (vec![0.0; m], 0), Work::default);
-        let state = (&self.near[..], Tiles(tiles));
-        sweep(data, cx, CUT, state, &mut gains, make, absorb, merge_gains)?;
-        self.n_distances += gains.1;
-        Ok(best_of_gains(&gains.0))
+        sweep(data, cx, CUT, (near, Tiles(tiles)), &mut gains, make, absorb, merge_gains)?;
+        Ok((best_of_gains(&gains.0), gains.1))
     }
 
-    /// Updates every row's nearest distance with the last of the centers, which was the last `candidate`.
-    pub(super) fn admit_found(
+    /// Updates the nearest distance of every row, and the sums per tile, with a new center. It was number `candidate` in
+    /// the last call of [`Sketched::best_of`].
+    pub(super) fn admit<T: Compute>(
         &mut self,
+        (near, sums): (&mut [Near], &mut Vec<f64>),
         data: &dyn DataSource<T>,
         cx: &Executor,
-        candidate: usize,
+        (center, candidate): (u32, usize),
     ) -> Result<()> {
-        let last = (self.rows.len() - 1) as u32;
-        let Some(Sketched { basis, tiles }) = &mut self.sketched else { return Ok(()) };
-        let (before, chunk_rows) = (std::mem::take(&mut self.tiles), chunk_rows(self.dim));
+        let Self { basis, tiles } = self;
+        let (before, chunk_rows) = (std::mem::take(sums), chunk_rows(data.dim()));
         let absorb = |chunk: Unread<'_, T>,
                       (near, tiles): (&mut [Near], Tiles<'_>),
                       sums: &mut TileSums,
@@ -192,7 +195,7 @@ impl<T: Compute> Potential<T> {
             let mut sum = before[chunk.range().start / SEEDING_TILE_ROWS];
             if found.iter().any(|found| found.candidate as usize == candidate) {
                 for found in found.iter().filter(|found| found.candidate as usize == candidate) {
-                    near[found.row as usize] = (found.sq_dist, last);
+                    near[found.row as usize] = (found.sq_dist, center);
                     tile.reach(found.row as usize, found.sq_dist, basis);
                 }
                 let weights = chunk.weights();
@@ -208,9 +211,8 @@ impl<T: Compute> Potential<T> {
         };
         let mut total = TileSums::default();
         let make = (TileSums::default, || ());
-        let state = (&mut self.near[..], Tiles(tiles));
-        sweep(data, cx, CUT, state, &mut total, make, absorb, TileSums::merge)?;
-        self.tiles = total.sums;
+        sweep(data, cx, CUT, (near, Tiles(tiles)), &mut total, make, absorb, TileSums::merge)?;
+        *sums = total.sums;
         Ok(())
     }
 }
@@ -227,6 +229,7 @@ mod tests {
     use super::*;
     use crate::data::{Dense, Weighted};
     use crate::rng::{Purpose, Rng};
+    use crate::seeding::near::Potential;
 
     /// Rows in clusters, of which some are equal.
     fn rows(n: usize, d: usize) -> Vec<f64> {

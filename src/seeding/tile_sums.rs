@@ -1,0 +1,40 @@
+//! The nearest center of a row so far, and sums over the rows of a tile.
+
+/// The squared distance of a row to its nearest center so far, and that center: `(D2, center)`.
+pub(super) type Near = (f64, u32);
+
+/// Whether a center at this squared distance from the nearest center of a row may be nearer to the row, which is at the
+/// squared distance `sq_dist` from that. The factor covers the roundings of all three distances.
+pub(super) fn may_be_nearer(between: f64, sq_dist: f64) -> bool {
+    between < 4.0 * (1.0 + 1e-9) * sq_dist
+}
+
+/// Sums per tile, collected in tile order.
+#[derive(Default)]
+pub(super) struct TileSums {
+    pub(super) sums: Vec<f64>,
+    pub(super) open: f64,
+    pub(super) measured: u64,
+}
+
+impl TileSums {
+    /// Each partial result is one tile.
+    pub(super) fn merge(&mut self, part: &mut Self) {
+        self.sums.push(std::mem::take(&mut part.open));
+        self.measured += std::mem::take(&mut part.measured);
+    }
+}
+
+/// The reduction of the sum by each candidate, and the number of computed distances.
+pub(super) type Gains = (Vec<f64>, u64);
+
+/// Adds the gains of a tile.
+pub(super) fn merge_gains((total, measured): &mut Gains, (part, more): &mut Gains) {
+    total.iter_mut().zip(part).for_each(|(t, p)| *t += std::mem::take(p));
+    *measured += std::mem::take(more);
+}
+
+/// The largest gain; the earliest among equals.
+pub(super) fn best_of_gains(gains: &[f64]) -> usize {
+    (0..gains.len()).rev().max_by(|&a, &b| gains[a].total_cmp(&gains[b])).unwrap_or(0)
+}
