@@ -13,12 +13,12 @@ use crate::rows::RowBuf;
 /// Number of rows visited between two checks of the interrupt flag.
 pub(super) const DRAWN_ROWS: usize = 1 << 16;
 
-/// Rounds beyond those requested, at most. If outliers hold nearly all of the potential, rounds draw few rows, or hardly any
-/// but outliers; these rows lower the potential.
+/// Rounds beyond those requested, at most. If outliers hold nearly all of the potential, rounds draw few rows, or hardly
+/// any but outliers; these rows lower the potential.
 const MORE_ROUNDS: usize = 8;
 
-/// A further round follows one that left at most this share of the potential. Three rounds of as many rows as centers leave
-/// more than half of it on data without outliers.
+/// A further round follows one that left at most this share of the potential. On data without outliers, the last of
+/// three rounds of as many rows as centers leaves more.
 const FALLING: f64 = 0.5;
 
 /// The rounds of k-means||.
@@ -33,8 +33,9 @@ pub(super) struct Rounds {
 ///
 /// Each of `rounds` draws about `oversampling * k` rows by weight times squared distance. Each drawn row gets
 /// the total weight of the rows that are nearest to it, and greedy k-means++ chooses `k` of the drawn rows.
-/// Up to eight more rounds follow while at most `k` rows are drawn, or the last round more than halved the sum of squared
-/// distances. If there are still at most `k`, plain k-means++ over all rows chooses the rest, in a pass per center.
+/// Up to eight more rounds follow while at most `k` rows are drawn, or the last round more than halved the sum of
+/// squared distances. If there are still at most `k`, plain k-means++ over all rows chooses the rest, in a pass per
+/// center.
 ///
 /// Usually costs about `oversampling * rounds * k` distances per row, computed by the kernels, in `rounds + 1`
 /// passes.

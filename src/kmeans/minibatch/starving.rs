@@ -81,8 +81,8 @@ impl<T: Compute> MiniBatchSolver<T> {
     }
 }
 
-/// The squared distance of a usual row of a batch to its center: the median over some rows. A mean would be large if a single
-/// row were far from all centers.
+/// The squared distance of a usual row of a batch to its center: the median over some rows. A mean would be large if a
+/// single row were far from all centers.
 fn usual_error<T: Compute>(batch: &dyn DataSource<T>, rows: u64, packed: &PackedCenters<T>) -> Result<f64> {
     let has_weight = |&row: &u64| batch.weights().is_none_or(|weights| weights[row as usize] > 0.0);
     let some: Vec<u64> = (0..rows).step_by(rows.div_ceil(SAMPLE) as usize).filter(has_weight).collect();
