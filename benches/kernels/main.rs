@@ -20,8 +20,12 @@ use intrinsics::{Real, peak};
 const DIMS: [usize; 13] = [2, 3, 4, 8, 16, 32, 64, 128, 256, 384, 768, 1024, 3072];
 const CENTERS: [usize; 5] = [8, 64, 256, 1024, 4096];
 /// Instruction sets with products of low precision, and those with the same vectors without them.
-const CERTIFIED: [(Isa, Isa); 3] =
-    [(Isa::AvxVnni, Isa::Avx2), (Isa::Avx512Vnni, Isa::Avx512), (Isa::Amx, Isa::Avx512)];
+const CERTIFIED: [(Isa, Isa); 4] = [
+    (Isa::NeonDot, Isa::Neon),
+    (Isa::AvxVnni, Isa::Avx2),
+    (Isa::Avx512Vnni, Isa::Avx512),
+    (Isa::Amx, Isa::Avx512),
+];
 /// Rows per product of the `gemm` crate; the faster one counts.
 const BLOCKS: [usize; 2] = [768, 3072];
 /// Numbers of rows are multiples of this, so that neither side has a remainder.

@@ -94,14 +94,15 @@ class KMeans(CenterClusterer):
           dimensions and clusters. Sparse rows and a small `memory` get plain sweeps, with a warning.
         - ``"auto"`` tries ``"filtering"`` first for at least 16,384 rows and 16 clusters in up to 16
           dimensions, and keeps ``"filtering"`` while sweeps compute at most 15% of all distances. On
-          processors with AVX-512 VNNI or AVX-VNNI, it chooses ``"sketch"`` from 32 dimensions on, if there
-          are at least 50,000 / dimensions clusters, and leaves it if it excludes too few centers. For a
-          mapped file larger than memory, it chooses ``"sketch"`` from 64 dimensions on, if there is at least
-          one cluster per four dimensions. Otherwise the fit begins with plain sweeps. Bounds start once few
-          enough labels change: ``"elkan"`` (from 160 dimensions on, or for up to 64 clusters) or
-          ``"yinyang"`` above 16 dimensions; ``"hamerly"``, ``"exponion"`` or ``"yinyang"`` below, from 24
-          clusters on. Bounds pause while they cost more distances than they save. The choice never depends
-          on a clock. Sparse rows get plain sweeps, because bounds skip almost no distances there.
+          processors with AVX-512 VNNI, AVX-VNNI or Arm dot products, it chooses ``"sketch"`` from 32
+          dimensions on, if there are at least 50,000 / dimensions clusters, and leaves it if it excludes too
+          few centers. For a mapped file larger than memory, it chooses ``"sketch"`` from 64 dimensions on,
+          if there is at least one cluster per four dimensions. Otherwise the fit begins with plain sweeps.
+          Bounds start once few enough labels change: ``"elkan"`` (from 160 dimensions on, or for up to 64
+          clusters) or ``"yinyang"`` above 16 dimensions; ``"hamerly"``, ``"exponion"`` or ``"yinyang"``
+          below, from 24 clusters on. Bounds pause while they cost more distances than they save. The choice
+          never depends on a clock. Sparse rows get plain sweeps, because bounds skip almost no distances
+          there.
     memory : str or int, default="1GB"
         Memory budget for distance bounds, in bytes or as text such as ``"500MB"``. With a smaller budget more
         centers share a bound, down to no bounds at all, with a warning if `algorithm` names bounds. The tree

@@ -19,21 +19,23 @@ pub enum Isa {
     Scalar,
     /// 128-bit vectors on Arm.
     Neon,
+    /// [`Isa::Neon`] with certified low precision: products of bytes prove most labels, and the others are computed as
+    /// before. Labels are bit-identical.
+    NeonDot,
     /// 256-bit vectors with fused multiply-add on x86-64.
     Avx2,
-    /// [`Isa::Avx2`] with certified low precision: products of bytes prove most labels, and the others are computed
-    /// as before. Labels are bit-identical.
+    /// [`Isa::Avx2`] with certified low precision, as [`Isa::NeonDot`].
     AvxVnni,
     /// 512-bit vectors on x86-64.
     Avx512,
-    /// [`Isa::Avx512`] with certified low precision, as [`Isa::AvxVnni`].
+    /// [`Isa::Avx512`] with certified low precision, as [`Isa::NeonDot`].
     Avx512Vnni,
     /// As [`Isa::Avx512Vnni`], with the matrix unit of the processor. Linux only.
     Amx,
 }
 
-const ALL: [Isa; 7] =
-    [Isa::Scalar, Isa::Neon, Isa::Avx2, Isa::AvxVnni, Isa::Avx512, Isa::Avx512Vnni, Isa::Amx];
+const ALL: [Isa; 8] =
+    [Isa::Scalar, Isa::Neon, Isa::NeonDot, Isa::Avx2, Isa::AvxVnni, Isa::Avx512, Isa::Avx512Vnni, Isa::Amx];
 
 impl Isa {
     /// Whether this processor and this build support the instruction set.
@@ -58,6 +60,8 @@ impl Isa {
             Self::Amx => Self::Avx512Vnni.is_available() && super::arch::amx::detection::is_available(),
             #[cfg(target_arch = "aarch64")]
             Self::Neon => std::arch::is_aarch64_feature_detected!("neon"),
+            #[cfg(target_arch = "aarch64")]
+            Self::NeonDot => Self::Neon.is_available() && std::arch::is_aarch64_feature_detected!("dotprod"),
             #[allow(unreachable_patterns, reason = "which arms exist depends on the target")]
             _ => false,
         }
@@ -70,12 +74,12 @@ impl Isa {
 
     /// Whether products of bytes take a fraction of the time of `f32` products.
     pub(super) fn multiplies_bytes(self) -> bool {
-        matches!(self, Self::AvxVnni | Self::Avx512Vnni | Self::Amx)
+        matches!(self, Self::NeonDot | Self::AvxVnni | Self::Avx512Vnni | Self::Amx)
     }
 
     /// All sets, of any processor.
     #[cfg(test)]
-    pub(super) fn all() -> [Self; 7] {
+    pub(super) fn all() -> [Self; 8] {
         ALL
     }
 
@@ -115,6 +119,7 @@ names! {
     Isa("instruction set") {
         Scalar = "scalar",
         Neon = "neon",
+        NeonDot = "neondot",
         Avx2 = "avx2",
         AvxVnni = "avxvnni",
         Avx512 = "avx512",

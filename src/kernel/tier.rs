@@ -86,7 +86,7 @@ impl<T: Compute> Tier<T> {
             Isa::Avx512 | Isa::Avx512Vnni | Isa::Amx => unsafe { in_avx512(operation) },
             #[cfg(target_arch = "aarch64")]
             // SAFETY: a tier exists only if the processor has its instruction set.
-            Isa::Neon => unsafe { in_neon(operation) },
+            Isa::Neon | Isa::NeonDot => unsafe { in_neon(operation) },
             // SAFETY: every processor has portable code.
             _ => unsafe { operation.run::<T::Scalar, 4, 2, 1, 2>() },
         }

@@ -40,7 +40,7 @@ fn sketches_exclude_nearly_all_centers() {
 
 #[test]
 fn auto_uses_sketches_for_many_columns_and_clusters() {
-    let fast = matches!(Isa::active(), Isa::AvxVnni | Isa::Avx512Vnni | Isa::Amx);
+    let fast = matches!(Isa::active(), Isa::NeonDot | Isa::AvxVnni | Isa::Avx512Vnni | Isa::Amx);
     // More rows than blocks of rows need, which come first in few columns.
     for n in [5000, 17_000] {
         let rows = loose(n, 256);

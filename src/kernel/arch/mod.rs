@@ -17,6 +17,8 @@ pub(super) mod avx_vnni;
 pub(super) mod engine;
 #[cfg(target_arch = "aarch64")]
 pub(super) mod neon;
+#[cfg(target_arch = "aarch64")]
+pub(super) mod neon_dot;
 pub(super) mod products;
 pub(super) mod scalar;
 mod vectors;

@@ -40,7 +40,6 @@ use super::isa::Isa;
 use super::pack::{PackedCenters, Scratch, Shortcut};
 use super::sketched::{Labeling, SketchedCenters, sketch_candidates};
 use super::tier::Compute;
-use crate::float::Float;
 use crate::matrix::MatRef;
 use crate::rows::{RowBuf, Rows};
 
@@ -187,7 +186,7 @@ struct Given<'a>(std::marker::PhantomData<&'a ()>);
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 impl<'a> crate::float::PerFloat for Given<'a> {
-    type Of<T: Float> = (
+    type Of<T: crate::float::Float> = (
         &'a Certified<T>,
         MatRef<'a, T>,
         &'a PackedCenters<T>,

@@ -109,6 +109,8 @@ impl Query {
 /// Runs a scan with the fastest products of the instruction set.
 pub(super) fn run(isa: Isa, scan: impl Scanning) {
     match isa {
+        #[cfg(target_arch = "aarch64")]
+        Isa::NeonDot => crate::kernel::arch::neon_dot::scan(scan),
         #[cfg(target_arch = "x86_64")]
         Isa::AvxVnni => crate::kernel::arch::avx_vnni::scan(scan),
         #[cfg(target_arch = "x86_64")]

@@ -38,9 +38,11 @@ const SKETCH_SETS: usize = 64;
 /// Coordinates of the sketches of centers by which similar ones are found.
 const SKETCH_COORDINATES: usize = 32;
 
-/// Whether sketches pay for `n` rows and `k` clusters in `dim` columns (`auto.py`, AVX-512 VNNI; AVX-VNNI gains as much
-/// over AVX2): a row takes about as long as 50,000 values of centers in bookkeeping and exact distances. There must be
-/// enough rows to learn the columns of sketches from.
+/// Whether sketches pay for `n` rows and `k` clusters in `dim` columns: a row takes about as long as 50,000 values of
+/// centers in bookkeeping and exact distances. There must be enough rows to learn the columns of sketches from.
+///
+/// Measured with AVX-512 VNNI (`auto.py`). AVX-VNNI gains as much over AVX2. Arm's dot products do four times the work
+/// of its multiply-adds per instruction, as those do; their speed is not measured.
 pub(super) fn sketches_pay(n: usize, k: usize, dim: usize) -> bool {
     dim >= 32 && k * dim >= 50_000 && n >= 4096
 }
