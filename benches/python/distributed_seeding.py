@@ -1,12 +1,16 @@
 """The seedings of the distributed estimators: time, and inertia at the start and at the end of a fit.
 
-Fits of ``shoal.distributed.KMeans`` over partitions in this process, with default parameters but `init`.
+Fits of ``shoal.distributed.KMeans`` over partitions in this process, whose sweeps measure all distances.
 Every round has its own seed, and the seedings take turns within a round. ``first`` and ``final`` are the
-inertia before the first sweep and after the fit, relative to that of k-means|| in the same round; ``sweeps``
-are those of the fit, and ``seeding sweeps`` is the time of the seeding in sweeps. Medians of the rounds, and
-the range of ``final``.
+inertia before the first sweep and after the fit, relative to that of the first seeding in the same round;
+``sweeps`` are those of the fit, and ``seeding sweeps`` is the time of the seeding in sweeps. Seconds are
+those of the processor. Medians of the rounds, and the range of ``final``.
+
+The set ``made`` has about 400,000 rows: 500 large groups, and 2,000 of 20 rows.
 
     python benches/python/distributed_seeding.py
+    python benches/python/distributed_seeding.py --data made:1000 made:4000 made:16000 --sweeps 5 \\
+        --inits k-means++ hierarchical
 """
 
 from __future__ import annotations
@@ -16,11 +20,12 @@ from typing import Any
 
 import _common as common
 import numpy as np
+from against_sklearn import processor
 from shoal.distributed import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
 #: The seedings; the others are compared with the first.
-INITS = ("k-means||", "k-means++")
+INITS = ("k-means||", "k-means++", "hierarchical")
 SETS = (
     "sift_bsds_trainval:256",
     "sift_bsds_trainval:1000",
@@ -56,16 +61,29 @@ COLUMNS = {
 }
 
 
-def fit(parts: list[np.ndarray], k: int, init: str, seed: int, threads: int) -> dict[str, float]:
+def made() -> np.ndarray:
+    """Make rows in groups of very different sizes, of which many are rare."""
+    rng = np.random.default_rng(0)
+    n_large, n_rare, rare = 500, 2000, 20
+    sizes = rng.pareto(1.0, n_large) + 1
+    sizes = np.maximum(1, sizes / sizes.sum() * (400_000 - n_rare * rare)).astype(int)
+    sizes = np.append(sizes, np.full(n_rare, rare))
+    centers = rng.normal(scale=4, size=(len(sizes), 32))
+    return (np.repeat(centers, sizes, axis=0) + rng.normal(size=(sizes.sum(), 32))).astype(np.float32)
+
+
+def fit(parts: list[np.ndarray], k: int, init: str, seed: int, args: Any) -> dict[str, float]:
     """Fit once, and return the figures."""
-    model = KMeans(k, init=init, random_state=seed, n_jobs=threads, compute_labels=False)
+    given = {"max_iter": args.sweeps, "random_state": seed, "n_jobs": args.threads}
+    model = KMeans(k, init=init, **given, compute_labels=False, memory=0)
+    begun = processor()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        steps = model.fit(parts).history_
-    elapsed = steps["elapsed"]
+        elapsed = [processor() - begun for _ in model.iter_fit(parts)]
+    steps = model.history_
     sweep = float(np.median(np.diff(elapsed))) if len(elapsed) > 1 else np.nan
     return {
-        "seeding s": float(elapsed[0]) - sweep,
+        "seeding s": elapsed[0] - sweep,
         "sweep s": sweep,
         "sweeps": len(steps),
         "first": float(steps["objective"][0]),
@@ -75,16 +93,19 @@ def fit(parts: list[np.ndarray], k: int, init: str, seed: int, threads: int) -> 
 
 def compare(spec: str, args: Any) -> list[dict[str, Any]]:
     """Compare the seedings on a data set."""
-    name, X, k = common.load(spec)
+    if spec.startswith("made:"):
+        name, X, k = "made", made(), int(spec.removeprefix("made:"))
+    else:
+        name, X, k = common.load(spec)
     if name in SCALED:
         X = X / np.maximum(X.std(axis=0), 1e-12).astype(X.dtype)
     X = X[np.random.default_rng(0).permutation(len(X))]
     parts = np.array_split(X[: 4 * k] if args.quick else X, args.partitions)
-    rounds: dict[str, list[dict[str, float]]] = {init: [] for init in INITS}
+    rounds: dict[str, list[dict[str, float]]] = {init: [] for init in args.inits}
     for seed in range(args.rounds):
-        for init in INITS:
-            rounds[init].append(fit(parts, k, init, seed, args.threads))
-    known = rounds[INITS[0]]
+        for init in args.inits:
+            rounds[init].append(fit(parts, k, init, seed, args))
+    known = rounds[args.inits[0]]
     rows = []
     for init, found in rounds.items():
         ratios = {
@@ -104,6 +125,8 @@ def compare(spec: str, args: Any) -> list[dict[str, Any]]:
 def main() -> None:
     parser = common.parser(__doc__)
     parser.add_argument("--data", nargs="+", default=SETS, metavar="NAME:K")
+    parser.add_argument("--inits", nargs="+", default=INITS, choices=INITS)
+    parser.add_argument("--sweeps", type=int, default=300, help="most sweeps of a fit (default 300)")
     parser.add_argument("--partitions", type=int, default=4, help="partitions (default 4)")
     parser.add_argument("--rounds", type=int, default=5, help="rounds, each with its own seed (default 5)")
     common.add_options(parser, quick="4 rows per cluster, 1 round, no result file", threads=True)
@@ -114,7 +137,7 @@ def main() -> None:
     rows = []
     for spec in args.data:
         rows += compare(spec, args)
-        print("\n" + common.table(rows[-len(INITS) :], COLUMNS), flush=True)
+        print("\n" + common.table(rows[-len(args.inits) :], COLUMNS), flush=True)
     common.keep("distributed-seeding", head, rows, args.csv, args.quick)
 
 

@@ -201,10 +201,14 @@ See Also
 shoal.lightweight_coreset : On one machine.
 """,
     "init_of_partitions": """
-init : {"k-means++", "k-means||"} or array-like, default="k-means++"
+init : {"auto", "k-means++", "hierarchical", "k-means||"} or array-like, default="auto"
     How to choose the first centers.
 
-    - ``"k-means++"``: greedy k-means++ among the rows of a coreset, which takes two passes.
+    - ``"auto"``: ``"k-means++"`` for fewer than 4,000 clusters, else ``"hierarchical"``.
+    - ``"k-means++"``: greedy k-means++ among the rows of a coreset, which takes two passes. Choosing among
+      them takes time proportional to the square of `n_clusters`.
+    - ``"hierarchical"``: the leaves of a tree of small k-means fits to the coreset, as in
+      :class:`shoal.HierarchicalKMeans`.
     - ``"k-means||"``: :class:`~shoal.distributed.SeedPass`, among all rows: about ``n_rounds + 2`` passes,
       which take the time of about 30 sweeps.
     - An array of shape (n_clusters, n_features).
@@ -224,8 +228,8 @@ Expert parameters
 oversampling_factor, n_rounds : float, int
     As for :class:`shoal.distributed.SeedPass`.
 coreset_size : int or None, default=None
-    Rows of the coreset that ``init="k-means++"`` chooses from, at least `n_clusters`. None: 20 per cluster,
-    at least 10,000.
+    Rows of the coreset that ``"k-means++"`` and ``"hierarchical"`` choose from, in the memory of this
+    process, at least `n_clusters`. None: 20 per cluster, at least 10,000.
 compute_labels : bool, default=True
     Whether to label the rows at the end, in one more pass.
 memory : str or int, default="1GB"
@@ -246,7 +250,7 @@ history_ : structured ndarray of shape (n_iter_,)
 stop_reason_ : str or None
     As for :class:`shoal.KMeans`.
 init_ : str
-    The seeding, or ``"array"``.
+    The seeding, ``"auto"`` resolved, or ``"array"``.
 n_zero_rows_ : int
     Rows of zeros; 0 with ``metric="euclidean"``.
 n_features_in_ : int

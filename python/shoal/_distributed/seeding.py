@@ -1,4 +1,4 @@
-"""First centers of the distributed estimators: k-means++ on a coreset, or k-means||."""
+"""First centers of the distributed estimators: k-means++ or a tree on a coreset, or k-means||."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from shoal._checks import params as _params
 from shoal.coreset import Coreset
-from shoal.seeding import kmeans_plusplus
+from shoal.seeding import How, choose_centers
 from shoal.typing import Metric, RandomState
 
 from .draws import CoresetPass, SeedPass
@@ -16,9 +16,12 @@ from .engine import Engine, total_of
 from .passes import KMeansPass, checked_centers
 
 #: The names of the seedings.
-INITS = ("k-means++", "k-means||")
+INITS = ("auto", "k-means++", "hierarchical", "k-means||")
 
-#: Rows of the coreset that k-means++ chooses from, at least, and per center.
+#: Centers from which "auto" is the tree: k-means++ would take too long (`distributed_seeding.py`).
+MANY_CENTERS = 4000
+
+#: Rows of the coreset that k-means++ and the tree choose from, at least, and per center.
 LEAST_CORESET, CORESET_PER_CENTER = 10_000, 20
 
 NOTHING = "No centers are chosen yet."
@@ -43,14 +46,17 @@ def first_sweep(estimator: Any, engine: Engine) -> tuple[KMeansPass, str]:
         while not task.done:
             task, _ = task.commit(total_of(engine, task, NOTHING))
         return task.first_sweep(), "k-means||"
+    init = estimator.init
+    if init == "auto":
+        init = "k-means++" if k < MANY_CENTERS else "hierarchical"
     size = estimator.coreset_size or max(LEAST_CORESET, CORESET_PER_CENTER * k)
     drawn = coreset_pass(engine, size, metric, seed)
     coreset = coreset_of_pass(drawn)
     if len(coreset.weights) < k:
         raise ValueError(f"n_clusters must be at most the number of rows, {len(coreset.weights)}, got {k}")
     # The points of a coreset of scaled rows are scaled already; scaling them again could change a bit.
-    centers, _ = kmeans_plusplus(coreset, k, random_state=seed)
-    return KMeansPass(centers, metric=metric)._after(drawn), "k-means++"
+    centers, _, _ = choose_centers("fit", How(init), coreset, k, None, seed, None)
+    return KMeansPass(centers, metric=metric)._after(drawn), init
 
 
 def coreset_pass(engine: Engine, n_samples: int, metric: Metric, seed: int) -> CoresetPass:

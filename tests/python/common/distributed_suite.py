@@ -141,7 +141,7 @@ class Suite:
         model = self.both(runner, {"n_clusters": 6, "random_state": 3}, cut(blobs(), *CUTS["even"]))
         assert model.stop_reason_ in ("tolerance", "labels-stable")
 
-    @pytest.mark.parametrize("init", ["k-means++", "k-means||"])
+    @pytest.mark.parametrize("init", ["k-means++", "hierarchical", "k-means||"])
     @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
     def test_seedings_and_metrics(self, runner, init, metric):
         params = {"n_clusters": 5, "init": init, "metric": metric, "random_state": 1, "max_iter": 2}

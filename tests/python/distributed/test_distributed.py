@@ -16,10 +16,10 @@ import shoal
 import sklearn.base
 from distributed_suite import CUTS, blobs, cut, same
 from shoal import _core, distributed
+from shoal._distributed import seeding
 from shoal._distributed.batches import Arriving, Seen, absorbed_pieces, printed
 from shoal._distributed.engine import absorbed, merged, n_sums, runs
 from shoal._distributed.executor import ExecutorEngine
-from shoal._distributed.seeding import INITS
 from shoal.callbacks import Checkpoint
 from shoal.distributed import CoresetPass, KMeans, KMeansPass, LabelPass, Partial, SeedPass
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
@@ -272,13 +272,13 @@ def test_rows_without_weight_and_empty_partitions():
         KMeans(6).fit([rows], sample_weight=[np.zeros(2400)])
     with pytest.raises(ValueError, match="at least 1 row"):
         KMeans(6).fit([rows[:0], rows[:0]])
-    for init in INITS:
+    for init in seeding.INITS:
         with pytest.raises(ValueError, match="n_clusters must be at most the number of rows, 3, got 6"):
             KMeans(6, init=init).fit([rows[:1], rows[:2]])
         # Two rows have weight.
         with pytest.warns(ConvergenceWarning, match=r"distinct clusters \(2\)"):
             model = KMeans(3, init=init, random_state=0).fit([rows[:9]], sample_weight=[np.arange(9) // 7])
-        assert (model.init_, model.inertia_) == (init, 0.0)
+        assert (model.init_, model.inertia_) == ("k-means++" if init == "auto" else init, 0.0)
     with pytest.raises(ValueError, match="coreset_size must be None or an integer of at least 6, got 5"):
         KMeans(6, coreset_size=5).fit([rows])
 
@@ -315,6 +315,35 @@ def test_seeds_are_rows_far_from_each_other(init):
     ]
     random = shoal.metrics.inertia(rows, rows[:12])
     assert np.mean(found) < 1.3 * np.mean(local) < random
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+def test_many_centers_are_chosen_by_a_tree_of_the_coreset(metric, monkeypatch):
+    rows = blobs(n=12_000, k=12, seed=3)
+    params = {"metric": metric, "random_state": 4, "max_iter": 1, "tol": 0}
+    parts = cut(rows, 0.2, 0.9)
+    tree = KMeans(40, init="hierarchical", **params).fit(parts)
+    coreset = distributed.lightweight_coreset(parts, 10_000, metric=metric, random_state=4)
+    local = shoal.KMeans(40, init="hierarchical", n_init=1, **params).iter_fit(coreset)
+    # The first step of the local fit measures the same centers, over the coreset.
+    expected = next(local).objective
+    assert tree.history_["objective"][0] == pytest.approx(expected, rel=0.05)
+    assert tree.history_["objective"][0] != expected
+    monkeypatch.setattr(seeding, "MANY_CENTERS", 40)
+    auto, few = KMeans(40, **params).fit(parts), KMeans(39, **params).fit(parts)
+    same(auto, tree)
+    assert (auto.init_, few.init_) == ("hierarchical", "k-means++")
+    same(few, KMeans(39, init="k-means++", **params).fit(parts))
+
+
+def test_a_tree_finds_rare_groups():
+    rng = np.random.default_rng(0)
+    rare = rng.normal(size=(5, 8)) * 100
+    rows = np.concatenate([rng.normal(size=(20_000, 8)), np.repeat(rare, 4, axis=0)])
+    rows = rows[rng.permutation(len(rows))]
+    for seed in range(5):
+        model = KMeans(100, init="hierarchical", random_state=seed, max_iter=1).fit(cut(rows, 0.5))
+        assert (shoal.nearest(rare, model.cluster_centers_)[1] < 1).all()
 
 
 def test_draws_of_seeds_follow_weights_and_squared_distances():
@@ -392,7 +421,7 @@ def test_a_fitted_estimator_becomes_a_local_one(tmp_path):
 
 def test_parameters_are_checked_together():
     with pytest.raises(
-        ValueError, match=r"n_clusters must .*; tol must .*; init must be one of k-means\+\+"
+        ValueError, match=r"n_clusters must .*; tol must .*; init must be one of auto, k-means\+\+, hier"
     ) as caught:
         KMeans(0, tol=-1, init="random").fit([blobs()])
     assert "got 'random'" in str(caught.value)
