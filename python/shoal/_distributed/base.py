@@ -36,6 +36,18 @@ class OpenBlock(NamedTuple):
     header: Any
 
 
+class Given(NamedTuple):
+    """What the compiled pass absorbs."""
+
+    #: None without rows.
+    source: Source | None
+    weights: RowWeights
+    names: list[str] | None
+    partition: int | None
+    first_row: int
+    threads: int | None
+
+
 #: What messages say of a path that cannot be opened.
 HERE = "paths are opened on the workers"
 
@@ -170,19 +182,13 @@ class Pass:
             if self._names is not None:
                 refuse_other_names(self._names, header)
             threads = p.threads(n_jobs, tell=False)
-            return Partial(self._absorb_source(source, weights, find_names(header), number, first, threads))
+            return Partial(
+                self._absorb_open(Given(source, weights, find_names(header), number, first, threads))
+            )
 
-    def _absorb_source(
-        self,
-        source: Source | None,
-        weights: RowWeights,
-        names: list[str] | None,
-        partition: int | None,
-        first_row: int,
-        threads: int | None,
-    ) -> _core.Partial:
+    def _absorb_open(self, given: Given) -> _core.Partial:
         """Run the pass over rows that are open."""
-        return self._state.absorb(source, weights, names, partition, first_row, threads)
+        return self._state.absorb(*given)
 
     def commit(self, total: Partial, *, n_partitions: int | None = None) -> tuple[Self, Step]:
         """Take over the merged result of all partitions.

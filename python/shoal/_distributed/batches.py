@@ -287,5 +287,5 @@ def over_pieces(
     task: RowPass, pieces: Iterator[Piece], n_jobs: int | None, partition: int | None = None
 ) -> npt.NDArray[Any]:
     """Return the labels or distances of the rows of a partition; for workers."""
-    none = np.zeros((0,) if task.width is None else (0, task.width), task.dtype)
-    return np.concatenate([none, *(task.of(rows, partition=partition, n_jobs=n_jobs) for rows, _ in pieces)])
+    found = (task.of(rows, partition=partition, n_jobs=n_jobs) for rows, _ in pieces)
+    return np.concatenate([task.none, *found])

@@ -14,12 +14,10 @@ import numpy.typing as npt
 
 from shoal import _core
 from shoal._checks import params as _params
-from shoal._checks.params import RowWeights
-from shoal._core import Source
 from shoal._rows.features import refuse_other_names
 from shoal.typing import Metric, Rows
 
-from .base import Pass, block_of, naming
+from .base import Given, Pass, block_of, naming
 from .kept import STATES, Keeping
 
 __all__ = ["DistancePass", "KMeansPass", "LabelPass", "Pass", "RowPass", "checked_centers"]
@@ -106,21 +104,12 @@ class KMeansPass(Pass):
         """Weight per cluster in the last sweep."""
         return self._state.counts
 
-    def _absorb_source(
-        self,
-        source: Source | None,
-        weights: RowWeights,
-        names: list[str] | None,
-        partition: int | None,
-        first_row: int,
-        threads: int | None,
-    ) -> _core.Partial:
-        given = source, weights, names, partition, first_row, threads
-        if self._fit is None or partition is None or source is None:
-            return self._state.absorb(*given)
-        with STATES.lent(self._fit, partition) as (kept, budget):
+    def _absorb_open(self, given: Given) -> _core.Partial:
+        if self._fit is None or given.partition is None or given.source is None:
+            return super()._absorb_open(given)
+        with STATES.lent(self._fit, given.partition) as (kept, budget):
             found = self._state.absorb(*given, kept, budget)
-        STATES.put(self._fit, partition, kept, found.n_rows)
+        STATES.put(self._fit, given.partition, kept, found.n_rows)
         return found
 
     def _of_fit(self, fit: Keeping | None) -> Self:
@@ -158,12 +147,17 @@ class RowPass(ABC):
         """Number of results per row; None if a row has one result, and results are one-dimensional."""
         return None
 
+    @property
+    def none(self) -> npt.NDArray[Any]:
+        """The results of no rows."""
+        return np.zeros((0,) if self.width is None else (0, self.width), self.dtype)
+
     def of(self, block: Rows, *, partition: int | None = None, n_jobs: int | None = None) -> npt.NDArray[Any]:
         """Compute the results of the rows of a block, with the parameters and errors of `LabelPass.label`."""
         with naming(partition):
             source, _, header = block_of(block)
             if source is None:
-                return np.zeros((0,) if self.width is None else (0, self.width), self.dtype)
+                return self.none
             if self._names is not None:
                 refuse_other_names(self._names, header)
             seen, threads = source.seen_by(self.metric), _params.threads(n_jobs, tell=False)
