@@ -100,6 +100,11 @@ class Entry(NamedTuple):
     #: Bytes that the task which uses it may take; 0 without such a task.
     lent: int = 0
 
+    @property
+    def most(self) -> int:
+        """The bytes that the state takes, or may take."""
+        return max(self.nbytes, self.lent)
+
 
 class States:
     """The states that this process keeps, by fit, from the oldest to the newest, and by partition."""
@@ -145,13 +150,15 @@ class States:
             for fit in [fit for fit in self._fits if keeping.has_ended(fit)]:
                 del self._fits[fit]
             own = self._fits.setdefault(keeping.fit, {})
-            # Older fits make room.
-            fits = list(self._fits)
-            newer = fits[fits.index(keeping.fit) + 1 :]
-            room = keeping.memory - sum(held(self._fits[fit]) for fit in newer)
             entry = own.pop(partition, None)
-            # Tasks beside this one may use all that they may take.
-            left = room - sum(max(each.nbytes, each.lent) for each in own.values())
+            # Older fits make room, except for what tasks use.
+            room, is_older = keeping.memory, True
+            for fit, states in self._fits.items():
+                if fit == keeping.fit:
+                    is_older = False
+                else:
+                    room -= sum(each.most for each in states.values() if each.lent or not is_older)
+            left = room - sum(each.most for each in own.values())
             if entry is None:
                 entry, share = Entry(0, None, 0), keeping.memory // max(1, keeping.partitions)
             else:
@@ -159,10 +166,11 @@ class States:
                 share = max(room * entry.rows // max(1, rows), entry.nbytes)
             budget = max(0, min(left, share))
             own[partition] = entry._replace(kept=None, lent=budget)
+            self._make_room(keeping)
             return Kept(keeping.max_iter) if entry.kept is None else entry.kept, budget
 
     def put(self, keeping: Keeping, partition: int, kept: Kept, rows: int) -> None:
-        """Keep a state until the next sweep; free those of the oldest fits beyond the budget."""
+        """Keep a state until the next sweep, if it fits the budget."""
         with self._locked():
             own = self._fits.get(keeping.fit)
             if own is None:
@@ -170,13 +178,21 @@ class States:
                 return
             # Also a state of no bytes: it knows the length of a stream, without which nothing can be kept.
             own[partition] = Entry(rows, kept, kept.nbytes)
-            *older, newest = self._fits.values()
-            for states in older:
-                if sum(map(held, self._fits.values())) > keeping.memory:
-                    # The fit keeps its age.
-                    states.clear()
-            if own is newest and held(own) > keeping.memory:
+            if not self._make_room(keeping):
                 own[partition] = Entry(rows, None, 0)
+
+    def _make_room(self, keeping: Keeping) -> bool:
+        """Free states of older fits, from the oldest; return whether all states then fit the budget."""
+        for fit, states in self._fits.items():
+            if fit == keeping.fit or self._most() <= keeping.memory:
+                break
+            # The fit keeps its age.
+            for number in [number for number, entry in states.items() if not entry.lent]:
+                del states[number]
+        return self._most() <= keeping.memory
+
+    def _most(self) -> int:
+        return sum(entry.most for states in self._fits.values() for entry in states.values())
 
     def labels(
         self, keeping: Keeping, partition: int, centers: npt.NDArray[Any]
@@ -210,12 +226,7 @@ class States:
     def nbytes(self) -> int:
         """The bytes of all states."""
         with self._locked():
-            return sum(map(held, self._fits.values()))
-
-
-def held(partitions: dict[int, Entry]) -> int:
-    """Return the bytes that are kept of partitions."""
-    return sum(entry.nbytes for entry in partitions.values())
+            return sum(entry.nbytes for states in self._fits.values() for entry in states.values())
 
 
 FITS, STATES = Fits(), States()

@@ -215,6 +215,30 @@ def test_a_failed_fit_leaves_nothing_on_workers(threads, tmp_path):
     assert STATES._fits == {}
 
 
+def test_a_worker_that_does_not_answer_frees_its_state_later(processes, monkeypatch):
+    monkeypatch.setattr(dask_engine, "MOST_WAIT", 0.2)
+    model = shoal.dask.KMeans(30, random_state=0, tol=0.0)
+    fit = model.iter_fit(array_of(cut(blobs(), *EVEN)), client=processes)
+    next(fit)
+    silent = min(processes.run(os.getpid).values())
+    resumed = threading.Timer(60, os.kill, (silent, signal.SIGCONT))
+    os.kill(silent, signal.SIGSTOP)
+    try:
+        resumed.start()
+        fit.close()
+        assert resumed.is_alive()
+    finally:
+        resumed.cancel()
+        os.kill(silent, signal.SIGCONT)
+    assert np.isfinite(model.cluster_centers_).all()
+    for _ in range(300):
+        if not any(processes.run(kept_here).values()):
+            break
+        time.sleep(0.1)
+    else:
+        pytest.fail("a worker keeps state")
+
+
 @pytest.mark.parametrize("workers", [1, 2, 4])
 def test_any_number_of_processes(workers):
     with local(workers, processes=True) as cluster, Client(cluster) as client:

@@ -100,13 +100,15 @@ def test_partitions_change_workers(plain, pool):
 @pytest.mark.parametrize("memory", [1, "30kB", "100kB", "500kB", "1GB"])
 def test_fits_take_turns_within_any_budget(plain, memory, monkeypatch):
     most = []
-    put = States.put
+    take = States.take
 
     def noted(self, *given):
-        put(self, *given)
-        most.append(self.nbytes)
+        found = take(self, *given)
+        # The state that a task takes may grow to its budget.
+        most.append(self._most())
+        return found
 
-    monkeypatch.setattr(States, "put", noted)
+    monkeypatch.setattr(States, "take", noted)
     other = {**PARAMS, "random_state": 6, "n_clusters": 20}
     known = KMeans(**other, memory=0).fit(PARTS[::-1])
     models = [KMeans(**PARAMS, memory=memory), KMeans(**other, memory=memory)]
