@@ -99,6 +99,7 @@ def partitions_of(X: Any, sample_weight: Any = None, persist: Any = True) -> Par
     """
     dask = library("dask")
     array = library("dask.array")
+    budget = persist if isinstance(persist, bool) else n_bytes("persist", persist)
     if isinstance(X, array.Array):
         if X.ndim != 2:
             raise ParameterError(f"X must be a dask array of 2 dimensions, got {X.ndim}")
@@ -115,7 +116,7 @@ def partitions_of(X: Any, sample_weight: Any = None, persist: Any = True) -> Par
         refuse_text(header)
         blocks = Chunks(concatenated(X.to_delayed(), sizes, "rows"))
     elif isinstance(X, (list, tuple)) and X:
-        return of_list(list(X), sample_weight, persist)
+        return of_list(list(X), sample_weight, budget)
     else:
         raise ParameterError(
             f"X must be {ROWS}, got {shown(X)}. For rows in memory, use the estimators of shoal."
@@ -124,9 +125,8 @@ def partitions_of(X: Any, sample_weight: Any = None, persist: Any = True) -> Par
     return Partitions(blocks, weights, sizes, header, None if isinstance(X, array.Array) else X)
 
 
-def of_list(items: list[Any], sample_weight: Any, persist: Any) -> Partitions:
+def of_list(items: list[Any], sample_weight: Any, budget: bool | int) -> Partitions:
     """Find the partitions of a list of paths or delayed values."""
-    budget = persist if isinstance(persist, bool) else n_bytes("persist", persist)
     delayed = library("dask.delayed")
     open_there = delayed.delayed(opened_here, pure=False)
     values = []

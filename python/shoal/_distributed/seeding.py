@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
-from typing import Any
+from typing import Any, get_args
 
 from shoal._checks import params as _params
+from shoal._checks.words import suggest
 from shoal.coreset import Coreset
 from shoal.seeding import How, choose_centers
-from shoal.typing import Metric, RandomState
+from shoal.typing import Metric, RandomState, Seeding
 
 from .draws import CoresetPass, SeedPass
 from .engine import Engine, total_of
@@ -91,17 +92,20 @@ def drawn_coreset(
         return coreset_of_pass(coreset_pass(engine, int(n_samples), metric, p.seed(random_state)))
 
 
+def instead_of(init: str) -> str:
+    """Say which seeding to use instead of one that is not known."""
+    if init in get_args(Seeding):
+        return ". Use 'k-means++', which chooses among the rows of a coreset, instead"
+    return suggest(init, INITS)
+
+
 def rules_of_init(estimator: Any, problems: _params.Problems) -> None:
     """Check `init`, and `coreset_size` against the number of clusters."""
     p = _params
     if isinstance(estimator.init, str) and estimator.init not in INITS:
         problems.add(
             f"init must be one of {', '.join(INITS)} or an array of shape (n_clusters, n_features), got "
-            f"{p.shown(estimator.init)}"
-            + (
-                ". Use 'k-means++', which chooses among the same rows, instead"
-                * (estimator.init == "afk-mc2")
-            )
+            f"{p.shown(estimator.init)}{instead_of(estimator.init)}"
         )
     elif callable(estimator.init):
         problems.add("init must not be a callable: it would need all rows. Pass the centers as an array.")

@@ -563,6 +563,8 @@ def test_parameters_are_checked_before_the_cluster_works(processes):
     X = array_of(cut(blobs(), *EVEN))
     with pytest.raises(ValueError, match="n_clusters must be"):
         shoal.dask.KMeans(0).fit(X, client=processes)
+    with pytest.raises(ValueError, match="persist must be"):
+        shoal.dask.KMeans(6).fit(X, client=processes, persist="much")
     assert processes.run_on_scheduler(n_tasks) == 0
 
 

@@ -6,6 +6,7 @@ import itertools
 import multiprocessing
 import os
 import pickle
+import re
 import signal
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
@@ -564,8 +565,11 @@ def test_what_replaces_mini_batches_is_named(module):
         _ = found.MiniBatchKMeans
     with pytest.raises(AttributeError, match=r"has no attribute 'Other'$"):
         _ = found.Other
-    with pytest.raises(ValueError, match=r"got 'afk-mc2'\. Use 'k-means\+\+'"):
-        found.KMeans(2, init="afk-mc2").fit([blobs()])
+    for name, instead in (("afk-mc2", "Use"), ("random", "Use"), ("kmeans++", "Did you mean")):
+        with pytest.raises(ValueError, match=rf"got '{re.escape(name)}'\. {instead} 'k-means\+\+'"):
+            found.KMeans(2, init=name).fit([blobs()])
+    with pytest.raises(TypeError, match=r"^KMeans\.__init__\(\) got an unexpected keyword argument 'n_init'"):
+        found.KMeans(2, n_init=3)
 
 
 def test_the_output_of_transform_can_be_set():
