@@ -128,7 +128,7 @@ def as_rows(obj: Any, check: Callable[..., Any] | None = None, *, least: int = 1
     except (TypeError, ValueError) as error:
         refuse_other_columns(obj, error)
         raise
-    if getattr(rows, "dtype", np.dtype(np.float64)).kind == "O":
+    if getattr(rows, "dtype", np.dtype(np.float64)).kind in "OmM":
         refuse_other_columns(obj)
     return marked(rows) if bf16 else rows
 

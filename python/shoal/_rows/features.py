@@ -56,11 +56,18 @@ def refuse_other_columns(frame: Any, cause: Exception | None = None) -> None:
     others: list[str] = []
     names = getattr(frame, "column_names", None) or list(frame.columns)
     for i, name in enumerate(names):
-        column = frame.iloc[:, i] if hasattr(frame, "iloc") else frame[name]
+        # pyarrow raises for a name that two columns have.
+        by_position = hasattr(frame, "column_names")
+        column = frame.iloc[:, i] if hasattr(frame, "iloc") else frame[i if by_position else name]
+        values = np.asarray(column)
         try:
-            np.asarray(column).astype(np.float64)
+            values.astype(np.float64)
         except (TypeError, ValueError):
             others.append(str(name))
+        else:
+            # NumPy converts dates and times, but not together with numbers.
+            if values.dtype.kind in "mM":
+                others.append(str(name))
     if others:
         raise ValueError(
             f"X must hold columns of numbers, got other values in {listed(others)}. Choose columns of "

@@ -109,11 +109,13 @@ def list_folder(folder: Path, is_rows: Callable[[str], bool]) -> list[str]:
 
 
 def is_vector_file(name: str) -> bool:
-    """Whether a file is an intact ``.npy`` file of a one-dimensional array."""
+    """Whether a file is an intact ``.npy`` file of a one-dimensional array; raise if it is empty."""
     if not name.lower().endswith(".npy"):
         return False
     try:
         return bool(np.load(name, mmap_mode="r", allow_pickle=False).ndim == 1)
+    except EOFError as error:
+        raise ValueError(f"{name}: is empty") from error
     except (OSError, ValueError):
         return False
 

@@ -206,3 +206,22 @@ def test_an_invalid_first_batch_records_no_names():
         coreset.partial_fit(bad)
     assert not hasattr(coreset, "feature_names_in_")
     assert not hasattr(coreset, "n_features_in_")
+
+
+@pytest.mark.parametrize("values", [pd.date_range("2020", periods=9), pd.to_timedelta(range(9))])
+@pytest.mark.parametrize("alone", [False, True])
+@pytest.mark.parametrize("convert", [lambda frame: frame, pa.Table.from_pandas])
+def test_columns_of_dates_are_named(values, alone, convert):
+    frame = pd.DataFrame({"when": values}) if alone else pd.DataFrame({"a": np.arange(9.0), "when": values})
+    with pytest.raises(ValueError, match=r"^X must hold columns of numbers, got other values in 'when'\."):
+        KMeans(2).fit(convert(frame))
+
+
+def test_names_given_twice_are_refused():
+    column = np.arange(9.0)
+    for X in (
+        pa.Table.from_arrays([pa.array(column)] * 2, names=["a", "a"]),
+        pd.DataFrame(np.stack([column] * 2, axis=1), columns=["a", "a"]),
+    ):
+        with pytest.raises(ValueError, match="unique column names"):
+            KMeans(2).fit(X)

@@ -476,3 +476,11 @@ def test_iterators_of_paths_and_single_npz_files(tmp_path, monkeypatch):
     np.savez("core2.npz", X=X)
     with pytest.raises(ValueError, match=r"core2\.npz: an \.npz file must be opened alone"):
         shoal.open("core*.npz")
+
+
+@pytest.mark.parametrize("use", [shoal.open, lambda folder: shoal.KMeans(2).fit(folder)])
+def test_an_empty_npy_file_in_a_mixed_folder_is_named(tmp_path, use):
+    np.savetxt(tmp_path / "a.csv", np.ones((5, 2)), delimiter=",")
+    (tmp_path / "b.npy").touch()
+    with pytest.raises(ValueError, match=r"b\.npy: is empty$"):
+        use(tmp_path)
