@@ -56,6 +56,10 @@ _HOMES = {name: module for module, names in _NAMES.items() for name in names}
 __all__ = sorted(  # noqa: PLE0605 # pyright: ignore[reportUnsupportedDunderAll]
     [*_HOMES, "callbacks", "convert", "curation", "distributed", "metrics"]
 )
+# Errors are not imported by name: `except ValueError` catches them. Pickles find their classes here.
+_HOMES |= dict.fromkeys(("MarkedError", "ParameterError"), "_checks.marked")
+# The module that makes steps picklable.
+_HOMES["Step"] = "_fit.history"
 
 
 def __getattr__(name: str) -> object:

@@ -18,6 +18,9 @@ MARK = re.compile(
 class MarkedError(ValueError):
     """An error with a marked message; Python shows `plain`, by default the message without marks."""
 
+    # Tracebacks show this module, and pickles look the class up there.
+    __module__ = "shoal"
+
     def __init__(self, marked: str, plain: str | None = None) -> None:
         super().__init__(unmarked(marked) if plain is None else plain)
         self.marked = marked
@@ -25,6 +28,8 @@ class MarkedError(ValueError):
 
 class ParameterError(MarkedError, TypeError):
     """One or more parameters have a wrong type or value; the message lists all of them."""
+
+    __module__ = "shoal"
 
 
 def mark(name: str) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copyreg
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from shoal._core import Step
+from shoal._core import Step as Step  # noqa: PLC0414 - `shoal.Step` is imported from here
 
 from .saved import Arrays, Claims, floats
 
@@ -33,6 +34,18 @@ FIGURES = tuple(name for name, _ in STEP_FIELDS[:-1])
 def record(step: Step) -> tuple[Any, ...]:
     """Convert a step to a row of `history_`."""
     return (*(getattr(step, name) for name in FIGURES), step.stop_reason or "")
+
+
+def _step_of(*figures: Any) -> Step:
+    """Make a step from the values of its fields."""
+    return Step(**dict(zip((name for name, _ in STEP_FIELDS), figures, strict=True)))
+
+
+def _reduced(step: Step) -> tuple[Any, ...]:
+    return _step_of, tuple(getattr(step, name) for name, _ in STEP_FIELDS)
+
+
+copyreg.pickle(Step, _reduced)
 
 
 def stored_history(history: npt.NDArray[np.void]) -> tuple[npt.NDArray[np.float64], list[str]]:

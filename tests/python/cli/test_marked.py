@@ -1,6 +1,7 @@
 """Messages that mark the names of parameters."""
 
 import pickle
+import traceback
 
 import pytest
 import shoal
@@ -50,3 +51,11 @@ def test_errors_of_both_halves_are_parameter_errors():
     with pytest.raises(MarkedError, match=r"^X must be finite, got NaN at row 1, column 0") as found:
         shoal.KMeans(1).fit(lambda: iter([[[0.0], [float("nan")]]]))
     assert marked_text(found.value).startswith("`X` must be finite")
+
+
+@pytest.mark.parametrize("name", ["MarkedError", "ParameterError"])
+def test_tracebacks_show_a_public_module(name):
+    kind = MarkedError if name == "MarkedError" else ParameterError
+    assert traceback.format_exception_only(kind("`a` b")) == [f"shoal.{name}: a b\n"]
+    assert getattr(shoal, name) is kind
+    assert name not in shoal.__all__

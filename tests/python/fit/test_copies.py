@@ -105,3 +105,12 @@ def test_save_keeps_init_arrays_and_names(tmp_path):
 
 def print_nothing(estimator, step):
     return None
+
+
+def test_steps_are_pickled():
+    step = next(shoal.KMeans(3, random_state=0).iter_fit(np.random.default_rng(0).normal(size=(99, 2))))
+    for given in (step, step.with_reason("deadline")):
+        for again in (pickle.loads(pickle.dumps(given)), copy.copy(given)):
+            assert type(again) is shoal.Step
+            for name in shoal.KMeans(1).fit([[0.0], [1.0]]).history_.dtype.names:
+                assert getattr(again, name) == getattr(given, name)
