@@ -61,8 +61,8 @@ Expert parameters
     "n_jobs": """
 n_jobs : int or None, default=None
     Number of threads. None: ``SHOAL_NUM_THREADS``, else ``OMP_NUM_THREADS``, else all cores that the process
-    may use; -1: all cores that the process may use. At most 4 threads per core, or 16 (see
-    :func:`shoal.config_context`). Results do not depend on it.
+    may use; -1: all cores that the process may use; -2: all but one, and so on, but at least one. At most 4
+    threads per core, or 16 (see :func:`shoal.config_context`). Results do not depend on it.
 """,
     "verbose": """
 verbose : int, default=0

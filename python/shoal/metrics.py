@@ -331,6 +331,9 @@ def _contingency(y_true: npt.ArrayLike, y_pred: npt.ArrayLike) -> npt.NDArray[np
             f"y_true and y_pred must be 1-D, of the same length and not empty, "
             f"got shapes {true.shape} and {pred.shape}"
         )
+    for name, labels in (("y_true", true), ("y_pred", pred)):
+        if labels.dtype.kind == "f" and not np.isfinite(labels).all():
+            raise ValueError(f"{name} must be finite, got NaN or infinity")
     classes, rows = np.unique(true, return_inverse=True)
     clusters, columns = np.unique(pred, return_inverse=True)
     cells = np.bincount(rows * len(clusters) + columns, minlength=len(classes) * len(clusters))
@@ -355,7 +358,7 @@ def clustering_accuracy(y_true: npt.ArrayLike, y_pred: npt.ArrayLike) -> float:
     Raises
     ------
     ValueError
-        If the lengths differ or are 0.
+        If the lengths differ or are 0, or a label is NaN or infinite.
 
     Examples
     --------
@@ -386,7 +389,7 @@ def purity(y_true: npt.ArrayLike, y_pred: npt.ArrayLike) -> float:
     Raises
     ------
     ValueError
-        If the lengths differ or are 0.
+        If the lengths differ or are 0, or a label is NaN or infinite.
 
     Examples
     --------

@@ -241,6 +241,7 @@ def threads(n_jobs: Any, *, tell: bool = True) -> int | None:
     if n_jobs > MOST_THREADS:
         raise threads_error(f" from 1 to {MOST_THREADS}", n_jobs)
     if n_jobs < 0:
+        # As in scikit-learn.
         return max(1, _core.available_threads() + 1 + int(n_jobs))
     most: int = _core.at_most_threads(n_jobs)
     if n_jobs > most and tell:
@@ -265,7 +266,7 @@ def missing_attribute(owner: Any, name: str, why: str = "it is not fitted yet") 
 
 def threads_error(allowed: str, n_jobs: Any) -> ParameterError:
     """Return the error for a number of threads that is not `allowed`."""
-    problem = f"-1 or a number of threads{allowed}, got {shown(n_jobs)}"
+    problem = f"a number of threads{allowed}, -1 for all cores or -2 for all but one, got {shown(n_jobs)}"
     return ParameterError(f"`n_jobs` must be {problem}", f"n_jobs must be None, {problem}")
 
 

@@ -15,6 +15,9 @@ def alternatives(words: Sequence[str]) -> str:
 def suggest(name: str, known: Iterable[str]) -> str:
     """Suggest the known name that is most similar to a misspelt one; an empty string if there is none."""
     known = list(known)
-    begun = [other for other in known if len(name) > 2 and (other.startswith(name) or name.startswith(other))]
-    similar = difflib.get_close_matches(name, known, n=1) or begun
+    longer, shorter = (
+        [other for other in known if len(name) > 2 and begins(other, name)]
+        for begins in (str.startswith, lambda other, name: name.startswith(other))
+    )
+    similar = longer or difflib.get_close_matches(name, known, n=1) or shorter
     return f". Did you mean {similar[0]!r}?" if similar else ""

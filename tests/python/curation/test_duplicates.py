@@ -281,3 +281,8 @@ def test_the_command_writes_what_the_function_finds(tmp_path) -> None:
     np.testing.assert_array_equal(np.load(tmp_path / "keep.npy"), found.keep_)
     np.testing.assert_array_equal(np.load(tmp_path / "groups.npy"), found.groups_)
     assert not (tmp_path / "c.safetensors").exists()
+
+
+def test_a_choice_that_begins_as_given_is_suggested():
+    with pytest.raises(ValueError, match="Did you mean 'farthest-from-center'"):
+        deduplicate(np.zeros((9, 2)), 0.01, keep="farthest")

@@ -254,7 +254,10 @@ def test_large_levels_are_trees(monkeypatch):
         ({"n_resamples": True}, "n_resamples must be None, an integer of at least 0, or .*, got True"),
         ({"resample_size": 0}, "resample_size must be None, an integer of at least 1, or .*, got 0"),
         ({"resample_size": [1, 0.5]}, "resample_size must be None, an integer of .*, got \\[1, 0.5\\]"),
-        ({"n_jobs": 0}, "n_jobs must be None, -1 or a number of threads, got 0"),
+        (
+            {"n_jobs": 0},
+            "n_jobs must be None, a number of threads, -1 for all cores or -2 for all but one, got 0",
+        ),
         ({"verbose": -1}, "verbose must be True, False or an integer of at least 0, got -1"),
         ({"callbacks": [3]}, "callbacks must be callables, got 3"),
         ({"callbacks": [Checkpoint("x")]}, "callbacks: Checkpoint does not go with a sample"),

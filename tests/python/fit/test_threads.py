@@ -262,3 +262,8 @@ def test_the_gil_stays_off():
         print(sys._is_gil_enabled(), _core.__name__)
     """)
     assert output.split()[0] == "False"
+
+
+def test_negative_numbers_leave_cores_free(monkeypatch):
+    monkeypatch.setattr(_core, "available_threads", lambda: 5)
+    assert [_params.threads(n) for n in (-1, -2, -5, -6, -99)] == [5, 4, 1, 1, 1]

@@ -64,3 +64,12 @@ def test_labels_of_different_lengths(score, true, pred):
 def test_metrics_of_scikit_learn_are_reexported():
     assert metrics.adjusted_rand_score is sklearn.metrics.adjusted_rand_score
     assert metrics.normalized_mutual_info_score is sklearn.metrics.normalized_mutual_info_score
+
+
+@pytest.mark.parametrize("metric", [metrics.clustering_accuracy, metrics.purity])
+def test_labels_must_be_finite(metric):
+    with pytest.raises(ValueError, match=r"^y_true must be finite"):
+        metric([1.0, np.nan], [0, 1])
+    with pytest.raises(ValueError, match=r"^y_pred must be finite"):
+        metric([0, 1], [1.0, np.inf])
+    assert metric([1.0, 2.0], ["a", "b"]) == 1.0
