@@ -17,7 +17,7 @@ from shoal._checks.marked import marked_text
 
 from .arguments import Verbs, add_verb
 from .errors import FailedError, UsageError
-from .files import check_outputs, label_of, open_data
+from .files import check_outputs, label_of, open_data, refuse_other_columns
 from .methods import (
     CENTERS,
     available,
@@ -209,10 +209,7 @@ def fit_all(chosen: Mapping[str, dict[str, Any]], rows: Any, scored: Any, *, qui
     """Fit every method to `rows`, and score it on `scored`."""
     from .curve import EnergyCurve
 
-    if rows.shape[1] != scored.shape[1]:
-        raise FailedError(
-            f"--validation must have as many columns as DATA, {rows.shape[1]}, got {scored.shape[1]}"
-        )
+    refuse_other_columns(rows, scored)
     begun = []
     for method, params in chosen.items():
         curve = EnergyCurve(scored)

@@ -109,6 +109,14 @@ def refuse_other_width(model: Any, source: Any, data: str | list[str]) -> None:
         )
 
 
+def refuse_other_columns(rows: Any, held_out: Any) -> None:
+    """Raise an error if the rows of ``--validation`` do not have the columns of the rows of a fit."""
+    if rows.shape[1] != held_out.shape[1]:
+        raise FailedError(
+            f"--validation must have as many columns as DATA, {rows.shape[1]}, got {held_out.shape[1]}"
+        )
+
+
 def is_text(data: str | list[str]) -> bool:
     """Whether the rows are files of text, for which --dtype alone is enough."""
     from shoal._rows.opening import describes_itself

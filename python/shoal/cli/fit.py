@@ -12,7 +12,7 @@ from typing import Any
 from .arguments import VALUES_HELP, Verbs, add_verb, parse_size
 from .checkpoints import kept_note
 from .errors import LeftError, UsageError
-from .files import check_outputs, label_of, open_data, shown_shape
+from .files import check_outputs, label_of, open_data, refuse_other_columns, shown_shape
 from .methods import CENTERS, available, centers_file, make_estimator, parameters, parse_method
 from .results import format_timings, show
 
@@ -60,7 +60,7 @@ def add(verbs: Verbs) -> None:
     )
     fit.add_file("--checkpoint", "PATH", about)
     about = "seconds between two checkpoints (default: 60)"
-    fit.add_option("--checkpoint-every", "SECONDS", about, float, default=60.0)
+    fit.add_option("--checkpoint-every", "SECONDS", about, float)
     about = "resume from the checkpoint if the file exists; DATA and all options must be the same"
     fit.add_flag("--resume", about)
     fit.add_common()
@@ -127,6 +127,8 @@ def check(args: argparse.Namespace, params: dict[str, Any]) -> None:
         raise UsageError(f"--validation: {args.method} has no energy of held-out rows")
     if args.resume and not args.checkpoint:
         raise UsageError("--resume needs --checkpoint, the file to resume from")
+    if args.checkpoint_every is not None and not args.checkpoint:
+        raise UsageError("--checkpoint-every needs --checkpoint, the file to write")
     check_outputs(
         [name for name in (args.data, args.validation, centers_file(params)) if name],
         [
@@ -144,7 +146,8 @@ def fit(args: argparse.Namespace, params: dict[str, Any]) -> Outcome:
 
     from .curve import EnergyCurve
 
-    keeper = shoal.callbacks.Checkpoint(args.checkpoint, args.checkpoint_every) if args.checkpoint else None
+    every = {} if args.checkpoint_every is None else {"every": args.checkpoint_every}
+    keeper = shoal.callbacks.Checkpoint(args.checkpoint, **every) if args.checkpoint else None
     with ExitStack() as opened:
         source = opened.enter_context(open_data(args, args.data))
         if args.labels and source.access == "once":
@@ -154,7 +157,9 @@ def fit(args: argparse.Namespace, params: dict[str, Any]) -> Outcome:
             )
         curve = None
         if args.validation:
-            curve = EnergyCurve(opened.enter_context(shoal.open(args.validation)))
+            held_out = opened.enter_context(shoal.open(args.validation))
+            refuse_other_columns(source, held_out)
+            curve = EnergyCurve(held_out)
         watchers = [watcher for watcher in (curve, keeper) if watcher is not None]
         progress = None if args.quiet else "shoal fit"
         model = make_estimator(args.method, params, progress=progress, watchers=watchers)

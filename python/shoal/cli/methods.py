@@ -80,9 +80,9 @@ def available(among: Iterable[str] = METHODS) -> tuple[str, ...]:
     return tuple(name for name in among if METHODS[name].is_available)
 
 
-def parse_method(text: str) -> str:
+def parse_method(text: str, among: Iterable[str] = METHODS) -> str:
     """Parse the name of a method."""
-    known = available()
+    known = available(among)
     if text in known:
         return text
     if text in METHODS:
@@ -95,10 +95,11 @@ def parse_methods(text: str) -> tuple[str, ...]:
     names = tuple(part.strip() for part in text.split(","))
     known = available(CENTERS)
     for name in names:
-        if parse_method(name) not in CENTERS:
+        if name in METHODS and name not in CENTERS:
             raise argparse.ArgumentTypeError(
                 f"must be some of {', '.join(known)}, got {name}, which has no energy to compare"
             )
+        parse_method(name, CENTERS)
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise argparse.ArgumentTypeError(f"{', '.join(twice)} is given twice")

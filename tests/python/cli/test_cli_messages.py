@@ -58,6 +58,9 @@ USAGE = [
     ("select rows.npy --k 1:2:3:4", "--k must be a range A:B or A:B:STEP, or numbers A,B,..., got '1:2:3:4'"),
     ("report model.safetensors rows.npy --image 3", "--image must be HxW or HxWx3, got '3'"),
     ("compare rows.npy -k 3 --methods minbatch", "Did you mean 'minibatch'?"),
+    ("compare rows.npy -k 3 --methods foo", "hierarchical, sbe, breathing, balanced, gmm, got 'foo'"),
+    ("compare rows.npy -k 3 --methods kmodes", "gmm, got kmodes, which has no energy to compare"),
+    ("fit rows.npy -k 3 --checkpoint-every 3", "--checkpoint-every needs --checkpoint, the file to write"),
     ("compare rows.npy -k 3 --set gmm.n_activ=3", "Did you mean 'n_active'?"),
     (
         "compare rows.npy -k 3 --held-out 5 --validation rows.npy",
@@ -88,7 +91,7 @@ WRONG = [
     ("fit rows.npy -k 3 --init kmeans++", "hierarchical, or an .npy file of K centers, got 'kmeans++'. Did"),
     ("fit rows.npy -k 3 --init rows.npy --set tol=-1", "--set tol must be a finite number of at least 0"),
     ("fit rows.npy -k 3 --set tol=-1 --set batch_size=0 --method minibatch", "got 0; --set tol must be"),
-    ("fit rows.npy -k 3 --threads 0", "--threads must be -1 or a number of threads, got 0"),
+    ("fit rows.npy -k 3 --threads 0", "--threads must be a number of threads, -1 for all cores or -2"),
     ("fit rows.npy -k 3 --init rows.npy", "--init must have shape (3, 3), got (200, 3)"),
     ("fit rows.npy -k 3 --columns a,b", "rows.npy: --columns a,b does not belong to .npy files"),
     ("fit rows.npy -k 3 --checkpoint c.safetensors --checkpoint-every -3", "--checkpoint-every must be"),
@@ -299,3 +302,11 @@ def test_the_type_of_text_files(capsys):
     assert "must be float32 or float64" in err
     err = run(capsys, *["fit", "rows.npy", "-k", "3", "--dtype", "float32"])[2]
     assert "a raw file needs both --shape and --dtype" in err
+
+
+def test_columns_of_validation_rows_are_checked_before_the_fit(capsys):
+    np.save("narrow.npy", np.zeros((20, 2), dtype=np.float32))
+    for verb in ("fit", "compare"):
+        status, out, err = run(capsys, verb, "rows.npy", "-k", "3", "--validation", "narrow.npy")
+        assert (status, out) == (1, "")
+        assert err == "shoal: error: --validation must have as many columns as DATA, 3, got 2\n"
