@@ -1,8 +1,9 @@
 """Callbacks that watch a fit and can stop it.
 
 A callback is any callable ``cb(estimator, step) -> bool | None``. It is called after every step; a true
-result ends the fit cleanly. This module has ready callbacks. A callback that derives from :class:`Callback`
-also learns when a fit begins and ends, so that one object can serve several fits.
+result ends the fit cleanly. ``partial_fit`` of an estimator calls it after every batch and ignores the
+result. This module has ready callbacks. A callback that derives from :class:`Callback` also learns when a fit
+or a call of ``partial_fit`` begins and ends, so that one object can serve several of them.
 
 Examples
 --------
@@ -28,6 +29,7 @@ from ._core import Step
 from ._files.outputs import MODELS, check_output
 from ._files.staged import is_name
 from ._fit.earlier import refuse_to_replace
+from ._rows.checked import open_or_check
 from ._rows.streams import refuse_once
 from ._rows.zeros import ignore_zeros
 from ._terminal.progress import Bar, format_progress
@@ -335,12 +337,17 @@ class ValidationCurve(Callback):
         self.scores_: list[float] = []
 
     def begin(self, estimator: Any) -> None:
-        """Drop the previous fit; raise `TypeError` if the estimator has no ``score``."""
+        """Drop the previous fit; check that the estimator can score the rows."""
         if not hasattr(estimator, "score"):
             raise TypeError(
                 f"{type(self).__name__} needs an estimator with score(X), which {type(estimator).__name__} "
                 "does not have"
             )
+        # Estimators over engines score collections, which cannot be opened here.
+        if hasattr(estimator, "_checked"):
+            wanted, found = estimator.n_features_in_, open_or_check(self.X_val).shape[1]
+            if found != wanted:
+                raise ParameterError(f"`X_val` must have as many columns as X, {wanted}, got {found}")
         self._reset()
 
     def __call__(self, estimator: Any, step: Step) -> bool | None:

@@ -104,6 +104,8 @@ class Clusterer(RunLoop):
     timings_: dict[str, float]
     init_: str
     init: Any
+    #: Rows and weights, while the run is not finished.
+    _visited: tuple[Source, RowWeights] | None = None
     memory: Any
     random_state: Any
 
@@ -146,6 +148,18 @@ class Clusterer(RunLoop):
                 given[name] = _params.for_run(name, getattr(self, name), auto=default is None)
         return given
 
+    def _rules(self, problems: _params.Problems) -> None:
+        super()._rules(problems)
+        # Parameters have no other sign of being set than another value.
+        sets_all = getattr(self, "memory", _params.DEFAULT_MEMORY) != _params.DEFAULT_MEMORY
+        for name in BUDGETS:
+            value = getattr(self, name, UNSET)
+            if sets_all and not is_unset(value):
+                problems.add(
+                    f"`{name}` must not be given together with `memory`={self.memory!r}, which replaces it, "
+                    f"got {_params.shown(value)}"
+                )
+
     def _budget(self, name: str) -> tuple[str, Any]:
         """Return the parameter that sets a budget, and its value: `name` if it is set, else ``"memory"``."""
         value = getattr(self, name, UNSET)
@@ -170,8 +184,7 @@ class Clusterer(RunLoop):
 
     def _forget(self) -> None:
         super()._forget()
-        # Rows and weights, while the run is not finished.
-        self._visited: tuple[Source, RowWeights] | None = None
+        self._visited = None
         self._drop_labels()
         # Number of rows of the fit, if known.
         self._n_rows: int | None = None
@@ -383,7 +396,9 @@ class Clusterer(RunLoop):
             return
         if "_history" not in self.__dict__:
             raise _params.missing_attribute(self, name + "_")
-        why = "the rows are no longer available. Use predict(X) or score(X) instead."
+        dropped = not getattr(self, "compute_labels", True)
+        reason = "compute_labels is False" if dropped else "the rows are no longer available"
+        why = f"{reason}. Use predict(X) or score(X) instead."
         raise _params.missing_attribute(self, name + "_", why)
 
     @property

@@ -19,7 +19,8 @@ from shoal._rows.zeros import warn_of_zeros
 from shoal.typing import Rows, Weights
 
 from .clusterer import CenterClusterer
-from .saved import Arrays, State, Texts, need, part, put
+from .saved import Arrays, Claims, State, Texts, need, part, put
+from .watch import watching_batches
 
 #: Prefix of the names of a state in a file.
 PREFIX = "state."
@@ -57,6 +58,9 @@ class StreamClusterer(CenterClusterer):
         access them before you overwrite its array. With ``compute_labels=False`` they do not exist, and the
         batch is not kept.
 
+        Callbacks are called after each batch, once there are centers. Their results are ignored: a true
+        value ends only a fit. Progress bars count rows.
+
         Parameters
         ----------
         X : rows of shape (n_samples, n_features)
@@ -74,20 +78,22 @@ class StreamClusterer(CenterClusterer):
         Raises
         ------
         ValueError, TypeError, OSError, KeyboardInterrupt
-            As for :meth:`fit`. Also if the number of features differs from that of earlier batches.
+            As for :meth:`fit`. Also if the number of features differs from that of earlier batches, or if
+            `callbacks` hold a :class:`~shoal.callbacks.Checkpoint`: use :meth:`save` between batches.
         """
         self._check()
         rows = self._checked(X, reset=self._current_stream() is None)
-        if not isinstance(rows, DataSource) or rows.access == "random":
-            self._learn(rows, sample_weight)
-            return self
-        refuse_weights_of_stream(sample_weight)
-        with rows._batches() as blocks:
-            learn_blocks(rows, blocks, self._learn)
+        with watching_batches(self) as watchers:
+            if not isinstance(rows, DataSource) or rows.access == "random":
+                self._learn(rows, sample_weight, watchers)
+                return self
+            refuse_weights_of_stream(sample_weight)
+            with rows._batches() as blocks:
+                learn_blocks(rows, blocks, lambda block, own: self._learn(block, own, watchers))
         return self
 
-    def _learn(self, rows: Any, sample_weight: Weights) -> None:
-        """Learn from one batch with checked features."""
+    def _learn(self, rows: Any, sample_weight: Weights, watchers: list[Any]) -> None:
+        """Learn from one batch with checked features, and call the callbacks."""
         stream = self._current_stream()
         source, weights = weighted(rows, sample_weight)
         if stream is None:
@@ -105,6 +111,8 @@ class StreamClusterer(CenterClusterer):
             if self.compute_labels:
                 self._batch = (source, weights, source.glance())
             self._warn_of(step)
+            for watcher in watchers:
+                watcher(self, step)
 
     def _warn_of(self, step: Step) -> None:
         """Warn about the result of a batch; for subclasses."""
@@ -150,7 +158,15 @@ class StreamClusterer(CenterClusterer):
         if stream is not None and self._made_with == self._settings():
             return stream
         state = self._current_state()
-        return None if state is None else self._make_stream(None, None, state)
+        if state is None:
+            return None
+        metric = Claims.read(state[2], "stream").text("metric", optional=True) or "euclidean"
+        if metric != self.metric:
+            raise ValueError(
+                f"metric={self.metric!r} differs from {metric!r}, the metric of the centers that there are: "
+                "call fit, or clone the estimator"
+            )
+        return self._make_stream(None, None, state)
 
     def _current_state(self) -> State | None:
         """Return the state that the next batch starts from; None before the first one."""

@@ -70,11 +70,41 @@ def reporting_to(watchers: list[Any], estimator: Any) -> Generator[None]:
 @contextmanager
 def watching(estimator: Any) -> Generator[list[Any]]:
     """Yield the callbacks of a fit, with the progress bar that `verbose` asks for."""
-    watchers = [] if estimator.callbacks is None else list(estimator.callbacks)
-    if _params.verbosity(estimator.verbose):
-        watchers.insert(0, ProgressBar())
+    watchers = _with_bar(estimator)
     with begin_and_end(watchers, estimator):
         yield watchers
+
+
+@contextmanager
+def watching_batches(estimator: Any) -> Generator[list[Any]]:
+    """Yield the callbacks of `partial_fit`, as `watching` does; progress bars count rows."""
+    watchers = _with_bar(estimator)
+    if any(isinstance(watcher, Checkpoint) for watcher in watchers):
+        raise _params.ParameterError(
+            "`callbacks`: Checkpoint does not go with partial_fit, which has no fit to resume. Use save "
+            "between batches instead."
+        )
+    with _counting(watchers, ("row", None)), begin_and_end(watchers, estimator):
+        yield watchers
+
+
+def _with_bar(estimator: Any) -> list[Any]:
+    """Return the callbacks, after the progress bar that `verbose` asks for."""
+    bar = [ProgressBar()] if _params.verbosity(estimator.verbose) else []
+    return [*bar, *(estimator.callbacks or ())]
+
+
+@contextmanager
+def _counting(watchers: list[Any], counted: tuple[str, int | None]) -> Generator[None]:
+    """Let progress bars count what `counted` says."""
+    bars = [watcher for watcher in watchers if isinstance(watcher, ProgressBar)]
+    try:
+        for bar in bars:
+            bar._counted = counted
+        yield
+    finally:
+        for bar in bars:
+            bar._counted = None
 
 
 def asked_to_stop(watchers: list[Any], estimator: Any, step: Step) -> str | None:
@@ -119,7 +149,6 @@ def watched(
     watchers = watchers_of(callbacks, what)
     if _params.verbosity(progress, "progress"):
         watchers.insert(0, ProgressBar(label))
-    bars = [watcher for watcher in watchers if isinstance(watcher, ProgressBar)]
     started, steps, seen = time.monotonic(), 0, 0
 
     def tell(rows: int) -> bool:
@@ -139,11 +168,9 @@ def watched(
         wishes = [watcher(who, step) for watcher in watchers]
         return any(wishes)
 
-    try:
-        for bar in bars:
-            bar._counted = counted
-        with begin_and_end(watchers, who), reporting_to(watchers if single else [], who):
-            yield tell
-    finally:
-        for bar in bars:
-            bar._counted = None
+    with (
+        _counting(watchers, counted),
+        begin_and_end(watchers, who),
+        reporting_to(watchers if single else [], who),
+    ):
+        yield tell

@@ -9,7 +9,7 @@ import textwrap
 import numpy as np
 import pytest
 from fitted_models import X, fitted
-from shoal import KMeans, MiniBatchKMeans, callbacks
+from shoal import BackwardEulerKMeans, KMeans, MiniBatchKMeans, NestedMiniBatchKMeans, callbacks
 
 HELD_OUT = np.random.default_rng(1).normal(size=(300, 4))
 
@@ -212,3 +212,51 @@ def test_a_notebook_and_any_stream_show_progress(capsys, monkeypatch):
     monkeypatch.setattr(sys, "stderr", plain())
     fitted(verbose=1)
     assert "".join(written).startswith("KMeans: step ")
+
+
+@pytest.mark.parametrize("cls", [MiniBatchKMeans, NestedMiniBatchKMeans, BackwardEulerKMeans])
+def test_batches_call_callbacks(cls, capsys):
+    seen, ended = [], []
+
+    class Watch(callbacks.Callback):
+        def begin(self, estimator):
+            ended.append("begin")
+
+        def __call__(self, estimator, step):
+            seen.append(len(estimator.labels_))
+            # Ends fits only.
+            return True
+
+        def end(self, estimator):
+            ended.append("end")
+
+    model = cls(3, random_state=0, callbacks=[Watch()], verbose=1)
+    plain = cls(3, random_state=0)
+    assert model.partial_fit(X[:2]).callbacks
+    assert seen == [], "there are no centers yet"
+    for rows in (X[2:100], X[100:150], iter([X[150:170], X[170:200]])):
+        model.partial_fit(rows)
+    for rows in (X[:2], X[2:100], X[100:150], X[150:170], X[170:200]):
+        plain.partial_fit(rows)
+    assert (model.cluster_centers_ == plain.cluster_centers_).all()
+    assert seen == [98, 50, 20, 30]
+    assert ended == ["begin", "end"] * 4
+    assert " rows" in capsys.readouterr().err
+
+
+def test_batches_refuse_checkpoints(tmp_path):
+    path = tmp_path / "run.safetensors"
+    model = MiniBatchKMeans(3, callbacks=[callbacks.Checkpoint(path)])
+    with pytest.raises(ValueError, match=r"Checkpoint does not go with partial_fit.*Use save"):
+        model.partial_fit(X)
+    assert not path.exists()
+    assert not hasattr(model, "cluster_centers_")
+
+
+@pytest.mark.parametrize("kind", [callbacks.ValidationCurve, callbacks.EarlyStopping])
+def test_columns_of_held_out_rows_are_checked_before_the_first_step(kind):
+    seen = []
+    watchers = [kind(HELD_OUT[:, :2]), lambda estimator, step: seen.append(step)]
+    with pytest.raises(ValueError, match=f"^X_val must have as many columns as X, {X.shape[1]}, got 2$"):
+        KMeans(3, callbacks=watchers).fit(X)
+    assert seen == []

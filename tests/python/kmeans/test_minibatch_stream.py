@@ -333,3 +333,28 @@ def test_callbacks_see_every_batch():
     assert seen == [(i, i) for i in range(1, 6)]
     assert model.stop_reason_ == "callback"
     assert model.labels_.shape == (1000,)
+
+
+@pytest.mark.parametrize("fitted", ["partial_fit", "fit"])
+def test_another_metric_is_refused(fitted):
+    rows = np.random.default_rng(0).normal(size=(99, 3))
+    model = getattr(MiniBatchKMeans(3, random_state=0), fitted)(rows)
+    centers = model.cluster_centers_.copy()
+    model.set_params(metric="cosine")
+    with pytest.raises(
+        ValueError, match=r"^metric='cosine' differs from 'euclidean', .*: call fit, or clone"
+    ):
+        model.partial_fit(rows)
+    assert (model.set_params(metric="euclidean").cluster_centers_ == centers).all()
+    model.partial_fit(rows)
+
+
+@pytest.mark.parametrize("name", ["labels_", "inertia_"])
+def test_missing_labels_name_the_parameter(name):
+    rows = np.random.default_rng(0).normal(size=(99, 3))
+    for model in (
+        MiniBatchKMeans(3, compute_labels=False).fit(rows),
+        MiniBatchKMeans(3, compute_labels=False).partial_fit(rows),
+    ):
+        with pytest.raises(AttributeError, match=f"{name}': compute_labels is False. Use predict"):
+            getattr(model, name)
