@@ -60,11 +60,16 @@ class DataSource:
     :meth:`normalize`, :meth:`standardize`, :meth:`project` and :meth:`map` return sources whose rows are
     transformed as they are read. Nothing is copied, and each pass transforms the rows again.
 
-    Do not change a file while it is open: write a new file and rename it over the old one instead. If another
-    process changes the file, results are undefined but memory is safe. If another process truncates a mapped
-    file, reading it raises ``ValueError``: its length is checked every 256 KiB of a pass. If the file is
-    truncated between a check and the read that follows, the operating system ends this process (``SIGBUS``
-    on Unix).
+    Do not change a file while it is open: write a new file and rename it over the old one instead. A file
+    that is mapped once (``.npy``, ``.npz``, ``.safetensors``, ``.fvecs`` and the like, raw files) stays the
+    old one. Parquet, Arrow, CSV, HDF5 and zarr, and many files as one source, are opened again for later
+    passes, which raise ``ValueError`` if the file, or the folder of a zarr store, was changed or replaced.
+    The file behind a URL is only checked for its shape and type.
+
+    If another process changes the file in the middle of a pass, results are undefined but memory is safe. If
+    another process truncates a mapped file, reading it raises ``ValueError``: its length is checked every
+    256 KiB of a pass. If the file is truncated between a check and the read that follows, the operating
+    system ends this process (``SIGBUS`` on Unix).
 
     An array in native byte order is not copied: do not write to it during a computation.
 

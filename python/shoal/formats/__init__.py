@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ from typing import Any
 from shoal._core import Source
 
 from .remote import is_url
-from .stream import Reading, Stream, chunk_limit
+from .stream import Reading, Stream, Unchanged, chunk_limit
 
 #: For every suffix: the module of its reader, the function, and the options of `shoal.open` that it takes.
 SUFFIXES: dict[str, tuple[str, str, tuple[str, ...]]] = {
@@ -61,12 +63,19 @@ def suffix_of(name: str) -> str:
 
 
 def of_file(name: str, reading: Reading) -> Stream | Source:
-    """Open a file with a suffix of `SUFFIXES`; raise `ValueError` for options of other formats."""
+    """Open a file with a suffix of `SUFFIXES`; raise `ValueError` for options of other formats.
+
+    Every pass over a stream raises `ValueError` if the file was changed or replaced since.
+    """
     suffix = suffix_of(name)
     module, function, options = SUFFIXES[suffix]
     reading.refuse(name, suffix, except_for=options)
+    file = None if is_url(name) or not Path(name).exists() else Unchanged(name)
     opened: Stream | Source = getattr(import_module(f".{module}", __name__), function)(name, reading)
-    return opened
+    if file is None or isinstance(opened, Source):
+        return opened
+    table = opened.table and replace(opened.table, batches=partial(file.items, opened.table.batches))
+    return replace(opened, blocks=partial(file.items, opened.blocks), table=table)
 
 
 def libraries_of(obj: Any) -> set[str]:

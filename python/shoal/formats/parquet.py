@@ -12,7 +12,7 @@ from .arrow import Columns, import_pyarrow
 from .kept import Table
 from .pages import check_pages
 from .remote import is_url, open_file
-from .stream import BLOCK_BYTES, Block, Reading, Stream, name_errors, refuse_large
+from .stream import BLOCK_BYTES, CHANGED, Block, Reading, Stream, name_errors, refuse_large
 
 #: Buffer size for reading a column of a row group.
 BUFFER_BYTES = 1 << 20
@@ -70,7 +70,7 @@ class ParquetRows:
         # Another object, because the pages of other columns are checked.
         part = ParquetRows(self.name, self._limit)
         if part.rows != self.rows or not part.schema.equals(self.schema):
-            raise ValueError(f"{self.name}: changed while it was open")
+            raise ValueError(f"{self.name}: {CHANGED}")
         unpacked = sum(
             group.column(i).total_uncompressed_size
             for group in map(part._metadata.row_group, range(part._metadata.num_row_groups))

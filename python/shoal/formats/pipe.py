@@ -16,7 +16,7 @@ from shoal._checks.params import shown
 
 from .npz import HEADERS
 from .remote import open_file
-from .stream import Block, Stream, block_rows, chunk_limit, name_errors, numbers, refuse_large
+from .stream import CHANGED, Block, Stream, block_rows, chunk_limit, name_errors, numbers, refuse_large
 
 #: Name of standard input in messages.
 STDIN = "standard input"
@@ -154,7 +154,7 @@ def open_remote_npy(name: str) -> Stream:
         with open_file(name) as file, name_errors(name):
             found = begin(file)
             if (found.rows, found.cols, found.dtype) != (first.rows, first.cols, first.dtype):
-                raise ValueError(f"{name}: was changed or replaced while it was open: open it again")
+                raise ValueError(f"{name}: {CHANGED}")
             yield from found.blocks()
 
     return replace(first, blocks=blocks, once=False)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from .stream import Block, Reading, Stream, listed
+from .stream import Block, Reading, Stream, Unchanged, listed
 
 #: Number of files whose index stays in memory. The index of any other file is read again in every pass.
 KEPT = 256
@@ -35,7 +35,7 @@ class Shards:
         self._names, self._reading = names, reading
         # The working folder may change.
         self._absolute = [str(Path(file).absolute()) for file in names]
-        self._stamps = [stamp(file) for file in names]
+        self._files = [Unchanged(file) for file in names]
         self._kept: list[Stream] = []
         self.starts: list[int | None] = [0]
         self.usual = self._open(0)
@@ -66,9 +66,8 @@ class Shards:
 
     def _streams(self) -> Iterator[Stream]:
         """Yield the files with rows."""
-        for i, name in enumerate(self._names):
-            if stamp(self._absolute[i]) != self._stamps[i]:
-                raise ValueError(f"{name}: was changed or replaced while it was open: open it again")
+        for i, file in enumerate(self._files):
+            file.check()
             stream = self._kept[i] if i < KEPT else self._open(i)
             if stream.columns is not None:
                 stream.columns.rows_before = self.starts[i] or 0
@@ -102,12 +101,6 @@ def columns_of(stream: Stream) -> list[str]:
         return list(stream.table.features)
     # A CSV file has names, but no table.
     return [] if stream.header is None else list(stream.header.column_names)
-
-
-def stamp(name: str) -> tuple[int, ...]:
-    """Return numbers that change when a file is changed or replaced."""
-    found = Path(name).stat()
-    return found.st_size, found.st_mtime_ns, found.st_ino, found.st_dev
 
 
 def describe_rows(stream: Stream) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,8 @@ BLOCK_BYTES = 8 << 20
 CHUNK_LIMIT, DEFAULT_LIMIT = "SHOAL_CHUNK_LIMIT", "1GB"
 #: Maximum number of names that an error message lists.
 MOST_NAMES = 20
+#: The error for a file that is another one than when it was opened.
+CHANGED = "was changed or replaced while it was open: open it again"
 
 Block = npt.NDArray[Any]
 
@@ -76,6 +79,37 @@ class Reading:
                 raise ParameterError(
                     f"{name}: `{option}`={given!r} does not belong to {suffix or 'such'} files"
                 )
+
+
+class Unchanged:
+    """Raises `ValueError` in a pass over a file that was changed or replaced since this object was made."""
+
+    def __init__(self, name: str) -> None:
+        # The working folder may change.
+        self._name, self._path = name, Path(name).absolute()
+        self._stamp = stamp(self._path)
+
+    def check(self) -> None:
+        """Raise if the file is another one."""
+        if stamp(self._path) != self._stamp:
+            raise ValueError(f"{self._name}: {CHANGED}")
+
+    def items(self, begin: Callable[..., Iterator[Any]], *args: Any) -> Generator[Any]:
+        """Yield the items of the pass that ``begin(*args)`` begins, which opens the file."""
+        self.check()
+        passing: Any = begin(*args)
+        with closing(passing):
+            for i, item in enumerate(passing):
+                if i == 0:
+                    # The file could be replaced until it was open. The open file stays the same.
+                    self.check()
+                yield item
+
+
+def stamp(path: Path) -> tuple[int, ...]:
+    """Return numbers that change when a file is changed or replaced."""
+    found = path.stat()
+    return found.st_size, found.st_mtime_ns, found.st_ino, found.st_dev
 
 
 def block_rows(cols: int, dtype: np.dtype[Any]) -> int:

@@ -1,6 +1,7 @@
 """File formats and objects of other libraries: rows, options and memory."""
 
 import json
+import os
 import re
 import shutil
 import struct
@@ -14,6 +15,7 @@ import shoal
 from exporters import Exporter, Sized
 from shoal import KMeans, MiniBatchKMeans
 from shoal.cli import main
+from shoal.formats.parquet import ParquetRows
 from stored import DTYPES
 from written import (
     WRITERS,
@@ -407,6 +409,47 @@ def test_packages_are_imported_on_first_use(tmp_path):
         "print({'polars', 'h5py', 'zarr', 'safetensors'} & set(sys.modules))",
     )
     assert found.split() == ["set()", "set()"]
+
+
+@pytest.mark.parametrize("kind", [*WRITERS, "csv"])
+def test_a_file_that_is_replaced_between_two_passes(kind, tmp_path):
+    X = np.random.default_rng(0).normal(size=(200, 3)).astype("float32")
+    old, new = tmp_path / "old", tmp_path / "new"
+    old.mkdir()
+    new.mkdir()
+    write = WRITERS.get(kind) or (lambda f, X: pl.DataFrame(X).write_csv(f / "x.csv") or f / "x.csv")
+    path, other = write(old, X), write(new, X + 1)
+    model = KMeans(4, init=X[:4], max_iter=2, tol=0)
+    steps = model.iter_fit(path)
+    next(steps)
+    if Path(path).is_dir():
+        shutil.rmtree(path)
+    os.replace(other, path)
+    if kind == "safetensors":
+        # The mapped file is the old one.
+        assert next(steps).objective == model.__sklearn_clone__().fit(X).history_["objective"][1]
+    else:
+        with pytest.raises(
+            ValueError, match=r"(x|x\.\w+|[ab]\.parquet): was changed or replaced while it was"
+        ):
+            next(steps)
+
+
+def test_a_file_that_is_replaced_while_it_is_opened(tmp_path, monkeypatch):
+    X = np.random.default_rng(0).normal(size=(200, 3)).astype("float32")
+    path, folder = WRITERS["parquet"](tmp_path, X), tmp_path / "other"
+    folder.mkdir()
+    other = WRITERS["parquet"](folder, X + 1)
+    begin = ParquetRows.blocks
+
+    def replaced(self, columns):
+        os.replace(other, path)
+        yield from begin(self, columns)
+
+    monkeypatch.setattr(ParquetRows, "blocks", replaced)
+    source = shoal.open(path)
+    with pytest.raises(ValueError, match="was changed or replaced while it was open"):
+        list(source.blocks())
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc")
