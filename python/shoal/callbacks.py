@@ -169,8 +169,8 @@ class Checkpoint(Callback):
     Raises
     ------
     ValueError
-        If an argument is invalid, or, when the fit begins, if the suffix belongs to another format, or the
-        file exists, `overwrite` is false and the fit was not resumed from it.
+        If an argument is invalid, or if the suffix belongs to another format. Also when the fit begins and at
+        the first write, if the file exists, `overwrite` is false and the fit was not resumed from it.
     OSError
         If the file cannot be created when the fit begins, or cannot be written later.
 
@@ -218,8 +218,7 @@ class Checkpoint(Callback):
     def begin(self, estimator: Any) -> None:
         """Check that the file can be written, and is not that of another fit."""
         check_output("path", self.path, MODELS)
-        if not self.overwrite:
-            refuse_to_replace(os.fsdecode(self.path), estimator)
+        self._refuse_to_replace(estimator)
         if estimator._run is not None:
             # Must happen now: a stream cannot be read from its beginning during a pass.
             estimator._run.know_rows()
@@ -241,7 +240,15 @@ class Checkpoint(Callback):
         if self._steps or estimator._is_before_first_step():
             self._write(estimator)
 
+    def _refuse_to_replace(self, estimator: Any) -> None:
+        if not self.overwrite:
+            refuse_to_replace(os.fsdecode(self.path), estimator)
+
     def _write(self, estimator: Any) -> None:
+        if self.n_steps_ is None:
+            # Another program may have written the file since the fit began. `leave` does not try again.
+            self._steps = 0
+            self._refuse_to_replace(estimator)
         estimator._write_checkpoint(os.fsdecode(self.path))
         self._written, self._steps, self.n_steps_ = time.monotonic(), 0, len(estimator._history)
 

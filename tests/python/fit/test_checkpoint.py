@@ -547,6 +547,16 @@ def test_a_new_fit_does_not_replace_the_checkpoint_of_another(name, tmp_path):
     assert_same(model, clone(METHODS[name]).fit(X))
 
 
+def test_a_file_that_appears_during_the_fit_is_not_replaced(tmp_path):
+    path = tmp_path / "run.safetensors"
+    steps = clone(METHODS["kmeans"], callbacks=[Checkpoint(path, every_steps=2)]).iter_fit(X)
+    next(steps)
+    path.write_text("of another program")
+    with pytest.raises(ValueError, match="exists, and holds no checkpoint"):
+        next(steps)
+    assert path.read_text() == "of another program"
+
+
 def test_a_finished_fit_is_not_replaced(tmp_path):
     path = tmp_path / "run.safetensors"
     keep = Checkpoint(path)
