@@ -196,7 +196,7 @@ class MiniBatchKMeans(StreamClusterer):
         sklearn.exceptions.NotFittedError
             If one of the two has no centers yet.
         ValueError
-            If the centers differ in shape or type; nothing is changed then.
+            If the centers differ in shape or type, or `other` is this estimator; nothing is changed then.
 
         Examples
         --------
@@ -211,6 +211,8 @@ class MiniBatchKMeans(StreamClusterer):
         self._check()
         if not isinstance(other, MiniBatchKMeans):
             raise TypeError(f"other must be a MiniBatchKMeans, got {_params.shown(other)}")
+        if other is self:
+            raise ValueError("other must be another estimator, got the same one: its rows would count twice")
         for name, model in (("this", self), ("the other", other)):
             if "counts_" not in model.__dict__:
                 raise NotFittedError(

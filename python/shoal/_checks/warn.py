@@ -19,6 +19,11 @@ NOT_THEIRS = tuple(
 )
 
 
+def may_raise() -> bool:
+    """Whether a filter turns some warnings into errors."""
+    return any(action == "error" for action, *_ in warnings.filters)
+
+
 def warn_of_name(old: str, now: str) -> None:
     """Warn that the parameter `now` was given by its earlier name."""
     warn(f"`{old}` is deprecated: use `{now}` instead", FutureWarning)

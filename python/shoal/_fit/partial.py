@@ -12,6 +12,7 @@ from sklearn.exceptions import NotFittedError
 from shoal import _core
 from shoal._checks import params as _params
 from shoal._checks.params import RowWeights
+from shoal._checks.warn import may_raise
 from shoal._core import Run, Source, Step
 from shoal._rows.checked import learn_blocks, refuse_weights_of_stream, weighted
 from shoal._rows.source import DataSource
@@ -51,7 +52,12 @@ class StreamClusterer(CenterClusterer):
         batch with fewer rows than clusters is kept until there are enough rows; until then, :meth:`predict`
         raises an error that says how many rows there are. Later batches continue from the previous state,
         also after :meth:`fit`, with the current parameter values. Memory does not grow with the number of
-        batches: `history_` stays that of the last fit. If a batch raises, the estimator does not change.
+        batches: `history_` stays that of the last fit.
+
+        If a batch raises, the estimator does not change, with one exception. A signal handler, such as that
+        of Ctrl-C, can raise in the instant after a batch was learned and before the attributes are set. The
+        next call then continues from the learned batch. Where each batch must count exactly once, set a flag
+        in the handler and check it between two calls.
 
         Afterwards `labels_` and `inertia_` are those of this batch for the updated centers. They are computed
         on first access, or when the estimator is pickled, in a pass over the batch. The batch is not copied:
@@ -97,20 +103,29 @@ class StreamClusterer(CenterClusterer):
         stream = self._current_stream()
         source, weights = weighted(rows, sample_weight)
         if stream is None:
-            stream, before = self._make_stream(source, rows, None), 0
-            step = stream.partial_fit(source, weights)
-            self._forget()
+            first, stream, before = True, self._make_stream(source, rows, None), 0
         else:
+            first = False
+            if stream is self.__dict__.get("_stream") and may_raise():
+                # A run learns in place. A warning that is raised leaves the original as it was.
+                stream = self._make_stream(None, None, stream.state())
             before = stream.zero_rows
-            step = stream.partial_fit(source, weights)
-        self._use_stream(stream, step is not None)
+        step = stream.partial_fit(source, weights)
+        # All attributes change at once, after everything that may raise.
+        made = object.__new__(type(self))
+        vars(made).update(vars(self))
+        if first:
+            made._forget()
+        made._use_stream(stream, step is not None)
         if step is None:
-            self._n_waiting += source.shape[0] or 0
+            made._n_waiting += source.shape[0] or 0
+        elif self.compute_labels:
+            made._batch = (source, weights, source.glance())
         warn_of_zeros(stream.zero_rows - before)
         if step is not None:
-            if self.compute_labels:
-                self._batch = (source, weights, source.glance())
-            self._warn_of(step)
+            made._warn_of(step)
+        self.__dict__ = made.__dict__
+        if step is not None:
             for watcher in watchers:
                 watcher(self, step)
 

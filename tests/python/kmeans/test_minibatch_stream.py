@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import warnings
 
 import minibatch_reference
 import numpy as np
@@ -13,6 +14,56 @@ from shoal import MiniBatchKMeans
 from sklearn.exceptions import NotFittedError
 
 # ---------------------------------------------------------------- partial_fit
+
+
+@pytest.mark.parametrize("make", [MiniBatchKMeans, shoal.NestedMiniBatchKMeans, shoal.BackwardEulerKMeans])
+def test_a_warning_that_is_raised_leaves_the_estimator_unchanged(make):
+    X = np.random.default_rng(0).normal(size=(600, 3))
+    zero = X[200:400].copy()
+    zero[7] = 0
+    model = make(5, metric="cosine", random_state=0).partial_fit(X[:200])
+    expected = make(5, metric="cosine", random_state=0).partial_fit(X[:200]).partial_fit(X[400:])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(UserWarning, match="1 row of X is all zeros"):
+            model.partial_fit(zero)
+        assert model.n_steps_ == 1
+        model.partial_fit(X[400:])
+    np.testing.assert_array_equal(model.counts_, expected.counts_)
+    np.testing.assert_array_equal(model.cluster_centers_, expected.cluster_centers_)
+
+
+def test_attributes_change_only_with_the_whole_batch(monkeypatch):
+    X = tight_blobs(60, 3, 5)
+    model = MiniBatchKMeans(5, random_state=0).partial_fit(X)
+    before = dict(vars(model))
+
+    def interrupted(self, run):
+        self.n_iter_ = 77
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(MiniBatchKMeans, "_read", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        model.partial_fit(X)
+    assert vars(model).keys() == before.keys()
+    assert all(vars(model)[name] is value for name, value in before.items())
+
+
+def test_a_model_whose_rows_wait_cannot_be_saved(tmp_path):
+    model = MiniBatchKMeans(16).partial_fit(np.eye(3))
+    with pytest.raises(NotFittedError, match=r"3 of 16 rows so far\. Call it with more rows, or pickle"):
+        model.save(tmp_path / "model.safetensors")
+    pickle.loads(pickle.dumps(model)).partial_fit(np.eye(3, 3).repeat(6, 0)).save(
+        tmp_path / "model.safetensors"
+    )
+
+
+def test_an_estimator_cannot_be_merged_with_itself():
+    model = MiniBatchKMeans(5, random_state=0).partial_fit(tight_blobs(60, 3, 5))
+    counts = model.counts_.copy()
+    with pytest.raises(ValueError, match="its rows would count twice"):
+        model.merge(model)
+    np.testing.assert_array_equal(model.counts_, counts)
 
 
 def test_rows_of_a_short_first_batch_are_kept():
@@ -150,7 +201,7 @@ def test_merged_states_add_up(dtype):
     # Fits can be merged too, and an estimator with itself.
     fitted = MiniBatchKMeans(5, random_state=0).fit(X)
     before = fitted.counts_.copy()
-    fitted.merge(fitted)
+    fitted.merge(copy.deepcopy(fitted))
     assert (fitted.counts_ == 2 * before).all()
     with pytest.raises(AttributeError, match="predict"):
         _ = fitted.labels_
