@@ -50,6 +50,6 @@ def refuse_waiting(estimator: Any) -> None:
     if waiting:
         raise NotFittedError(
             f"this {type(estimator).__name__} has no centers to save yet: partial_fit has {waiting} of "
-            f"{estimator.n_clusters} rows so far. Call it with more rows, or pickle the estimator, which keeps "
-            "these rows."
+            f"{estimator.n_clusters} rows so far. Call it with more rows, or pickle the estimator, "
+            "which keeps these rows."
         )

@@ -1,7 +1,6 @@
 """File formats and objects of other libraries: rows, options and memory."""
 
 import json
-import os
 import re
 import shutil
 import struct
@@ -424,7 +423,7 @@ def test_a_file_that_is_replaced_between_two_passes(kind, tmp_path):
     next(steps)
     if Path(path).is_dir():
         shutil.rmtree(path)
-    os.replace(other, path)
+    Path(other).replace(path)
     if kind == "safetensors":
         # The mapped file is the old one.
         assert next(steps).objective == model.__sklearn_clone__().fit(X).history_["objective"][1]
@@ -443,7 +442,7 @@ def test_a_file_that_is_replaced_while_it_is_opened(tmp_path, monkeypatch):
     begin = ParquetRows.blocks
 
     def replaced(self, columns):
-        os.replace(other, path)
+        Path(other).replace(path)
         yield from begin(self, columns)
 
     monkeypatch.setattr(ParquetRows, "blocks", replaced)
