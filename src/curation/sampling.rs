@@ -7,6 +7,7 @@
 use std::collections::BinaryHeap;
 
 use crate::error::{Error, Result};
+use crate::kernel::MAX_CENTERS;
 use crate::parallel::Executor;
 use crate::pass::Groups;
 use crate::rng::{Purpose, Rng, mix};
@@ -34,6 +35,8 @@ const CHECKED: usize = 1 << 16;
 ///
 /// # Errors
 /// [`Error::Shape`] if a level of `parents` has another number of cells than the level below names.
+/// [`Error::InvalidParam`] if a parent is not below 16,777,216, or the sizes of the cells below it sum to more than
+/// [`u64::MAX`].
 pub fn balanced_quotas(
     sizes: &[u64],
     parents: &[Vec<u32>],
@@ -49,9 +52,18 @@ pub fn balanced_quotas(
             return Err(Error::Shape(format!("`parents` of level {level} {problem}")));
         }
         let named = of.iter().max().map_or(0, |&last| last as usize + 1);
+        if named > MAX_CENTERS {
+            let found = format!("{} at level {level}", named - 1);
+            return Err(Error::param("parents", format!("below {MAX_CENTERS}"), found));
+        }
         let count = parents.get(level + 1).map_or(named, |above| above.len().max(named));
         let mut above = vec![0u64; count];
-        of.iter().zip(below).for_each(|(&cell, size)| above[cell as usize] += size);
+        for (&cell, &size) in of.iter().zip(below) {
+            let total = &mut above[cell as usize];
+            *total = total.checked_add(size).ok_or_else(|| {
+                Error::param("sizes", format!("at most {} rows per cell of a level", u64::MAX), "more")
+            })?;
+        }
         branches.push(Groups::new(of, count));
         totals.push(above);
     }
@@ -275,6 +287,14 @@ mod tests {
         assert_eq!(problem, "`parents` of level 0 must hold 2 cells, got 1");
         let problem = balanced_quotas(&[3, 3], &[vec![0, 4], vec![0, 0]], 4, 3).unwrap_err().to_string();
         assert_eq!(problem, "`parents` of level 1 must hold 5 cells, got 2");
+        let problem = balanced_quotas(&[3, 3], &[vec![0, u32::MAX]], 4, 3).unwrap_err().to_string();
+        assert_eq!(problem, "parents must be below 16777216, got 4294967295 at level 0");
+        let problem = balanced_quotas(&[u64::MAX; 2], &[vec![0, 0]], 4, 3).unwrap_err().to_string();
+        assert_eq!(problem, "sizes must be at most 18446744073709551615 rows per cell of a level, got more");
+        assert_eq!(
+            balanced_quotas(&[u64::MAX; 2], &[vec![0, 1]], u64::MAX - 1, 3).unwrap(),
+            [u64::MAX / 2; 2]
+        );
     }
 
     #[test]

@@ -188,6 +188,7 @@ pub(crate) fn knn_graph<T: Compute + Own>(
     let n = count_rows(data)?;
     let sparse = data.most_values().is_some();
     let mut problems = Problems::new();
+    problems.columns(data.dim());
     problems.neighbors(m, Some(n));
     problems.require(recall > 0.0 && recall <= 1.0, "recall", "above 0 and at most 1", recall);
     let most = format!("at most {} for a graph", u32::MAX - 1);
@@ -207,4 +208,18 @@ pub(crate) fn knn_graph<T: Compute + Own>(
         _ => (brute::neighbors(data, m, cx)?, About::exact(GraphMethod::Exact)),
     };
     Ok(lists.into_graph(about))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_need_columns() {
+        let cx = Executor::new(Some(1)).unwrap();
+        for method in [GraphMethod::Auto, GraphMethod::Exact, GraphMethod::Tree, GraphMethod::Cells] {
+            let error = KnnGraph::of(&[[0.0f32; 0]; 3], 1, method, 0.95, &cx).unwrap_err();
+            assert_eq!(error.to_string(), "columns must be at least 1, got 0");
+        }
+    }
 }

@@ -16,6 +16,7 @@ use crate::data::{
 };
 use crate::error::{Error, Result};
 use crate::kernel::Compute;
+use crate::matrix::make_room;
 use crate::parallel::Executor;
 use crate::rng::{Purpose, Rng};
 use crate::rows::RowBuf;
@@ -46,13 +47,19 @@ impl Default for PartLimits {
 
 impl PartLimits {
     /// The parts of `n` rows of `row_bytes` each, for `k` clusters. Their lengths differ by at most 1.
-    fn parts(self, n: u64, row_bytes: usize, k: usize) -> impl Iterator<Item = Range<u64>> {
+    ///
+    /// # Errors
+    /// [`Error::Memory`] for too many parts: each has rows in the coreset.
+    fn parts(self, n: u64, row_bytes: usize, k: usize) -> Result<Vec<Range<u64>>> {
         // Fewer rows would say little about the clusters.
         let rows = ((self.bytes / row_bytes.max(1)) as u64).max(16 * k as u64).min(self.rows).max(1);
         let parts = if n <= self.rows { 1 } else { n.div_ceil(rows) };
         let (each, longer) = (n / parts, n % parts);
-        let begin = move |part: u64| part * each + part.min(longer);
-        (0..parts).map(move |part| begin(part)..begin(part + 1))
+        let begin = |part: u64| part * each + part.min(longer);
+        let mut ranges = Vec::new();
+        make_room(&mut ranges, "parts of a coreset", parts, 1)?;
+        ranges.extend((0..parts).map(|part| begin(part)..begin(part + 1)));
+        Ok(ranges)
     }
 }
 
@@ -80,6 +87,7 @@ impl PartLimits {
 /// # Errors
 /// [`Error::InvalidParam`] if `m` is 0, there are fewer rows than `k`, or the weights are all 0, or too small or too
 /// large. [`Error::Source`] if the source can be read only once. [`Error::NotFinite`] for NaN or infinite values.
+/// [`Error::Memory`] for more rows than memory holds 16 bytes each of.
 pub fn sensitivity_coreset<T: Compute>(
     data: &dyn DataSource<T>,
     k: usize,
@@ -120,7 +128,7 @@ pub(super) fn coreset_within<T: Compute>(
         Some(weights) => weights.iter().sum::<f64>(),
         None => (part.end - part.start) as f64,
     };
-    let parts: Vec<Range<u64>> = limits.parts(n, row_bytes(data), k).collect();
+    let parts = limits.parts(n, row_bytes(data), k)?;
     if parts.len() == 1 {
         let rng = &mut Rng::keyed(seed, Purpose::Coreset, 0);
         return draw(data, (n, weights), k, m, rng, cx);
@@ -334,14 +342,16 @@ mod tests {
         for (n, k, expected) in
             [(4000, 3, 1), (4001, 3, 3), (20_000, 3, 10), (20_001, 3, 11), (20_001, 1000, 6)]
         {
-            let parts: Vec<_> = SHORT.parts(n, 8, k).collect();
+            let parts = SHORT.parts(n, 8, k).unwrap();
             assert_eq!((parts.len(), parts[0].start, parts[parts.len() - 1].end), (expected, 0, n));
             assert!(parts.windows(2).all(|pair| pair[0].end == pair[1].start));
             let lengths: Vec<u64> = parts.iter().map(|part| part.end - part.start).collect();
             assert!(lengths.iter().max().unwrap() - lengths.iter().min().unwrap() <= 1);
         }
         // Rows that are longer than a part.
-        assert_eq!(PartLimits { rows: 1, bytes: 1 }.parts(5, 8, 0).count(), 5);
+        let short = PartLimits { rows: 1, bytes: 1 };
+        assert_eq!(short.parts(5, 8, 0).unwrap().len(), 5);
+        assert!(matches!(short.parts(1 << 62, 8, 0), Err(Error::Memory(_))));
     }
 
     #[test]

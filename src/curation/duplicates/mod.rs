@@ -188,9 +188,10 @@ impl Deduplication {
         search.finish(data, cx)
     }
 
-    /// Checks the parameters for `n` rows.
-    fn check(&self, n: u64) -> Result<()> {
+    /// Checks the parameters for `n` rows of `dim` columns.
+    fn check(&self, n: u64, dim: usize) -> Result<()> {
         let mut problems = Problems::new();
+        problems.columns(dim);
         problems.finite_at_least_0("threshold", self.threshold);
         if let Some(k) = self.n_clusters {
             problems.clusters("n_clusters", k, Some(n));
@@ -292,7 +293,7 @@ impl<T: Element> Search<T> {
     pub(crate) fn start(how: Deduplication, data: &dyn DataSource<T>, cx: &Executor) -> Result<Self> {
         require(Access::Random, data.access())?;
         let n = count_rows(data)?;
-        how.check(n)?;
+        how.check(n, data.dim())?;
         if n == 0 {
             return Err(Error::Empty("`rows` must hold at least 1 row to find duplicates, got 0".into()));
         }

@@ -357,3 +357,11 @@ fn bad_parameters_and_values_are_errors() {
     let stream = crate::data::Chunks::replay(1, || (0..3).map(|i| Ok(vec![i as f32; 10].into())));
     assert!(matches!(Deduplication::within(1.0).find(&stream), Err(Error::Source(_))));
 }
+
+#[test]
+fn rows_need_columns() {
+    for metric in [Metric::Euclidean, Metric::Cosine] {
+        let error = Deduplication::within(0.1).metric(metric).find(&[[0.0f32; 0]; 3]).unwrap_err();
+        assert_eq!(error.to_string(), "columns must be at least 1, got 0");
+    }
+}
