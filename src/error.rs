@@ -134,6 +134,11 @@ impl Error {
         Self::Empty("`rows` hold no rows".into())
     }
 
+    /// The error for a model before the first step.
+    pub(crate) fn no_step() -> Self {
+        Self::Source("a model needs at least one step: advance the run first".into())
+    }
+
     /// Wraps an error of other code, so that a source of rows can return it.
     ///
     /// ```

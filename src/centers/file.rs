@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::json;
 
 use super::model::{KMeansModel, Values};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::fit::{Metric, Timings};
 use crate::persist::kept::text;
 use crate::persist::model::{ModelFile, model_contents};
@@ -42,8 +42,12 @@ impl KMeansModel {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Io`](crate::Error::Io) if writing fails. An existing file is then unchanged.
+    /// [`Error::Io`](crate::Error::Io) if writing fails, and [`Error::Source`] for the model of a run before its first
+    /// step. An existing file is then unchanged.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
+        if self.n_clusters() == 0 {
+            return Err(Error::no_step());
+        }
         let shape = [self.n_clusters(), self.dim];
         let params = json!({ "n_clusters": shape[0], "init": "auto", "metric": self.metric.name() });
         let fitted = json!({

@@ -160,6 +160,9 @@ impl KMeansModel {
 
     /// The `m` nearest centers of every row, nearest first, and their squared distances, `m` of each per row.
     ///
+    /// Every call packs the centers again. For many small queries, pack them once and use
+    /// [`kernel::nearest_m`](crate::kernel::nearest_m), as the Rust guide shows.
+    ///
     /// ```
     /// let rows = [[0.0f64], [4.0]];
     /// let (labels, sq_dists) = shoal::KMeans::params(2).fit(&rows).unwrap().nearest(&rows, 2).unwrap();

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::covariance::Covariance;
 use super::model::{GaussianMixture, KnownComponents};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::fit::{Metric, Timings};
 use crate::persist::kept::{Values, count, flag, text};
 use crate::persist::model::{ModelFile, model_contents};
@@ -30,8 +30,12 @@ impl GaussianMixture {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Io`](crate::Error::Io) if writing fails. An existing file is then unchanged.
+    /// [`Error::Io`](crate::Error::Io) if writing fails, and [`Error::Source`] for the model of a run before its first
+    /// step. An existing file is then unchanged.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
+        if self.n_components() == 0 {
+            return Err(Error::no_step());
+        }
         let shape = [self.n_components(), self.dim];
         let (size, ids) = self.neighbors();
         let mut params = json!({

@@ -11,7 +11,7 @@ use super::outside::NeighborWeight;
 use super::params::ModeUpdate;
 use super::shares::Shares;
 use super::state::RESTS;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::fit::{Element, Typed, either};
 use crate::persist::kept::{Values, count, flag, rows, stored_rows, text};
 use crate::persist::model::{ModelFile, measured, model_contents};
@@ -39,8 +39,12 @@ impl KModesModel {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Io`](crate::Error::Io) if writing fails. An existing file is then unchanged.
+    /// [`Error::Io`](crate::Error::Io) if writing fails, and [`Error::Source`] for the model of a run before its first
+    /// step. An existing file is then unchanged.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
+        if self.n_clusters() == 0 {
+            return Err(Error::no_step());
+        }
         let by_product = !self.mode_rows.is_empty();
         let affinity = match self.pull {
             _ if self.graph_method == PRECOMPUTED => PRECOMPUTED,

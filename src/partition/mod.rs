@@ -30,11 +30,11 @@ mod split;
 mod tests;
 mod update;
 
-use crate::centers::{KMeansModel, predict};
-use crate::data::{Dense, Source};
+use crate::centers::{KMeansModel, nearest, predict};
+use crate::data::{DataSource, Dense, Source};
 use crate::error::{Error, Result};
 use crate::fit::Metric;
-use crate::float::{Typed, either};
+use crate::float::{Float, Typed, either};
 use crate::kernel::Compute;
 use crate::parallel::Executor;
 use crate::persist::kept::Values;
@@ -119,9 +119,13 @@ impl Partition {
     /// See [`Partition`] for an example.
     ///
     /// # Errors
-    /// [`Error::Source`] if the rows of the fit had weights other than whole numbers, which are no numbers of rows.
+    /// [`Error::Source`] if the rows of the fit had weights other than whole numbers, which are no numbers of rows, and
+    /// for the model of a run before its first step.
     pub fn from_model(model: &KMeansModel) -> Result<Self> {
         let (weights, dim, metric) = (model.cluster_weights(), model.dim(), model.metric());
+        if weights.is_empty() {
+            return Err(Error::no_step());
+        }
         if weights.iter().any(|weight| weight.fract() != 0.0) {
             return Err(Error::Source(
                 "a partition counts rows, but the model was fitted to rows with weights: fit it without weights"
@@ -236,8 +240,43 @@ impl Partition {
     /// Same as [`KMeansModel::predict`].
     pub fn predict<S: Source>(&self, rows: S) -> Result<Vec<u64>> {
         let cx = Executor::new(self.threads)?;
-        let labels = either!(rows.any(), data => predict(&self.centers(), self.metric(), data, &cx))?;
-        Ok(labels.into_iter().map(|label| self.ids()[label as usize]).collect())
+        let labels =
+            either!(rows.any(), data => predict(&self.centers_for(data)?, self.metric(), data, &cx))?;
+        Ok(self.ids_at(&labels))
+    }
+
+    /// The ids of the `m` nearest cells of every row, nearest first, and the squared distances to their centers: `m` of
+    /// each per row. A search in the inverted lists reads these cells.
+    ///
+    /// Every call packs the centers again. For many small queries, pack them once and use
+    /// [`kernel::nearest_m`](crate::kernel::nearest_m), as the Rust guide shows.
+    ///
+    /// ```
+    /// let model = shoal::KMeans::params(2).fit(&[[0.0f64], [4.0]])?;
+    /// let partition = shoal::partition::Partition::from_model(&model)?;
+    /// let (cells, sq_dists) = partition.nearest(&[[1.0f64]], 2)?;
+    /// assert_eq!((cells[0], sq_dists), (partition.predict(&[[1.0f64]])?[0], vec![1.0, 9.0]));
+    /// # Ok::<(), shoal::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Same as [`KMeansModel::nearest`].
+    pub fn nearest<S: Source>(&self, rows: S, m: usize) -> Result<(Vec<u64>, Vec<f64>)> {
+        let cx = Executor::new(self.threads)?;
+        let (places, sq_dists) =
+            either!(rows.any(), data => nearest(&self.centers_for(data)?, m, self.metric(), data, &cx))?;
+        Ok((self.ids_at(&places), sq_dists))
+    }
+
+    /// The centers, after checking that `data` has the same number of columns.
+    fn centers_for<T: Compute>(&self, data: &dyn DataSource<T>) -> Result<Vec<T>> {
+        either!(&self.cells, cells => cells.check_columns(data))?;
+        Ok(self.centers())
+    }
+
+    /// The ids of the cells at these places.
+    fn ids_at(&self, places: &[u32]) -> Vec<u64> {
+        places.iter().map(|&place| self.ids()[place as usize]).collect()
     }
 
     fn metric(&self) -> Metric {
@@ -249,6 +288,14 @@ impl<T: Compute> Cells<T> {
     /// The largest number of rows per cell.
     fn limit(&self) -> u64 {
         2 * self.target
+    }
+
+    /// Returns an error for rows with another number of columns.
+    fn check_columns<E: Float>(&self, data: &dyn DataSource<E>) -> Result<()> {
+        if data.dim() == self.dim {
+            return Ok(());
+        }
+        Err(Error::Shape(format!("`rows` have {} columns, but the partition has {}", data.dim(), self.dim)))
     }
 
     fn center(&self, j: usize) -> &[T] {

@@ -440,3 +440,53 @@ fn errors_leave_the_partition_as_it_was() {
     let model = KMeans::params(1).fit(weighted).unwrap();
     assert!(Partition::from_model(&model).unwrap_err().to_string().contains("without weights"));
 }
+
+#[test]
+fn rows_with_weights_are_an_error() {
+    use crate::data::{Chunk, Chunks, Weighted};
+    let model = KMeans::params(2).fit(&[[0.0f64], [4.0]]).unwrap();
+    let mut partition = Partition::from_model(&model).unwrap();
+    let before = partition.clone();
+    let new = [[1.0f64], [2.0]];
+    let error = partition.insert(Weighted::new(&new, vec![3.0, 1.0]).unwrap()).unwrap_err().to_string();
+    assert!(error.contains("without weights"), "{error}");
+    let chunk = || Chunk::from(vec![1.0f64, 2.0]).weighted(vec![1.0, 0.0]);
+    let error = partition.insert(Chunks::once(1, [Ok(chunk())].into_iter())).unwrap_err().to_string();
+    assert!(error.contains("without weights"), "{error}");
+    assert_eq!(partition, before);
+    partition.insert(Weighted::new(&new, vec![1.0; 2]).unwrap()).unwrap();
+    assert_eq!(partition.sizes().iter().sum::<u64>(), 4);
+}
+
+#[test]
+fn the_model_of_a_run_before_its_first_step_is_no_partition_and_no_file() {
+    let model = KMeans::params(2).start(&[[0.0f64], [4.0]]).unwrap().into_model();
+    let told = "a model needs at least one step: advance the run first";
+    assert_eq!(Partition::from_model(&model).unwrap_err().to_string(), told);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.safetensors");
+    assert_eq!(model.save(&path).unwrap_err().to_string(), told);
+    let mixture = crate::TruncatedGaussianMixture::params(2).start(&[[0.0f64], [4.0]]).unwrap().into_model();
+    assert_eq!(mixture.save(&path).unwrap_err().to_string(), told);
+    assert!(!path.exists());
+}
+
+#[test]
+fn the_nearest_cells_are_those_of_brute_force() {
+    let (dim, mut store) = (3, Store::new(1, 900, 3, 20, Metric::Euclidean));
+    store.update(&rows(2, 300, dim, 2, 3.0), &Rules::default(), 1);
+    let partition = &store.partition;
+    let (queries, centers, m) = (rows(3, 50, dim, 4, 1.0), partition.centers::<f32>(), 6);
+    let (cells, sq_dists) = partition.nearest(Dense::new(&queries, dim).unwrap(), m).unwrap();
+    for (i, query) in queries.chunks_exact(dim).enumerate() {
+        let each =
+            centers.chunks_exact(dim).zip(partition.ids()).map(|(center, &id)| (sq_dist(query, center), id));
+        let mut expected: Vec<(f64, u64)> = each.collect();
+        expected.sort_by(|a, b| a.partial_cmp(b).unwrap());
+        let found: Vec<_> = (i * m..(i + 1) * m).map(|at| (sq_dists[at], cells[at])).collect();
+        assert_eq!(found, expected[..m]);
+    }
+    for wrong in [partition.nearest(&[[1.0f32]], 1).map(drop), partition.predict(&[[1.0f32]]).map(drop)] {
+        assert_eq!(wrong.unwrap_err().to_string(), "`rows` have 1 columns, but the partition has 3");
+    }
+}

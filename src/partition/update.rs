@@ -73,8 +73,8 @@ impl Partition {
     ///
     /// # Errors
     /// [`Error::Shape`] if rows have a different number of columns. [`Error::NotFinite`] for NaN or infinite values.
-    /// [`Error::Source`] if `fetch` returns rows of other cells. Errors of the source and of `fetch`. The partition is
-    /// then unchanged.
+    /// [`Error::Source`] if the new rows have weights other than 1, or `fetch` returns rows of other cells. Errors of the
+    /// source and of `fetch`. The partition is then unchanged.
     pub fn update<S: Source, E: Float>(
         &mut self,
         rows: S,
@@ -139,12 +139,14 @@ impl<T: Compute> Cells<T> {
     fn new_rows(&self, rows: Typed<&dyn DataSource<f32>, &dyn DataSource<f64>>) -> Result<Vec<T>> {
         let mut values = Vec::new();
         either!(rows, data => {
-            if data.dim() != self.dim {
-                let (found, dim) = (data.dim(), self.dim);
-                return Err(Error::Shape(format!("`rows` have {found} columns, but the partition has {dim}")));
-            }
+            self.check_columns(data)?;
             let mut scratch = Vec::new();
             read(data, 1, &mut |block| {
+                if block.weights.is_some_and(|weights| weights.iter().any(|&weight| weight != 1.0)) {
+                    return Err(Error::Source(
+                        "a partition counts rows, but the new rows have weights: pass them without weights".into(),
+                    ));
+                }
                 make_room(&mut values, "new rows", block.len as u64, self.dim)?;
                 let tile = block.rows.tile(0..block.len, &mut scratch)?;
                 tile.iter().for_each(|row| values.extend(row.iter().map(|x| T::from_f64(x.to_f64()))));
