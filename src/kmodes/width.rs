@@ -43,8 +43,8 @@ pub(super) fn sound_variance<T: Element>(mean: f64, normalized: bool) -> Result<
         return Ok(mean);
     }
     let remedy = format!(
-        "the mean squared distance of neighbors is {mean}, because all of them coincide, or there are none, or the rows are too small or too large to be \
-         squared; give a number, or scale the rows"
+        "the mean squared distance of neighbors is {mean:?}, because all of them coincide, or there are none, or the \
+         rows are too small or too large to be squared; give a number, or scale the rows"
     );
     Err(InvalidParam::new("bandwidth", "a number for these rows", "none").with_remedy(remedy).into())
 }

@@ -64,10 +64,12 @@ impl Method for NestedMiniBatch {
 
     fn admit(params: &NestedParams, has: Access, _sparse: bool) -> Result<()> {
         if params.shuffle && has < Access::Random {
-            return Err(Error::Source(format!(
-                "batches of rows in random order need Random access, the source has {has:?}: write it to a .npy file and open that, \
-                 or set shuffle to false if the rows come in random order"
-            )));
+            return Err(Error::Source(
+                "batches of rows in random order read rows in any order, but `rows` can only be read from the first \
+                 to the last: pass an array, write the rows to a .npy file and open it, or set shuffle to false if the \
+                 rows come in random order"
+                    .into(),
+            ));
         }
         Ok(())
     }

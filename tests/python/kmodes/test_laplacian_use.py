@@ -221,6 +221,8 @@ def test_errors():
         LaplacianKModes(31).fit(X)
     with pytest.raises(ValueError, match="coincide"):
         LaplacianKModes(2, normalize=False).fit(np.ones((20, 3)))
+    with pytest.raises(ValueError, match=r"neighbors is \d\.\d+e-3\d\d, because"):
+        LaplacianKModes(3, normalize=False).fit(np.asarray(X, dtype=float) * 1e-160)
     with pytest.raises(ValueError, match="distinct rows"):
         LaplacianKModes(4, normalize=False, n_neighbors=12).fit(np.repeat(X[:3], 10, axis=0))
     parallel = np.outer(np.arange(1.0, 21.0), [1.0, 0.7, 0.3])
