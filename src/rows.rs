@@ -23,7 +23,8 @@ pub struct SparseRef<'a, T> {
 
 impl<'a, T: Float> SparseRef<'a, T> {
     /// Rows of `cols` columns: row `i` has the stored values `starts[i]..starts[i + 1]`. The columns of a row
-    /// must ascend: otherwise distances are wrong.
+    /// must ascend from 0 on and be below `cols`, which is not checked: otherwise distances are wrong, or a kernel
+    /// panics.
     ///
     /// # Panics
     /// When `starts` is empty or does not ascend within the values, or there is not one column per value.

@@ -308,7 +308,8 @@ class HierarchicalKMeans(LeveledClusterer):
         -----
         `cluster_centers_`, `counts_` (rows per cell) and `inertia_` are those of the cells after the update,
         in the order of `cell_ids_`; `n_clusters` stays. ``cell_ids_[predict(X)]`` are the ids of the cells
-        nearest to rows. `labels_` are no longer available. :meth:`save` writes the cells too.
+        nearest to rows, and ``cell_ids_[shoal.nearest(X, cluster_centers_, n_nearest=m)[0]]`` those of the
+        `m` nearest. `labels_` are no longer available. :meth:`save` writes the cells too.
 
         **Rules.** A cell is split by 2-means with at least a third of the rows on each side; afterwards, rows
         go to the nearer side. Rows of the 16 nearest cells move to a new center if it is nearer than their

@@ -83,7 +83,8 @@ impl<T: Compute> PackedCenters<T> {
 /// See the [module](super) for an example.
 ///
 /// # Panics
-/// If `labels` is not as long as `rows`, or rows and centers have different numbers of columns.
+/// If `labels` is not as long as `rows`, or rows and centers have different numbers of columns. Also if the rows are
+/// sparse and the centers are packed for dense rows, or the other way round: see [`PackedCenters::for_rows`].
 pub fn nearest<'a, T: Compute>(
     rows: impl Into<Rows<'a, T>>,
     packed: &PackedCenters<T>,
