@@ -63,6 +63,8 @@
 //!
 //! - `python`: the bindings of the Python package. Rust programs do not need this feature.
 
+#![warn(missing_debug_implementations)]
+
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("shoal supports only 64-bit targets");
 

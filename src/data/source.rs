@@ -1,5 +1,6 @@
 //! The contract between rows and everything that reads them.
 
+use std::fmt;
 use std::ops::ControlFlow;
 
 use super::reblock::Reblock;
@@ -51,6 +52,13 @@ pub struct Block<'a, T: Float> {
     pub rows: &'a dyn TileReader<T>,
     /// One weight per row, if the source has weights.
     pub weights: Option<&'a [f64]>,
+}
+
+impl<T: Float> fmt::Debug for Block<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Block");
+        shown.field("first_row", &self.first_row).field("len", &self.len).finish_non_exhaustive()
+    }
 }
 
 /// Rows from a file, an array or a stream.

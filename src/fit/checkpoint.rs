@@ -209,7 +209,7 @@ impl<M: Method> Run<M> {
             rows.any(),
             _ => Typed(Driver::resumed(solver_of::<M, _>(params, checkpoint, shape)?, history))
         );
-        let mut run = Self::of(typed, shape.0, Some(print), new.threads);
+        let mut run = Self::of(typed, (shape.0, Some(shape.1)), Some(print), new.threads);
         run.zeros = Arc::new(zeros_of(checkpoint).map_err(damaged)?);
         Ok(run)
     }

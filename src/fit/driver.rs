@@ -1,5 +1,6 @@
 //! Drives a solver step by step: times the steps, keeps their history, and ends the run.
 
+use std::fmt;
 use std::time::Instant;
 
 use super::{Solver, Step, StopReason};
@@ -13,11 +14,14 @@ pub(crate) fn require(needs: Access, has: Access) -> Result<()> {
     if has >= needs {
         return Ok(());
     }
-    let how = match needs {
-        Access::Random => "write it to a .npy file and open that",
-        _ => "pass a callable that returns a fresh iterator, or write it to a .npy file and open that",
-    };
-    Err(Error::Source(format!("this method needs {needs:?} access, the source has {has:?}: {how}")))
+    Err(Error::Source(match needs {
+        Access::Random => "this method reads rows in any order, but `rows` can only be read from the first to the \
+                           last: pass an array, or write the rows to a .npy file and open it"
+            .into(),
+        _ => "this method reads its rows more than once, but `rows` can be read only once: pass a callable that \
+              returns a fresh iterator, or write the rows to a .npy file and open it"
+            .into(),
+    }))
 }
 
 /// A running solver with its history and clock. It does not hold the data, so it can be stored anywhere.
@@ -40,12 +44,20 @@ pub struct Driver<S> {
     elapsed: f64,
     /// Number of rows of the run, once it is known.
     pub(super) rows: Option<u64>,
+    /// Columns of the rows, once they are known.
+    pub(super) columns: Option<usize>,
+}
+
+impl<S> fmt::Debug for Driver<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Driver").field("last_step", &self.history.last()).finish_non_exhaustive()
+    }
 }
 
 impl<S> Driver<S> {
     /// A run of `solver`, from its present state on.
     pub fn new(solver: S) -> Self {
-        Self { solver, history: Vec::new(), elapsed: 0.0, rows: None }
+        Self { solver, history: Vec::new(), elapsed: 0.0, rows: None, columns: None }
     }
 
     /// A run of `solver` that continues after the steps of `history`, also if the caller ended it.
@@ -89,17 +101,23 @@ impl<S> Driver<S> {
         }
     }
 
-    /// Notes the number of rows, if it is known. The state of a solver belongs to rows of this number.
+    /// Notes the number of columns, and that of rows if it is known. The state of a solver belongs to rows of this
+    /// shape.
     ///
     /// # Errors
-    /// [`Error::Shape`] for another number than before.
-    pub(crate) fn note_rows(&mut self, rows: Option<u64>) -> Result<()> {
-        match (self.rows, rows) {
-            (Some(before), Some(now)) if before != now => Err(Error::Shape(format!(
-                "`rows` have {now} rows, but the run began with {before}: pass the rows of the run"
-            ))),
+    /// [`Error::Shape`] for other numbers than before.
+    pub(crate) fn note_shape<T: Float>(&mut self, data: &dyn DataSource<T>) -> Result<()> {
+        let (rows, columns) = (data.rows(), data.dim());
+        let differ = |now: u64, what: &str, before: u64| {
+            let problem = format!("`rows` have {now} {what}, but the run began with {before}");
+            Err(Error::Shape(format!("{problem}: pass the rows of the run")))
+        };
+        match (self.rows, rows, self.columns) {
+            (Some(before), Some(now), _) if before != now => differ(now, "rows", before),
+            (.., Some(before)) if before != columns => differ(columns as u64, "columns", before as u64),
             _ => {
                 self.rows = self.rows.or(rows);
+                self.columns = Some(columns);
                 Ok(())
             }
         }
@@ -109,7 +127,7 @@ impl<S> Driver<S> {
     ///
     /// # Errors
     /// [`Error::Source`] when the solver needs more access than the source gives, [`Error::Shape`] for another number
-    /// of rows than before, and those of [`Solver::step`].
+    /// of rows or columns than before, and those of [`Solver::step`].
     pub fn advance<T: Float>(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Option<Step>>
     where
         S: Solver<T>,
@@ -118,7 +136,7 @@ impl<S> Driver<S> {
             return Ok(None);
         }
         require(self.solver.needs(), data.access())?;
-        self.note_rows(data.rows())?;
+        self.note_shape(data)?;
         let begun = Instant::now();
         let mut step = self.solver.step(data, cx)?;
         self.elapsed += begun.elapsed().as_secs_f64();

@@ -1,5 +1,7 @@
 //! Runs several starts and keeps the best.
 
+use std::fmt;
+
 use super::{Solver, Step, StopReason, Timings};
 use crate::data::{Access, DataSource};
 use crate::error::Result;
@@ -118,6 +120,18 @@ impl<S> Default for RestartsState<S> {
 
 impl<S> RestartsState<S> {
     stored_fields! { started, steps, ended, iteration, rows_seen, timings = lost_timings }
+}
+
+impl<S> fmt::Debug for Restarts<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (started, step) = (self.state.started, self.state.iteration);
+        let mut shown = f.debug_struct("Restarts");
+        shown
+            .field("starts", &self.starts)
+            .field("started", &started)
+            .field("step", &step)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<S> Restarts<S> {

@@ -1,5 +1,6 @@
 //! A fit in progress, of any method, over rows of either type.
 
+use std::fmt;
 use std::sync::Arc;
 
 use serde_json::json;
@@ -33,6 +34,14 @@ pub struct Run<M: Method> {
     pub(crate) zeros: Arc<ZeroRows>,
     /// Rows of zeros in the batches of [`Run::partial_fit`].
     pub(super) zeros_of_batches: u64,
+}
+
+impl<M: Method> fmt::Debug for Run<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Run");
+        shown.field("method", &M::NAME).field("rows", &self.rows).field("last_step", &self.history().last());
+        shown.finish_non_exhaustive()
+    }
 }
 
 pub(super) type TypedDriver<M> =
@@ -122,7 +131,7 @@ impl<M: Method> Run<M> {
         M::check(params, n, d)?;
         let settled = M::settled(params, rows.any(), None)?;
         let typed = settled.map_or(typed, |params| Self::planned(&params, rows));
-        Ok((Self::of(typed, n, None, params.threads()), d))
+        Ok((Self::of(typed, (n, Some(d)), None, params.threads()), d))
     }
 
     /// A new solver for rows of this type.
@@ -133,11 +142,11 @@ impl<M: Method> Run<M> {
     /// A run without rows of zeros so far.
     pub(super) fn of(
         mut typed: TypedDriver<M>,
-        rows: Option<u64>,
+        (rows, columns): (Option<u64>, Option<usize>),
         fingerprint: Option<u64>,
         threads: Option<usize>,
     ) -> Self {
-        either!(&mut typed, driver => driver.rows = rows);
+        either!(&mut typed, driver => (driver.rows, driver.columns) = (rows, columns));
         Self { typed, rows, fingerprint, threads, zeros: Arc::default(), zeros_of_batches: 0 }
     }
 
@@ -156,11 +165,12 @@ impl<M: Method> Run<M> {
     }
 
     /// Makes one step over the rows of the run, with the number of threads in the parameters. Returns `None`
-    /// once the run has ended and the model is final.
+    /// once the run has ended and the centers, modes or components are final. `fit` then calls [`Run::finish`], because
+    /// some methods do not label rows in their steps.
     ///
     /// # Errors
-    /// [`Error::Source`] for rows of another type, [`Error::Shape`] for another number of rows than before,
-    /// [`Error::InvalidParam`] if all rows have weight 0, and those of the solver.
+    /// [`Error::Source`] for rows of another type, [`Error::Shape`] for another number of rows or columns
+    /// than before, [`Error::InvalidParam`] if all rows have weight 0, and those of the solver.
     pub fn advance<S: Source>(&mut self, rows: S) -> Result<Option<Step>> {
         self.advance_on(rows, &Executor::new(self.threads)?)
     }
@@ -184,7 +194,7 @@ impl<M: Method> Run<M> {
     pub fn advance_on<S: Source>(&mut self, rows: S, cx: &Executor) -> Result<Option<Step>> {
         let step = over_rows!(&mut self.typed, rows, (self.rows, &self.zeros), |driver, data| {
             // Also when there are no more steps.
-            driver.note_rows(data.rows())?;
+            driver.note_shape(data)?;
             let step = driver.advance(data, cx)?;
             if step.is_none() {
                 driver.solver_mut().conclude(data, cx)?;
@@ -198,8 +208,8 @@ impl<M: Method> Run<M> {
         Ok(step)
     }
 
-    /// Updates labels and objective for the current model, with a further pass if the run was stopped before
-    /// its end. Returns the objective: the inertia of a center-based method, the energy of Laplacian K-modes.
+    /// Updates labels and objective for the current model, with a further pass if the last step did not label all rows
+    /// with this model. Returns the objective: the inertia of a center-based method, the energy of Laplacian K-modes.
     ///
     /// # Errors
     /// As [`Run::advance`]; [`Error::Source`] before the first step.
@@ -213,11 +223,11 @@ impl<M: Method> Run<M> {
     /// As [`Run::finish`]; [`Error::Interrupted`].
     pub fn finish_on<S: Source>(&mut self, rows: S, cx: &Executor) -> Result<f64> {
         if self.history().is_empty() {
-            return Err(Error::Source("a model needs at least one step: advance the run first".into()));
+            return Err(Error::no_step());
         }
         let _phase = cx.phase("labels", 0);
         over_rows!(&mut self.typed, rows, (self.rows, &self.zeros), |driver, data| {
-            driver.note_rows(data.rows())?;
+            driver.note_shape(data)?;
             driver.solver_mut().finish(data, cx)
         })
     }
@@ -273,13 +283,27 @@ impl<M: Method> Run<M> {
         either!(&self.typed, driver => driver.history())
     }
 
-    /// The model in its current state. Its labels and inertia are up to date after the last step or after
-    /// [`Run::finish`].
+    /// The model in its current state. Its labels and inertia are up to date after [`Run::finish`].
     pub fn model(&self) -> M::Model {
         either!(&self.typed, driver => driver.solver().model())
     }
 
-    /// The model, once the run is over.
+    /// The model, once the run is over. Call [`Run::finish`] first for labels and inertia as `fit` returns them.
+    /// Without it, methods that do not label all rows in their last step, as mini-batch k-means, have no labels and
+    /// an inertia of NaN.
+    ///
+    /// ```
+    /// use shoal::MiniBatch;
+    /// let rows: Vec<[f64; 1]> = (0..100).map(|i| [f64::from(i * i % 31)]).collect();
+    /// let params = MiniBatch::params(4);
+    /// let mut run = params.start(&rows)?;
+    /// while run.advance(&rows)?.is_some() {}
+    /// assert!(run.model().labels().is_empty());
+    /// let inertia = run.finish(&rows)?;
+    /// let (model, fitted) = (run.into_model(), params.fit(&rows)?);
+    /// assert_eq!((model.labels(), inertia), (fitted.labels(), fitted.inertia()));
+    /// # Ok::<(), shoal::Error>(())
+    /// ```
     pub fn into_model(self) -> M::Model {
         either!(self.typed, driver => driver.into_solver().into_model())
     }
@@ -293,7 +317,7 @@ impl<M: StreamMethod> Run<M> {
     pub(crate) fn stream<S: Source + ?Sized>(params: &M::Params, rows: &S) -> Result<Self> {
         M::check(params, None, columns(rows))?;
         let typed = Self::planned(&<M::Solver<f32>>::for_batches(params), rows);
-        Ok(Self::of(typed, None, None, params.threads()))
+        Ok(Self::of(typed, (None, None), None, params.threads()))
     }
 
     /// A run without rows that continues from `state`.
@@ -316,7 +340,7 @@ impl<M: StreamMethod> Run<M> {
         let metric = M::solver::<f32>(&params).facts().metric;
         let zeros_of_batches = zeros_of(state, metric).map_err(invalid)?;
         let typed = typed().map_err(invalid)?;
-        Ok(Self { zeros_of_batches, ..Self::of(typed, None, None, params.threads()) })
+        Ok(Self { zeros_of_batches, ..Self::of(typed, (None, None), None, params.threads()) })
     }
 
     /// Takes one batch of rows of the compute type of the run. Returns `None` while there are too few rows to

@@ -1,5 +1,7 @@
 //! The steps of a fit as an iterator.
 
+use std::fmt;
+
 use super::{Method, Params, Run, Step};
 use crate::data::Source;
 use crate::error::Result;
@@ -12,6 +14,12 @@ pub struct Steps<M: Method, S> {
     rows: S,
     cx: Executor,
     failed: bool,
+}
+
+impl<M: Method, S> fmt::Debug for Steps<M, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Steps").field("run", &self.run).finish_non_exhaustive()
+    }
 }
 
 impl<M: Method, S: Source> Steps<M, S> {

@@ -21,6 +21,7 @@ use crate::stats::{Coreset, lightweight_coreset};
 /// step.
 ///
 /// See [`Driver`](crate::fit::Driver) for an example of a solver.
+#[derive(Debug)]
 pub struct MixtureStarts<T: Compute> {
     pub(super) params: MixtureParams,
     pub(super) starts: Restarts<Truncated<T>>,

@@ -62,7 +62,7 @@ impl KModesRun {
     /// As [`KModesRun::prepare`]; [`Error::Interrupted`].
     pub fn prepare_on<S: Source>(&mut self, rows: S, cx: &Executor) -> Result<()> {
         over_rows!(&mut self.typed, rows, (self.rows, &self.zeros), |driver, data| {
-            driver.note_rows(data.rows())?;
+            driver.note_shape(data)?;
             driver.solver_mut().prepare(data, cx)
         })
     }

@@ -31,6 +31,7 @@ const MAX_COLLAPSES: u32 = 60;
 /// Laplacian K-modes as a state, over rows as the fit sees them.
 ///
 /// See [`Driver`](crate::fit::Driver) for an example of a solver.
+#[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "they are what Python shows, one by one")]
 pub struct KModesSolver<T> {
     pub(super) params: KModesParams,

@@ -80,6 +80,7 @@ impl<T: Compute> Coreset<T> {
 pub(crate) const LIGHTEST: f64 = 1e-280;
 
 /// The sampling distribution, up to a factor: `w (1 + d2 / mean)`.
+#[derive(Debug)]
 pub(crate) struct SamplingLaw<T> {
     pub(super) center: Vec<T>,
     /// The weighted mean of `d2`. 0 if all rows are equal, or so close that squares lose all digits.

@@ -9,6 +9,7 @@ use crate::pass::{Chunk, Unread, sweep};
 use crate::rng::{Purpose, Rng};
 
 /// Rows on which events fell.
+#[derive(Debug)]
 pub(crate) struct Drawn<T> {
     /// The rows, with their odds instead of weights.
     pub(crate) rows: Coreset<T>,

@@ -48,6 +48,7 @@ enum Phase {
 /// assert_eq!(run.finish()?.weights.len(), 100);
 /// # Ok::<(), shoal::Error>(())
 /// ```
+#[derive(Debug)]
 pub struct Lightweight<T> {
     m: usize,
     seed: u64,

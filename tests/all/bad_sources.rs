@@ -271,3 +271,16 @@ fn a_driver_keeps_its_number_of_rows() {
     let refused = driver.advance(&of(40), &cx).unwrap_err().to_string();
     assert_eq!(refused, "`rows` have 40 rows, but the run began with 50: pass the rows of the run");
 }
+
+#[test]
+fn a_run_keeps_its_columns_from_its_start_on() {
+    let (narrow, wide): (Vec<[f64; 2]>, Vec<[f64; 3]>) = (vec![[0.0; 2]; 9], vec![[0.0; 3]; 9]);
+    let told = "`rows` have 3 columns, but the run began with 2: pass the rows of the run";
+    let mut run = KMeans::params(1).start(&narrow).unwrap();
+    assert_eq!(run.advance(&wide).unwrap_err().to_string(), told);
+    run.advance(&narrow).unwrap();
+    assert_eq!(run.finish(&wide).unwrap_err().to_string(), told);
+    let saved = KMeans::params(1).start(&narrow).unwrap().checkpoint(&narrow).unwrap();
+    let mut run = KMeans::params(1).resume_fit(&saved, &narrow).unwrap();
+    assert_eq!(run.advance(&wide).unwrap_err().to_string(), told);
+}

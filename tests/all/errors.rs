@@ -241,8 +241,8 @@ fn a_one_pass_stream_is_refused_before_it_is_read() {
     let message = refused(KMeans::params(2).fit(&Any(AnySource::F32(&stream))));
     assert_eq!(
         message,
-        "this method needs Replay access, the source has Once: pass a callable that returns a fresh iterator, or write it \
-         to a .npy file and open that"
+        "this method reads its rows more than once, but `rows` can be read only once: pass a callable that returns a \
+         fresh iterator, or write the rows to a .npy file and open it"
     );
     assert_eq!(READ.load(Ordering::Relaxed), 0, "rows are lost");
     let seeds =

@@ -130,6 +130,7 @@ impl<C: RowChange> RowMap for C {
 }
 
 /// A block of rows that are not mapped yet.
+#[derive(Debug)]
 pub struct Unmapped<'a, T: Float> {
     pub(super) block: Block<'a, T>,
     pub(super) dim: usize,

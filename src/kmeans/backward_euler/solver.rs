@@ -33,6 +33,7 @@ use crate::stats::ClusterSums;
 /// sweeps.
 ///
 /// See [`Driver`](crate::fit::Driver) for an example of a solver.
+#[derive(Debug)]
 pub struct BackwardEulerSolver<T: Compute> {
     pub(super) params: BackwardEulerParams,
     pub(super) state: BackwardEulerState<T>,

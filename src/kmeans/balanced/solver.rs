@@ -76,6 +76,7 @@ impl<T> Balance<T> {
 /// A step is a sweep. `Step::objective` is its inertia: without limits until exact k-means has ended, then with limits.
 ///
 /// See [`Driver`](crate::fit::Driver) for an example of a solver.
+#[derive(Debug)]
 pub struct BalancedSolver<T> {
     pub(super) params: BalancedParams,
     pub(super) start: LloydStarts<T>,

@@ -9,7 +9,7 @@ use crate::seeding::Odds;
 
 /// Draws with replacement. Weighted rows are drawn in proportion to their weight, and each drawn row counts
 /// 1.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(in crate::kmeans) struct BatchDraws(Option<Odds>);
 
 impl BatchDraws {

@@ -19,7 +19,7 @@ fn batch_tile_rows(k: usize, dim: usize) -> usize {
 /// Pool of sums reused across batches, so that a batch need not clear `k d` values per thread.
 ///
 /// A failed batch leaves partial sums in the pool: drop the pool then.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(in crate::kmeans) struct Spare(Pool<ClusterSums>);
 
 impl Spare {

@@ -33,6 +33,7 @@ use crate::seeding::{Sample, Seeding, Seeds, draw_sample, enough_rows};
 /// `Step::n_changed` is 0, because batches have no earlier labels.
 ///
 /// See [`Driver`](crate::fit::Driver) for an example of a solver.
+#[derive(Debug)]
 pub struct MiniBatchSolver<T: Compute> {
     pub(super) params: MiniBatchParams,
     pub(super) state: MiniBatchState<T>,
