@@ -1,7 +1,6 @@
 //! The Python class `Step`: the report of one step of a run.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
 
 use crate::fit;
 
@@ -72,21 +71,6 @@ impl Step {
             elapsed,
             stop_reason,
         }
-    }
-
-    /// The arguments of `__new__`, for pickles.
-    fn __getnewargs_ex__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyTuple>, Bound<'py, PyDict>)> {
-        let fields = PyDict::new(py);
-        fields.set_item("iteration", self.iteration)?;
-        fields.set_item("rows_seen", self.rows_seen)?;
-        fields.set_item("batch_size", self.batch_size)?;
-        fields.set_item("objective", self.objective)?;
-        fields.set_item("center_shift", self.center_shift)?;
-        fields.set_item("n_changed", self.n_changed)?;
-        fields.set_item("n_distances", self.n_distances)?;
-        fields.set_item("elapsed", self.elapsed)?;
-        fields.set_item("stop_reason", &self.stop_reason)?;
-        Ok((PyTuple::empty(py), fields))
     }
 
     /// A copy with another stop reason.

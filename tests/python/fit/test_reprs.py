@@ -1,6 +1,5 @@
 """What a notebook shows of the objects of the package."""
 
-import inspect
 import pickle
 
 import numpy as np
@@ -31,14 +30,6 @@ def test_a_fitted_estimator_shows_its_figures(tmp_path):
 def test_the_default_number_of_clusters_is_shown():
     model = shoal.KMeans(random_state=0, max_iter=1).fit(np.arange(40.0).reshape(20, 2))
     assert "<k=8, n=20, inertia=" in repr(model)
-
-
-def test_a_step_can_be_pickled():
-    for step in shoal.KMeans(2, random_state=0).iter_fit(X):
-        again = pickle.loads(pickle.dumps(step))
-        fields = [name for name, kind in vars(type(step)).items() if inspect.isdatadescriptor(kind)]
-        assert len(fields) == 9
-        assert [getattr(again, name) for name in fields] == [getattr(step, name) for name in fields]
 
 
 @pytest.mark.parametrize("name", ["NestedMiniBatchKMeans", "VarianceReducedKMeans", "BackwardEulerKMeans"])
