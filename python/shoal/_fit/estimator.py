@@ -148,18 +148,6 @@ class Clusterer(RunLoop):
                 given[name] = _params.for_run(name, getattr(self, name), auto=default is None)
         return given
 
-    def _rules(self, problems: _params.Problems) -> None:
-        super()._rules(problems)
-        # Parameters have no other sign of being set than another value.
-        sets_all = getattr(self, "memory", _params.DEFAULT_MEMORY) != _params.DEFAULT_MEMORY
-        for name in BUDGETS:
-            value = getattr(self, name, UNSET)
-            if sets_all and not is_unset(value):
-                problems.add(
-                    f"`{name}` must not be given together with `memory`={self.memory!r}, which replaces it, "
-                    f"got {_params.shown(value)}"
-                )
-
     def _budget(self, name: str) -> tuple[str, Any]:
         """Return the parameter that sets a budget, and its value: `name` if it is set, else ``"memory"``."""
         value = getattr(self, name, UNSET)

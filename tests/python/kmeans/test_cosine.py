@@ -354,7 +354,7 @@ def test_a_state_keeps_its_metric(name, tmp_path):
     for each in (model, again):
         each.partial_fit(X[200:400])
     np.testing.assert_array_equal(model.cluster_centers_, again.cluster_centers_)
-    with pytest.raises(ValueError, match='metric must be "cosine", that of the state, got "euclidean"'):
+    with pytest.raises(ValueError, match="metric='euclidean' differs from 'cosine'"):
         again.set_params(metric="euclidean").partial_fit(X[400:])
 
 

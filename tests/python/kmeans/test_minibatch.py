@@ -199,8 +199,12 @@ def test_a_fit_within_the_loop_ends_it():
     assert same(model, whole)
     assert (model.labels_ == whole.labels_).all()
     watched = MiniBatchKMeans(5, random_state=0, batch_size=100)
-    watched.set_params(callbacks=[lambda estimator, step: estimator.partial_fit(X[:70]) and None])
-    watched.fit(X)
+
+    def learn_more(estimator, step):
+        # Without callbacks, of which this is one.
+        estimator.set_params(callbacks=None).partial_fit(X[:70])
+
+    watched.set_params(callbacks=[learn_more]).fit(X)
     assert watched.n_steps_ == 2
 
 

@@ -337,9 +337,3 @@ class TestPartialFit:
         assert pickle.dumps((model.cluster_centers_, model.counts_, model.n_iter_)) == before
         with pytest.raises(ValueError, match=r"memory must be at least .* bytes, to have room for more rows"):
             NestedMiniBatchKMeans(8, memory=10).partial_fit(X)
-
-
-@pytest.mark.parametrize("name", ["bounds_memory", "buffer_memory"])
-def test_a_budget_is_not_given_by_two_names(name):
-    with pytest.raises(ValueError, match=f"^{name} must not be given together with memory='1MB'"):
-        NestedMiniBatchKMeans(3, memory="1MB", **{name: "2MB"}).fit(np.zeros((9, 1)))
