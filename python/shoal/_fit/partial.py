@@ -105,8 +105,8 @@ class StreamClusterer(CenterClusterer):
         if stream is None:
             first, stream, before = True, self._make_stream(source, rows, None), 0
         else:
-            first = False
-            if stream is self.__dict__.get("_stream") and may_raise():
+            first, is_own = False, self.__dict__.get("_stream") is stream
+            if is_own and may_raise():
                 # A run learns in place. A warning that is raised leaves the original as it was.
                 stream = self._make_stream(None, None, stream.state())
             before = stream.zero_rows
