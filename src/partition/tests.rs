@@ -483,8 +483,10 @@ fn the_nearest_cells_are_those_of_brute_force() {
             centers.chunks_exact(dim).zip(partition.ids()).map(|(center, &id)| (sq_dist(query, center), id));
         let mut expected: Vec<(f64, u64)> = each.collect();
         expected.sort_by(|a, b| a.partial_cmp(b).unwrap());
-        let found: Vec<_> = (i * m..(i + 1) * m).map(|at| (sq_dists[at], cells[at])).collect();
-        assert_eq!(found, expected[..m]);
+        for (at, &(sq_dist, id)) in (i * m..(i + 1) * m).zip(&expected[..m]) {
+            assert_eq!(cells[at], id);
+            assert!((sq_dists[at] - sq_dist).abs() <= 1e-12 * sq_dist);
+        }
     }
     for wrong in [partition.nearest(&[[1.0f32]], 1).map(drop), partition.predict(&[[1.0f32]]).map(drop)] {
         assert_eq!(wrong.unwrap_err().to_string(), "`rows` have 1 columns, but the partition has 3");
