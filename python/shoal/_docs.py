@@ -201,10 +201,9 @@ See Also
 shoal.lightweight_coreset : On one machine.
 """,
     "init_of_partitions": """
-init : {"auto", "k-means++", "hierarchical", "k-means||"} or array-like, default="auto"
+init : {"k-means++", "hierarchical", "k-means||"} or array-like, default="k-means++"
     How to choose the first centers.
 
-    - ``"auto"``: ``"k-means++"`` for fewer than 4,000 clusters, else ``"hierarchical"``.
     - ``"k-means++"``: greedy k-means++ among the rows of a coreset, which takes two passes. Choosing among
       them takes time proportional to the square of `n_clusters`.
     - ``"hierarchical"``: the leaves of a tree of small k-means fits to the coreset, as in
@@ -250,7 +249,7 @@ history_ : structured ndarray of shape (n_iter_,)
 stop_reason_ : str or None
     As for :class:`shoal.KMeans`.
 init_ : str
-    The seeding, ``"auto"`` resolved, or ``"array"``.
+    The seeding, or ``"array"``.
 n_zero_rows_ : int
     Rows of zeros; 0 with ``metric="euclidean"``.
 n_features_in_ : int

@@ -51,7 +51,7 @@ class KMeansOnEngine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterM
 
     n_clusters: int = 8
     _: KW_ONLY
-    init: str | Centers = "auto"
+    init: str | Centers = "k-means++"
     max_iter: int = 300
     tol: Annotated[float, NOT_NEGATIVE] = 1e-4
     metric: Metric = "euclidean"

@@ -17,10 +17,7 @@ from .engine import Engine, total_of
 from .passes import KMeansPass, checked_centers
 
 #: The names of the seedings.
-INITS = ("auto", "k-means++", "hierarchical", "k-means||")
-
-#: Centers from which "auto" is the tree: k-means++ would take too long (`distributed_seeding.py`).
-MANY_CENTERS = 4000
+INITS = ("k-means++", "hierarchical", "k-means||")
 
 #: Rows of the coreset that k-means++ and the tree choose from, at least, and per center.
 LEAST_CORESET, CORESET_PER_CENTER = 10_000, 20
@@ -47,17 +44,14 @@ def first_sweep(estimator: Any, engine: Engine) -> tuple[KMeansPass, str]:
         while not task.done:
             task, _ = task.commit(total_of(engine, task, NOTHING))
         return task.first_sweep(), "k-means||"
-    init = estimator.init
-    if init == "auto":
-        init = "k-means++" if k < MANY_CENTERS else "hierarchical"
     size = estimator.coreset_size or max(LEAST_CORESET, CORESET_PER_CENTER * k)
     drawn = coreset_pass(engine, size, metric, seed)
     coreset = coreset_of_pass(drawn)
     if len(coreset.weights) < k:
         raise ValueError(f"n_clusters must be at most the number of rows, {len(coreset.weights)}, got {k}")
     # The points of a coreset of scaled rows are scaled already; scaling them again could change a bit.
-    centers, _, _ = choose_centers("fit", How(init), coreset, k, None, seed, None)
-    return KMeansPass(centers, metric=metric)._after(drawn), init
+    centers, _, _ = choose_centers("fit", How(estimator.init), coreset, k, None, seed, None)
+    return KMeansPass(centers, metric=metric)._after(drawn), estimator.init
 
 
 def coreset_pass(engine: Engine, n_samples: int, metric: Metric, seed: int) -> CoresetPass:

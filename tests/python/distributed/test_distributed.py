@@ -279,7 +279,7 @@ def test_rows_without_weight_and_empty_partitions():
         # Two rows have weight.
         with pytest.warns(ConvergenceWarning, match=r"distinct clusters \(2\)"):
             model = KMeans(3, init=init, random_state=0).fit([rows[:9]], sample_weight=[np.arange(9) // 7])
-        assert (model.init_, model.inertia_) == ("k-means++" if init == "auto" else init, 0.0)
+        assert (model.init_, model.inertia_) == (init, 0.0)
     with pytest.raises(ValueError, match="coreset_size must be None or an integer of at least 6, got 5"):
         KMeans(6, coreset_size=5).fit([rows])
 
@@ -319,7 +319,7 @@ def test_seeds_are_rows_far_from_each_other(init):
 
 
 @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
-def test_many_centers_are_chosen_by_a_tree_of_the_coreset(metric, monkeypatch):
+def test_many_centers_are_chosen_by_a_tree_of_the_coreset(metric):
     rows = blobs(n=12_000, k=12, seed=3)
     params = {"metric": metric, "random_state": 4, "max_iter": 1, "tol": 0}
     parts = cut(rows, 0.2, 0.9)
@@ -330,11 +330,6 @@ def test_many_centers_are_chosen_by_a_tree_of_the_coreset(metric, monkeypatch):
     expected = next(local).objective
     assert tree.history_["objective"][0] == pytest.approx(expected, rel=0.05)
     assert tree.history_["objective"][0] != expected
-    monkeypatch.setattr(seeding, "MANY_CENTERS", 40)
-    auto, few = KMeans(40, **params).fit(parts), KMeans(39, **params).fit(parts)
-    same(auto, tree)
-    assert (auto.init_, few.init_) == ("hierarchical", "k-means++")
-    same(few, KMeans(39, init="k-means++", **params).fit(parts))
 
 
 def test_a_tree_finds_rare_groups():
@@ -422,7 +417,7 @@ def test_a_fitted_estimator_becomes_a_local_one(tmp_path):
 
 def test_parameters_are_checked_together():
     with pytest.raises(
-        ValueError, match=r"n_clusters must .*; tol must .*; init must be one of auto, k-means\+\+, hier"
+        ValueError, match=r"n_clusters must .*; tol must .*; init must be one of k-means\+\+, hier"
     ) as caught:
         KMeans(0, tol=-1, init="random").fit([blobs()])
     assert "got 'random'" in str(caught.value)
