@@ -43,9 +43,13 @@ impl Isa {
         match self {
             Self::Scalar => true,
             #[cfg(target_arch = "x86_64")]
-            Self::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
+            Self::Avx2 => {
+                is_x86_feature_detected!("avx2")
+                    && is_x86_feature_detected!("fma")
+                    && is_x86_feature_detected!("popcnt")
+            }
             #[cfg(target_arch = "x86_64")]
-            Self::Avx512 => is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("fma"),
+            Self::Avx512 => Self::Avx2.is_available() && is_x86_feature_detected!("avx512f"),
             #[cfg(target_arch = "x86_64")]
             Self::AvxVnni => Self::Avx2.is_available() && is_x86_feature_detected!("avxvnni"),
             #[cfg(target_arch = "x86_64")]

@@ -94,18 +94,18 @@ impl<T: Compute> Tier<T> {
 }
 
 /// # Safety
-/// The processor has AVX2 and FMA.
+/// The processor has AVX2, FMA and POPCNT.
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma")]
+#[target_feature(enable = "avx2,fma,popcnt")]
 fn in_avx2<T: Compute, O: Operation<T>>(operation: O) -> O::Output {
     // SAFETY: this function requires the instruction set, too, and its attribute enables it.
     unsafe { operation.run::<T::Avx2, 6, 4, 2, 2>() }
 }
 
 /// # Safety
-/// The processor has AVX-512F, AVX2 and FMA.
+/// The processor has AVX-512F, AVX2, FMA and POPCNT.
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx2,fma")]
+#[target_feature(enable = "avx512f,avx2,fma,popcnt")]
 fn in_avx512<T: Compute, O: Operation<T>>(operation: O) -> O::Output {
     // SAFETY: this function requires the instruction set, too, and its attribute enables it.
     unsafe { operation.run::<T::Avx512, 12, 8, 4, 2>() }
