@@ -262,6 +262,8 @@ def test_numbers_beyond_float64(use):
 
 
 def test_an_empty_path():
+        (np.array([[2j, 1, 2]] * 9, dtype=object), TypeError, "complex"),
+        (np.array([[None, 1, 2]] * 9, dtype=object), ValueError, "NaN"),
     for use in USES.values():
         refused(
             ValueError,
