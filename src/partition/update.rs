@@ -154,8 +154,7 @@ impl<T: Compute> Cells<T> {
             })?;
         });
         if let Some((row, column)) = MatRef::new(&values, self.dim).first_not_finite() {
-            let value = values[row * self.dim + column].to_string();
-            return Err(Error::NotFinite { what: "rows", value, row: row as u64, column });
+            return Err(Error::not_finite("rows", values[row * self.dim + column], row as u64, column));
         }
         if self.metric == Metric::Cosine {
             normalize_rows(&mut values, self.dim);
