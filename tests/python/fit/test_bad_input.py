@@ -79,6 +79,21 @@ def test_a_value_that_only_float64_can_hold(use):
     refused(ValueError, "^X must be finite, got inf at row 7", lambda: use(X.astype(np.float32), large))
 
 
+def test_a_step_of_a_fit_within_a_step():
+    found, model = [], KMeans(3, random_state=0)
+
+    def blocks():
+        run = model.__dict__.get("_run")
+        if run is not None:
+            with pytest.raises(RuntimeError) as error:
+                run.step()
+            found.append(str(error.value))
+        yield X
+
+    model.fit(blocks)
+    assert set(found) == {"this fit is in use by another call, for example in another thread"}
+
+
 def test_values_too_large_to_square():
     big = np.array([[1e200], [2e200], [-1e200]])
     refused(ValueError, "X holds values so large .* row 0", lambda: KMeans(2, random_state=0).fit(big))
