@@ -21,7 +21,7 @@ pub enum Error {
     #[error("{0}")]
     Shape(String),
     /// A value that must be finite is NaN or infinite.
-    #[error("{what} must be finite, got {value} at row {row}, column {column}")]
+    #[error("{what} must be finite, got {value} at row {row}, column {column}{}", in_file(file.as_ref()))]
     NotFinite {
         /// What held the value, for example `rows` or `seeding`.
         what: &'static str,
@@ -31,6 +31,8 @@ pub enum Error {
         row: u64,
         /// Column of the first such value.
         column: usize,
+        /// The file that holds the row and the number of the row there, if the rows come from several files.
+        file: Option<(PathBuf, u64)>,
     },
     /// There are no rows.
     #[error("{0}")]
@@ -125,10 +127,29 @@ fn listed(problems: &[InvalidParam]) -> String {
     problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
+/// Names a row of a file after the row of the whole source; an empty text without a file.
+fn in_file(file: Option<&(PathBuf, u64)>) -> String {
+    file.map(|(path, row)| format!(" (row {row} of {})", path.display())).unwrap_or_default()
+}
+
 /// `std::result::Result` with shoal's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
+    /// The error for a value of a row that is not finite.
+    pub(crate) fn not_finite(what: &'static str, value: impl Display, row: u64, column: usize) -> Self {
+        Self::NotFinite { what, value: value.to_string(), row, column, file: None }
+    }
+
+    /// The same error for a source that has these rows among others, as row `number(row)`.
+    #[must_use]
+    pub(crate) fn renumbered(mut self, number: impl FnOnce(u64) -> u64) -> Self {
+        if let Self::NotFinite { what: "rows", row, .. } = &mut self {
+            *row = number(*row);
+        }
+        self
+    }
+
     /// The error for a source without rows.
     pub(crate) fn no_rows() -> Self {
         Self::Empty("`rows` hold no rows".into())

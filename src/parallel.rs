@@ -6,6 +6,7 @@
 
 mod merger;
 
+use std::cell::RefCell;
 use std::env;
 use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -125,6 +126,27 @@ pub struct Executor {
     progress: Progress,
 }
 
+/// An executor on the threads of a pool of the caller, which other work may share. A pool of one thread stays idle: work
+/// for one thread runs on the thread of the caller.
+///
+/// ```
+/// use std::sync::Arc;
+/// let pool = Arc::new(rayon::ThreadPoolBuilder::new().num_threads(2).build()?);
+/// let cx = shoal::Executor::from(pool);
+/// assert_eq!(cx.threads(), 2);
+/// # Ok::<(), rayon::ThreadPoolBuildError>(())
+/// ```
+impl From<Arc<ThreadPool>> for Executor {
+    fn from(pool: Arc<ThreadPool>) -> Self {
+        Self { pool: Some(pool), interrupt: Interrupt::default(), progress: Progress::default() }
+    }
+}
+
+thread_local! {
+    /// The executor of [`Executor::install`].
+    static INSTALLED: RefCell<Option<Executor>> = const { RefCell::new(None) };
+}
+
 /// Pools that can be reused.
 static POOLS: LazyLock<Mutex<Pools>> = LazyLock::new(Mutex::default);
 
@@ -229,6 +251,43 @@ impl Executor {
         let n = at_most_threads(n);
         let pool = if n > 1 { Some(lock(&POOLS).get(n)?) } else { None };
         Ok(Self { pool, interrupt: Interrupt::default(), progress: Progress::default() })
+    }
+
+    /// Runs `f` on this thread. Within it, methods that take no executor use this one, whatever their parameter for the
+    /// number of threads says: `fit`, `predict`, `nearest`, `update`, `find` and the like. They use its threads, and its
+    /// interrupt stops them.
+    ///
+    /// ```
+    /// use shoal::{Error, Executor, KMeans};
+    /// let rows = [[0.0f64], [4.0]];
+    /// let model = KMeans::params(2).fit(&rows)?;
+    /// let cx = Executor::new(Some(2))?;
+    /// let found = cx.install(|| model.nearest(&rows, 1))?;
+    /// assert_eq!(found.0, model.labels());
+    /// cx.interrupt().set(); // From another thread, while a call runs.
+    /// assert!(matches!(cx.install(|| model.predict(&rows)), Err(Error::Interrupted)));
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn install<R>(&self, f: impl FnOnce() -> R) -> R {
+        struct Restore(Option<Executor>);
+        impl Drop for Restore {
+            fn drop(&mut self) {
+                INSTALLED.set(self.0.take());
+            }
+        }
+        let _restore = Restore(INSTALLED.replace(Some(self.clone())));
+        f()
+    }
+
+    /// The executor of a call that takes none: the installed one, or a new one with `threads` threads.
+    ///
+    /// # Errors
+    /// As [`Executor::new`].
+    pub(crate) fn of_call(threads: Option<usize>) -> Result<Self> {
+        match INSTALLED.with_borrow(Clone::clone) {
+            Some(installed) => Ok(installed),
+            None => Self::new(threads),
+        }
     }
 
     /// One thread that this executor's interrupt ends too, for work within its tasks.
@@ -392,6 +451,21 @@ mod tests {
         cx.interrupt().set();
         assert!(matches!(cx.for_each(0..10, || (), |_, ()| Ok(())), Err(Error::Interrupted)));
         assert!(Executor::new(Some(0)).is_err());
+    }
+
+    #[test]
+    fn calls_within_install_use_its_pool_and_its_interrupt() {
+        let pool = Arc::new(ThreadPoolBuilder::new().num_threads(3).build().unwrap());
+        let (cx, other) = (Executor::from(pool), Executor::new(Some(2)).unwrap());
+        let threads = || Executor::of_call(Some(1)).unwrap().threads();
+        let nested = || (threads(), other.install(threads), threads());
+        assert_eq!((threads(), cx.install(nested), threads()), (1, (3, 2, 3), 1));
+        assert!(std::panic::catch_unwind(|| cx.install(|| panic!("a panic ends it too"))).is_err());
+        assert_eq!(threads(), 1);
+        cx.interrupt().set();
+        let check = || Executor::of_call(None).and_then(|cx| cx.check());
+        assert!(matches!(cx.install(check), Err(Error::Interrupted)));
+        assert!(check().is_ok());
     }
 
     #[test]

@@ -82,7 +82,12 @@ class Source:
     def of_files(files: Iterable[Source]) -> Source: ...
     @staticmethod
     def from_stream(
-        make: Callable[[], Prefetch], once: bool, cols: int, dtype: str, rows: int | None
+        make: Callable[[], Prefetch],
+        once: bool,
+        cols: int,
+        dtype: str,
+        rows: int | None,
+        file_of: Callable[[int], tuple[str, int]] | None = None,
     ) -> Source: ...
     @property
     def shape(self) -> tuple[int | None, int]: ...

@@ -32,13 +32,14 @@ from ._distributed.fitting import KMeansOnEngine
 from ._distributed.passes import RowPass
 from ._distributed.seeding import drawn_coreset
 from ._docs import documented
+from ._fit.declared import estimator
 from .coreset import Coreset
 from .typing import Metric, RandomState
 
 __all__ = ["KMeans", "lightweight_coreset"]
 
 
-@documented
+@estimator
 class KMeans(KMeansOnEngine, auto_wrap_output_keys=None):
     """Exact k-means on a Dask cluster.
 

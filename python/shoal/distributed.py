@@ -35,6 +35,7 @@ from ._distributed.partial import Partial
 from ._distributed.passes import KMeansPass, LabelPass
 from ._distributed.seeding import drawn_coreset
 from ._docs import documented
+from ._fit.declared import estimator
 from .coreset import Coreset
 from .typing import Metric, RandomState, Rows, Weights
 
@@ -49,7 +50,7 @@ __all__ = [
 ]
 
 
-@documented
+@estimator
 class KMeans(KMeansOnEngine):
     """Exact k-means over partitions, on an executor of ``concurrent.futures``.
 

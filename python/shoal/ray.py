@@ -26,13 +26,14 @@ from ._distributed.ray_engine import RayEngine
 from ._distributed.seeding import drawn_coreset
 from ._distributed.tables import OnTable, weights_column
 from ._docs import documented
+from ._fit.declared import estimator
 from .coreset import Coreset
 from .typing import Metric, RandomState
 
 __all__ = ["KMeans", "lightweight_coreset"]
 
 
-@documented
+@estimator
 class KMeans(OnTable, auto_wrap_output_keys=None):
     """Exact k-means over the blocks of a Ray Dataset.
 

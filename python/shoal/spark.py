@@ -26,6 +26,7 @@ from ._distributed.seeding import drawn_coreset
 from ._distributed.spark_engine import SparkEngine
 from ._distributed.tables import OnTable, weights_column
 from ._docs import documented
+from ._fit.declared import estimator
 from .coreset import Coreset
 from .formats.stream import required
 from .typing import Metric, RandomState
@@ -33,7 +34,7 @@ from .typing import Metric, RandomState
 __all__ = ["KMeans", "lightweight_coreset"]
 
 
-@documented
+@estimator
 class KMeans(OnTable, auto_wrap_output_keys=None):
     """Exact k-means over the partitions of a Spark DataFrame.
 

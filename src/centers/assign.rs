@@ -22,8 +22,7 @@ pub(super) fn check_centers<T: Float>(centers: &[T], d: usize) -> Result<()> {
         )));
     }
     if let Some((row, column)) = MatRef::new(centers, d).first_not_finite() {
-        let value = centers[row * d + column].to_string();
-        return Err(Error::NotFinite { what: "centers", value, row: row as u64, column });
+        return Err(Error::not_finite("centers", centers[row * d + column], row as u64, column));
     }
     Ok(())
 }

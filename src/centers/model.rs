@@ -136,7 +136,7 @@ impl KMeansModel {
     /// [`Error::Shape`] if rows have a different number of columns. [`Error::NotFinite`] for NaN or infinite
     /// values. [`Error::Memory`] if the result does not fit into memory. Errors of the source.
     pub fn predict<S: Source>(&self, rows: S) -> Result<Vec<u32>> {
-        let cx = Executor::new(self.threads)?;
+        let cx = Executor::of_call(self.threads)?;
         either!(rows.any(), data => predict(&self.centers_for(data)?, self.metric, data, &cx))
     }
 
@@ -153,7 +153,7 @@ impl KMeansModel {
     /// Same as [`KMeansModel::predict`].
     pub fn transform<S: Source>(&self, rows: S) -> Result<Vec<f64>> {
         fn all<T: Compute>(model: &KMeansModel, data: &dyn DataSource<T>) -> Result<Vec<f64>> {
-            transform(&model.centers_for(data)?, model.metric, data, &Executor::new(model.threads)?)
+            transform(&model.centers_for(data)?, model.metric, data, &Executor::of_call(model.threads)?)
         }
         either!(rows.any(), data => all(self, data))
     }
@@ -172,7 +172,7 @@ impl KMeansModel {
     /// # Errors
     /// Same as [`KMeansModel::predict`], and [`Error::InvalidParam`] if `m` is not in `1..=n_clusters`.
     pub fn nearest<S: Source>(&self, rows: S, m: usize) -> Result<(Vec<u32>, Vec<f64>)> {
-        let cx = Executor::new(self.threads)?;
+        let cx = Executor::of_call(self.threads)?;
         either!(rows.any(), data => nearest(&self.centers_for(data)?, m, self.metric, data, &cx))
     }
 
@@ -191,7 +191,7 @@ impl KMeansModel {
         m: usize,
         recall: f64,
     ) -> Result<(Vec<u32>, Vec<f64>, Search)> {
-        let cx = Executor::new(self.threads)?;
+        let cx = Executor::of_call(self.threads)?;
         either!(rows.any(), data => {
             nearest_approximately(&self.centers_for(data)?, m, recall, self.metric, data, &cx)
         })
@@ -203,7 +203,7 @@ impl KMeansModel {
     /// Same as [`KMeansModel::predict`].
     #[doc(alias = "score")]
     pub fn inertia_of<S: Source>(&self, rows: S) -> Result<f64> {
-        let cx = Executor::new(self.threads)?;
+        let cx = Executor::of_call(self.threads)?;
         either!(rows.any(), data => inertia(&self.centers_for(data)?, None, self.metric, data, &cx))
     }
 }

@@ -32,12 +32,9 @@ pub fn check_finite<T: Float>(source: &dyn DataSource<T>, executor: &Executor) -
             let tile = scratch.read(block.rows, start..block.len.min(start + tile_rows), None)?;
             match tile.first_not_finite() {
                 None => Ok(()),
-                Some((i, column, value)) => Err(Error::NotFinite {
-                    what: "rows",
-                    value: value.to_string(),
-                    row: block.first_row + (start + i) as u64,
-                    column,
-                }),
+                Some((i, column, value)) => {
+                    Err(Error::not_finite("rows", value, block.first_row + (start + i) as u64, column))
+                }
             }
         })?;
         Ok(ControlFlow::Continue(()))

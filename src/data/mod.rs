@@ -67,6 +67,8 @@ pub use shards::Shards;
 #[cfg(feature = "python")]
 pub(crate) use shards::{Gathered, open_shard};
 pub use shuffler::Shuffler;
+#[doc(hidden)]
+pub use source::Origin;
 pub use source::{Access, Block, DataSource};
 pub(crate) use tile::Converted;
 pub use tile::TileReader;

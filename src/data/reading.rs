@@ -24,7 +24,8 @@ pub(crate) fn read<T: Float, S: DataSource<T> + ?Sized>(
 ) -> Result<()> {
     let first = source.first_row();
     let mut count = Count::new(first, source.rows().map(|n| first + n));
-    source.for_each_block(tile_rows, &mut |block| count.pass_on(block, f))?;
+    let read = source.for_each_block(tile_rows, &mut |block| count.pass_on(block, f));
+    read.map_err(|error| with_origin(error, source))?;
     count.end()
 }
 
@@ -39,8 +40,21 @@ pub(crate) fn read_from<T: Float, S: DataSource<T> + ?Sized>(
     f: &mut Visit<'_, T>,
 ) -> Result<()> {
     let mut count = Count::new(row, source.rows());
-    source.for_each_block_from(row, tile_rows, &mut |block| count.pass_on(block, f))?;
+    let read = source.for_each_block_from(row, tile_rows, &mut |block| count.pass_on(block, f));
+    read.map_err(|error| with_origin(error, source))?;
     count.end()
+}
+
+/// The same error, with the file of a value that is not finite, or the stored value that is.
+fn with_origin<T: Float, S: DataSource<T> + ?Sized>(mut error: Error, source: &S) -> Error {
+    if let Error::NotFinite { what: "rows", value, row, column, file: file @ None } = &mut error {
+        let origin = source.origin(*row, *column);
+        *file = origin.file;
+        if let Some(stored) = origin.stored.filter(|stored| stored.is_finite()) {
+            *value = format!("{stored:e} (infinite in float32, to which the rows are converted)");
+        }
+    }
+    error
 }
 
 /// The rows of a pass so far.

@@ -8,8 +8,8 @@ use std::sync::{Arc, OnceLock};
 use super::any::stored;
 use super::raw::{Leave, OpenFiles, Pattern, Place, due, reads_ahead, suffix_of};
 use super::{
-    Access, AnySource, Block, DataSource, Dtype, Mapped, Source, Tile, TileReader, Visit, Wanted, bin,
-    check_rows, npy, vecs,
+    Access, AnySource, Block, DataSource, Dtype, Mapped, Origin, Source, Tile, TileReader, Visit, Wanted,
+    bin, check_rows, npy, vecs,
 };
 use crate::error::{Error, Result};
 use crate::float::Float;
@@ -403,6 +403,14 @@ impl<T: Float> DataSource<T> for Shards {
     fn always_finite(&self) -> bool {
         !self.files.dtype.is_float()
     }
+    fn origin(&self, row: u64, _column: usize) -> Origin {
+        let mut parts = self.files.parts(self.rows.start + row..self.rows.end);
+        let named = |part: ShardRows| {
+            let path = self.files.shards[part.shard].place.path();
+            (path.to_owned(), part.rows.start as u64)
+        };
+        Origin { file: parts.next().map(named), stored: None }
+    }
     fn for_each_block(&self, tile_rows: usize, f: &mut Visit<'_, T>) -> Result<()> {
         self.for_each_block_from(0, tile_rows, f)
     }
@@ -573,6 +581,35 @@ mod tests {
             }
         });
         assert!(opened.files.open.count() <= 256);
+    }
+
+    #[test]
+    fn a_value_that_is_not_finite_names_its_file() {
+        use crate::data::{Normalized, RowRange, check_finite};
+        use crate::parallel::Executor;
+
+        let folder = tempfile::tempdir().unwrap();
+        let paths = files(folder.path(), &[5, 0, 7, 4]);
+        let mut bytes = fs::read(&paths[2]).unwrap();
+        let at = bytes.len() - 4 * (7 * 2) + 4 * (2 * 3 + 1);
+        bytes[at..at + 4].copy_from_slice(&f32::NAN.to_le_bytes());
+        fs::write(&paths[2], bytes).unwrap();
+        let rows = Shards::open(&paths).unwrap();
+        let cx = Executor::new(Some(1)).unwrap();
+        let text = |source: &dyn DataSource<f32>| check_finite(source, &cx).unwrap_err().to_string();
+        let place = |row: u64| {
+            let name = paths[2].display();
+            format!("rows must be finite, got NaN at row {row}, column 1 (row 3 of {name})")
+        };
+        assert_eq!(text(&rows), place(8));
+        assert_eq!(text(&rows.slice(6..12).unwrap()), place(2));
+        assert_eq!(text(&RowRange::new::<f32>(&rows, 7..9).unwrap()), place(1));
+        assert!(text(&Normalized::new(&rows)).ends_with(&format!("(row 3 of {})", paths[2].display())));
+        let refused = crate::KMeans::params(2).fit(&rows).unwrap_err().to_string();
+        assert_eq!(refused, place(8));
+        let batches =
+            crate::MiniBatch::params(2).batch_size(16).rng_seed(1).fit(&rows).unwrap_err().to_string();
+        assert_eq!(batches, place(8));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::ops::ControlFlow;
+use std::path::PathBuf;
 
 use super::reblock::Reblock;
 use super::{TileReader, Visit, gather, gather_in_pass, weights_of_rows};
@@ -61,6 +62,16 @@ impl<T: Float> fmt::Debug for Block<'_, T> {
     }
 }
 
+/// Where a value of a source comes from.
+#[doc(hidden)]
+#[derive(Clone, Debug, Default)]
+pub struct Origin {
+    /// The file that holds its row and the number of the row there, if the source has several files.
+    pub file: Option<(PathBuf, u64)>,
+    /// The value as it is stored, if the rows are stored in a type with a larger range.
+    pub stored: Option<f64>,
+}
+
 /// Rows from a file, an array or a stream.
 ///
 /// Required are the number of columns and rows, the access, and one pass over all rows; see
@@ -116,6 +127,12 @@ pub trait DataSource<T: Float>: Sync {
     #[doc(hidden)]
     fn first_row(&self) -> u64 {
         0
+    }
+
+    /// What is known of a value beside its place, for errors.
+    #[doc(hidden)]
+    fn origin(&self, _row: u64, _column: usize) -> Origin {
+        Origin::default()
     }
 
     /// One pass over all rows in order. Every block but the last has a multiple of `tile_rows` rows; `f` may
@@ -206,6 +223,7 @@ macro_rules! forward {
     };
     (@ always_finite $($to:tt)*) => { forward!(fn always_finite() -> bool, $($to)*); };
     (@ scarce_memory $($to:tt)*) => { forward!(fn scarce_memory() -> Option<u64>, $($to)*); };
+    (@ origin $($to:tt)*) => { forward!(fn origin(row: u64, column: usize) -> Origin, $($to)*); };
     (@ first_row $($to:tt)*) => { forward!(fn first_row() -> u64, $($to)*); };
     (@ most_values $($to:tt)*) => { forward!(fn most_values() -> Option<usize>, $($to)*); };
     (@ for_each_block $($to:tt)*) => {
@@ -227,5 +245,5 @@ pub(crate) use forward;
 
 impl<T: Float, S: DataSource<T> + ?Sized> DataSource<T> for &S {
     forward!(|this| **this =>
-        dim rows access weights always_finite scarce_memory first_row most_values for_each_block for_each_block_from gather copy);
+        dim rows access weights always_finite scarce_memory origin first_row most_values for_each_block for_each_block_from gather copy);
 }

@@ -435,8 +435,7 @@ pub(super) fn checked<T: Compute>(centers: &[T], dim: usize, metric: Metric) -> 
         return Err(Error::param("n_clusters", format!("at most {}", kernel::MAX_CENTERS), k));
     }
     if let Some((row, column)) = MatRef::new(centers, dim).first_not_finite() {
-        let value = centers[row * dim + column].to_string();
-        return Err(Error::NotFinite { what: "centers", value, row: row as u64, column });
+        return Err(Error::not_finite("centers", centers[row * dim + column], row as u64, column));
     }
     let mut centers = centers.to_vec();
     project(&mut centers, dim, metric);

@@ -156,7 +156,7 @@ impl<M: Method> Run<M> {
     /// As [`Run::start`] and [`Run::advance`].
     pub(crate) fn fit<S: Source + ?Sized>(params: &M::Params, rows: &S) -> Result<M::Model> {
         let mut run = Self::start(params, rows)?;
-        let cx = Executor::new(params.threads())?;
+        let cx = Executor::of_call(params.threads())?;
         while run.advance_on(rows, &cx)?.is_some() {}
         if M::labels_at_end(params) && access(rows) > Access::Once {
             run.finish_on(rows, &cx)?;
@@ -172,7 +172,7 @@ impl<M: Method> Run<M> {
     /// [`Error::Source`] for rows of another type, [`Error::Shape`] for another number of rows or columns
     /// than before, [`Error::InvalidParam`] if all rows have weight 0, and those of the solver.
     pub fn advance<S: Source>(&mut self, rows: S) -> Result<Option<Step>> {
-        self.advance_on(rows, &Executor::new(self.threads)?)
+        self.advance_on(rows, &Executor::of_call(self.threads)?)
     }
 
     /// As [`Run::advance`], on the threads of `cx`, whose interrupt stops the step.
@@ -214,7 +214,7 @@ impl<M: Method> Run<M> {
     /// # Errors
     /// As [`Run::advance`]; [`Error::Source`] before the first step.
     pub fn finish<S: Source>(&mut self, rows: S) -> Result<f64> {
-        self.finish_on(rows, &Executor::new(self.threads)?)
+        self.finish_on(rows, &Executor::of_call(self.threads)?)
     }
 
     /// As [`Run::finish`], on the threads of `cx`.
@@ -349,7 +349,7 @@ impl<M: StreamMethod> Run<M> {
     /// # Errors
     /// [`Error::Source`] for rows of another type, and errors of the solver. The state is then unchanged.
     pub fn partial_fit<S: Source>(&mut self, rows: S) -> Result<Option<Step>> {
-        self.partial_fit_on(rows, &Executor::new(self.threads)?)
+        self.partial_fit_on(rows, &Executor::of_call(self.threads)?)
     }
 
     /// As [`Run::partial_fit`], on the threads of `cx`.

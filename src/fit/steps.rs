@@ -25,7 +25,7 @@ impl<M: Method, S> fmt::Debug for Steps<M, S> {
 impl<M: Method, S: Source> Steps<M, S> {
     pub(crate) fn new(params: &M::Params, rows: S) -> Result<Self> {
         let run = Run::start(params, &rows)?;
-        Ok(Self { run, rows, cx: Executor::new(params.threads())?, failed: false })
+        Ok(Self { run, rows, cx: Executor::of_call(params.threads())?, failed: false })
     }
 
     /// The model in its current state, with updated labels and inertia.

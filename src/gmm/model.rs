@@ -307,7 +307,7 @@ impl GaussianMixture {
     /// [`Error::NotFinite`](crate::Error::NotFinite) for NaN or infinite values.
     /// [`Error::Memory`](crate::Error::Memory) if the result does not fit into memory. Errors of the source.
     pub fn predict<S: Source>(&self, rows: S) -> Result<Vec<u32>> {
-        let cx = Executor::new(self.threads)?;
+        let cx = Executor::of_call(self.threads)?;
         self.either(rows, |s, data| s.predict(false, data, &cx), |s, data| s.predict(false, data, &cx))
     }
 
@@ -326,7 +326,7 @@ impl GaussianMixture {
     /// # Errors
     /// Same as [`GaussianMixture::predict`].
     pub fn shares<S: Source>(&self, rows: S) -> Result<(Vec<u32>, Vec<f64>)> {
-        let (cx, m) = (Executor::new(self.threads)?, self.active);
+        let (cx, m) = (Executor::of_call(self.threads)?, self.active);
         self.either(rows, |s, data| s.shares(m, false, data, &cx), |s, data| s.shares(m, false, data, &cx))
     }
 
@@ -343,7 +343,7 @@ impl GaussianMixture {
     /// # Errors
     /// Same as [`GaussianMixture::predict`].
     pub fn log_densities<S: Source>(&self, rows: S) -> Result<Vec<f64>> {
-        let cx = Executor::new(self.threads)?;
+        let cx = Executor::of_call(self.threads)?;
         self.either(rows, |s, data| s.log_densities(data, &cx), |s, data| s.log_densities(data, &cx))
     }
 
@@ -352,7 +352,7 @@ impl GaussianMixture {
     /// # Errors
     /// Same as [`GaussianMixture::predict`].
     pub fn score<S: Source>(&self, rows: S) -> Result<f64> {
-        let cx = Executor::new(self.threads)?;
+        let cx = Executor::of_call(self.threads)?;
         let (sum, weight) =
             self.either(rows, |s, data| s.log_likelihood(data, &cx), |s, data| s.log_likelihood(data, &cx))?;
         Ok(sum / weight)

@@ -223,7 +223,7 @@ impl KModesModel {
     /// [`Error::Source`] if the rows have another compute type than the fit. [`Error::Shape`] if `fitted` are
     /// not the rows of the fit. Errors of the sources.
     pub fn predict<S: Source, F: Source>(&self, rows: S, fitted: F) -> Result<Vec<u32>> {
-        let cx = Executor::new(self.threads)?;
+        let cx = Executor::of_call(self.threads)?;
         match (&self.typed, rows.any(), fitted.any()) {
             (Typed::F32(found), AnySource::F32(rows), AnySource::F32(fitted)) => {
                 self.label(found, rows, fitted, &cx)

@@ -53,7 +53,7 @@ impl KModesRun {
     /// As [`Run::advance`](crate::fit::Run::advance).
     pub fn prepare<S: Source>(&mut self, rows: S) -> Result<()> {
         let threads = either!(self.solver(), solver => solver.params.threads);
-        self.prepare_on(rows, &Executor::new(threads)?)
+        self.prepare_on(rows, &Executor::of_call(threads)?)
     }
 
     /// As [`KModesRun::prepare`], on the threads of `cx`.

@@ -51,8 +51,8 @@ impl<T: Float> Fetched<T> {
             )));
         }
         if let Some((row, column)) = MatRef::new(&self.rows, dim).first_not_finite() {
-            let value = self.rows[row * dim + column].to_string();
-            return Err(Error::NotFinite { what: "rows of `fetch`", value, row: row as u64, column });
+            let value = self.rows[row * dim + column];
+            return Err(Error::not_finite("rows of `fetch`", value, row as u64, column));
         }
         Ok(())
     }

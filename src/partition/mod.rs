@@ -239,7 +239,7 @@ impl Partition {
     /// # Errors
     /// Same as [`KMeansModel::predict`].
     pub fn predict<S: Source>(&self, rows: S) -> Result<Vec<u64>> {
-        let cx = Executor::new(self.threads)?;
+        let cx = Executor::of_call(self.threads)?;
         let labels =
             either!(rows.any(), data => predict(&self.centers_for(data)?, self.metric(), data, &cx))?;
         Ok(self.ids_at(&labels))
@@ -262,7 +262,7 @@ impl Partition {
     /// # Errors
     /// Same as [`KMeansModel::nearest`].
     pub fn nearest<S: Source>(&self, rows: S, m: usize) -> Result<(Vec<u64>, Vec<f64>)> {
-        let cx = Executor::new(self.threads)?;
+        let cx = Executor::of_call(self.threads)?;
         let (places, sq_dists) =
             either!(rows.any(), data => nearest(&self.centers_for(data)?, m, self.metric(), data, &cx))?;
         Ok((self.ids_at(&places), sq_dists))

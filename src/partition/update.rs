@@ -80,7 +80,7 @@ impl Partition {
         rows: S,
         mut fetch: impl FnMut(&[u64]) -> Result<Fetched<E>>,
     ) -> Result<PartitionChange> {
-        let cx = Executor::new(self.threads)?;
+        let cx = Executor::of_call(self.threads)?;
         let rules = Rules::default();
         either!(&mut self.cells, cells => {
             cells.update(&rules, rows, Some(&mut |ids| fetch(ids).map(Fetched::cast)), &cx)
@@ -95,7 +95,7 @@ impl Partition {
     /// # Errors
     /// As [`Partition::update`].
     pub fn insert<S: Source>(&mut self, rows: S) -> Result<PartitionChange> {
-        let cx = Executor::new(self.threads)?;
+        let cx = Executor::of_call(self.threads)?;
         either!(&mut self.cells, cells => cells.update(&Rules::default(), rows, None, &cx))
     }
 }
@@ -154,8 +154,7 @@ impl<T: Compute> Cells<T> {
             })?;
         });
         if let Some((row, column)) = MatRef::new(&values, self.dim).first_not_finite() {
-            let value = values[row * self.dim + column].to_string();
-            return Err(Error::NotFinite { what: "rows", value, row: row as u64, column });
+            return Err(Error::not_finite("rows", values[row * self.dim + column], row as u64, column));
         }
         if self.metric == Metric::Cosine {
             normalize_rows(&mut values, self.dim);

@@ -40,12 +40,7 @@ pub(crate) fn go_on<T: Compute>(
             let range = start..block.len.min(start + size);
             let rows = buffer.read(block.rows, range.clone(), None)?;
             let weights = block.weights.map(|weights| &weights[range.clone()]);
-            let named = |error| match error {
-                Error::NotFinite { what, value, row, column } => {
-                    Error::NotFinite { what, value, row: row + block.first_row + start as u64, column }
-                }
-                other => other,
-            };
+            let named = |error: Error| error.renumbered(|row| row + block.first_row + start as u64);
             let weighted = weights.map(|weights| Weighted::vouched(rows, weights));
             let batch = weighted.as_ref().map_or(&rows as &dyn DataSource<T>, |weighted| weighted);
             enough = take(batch, at + range.len() as u64).map_err(named)?;

@@ -90,12 +90,7 @@ impl<T: Float> Chunk<'_, T> {
     /// distances overflow.
     pub(crate) fn not_finite(&self) -> Error {
         match self.rows.first_not_finite() {
-            Some((i, column, value)) => Error::NotFinite {
-                what: "rows",
-                value: value.to_string(),
-                row: self.first_row + i as u64,
-                column,
-            },
+            Some((i, column, value)) => Error::not_finite("rows", value, self.first_row + i as u64, column),
             None => Error::Source(format!(
                 "`rows` hold values so large that squared distances overflow near row {}: scale the data",
                 self.first_row

@@ -1,14 +1,14 @@
 //! Coresets for Python.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::Mutex;
 
 use numpy::{Element, PyReadonlyArray1};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
 use super::array::{array1, array2};
-use super::enter::enter;
+use super::enter::{enter, locked};
 use super::persist::{Loaded, as_python, of_python};
 use super::rows::Input;
 use super::source::Source;
@@ -47,13 +47,6 @@ impl AnyCoreset {
     }
 }
 
-/// Locks the state, or fails if another thread holds it.
-fn locked<S>(state: &Mutex<S>) -> PyResult<MutexGuard<'_, S>> {
-    state.try_lock().map_err(|_| {
-        PyRuntimeError::new_err("this coreset is in use by another thread, or an earlier call panicked")
-    })
-}
-
 /// A lightweight coreset under construction, with its source.
 #[pyclass(frozen, module = "shoal._core")]
 pub(super) struct LightweightCoreset {
@@ -84,7 +77,7 @@ impl LightweightCoreset {
 
     /// Processes some rows and returns how many; None when all are done.
     fn step(&self, py: Python<'_>) -> PyResult<Option<u64>> {
-        let mut state = locked(&self.state)?;
+        let mut state = locked(&self.state, "coreset")?;
         let mut run = state.take().ok_or_else(finished)?;
         let rows = self.input.rows();
         let cost = rows.whole_effort() * rows.cols() as f64;
@@ -99,7 +92,7 @@ impl LightweightCoreset {
 
     /// The coreset, after the last step.
     fn result<'py>(&self, py: Python<'py>) -> PyResult<Parts<'py>> {
-        let run = locked(&self.state)?.take().ok_or_else(finished)?;
+        let run = locked(&self.state, "coreset")?.take().ok_or_else(finished)?;
         either!(run, run => parts(py, enter(py, Some(1), 0.0, |_| run.finish())?))
     }
 }
@@ -170,7 +163,7 @@ impl StreamingCoreset {
         weights: Option<PyReadonlyArray1<'_, f64>>,
         threads: Option<usize>,
     ) -> PyResult<()> {
-        let mut state = locked(&self.0)?;
+        let mut state = locked(&self.0, "coreset")?;
         let input = Input::new(&source.0, weights.as_ref())?;
         let rows = input.rows();
         let cost = rows.whole_effort() * rows.cols() as f64 * 4.0;
@@ -179,7 +172,7 @@ impl StreamingCoreset {
 
     /// Merges another coreset into this one.
     fn merge(&self, py: Python<'_>, other: &Self, threads: Option<usize>) -> PyResult<()> {
-        let (mut state, other) = (locked(&self.0)?, locked(&other.0)?);
+        let (mut state, other) = (locked(&self.0, "coreset")?, locked(&other.0, "coreset")?);
         let other_type = "the coresets must have the same compute type, got float32 and float64: convert the rows to \
                           one type";
         either!(
@@ -191,7 +184,7 @@ impl StreamingCoreset {
 
     /// The coreset so far.
     fn result<'py>(&self, py: Python<'py>, threads: Option<usize>) -> PyResult<Parts<'py>> {
-        let state = locked(&self.0)?;
+        let state = locked(&self.0, "coreset")?;
         either!(&*state, of => {
             let coreset = enter(py, threads, of.kept() as f64 * of.dim() as f64, |cx| of.result(cx))?;
             parts(py, coreset)
@@ -200,19 +193,19 @@ impl StreamingCoreset {
 
     /// Everything that the next row depends on, as arrays and strings.
     fn state<'py>(&self, py: Python<'py>) -> PyResult<Loaded<'py>> {
-        let contents = either!(&*locked(&self.0)?, of => of.state());
+        let contents = either!(&*locked(&self.0, "coreset")?, of => of.state());
         as_python(py, contents)
     }
 
     /// The compute type of the rows.
     #[getter]
     fn compute(&self) -> PyResult<&'static str> {
-        Ok(locked(&self.0)?.name())
+        Ok(locked(&self.0, "coreset")?.name())
     }
 
     /// Rows so far, rows kept, columns.
     #[getter]
     fn size(&self) -> PyResult<(u64, usize, usize)> {
-        Ok(either!(&*locked(&self.0)?, of => (of.rows(), of.kept(), of.dim())))
+        Ok(either!(&*locked(&self.0, "coreset")?, of => (of.rows(), of.kept(), of.dim())))
     }
 }

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
 use std::time::Duration;
 
@@ -36,6 +36,24 @@ pub(super) fn check() -> Result<()> {
     STOP.with_borrow(|stop| match stop {
         Some(stop) if stop.is_set() => Err(Error::Interrupted),
         _ => Ok(()),
+    })
+}
+
+/// The state behind a Python object, which messages call `what`. Waiting for it while attached to the interpreter would
+/// deadlock with the thread that uses it.
+///
+/// # Errors
+/// `RuntimeError` if another call is using the state, or if a call has panicked while it did.
+pub(super) fn locked<'a, S>(state: &'a Mutex<S>, what: &str) -> PyResult<MutexGuard<'a, S>> {
+    state.try_lock().map_err(|error| {
+        PyRuntimeError::new_err(match error {
+            TryLockError::WouldBlock => {
+                format!("this {what} is in use by another call, for example in another thread")
+            }
+            TryLockError::Poisoned(_) => {
+                format!("this {what} cannot be used after an earlier call failed because of a bug in shoal")
+            }
+        })
     })
 }
 

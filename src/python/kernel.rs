@@ -39,12 +39,7 @@ fn prepared(source: &Source, centers: &Bound<'_, PyAny>, metric: &str) -> PyResu
 
 /// Adds `first_row` to row numbers in errors, for a source that is part of a larger one.
 pub(super) fn from_row(first_row: u64) -> impl Fn(Error) -> Error {
-    move |error| match error {
-        Error::NotFinite { what: what @ "rows", value, row, column } => {
-            Error::NotFinite { what, value, row: first_row + row, column }
-        }
-        other => other,
-    }
+    move |error| error.renumbered(|row| first_row + row)
 }
 
 #[pyfunction]

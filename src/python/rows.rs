@@ -9,8 +9,8 @@ use numpy::PyReadonlyArray1;
 use super::array::{Array, SparseArray, vector};
 use super::stream::Stream;
 use crate::data::{
-    Access, AnySource, DataSource, Dtype, Mapped, Normalized, Projected, Projection, RowRange, Shards,
-    Source, Standard, Standardized, Visit, Weighted, ZeroRows, stored,
+    Access, AnySource, DataSource, Dtype, Mapped, Normalized, Origin, Projected, Projection, RowRange,
+    Shards, Source, Standard, Standardized, Visit, Weighted, ZeroRows, stored, take,
 };
 use crate::error::Result;
 use crate::fit::Metric;
@@ -194,6 +194,14 @@ impl<T: Float> DataSource<T> for AnyRows {
     }
     fn scarce_memory(&self) -> Option<u64> {
         self.with(|source: &dyn DataSource<T>| Ok(source.scarce_memory())).ok().flatten()
+    }
+    fn origin(&self, row: u64, column: usize) -> Origin {
+        let known = self.with(|source: &dyn DataSource<T>| Ok(source.origin(row, column)));
+        let mut origin = known.unwrap_or_default();
+        if self.any().is_wide() && self.access() == Access::Random {
+            origin.stored = take::<f64>(self, &[row]).ok().and_then(|values| values.get(column).copied());
+        }
+        origin
     }
     fn for_each_block(&self, tile_rows: usize, f: &mut Visit<'_, T>) -> Result<()> {
         self.with(|source| source.for_each_block(tile_rows, f))

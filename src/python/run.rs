@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use super::array::{array1, array2, signed};
-use super::enter::enter;
+use super::enter::{enter, locked};
 use super::persist::{Loaded, as_python, of_python};
 use super::rows::Input;
 use super::source::Source;
@@ -109,12 +109,8 @@ impl Run {
         Self { input: None, n_clusters, threads, steps: (0.0, 0.0), state: Mutex::new(Box::new(run)) }
     }
 
-    /// The state, or an error if another thread is using it. Waiting while attached to the interpreter would
-    /// deadlock with that thread.
     pub(super) fn locked(&self) -> PyResult<MutexGuard<'_, Box<dyn AnyRun>>> {
-        self.state.try_lock().map_err(|_| {
-            PyRuntimeError::new_err("this run is in use by another thread, or failed because of a bug")
-        })
+        locked(&self.state, "fit")
     }
 
     pub(super) fn input(&self) -> PyResult<&Input> {

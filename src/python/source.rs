@@ -101,17 +101,20 @@ impl Source {
     }
 
     /// Rows of `cols` values from Python. `make` returns the blocks of one pass, as a
-    /// `shoal._rows.prefetch.Prefetch` of arrays of `dtype`. With `once` there is only one pass.
+    /// `shoal._rows.prefetch.Prefetch` of arrays of `dtype`. With `once` there is only one pass. `file_of` returns the
+    /// file of a row and the number of the row there, if the rows come from several files.
     #[staticmethod]
+    #[pyo3(signature = (make, once, cols, dtype, rows, file_of = None))]
     fn from_stream(
         make: Py<PyAny>,
         once: bool,
         cols: usize,
         dtype: &str,
         rows: Option<usize>,
+        file_of: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
         let dtype = Dtype::from_name(dtype)?;
-        Ok(Self(AnyRows::Stream(Arc::new(Stream::new(make, once, cols, dtype, rows)?))))
+        Ok(Self(AnyRows::Stream(Arc::new(Stream::new(make, once, cols, dtype, rows, file_of)?))))
     }
 
     #[getter]

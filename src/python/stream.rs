@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use super::array::Array;
 use super::enter::check;
 use crate::data::pass::{OpenPass, Piece, StreamPass};
-use crate::data::{Access, Block, DataSource, Dtype, TileReader};
+use crate::data::{Access, Block, DataSource, Dtype, Origin, TileReader};
 use crate::error::{Error, Result};
 use crate::float::Float;
 
@@ -26,6 +26,8 @@ pub(super) struct Stream {
     cols: usize,
     /// The number of rows, if it was given.
     rows: Option<usize>,
+    /// Returns the file of a row, and the number of the row there, if the rows come from several files.
+    file_of: Option<Py<PyAny>>,
     open: OpenPass<Blocks, Array>,
 }
 
@@ -36,11 +38,12 @@ impl Stream {
         cols: usize,
         dtype: Dtype,
         rows: Option<usize>,
+        file_of: Option<Py<PyAny>>,
     ) -> Result<Self> {
         if cols == 0 {
             return Err(Error::Empty("rows need at least 1 column, got 0".into()));
         }
-        Ok(Self { make, once, dtype, cols, rows, open: OpenPass::default() })
+        Ok(Self { make, once, dtype, cols, rows, file_of, open: OpenPass::default() })
     }
 
     pub(super) fn dtype(&self) -> Dtype {
@@ -146,6 +149,10 @@ impl<T: Float> DataSource<T> for Stream {
     }
     fn always_finite(&self) -> bool {
         !self.dtype.is_float()
+    }
+    fn origin(&self, row: u64, _column: usize) -> Origin {
+        let file_of = |f: &Py<PyAny>| Python::attach(|py| f.call1(py, (row,))?.extract(py)).ok();
+        Origin { file: self.file_of.as_ref().and_then(file_of), stored: None }
     }
     fn for_each_block(
         &self,

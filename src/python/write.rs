@@ -8,7 +8,7 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
 use super::array::Array;
-use super::enter::enter;
+use super::enter::{enter, locked};
 use crate::data::npy::Writer;
 use crate::data::{Dtype, Shuffler};
 use crate::error::{Error, Result};
@@ -28,7 +28,7 @@ impl<W: Send> Open<W> {
     }
 
     fn locked(&self) -> PyResult<MutexGuard<'_, Option<W>>> {
-        self.writer.try_lock().map_err(|_| PyRuntimeError::new_err("this file is in use by another thread"))
+        locked(&self.writer, "file")
     }
 
     /// Calls `work` with the writer and the bytes of a two-dimensional array.

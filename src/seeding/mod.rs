@@ -356,8 +356,7 @@ impl Seeding {
             }
             let centers: Vec<T> = centers.iter().map(|&x| T::from_f64(x)).collect();
             if let Some((row, column)) = crate::matrix::MatRef::new(&centers, d).first_not_finite() {
-                let value = centers[row * d + column].to_string();
-                return Err(Error::NotFinite { what: "seeding", value, row: row as u64, column });
+                return Err(Error::not_finite("seeding", centers[row * d + column], row as u64, column));
             }
             return Ok(Seeds { centers, rows: Vec::new(), method: "given".into(), n_distances: 0 });
         }

@@ -153,12 +153,7 @@ pub(super) fn coreset_within<T: Compute>(
             check_finite(rows, cx)?;
             Ok((Coreset::new(rows.dim()), 0))
         });
-        let (mut drawn, measured) = drawn.map_err(|error| match error {
-            Error::NotFinite { what, value, row, column } => {
-                Error::NotFinite { what, value, row: row + part.start, column }
-            }
-            other => other,
-        })?;
+        let (mut drawn, measured) = drawn.map_err(|error| error.renumbered(|row| row + part.start))?;
         drawn.rows.iter_mut().for_each(|row| *row += part.start);
         coreset.extend(&drawn);
         n_distances += measured;

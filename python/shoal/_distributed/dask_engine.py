@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 from shoal._checks.params import ParameterError, shown
 
-from .dask_rows import Partitions, collected, frame_of, library, memory_limit
+from .dask_rows import Partitions, collected, frame_of, library, memory_limit, started
 from .engine import MOST_GATHERED, absorbed, at_once, merged, most_sums, runs, tree
 from .kept import STATES
 from .partial import Partial
@@ -48,9 +48,11 @@ class DaskEngine:
 
     def __init__(self, rows: Partitions, client: Any, n_jobs: int | None) -> None:
         self._client, self._n_jobs, self._frame = client_of(client), n_jobs, rows.frame
-        self._blocks = rows.blocks.started(self._client)
-        weights = None if rows.weights is None else rows.weights.started(self._client)
-        self._weights = [None] * len(self._blocks) if weights is None else weights
+        if rows.weights is None:
+            [self._blocks] = started(self._client, rows.blocks)
+            self._weights: list[Any] = [None] * len(self._blocks)
+        else:
+            self._blocks, self._weights = started(self._client, rows.blocks, rows.weights)
 
     @property
     def n_partitions(self) -> int:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 import numpy.typing as npt
@@ -38,30 +39,60 @@ class Chunks:
 
     data: Any
 
-    def started(self, client: Any) -> list[Any]:
-        """Return the futures of the partitions, in their order.
-
-        Each worker computes neighbors, whose sums become one. Partitions that are computed already stay where
-        they are.
-        """
-        futures_of = library("distributed").futures_of
-        flatten = library("dask").core.flatten
-        keys = list(flatten(self.data.__dask_keys__()))
-        found = {future.key: future for future in futures_of(self.data)}
-        if found.keys() >= set(keys):
-            return [found[key] for key in keys]
-        futures = []
-        for worker, begin, end in shares(client.nthreads(), len(keys)):
-            kept = client.persist(
-                self.data.blocks[begin:end], workers=worker, allow_other_workers=worker is not None
-            )
-            found = {future.key: future for future in futures_of(kept)}
-            futures += [found[key] for key in flatten(kept.__dask_keys__())]
-        return futures
-
     def lazy(self) -> list[Any]:
         """Return the partitions as delayed values, which Dask optimizes with the tasks that take them."""
         return list(np.ravel(self.data.to_delayed(optimize_graph=False)))
+
+
+def started(client: Any, *chunks: Chunks) -> list[list[Any]]:
+    """Return the futures of the partitions of each of these rows or weights, in their order.
+
+    Each worker computes neighbors, whose sums become one. Partitions that are computed already stay where
+    they are.
+    """
+    # Graphs that are optimized one by one may hold the tasks that they share in different forms, which the
+    # scheduler does not expect.
+    tasks = library("dask").optimize(*(held(each.data) for each in chunks))
+    return [
+        computed(each.data) or list(submitted(client, data)) for each, data in zip(chunks, tasks, strict=True)
+    ]
+
+
+def held(data: Any) -> Any:
+    """Return an array of the same chunks, with a task over each, as labels of rows have one.
+
+    Dask then optimizes the tasks of the rows as it does for labels that are computed during the fit.
+    """
+    name = f"held-{uuid4().hex}"
+    tasks = {(name, i): (passed_on, key) for i, key in enumerate(keys_of(data))}
+    graph = library("dask.highlevelgraph").HighLevelGraph.from_collections(name, tasks, [data])
+    return library("dask.array").Array(graph, name, data.chunks[:1], dtype=object)
+
+
+def submitted(client: Any, data: Any) -> Iterator[Any]:
+    """Start the computation of an optimized array on all workers; yield the futures of its chunks."""
+    keys = keys_of(data)
+    for worker, begin, end in shares(client.nthreads(), len(keys)):
+        own = keys[begin:end]
+        tasks, others = data.dask.cull(set(own)), worker is not None
+        yield from client.get(tasks, own, workers=worker, allow_other_workers=others, sync=False)
+
+
+def passed_on(block: Any) -> Any:
+    """Return the block."""
+    return block
+
+
+def computed(data: Any) -> list[Any] | None:
+    """Return the futures of the chunks of an array, or None if they are not all computed or started."""
+    found = {future.key: future for future in library("distributed").futures_of(data)}
+    keys = keys_of(data)
+    return [found[key] for key in keys] if found.keys() >= set(keys) else None
+
+
+def keys_of(data: Any) -> list[Any]:
+    """Return the keys of the chunks of an array, in their order."""
+    return list(library("dask").core.flatten(data.__dask_keys__()))
 
 
 def shares(threads: dict[str, int], n: int) -> Iterator[tuple[str | None, int, int]]:

@@ -404,7 +404,3 @@ class KMeansOnEngine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterM
         super()._rules(problems)
         self._rules_of_a_run(problems)
         rules_of_init(self, problems)
-
-
-# Errors of wrong arguments name the class that users know.
-KMeansOnEngine.__init__.__qualname__ = "KMeans.__init__"

@@ -7,7 +7,8 @@ from contextlib import closing
 from typing import Any, get_args
 
 from shoal._checks import params as _params
-from shoal._checks.words import suggest
+from shoal._checks.warn import warn
+from shoal._checks.words import alternatives, suggest
 from shoal.coreset import Coreset
 from shoal.seeding import How, choose_centers
 from shoal.typing import Metric, RandomState, Seeding
@@ -19,6 +20,13 @@ from .passes import KMeansPass, checked_centers
 #: The names of the seedings.
 INITS = ("k-means++", "hierarchical", "k-means||")
 
+#: The seedings that use a parameter.
+USED_BY = {
+    "coreset_size": ("k-means++", "hierarchical"),
+    "oversampling_factor": ("k-means||",),
+    "n_rounds": ("k-means||",),
+}
+
 #: Rows of the coreset that k-means++ and the tree choose from, at least, and per center.
 LEAST_CORESET, CORESET_PER_CENTER = 10_000, 20
 
@@ -27,6 +35,7 @@ NOTHING = "No centers are chosen yet."
 
 def first_sweep(estimator: Any, engine: Engine) -> tuple[KMeansPass, str]:
     """Choose the first centers by the parameters of an estimator; return the first sweep and the method."""
+    warn_of_unused(estimator)
     k, seed, metric = int(estimator.n_clusters), estimator._seed, estimator.metric
     if not isinstance(estimator.init, str):
         centers = checked_centers(estimator.init)
@@ -52,6 +61,18 @@ def first_sweep(estimator: Any, engine: Engine) -> tuple[KMeansPass, str]:
     # The points of a coreset of scaled rows are scaled already; scaling them again could change a bit.
     centers, _, _ = choose_centers("fit", How(estimator.init), coreset, k, None, seed, None)
     return KMeansPass(centers, metric=metric)._after(drawn), estimator.init
+
+
+def warn_of_unused(estimator: Any) -> None:
+    """Warn of parameters that are not at their defaults, but that the seeding does not use."""
+    init = repr(estimator.init) if isinstance(estimator.init, str) else "an array"
+    for name, seedings in USED_BY.items():
+        value, known = getattr(estimator, name), [repr(seeding) for seeding in seedings]
+        if init not in known and value != getattr(type(estimator), name):
+            warn(
+                f"`{name}`={value!r} is ignored: it is for `init`={alternatives(known)}, got {init}",
+                RuntimeWarning,
+            )
 
 
 def coreset_pass(engine: Engine, n_samples: int, metric: Metric, seed: int) -> CoresetPass:

@@ -293,7 +293,9 @@ def source_of_stream(
     named = "X" if path is None and shards is None else f"{found.name}: X"
     passes = Passes(make, found.cols, found.dtype, found.rows, name=named, first=first)
     stored = name_of(found.dtype)
-    source = Source.from_stream(lambda: Prefetch(passes()), found.once, found.cols, stored, found.rows)
+    source = Source.from_stream(
+        lambda: Prefetch(passes()), found.once, found.cols, stored, found.rows, found.file_of
+    )
     return DataSource(source, found.name, passes, path, found.header, found.table, shards=shards)
 
 

@@ -21,14 +21,15 @@ def open_shards(name: str, names: Sequence[str], reading: Reading) -> Stream:
     shards = Shards(names, reading)
     usual = shards.usual
     table = usual.table and replace(usual.table, name=name, batches=shards.batches)
-    return replace(usual, name=name, rows=shards.starts[-1], blocks=shards.blocks, table=table)
+    rows = shards.starts[-1]
+    return replace(usual, name=name, rows=rows, blocks=shards.blocks, table=table, file_of=shards.file_of)
 
 
 class Shards:
     """Files of one kind, one after the other.
 
     `usual` is the first file, or the first one that tells the length of its lists. `starts` holds the first
-    row of every file, as far as it is known, then the number of all rows.
+    row of every file, as far as it is known, then the number of all rows; passes complete it.
     """
 
     def __init__(self, names: Sequence[str], reading: Reading) -> None:
@@ -64,25 +65,39 @@ class Shards:
         assert isinstance(stream, Stream)
         return stream
 
-    def _streams(self) -> Iterator[Stream]:
-        """Yield the files with rows."""
+    def _streams(self) -> Iterator[tuple[int, Stream]]:
+        """Yield the files with rows, and their numbers."""
         for i, file in enumerate(self._files):
             file.check()
             stream = self._kept[i] if i < KEPT else self._open(i)
             if stream.columns is not None:
                 stream.columns.rows_before = self.starts[i] or 0
             if stream.rows != 0:
-                yield stream
+                yield i, stream
 
     def blocks(self) -> Iterator[Block]:
         """Yield the rows of all files."""
-        for stream in self._streams():
-            yield from stream.blocks()
+        for i, stream in self._streams():
+            rows = 0
+            for block in stream.blocks():
+                rows += len(block)
+                yield block
+            start = self.starts[i]
+            if self.starts[i + 1] is None and start is not None:
+                self.starts[i + 1] = start + rows
+
+    def file_of(self, row: int) -> tuple[str, int]:
+        """Return the file of a row that was read, and the number of the row there."""
+        starts = [
+            (start, i) for i, start in enumerate(self.starts[:-1]) if start is not None and start <= row
+        ]
+        start, i = max(starts)
+        return self._names[i], row - start
 
     def batches(self, wanted: list[str]) -> Iterator[Any]:
         """Yield the columns `wanted` of all files."""
         usual = self.usual
-        for stream in self._streams():
+        for _, stream in self._streams():
             table = stream.table
             table.check(wanted, "keep")
             for column in wanted:

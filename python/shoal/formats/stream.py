@@ -47,6 +47,8 @@ class Stream:
     header: Any = None
     #: The `Table` that the rows are read from, if other columns can be read beside them.
     table: Any = None
+    #: Returns the file of a row and the number of the row there; None for a single file.
+    file_of: Callable[[int], tuple[str, int]] | None = None
     #: The `Columns` of a file that hold the features.
     columns: Any = None
 

@@ -174,7 +174,7 @@ impl Deduplication {
     /// out of range. [`Error::Source`](crate::Error::Source) for rows without [`Access::Random`].
     /// [`Error::NotFinite`](crate::Error::NotFinite) for NaN or infinite values. Errors of the source.
     pub fn find<S: Source>(&self, rows: S) -> Result<Duplicates> {
-        let cx = Executor::new(self.threads)?;
+        let cx = Executor::of_call(self.threads)?;
         either!(rows.any(), data => match self.metric {
             Metric::Euclidean => self.find_in(data, &cx),
             Metric::Cosine => self.find_in(&Normalized::new(data), &cx),

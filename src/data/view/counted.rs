@@ -1,7 +1,7 @@
 //! A source of unknown length whose rows were counted.
 
 use crate::data::source::forward;
-use crate::data::{Access, DataSource, Visit};
+use crate::data::{Access, DataSource, Origin, Visit};
 use crate::error::Result;
 use crate::float::Float;
 use crate::rows::RowBuf;
@@ -21,7 +21,7 @@ impl<S> Counted<S> {
 
 impl<T: Float, S: DataSource<T>> DataSource<T> for Counted<S> {
     forward!(|this| this.source =>
-        dim access weights always_finite scarce_memory most_values for_each_block for_each_block_from gather copy);
+        dim access weights always_finite scarce_memory origin most_values for_each_block for_each_block_from gather copy);
 
     fn rows(&self) -> Option<u64> {
         Some(self.rows)

@@ -105,8 +105,7 @@ impl Projection {
             return Err(Error::Shape(format!("components have {found} columns, `rows` have {dim}")));
         }
         if let Some((row, column)) = components.first_not_finite() {
-            let value = components.row(row)[column].to_string();
-            return Err(Error::NotFinite { what: "components", value, row: row as u64, column });
+            return Err(Error::not_finite("components", components.row(row)[column], row as u64, column));
         }
         if let Some(mean) = mean {
             if mean.len() != dim {

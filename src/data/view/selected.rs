@@ -2,7 +2,7 @@
 
 use crate::data::any::ComputeType;
 use crate::data::source::forward;
-use crate::data::{Access, AnySource, DataSource, Source, Visit, check_rows};
+use crate::data::{Access, AnySource, DataSource, Origin, Source, Visit, check_rows};
 use crate::error::Result;
 use crate::float::Float;
 use crate::rows::RowBuf;
@@ -68,6 +68,9 @@ impl<T: Float, S: DataSource<T>, R: Selection> DataSource<T> for Selected<S, R> 
     }
     fn has_weights(&self) -> bool {
         self.rows.has_weights(self.source.has_weights())
+    }
+    fn origin(&self, row: u64, column: usize) -> Origin {
+        if row < self.rows.len() { self.source.origin(self.rows.row(row), column) } else { Origin::default() }
     }
     fn for_each_block(&self, tile_rows: usize, f: &mut Visit<'_, T>) -> Result<()> {
         self.rows.for_each_block(&self.source, tile_rows, f)

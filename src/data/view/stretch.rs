@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use crate::data::source::forward;
-use crate::data::{Access, Block, DataSource, Visit, weights_of_rows};
+use crate::data::{Access, Block, DataSource, Origin, Visit, weights_of_rows};
 use crate::error::Result;
 use crate::float::Float;
 use crate::rows::RowBuf;
@@ -25,7 +25,7 @@ impl<'a, T: Float> Stretch<'a, T> {
 }
 
 impl<T: Float> DataSource<T> for Stretch<'_, T> {
-    forward!(|this| this.source => dim always_finite most_values gather copy);
+    forward!(|this| this.source => dim always_finite origin most_values gather copy);
 
     fn rows(&self) -> Option<u64> {
         self.source.rows().map(|n| n.saturating_sub(self.first).min(self.most as u64))

@@ -7,7 +7,9 @@ use crate::data::any::ComputeType;
 use crate::data::source::forward;
 use crate::data::tile::append_filled;
 use crate::data::tile::{Wanted, read_to};
-use crate::data::{Access, AnySource, Block, DataSource, Source, Tile, TileReader, Visit, copy_to, gather};
+use crate::data::{
+    Access, AnySource, Block, DataSource, Origin, Source, Tile, TileReader, Visit, copy_to, gather,
+};
 use crate::error::Result;
 use crate::float::Float;
 use crate::matrix::make_room;
@@ -161,7 +163,7 @@ impl<S, M: RowMap> Transformed<S, M> {
 }
 
 impl<T: Float, S: DataSource<T>, M: RowMap> DataSource<T> for Transformed<S, M> {
-    forward!(|this| this.source => rows access weights scarce_memory);
+    forward!(|this| this.source => rows access weights origin scarce_memory);
 
     fn dim(&self) -> usize {
         self.by.cols(self.source.dim())

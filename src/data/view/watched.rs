@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::data::source::forward;
-use crate::data::{Access, Block, DataSource, Visit};
+use crate::data::{Access, Block, DataSource, Origin, Visit};
 use crate::error::Result;
 use crate::float::Float;
 use crate::rows::RowBuf;
@@ -32,7 +32,7 @@ impl<'a, T: Float> Watched<'a, T> {
 }
 
 impl<T: Float> DataSource<T> for Watched<'_, T> {
-    forward!(|this| this.source => dim rows access weights always_finite scarce_memory first_row most_values gather copy);
+    forward!(|this| this.source => dim rows access weights always_finite scarce_memory origin first_row most_values gather copy);
 
     fn for_each_block(&self, tile_rows: usize, f: &mut Visit<'_, T>) -> Result<()> {
         self.source.for_each_block(tile_rows, &mut |block| {

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use crate::data::any::ComputeType;
 use crate::data::source::forward;
 use crate::data::weights::{check_length, check_weights, no_weight};
-use crate::data::{Access, AnySource, Block, DataSource, Source, Visit};
+use crate::data::{Access, AnySource, Block, DataSource, Origin, Source, Visit};
 use crate::error::Result;
 use crate::float::Float;
 use crate::rows::RowBuf;
@@ -102,7 +102,7 @@ impl<'a, S> Weighted<'a, S> {
 }
 
 impl<T: Float, S: DataSource<T>> DataSource<T> for Weighted<'_, S> {
-    forward!(|this| this.source => dim rows access always_finite scarce_memory most_values gather copy);
+    forward!(|this| this.source => dim rows access always_finite scarce_memory origin most_values gather copy);
 
     fn weights(&self) -> Option<&[f64]> {
         (!self.unit).then_some(&*self.weights)

@@ -40,10 +40,5 @@ pub(in crate::kmeans) fn as_of_source<T: Compute>(
     error: Error,
     batch: &Permuted<&dyn DataSource<T>>,
 ) -> Error {
-    match error {
-        Error::NotFinite { what, value, row, column } => {
-            Error::NotFinite { what, value, row: batch.order()[row as usize], column }
-        }
-        other => other,
-    }
+    error.renumbered(|row| batch.order()[row as usize])
 }

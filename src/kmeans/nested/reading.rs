@@ -22,10 +22,5 @@ pub(super) fn with_batch<T: Compute, R>(
 
 /// Translates a row number in an error from the batch to the source.
 fn named(error: Error, rows: &Members) -> Error {
-    match error {
-        Error::NotFinite { what, value, row, column } => {
-            Error::NotFinite { what, value, row: rows.row(row as usize), column }
-        }
-        other => other,
-    }
+    error.renumbered(|row| rows.row(row as usize))
 }

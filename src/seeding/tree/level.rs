@@ -55,16 +55,36 @@ impl Growth {
         let caps: Vec<usize> =
             (0..groups.count()).map(|j| if clusters.energies[j] > 0.0 { groups.len(j) } else { 1 }).collect();
         let quotas = quotas(&clusters.energies, &caps, self.n_clusters);
+        quotas.into_iter().map(|quota| self.children_of(quota)).collect()
+    }
+
+    /// The number of children of a node with a quota.
+    fn children_of(&self, quota: usize) -> usize {
         let most = self.branching.unwrap_or_else(|| branching(self.n_clusters));
-        let split = |quota: usize| {
-            if quota <= most {
-                return quota;
-            }
-            // All levels that are left get about the same number of children.
-            let levels = (quota as f64).ln() / (most as f64).ln();
-            ((quota as f64).powf(1.0 / levels.ceil().max(1.0)).ceil() as usize).min(most)
-        };
-        quotas.into_iter().map(split).collect()
+        if quota <= most {
+            return quota;
+        }
+        // All levels that are left get about the same number of children.
+        let levels = (quota as f64).ln() / (most as f64).ln();
+        ((quota as f64).powf(1.0 / levels.ceil().max(1.0)).ceil() as usize).min(most)
+    }
+
+    /// The visits of rows that a fit of `size` rows to so many children counts, if no sweep is left out.
+    fn visits(&self, size: usize, children: usize) -> u64 {
+        let seeding = if self.greedy { 2 * children as u64 } else { 0 };
+        size as u64 * (seeding + NODE_SWEEPS)
+    }
+
+    /// About how many visits of rows the fits of all levels count, in a tree of `n` rows whose nodes are equal.
+    pub(super) fn all_visits(&self, n: u64) -> u64 {
+        let (mut nodes, mut visits) = (1, 0);
+        while nodes < self.n_clusters {
+            let children = self.children_of(self.n_clusters.div_ceil(nodes)).max(2);
+            let size = (n as usize / nodes).min(node_sample(children));
+            visits += nodes as u64 * self.visits(size, children);
+            nodes *= children;
+        }
+        visits
     }
 
     /// Whether another level would split a node.
@@ -92,6 +112,8 @@ impl Growth {
                 groups.len(j).min(node_sample(counts[j])).min(fitting as usize)
             })
             .collect();
+        let split = (0..counts.len()).filter(|&j| counts[j] > 1);
+        let _phase = cx.phase("", split.map(|j| self.visits(sizes[j], counts[j])).sum());
         let node = |j: usize| NodeToSplit { number, j, k: counts[j], size: sizes[j] };
         // A single node takes all threads too.
         let single = counts.iter().filter(|&&count| count > 1).count() == 1;
@@ -117,6 +139,7 @@ impl Growth {
                     cx.check()?;
                     if counts[j] > 1 {
                         self.split(data, groups, node(j), &one, out)?;
+                        cx.count(self.visits(sizes[j], counts[j]));
                     } else {
                         out.centers.extend_from_slice(clusters.centers().row(j));
                         out.counts.push(1);

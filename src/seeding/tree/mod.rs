@@ -73,6 +73,12 @@ impl<T: Compute> Nodes<T> {
 }
 
 impl Growth {
+    /// How the tree of a seeding is grown.
+    fn of_seeding(n_clusters: usize, seed: u64) -> Self {
+        let (memory, metric) = (DEFAULT_MEMORY, Metric::Euclidean);
+        Self { n_clusters, branching: None, seed, memory, metric, greedy: true }
+    }
+
     /// Adds level `number` to the tree.
     pub(crate) fn grow<T: Compute>(
         &self,
@@ -166,14 +172,8 @@ pub(super) fn tree<T: Compute>(
     let n = known(data, k)?;
     check_numbers(n)?;
     check_finite(data, cx)?;
-    let growth = Growth {
-        n_clusters: k,
-        branching: None,
-        seed: rng.bits(),
-        memory: DEFAULT_MEMORY,
-        metric: Metric::Euclidean,
-        greedy: true,
-    };
+    let growth = Growth::of_seeding(k, rng.bits());
+    let _phase = cx.phase("seeding", growth.all_visits(n));
     let (mut nodes, mut n_distances) = (Nodes::root(n, data)?, 0);
     for level in 0.. {
         let grown = growth.grow(level, (&nodes.labels, &nodes.clusters), data, cx)?;
@@ -191,4 +191,27 @@ pub(super) fn tree<T: Compute>(
 fn check_numbers(n: u64) -> Result<()> {
     let most = u64::from(u32::MAX) - 1;
     if n > most { Err(Error::param("number of rows", format!("at most {most}"), n)) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::Dense;
+    use crate::rng::Purpose;
+
+    #[test]
+    fn a_tree_counts_about_the_visits_that_it_expects() {
+        let mut rng = Rng::keyed(0, Purpose::Seeding, 0);
+        let values: Vec<f32> = (0..60_000).map(|_| rng.below(1 << 20) as f32).collect();
+        let rows = Dense::new(&values, 3).unwrap();
+        for (k, threads) in [(40, 1), (700, 2)] {
+            let cx = Executor::new(Some(threads)).unwrap();
+            // The phases of the tree lie within this one, which counts all visits.
+            let _outer = cx.phase("", u64::MAX);
+            tree(&rows, k, &mut rng, &cx).unwrap();
+            let (_, found) = cx.progress().now().unwrap();
+            let share = found as f64 / Growth::of_seeding(k, 0).all_visits(20_000) as f64;
+            assert!((0.5..1.5).contains(&share), "{share} of the expected visits for {k} clusters");
+        }
+    }
 }

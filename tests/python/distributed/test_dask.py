@@ -1,6 +1,7 @@
 """`shoal.dask` on local clusters: the conformance suite, lost workers and clusters, inputs, memory."""
 
 import gc
+import logging
 import os
 import pickle
 import signal
@@ -429,6 +430,43 @@ def test_frames(processes):
         model.predict(X.rename(columns={"f0": "other"}))
     again = model.fit(array_of(partitions), client=processes)
     assert not hasattr(again, "feature_names_in_")
+
+
+@pytest.fixture
+def scheduled(caplog):
+    """The log of the schedulers of this process."""
+    log = logging.getLogger("distributed.scheduler")
+    log.addHandler(caplog.handler)
+    yield caplog
+    log.removeHandler(caplog.handler)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("kind", ["array", "frame"])
+def test_rows_that_a_filter_selects(processes, scheduled, kind, weighted):
+    if kind == "array":
+        X = da.random.default_rng(0).random((4000, 3), chunks=(500, 3))
+        X = X[X[:, 0] > 0.3]
+        with dask.config.set(scheduler="sync"):
+            X.compute_chunk_sizes()
+        parts, weights = [part.compute(scheduler="sync") for part in X.blocks], X[:, 1]
+    else:
+        X = frame_of(blobs(), 5)
+        X = X[X["f0"] > X["f0"].mean()]
+        weights = (X["f1"] - X["f1"].min()).rename("weight")
+        parts = [part.compute(scheduler="sync").to_numpy() for part in X.partitions]
+    given, known = {}, {}
+    if weighted:
+        each = weights.blocks if kind == "array" else weights.partitions
+        given = {"sample_weight": weights}
+        known = {"sample_weight": [np.asarray(part.compute(scheduler="sync")) for part in each]}
+    model = shoal.dask.KMeans(4, random_state=0).fit(X, client=processes, **given)
+    expected = distributed.KMeans(4, random_state=0).fit(parts, **known)
+    same(model, expected)
+    # The labels of the fit are still on the workers.
+    for labels in (model.labels_, model.predict(X)):
+        np.testing.assert_array_equal(processes.compute(labels).result(), expected.labels_)
+    assert "run_spec" not in scheduled.text
 
 
 @pytest.mark.parametrize(("persist", "kept"), [(True, 4), (False, 0), ("25kB", 2), (0, 0)])

@@ -6,6 +6,7 @@ import re
 import socket
 import subprocess
 import sys
+import warnings
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import numpy as np
@@ -44,6 +45,30 @@ def paths(partitions, folder):
     for name, frame in zip(names, partitions, strict=True):
         frame.to_parquet(name)
     return names
+
+
+@pytest.mark.parametrize(
+    ("init", "unused"),
+    [
+        ("k-means||", {"coreset_size": 500}),
+        ("k-means++", {"oversampling_factor": 3.0, "n_rounds": 2}),
+        ("hierarchical", {"n_rounds": 2}),
+        (blobs()[:6], {"coreset_size": 500, "n_rounds": 2}),
+    ],
+)
+def test_parameters_that_the_seeding_does_not_use(init, unused):
+    parts = cut(blobs(), 0.5)
+    params = {"init": init, "random_state": 0, "max_iter": 2}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        expected = distributed.KMeans(6, **params).fit(parts)
+    with pytest.warns(RuntimeWarning) as found:
+        same(distributed.KMeans(6, **params, **unused).fit(parts), expected)
+    got = "an array" if not isinstance(init, str) else repr(init)
+    texts = [str(warning.message) for warning in found]
+    assert [text.split("=")[0] for text in texts] == list(unused)
+    assert all(text.endswith(f", got {got}") for text in texts)
+    assert all(warning.filename == __file__ for warning in found)
 
 
 REORDERED = FRAME[NAMES[::-1]]

@@ -56,6 +56,44 @@ def test_the_first_bad_row_is_named_for_any_number_of_threads():
             )
 
 
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda small, Z: shoal.MiniBatchKMeans(3).partial_fit(small).partial_fit(Z),
+        lambda small, Z: shoal.MiniBatchKMeans(3).partial_fit(small).partial_fit(iter([Z])),
+        lambda small, Z: shoal.NestedMiniBatchKMeans(3).partial_fit(small).partial_fit(Z),
+        lambda small, Z: shoal.BackwardEulerKMeans(3).partial_fit(small).partial_fit(Z),
+        lambda small, Z: shoal.StreamingCoreset(5).partial_fit(small).partial_fit(Z),
+        lambda small, Z: KMeans(3).fit(small).predict(Z),
+        lambda small, Z: KMeans(3).fit(small).transform(Z),
+        lambda small, Z: shoal.nearest(Z, small[:2]),
+    ],
+)
+def test_a_value_that_only_float64_can_hold(use):
+    large = X.astype(np.float64)
+    large[7, 2] = 1.5e39
+    told = "1.5e39 (infinite in float32, to which the rows are converted)"
+    error = refused(ValueError, "", lambda: use(X.astype(np.float32), large))
+    assert str(error) == f"X must be finite, got {told} at row 7, column 2"
+    large[7, 2] = np.inf
+    refused(ValueError, "^X must be finite, got inf at row 7", lambda: use(X.astype(np.float32), large))
+
+
+def test_a_step_of_a_fit_within_a_step():
+    found, model = [], KMeans(3, random_state=0)
+
+    def blocks():
+        run = model.__dict__.get("_run")
+        if run is not None:
+            with pytest.raises(RuntimeError) as error:
+                run.step()
+            found.append(str(error.value))
+        yield X
+
+    model.fit(blocks)
+    assert set(found) == {"this fit is in use by another call, for example in another thread"}
+
+
 def test_values_too_large_to_square():
     big = np.array([[1e200], [2e200], [-1e200]])
     refused(ValueError, "X holds values so large .* row 0", lambda: KMeans(2, random_state=0).fit(big))
@@ -239,6 +277,8 @@ def near(m):
         (X[:, :0], ValueError, r"0 feature\(s\)"),
         (X * 1j, ValueError, "Complex data not supported"),
         (np.array([[{}, 1, 2]] * 9, dtype=object), TypeError, "number"),
+        (np.array([[2j, 1, 2]] * 9, dtype=object), TypeError, "complex"),
+        (np.array([[None, 1, 2]] * 9, dtype=object), ValueError, "NaN"),
         (np.array([["a", "b", "c"]] * 9), ValueError, "strings"),
         (X.astype("M8[s]"), (TypeError, ValueError), "datetime64"),
         ([[1, 2, 3], [3]], ValueError, "inhomogeneous"),

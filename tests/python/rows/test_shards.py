@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -41,6 +42,10 @@ def feathers(path, rows):
     pa, feather = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.feather")
     vector = pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), rows.shape[1])
     feather.write_feather(pa.table({"v": vector}), path)
+
+
+def texts(path, rows):
+    np.savetxt(path, rows, delimiter=",", header=",".join("abcdef"), comments="")
 
 
 WRITERS = {".npy": np.save, ".fbin": binary, ".fvecs": vectors, ".safetensors": tensors}
@@ -269,6 +274,29 @@ def test_a_damaged_file_in_the_middle_is_named(tmp_path):
     paths[1].write_bytes(damaged)
     with pytest.raises(ValueError, match=r"part-00001\.fvecs: has rows of different lengths: row 100"):
         shoal.KMeans(3, random_state=0).fit(paths)
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".fvecs", ".parquet", ".csv"])
+@pytest.mark.parametrize("name", ["lloyd", "parallel", "nested", "sampled"])
+def test_a_value_that_is_not_finite_names_its_file(tmp_path, suffix, name):
+    if name == "sampled" and suffix in (".parquet", ".csv"):
+        pytest.skip("batches of random rows need random access")
+    rows = X.copy()
+    rows[617, 4] = np.inf
+    paths = split(
+        tmp_path, [100, 100, 400, 850], rows, suffix, (WRITERS | SEQUENTIAL | {".csv": texts})[suffix]
+    )
+    place = rf"row 617, column 4 \(row 217 of {re.escape(str(paths[3]))}\)$"
+    if name == "sampled":
+        model = shoal.MiniBatchKMeans(5, init=X[:5], batch_size=900, max_iter=20, random_state=0)
+    else:
+        model = ESTIMATORS[name](2)
+    with pytest.raises(ValueError, match=place):
+        model.fit([str(path) for path in paths])
+    # Streams are labeled block by block; a block does not know its file.
+    place = place if suffix in (".npy", ".fvecs") else "row 617, column 4$"
+    with pytest.raises(ValueError, match=place):
+        shoal.KMeans(5, random_state=0).fit(X).predict(str(tmp_path / f"*{suffix}"))
 
 
 @pytest.mark.parametrize("read_before", [False, True])
