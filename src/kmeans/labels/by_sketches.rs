@@ -30,7 +30,7 @@ impl Labels {
             let reading = if reads_all || labels.contains(&NO_LABEL) {
                 Reading::All(chunk.read()?)
             } else {
-                Reading::None(&mut chunk)
+                Reading::Unread(&mut chunk)
             };
             let rows = rules.label(reading, labels, &mut rows, pass.packed, work)?;
             part.distances += work.distances;
