@@ -1,4 +1,4 @@
-//! The memory layout of packed centers, and of a strip of rows.
+//! The memory layout of packed centers.
 //!
 //! The tile form of a squared distance is `|c'|^2 - 2 x'.c' + |x'|^2`, where `x'` and `c'` are the row and the center
 //! in the [frame](super::frame) of the centers. Packed centers hold `-2 c'` and `|c'|^2`. `|x'|^2` is the same for
@@ -13,34 +13,10 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use super::aligned::{Aligned, LINE};
 use super::frame::{Frame, moved, sq_norm};
 use super::isa::Isa;
-use super::scratch::Scratch;
+use super::scratch::{Scratch, block_depth};
 use super::tier::{Compute, Tier, active, tier_of};
 use crate::float::Float;
 use crate::matrix::MatRef;
-use crate::tuning::{STRIP_BYTES, STRIP_ROWS};
-
-/// Upper limit of the bytes of a strip of 96 rows, if the packed centers fit into the second-level cache and if they
-/// do not. With half the rows, panels from the third-level cache are read twice as often: with 3072 columns, a sweep
-/// takes 5 to 10% longer for 1024 centers, but 4 to 8% less for 16 (bench `kernels`).
-const WIDE_STRIP_BYTES: [usize; 2] = [768 * 1024, 1536 * 1024];
-
-/// Bytes of packed centers that fit into the second-level cache beside a strip.
-const NEAR_CENTERS: usize = 1 << 20;
-
-/// Rows of a strip whose copied rows take `row_bytes` each, for packed centers of `packed_bytes`.
-const fn strip_rows(row_bytes: usize, packed_bytes: usize) -> usize {
-    let wide = WIDE_STRIP_BYTES[(packed_bytes > NEAR_CENTERS) as usize];
-    let fit = STRIP_BYTES / row_bytes / 48 * 48;
-    if fit > STRIP_ROWS {
-        STRIP_ROWS
-    } else if fit >= 96 {
-        fit
-    } else if 96 * row_bytes <= wide {
-        96
-    } else {
-        48
-    }
-}
 
 /// Vectors of centers that a sparse row is compared with at a time: their sums, a value and a load fit into
 /// 16 registers, and longer runs of a column need fewer cache lines (`sparse.py`).
@@ -48,16 +24,6 @@ const SPARSE_VECTORS: usize = 8;
 
 /// The largest number of centers. Indices pass through the kernels as `f32` lanes, which limits them.
 pub const MAX_CENTERS: usize = 1 << 24;
-
-/// Bytes between two rows in a depth block of a strip: nine cache lines, so that rows fall into different
-/// cache sets.
-pub(super) const DEEP: usize = 576;
-/// Bytes between two rows of at most [`SHALLOW_DEPTH`] bytes.
-pub(super) const SHALLOW: usize = 192;
-/// Bytes of one depth block of a row.
-const DEEP_DEPTH: usize = 512;
-/// Largest row in bytes for the shallow layout.
-const SHALLOW_DEPTH: usize = 128;
 
 /// Which operand is in the vector lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -202,16 +168,13 @@ impl<T: Compute> PackedCenters<T> {
         let padded = k.next_multiple_of(tier.lanes);
         let size = form.slots(k, tier.lanes) * dim;
         let made = || if sparse { Aligned::scattered(size) } else { Aligned::filled(size, T::ZERO) };
-        let most = if dim * size_of::<T>() <= SHALLOW_DEPTH { dim } else { DEEP_DEPTH / size_of::<T>() };
         let mut packed = Self {
             tier,
             form,
             k,
             dim,
             width,
-            // Blocks of equal depth: a short last block would cost as much accumulator traffic as a full
-            // block.
-            depth: dim.div_ceil(dim.div_ceil(most)),
+            depth: block_depth::<T>(dim),
             data: data.unwrap_or_else(made),
             norms: Aligned::filled(padded, T::INFINITY),
             shift,
@@ -401,33 +364,10 @@ impl<T: Compute> PackedCenters<T> {
         norms.fold(0.0, f64::max).sqrt() * (1.0 + T::EPSILON)
     }
 
-    /// Number of rows in one strip.
-    pub(crate) fn strip_rows(&self) -> usize {
-        if self.form == Form::Sparse {
-            // Sparse rows are not copied.
-            return STRIP_ROWS;
-        }
-        strip_rows(self.depth_blocks() * DEEP, self.data.len() * size_of::<T>())
-    }
-
-    pub(super) fn depth_blocks(&self) -> usize {
-        self.dim.div_ceil(self.depth)
-    }
-
-    /// Whether rows of a strip are [`SHALLOW`] bytes apart.
-    pub(super) fn is_shallow(&self) -> bool {
-        self.dim * size_of::<T>() <= SHALLOW_DEPTH
-    }
-
     /// Values between two gathered rows: whole vectors of any width, and an odd number of cache lines, so
     /// that rows fall into different cache sets.
     pub(super) fn gathered_stride(&self) -> usize {
         ((self.dim * size_of::<T>()).div_ceil(LINE) | 1) * (LINE / size_of::<T>())
-    }
-
-    /// Values between two rows of a strip.
-    pub(super) fn strip_stride(&self) -> usize {
-        if self.is_shallow() { SHALLOW / size_of::<T>() } else { DEEP / size_of::<T>() }
     }
 }
 

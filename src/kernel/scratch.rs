@@ -1,10 +1,54 @@
-//! The buffers that kernels share.
+//! The memory layout of a strip of rows, and the buffers of the kernels.
+//!
+//! A strip is some rows that are compared with all centers, panel by panel. They are copied as `x'` of the
+//! [frame](super::frame), in blocks of some columns each, and multiplied with a panel block by block.
 
 use super::aligned::Aligned;
 use super::doubt::Doubts;
 use super::pack::{Form, PackedCenters};
 use super::tier::Compute;
 use crate::rows::RowBuf;
+use crate::tuning::{STRIP_BYTES, STRIP_ROWS};
+
+/// Upper limit of the bytes of a strip of 96 rows, if the packed centers fit into the second-level cache and if they
+/// do not. With half the rows, panels from the third-level cache are read twice as often: with 3072 columns, a sweep
+/// takes 5 to 10% longer for 1024 centers, but 4 to 8% less for 16 (bench `kernels`).
+const WIDE_STRIP_BYTES: [usize; 2] = [768 * 1024, 1536 * 1024];
+
+/// Bytes of packed centers that fit into the second-level cache beside a strip.
+const NEAR_CENTERS: usize = 1 << 20;
+
+/// Rows of a strip whose copied rows take `row_bytes` each, for packed centers of `packed_bytes`.
+const fn strip_rows(row_bytes: usize, packed_bytes: usize) -> usize {
+    let wide = WIDE_STRIP_BYTES[(packed_bytes > NEAR_CENTERS) as usize];
+    let fit = STRIP_BYTES / row_bytes / 48 * 48;
+    if fit > STRIP_ROWS {
+        STRIP_ROWS
+    } else if fit >= 96 {
+        fit
+    } else if 96 * row_bytes <= wide {
+        96
+    } else {
+        48
+    }
+}
+
+/// Bytes between two rows in a depth block of a strip: nine cache lines, so that rows fall into different
+/// cache sets.
+pub(super) const DEEP: usize = 576;
+/// Bytes between two rows of at most [`SHALLOW_DEPTH`] bytes.
+pub(super) const SHALLOW: usize = 192;
+/// Bytes of one depth block of a row.
+const DEEP_DEPTH: usize = 512;
+/// Largest row in bytes for the shallow layout.
+const SHALLOW_DEPTH: usize = 128;
+
+/// Columns of a depth block for rows of `dim` columns. All blocks have the same depth: a short last block would cost as
+/// much accumulator traffic as a full block.
+pub(super) fn block_depth<T>(dim: usize) -> usize {
+    let most = if dim * size_of::<T>() <= SHALLOW_DEPTH { dim } else { DEEP_DEPTH / size_of::<T>() };
+    dim.div_ceil(dim.div_ceil(most))
+}
 
 /// The buffers of one worker, grown once and reused for every strip.
 ///
@@ -58,5 +102,30 @@ impl<T: Compute> Scratch<T> {
             self.sq_norms.resize(rows, T::ZERO);
             self.ids.resize(rows, 0);
         }
+    }
+}
+
+impl<T: Compute> PackedCenters<T> {
+    /// Number of rows in one strip.
+    pub(crate) fn strip_rows(&self) -> usize {
+        if self.form == Form::Sparse {
+            // Sparse rows are not copied.
+            return STRIP_ROWS;
+        }
+        strip_rows(self.depth_blocks() * DEEP, self.data.len() * size_of::<T>())
+    }
+
+    pub(super) fn depth_blocks(&self) -> usize {
+        self.dim.div_ceil(self.depth)
+    }
+
+    /// Whether rows of a strip are [`SHALLOW`] bytes apart.
+    pub(super) fn is_shallow(&self) -> bool {
+        self.dim * size_of::<T>() <= SHALLOW_DEPTH
+    }
+
+    /// Values between two rows of a strip.
+    pub(super) fn strip_stride(&self) -> usize {
+        if self.is_shallow() { SHALLOW / size_of::<T>() } else { DEEP / size_of::<T>() }
     }
 }

@@ -21,7 +21,7 @@ pub(super) struct Open {
 pub(super) struct HitsByRow {
     /// Lower bounds of the distances, and the centers.
     sorted: Vec<(f32, u32)>,
-    /// Where the centers of each row end.
+    /// Per row, the end of its centers.
     ends: Vec<u32>,
 }
 
