@@ -57,7 +57,7 @@ impl Labels {
                 labels.replace(changes, editing);
                 Ok(())
             };
-        pass.gather(None, self.of_rows.view_mut(), total, absorb)?;
+        pass.run(None, self.of_rows.view_mut(), total, absorb)?;
         total.distances += work.total();
         blocks.confirm();
         Ok(())

@@ -58,7 +58,7 @@ impl Labels {
         let chunk_rows = Some(bounds.chunk_rows(values.min(pass.data.dim())));
         let lower = Wide { values: &mut rows.lower, width };
         let per_row = (self.of_rows.view_mut(), ((&mut rows.upper[..], &mut rows.least[..]), lower));
-        pass.gather(chunk_rows, per_row, total, absorb)?;
+        pass.run(chunk_rows, per_row, total, absorb)?;
         bounds.put_rows(rows);
         Ok(())
     }

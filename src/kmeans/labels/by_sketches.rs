@@ -44,7 +44,7 @@ impl Labels {
         };
         let chunk_rows = Some(rules.chunk_rows(reads_all));
         let per_row = (self.of_rows.view_mut(), rows.view_mut(widths));
-        pass.gather(chunk_rows, per_row, total, absorb)?;
+        pass.run(chunk_rows, per_row, total, absorb)?;
         drop(rules);
         sketches.put_rows(rows);
         Ok(())

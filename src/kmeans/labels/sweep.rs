@@ -104,7 +104,7 @@ impl<'a, T: Compute> Pass<'a, T> {
 
     /// Calls `absorb` for every chunk of the rows, with its part of `per_row`, and adds the contributions of the
     /// workers to `total`. A worker has buffers of its own, and a place to edit labels.
-    pub(super) fn gather<R: PerRow, B: Default>(
+    pub(super) fn run<R: PerRow, B: Default>(
         &self,
         chunk_rows: Option<usize>,
         per_row: R,
@@ -223,7 +223,7 @@ impl Labels {
                     part.absorb_moments(&chunk, pass, new);
                     Ok(())
                 };
-            pass.gather(None, self.of_rows.view_mut(), &mut total, absorb)?;
+            pass.run(None, self.of_rows.view_mut(), &mut total, absorb)?;
         }
         Ok(total)
     }
