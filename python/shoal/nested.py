@@ -15,7 +15,6 @@ from ._checks.warn import warn
 from ._core import Run, Source, Step
 from ._fit.declared import UNSET, estimator
 from ._fit.partial import StreamClusterer
-from ._fit.saved import State
 from .typing import Bounds, Callbacks, Init, Memory, Metric, RandomState
 
 __all__ = ["NestedMiniBatchKMeans"]
@@ -218,10 +217,9 @@ class NestedMiniBatchKMeans(StreamClusterer):
         if named and self.bounds_ == "none" and self.n_iter_ > 1:
             self._warn_if_boundless(f"`bounds`={self.bounds!r}")
 
-    def _make_stream(self, source: Source | None, rows: Any, state: State | None) -> Run:
-        if source is not None:
-            self._warn_of_small_batches()
-        return super()._make_stream(source, rows, state)
+    def _first_stream(self, source: Source, rows: Any) -> Run:
+        self._warn_of_small_batches()
+        return super()._first_stream(source, rows)
 
     @property
     def batch_sizes_(self) -> npt.NDArray[np.int64]:

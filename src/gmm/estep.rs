@@ -3,6 +3,7 @@
 
 use super::cells::{MeanCells, PROBED_CELLS};
 use super::densities::Densities;
+use super::nearest::{Near, Nearest};
 use super::neighborhoods::{Encounters, Meetings, Neighborhoods, sort_by_key};
 use super::space::{Space, draws};
 use super::whole::{Seen, Whole};
@@ -30,24 +31,37 @@ fn mixture_chunk_rows(row_bytes: usize, looks: usize) -> usize {
     ((16 << 20) / row_bytes.max(1)).min((1 << 20) / looks.max(1)).max(STRIP_ROWS)
 }
 
+/// Rows are prefetched this many rows ahead, since they are not read in memory order.
+const AHEAD: usize = 3;
+
+/// Number of rows between two checks of the interrupt flag.
+const CHECKED_ROWS: usize = 1024;
+
 /// Marks a row without components.
 pub(super) const NO_COMPONENT: u32 = u32::MAX;
 
 /// The work of a pass.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct SearchPlan<'a> {
-    /// Search for nearer components: the neighborhoods to search, and the number of the search. `None` keeps
-    /// the known components.
-    pub(super) search: Option<(&'a Neighborhoods, u64)>,
-    /// Where rows without components search. `None`: among the neighbors of randomly drawn components.
-    pub(super) cells: Option<&'a MeanCells>,
-    /// Number of additional random components per row.
-    pub(super) explore: usize,
+pub(super) struct Plan<'a> {
+    /// Search for nearer components. `None` keeps the known components.
+    pub(super) search: Option<Search<'a>>,
     /// Compute shares and sum the rows.
     pub(super) weigh: bool,
     /// Sum squares per column.
     pub(super) by_column: bool,
+}
+
+/// Where rows search for nearer components.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Search<'a> {
+    pub(super) neighbors: &'a Neighborhoods,
+    /// Where rows without components search. `None`: among the neighbors of randomly drawn components.
+    pub(super) cells: Option<&'a MeanCells>,
+    /// Number of additional random components per row.
+    pub(super) explore: usize,
+    /// The seed of the draws, and the number of the search.
     pub(super) seed: u64,
+    pub(super) number: u64,
 }
 
 /// The result of a pass.
@@ -100,62 +114,6 @@ impl EStepSums {
     }
 }
 
-/// A component near a row.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Near {
-    pub(super) cost: f64,
-    pub(super) id: u32,
-    pub(super) sq_dist: f64,
-}
-
-/// The components with the smallest costs, in order; the lower index first among equals.
-#[derive(Debug, Default)]
-pub(super) struct Nearest {
-    most: usize,
-    /// The largest cost among them, once there are `most`.
-    worst: f64,
-    pub(super) found: Vec<Near>,
-}
-
-impl Nearest {
-    /// Starts a new search for `most` components.
-    pub(super) fn begin(&mut self, most: usize) {
-        self.most = most;
-        self.worst = f64::INFINITY;
-        self.found.clear();
-    }
-
-    /// Offers a component.
-    #[inline(always)]
-    pub(super) fn offer(&mut self, near: Near) {
-        // Most components are too far away.
-        if near.cost <= self.worst || near.cost.is_nan() {
-            self.take(near);
-        }
-    }
-
-    fn take(&mut self, near: Near) {
-        let before = |a: &Near, b: &Near| a.cost < b.cost || (a.cost == b.cost && a.id < b.id);
-        let found = &mut self.found;
-        if found.len() < self.most {
-            found.push(near);
-        } else if found.last().is_some_and(|last| before(&near, last)) {
-            found[self.most - 1] = near;
-        } else {
-            return;
-        }
-        let mut at = found.len() - 1;
-        while at > 0 && before(&near, &found[at - 1]) {
-            found[at] = found[at - 1];
-            at -= 1;
-        }
-        found[at] = near;
-        if found.len() == self.most {
-            self.worst = found[self.most - 1].cost;
-        }
-    }
-}
-
 fn too_far_apart<T: Compute>() -> Error {
     let remedy = if T::EPSILON > f64::EPSILON {
         "pass float64, scale `rows`, or drop outliers"
@@ -191,7 +149,7 @@ struct SearchBuffers<T> {
 pub(super) struct EStep<'a, T: Compute> {
     pub(super) densities: &'a Densities<T>,
     pub(super) active: usize,
-    pub(super) pass: SearchPlan<'a>,
+    pub(super) plan: Plan<'a>,
 }
 
 impl<T: Compute> EStep<'_, T> {
@@ -213,16 +171,15 @@ impl<T: Compute> EStep<'_, T> {
         if !self.densities.centers.are_told_apart() {
             return Err(too_far_apart::<T>());
         }
-        let by_column = self.pass.by_column;
+        let Plan { search, weigh, by_column } = self.plan;
         let projections = || match self.densities.whole.scatters(k) {
-            Some(k) => ProjectionSums::of_scatters(if self.pass.weigh { k } else { 0 }, dim),
+            Some(k) => ProjectionSums::of_scatters(if weigh { k } else { 0 }, dim),
             None => ProjectionSums::new(k, dim, self.densities.centers.n_axes()),
         };
         let mut total = EStepSums::new(k, ShareSums::new(k, dim, by_column), projections());
         let tile = mixture_tile_rows(near.len() / self.active, k);
-        let ranks = self.pass.search.map_or_else(Vec::new, |(neighbors, _)| neighbors.ranks());
-        let met =
-            self.pass.search.map_or(1, |(neighbors, _)| self.active * neighbors.size() + self.pass.explore);
+        let ranks = search.map_or_else(Vec::new, |search| search.neighbors.ranks());
+        let met = search.map_or(1, |search| self.active * search.neighbors.size() + search.explore);
         let rows = mixture_chunk_rows(row_values(data).min(dim) * size_of::<T>(), met.min(k));
         let cut = Cut { tile_rows: tile, chunk_rows: Some(rows.min(tile)) };
         let part = || EStepSums::new(k, ShareSums::part(k, dim, by_column), projections());
@@ -276,8 +233,8 @@ impl<T: Compute> EStep<'_, T> {
             let i = i as usize;
             let weight = chunk.weights.map_or(1.0, |w| w[i]);
             let near = &mut near[i * self.active..][..self.active];
-            if let Some((neighbors, number)) = self.pass.search {
-                part.distances += self.search_near(chunk, i, (neighbors, number), near, work);
+            if let Some(search) = &self.plan.search {
+                part.distances += self.search(search, chunk, i, near, work);
                 let best = work.nearest.found[0];
                 if !best.sq_dist.is_finite() {
                     return Err(chunk.not_finite());
@@ -286,7 +243,7 @@ impl<T: Compute> EStep<'_, T> {
                 near.iter_mut().zip(&work.nearest.found).for_each(|(near, found)| *near = found.id);
                 if weight > 0.0 {
                     let SearchBuffers { space, far, sq_dists, met, .. } = work;
-                    let are_all = self.densities.are_alike() && self.pass.cells.is_none();
+                    let are_all = self.densities.are_alike() && search.cells.is_none();
                     let far = if are_all { sq_dists } else { far };
                     met.push(best.id, weight, &space.list, far);
                 }
@@ -296,12 +253,12 @@ impl<T: Compute> EStep<'_, T> {
             part.weight += weight;
             if weight > 0.0 {
                 part.least += weight * work.nearest.found[0].sq_dist;
-                if self.pass.search.is_some() && !self.densities.are_known() {
+                if self.plan.search.is_some() && !self.densities.are_known() {
                     let sum = work.sq_dists.iter().fold(0.0, |sum, d| sum + d.to_f64());
                     let unit = self.densities.centers.unit();
                     part.spread += 0.5 * weight * sum / unit / work.sq_dists.len() as f64;
                 }
-                if self.pass.weigh {
+                if self.plan.weigh {
                     part.bound += weight * self.share(weight, work);
                     self.sum(chunk.rows, i, part, work);
                 }
@@ -312,48 +269,16 @@ impl<T: Compute> EStep<'_, T> {
         Ok(())
     }
 
-    /// Finds the nearest components of a row in its search space (`S_m`): its known components, their
-    /// neighbors, and some drawn at random. Returns the number of components evaluated.
-    fn search_near(
+    /// Finds the nearest components of a row in its search space. Returns the number of components evaluated.
+    fn search(
         &self,
+        search: &Search<'_>,
         chunk: &Chunk<'_, T>,
         i: usize,
-        (neighbors, number): (&Neighborhoods, u64),
         near: &[u32],
         work: &mut SearchBuffers<T>,
     ) -> u64 {
-        let Densities { centers, .. } = self.densities;
-        let k = centers.len();
-        work.space.begin(k);
-        let row = chunk.first_row + i as u64;
-        let mut measured = 0;
-        if self.active == k {
-            work.space.fill();
-        } else {
-            match (near[0], self.pass.cells) {
-                (NO_COMPONENT, Some(cells)) => measured = self.probe_cells(cells, chunk.rows, i, work),
-                (NO_COMPONENT, None) => {
-                    // The first components of a row are drawn at random.
-                    let space = &mut work.space;
-                    space.explore(self.active, &mut draws(self.pass.seed, 0, row));
-                    let drawn = space.list.clone();
-                    space.begin(k);
-                    for &c in &drawn {
-                        space.extend(neighbors.of_cluster(c as usize));
-                    }
-                }
-                _ => {
-                    for &c in near {
-                        work.space.extend(neighbors.of_cluster(c as usize));
-                    }
-                }
-            }
-            let missing = self.active.saturating_sub(work.space.list.len());
-            let drawn = self.pass.explore.max(missing);
-            if drawn > 0 {
-                work.space.explore(drawn, &mut draws(self.pass.seed, number, row));
-            }
-        }
+        let measured = self.choose_space(search, chunk, i, near, work);
         let SearchBuffers { space, sq_dists, far, nearest, seen, .. } = work;
         let looked = space.list.len();
         sq_dists.resize(looked, T::ZERO);
@@ -361,7 +286,7 @@ impl<T: Compute> EStep<'_, T> {
         self.densities.sq_dists(chunk.rows, i, list, found, seen);
         // A row that searched cells reports only as many components as a later search would. Otherwise each
         // component would meet nearly all others.
-        nearest.begin(if measured > 0 { self.active * neighbors.size() } else { self.active });
+        nearest.begin(if measured > 0 { self.active * search.neighbors.size() } else { self.active });
         let unit = 1.0 / self.densities.unit();
         if self.densities.are_alike() {
             for (&id, sq_dist) in space.list.iter().zip(&*sq_dists) {
@@ -385,6 +310,50 @@ impl<T: Compute> EStep<'_, T> {
             nearest.found.truncate(self.active);
         }
         looked as u64
+    }
+
+    /// Chooses the search space of a row (`S_m`): the neighbors of its known components, and some components drawn at
+    /// random. Returns how many of its first members have known distances.
+    fn choose_space(
+        &self,
+        search: &Search<'_>,
+        chunk: &Chunk<'_, T>,
+        i: usize,
+        near: &[u32],
+        work: &mut SearchBuffers<T>,
+    ) -> usize {
+        let k = self.densities.centers.len();
+        work.space.begin(k);
+        if self.active == k {
+            work.space.fill();
+            return 0;
+        }
+        let row = chunk.first_row + i as u64;
+        let mut measured = 0;
+        match (near[0], search.cells) {
+            (NO_COMPONENT, Some(cells)) => measured = self.probe_cells(cells, chunk.rows, i, work),
+            (NO_COMPONENT, None) => {
+                // The first components of a row are drawn at random.
+                let space = &mut work.space;
+                space.explore(self.active, &mut draws(search.seed, 0, row));
+                let drawn = space.list.clone();
+                space.begin(k);
+                for &c in &drawn {
+                    space.extend(search.neighbors.of_cluster(c as usize));
+                }
+            }
+            _ => {
+                for &c in near {
+                    work.space.extend(search.neighbors.of_cluster(c as usize));
+                }
+            }
+        }
+        let missing = self.active.saturating_sub(work.space.list.len());
+        let drawn = search.explore.max(missing);
+        if drawn > 0 {
+            work.space.explore(drawn, &mut draws(search.seed, search.number, row));
+        }
+        measured
     }
 
     /// Adds the pivots, and the means around the nearest pivots, to the search space of a row. Returns the
@@ -473,9 +442,3 @@ impl<T: Compute> EStep<'_, T> {
         constant - half * best + sum.ln()
     }
 }
-
-/// Rows are prefetched this many rows ahead, since they are not read in memory order.
-const AHEAD: usize = 3;
-
-/// Number of rows between two checks of the interrupt flag.
-const CHECKED_ROWS: usize = 1024;

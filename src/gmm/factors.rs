@@ -201,7 +201,7 @@ impl<T: Compute> Mixture<T> {
         }
     }
 
-    /// The M-step for components that have factors. Components without weight keep everything. Returns the
+    /// The M-step for components that have factors, but for the weights. Components without weight keep everything. Returns the
     /// squared length of all moves.
     pub(super) fn follow_factors(
         &mut self,
@@ -230,8 +230,6 @@ impl<T: Compute> Mixture<T> {
                 Ok(())
             },
         )?;
-        let total: f64 = sums.weights().iter().sum();
-        self.weights = sums.weights().iter().map(|weight| weight / total).collect();
         Ok(moves.iter().sum())
     }
 }

@@ -159,44 +159,25 @@ impl<T: Compute> Mixture<T> {
             if own_limits {
                 self.floors = self.own_floors(sums, &self.means, shape);
             }
-            if self.shape.is_whole() {
-                return Ok((self.follow_whole(sums, projections, cx)?, 1.0));
-            }
-            return Ok((self.follow_factors(sums, projections, cx)?, 1.0));
+            let moved = if self.shape.is_whole() {
+                self.follow_whole(sums, projections, cx)?
+            } else {
+                self.follow_factors(sums, projections, cx)?
+            };
+            self.weights = shares(sums);
+            return Ok((moved, 1.0));
         }
-        let (k, dim) = (self.k(), self.dim);
-        let total: f64 = sums.weights().iter().sum();
         let old = self.means.clone();
-        let mut energies = vec![0.0; k];
-        let (mut moved, mut before, mut least) = (0.0, 0.0, 1.0f64);
-        for c in 0..k {
-            let weight = sums.weights()[c];
-            if weight <= 0.0 {
-                continue;
-            }
-            before += sums.energies()[c];
-            let mut growth = 0.0;
-            let means = self.means[c * dim..][..dim].iter_mut().zip(&old[c * dim..]);
-            for ((new, old), sum) in means.zip(sums.sum(c)) {
-                *new = T::from_f64(sum / weight);
-                let (new, old, mean) = (new.to_f64(), old.to_f64(), sum / weight);
-                // The squared distances about a point are those about the mean, plus the squared distance to
-                // the mean.
-                growth += (new - old) * ((new - mean) + (old - mean));
-                moved += (new - old) * (new - old);
-            }
-            energies[c] = (sums.energies()[c] + weight * growth).max(0.0);
-            if sums.energies()[c] > weight * dim as f64 * self.floors[0] {
-                least = least.min(energies[c] / sums.energies()[c]);
-            }
-        }
-        let after: f64 = energies.iter().sum();
+        let (moved, energies) = self.move_means(sums);
+        let left = self.left(sums, &energies, shape);
         if self.shape != shape || own_limits && shape != Covariance::TiedSpherical {
             self.floors = self.own_floors(sums, &old, shape);
         }
         self.variances = match shape {
             Covariance::TiedSpherical => {
-                vec![(after / (dim as f64 * total) + self.reg_covar).max(self.floors[0])]
+                let total: f64 = sums.weights().iter().sum();
+                let mean = energies.iter().sum::<f64>() / (self.dim as f64 * total);
+                vec![(mean + self.reg_covar).max(self.floors[0])]
             }
             Covariance::Spherical => self.by_component(sums, &energies),
             Covariance::Diag | Covariance::Factor | Covariance::Tied | Covariance::Full => {
@@ -204,7 +185,7 @@ impl<T: Compute> Mixture<T> {
             }
         };
         if shape != Covariance::TiedSpherical {
-            self.weights = sums.weights().iter().map(|weight| weight / total).collect();
+            self.weights = shares(sums);
         }
         self.shape = shape;
         if shape == Covariance::Factor {
@@ -212,13 +193,46 @@ impl<T: Compute> Mixture<T> {
         } else if shape.is_whole() {
             self.begin_whole(sums.weights());
         }
-        let left = match shape {
-            Covariance::TiedSpherical if before > 0.0 => after / before,
-            Covariance::Spherical => least,
+        Ok((moved, left))
+    }
+
+    /// Moves the means to those of their rows. Returns the squared length of all moves, and the squared distances per
+    /// component about the new means.
+    fn move_means(&mut self, sums: &ShareSums) -> (f64, Vec<f64>) {
+        let (mut moved, mut energies) = (0.0, vec![0.0; self.k()]);
+        for c in alive(sums) {
+            let weight = sums.weights()[c];
+            let mut growth = 0.0;
+            for (place, sum) in self.means[c * self.dim..][..self.dim].iter_mut().zip(sums.sum(c)) {
+                let (old, mean) = (place.to_f64(), sum / weight);
+                *place = T::from_f64(mean);
+                let new = place.to_f64();
+                // The squared distances about a point are those about the mean, plus the squared distance to
+                // the mean.
+                growth += (new - old) * ((new - mean) + (old - mean));
+                moved += (new - old) * (new - old);
+            }
+            energies[c] = (sums.energies()[c] + weight * growth).max(0.0);
+        }
+        (moved, energies)
+    }
+
+    /// The share of the squared distances that remains about the new means, where they are `energies`.
+    fn left(&self, sums: &ShareSums, energies: &[f64], shape: Covariance) -> f64 {
+        let before = sums.energies();
+        match shape {
+            Covariance::TiedSpherical => {
+                let before: f64 = alive(sums).map(|c| before[c]).sum();
+                if before > 0.0 { energies.iter().sum::<f64>() / before } else { 1.0 }
+            }
+            Covariance::Spherical => {
+                let floor = |c: usize| sums.weights()[c] * self.dim as f64 * self.floors[0];
+                let spread = alive(sums).filter(|&c| before[c] > floor(c));
+                spread.map(|c| energies[c] / before[c]).fold(1.0, f64::min)
+            }
             // Per-column squares are not rounded to `T`.
             _ => 1.0,
-        };
-        Ok((moved, left))
+        }
     }
 
     /// The current variance of component `c` in column `t`.
@@ -279,11 +293,10 @@ impl<T: Compute> Mixture<T> {
             return vec![(OWN_FLOOR * shared).max(least)];
         }
         let share = if shape == Covariance::Factor { FACTOR_FLOOR } else { OWN_FLOOR };
-        let alive = || (0..self.k()).filter(|&c| sums.weights()[c] > 0.0);
         let total: f64 = sums.weights().iter().sum();
         let of_column = |t: usize| {
             let (mut within, mut square) = (0.0, 0.0);
-            for c in alive() {
+            for c in alive(sums) {
                 let (share, mean) = (sums.weights()[c] / total, self.means[c * self.dim + t].to_f64());
                 within += share * self.measured(sums, old, (c, t)).max(0.0);
                 square += share * mean * mean;
@@ -296,6 +309,17 @@ impl<T: Compute> Mixture<T> {
         };
         (0..self.dim).map(of_column).collect()
     }
+}
+
+/// The components with weight.
+pub(super) fn alive(sums: &ShareSums) -> impl Iterator<Item = usize> {
+    (0..sums.weights().len()).filter(|&c| sums.weights()[c] > 0.0)
+}
+
+/// The weights of the components by these sums.
+fn shares(sums: &ShareSums) -> Vec<f64> {
+    let total: f64 = sums.weights().iter().sum();
+    sums.weights().iter().map(|weight| weight / total).collect()
 }
 
 /// The relative rounding error of a value, and of a mean of many values.

@@ -9,6 +9,7 @@ mod matrices;
 mod mixture;
 mod model;
 mod model_file;
+mod nearest;
 mod neighborhoods;
 mod params;
 mod scores;

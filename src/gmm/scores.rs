@@ -3,8 +3,8 @@
 
 use super::covariance::Covariance;
 use super::densities::Densities;
-use super::estep::{Near, Nearest};
 use super::mixture::Mixture;
+use super::nearest::{Near, Nearest};
 use super::neighborhoods::Neighborhoods;
 use super::space::Space;
 use super::whole::Seen;

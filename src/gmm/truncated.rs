@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use super::cells::MeanCells;
 use super::covariance::Covariance;
-use super::estep::{EStep, EStepSums, NO_COMPONENT, SearchPlan};
+use super::estep::{EStep, EStepSums, NO_COMPONENT, Plan, Search};
 use super::mixture::Mixture;
 use super::model::GaussianMixture;
 use super::neighborhoods::Neighborhoods;
@@ -186,15 +186,15 @@ impl<T: Compute> Truncated<T> {
             None
         };
         now.searches += u64::from(search);
-        let pass = SearchPlan {
-            search: search.then_some((&now.neighbors, now.searches)),
+        let nearer = Search {
+            neighbors: &now.neighbors,
             cells: cells.as_ref(),
             explore: self.params.explored(),
-            weigh,
-            by_column,
             seed: self.seed(),
+            number: now.searches,
         };
-        let swept = EStep { densities: &densities, active, pass }.sweep(&mut now.near, data, cx)?;
+        let plan = Plan { search: search.then_some(nearer), weigh, by_column };
+        let swept = EStep { densities: &densities, active, plan }.sweep(&mut now.near, data, cx)?;
         if search {
             now.neighbors.follow(&swept.meetings, cx)?;
             now.changed = swept.changed;

@@ -8,7 +8,7 @@
 use super::covariance::Covariance;
 use super::factors::COMPONENTS;
 use super::matrices::{add_outer, cholesky, diagonal, diagonal_of, solve, symmetrize};
-use super::mixture::Mixture;
+use super::mixture::{Mixture, alive};
 use crate::error::Result;
 use crate::kernel::Compute;
 use crate::kernel::listed::RowCenters;
@@ -198,7 +198,7 @@ impl<T: Compute> Mixture<T> {
         self.variances = out;
     }
 
-    /// The M-step for whole covariances. Components without weight keep everything. Returns the squared length
+    /// The M-step for whole covariances, but for the weights. Components without weight keep everything. Returns the squared length
     /// of all moves.
     pub(super) fn follow_whole(
         &mut self,
@@ -207,12 +207,11 @@ impl<T: Compute> Mixture<T> {
         cx: &Executor,
     ) -> Result<f64> {
         let (k, dim, size, reg_covar) = (self.k(), self.dim, self.dim * self.dim, self.reg_covar);
-        let total: f64 = sums.weights().iter().sum();
         let origin = self.origin();
         // Per component, the move of the mean, the move before rounding, and the mean from the origin.
         let mut moved = 0.0;
         let mut shifts = vec![[0.0f64; 3]; k * dim];
-        for c in (0..k).filter(|&c| sums.weights()[c] > 0.0) {
+        for c in alive(sums) {
             let weight = sums.weights()[c];
             let means = self.means[c * dim..][..dim].iter_mut().zip(sums.sum(c)).zip(&origin);
             for (((mean, sum), o), shift) in means.zip(&mut shifts[c * dim..]) {
@@ -226,9 +225,11 @@ impl<T: Compute> Mixture<T> {
             shifts[c * dim..][..dim].iter().map(f).collect()
         };
         if self.shape == Covariance::Tied {
+            let total: f64 = sums.weights().iter().sum();
             let mut covariance: Vec<f64> = scatters.product(0).iter().map(|x| x / total).collect();
             let seconds = diagonal_of(&covariance, dim);
-            for (c, weight) in sums.weights().iter().enumerate().filter(|(_, weight)| **weight > 0.0) {
+            for c in alive(sums) {
+                let weight = sums.weights()[c];
                 add_outer(&mut covariance, -weight / total, &of(c, |shift| shift[2]));
                 add_outer(&mut covariance, weight / total, &of(c, |shift| shift[0] - shift[1]));
             }
@@ -259,7 +260,6 @@ impl<T: Compute> Mixture<T> {
                 },
             )?;
         }
-        self.weights = sums.weights().iter().map(|weight| weight / total).collect();
         Ok(moved)
     }
 }

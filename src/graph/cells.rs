@@ -17,8 +17,7 @@ use crate::kernel::{Compute, Frame, PackedCenters, Scratch, distances};
 use crate::kmeans::KMeans;
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
-use crate::rng::{Purpose, Rng};
-use crate::seeding::{Seeding, draw};
+use crate::seeding::{Seeding, sample_rows};
 use crate::tuning::{CELL_SAMPLE_ROWS, CELL_SWEEPS, STRIP_ROWS, n_cells, packed_rows};
 
 /// Rows that search a part of a cell together: enough to make its packing, of `dim` columns, cheap, also if
@@ -120,20 +119,12 @@ fn look<T: Compute>(
 
 /// The centers of the cells: a few k-means sweeps over a sample.
 fn partition<T: Compute + Own>(data: &dyn DataSource<T>, n: u64, k: usize, cx: &Executor) -> Result<Vec<T>> {
-    let mut drawn = sample(n, CELL_SAMPLE_ROWS * k, 0);
-    drawn.sort_unstable();
-    let rows = copy(data, &drawn)?;
+    let rows = copy(data, &sample_rows(n, CELL_SAMPLE_ROWS * k, 0, 0))?;
     let rows = T::own(&rows);
     let params = KMeans::params(k).seeding(Seeding::Random).max_iter(CELL_SWEEPS).tolerance(0.0);
     let mut run = params.start(&rows)?;
     while run.advance_on(&rows, cx)?.is_some() {}
     Ok(run.centers())
-}
-
-/// Up to `most` distinct rows; the same rows every time.
-fn sample(n: u64, most: usize, step: u64) -> Vec<u64> {
-    let rng = &mut Rng::keyed(0, Purpose::Seeding, step);
-    if (most as u64) < n { draw(n, None, most, rng) } else { (0..n).collect() }
 }
 
 /// The number of cells to probe for the share `recall` of true neighbors, and the share that is then found,
@@ -147,8 +138,7 @@ fn probes<T: Compute>(
     frame: &Frame<T>,
     cx: &Executor,
 ) -> Result<(usize, f64)> {
-    let mut rows = sample(n, RECALL_ROWS, 1);
-    rows.sort_unstable();
+    let rows = sample_rows(n, RECALL_ROWS, 0, 1);
     let found = nearest_of(data, &rows, m, frame, cx)?;
     let sparse = data.most_values().is_some();
     let (packed, k) = (PackedCenters::for_rows(centers, sparse), centers.rows());
@@ -347,6 +337,7 @@ fn fill<T: Compute>(
 mod tests {
     use super::*;
     use crate::data::Dense;
+    use crate::rng::{Purpose, Rng};
 
     fn rows(n: usize, dim: usize, below: u64) -> Vec<f32> {
         let rng = &mut Rng::keyed(1, Purpose::Seeding, 0);

@@ -47,7 +47,8 @@ use std::ops::Range;
 
 use super::doubt::{Doubt, Doubts, is_in_doubt, vanishing};
 use super::operations;
-use super::pack::{PackedCenters, Scratch};
+use super::pack::PackedCenters;
+use super::scratch::Scratch;
 use super::strips::{for_each_panel, for_each_strip};
 use super::tier::Compute;
 use crate::float::Float;

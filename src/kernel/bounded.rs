@@ -7,8 +7,10 @@ pub(crate) use super::comparison::{
     Better, BoundColumn, Fine, Gathered, GroupLists, Margins, Nearest, PanelComparison, ROUNDING, Radii,
 };
 pub(crate) use super::doubt::{Doubt, Doubts, is_in_doubt};
+use super::frame::moved;
 use super::operations;
-use super::pack::{Form, PackedCenters, Scratch, moved};
+use super::pack::{Form, PackedCenters};
+use super::scratch::Scratch;
 use super::strips::{fits, for_each_strip};
 use super::tier::{Compute, active};
 use crate::rows::{Rows, SparseRef};

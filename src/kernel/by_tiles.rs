@@ -1,7 +1,8 @@
 //! Labels by tile values, and by the arbiter where these do not determine them.
 
 use super::doubt::Doubts;
-use super::pack::{PackedCenters, Scratch};
+use super::pack::PackedCenters;
+use super::scratch::Scratch;
 use super::strips::for_each_strip;
 use super::tier::Compute;
 use crate::rows::Rows;

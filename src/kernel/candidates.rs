@@ -1,6 +1,7 @@
 //! The arguments and results of the kernels of sweeps by [blocks](super::blocks) of rows.
 
-use super::pack::{PackedCenters, moved};
+use super::frame::moved;
+use super::pack::PackedCenters;
 use super::tier::Compute;
 use crate::float::Float;
 

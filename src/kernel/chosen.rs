@@ -2,6 +2,7 @@
 //! holds its nearest center.
 
 use super::aligned::Aligned;
+use super::frame::moved;
 use super::pack::{Form, PackedCenters};
 use super::tier::Compute;
 
@@ -16,7 +17,7 @@ impl<T: Compute> PackedCenters<T> {
         let two = T::from_f32(-2.0);
         for (row, center) in rows.chunks_exact_mut(stride).zip(self.centers().iter()) {
             for ((out, &c), &s) in row.iter_mut().zip(center).zip(&self.shift) {
-                *out = two * super::pack::moved(c, s, self.scale);
+                *out = two * moved(c, s, self.scale);
             }
         }
         self.plain = rows;

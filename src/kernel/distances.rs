@@ -2,8 +2,10 @@
 
 use super::arbiter;
 use super::doubt::vanishing;
+use super::frame;
 use super::operations;
-use super::pack::{self, PackedCenters, Scratch};
+use super::pack::PackedCenters;
+use super::scratch::Scratch;
 use super::strips::{fits, for_each_panel, for_each_strip, sq_dist_of};
 use super::tier::{Compute, Tier, active};
 use crate::matrix::MatRef;
@@ -168,7 +170,7 @@ pub struct Point<'a, T: Compute> {
 impl<'a, T: Compute> Point<'a, T> {
     /// Creates a point from its values.
     pub fn new(values: &'a [T]) -> Self {
-        let sq_norm = pack::sq_norm(values, T::from_f32(1.0));
+        let sq_norm = frame::sq_norm(values, T::from_f32(1.0));
         Self { values, sq_norm, tier: active::<T>() }
     }
 

@@ -3,12 +3,12 @@
 
 use super::aligned::{Aligned, LINE};
 use super::doubt::vanishing;
+use super::frame::{scale_of, sq_norm};
 use super::generic::listed::Padded;
 use super::generic::projected::Axes;
 use super::generic::sparse;
 use super::isa::Isa;
 use super::operations;
-use super::pack::{scale_of, sq_norm};
 use super::strips::sq_dist_of;
 use super::tier::{Compute, Tier, tier_of};
 use crate::float::Float;

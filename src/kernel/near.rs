@@ -1,12 +1,14 @@
 //! Finds pairs of rows within a given distance: vector comparisons exclude most pairs, the others are
 //! measured.
 //!
-//! Rows packed in a common [`Frame`](super::pack::Frame) have comparable tile values. Their norms are reduced
+//! Rows packed in a common [`Frame`](super::frame::Frame) have comparable tile values. Their norms are reduced
 //! by the largest possible rounding error, so `value + |x'|^2` is a lower bound on the squared distance. A
 //! search with one reach per row therefore misses no pair within reach.
 
+use super::frame::moved;
 use super::operations;
-use super::pack::{PackedCenters, Scratch, moved};
+use super::pack::PackedCenters;
+use super::scratch::Scratch;
 use super::strips::for_each_strip;
 use super::tier::Compute;
 use crate::float::Float;

@@ -4,7 +4,8 @@ use super::by_tiles::{nearest_by_tiles, with_doubts};
 use super::certified::Certified;
 use super::distances::sq_dists;
 use super::isa::Isa;
-use super::pack::{Form, PackedCenters, Scratch, fitting};
+use super::pack::{Form, PackedCenters, fitting};
+use super::scratch::Scratch;
 use super::strips::{fits, for_each_panel, for_each_strip};
 use super::tier::{Compute, tier_of};
 use crate::matrix::MatRef;
@@ -39,9 +40,9 @@ impl<T: Compute> PackedCenters<T> {
         let (k, dim) = (centers.rows(), centers.cols());
         let tier = tier_of(isa);
         if rows_in_lanes(dim, k, tier.registers) {
-            return Self::pack(centers, None, tier, Form::RowsInLanes, None, None);
+            return Self::pack(centers, tier, Form::RowsInLanes);
         }
-        let packed = Self::pack(centers, None, fitting(isa, k), Form::CentersInLanes, None, None);
+        let packed = Self::pack(centers, fitting(isa, k), Form::CentersInLanes);
         let certified = Certified::new(isa, k, dim).map(|certified| Box::new(certified) as _);
         Self { shortcut: certified, ..packed }
     }
@@ -71,7 +72,7 @@ impl<T: Compute> PackedCenters<T> {
             return Self::new(centers);
         }
         let tier = fitting(Isa::active(), centers.rows());
-        Self::pack(centers, None, tier, Form::Sparse, None, last)
+        Self::pack_as(centers, None, tier, Form::Sparse, None, last)
     }
 }
 

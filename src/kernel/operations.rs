@@ -12,7 +12,8 @@ use super::generic::projected::Axes;
 use super::generic::{
     accumulate as sums_of, blocks, bounds, bytes, lanes, pair, picked, projected, sparse, strip, tile,
 };
-use super::pack::{Form, PackedCenters, Scratch};
+use super::pack::{Form, PackedCenters};
+use super::scratch::Scratch;
 use super::simd::{Two, Widen};
 use super::tier::{Compute, Operation, Tier};
 use crate::matrix::MatRef;

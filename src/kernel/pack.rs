@@ -1,10 +1,8 @@
-//! The memory layout of packed centers, and of a strip of rows.
+//! The memory layout of packed centers.
 //!
-//! The tile form of a squared distance is `|c'|^2 - 2 x'.c' + |x'|^2` with `x' = g (x - s)` and `c' = g (c -
-//! s)`. The shift `s` keeps the precision of data far from the origin. The scale `g`, a power of two and
-//! nearly always 1, keeps huge and tiny magnitudes in range. Both depend on the centers alone, so the same
-//! centers always give the same labels. `|x'|^2` is the same for every center and is left out where only the
-//! order matters.
+//! The tile form of a squared distance is `|c'|^2 - 2 x'.c' + |x'|^2`, where `x'` and `c'` are the row and the center
+//! in the [frame](super::frame) of the centers. Packed centers hold `-2 c'` and `|c'|^2`. `|x'|^2` is the same for
+//! every center and is left out where only the order matters.
 //!
 //! A tile value is one chain of multiply-adds: `|c'|^2` first, then the columns in ascending order. It does not
 //! depend on where the (row, center) pair is in a tile.
@@ -13,58 +11,19 @@ use std::fmt::Debug;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
 use super::aligned::{Aligned, LINE};
-use super::doubt::Doubts;
+use super::frame::{Frame, moved, sq_norm};
 use super::isa::Isa;
+use super::scratch::{Scratch, block_depth};
 use super::tier::{Compute, Tier, active, tier_of};
 use crate::float::Float;
 use crate::matrix::MatRef;
-use crate::rows::RowBuf;
-use crate::tuning::{SHIFT_SAMPLE, STRIP_BYTES, STRIP_ROWS};
-
-/// Upper limit of the bytes of a strip of 96 rows, if the packed centers fit into the second-level cache and if they
-/// do not. With half the rows, panels from the third-level cache are read twice as often: with 3072 columns, a sweep
-/// takes 5 to 10% longer for 1024 centers, but 4 to 8% less for 16 (bench `kernels`).
-const WIDE_STRIP_BYTES: [usize; 2] = [768 * 1024, 1536 * 1024];
-
-/// Bytes of packed centers that fit into the second-level cache beside a strip.
-const NEAR_CENTERS: usize = 1 << 20;
-
-/// Rows of a strip whose copied rows take `row_bytes` each, for packed centers of `packed_bytes`.
-const fn strip_rows(row_bytes: usize, packed_bytes: usize) -> usize {
-    let wide = WIDE_STRIP_BYTES[(packed_bytes > NEAR_CENTERS) as usize];
-    let fit = STRIP_BYTES / row_bytes / 48 * 48;
-    if fit > STRIP_ROWS {
-        STRIP_ROWS
-    } else if fit >= 96 {
-        fit
-    } else if 96 * row_bytes <= wide {
-        96
-    } else {
-        48
-    }
-}
 
 /// Vectors of centers that a sparse row is compared with at a time: their sums, a value and a load fit into
 /// 16 registers, and longer runs of a column need fewer cache lines (`sparse.py`).
 const SPARSE_VECTORS: usize = 8;
 
-/// Lower limit of the square of a shift over the median squared distance of the centers from it, if a few
-/// outlying centers spoil the mean: with a smaller ratio, a shift would save at most four binary digits of a
-/// tile value.
-const CLUMPED: f64 = 16.0;
-
 /// The largest number of centers. Indices pass through the kernels as `f32` lanes, which limits them.
 pub const MAX_CENTERS: usize = 1 << 24;
-
-/// Bytes between two rows in a depth block of a strip: nine cache lines, so that rows fall into different
-/// cache sets.
-pub(super) const DEEP: usize = 576;
-/// Bytes between two rows of at most [`SHALLOW_DEPTH`] bytes.
-pub(super) const SHALLOW: usize = 192;
-/// Bytes of one depth block of a row.
-const DEEP_DEPTH: usize = 512;
-/// Largest row in bytes for the shallow layout.
-const SHALLOW_DEPTH: usize = 128;
 
 /// Which operand is in the vector lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,8 +32,15 @@ pub(super) enum Form {
     CentersInLanes,
     /// For few columns: strips of rows; centers are broadcast.
     RowsInLanes,
-    /// Panels of centers for sparse rows. Never shifted, since a shift would make zeros nonzero.
+    /// Panels of centers for sparse rows. Never shifted.
     Sparse,
+}
+
+impl Form {
+    /// Slots for `k` centers: panels end with a whole vector.
+    fn slots(self, k: usize, lanes: usize) -> usize {
+        if self == Self::RowsInLanes { k } else { k.next_multiple_of(lanes) }
+    }
 }
 
 /// Centers in the memory layout of the kernels: packed once, used for every row.
@@ -140,12 +106,12 @@ impl<T: Compute> PackedCenters<T> {
     /// Packs `centers` for [`nearest_listed`](super::bounded::nearest_listed), for rows of up to
     /// [`ROWS_IN_LANES_DIM`](crate::tuning::ROWS_IN_LANES_DIM) columns. Tile values are bit-identical.
     pub(crate) fn for_listed(centers: MatRef<'_, T>) -> Self {
-        Self::pack(centers, None, active::<T>(), Form::RowsInLanes, None, None)
+        Self::pack(centers, active::<T>(), Form::RowsInLanes)
     }
 
     /// Packs `centers` for sparse rows and a given instruction set.
     pub(super) fn sparse_for_isa(centers: MatRef<'_, T>, isa: Isa) -> Self {
-        Self::pack(centers, None, fitting(isa, centers.rows()), Form::Sparse, None, None)
+        Self::pack(centers, fitting(isa, centers.rows()), Form::Sparse)
     }
 
     /// Packs `centers` in panels in the given order, which defines the slots. Tile values stay bit-identical.
@@ -154,22 +120,24 @@ impl<T: Compute> PackedCenters<T> {
     /// Same as [`PackedCenters::new`], and if `order` is not a permutation.
     pub(crate) fn in_order(centers: MatRef<'_, T>, order: &[u32], sparse: bool) -> Self {
         let form = if sparse { Form::Sparse } else { Form::CentersInLanes };
-        let mut packed = Self::pack(centers, Some(order), active::<T>(), form, None, None);
+        let mut packed = Self::pack_as(centers, Some(order), active::<T>(), form, None, None);
         packed.order = order.to_vec();
-        if sparse {
-            return packed;
-        }
-        let stride = packed.gathered_stride();
-        packed.plain = Aligned::filled(packed.k * stride, T::ZERO);
-        for (place, &j) in packed.plain.chunks_exact_mut(stride).zip(order) {
-            for ((place, &c), &s) in place.iter_mut().zip(centers.row(j as usize)).zip(&packed.shift) {
-                *place = moved(c, s, packed.scale);
+        if !sparse {
+            packed.plain = Aligned::filled(packed.k * packed.gathered_stride(), T::ZERO);
+            for (slot, &j) in order.iter().enumerate() {
+                packed.fill_plain(slot, centers.row(j as usize));
             }
         }
         packed
     }
 
-    pub(super) fn pack(
+    /// Packs `centers` in their order and their own frame.
+    pub(super) fn pack(centers: MatRef<'_, T>, tier: Tier<T>, form: Form) -> Self {
+        Self::pack_as(centers, None, tier, form, None, None)
+    }
+
+    /// Packs `centers` in a given order and frame, if there are any, in the memory of `last` if it suits.
+    pub(super) fn pack_as(
         centers: MatRef<'_, T>,
         order: Option<&[u32]>,
         tier: Tier<T>,
@@ -182,8 +150,8 @@ impl<T: Compute> PackedCenters<T> {
         let sparse = form == Form::Sparse;
         let Frame { shift, scale } = match frame {
             Some(frame) => frame.clone(),
-            None if sparse => Frame { shift: vec![T::ZERO; dim], scale: scale_of(centers, None) },
-            None => reference(centers),
+            None if sparse => Frame::at_origin(centers),
+            None => Frame::about(centers),
         };
         // With an order, one bound covers one panel. Without an order, wider panels are faster.
         let width = if sparse && order.is_none() { SPARSE_VECTORS * tier.lanes } else { tier.width };
@@ -192,29 +160,26 @@ impl<T: Compute> PackedCenters<T> {
             // Padding must be in the same places.
             same && last.order.is_empty() && order.is_none()
         });
-        let (data, mut plain) = last.map_or((None, Vec::new()), |last| (Some(last.data), last.centers));
-        plain.clear();
-        plain.reserve_exact(k * dim);
-        centers.iter().for_each(|c| plain.extend_from_slice(c));
+        let (data, mut copies) = last.map_or((None, Vec::new()), |last| (Some(last.data), last.centers));
+        copies.clear();
+        copies.reserve_exact(k * dim);
+        centers.iter().for_each(|c| copies.extend_from_slice(c));
 
         let padded = k.next_multiple_of(tier.lanes);
-        let size = if form == Form::RowsInLanes { k } else { padded } * dim;
+        let size = form.slots(k, tier.lanes) * dim;
         let made = || if sparse { Aligned::scattered(size) } else { Aligned::filled(size, T::ZERO) };
-        let most = if dim * size_of::<T>() <= SHALLOW_DEPTH { dim } else { DEEP_DEPTH / size_of::<T>() };
         let mut packed = Self {
             tier,
             form,
             k,
             dim,
             width,
-            // Blocks of equal depth: a short last block would cost as much accumulator traffic as a full
-            // block.
-            depth: dim.div_ceil(dim.div_ceil(most)),
+            depth: block_depth::<T>(dim),
             data: data.unwrap_or_else(made),
             norms: Aligned::filled(padded, T::INFINITY),
             shift,
             scale,
-            centers: plain,
+            centers: copies,
             plain: Aligned::default(),
             sq_norms: vec![0.0; if sparse { k } else { 0 }],
             order: Vec::new(),
@@ -255,12 +220,11 @@ impl<T: Compute> PackedCenters<T> {
     /// Empty places for `k` centers with the same shift and scale. An empty place is infinitely far from all
     /// rows.
     pub(crate) fn places(&self, k: usize) -> Self {
-        let padded = k.next_multiple_of(self.tier.lanes);
-        let size = if self.form == Form::RowsInLanes { k } else { padded } * self.dim;
+        let lanes = self.tier.lanes;
         Self {
             k,
-            data: Aligned::filled(size, T::ZERO),
-            norms: Aligned::filled(padded, T::INFINITY),
+            data: Aligned::filled(self.form.slots(k, lanes) * self.dim, T::ZERO),
+            norms: Aligned::filled(k.next_multiple_of(lanes), T::INFINITY),
             shift: self.shift.clone(),
             centers: vec![T::ZERO; k * self.dim],
             plain: Aligned::default(),
@@ -301,11 +265,15 @@ impl<T: Compute> PackedCenters<T> {
             *sq_norm = sq_norm_in_data(norm, center, self.scale);
         }
         if !self.plain.is_empty() {
-            let stride = self.gathered_stride();
-            let place = self.plain[slot * stride..][..dim].iter_mut();
-            for ((place, &c), &s) in place.zip(center).zip(&self.shift) {
-                *place = moved(c, s, self.scale);
-            }
+            self.fill_plain(slot, center);
+        }
+    }
+
+    /// Writes `c'` of the center in a slot to `plain`.
+    fn fill_plain(&mut self, slot: usize, center: &[T]) {
+        let first = slot * self.gathered_stride();
+        for ((out, &c), &s) in self.plain[first..].iter_mut().zip(center).zip(&self.shift) {
+            *out = moved(c, s, self.scale);
         }
     }
 
@@ -332,8 +300,8 @@ impl<T: Compute> PackedCenters<T> {
     pub(crate) fn framed(centers: MatRef<'_, T>, frame: &Frame<T>, values: usize, sparse: bool) -> Self {
         assert_eq!(centers.cols(), frame.shift.len(), "rows and frame have different numbers of columns");
         let form = if sparse { Form::Sparse } else { Form::CentersInLanes };
-        let mut packed =
-            Self::pack(centers, None, fitting(Isa::active(), centers.rows()), form, Some(frame), None);
+        let tier = fitting(Isa::active(), centers.rows());
+        let mut packed = Self::pack_as(centers, None, tier, form, Some(frame), None);
         // A chain of `values` sums has an error of half an epsilon of `|c'|^2 + 2 |x'| |c'| <= 2 |c'|^2 +
         // |x'|^2` per sum. A few more terms cover values that are rounded when they are moved. The same
         // amount again covers distances of sparse rows.
@@ -396,33 +364,10 @@ impl<T: Compute> PackedCenters<T> {
         norms.fold(0.0, f64::max).sqrt() * (1.0 + T::EPSILON)
     }
 
-    /// Number of rows in one strip.
-    pub(crate) fn strip_rows(&self) -> usize {
-        if self.form == Form::Sparse {
-            // Sparse rows are not copied.
-            return STRIP_ROWS;
-        }
-        strip_rows(self.depth_blocks() * DEEP, self.data.len() * size_of::<T>())
-    }
-
-    pub(super) fn depth_blocks(&self) -> usize {
-        self.dim.div_ceil(self.depth)
-    }
-
-    /// Whether rows of a strip are [`SHALLOW`] bytes apart.
-    pub(super) fn is_shallow(&self) -> bool {
-        self.dim * size_of::<T>() <= SHALLOW_DEPTH
-    }
-
     /// Values between two gathered rows: whole vectors of any width, and an odd number of cache lines, so
     /// that rows fall into different cache sets.
     pub(super) fn gathered_stride(&self) -> usize {
         ((self.dim * size_of::<T>()).div_ceil(LINE) | 1) * (LINE / size_of::<T>())
-    }
-
-    /// Values between two rows of a strip.
-    pub(super) fn strip_stride(&self) -> usize {
-        if self.is_shallow() { SHALLOW / size_of::<T>() } else { DEEP / size_of::<T>() }
     }
 }
 
@@ -468,175 +413,8 @@ fn fill<'a, T: Float>(
     norm
 }
 
-/// `|x'|^2` of a row.
-#[inline(always)]
-pub(super) fn sq_norm<T: Float>(values: &[T], scale: T) -> f64 {
-    values.iter().fold(0.0, |sum, &x| {
-        let x = (x * scale).to_f64();
-        sum + x * x
-    })
-}
-
 /// `|c|^2` of a center for sparse rows, from its `|c'|^2`: squares of scaled values may have underflowed.
 fn sq_norm_in_data<T: Float>(of_packed: f64, center: &[T], scale: T) -> f64 {
     let one = T::from_f32(1.0);
     if scale == one { of_packed } else { sq_norm(center, one) }
-}
-
-/// `g (x - s)`: rows and centers are rounded in the same way, so a row that equals a center stays equal to
-/// it.
-#[inline(always)]
-pub(super) fn moved<T: Float>(x: T, shift: T, scale: T) -> T {
-    (x - shift) * scale
-}
-
-/// The shift and scale that are applied to rows and centers.
-#[derive(Clone, Debug)]
-pub(crate) struct Frame<T> {
-    shift: Vec<T>,
-    scale: T,
-}
-
-impl<T: Float> Frame<T> {
-    /// The frame of rows that include `sample` and have values of magnitude up to `largest`. Sparse rows are
-    /// not shifted.
-    pub(crate) fn of(sample: MatRef<'_, T>, largest: f64, sparse: bool) -> Self {
-        let shift = if sparse { vec![T::ZERO; sample.cols()] } else { reference(sample).shift };
-        let moved = shift.iter().fold(0.0, |most: f64, s| most.max(s.to_f64().abs()));
-        Self { shift, scale: scale_for(largest + moved) }
-    }
-}
-
-/// Shift and scale of a set of centers.
-///
-/// The shift is the per-column median of evenly spaced centers, which a single outlier cannot move. It is
-/// used only if it is long compared with the spread, so that integer data near the origin stay integers with
-/// exact ties. The spread is the mean square, or much less if most centers are close together and a few
-/// outliers dominate the mean.
-fn reference<T: Float>(centers: MatRef<'_, T>) -> Frame<T> {
-    let (k, dim) = (centers.rows(), centers.cols());
-    let sample = if k <= SHIFT_SAMPLE { k - usize::from(k.is_multiple_of(2)) } else { SHIFT_SAMPLE }.max(1);
-    let picked: Vec<&[T]> = (0..sample).map(|i| centers.row(i * k / sample)).collect();
-    // A few columns at a time, because rows are far apart in memory.
-    let mut columns = vec![T::ZERO; sample * PACKED_COLUMNS];
-    let (mut offset, mut spread) = (0.0, 0.0);
-    let mut shift = vec![T::ZERO; dim];
-    for (block, shift) in shift.chunks_mut(PACKED_COLUMNS).enumerate() {
-        for (i, center) in picked.iter().enumerate() {
-            let values = &center[block * PACKED_COLUMNS..][..shift.len()];
-            columns[i..].iter_mut().step_by(sample).zip(values).for_each(|(out, &v)| *out = v);
-        }
-        for (column, shift) in columns.chunks_exact_mut(sample).zip(shift) {
-            let middle = sample / 2;
-            column.select_nth_unstable_by(middle, |a, b| a.to_f64().total_cmp(&b.to_f64()));
-            *shift = column[middle];
-            let median = shift.to_f64();
-            offset += median * median * sample as f64;
-            spread += column.iter().map(|v| (v.to_f64() - median).powi(2)).sum::<f64>();
-        }
-    }
-    let wanted = offset.is_finite() && !spread.is_nan();
-    if !wanted || offset <= spread && offset <= CLUMPED * sample as f64 * median_sq_dist(&picked, &shift) {
-        shift.fill(T::ZERO);
-    }
-    let scale = scale_of(centers, Some(&shift));
-    Frame { shift, scale }
-}
-
-/// The median squared distance of some centers from a point.
-fn median_sq_dist<T: Float>(centers: &[&[T]], point: &[T]) -> f64 {
-    let sq_dist = |center: &&[T]| {
-        let apart = center.iter().zip(point).map(|(c, p)| c.to_f64() - p.to_f64());
-        apart.map(|apart| apart * apart).sum::<f64>()
-    };
-    let mut sq_dists: Vec<f64> = centers.iter().map(sq_dist).collect();
-    let middle = sq_dists.len() / 2;
-    *sq_dists.select_nth_unstable_by(middle, f64::total_cmp).1
-}
-
-/// The scale of a set of centers about a point, or about the origin.
-pub(super) fn scale_of<T: Float>(centers: MatRef<'_, T>, shift: Option<&[T]>) -> T {
-    let mut largest = 0.0f64;
-    for c in centers.iter() {
-        // Parallel maxima avoid a chain of dependent operations.
-        let mut most = [0.0f64; PACKED_COLUMNS];
-        for (i, part) in c.chunks(PACKED_COLUMNS).enumerate() {
-            if let Some(shift) = shift {
-                let moved = part.iter().zip(&shift[i * PACKED_COLUMNS..]);
-                most.iter_mut()
-                    .zip(moved)
-                    .for_each(|(most, (v, s))| *most = most.max((v.to_f64() - s.to_f64()).abs()));
-            } else {
-                most.iter_mut().zip(part).for_each(|(most, v)| *most = most.max(v.to_f64().abs()));
-            }
-        }
-        largest = most.into_iter().fold(largest, f64::max);
-    }
-    scale_for(largest)
-}
-
-/// The scale for values of magnitude up to `largest`.
-fn scale_for<T: Float>(largest: f64) -> T {
-    // Squares must neither overflow nor underflow. Magnitudes within a quarter of the exponent range on
-    // either side need no scale.
-    let safe = if size_of::<T>() == 4 { 30 } else { 250 };
-    let exponent = if largest > 0.0 && largest.is_finite() { largest.log2().floor() as i32 } else { 0 };
-    // Subnormal centers are scaled as far as T allows.
-    let most = if size_of::<T>() == 4 { 126 } else { 1022 };
-    T::from_f64(if exponent.abs() > safe { 2f64.powi((-exponent).clamp(-most, most)) } else { 1.0 })
-}
-
-/// The buffers of one worker, grown once and reused for every strip.
-///
-/// See the [module](super) for an example.
-#[derive(Debug, Default)]
-pub struct Scratch<T> {
-    /// A strip of rows as `x'`: by depth block, then by row; or by column for [`Form::RowsInLanes`].
-    pub(super) x: Aligned<T>,
-    /// Running minima of the strip's rows, per lane.
-    pub(super) state: Aligned<T>,
-    /// Accumulators stored between two depth blocks; at the end, the values of one panel.
-    pub(super) tile: Aligned<T>,
-    /// The columns that are nonzero in any row of a micro tile, per micro tile and depth block. `lengths`
-    /// holds the length of each list.
-    pub(super) columns: Vec<u16>,
-    pub(super) lengths: Vec<u16>,
-    /// Whether the kernels read the loaded strip through these lists.
-    pub(super) skipping: bool,
-    /// Number of strips for which the search for zeros is skipped, because the last search found too few.
-    pub(super) pause: u32,
-    /// Which columns are nonzero in the rows of a micro tile.
-    pub(super) used: Vec<T>,
-    /// Smallest tile value per row of the strip.
-    pub(super) best: Vec<T>,
-    /// Second smallest tile value per row of the strip.
-    pub(super) second: Vec<T>,
-    /// Nearest center per row of the strip.
-    pub(super) ids: Vec<u32>,
-    /// `|x'|^2` per row of a dense strip.
-    pub(super) sq_norms: Vec<T>,
-    /// Rows in doubt, and copies of them.
-    pub(super) doubts: Doubts<T>,
-    pub(super) copies: RowBuf<T>,
-}
-
-/// The largest number of state vectors that an epilogue keeps per row.
-pub(super) const STATE_VECTORS: usize = 3;
-
-impl<T: Compute> Scratch<T> {
-    /// Makes room for a strip of rows against `packed`.
-    pub(super) fn fit(&mut self, packed: &PackedCenters<T>) {
-        let rows = packed.strip_rows();
-        if packed.form != Form::Sparse {
-            self.x.grow(rows * packed.strip_stride() * packed.depth_blocks(), T::ZERO);
-        }
-        self.state.grow(rows * STATE_VECTORS * packed.tier.lanes, T::ZERO);
-        self.tile.grow(rows * packed.width, T::ZERO);
-        if self.best.len() < rows {
-            self.best.resize(rows, T::ZERO);
-            self.second.resize(rows, T::ZERO);
-            self.sq_norms.resize(rows, T::ZERO);
-            self.ids.resize(rows, 0);
-        }
-    }
 }

@@ -3,9 +3,11 @@
 use std::ops::Range;
 
 use super::doubt::Doubts;
+use super::frame::{self, moved};
 use super::generic::sparse;
 use super::operations;
-use super::pack::{self, Form, PackedCenters, Scratch, moved};
+use super::pack::{Form, PackedCenters};
+use super::scratch::Scratch;
 use super::tier::{Compute, Tier};
 use crate::rows::{Rows, SparseRef};
 
@@ -142,7 +144,7 @@ impl<T: Compute> PackedCenters<T> {
         let scale = self.scale.to_f64();
         let sq_norm = self.sq_norms[j] * scale * scale;
         let sq_dist = sparse::sq_dist(row, self.centers().row(j), sq_norm, self.scale);
-        (T::from_f64(sq_dist), T::from_f64(pack::sq_norm(row.1, self.scale)))
+        (T::from_f64(sq_dist), T::from_f64(frame::sq_norm(row.1, self.scale)))
     }
 
     /// `|x'|^2` of a row, from the values that the kernels read. Zeros add nothing to the sum, so sparse rows
@@ -153,7 +155,7 @@ impl<T: Compute> PackedCenters<T> {
                 let moved = moved(x, s, self.scale).to_f64();
                 sum + moved * moved
             }),
-            Rows::Sparse(rows) => pack::sq_norm(rows.row(i).1, self.scale),
+            Rows::Sparse(rows) => frame::sq_norm(rows.row(i).1, self.scale),
         }
     }
 

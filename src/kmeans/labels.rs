@@ -1,41 +1,39 @@
-//! Labels of all rows, and the exact sweep that updates them, with bounds if there are any.
+//! The labels of all rows, and the exact sweep that updates them.
+//!
+//! [`Labels::sweep`] gives every row the label of its nearest center, and sums the rows by their labels. It compares
+//! rows with all centers, or skips distances by bounds, sketches or blocks of rows; labels are the same.
+//!
+//! A failed sweep is undone. Up to [`NOTED_ROWS`] rows, a sweep notes the labels that it changes, and
+//! [`Labels::undo`] restores them. Labels of more rows are lost then, and [`Labels::recover`] recomputes them from the
+//! centers that they belong to.
 
 mod by_blocks;
 mod by_bounds;
 mod by_sketches;
 mod carried;
+mod part;
+mod sweep;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Mutex, PoisonError};
-
-use super::blocks::Blocks;
 use super::bounds::PanelBounds;
 use super::sketches::Sketches;
-use crate::centers::{Editing, Journal, LabelList, LabelsMut, NO_LABEL, sum_labeled};
+use crate::centers::{Journal, LabelList, NO_LABEL};
 use crate::data::{DataSource, count_rows};
 use crate::error::{Error, Result};
-use crate::kernel::{self, Compute, PackedCenters, Scratch};
+use crate::kernel::{Compute, PackedCenters};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
-use crate::pass::{Chunk, Pool, Unread, Wide, gather_with};
+use crate::pass::Pool;
 use crate::persist::state::{StateReader, StateWriter};
-use crate::rows::RowBuf;
-use crate::stats::ClusterSums;
 pub(super) use carried::Carried;
+use part::Part;
+pub(super) use sweep::{Sweep, Swept};
 
 /// Upper limit of the number of rows for which a sweep notes changed labels and a checkpoint stores labels. With more
 /// rows, labels that were lost are recomputed in a sweep: a note takes up to 3 bytes per row in memory, and a
 /// checkpoint would take 4 bytes per row on the disk, each time it is written. Tests use few rows.
 pub(super) const NOTED_ROWS: usize = if cfg!(test) { 500 } else { 1 << 24 };
-
-/// Upper limit of the share of changed labels for which the next sweep updates sums: updating for one changed
-/// row takes the time of recomputing three rows (`peers.py`: at the second sweep about three tenths change).
-const CARRIED_CHANGES: f64 = 1.0 / 3.0;
-
-/// Sums are recomputed when the energy falls below this share of its value at the last recomputation, so that an
-/// updated energy has 12 digits: following the centers, it is rounded in every sweep.
-const CARRIED_ENERGY: f64 = 1e-3;
 
 /// Per-row state: labels, and bounds or sketches.
 #[derive(Clone, Debug)]
@@ -60,211 +58,6 @@ enum Before {
     Changed(Vec<Journal>),
     /// Too many rows to note changes.
     Unknown,
-}
-
-/// Labels and bounds of a chunk: upper bounds, bounds to all other centers, and bounds by group.
-type PerChunk<'a> = (LabelsMut<'a>, ((&'a mut [f32], &'a mut [f32]), Wide<'a, f32>));
-
-/// A sweep over all rows: labels them, and sums them by their labels.
-pub(super) struct Sweep<'a, T: Compute> {
-    pub(super) packed: &'a PackedCenters<T>,
-    /// In place of the centers, a point per cluster about which squared errors are summed. If the points stay the same
-    /// from sweep to sweep, carried squared errors stay exact.
-    pub(super) points: Option<&'a PackedCenters<T>>,
-    /// Finds the labels, if there are blocks.
-    pub(super) blocks: Option<&'a mut Blocks<T>>,
-    /// A point about which all rows are summed too.
-    pub(super) moments: Option<&'a PackedCenters<T>>,
-    /// Sums of the current labels: only rows whose label changes are summed.
-    pub(super) carried: Option<Carried>,
-    /// Sums of retired rows, which still count.
-    pub(super) gone: Option<&'a ClusterSums>,
-}
-
-impl<'a, T: Compute> Sweep<'a, T> {
-    /// A sweep that only needs the centers.
-    pub(super) fn about(packed: &'a PackedCenters<T>) -> Self {
-        Self { packed, points: None, blocks: None, moments: None, carried: None, gone: None }
-    }
-}
-
-/// What all workers of a sweep know.
-struct Pass<'a, T: Compute> {
-    packed: &'a PackedCenters<T>,
-    /// The points about which squared errors are summed.
-    points: &'a PackedCenters<T>,
-    moments: Option<&'a PackedCenters<T>>,
-    /// Whether all rows are summed, not only those whose label changes.
-    afresh: bool,
-    /// Where changes of labels are noted.
-    journals: Option<&'a Mutex<Vec<Journal>>>,
-    /// The contributions of the workers.
-    parts: Pool<Part>,
-}
-
-impl<'a, T: Compute> Pass<'a, T> {
-    /// The contribution of a worker that has no rows.
-    fn empty(&self) -> Part {
-        let (k, dim) = (self.packed.n_centers(), self.packed.dim());
-        Part {
-            clusters: ClusterSums::part(k, dim),
-            changed: 0,
-            distances: 0,
-            weighted: false,
-            moments: self.moments.map(|_| ClusterSums::part(1, dim)),
-        }
-    }
-
-    /// Where a worker edits labels.
-    fn editing(&self) -> Editing<'a> {
-        Editing::new(self.journals)
-    }
-}
-
-/// Old and new labels of a chunk.
-struct Relabeled<'a> {
-    old: &'a mut [u32],
-    new: &'a [u32],
-}
-
-/// The result of a sweep.
-pub(super) struct Swept {
-    /// Sums of the rows by their new labels, with squared errors about the centers of the sweep.
-    pub(super) clusters: ClusterSums,
-    /// Labels that changed.
-    pub(super) changed: u64,
-    pub(super) distances: u64,
-    /// Sums of all rows about one point, for the variance of the data.
-    pub(super) moments: Option<ClusterSums>,
-    /// Whether the squared errors were summed row by row, not carried from an earlier sweep.
-    pub(super) exact: bool,
-    energy_afresh: f64,
-    pub(super) weighted: bool,
-}
-
-impl Swept {
-    /// Whether carrying the sums to the next sweep pays: a carried sweep sums each changed row twice.
-    /// Only rows of weight 1 are carried.
-    pub(super) fn pays_to_carry(&self, rows: u64) -> bool {
-        !self.weighted && self.changed as f64 <= CARRIED_CHANGES * rows as f64
-    }
-
-    pub(super) fn into_carried(self) -> Carried {
-        let Self { clusters, energy_afresh, .. } = self;
-        Carried { clusters, energy_afresh }
-    }
-}
-
-/// Buffers for the rows whose label changed.
-#[derive(Default)]
-struct Moved<T> {
-    rows: RowBuf<T>,
-    old: Vec<u32>,
-    new: Vec<u32>,
-}
-
-/// The contribution of a worker to a sweep.
-struct Part {
-    clusters: ClusterSums,
-    changed: u64,
-    distances: u64,
-    /// Whether rows have weights.
-    weighted: bool,
-    moments: Option<ClusterSums>,
-}
-
-impl Part {
-    fn merge(&mut self, part: &mut Self) {
-        self.clusters.merge(&mut part.clusters);
-        self.changed += std::mem::take(&mut part.changed);
-        self.distances += std::mem::take(&mut part.distances);
-        self.weighted |= std::mem::take(&mut part.weighted);
-        if let (Some(total), Some(part)) = (&mut self.moments, &mut part.moments) {
-            total.merge(part);
-        }
-    }
-
-    /// Takes the new labels of a chunk.
-    fn absorb<T: Compute>(
-        &mut self,
-        chunk: &Chunk<'_, T>,
-        Relabeled { old, new }: Relabeled<'_>,
-        pass: &Pass<'_, T>,
-    ) -> Result<()> {
-        self.changed += new.iter().zip(&*old).filter(|(new, old)| new != old).count() as u64;
-        if pass.afresh {
-            self.clusters.absorb(chunk.rows, new, chunk.weights, pass.points);
-        } else {
-            self.clusters.reassign(chunk.rows, old, new, pass.points);
-        }
-        old.copy_from_slice(new);
-        self.weighted |= chunk.weights.is_some();
-        if self.clusters.is_finite() { Ok(()) } else { Err(chunk.not_finite()) }
-    }
-
-    /// Like [`Part::absorb`], from a list of the labels that changed.
-    fn absorb_changes<T: Compute>(
-        &mut self,
-        chunk: &Chunk<'_, T>,
-        labels: &mut [u32],
-        changes: &[(u32, u32)],
-        pass: &Pass<'_, T>,
-        moved: &mut Moved<T>,
-    ) -> Result<()> {
-        if !pass.afresh {
-            self.absorb_moves(chunk, |r| labels[r], changes, pass, moved)?;
-        }
-        for &(r, new) in changes {
-            labels[r as usize] = new;
-        }
-        if !pass.afresh {
-            return Ok(());
-        }
-        self.changed += changes.len() as u64;
-        self.weighted |= chunk.weights.is_some();
-        self.clusters.absorb(chunk.rows, labels, chunk.weights, pass.points);
-        if self.clusters.is_finite() { Ok(()) } else { Err(chunk.not_finite()) }
-    }
-
-    /// Moves the rows of a chunk whose labels changed from their `old` labels to those in `changes`.
-    fn absorb_moves<T: Compute>(
-        &mut self,
-        chunk: &Chunk<'_, T>,
-        old: impl Fn(usize) -> u32,
-        changes: &[(u32, u32)],
-        pass: &Pass<'_, T>,
-        moved: &mut Moved<T>,
-    ) -> Result<()> {
-        self.changed += changes.len() as u64;
-        self.weighted |= chunk.weights.is_some();
-        if changes.is_empty() {
-            return Ok(());
-        }
-        moved.rows.clear(chunk.rows.cols());
-        moved.old.clear();
-        moved.new.clear();
-        for &(r, new) in changes {
-            moved.old.push(old(r as usize));
-            moved.new.push(new);
-            moved.rows.push(chunk.rows, r as usize);
-        }
-        self.clusters.reassign(moved.rows.rows(), &moved.old, &moved.new, pass.points);
-        if self.clusters.is_finite() { Ok(()) } else { Err(chunk.not_finite()) }
-    }
-
-    /// Adds all rows of a chunk to a single cluster, if moments are wanted. Overwrites `labels`.
-    fn absorb_moments<T: Compute>(
-        &mut self,
-        chunk: &Chunk<'_, T>,
-        pass: &Pass<'_, T>,
-        labels: &mut Vec<u32>,
-    ) {
-        if let (Some(all), Some(origin)) = (&mut self.moments, pass.moments) {
-            labels.clear();
-            labels.resize(chunk.rows.rows(), 0);
-            all.absorb(chunk.rows, labels, None, origin);
-        }
-    }
 }
 
 impl Labels {
@@ -440,118 +233,6 @@ impl Labels {
             Some(bounds) => bounds.pack(centers, sparse),
             None => PackedCenters::for_rows(centers, sparse),
         }
-    }
-
-    /// Labels all rows and sums them. After an error the labels are those before the sweep.
-    pub(super) fn sweep<T: Compute>(
-        &mut self,
-        Sweep { packed, points, mut blocks, moments, carried, gone }: Sweep<'_, T>,
-        data: &dyn DataSource<T>,
-        cx: &Executor,
-    ) -> Result<Swept> {
-        let floor = carried.as_ref().map_or(0.0, |c| c.energy_afresh * CARRIED_ENERGY);
-        let nothing = || gone.cloned().unwrap_or_else(|| ClusterSums::new(packed.n_centers(), packed.dim()));
-        let (points, afresh) = (points.unwrap_or(packed), carried.is_none());
-        let mut exact = afresh;
-        let clusters = carried.map_or_else(nothing, |carried| carried.clusters);
-        let (_, none) = self.of_rows.view().are_missing();
-        let noted = !none && self.of_rows.len() <= self.most_noted;
-        self.before = if none { Before::Nothing } else { Before::Unknown };
-        let journals = noted.then(Mutex::default);
-        let pass = Pass {
-            packed,
-            points,
-            moments,
-            afresh,
-            journals: journals.as_ref(),
-            parts: self.parts(packed, moments),
-        };
-        let mut swept = self.label(&pass, blocks.as_deref_mut(), clusters, data, cx);
-        if swept.is_ok() {
-            self.parts = pass.parts;
-        }
-        if let Some(all) = journals {
-            self.before = Before::Changed(all.into_inner().unwrap_or_else(PoisonError::into_inner));
-        }
-        if let Ok(part) = &mut swept
-            && part.clusters.energy() < floor
-        {
-            // Most of the energy is gone: the rounding of the removed part may outweigh the rest.
-            part.clusters = nothing();
-            exact = true;
-            // Another pass makes its own.
-            self.parts = Pool::default();
-            match sum_labeled(self.of_rows.view(), points, data, cx) {
-                Ok(mut sums) => part.clusters.merge(&mut sums),
-                Err(e) => swept = Err(e),
-            }
-        }
-        let part = swept.inspect_err(|_| {
-            self.undo();
-            blocks.into_iter().for_each(Blocks::forget);
-        })?;
-        let energy_afresh = if exact { part.clusters.energy() } else { floor / CARRIED_ENERGY };
-        let Part { clusters, changed, distances, weighted, moments } = part;
-        Ok(Swept { clusters, changed, distances, moments, exact, energy_afresh, weighted })
-    }
-
-    /// The partial results of the last sweep, if they suit the next one.
-    fn parts<T: Compute>(
-        &mut self,
-        packed: &PackedCenters<T>,
-        moments: Option<&PackedCenters<T>>,
-    ) -> Pool<Part> {
-        let parts = std::mem::take(&mut self.parts);
-        parts.kept().retain_mut(|part| {
-            part.moments = moments.map(|_| ClusterSums::part(1, packed.dim()));
-            part.clusters.shape() == (packed.n_centers(), packed.dim())
-        });
-        parts
-    }
-
-    /// Labels all rows with the means that suit them, and sums them. Notes the changes of labels.
-    fn label<T: Compute>(
-        &mut self,
-        pass: &Pass<'_, T>,
-        blocks: Option<&mut Blocks<T>>,
-        clusters: ClusterSums,
-        data: &dyn DataSource<T>,
-        cx: &Executor,
-    ) -> Result<Part> {
-        let (k, dim) = (pass.packed.n_centers(), pass.packed.dim());
-        if data.dim() != dim {
-            return Err(Error::Shape(format!(
-                "`rows` have {} columns, but the run began with {dim}",
-                data.dim()
-            )));
-        }
-        let mut total = Part { clusters, ..pass.empty() };
-        if let Some(blocks) = blocks {
-            self.label_by_blocks(pass, blocks, &mut total, data, cx)?;
-        } else if self.sketches.is_some() {
-            self.label_by_sketches(pass, &mut total, data, cx)?;
-        } else if self.bounds.is_some() {
-            self.label_by_bounds(pass, &mut total, data, cx)?;
-        } else {
-            let absorb =
-                |mut chunk: Unread<'_, T>,
-                 labels: LabelsMut<'_>,
-                 part: &mut Part,
-                 (scratch, new, editing): &mut (Scratch<T>, Vec<u32>, Editing<'_>)| {
-                    let (chunk, old) = (chunk.read()?, labels.open(editing));
-                    new.resize(old.len(), 0);
-                    kernel::nearest(chunk.rows, pass.packed, new, scratch);
-                    part.distances += old.len() as u64 * k as u64;
-                    part.absorb(&chunk, Relabeled { old, new }, pass)?;
-                    labels.store(editing);
-                    part.absorb_moments(&chunk, pass, new);
-                    Ok(())
-                };
-            let make = (|| pass.empty(), || (Scratch::default(), Vec::new(), pass.editing()));
-            let labels = self.of_rows.view_mut();
-            gather_with(data, cx, (None, &pass.parts), labels, &mut total, make, absorb, Part::merge)?;
-        }
-        Ok(total)
     }
 }
 

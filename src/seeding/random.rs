@@ -7,7 +7,7 @@ use super::{Seeds, known};
 use crate::data::{DataSource, take, weights_of};
 use crate::error::Result;
 use crate::kernel::Compute;
-use crate::rng::Rng;
+use crate::rng::{Purpose, Rng};
 
 /// Chooses `k` distinct rows, uniformly or by weight, in random order. Reads only these rows and the weights.
 ///
@@ -29,6 +29,14 @@ pub(crate) fn draw(n: u64, weights: Option<&[f64]>, k: usize, rng: &mut Rng) -> 
     for i in (1..rows.len()).rev() {
         rows.swap(i, rng.below(i as u64 + 1) as usize);
     }
+    rows
+}
+
+/// Up to `most` of `n` rows, in ascending order; the same rows for the same seed and step.
+pub(crate) fn sample_rows(n: u64, most: usize, seed: u64, step: u64) -> Vec<u64> {
+    let rng = &mut Rng::keyed(seed, Purpose::Seeding, step);
+    let mut rows = if (most as u64) < n { draw(n, None, most, rng) } else { (0..n).collect() };
+    rows.sort_unstable();
     rows
 }
 
@@ -79,7 +87,6 @@ fn by_weight(weights: &[f64], k: usize, rng: &mut Rng) -> Vec<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rng::Purpose;
 
     #[test]
     fn every_row_is_as_likely_and_none_comes_twice() {

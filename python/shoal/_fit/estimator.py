@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import sys
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
-from types import FrameType
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -25,9 +23,8 @@ from shoal.formats.stream import name_errors
 from shoal.typing import Metric, PathName, Rows
 
 from .declared import UNSET, is_unset
-from .deferred import Deferred, is_by_name
 from .history import STEP_DTYPE, STEP_FIELDS, read_history, record, rows_of_history, stored_history
-from .loop import RunLoop
+from .labels import LazyLabels
 from .models import save
 from .saved import Arrays, Claims, State, Texts, floats, need
 from .watch import watching
@@ -46,10 +43,6 @@ OF_A_START = (
     "_by_callable",
     "_of_files",
 )
-
-#: Rows of files up to which a finished fit converts its labels at once. Labels of more rows stay in the run
-#: until they are read: it holds them in less memory, and no rows of files.
-CONVERTED_ROWS = 1 << 24
 
 #: Parameters that are not saved: code cannot be.
 OF_A_RUN = ("callbacks",)
@@ -78,7 +71,7 @@ def has_begun(state: State) -> bool:
     return Claims.read(state[2], "run").flag("begun")
 
 
-class Clusterer(RunLoop):
+class Clusterer(LazyLabels):
     """Base class of the estimators on one machine."""
 
     #: The kind in files of the estimator: ``{_kind}-model`` or ``{_kind}-checkpoint``.
@@ -104,8 +97,6 @@ class Clusterer(RunLoop):
     timings_: dict[str, float]
     init_: str
     init: Any
-    #: Rows and weights, while the run is not finished.
-    _visited: tuple[Source, RowWeights] | None = None
     memory: Any
     random_state: Any
 
@@ -170,24 +161,6 @@ class Clusterer(RunLoop):
         """Return the attributes that a fit sets before its first step."""
         return {name: vars(self)[name] for name in OF_A_START if name in vars(self)}
 
-    def _forget(self) -> None:
-        super()._forget()
-        self._visited = None
-        self._drop_labels()
-        # Number of rows of the fit, if known.
-        self._n_rows: int | None = None
-        # Whether the rows were a stream that can be read only once.
-        self._used_up = False
-
-    def _drop_labels(self) -> None:
-        """Forget labels and inertia, which belong to other centers or rows."""
-        self._labels: npt.NDArray[np.int32] | None = None
-        # The finished run, while it holds the labels.
-        self._finished: Any = None
-        self._inertia: float | None = None
-        # Changes with the model, so that `Deferred` values of an earlier one are not computed with this one.
-        self._moment = object()
-
     def _iterate(
         self,
         run: Any,
@@ -218,34 +191,28 @@ class Clusterer(RunLoop):
             for name in self._of_a_start():
                 delattr(self, name)
             vars(self).update(begun)
-            with closing(self._advanced(run, source, weights, prepare)) as steps:
-                for step in steps:
-                    # Releases the labels and the run of the earlier fit.
-                    before.clear()
-                    yield step
+            self._run, self._visited, self._n_rows = run, (source, weights), source.shape[0]
+            self._used_up = source.access == "once"
+            if done := run.history():
+                self._history.extend(map(record, done))
+                self.stop_reason_ = done[-1].stop_reason
+                self._update(run, done[-1])
+            with watching(self) as watchers:
+                try:
+                    with closing(self._driven(run, watchers, prepare)) as steps:
+                        for step in steps:
+                            # Releases the labels and the run of the earlier fit.
+                            before.clear()
+                            yield step
+                finally:
+                    if self._run is run:
+                        self._visited = None
         except BaseException:
             if self._run is run and not len(self._history):
                 for name in vars(self).keys() - parameters:
                     delattr(self, name)
                 vars(self).update(before)
             raise
-
-    def _advanced(
-        self, run: Any, source: Source, weights: RowWeights, prepare: Callable[[], object] | None
-    ) -> Generator[Step]:
-        self._run, self._visited, self._n_rows = run, (source, weights), source.shape[0]
-        for step in (done := run.history()):
-            self._history.append(record(step))
-        if done:
-            self.stop_reason_ = done[-1].stop_reason
-            self._update(run, done[-1])
-        self._used_up = source.access == "once"
-        with watching(self) as watchers:
-            try:
-                yield from self._driven(run, watchers, prepare)
-            finally:
-                if self._run is run:
-                    self._visited = None
 
     def _write_checkpoint(self, path: str) -> None:
         arrays, texts = self._described()
@@ -295,10 +262,6 @@ class Clusterer(RunLoop):
         run.compare_rows(*state)
         return run
 
-    @abstractmethod
-    def _measure(self, source: Source, weights: RowWeights) -> tuple[npt.NDArray[np.int32], float]:
-        """Compute labels and inertia of rows for the current model."""
-
     def _conclude(self, run: Any) -> None:
         # The last pass may move the centers.
         self._moment = object()
@@ -306,108 +269,12 @@ class Clusterer(RunLoop):
         self._visited = None
         self._history = self.history_
 
-    def _complete(self, run: Any) -> None:
-        run.finish()
-        self._inertia = run.inertia()
-        if self.__dict__.get("_of_files") and (self._n_rows or 0) > CONVERTED_ROWS:
-            self._finished = run
-        else:
-            self._labels = run.labels()
-        self._run = None
-
     def _describe_init(self, init: Any, run: Any) -> str:
         """Return `init_`: the seeding of a run, or that `init` was an array or a callable."""
         if self._by_callable or callable(init):
             return "callable"
         seeding: str = run.init
         return seeding if isinstance(init, str) else "array"
-
-    def _needing_a_pass(self, name: str, asker: FrameType | None) -> Any:
-        """Return `labels` or `inertia`; make a pass for it if `asker` names it, see `Deferred`."""
-        value = self._known(name)
-        if value is not None:
-            return value
-        self._require_rows(name)
-        if not is_by_name(asker):
-            return self._deferred(name)
-        self._make_pass()
-        return self._known(name)
-
-    def _known(self, name: str) -> Any:
-        """Return `labels` or `inertia`, `None` if a pass must compute it."""
-        if name == "labels" and self.__dict__.get("_finished") is not None:
-            self._labels, self._finished = self._finished.labels(), None
-        return self.__dict__.get("_" + name)
-
-    def _deferred(self, name: str) -> Deferred:
-        """Return `labels` or `inertia` as a value that is computed when it is used."""
-        moment = self._moment
-
-        def compute() -> Any:
-            if self.__dict__.get("_moment") is not moment:
-                raise RuntimeError(
-                    f"{name}_ was not computed before the estimator changed. Read model.{name}_ earlier, or "
-                    "use predict(X) or score(X)."
-                )
-            if self._known(name) is None:
-                try:
-                    self._require_rows(name)
-                except AttributeError as error:
-                    raise RuntimeError(str(error)) from error
-                self._make_pass()
-            return self._known(name)
-
-        if name == "inertia":
-            return Deferred(compute, float, {})
-        n = self._n_labels()
-        shape = None if n is None else (n,)
-        return Deferred(
-            compute, np.ndarray, {"dtype": np.dtype(np.int32), "ndim": 1, "shape": shape, "size": n}
-        )
-
-    def _n_labels(self) -> int | None:
-        """Return the number of labels of the available rows, if it is known."""
-        return self._n_rows
-
-    def _make_pass(self) -> None:
-        """Compute labels and inertia of the available rows."""
-        visited = self._visited
-        if visited is None:
-            self._complete(self._run)
-        else:
-            # The run may continue, and completing it would change its next step.
-            self._labels, self._inertia = self._measure(*visited)
-
-    def _require_rows(self, name: str) -> None:
-        """Raise `AttributeError` if no pass for `labels` or `inertia` is possible."""
-        if self.__dict__.get("_run") is not None and len(self._history) and not self._used_up:
-            return
-        if "_history" not in self.__dict__:
-            raise _params.missing_attribute(self, name + "_")
-        dropped = not getattr(self, "compute_labels", True)
-        reason = "compute_labels is False" if dropped else "the rows are no longer available"
-        why = f"{reason}. Use predict(X) or score(X) instead."
-        raise _params.missing_attribute(self, name + "_", why)
-
-    @property
-    def labels_(self) -> npt.NDArray[np.int32]:
-        """Label of every row, an int32 array of shape (n_samples,)."""
-        labels: npt.NDArray[np.int32] = self._needing_a_pass("labels", sys._getframe().f_back)
-        return labels
-
-    @labels_.setter
-    def labels_(self, labels: Any) -> None:
-        self._labels, self._finished = labels, None
-
-    @property
-    def inertia_(self) -> float:
-        """Weighted sum of squared distances of the rows to their centers."""
-        inertia: float = self._needing_a_pass("inertia", sys._getframe().f_back)
-        return inertia
-
-    @inertia_.setter
-    def inertia_(self, inertia: float) -> None:
-        self._inertia = float(inertia)
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         """Show the parameters, and after a fit also clusters, rows, inertia and iterations."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
@@ -76,16 +76,11 @@ class RunLoop(Checked, BaseEstimator):
 
     def _driven(
         self, run: Steps, watchers: list[Any], prepare: Callable[[], object] | None = None
-    ) -> Iterator[Step]:
-        """Call `prepare`, then advance the current run to its end, one step per ``next()``."""
-        yield from self._steps(run, watchers, prepare)
-        if self._run is run:
-            with reporting_to(watchers, self):
-                self._conclude(run)
-            warn_of_zeros(self.n_zero_rows_)
+    ) -> Generator[Step]:
+        """Call `prepare`, make the remaining steps of the current run, one per ``next()``, and end the fit.
 
-    def _steps(self, run: Steps, watchers: list[Any], prepare: Callable[[], object] | None) -> Iterator[Step]:
-        """Make the remaining steps and call the callbacks; call their `leave` however the loop ends."""
+        The callbacks are called after every step, and their `leave` however the steps end.
+        """
         try:
             if prepare is not None:
                 with reporting_to(watchers, self):
@@ -110,6 +105,10 @@ class RunLoop(Checked, BaseEstimator):
             raise
         if self._run is run:
             leave(self, watchers, None)
+        if self._run is run:
+            with reporting_to(watchers, self):
+                self._conclude(run)
+            warn_of_zeros(self.n_zero_rows_)
 
     def _next(self, run: Steps, watchers: list[Any]) -> Step | None:
         """Make one step, and report its progress to the callbacks."""

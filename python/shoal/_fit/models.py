@@ -14,24 +14,7 @@ from shoal.typing import PathName
 
 
 def save(estimator: Any, path: PathName) -> None:
-    """Write a fitted estimator to one safetensors file, by way of an atomic rename.
-
-    Parameters
-    ----------
-    estimator : estimator
-        A fitted estimator. A class derived from one of shoal's is saved as that one.
-    path : str, bytes or os.PathLike
-        The file. An existing file is replaced.
-
-    Raises
-    ------
-    sklearn.exceptions.NotFittedError
-        If there are no centers yet.
-    ValueError
-        If the suffix is that of another known format, such as ``.npy``.
-    OSError
-        If the file cannot be written.
-    """
+    """Write a fitted estimator to one safetensors file, by way of an atomic rename."""
     refuse_waiting(estimator)
     check_is_fitted(
         estimator,

@@ -31,16 +31,21 @@ class StreamClusterer(CenterClusterer):
     """Base class of the estimators that also learn from batches.
 
     A subclass sets `_method`, the method of the compiled half, and may override `_options`.
+
+    The next batch goes to a run, the *stream*, which is kept in `_stream` between batches. After a fit, a
+    load or a change of parameters, a stream is made from the *state* of the estimator: that of the old
+    stream, that of the unfinished fit, or the one in `_state`.
     """
 
     n_steps_: int
     compute_labels: Any
-    _stream: Run | None
-    #: The parameters that `_stream` was made with.
-    _made_with: dict[str, Any] | None
-    _state: State | None
+    #: The run that learned the last batch, and the parameters that it was made with.
+    _stream: Run | None = None
+    _made_with: dict[str, Any] | None = None
+    #: The state after a fit or a load.
+    _state: State | None = None
     #: The last batch, its weights, and a fingerprint of its rows.
-    _batch: tuple[Source, RowWeights, int] | None
+    _batch: tuple[Source, RowWeights, int] | None = None
     #: Rows of the first batches that wait for more rows, before there are centers.
     _n_waiting: int = 0
     _saved_attributes: ClassVar = {"n_steps_": "count"}
@@ -100,21 +105,21 @@ class StreamClusterer(CenterClusterer):
 
     def _learn(self, rows: Any, sample_weight: Weights, watchers: list[Any]) -> None:
         """Learn from one batch with checked features, and call the callbacks."""
-        stream = self._current_stream()
+        known = self._current_stream()
         source, weights = weighted(rows, sample_weight)
-        if stream is None:
-            first, stream, before = True, self._make_stream(source, rows, None), 0
+        if known is None:
+            stream = self._first_stream(source, rows)
+        elif known is self._stream and may_raise():
+            # A run learns in place. A warning that is raised leaves the original as it was.
+            stream = self._stream_from(known.state())
         else:
-            first, is_own = False, self.__dict__.get("_stream") is stream
-            if is_own and may_raise():
-                # A run learns in place. A warning that is raised leaves the original as it was.
-                stream = self._make_stream(None, None, stream.state())
-            before = stream.zero_rows
+            stream = known
+        before = stream.zero_rows
         step = stream.partial_fit(source, weights)
         # All attributes change at once, after everything that may raise.
         made = object.__new__(type(self))
         vars(made).update(vars(self))
-        if first:
+        if known is None:
             made._forget()
         made._use_stream(stream, step is not None)
         if step is None:
@@ -133,23 +138,18 @@ class StreamClusterer(CenterClusterer):
         """Warn about the result of a batch; for subclasses."""
 
     def _make_run(self, source: Source, rows: Any, weights: RowWeights) -> Run:
-        return self._begun(source, rows, weights, stream=False)
-
-    def _make_stream(self, source: Source | None, rows: Any, state: State | None) -> Run:
-        """Make the run that takes batches, from the first batch or from a state."""
-        if source is not None:
-            return self._begun(source, rows, None, stream=True)
-        assert state is not None
-        return self._start(None, None, self._seeding_by_name(), 0, state)
-
-    def _begun(self, source: Source, rows: Any, weights: RowWeights, *, stream: bool) -> Run:
         seed = _params.seed(self.random_state)
-        if stream:
-            init = self._seeding(source, rows, seed)
-        else:
-            init = self._seeding_of_fit(source, rows, seed, weights)
-        params = self._run_params(init, seed, **self._options(source))
-        return _core.start(self._method, source, params, weights=weights, stream=stream)
+        return self._start(source, weights, self._seeding_of_fit(source, rows, seed, weights), seed)
+
+    def _first_stream(self, source: Source, rows: Any) -> Run:
+        """Make the stream for a first batch."""
+        seed = _params.seed(self.random_state)
+        params = self._run_params(self._seeding(source, rows, seed), seed, **self._options(source))
+        return _core.start(self._method, source, params, stream=True)
+
+    def _stream_from(self, state: State) -> Run:
+        """Make the stream that continues from a state."""
+        return self._start(None, None, self._seeding_by_name(), 0, state)
 
     def _seeding_of_fit(
         self, source: Source, rows: Any, seed: int, weights: RowWeights
@@ -169,9 +169,8 @@ class StreamClusterer(CenterClusterer):
                 f"n_clusters={self.n_clusters} differs from the {known} centers that there are: call fit, or "
                 "clone the estimator"
             )
-        stream: Run | None = self.__dict__.get("_stream")
-        if stream is not None and self._made_with == self._settings():
-            return stream
+        if self._stream is not None and self._made_with == self._settings():
+            return self._stream
         state = self._current_state()
         if state is None:
             return None
@@ -181,26 +180,21 @@ class StreamClusterer(CenterClusterer):
                 f"metric={self.metric!r} differs from {metric!r}, the metric of the centers that there are: "
                 "call fit, or clone the estimator"
             )
-        return self._make_stream(None, None, state)
+        return self._stream_from(state)
 
     def _current_state(self) -> State | None:
         """Return the state that the next batch starts from; None before the first one."""
-        for run in (self.__dict__.get("_stream"), self.__dict__.get("_run")):
-            if run is not None:
-                state: State | None = run.state()
-                return state
-        kept: State | None = self.__dict__.get("_state")
-        return kept
+        run = self._run if self._stream is None else self._stream
+        state: State | None = self._state if run is None else run.state()
+        return state
 
     def _use_stream(self, stream: Run, begun: bool) -> None:
         """Update the estimator after a batch; `begun` says that the run has centers."""
         self._stream, self._state, self._made_with = stream, None, self._settings()
-        self._batch = None
+        # Labels of an earlier fit do not belong to the new centers.
+        self._batch = self._run = self._visited = None
         if begun:
             self._n_waiting = 0
-        # Labels of an earlier fit do not belong to the new centers.
-        self._run = self._visited = None
-        if begun:
             self._update(stream, None)
 
     # ---------------------------------------------------------------- a fit
@@ -219,10 +213,11 @@ class StreamClusterer(CenterClusterer):
         super()._require_fitted()
 
     def _require_rows(self, name: str) -> None:
-        batch = self.__dict__.get("_batch")
-        if batch is None:
+        if self._batch is None:
             super()._require_rows(name)
-        elif batch[0].glance() != batch[2]:
+            return
+        rows, _, fingerprint = self._batch
+        if rows.glance() != fingerprint:
             why = (
                 "the rows of the last batch have changed since partial_fit. Use predict(X) or score(X) "
                 "instead."
@@ -258,7 +253,7 @@ class StreamClusterer(CenterClusterer):
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle plain values and arrays, with the labels of the last batch and the state."""
-        if self.__dict__.get("_batch") is not None and self._labels is None:
+        if self._batch is not None and self._labels is None:
             # The rows are not pickled. If they have changed, there are no labels.
             with suppress(AttributeError):
                 self._require_rows("labels")
@@ -283,7 +278,7 @@ class StreamClusterer(CenterClusterer):
         more, texts = part(PREFIX, arrays, meta)
         need("kind" in texts, "it lacks the state")
         model._state = (texts.pop("kind"), more, texts)
-        stream = model._make_stream(None, None, model._state)
+        stream = model._stream_from(model._state)
         need(
             np.array_equal(stream.centers(), model.cluster_centers_),
             "its state has other centers",

@@ -218,7 +218,7 @@ def _of_minibatch(given: SklearnMiniBatchKMeans) -> MiniBatchKMeans:
     # The state of a run after one row, with the centers and sums of all batches.
     made.set_params(init=centers)
     source = source_of(made._checked(centers[:1], reset=True))
-    begun = made._make_stream(source, centers[:1], None)
+    begun = made._first_stream(source, centers[:1])
     begun.partial_fit(source, None)
     kind, arrays, texts = begun.state()
     made.set_params(init=params["init"])
@@ -231,7 +231,7 @@ def _of_minibatch(given: SklearnMiniBatchKMeans) -> MiniBatchKMeans:
     }
     texts["state"] = json.dumps(json.loads(texts["state"]) | figures)
     made._forget()
-    made._use_stream(made._make_stream(None, None, (kind, arrays, texts)), begun=True)
+    made._use_stream(made._stream_from((kind, arrays, texts)), begun=True)
     _finish(made, given)
     return made
 

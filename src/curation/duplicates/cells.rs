@@ -18,38 +18,20 @@ use std::ops::Range;
 
 use super::identical::Distinct;
 use crate::centers::nearest;
-use crate::data::{DataSource, copy, count_rows, row_bytes, row_values};
+use crate::data::{DataSource, count_rows, row_values};
 use crate::error::Result;
 use crate::fit::{Element, Metric};
-use crate::hierarchical::HierarchicalKMeans;
 use crate::kernel::near::{Near, near};
-use crate::kernel::{self, Frame, PackedCenters, Scratch};
+use crate::kernel::{self, Frame, PackedCenters};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
-use crate::pass::{Chunk, Groups, TILE_ROWS, for_all_rows, sweep};
-use crate::rng::{Purpose, Rng};
+use crate::pass::{Chunk, Groups, sweep};
 use crate::rows::Rows;
-use crate::seeding::{draw, partition};
-use crate::tuning::{CELL_SAMPLE_ROWS, CELL_SWEEPS, GRAPH_TILE_ROWS};
-
-/// Centers from which a tree seeds the cells of a search for duplicates. With 4,000 centers of SIFT descriptors, greedy
-/// k-means++ takes five times as long as the sweeps that follow it, a tree a seventh, and k-means ends within 0.05%
-/// (`hierarchical.py`, init).
-const TREE_CENTERS: usize = 4000;
-
-/// The first number of cells for finding duplicates among `n` rows, which doubles as long as that saves work. A few
-/// thousand rows are compared in one cell. If only `n_probes` cells are searched, more cells save nothing. Rows in
-/// thousands of tight groups need more than the first number.
-fn duplicate_cells(n: u64, n_probes: Option<usize>) -> usize {
-    match n_probes {
-        _ if n <= 4096 => 1,
-        None => ((n as f64).sqrt() / 2.0) as usize,
-        Some(probes) => ((n as f64 * probes as f64).sqrt() as usize).min(n as usize / 2),
-    }
-}
+use crate::seeding::sample_rows;
+use crate::tuning::GRAPH_TILE_ROWS;
 
 /// Rows from which the work of a search for duplicates, and the recall of an approximate one, are estimated.
-const DUPLICATE_SAMPLE: usize = 1024;
+pub(super) const DUPLICATE_SAMPLE: usize = 1024;
 
 /// Rows in the cells of their nearest centers.
 #[derive(Debug)]
@@ -61,14 +43,28 @@ pub(super) struct Cells<T: Element> {
     pub(super) groups: Groups,
     /// Pairs of rows up to this squared distance are duplicates.
     pub(super) reach: f64,
-    /// The nearest cells of every row, its own first, if only these are searched.
-    probes: Option<(usize, Vec<u32>)>,
+    /// If rows visit only their nearest cells, these.
+    pub(super) probes: Option<Probes>,
     /// Relative error of squared distances.
     rounding: f64,
 }
 
+/// The nearest cells of every row, its own first.
+#[derive(Debug)]
+pub(super) struct Probes {
+    per_row: usize,
+    cells: Vec<u32>,
+}
+
+impl Probes {
+    /// The cells that a row visits.
+    pub(super) fn others(&self, row: usize) -> &[u32] {
+        &self.cells[row * self.per_row..][1..self.per_row]
+    }
+}
+
 /// Cells whose packed centers rows are compared with.
-struct Targets<T: Element> {
+pub(super) struct Targets<T: Element> {
     first: u32,
     packed: PackedCenters<T>,
 }
@@ -85,31 +81,17 @@ impl<T: Element> Cells<T> {
         let dim = data.dim();
         let k = centers.len() / dim;
         let packed = PackedCenters::for_rows(MatRef::new(centers, dim), data.most_values().is_some());
-        let (labels, sq_dists, probes) = if let Some(m) = n_probes.filter(|&m| m > 1) {
-            let m = m.min(k);
-            let (found, sq_dists) = nearest(centers, m, Metric::Euclidean, data, cx)?;
-            let own = found.iter().step_by(m).copied().collect();
-            (own, sq_dists.into_iter().step_by(m).collect(), Some((m, found)))
-        } else {
-            let fill =
-                |chunk: &Chunk<'_, T>, labels: &mut [u32], sq_dists: &mut [f64], scratch: &mut Scratch<T>| {
-                    kernel::nearest(chunk.rows, &packed, labels, scratch);
-                    kernel::sq_dists(chunk.rows, labels, &packed, sq_dists);
-                    Ok(())
-                };
-            let (labels, sq_dists) =
-                for_all_rows("cells of rows", data, cx, (TILE_ROWS, 1), Scratch::default, fill)?;
-            let probes = n_probes.map(|_| (1, labels.clone()));
-            (labels, sq_dists, probes)
-        };
+        let per_row = n_probes.unwrap_or(1).clamp(1, k);
+        let (cells, sq_dists) = nearest(centers, per_row, Metric::Euclidean, data, cx)?;
+        let labels: Vec<u32> = cells.iter().step_by(per_row).copied().collect();
         Ok(Self {
             groups: Groups::new(&labels, k),
             rounding: (dim as f64 + 64.0) * f64::EPSILON,
             packed,
             labels,
-            sq_dists,
+            sq_dists: sq_dists.into_iter().step_by(per_row).collect(),
             reach,
-            probes,
+            probes: n_probes.map(|_| Probes { per_row, cells }),
         })
     }
 
@@ -127,13 +109,13 @@ impl<T: Element> Cells<T> {
     }
 
     /// Whether a row visits cell `j`: row `i` of `rows`, whose number is `row`.
-    pub(super) fn are_visited(&self, rows: Rows<'_, T>, i: usize, row: u32, j: u32) -> bool {
+    pub(super) fn is_visited(&self, rows: Rows<'_, T>, i: usize, row: u32, j: u32) -> bool {
         let own = self.labels[row as usize];
         if own == j {
             return false;
         }
-        if let Some((m, probes)) = &self.probes {
-            return probes[row as usize * m..][..*m].contains(&j);
+        if let Some(probes) = &self.probes {
+            return probes.others(row as usize).contains(&j);
         }
         let to_own = self.sq_dists[row as usize];
         let to_other = self.packed.sq_dist(rows, i, j as usize);
@@ -149,7 +131,7 @@ impl<T: Element> Cells<T> {
     }
 
     /// Calls `f(row of the chunk, cell)` for every visit of some rows to the cells `targets`.
-    fn for_each_visit(
+    pub(super) fn for_each_visit(
         &self,
         rows: Rows<'_, T>,
         number: impl Fn(usize) -> u32,
@@ -163,7 +145,7 @@ impl<T: Element> Cells<T> {
         let within = std::mem::take(reaches);
         near(rows, packed, &within, &nothing, buffers, |i, j, _| {
             let cell = first + j as u32;
-            if self.are_visited(rows, i, number(i), cell) {
+            if self.is_visited(rows, i, number(i), cell) {
                 f(i, cell);
             }
             within[i]
@@ -172,7 +154,12 @@ impl<T: Element> Cells<T> {
     }
 
     /// Packs the centers of some cells, to be searched by the rows of `data`.
-    fn framed(&self, cells: Range<usize>, frame: &Frame<T>, data: &dyn DataSource<T>) -> Targets<T> {
+    pub(super) fn framed(
+        &self,
+        cells: Range<usize>,
+        frame: &Frame<T>,
+        data: &dyn DataSource<T>,
+    ) -> Targets<T> {
         let dim = data.dim();
         let centers = MatRef::new(&self.centers().data()[cells.start * dim..cells.end * dim], dim);
         let (most, sparse) = (row_values(data).max(dim), data.most_values().is_some());
@@ -188,10 +175,10 @@ impl<T: Element> Cells<T> {
         cx: &Executor,
     ) -> Result<Vec<(u32, u32)>> {
         let mut visits = Vec::new();
-        if let Some((m, probes)) = &self.probes {
-            for (row, of_row) in (0..).zip(probes.chunks_exact(*m)) {
-                let here = of_row[1..].iter().filter(|&&j| targets.contains(&(j as usize)));
-                visits.extend(here.map(|&j| (j, row)));
+        if let Some(probes) = &self.probes {
+            for row in 0..self.labels.len() {
+                let here = probes.others(row).iter().filter(|&&j| targets.contains(&(j as usize)));
+                visits.extend(here.map(|&j| (j, row as u32)));
             }
         } else if self.len() > 1 {
             let _phase = cx.phase("visits", 0);
@@ -210,40 +197,6 @@ impl<T: Element> Cells<T> {
         Ok(visits)
     }
 
-    /// The work of a search among `n` rows with these centers, as expected from these cells of a sample of the rows to
-    /// which the centers were not fitted.
-    fn work(&self, n: u64, sample: &dyn DataSource<T>, frame: &Frame<T>) -> Result<Work> {
-        let scale = n as f64 / self.labels.len() as f64;
-        let size = |cell: usize| scale * self.groups.len(cell) as f64;
-        let others = |cell: usize| scale * self.groups.len(cell).saturating_sub(1) as f64;
-        let own: f64 = (0..self.len()).map(|cell| size(cell) * others(cell) / 2.0).sum();
-        // The rows of a sample are in the order of their numbers: these are spread evenly.
-        let count = DUPLICATE_SAMPLE.min(self.labels.len());
-        let rows: Vec<u64> = (0..count).map(|i| (i * self.labels.len() / count) as u64).collect();
-        let (mut visits, mut pairs) = (0.0, 0.0);
-        let mut visit = |cell: u32| {
-            visits += 1.0;
-            pairs += size(cell as usize);
-        };
-        let number = |i: usize| rows[i] as u32;
-        if let Some((m, probes)) = &self.probes {
-            for &row in &rows {
-                probes[row as usize * m + 1..][..m - 1].iter().copied().for_each(&mut visit);
-            }
-        } else if self.len() > 1 {
-            let values = copy(sample, &rows)?;
-            let targets = self.framed(0..self.len(), frame, sample);
-            self.for_each_visit(values.rows(), number, &targets, &mut Default::default(), |_, j| visit(j));
-        }
-        let each = n as f64 / count as f64;
-        Ok(Work {
-            rows: n as f64,
-            cells: self.len() as f64,
-            visits: visits * each,
-            pairs: own + pairs * each,
-        })
-    }
-
     /// The share of the pairs of a sample of rows whose cells are compared. 1 if the sample has no pairs.
     pub(super) fn recall(
         &self,
@@ -253,11 +206,12 @@ impl<T: Element> Cells<T> {
         seed: u64,
         cx: &Executor,
     ) -> Result<f64> {
-        let picked = sample(count_rows(data)?, DUPLICATE_SAMPLE, seed, 2);
+        let picked = sample_rows(count_rows(data)?, DUPLICATE_SAMPLE, seed, 2);
         let packed = crate::graph::packed(data, &picked, frame, data)?;
         let limits = packed.limits(picked.iter().map(|_| self.reach));
         let visits = |row: u32, cell: u32| {
-            self.probes.as_ref().is_none_or(|(m, probes)| probes[row as usize * m..][..*m].contains(&cell))
+            let others = |probes: &Probes| probes.others(row as usize).contains(&cell);
+            self.labels[row as usize] == cell || self.probes.as_ref().is_none_or(others)
         };
         let absorb = |chunk: Chunk<'_, T>,
                       (): (),
@@ -287,123 +241,12 @@ impl<T: Element> Cells<T> {
     }
 }
 
-/// Some rows in ascending order; the same rows for the same seed.
-fn sample(n: u64, most: usize, seed: u64, step: u64) -> Vec<u64> {
-    let rng = &mut Rng::keyed(seed, Purpose::Seeding, step);
-    let mut rows = if (most as u64) < n { draw(n, None, most, rng) } else { (0..n).collect() };
-    rows.sort_unstable();
-    rows
-}
-
-/// What a search has to do.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Work {
-    rows: f64,
-    cells: f64,
-    /// Visits of rows to cells.
-    pub(super) visits: f64,
-    /// Compared pairs of rows.
-    pub(super) pairs: f64,
-}
-
-impl Work {
-    /// The work in distances.
-    pub(super) fn distances(self) -> f64 {
-        self.searches() + self.pairs + VISIT_DISTANCES * self.visits
-    }
-
-    /// The part of the work that finds the cells of rows, and their visits.
-    fn searches(self) -> f64 {
-        2.0 * self.rows * self.cells
-    }
-}
-
-/// The time of a visit, to read a row and pack it, in distances.
-const VISIT_DISTANCES: f64 = 100.0;
-
-/// How cells are chosen.
-pub(super) struct Choice {
-    /// Number of cells, if it is given.
-    pub(super) n_clusters: Option<usize>,
-    pub(super) n_probes: Option<usize>,
-    pub(super) reach: f64,
-    pub(super) seed: u64,
-    /// Upper limit of the bytes of the rows that cells are fitted to.
-    pub(super) memory: u64,
-}
-
-impl Choice {
-    /// The centers of the cells, and the expected work. If their number is not given, it doubles as long as that
-    /// saves work.
-    pub(super) fn centers<T: Element>(
-        &self,
-        data: &dyn DataSource<T>,
-        frame: &Frame<T>,
-        cx: &Executor,
-    ) -> Result<(Vec<T>, Work)> {
-        let _phase = cx.phase("cells", 0);
-        let n = count_rows(data)?;
-        if let Some(k) = self.n_clusters {
-            return self.fit(data, k.min(n as usize), frame, cx);
-        }
-        let mut best = self.fit(data, duplicate_cells(n, self.n_probes), frame, cx)?;
-        loop {
-            let k = best.1.cells as usize;
-            let more = Work { cells: 2.0 * best.1.cells, visits: 0.0, pairs: 0.0, ..best.1 };
-            // The same cells hold fewer rows each, but a row searches all centers.
-            if k == 1 || self.n_probes.is_some() || more.searches() > 0.8 * best.1.distances() {
-                break;
-            }
-            let next = self.fit(data, 2 * k, frame, cx)?;
-            if next.1.distances() > 0.95 * best.1.distances() {
-                break;
-            }
-            best = next;
-        }
-        let all = n as f64 * (n as f64 - 1.0) / 2.0;
-        if self.n_probes.is_none() && best.1.distances() > all {
-            self.fit(data, 1, frame, cx)
-        } else {
-            Ok(best)
-        }
-    }
-
-    /// The centers of `k` cells, by k-means on a sample of the rows, and the expected work.
-    fn fit<T: Element>(
-        &self,
-        data: &dyn DataSource<T>,
-        k: usize,
-        frame: &Frame<T>,
-        cx: &Executor,
-    ) -> Result<(Vec<T>, Work)> {
-        let n = count_rows(data)?;
-        let room = (self.memory / 2 / row_bytes(data) as u64) as usize;
-        let most = (CELL_SAMPLE_ROWS * k).max(DUPLICATE_SAMPLE).min(room).max(k);
-        let rows = copy(data, &sample(n, most, self.seed, 0))?;
-        let centers = if k < TREE_CENTERS {
-            let rng = &mut Rng::keyed(self.seed, Purpose::Node, 0);
-            partition::<T>(&rows, k, false, CELL_SWEEPS, rng, cx)?.0
-        } else {
-            let params =
-                HierarchicalKMeans::params(k).rng_seed(self.seed).compute_labels(false).max_iter(CELL_SWEEPS);
-            let source = T::own(&rows);
-            let mut run = params.start(&source)?;
-            while run.advance_on(&source, cx)?.is_some() {}
-            run.centers()
-        };
-        let others =
-            copy(data, &sample(n, (CELL_SAMPLE_ROWS / 2 * k).min(room).max(DUPLICATE_SAMPLE), self.seed, 1))?;
-        let cells = Cells::new(&others, &centers, self.reach, self.n_probes, cx)?;
-        let work = cells.work(n, &others, frame)?;
-        Ok((centers, work))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::data::Dense;
     use crate::graph::frame;
+    use crate::rng::{Purpose, Rng};
 
     /// Two cells, and a row of each.
     fn cells(centers: [f64; 2], rows: [f64; 2], reach: f64) -> Cells<f64> {

@@ -10,6 +10,7 @@
 //! which compares rows within cells only; the bisector bound follows from the triangle inequality (see [`cells`]).
 
 mod cells;
+mod choice;
 mod identical;
 mod linkage;
 mod pairs;
@@ -28,7 +29,7 @@ use crate::kernel::Frame;
 use crate::names::names;
 use crate::parallel::Executor;
 use crate::tuning::DEFAULT_MEMORY;
-use cells::{Cells, Choice};
+use cells::Cells;
 use identical::Distinct;
 use linkage::{Links, Ranks};
 use pairs::Pairing;
@@ -301,14 +302,7 @@ impl<T: Element> Search<T> {
         let view = distinct.view(data);
         let m = count_rows(&view)?;
         let frame = frame(&view, None, cx)?;
-        let choice = Choice {
-            n_clusters: how.n_clusters,
-            n_probes: how.n_probes,
-            reach: how.reach(),
-            seed: how.rng_seed,
-            memory: how.memory,
-        };
-        let (centers, work) = choice.centers(&view, &frame, cx)?;
+        let (centers, work) = choice::centers(&how, &view, &frame, cx)?;
         let cells = Cells::new(&view, &centers, how.reach(), how.n_probes, cx)?;
         let (k, ranks) = (cells.len(), Ranks::new(&distinct, &cells, how.keep, data.weights()));
         let bytes = work.visits * size_of::<(u32, u32)>() as f64;

@@ -144,7 +144,7 @@ impl<T: Element> Pairing<'_, T> {
                     return row > own;
                 }
                 let other = self.cells.labels[row as usize];
-                home < other || !self.cells.are_visited(block_rows.rows(), j, own, other)
+                home < other || !self.cells.is_visited(block_rows.rows(), j, own, other)
             };
             if sq_dist <= reach && counts() {
                 part.n_pairs += self.distinct.count(row as usize) * self.distinct.count(own as usize);

@@ -2,7 +2,8 @@
 
 use super::bound::{Bound, Center, Frame};
 use crate::kernel::arch::engine::{Line, Product, Tile};
-use crate::kernel::pack::{PackedCenters, moved};
+use crate::kernel::frame::moved;
+use crate::kernel::pack::PackedCenters;
 
 /// Centers in a tile.
 pub(super) const PANEL: usize = 16;

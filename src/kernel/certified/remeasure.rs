@@ -5,7 +5,8 @@ use super::decide::{Candidate, Doubts};
 use super::pack::{LowCenters, PANEL};
 use crate::kernel::arch::engine::{Engine, Line, Product};
 use crate::kernel::doubt::Doubts as ArbiterDoubts;
-use crate::kernel::pack::{PackedCenters, moved};
+use crate::kernel::frame::moved;
+use crate::kernel::pack::PackedCenters;
 use crate::kernel::simd::Simd;
 use crate::matrix::MatRef;
 

@@ -3,7 +3,8 @@
 use super::bound::Lengths;
 use super::pack::{LowCenters, bf16, step_values, wide};
 use crate::kernel::arch::engine::{Engine, Line, Product, Tile};
-use crate::kernel::pack::{PackedCenters, moved};
+use crate::kernel::frame::moved;
+use crate::kernel::pack::PackedCenters;
 use crate::matrix::MatRef;
 
 /// Rows in a tile.

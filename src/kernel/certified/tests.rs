@@ -7,7 +7,7 @@ use super::pack::{LowCenters, PANEL};
 use super::tiles::{Buffers, ByTiles};
 use crate::kernel::arch::engine::{Emulated, Engine, Line, Product, Sums, Tile, WithEngine};
 use crate::kernel::arch::scalar::ScalarF32;
-use crate::kernel::pack::moved;
+use crate::kernel::frame::moved;
 use crate::kernel::sketched::{Labeling, SketchedCenters};
 use crate::kernel::{Isa, PackedCenters, Scratch, nearest, sq_dist};
 use crate::matrix::MatRef;

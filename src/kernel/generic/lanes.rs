@@ -8,7 +8,8 @@ use std::ops::Range;
 
 use crate::float::Float;
 use crate::kernel::comparison::Nearest;
-use crate::kernel::pack::{PackedCenters, Scratch};
+use crate::kernel::pack::PackedCenters;
+use crate::kernel::scratch::Scratch;
 use crate::kernel::simd::Simd;
 use crate::kernel::tier::Compute;
 use crate::tuning::ROWS_IN_LANES_DIM;

@@ -5,7 +5,8 @@
 
 use crate::float::Float;
 use crate::kernel::comparison::{Better, Fine, Gathered, Margins, PanelComparison, ROUNDING};
-use crate::kernel::pack::{PackedCenters, moved};
+use crate::kernel::frame::moved;
+use crate::kernel::pack::PackedCenters;
 use crate::kernel::simd::{MOST_LANES, Simd, sum_of_lanes};
 use crate::kernel::tier::Compute;
 use crate::matrix::MatRef;

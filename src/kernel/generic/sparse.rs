@@ -7,7 +7,8 @@
 use super::picked::weigh;
 use crate::float::Float;
 use crate::kernel::comparison::{Gathered, PanelComparison};
-use crate::kernel::pack::{PackedCenters, Scratch};
+use crate::kernel::pack::PackedCenters;
+use crate::kernel::scratch::Scratch;
 use crate::kernel::simd::{Epilogue, Simd, Two};
 use crate::kernel::tier::Compute;
 use crate::rows::SparseRef;

@@ -3,7 +3,9 @@
 use super::zeros;
 use crate::float::Float;
 use crate::kernel::doubt::Doubt;
-use crate::kernel::pack::{Form, PackedCenters, Scratch, moved};
+use crate::kernel::frame::moved;
+use crate::kernel::pack::{Form, PackedCenters};
+use crate::kernel::scratch::Scratch;
 use crate::kernel::simd::{Epilogue, MOST_LANES, Simd, Two, sum_of_lanes};
 use crate::kernel::tier::Compute;
 use crate::matrix::MatRef;

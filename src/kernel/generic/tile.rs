@@ -3,7 +3,8 @@
 
 use crate::float::Float;
 use crate::kernel::aligned::LINE;
-use crate::kernel::pack::{DEEP, PackedCenters, SHALLOW, Scratch};
+use crate::kernel::pack::PackedCenters;
+use crate::kernel::scratch::{DEEP, SHALLOW, Scratch};
 use crate::kernel::simd::{Epilogue, Simd, Two};
 use crate::kernel::tier::Compute;
 

@@ -4,7 +4,8 @@
 //! a tile value, so skipping it gives the same value. Only the sign of a zero may change, which no comparison
 //! sees.
 
-use crate::kernel::pack::{PackedCenters, Scratch};
+use crate::kernel::pack::PackedCenters;
+use crate::kernel::scratch::Scratch;
 use crate::kernel::tier::Compute;
 use crate::matrix::MatRef;
 

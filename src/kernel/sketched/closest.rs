@@ -1,8 +1,16 @@
 //! Compares rows with all groups of centers without a given radius. The smallest estimate of a row gives the radius.
 //!
-//! A block of rows is compared with all groups at a time. The estimates stay in the second-level cache, so that the
-//! products are computed once. Only groups whose smallest estimates may be within the radius are looked at again.
+//! An estimate is `v - error^2` in the terms of [`scan`](super::scan): what the squared distance of the stored points
+//! adds to `square_x`, less the squared error of the center. A block of rows is compared with all groups at a time, in
+//! three steps:
+//!
+//! 1. [`Estimates::fill`] computes the estimates of all rows and centers once. They stay in the second-level cache.
+//! 2. Per row, [`Estimates::nearest`] finds the center of the smallest estimate, which gives the radius.
+//! 3. [`Estimates::list_groups`] finds the groups whose smallest estimates may be within the radius, and
+//!    [`Estimates::list_places`] the centers of these groups.
 #![allow(unsafe_code)]
+
+use std::ops::Range;
 
 use super::bounds::Bounds;
 use super::pack::PackedSketches;
@@ -22,18 +30,18 @@ const LANES: usize = 16;
 #[repr(C, align(64))]
 struct Lanes([f32; LANES]);
 
-/// Estimates of a block of rows, by group and row.
+/// The estimates of a block of rows. `at` counts the rows of the block.
 #[derive(Debug, Default)]
 pub(super) struct Estimates {
+    /// By group, then by row.
     all: Vec<Values>,
-    /// The smallest in each lane of the vectors of a group.
+    /// Likewise, the smallest estimate in each lane of the vectors of the group.
     least: Vec<Lanes>,
-    /// Per row and lane, the smallest of all groups, and its group.
+    /// Per row and lane, the smallest estimate of all groups, and its group.
     smallest: Vec<(Lanes, Lanes)>,
-    /// Groups that may have a center within the radius of a row, the first `listed` of these.
+    /// The groups that may have a center within the radius of a row.
     groups: Vec<u32>,
-    listed: usize,
-    /// The rows of a block.
+    /// The rows of the block, among those of the chunk.
     rows: Vec<u32>,
 }
 
@@ -42,13 +50,15 @@ pub(super) fn block_rows(groups: usize) -> usize {
     (SKETCH_ESTIMATES / (groups * GROUP * TILE)).clamp(1, 8) * TILE
 }
 
-/// See [`Scan::closest`](super::scan::Scan::closest).
+/// The arguments of [`Scan::closest`](super::scan::Scan::closest).
 pub(super) struct Closest<'a, 'b, F> {
+    /// One per row, without a radius until the row is compared.
     pub(super) queries: &'a mut [Query],
     pub(super) estimates: &'a mut Estimates,
     pub(super) packed: &'a PackedSketches,
     pub(super) codes: &'a [u8],
     pub(super) sketches: &'a [Sketch],
+    /// Upper limit of the centers that are wanted per row.
     pub(super) most: usize,
     pub(super) radius_of: F,
     pub(super) bounds: Option<&'a mut Bounds<'b>>,
@@ -62,58 +72,44 @@ impl<F: FnMut(u32, u32, f32) -> f32> Scanning for Closest<'_, '_, F> {
             self;
         let block = block_rows(packed.n_groups());
         estimates.resize(packed, block);
-        let mut rows = std::mem::take(&mut estimates.rows);
         // Room for one vector more than is found.
         let mut places = [0; GROUP + LANES];
         for first in (0..queries.len()).step_by(block) {
-            rows.clear();
-            rows.extend((first..queries.len().min(first + block)).map(|row| row as u32));
-            estimates.smallest.fill((Lanes([f32::INFINITY; LANES]), Lanes([0.0; LANES])));
-            for group in 0..packed.n_groups() {
-                multiply(dots, packed, (codes, group), &rows, |tile, products, vectors| {
-                    // SAFETY: the processor has the instruction set.
-                    unsafe {
-                        match vectors {
-                            1 => estimates.note::<S, 1>(queries, packed, group, (tile, first), products),
-                            2 => estimates.note::<S, 2>(queries, packed, group, (tile, first), products),
-                            _ => estimates.note::<S, 3>(queries, packed, group, (tile, first), products),
-                        }
-                    }
-                });
-            }
-            for (at, &row) in rows.iter().enumerate() {
-                let query = &mut queries[row as usize];
+            let rows = first..queries.len().min(first + block);
+            // SAFETY: the processor has the instruction set.
+            unsafe { estimates.fill::<S, D>(dots, queries, packed, codes, rows.clone()) };
+            for (at, row) in rows.enumerate() {
+                let query = &mut queries[row];
                 // SAFETY: the processor has the instruction set.
                 let (center, upper) = unsafe { estimates.nearest::<S>(query, packed, at) };
-                *query = Query::new(&sketches[row as usize], radius_of(row, center, upper));
+                *query = Query::new(&sketches[row], radius_of(row as u32, center, upper));
                 // SAFETY: the processor has the instruction set.
-                unsafe { estimates.list_groups::<S>(query, packed, at) };
+                let listed = unsafe { estimates.list_groups::<S>(query, packed, at) };
                 let before = hits.len();
-                for i in 0..estimates.listed {
+                for i in 0..listed {
                     if hits.len() - before > most {
                         break;
                     }
                     let group = estimates.groups[i] as usize;
                     // SAFETY: the processor has the instruction set.
-                    let count = unsafe { estimates.within::<S>(query, packed, group, at, &mut places) };
+                    let count = unsafe { estimates.list_places::<S>(query, packed, group, at, &mut places) };
                     for &l in &places[..count] {
                         let (of, l) = (&packed.groups[group], l as usize);
                         let along = estimates.of(group, at).0[l] - of.least[l];
                         let bound = query.bound(along, of, l);
-                        hits.push(Hit { row, center: packed.centers(group)[l], bound });
+                        hits.push(Hit { row: row as u32, center: packed.centers(group)[l], bound });
                     }
                 }
                 if let Some(bounds) = &mut bounds {
                     query.own = Some(packed.place_of(center));
                     for (group, &largest) in packed.errors.iter().enumerate() {
                         // SAFETY: the processor has the instruction set.
-                        let least = unsafe { estimates.least_of::<S>(query, packed, group, at) };
-                        bounds.lower(row as usize, group, query.beyond(least, 0.0, largest));
+                        let least = unsafe { estimates.least_of_others::<S>(query, packed, group, at) };
+                        bounds.lower(row, group, query.beyond(least, 0.0, largest));
                     }
                 }
             }
         }
-        estimates.rows = rows;
     }
 }
 
@@ -131,12 +127,46 @@ impl Estimates {
         &self.all[group * self.smallest.len() + at]
     }
 
-    /// Takes in the products of a tile of rows and the centers of a group. `first` is the first row of the block.
+    /// Computes the estimates of a block of rows and all centers.
     ///
     /// # Safety
     /// The processor has the instruction set.
     #[inline(always)]
-    unsafe fn note<S: Simd<T = f32>, const VECTORS: usize>(
+    unsafe fn fill<S: Simd<T = f32>, D: Dots>(
+        &mut self,
+        dots: &D,
+        queries: &[Query],
+        packed: &PackedSketches,
+        codes: &[u8],
+        block: Range<usize>,
+    ) {
+        let first = block.start;
+        let mut rows = std::mem::take(&mut self.rows);
+        rows.clear();
+        rows.extend(block.map(|row| row as u32));
+        self.smallest.fill((Lanes([f32::INFINITY; LANES]), Lanes([0.0; LANES])));
+        for group in 0..packed.n_groups() {
+            multiply(dots, packed, (codes, group), &rows, |tile, products, vectors| {
+                // SAFETY: the processor has the instruction set.
+                unsafe {
+                    match vectors {
+                        1 => self.fill_tile::<S, 1>(queries, packed, group, (tile, first), products),
+                        2 => self.fill_tile::<S, 2>(queries, packed, group, (tile, first), products),
+                        _ => self.fill_tile::<S, 3>(queries, packed, group, (tile, first), products),
+                    }
+                }
+            });
+        }
+        self.rows = rows;
+    }
+
+    /// Computes the estimates of a tile of rows and the centers of a group from their products. `first` is the first
+    /// row of the block.
+    ///
+    /// # Safety
+    /// The processor has the instruction set.
+    #[inline(always)]
+    unsafe fn fill_tile<S: Simd<T = f32>, const VECTORS: usize>(
         &mut self,
         queries: &[Query],
         packed: &PackedSketches,
@@ -245,12 +275,18 @@ impl Estimates {
         best
     }
 
-    /// Lists the groups that may have a center within the radius of a row, without a branch per group.
+    /// Writes the groups that may have a center within the radius of a row to `groups`, without a branch per group.
+    /// Returns their number.
     ///
     /// # Safety
     /// The processor has the instruction set.
     #[inline(always)]
-    unsafe fn list_groups<S: Simd<T = f32>>(&mut self, query: &Query, packed: &PackedSketches, at: usize) {
+    unsafe fn list_groups<S: Simd<T = f32>>(
+        &mut self,
+        query: &Query,
+        packed: &PackedSketches,
+        at: usize,
+    ) -> usize {
         let rows = self.smallest.len();
         let mut count = 0;
         for (group, &error) in packed.errors.iter().enumerate() {
@@ -267,7 +303,7 @@ impl Estimates {
             self.groups[count] = group as u32;
             count += usize::from(any > 0);
         }
-        self.listed = count;
+        count
     }
 
     /// The smallest estimate of a row and a group, without the center that is not wanted.
@@ -275,7 +311,7 @@ impl Estimates {
     /// # Safety
     /// The processor has the instruction set.
     #[inline(always)]
-    unsafe fn least_of<S: Simd<T = f32>>(
+    unsafe fn least_of_others<S: Simd<T = f32>>(
         &self,
         query: &Query,
         packed: &PackedSketches,
@@ -300,7 +336,7 @@ impl Estimates {
     /// # Safety
     /// The processor has the instruction set.
     #[inline(always)]
-    unsafe fn within<S: Simd<T = f32>>(
+    unsafe fn list_places<S: Simd<T = f32>>(
         &self,
         query: &Query,
         packed: &PackedSketches,

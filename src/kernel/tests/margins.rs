@@ -2,9 +2,9 @@
 
 use super::battery::for_each_isa;
 use crate::kernel::bounded::{Margins, between};
+use crate::kernel::frame::Frame;
 use crate::kernel::near::{Near, near};
 use crate::kernel::operations;
-use crate::kernel::pack::Frame;
 use crate::kernel::tier::tier_of;
 use crate::kernel::{PackedCenters, Scratch, nearest};
 use crate::matrix::MatRef;

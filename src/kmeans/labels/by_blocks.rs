@@ -1,13 +1,13 @@
 //! A sweep by blocks of rows: a search finds the new labels, then one pass in row order sums the rows.
 
-use super::{Labels, Moved, Part, Pass, Relabeled};
+use super::Labels;
+use super::part::{Moved, Part};
+use super::sweep::Pass;
 use crate::centers::{Editing, LabelsMut};
-use crate::data::DataSource;
 use crate::error::Result;
 use crate::kernel::Compute;
 use crate::kmeans::blocks::Blocks;
-use crate::parallel::Executor;
-use crate::pass::{Unread, gather_with};
+use crate::pass::Unread;
 
 /// Buffers of a worker.
 #[derive(Default)]
@@ -24,11 +24,9 @@ impl Labels {
         pass: &Pass<'_, T>,
         blocks: &mut Blocks<T>,
         total: &mut Part,
-        data: &dyn DataSource<T>,
-        cx: &Executor,
     ) -> Result<()> {
-        let (packed, all) = (pass.packed, pass.afresh || pass.moments.is_some());
-        let work = blocks.find(self.of_rows.view(), !all, packed, cx)?;
+        let reads_all = pass.afresh || pass.moments.is_some();
+        let work = blocks.find(self.of_rows.view(), !reads_all, pass.packed, pass.cx)?;
         let found = &*blocks;
         let absorb =
             |mut chunk: Unread<'_, T>,
@@ -36,11 +34,10 @@ impl Labels {
              part: &mut Part,
              (Buffers { changes, picked, moved }, editing): &mut (Buffers<T>, Editing<'_>)| {
                 let rows = chunk.range();
-                if all {
+                if reads_all {
                     found.latest(rows, &mut moved.new);
                     let rows = chunk.read()?;
-                    let relabeled = Relabeled { old: labels.open(editing), new: &moved.new };
-                    part.absorb(&rows, relabeled, pass)?;
+                    part.absorb(&rows, labels.open(editing), &moved.new, pass)?;
                     labels.store(editing);
                     part.absorb_moments(&rows, pass, &mut moved.new);
                     return Ok(());
@@ -60,9 +57,7 @@ impl Labels {
                 labels.replace(changes, editing);
                 Ok(())
             };
-        let make = (|| pass.empty(), || (Buffers::default(), pass.editing()));
-        let labels = self.of_rows.view_mut();
-        gather_with(data, cx, (None, &pass.parts), labels, total, make, absorb, Part::merge)?;
+        pass.run(None, self.of_rows.view_mut(), total, absorb)?;
         total.distances += work.total();
         blocks.confirm();
         Ok(())

@@ -1,42 +1,38 @@
 //! A sweep by sketches: rows that their sketches and bounds decide are not read.
 
-use super::{Labels, Moved, Part, Pass};
+use super::Labels;
+use super::part::{Moved, Part};
+use super::sweep::Pass;
 use crate::centers::{Editing, LabelsMut, NO_LABEL};
-use crate::data::DataSource;
 use crate::error::Result;
 use crate::kernel::Compute;
-use crate::kmeans::sketches::{Reading, RowSketches, Work};
-use crate::parallel::Executor;
-use crate::pass::{Unread, gather_with};
+use crate::kmeans::sketches::{Reading, RowSketches, Sketches, Work};
+use crate::pass::Unread;
 
 impl Labels {
-    /// Labels all rows by their sketches and adds them to `total`. Does nothing without sketches.
+    /// Labels all rows by their sketches and adds them to `total`.
     pub(super) fn label_by_sketches<T: Compute>(
         &mut self,
         pass: &Pass<'_, T>,
+        sketches: &mut Sketches,
         total: &mut Part,
-        data: &dyn DataSource<T>,
-        cx: &Executor,
     ) -> Result<()> {
-        // After an error there are no sketches.
-        let Some(mut sketches) = self.sketches.take() else { return Ok(()) };
-        let packed = pass.packed;
         let mut rows = sketches.take_rows();
         let widths = sketches.widths();
-        let rules = sketches.rules(packed.centers());
+        let rules = sketches.rules(pass.packed.centers());
         // Recomputed sums need all rows.
         let reads_all = pass.afresh || rules.needs_all() || pass.moments.is_some();
         let absorb = |mut chunk: Unread<'_, T>,
                       (of_rows, mut rows): (LabelsMut<'_>, RowSketches<'_>),
                       part: &mut Part,
-                      (work, moved, editing): &mut (Work, Moved<T>, Editing<'_>)| {
+                      ((work, moved), editing): &mut ((Work, Moved<T>), Editing<'_>)| {
             let labels = of_rows.open(editing);
             let reading = if reads_all || labels.contains(&NO_LABEL) {
                 Reading::All(chunk.read()?)
             } else {
-                Reading::None(&mut chunk)
+                Reading::Unread(&mut chunk)
             };
-            let rows = rules.label(reading, labels, &mut rows, packed, work)?;
+            let rows = rules.label(reading, labels, &mut rows, pass.packed, work)?;
             part.distances += work.distances;
             let absorbed = part.absorb_changes(&rows, labels, &work.changes, pass, moved);
             part.absorb_moments(&rows, pass, &mut moved.new);
@@ -47,12 +43,10 @@ impl Labels {
             Ok(())
         };
         let chunk_rows = Some(rules.chunk_rows(reads_all));
-        let state = (self.of_rows.view_mut(), rows.view_mut(widths));
-        let make = (|| pass.empty(), || (Work::default(), Moved::default(), pass.editing()));
-        gather_with(data, cx, (chunk_rows, &pass.parts), state, total, make, absorb, Part::merge)?;
+        let per_row = (self.of_rows.view_mut(), rows.view_mut(widths));
+        pass.run(chunk_rows, per_row, total, absorb)?;
         drop(rules);
         sketches.put_rows(rows);
-        self.sketches = Some(sketches);
         Ok(())
     }
 }

@@ -1,4 +1,22 @@
-//! Labels a chunk of rows: bounds, scan, exact distances.
+//! Labels a chunk of rows by their bounds and sketches.
+//!
+//! A row is *open* as long as its label may change. Each phase closes rows, or finds what the next one needs.
+//!
+//! ```text
+//! test_bounds   all rows: move the bounds with the centers, open the rows whose bounds do not tell their label
+//!   v
+//! measure       read the open rows, compute the distance to the own center
+//!   v
+//! scan          close rows by this distance; for the others, list the centers that may be as near, by sketches
+//!   v
+//! decide        compute the distances to the listed centers, take the nearest, renew the bounds
+//! ```
+//!
+//! With finer sketches, rows are read later: `estimate` bounds the distance to the own center in place of `measure`,
+//! and after `scan`, `close` closes the rows whose finer sketch excludes all listed centers. The others are then read
+//! and measured.
+//!
+//! Without bounds, `guess` opens all rows with the center of the smallest estimate, and lists centers like `scan`.
 
 use super::Widths;
 use super::work::{Open, Work};
@@ -125,48 +143,42 @@ impl<T: Compute> Rules<'_, T> {
         work: &mut Work,
     ) -> Result<Chunk<'c, T>> {
         work.changes.clear();
-        work.distances = 0;
-        if let (false, Reading::All(chunk)) = (self.are_made, &reading) {
-            work.sketching.write(self.basis, dense(chunk), rows.codes, rows.sketches);
-            if let Some(fine) = self.fine {
-                let of_rows = (&*rows.codes, &*rows.sketches);
-                fine.write(
-                    &mut work.fine_sketching,
-                    dense(chunk),
-                    of_rows,
-                    (&mut *rows.bits, &mut *rows.fine),
-                );
-            }
-        }
         work.hits.clear();
-        let are_known = self.are_known && !labels.contains(&NO_LABEL);
-        if are_known {
-            self.test_bounds(labels, rows, work);
-        } else {
-            work.picked.clear();
-            work.picked.extend(0..labels.len() as u32);
-        }
-        let chunk = if let (true, Some(fine), Reading::None(_)) = (are_known, self.fine, &reading) {
-            Self::estimate(fine, rows, work);
-            self.scan(rows, work);
-            sort_by_row(rows.sketches.len(), work);
-            self.close(fine, rows, work);
-            let chunk = reading.of(&work.picked)?;
-            self.measure(dense(&chunk), work);
+        work.distances = 0;
+        let chunk = if !self.are_known || labels.contains(&NO_LABEL) {
+            let chunk = reading.all()?;
+            if !self.are_made {
+                self.sketch(dense(&chunk), rows, work);
+            }
+            self.guess(dense(&chunk), rows, work);
             chunk
         } else {
-            let chunk = reading.of(&work.picked)?;
-            if are_known {
+            self.test_bounds(labels, rows, work);
+            if let (Some(fine), Reading::Unread(_)) = (self.fine, &reading) {
+                Self::estimate(fine, rows, work);
+                self.scan(rows, work);
+                self.close(fine, rows, work);
+                let chunk = reading.of(&work.picked)?;
+                self.measure(dense(&chunk), work);
+                chunk
+            } else {
+                let chunk = reading.of(&work.picked)?;
                 self.measure(dense(&chunk), work);
                 self.scan(rows, work);
-            } else {
-                self.guess(dense(&chunk), rows, work);
+                chunk
             }
-            sort_by_row(rows.sketches.len(), work);
-            chunk
         };
         self.decide(dense(&chunk), labels, rows, packed, work);
         Ok(chunk)
+    }
+
+    /// Makes the sketches of the rows.
+    fn sketch(&self, values: MatRef<'_, T>, rows: &mut RowSketches<'_>, work: &mut Work) {
+        work.sketching.write(self.basis, values, rows.codes, rows.sketches);
+        if let Some(fine) = self.fine {
+            let coarse = (&*rows.codes, &*rows.sketches);
+            fine.write(&mut work.fine_sketching, values, coarse, (&mut *rows.bits, &mut *rows.fine));
+        }
     }
 
     /// Bounds the distances of the open rows to their centers by their finer sketches.
@@ -184,11 +196,10 @@ impl<T: Compute> Rules<'_, T> {
 
     /// Closes the open rows whose finer sketches tell their label, and lists the others.
     fn close(&self, fine: &Fine, rows: &mut RowSketches<'_>, work: &mut Work) {
-        let Work { open, picked, sorted, ends, point, .. } = work;
+        let Work { open, picked, listed, point, .. } = work;
         picked.clear();
         open.retain(|open| {
-            let r = open.row as usize;
-            let rivals = hits_of_mut(sorted, ends, r);
+            let rivals = listed.of(open.row);
             let mut is_closed = true;
             if !rivals.is_empty() {
                 rows.restore(fine, open.row, point);
@@ -221,9 +232,9 @@ impl<T: Compute> Rules<'_, T> {
         (rows.least[r], rows.upper[r]) = (bounds.least(r), open.upper);
     }
 
-    /// Opens all rows with the center of the smallest estimate, and finds the centers within reach.
+    /// Opens all rows with the center of the smallest estimate, and lists the centers that may be as near.
     fn guess(&self, values: MatRef<'_, T>, rows: &mut RowSketches<'_>, work: &mut Work) {
-        let Work { scan, hits, open, distances, .. } = work;
+        let Work { scan, hits, listed, open, distances, .. } = work;
         open.clear();
         let radius_of = |row, label, _| {
             let sq_dist = self.sq_dist(values, row, label);
@@ -235,8 +246,9 @@ impl<T: Compute> Rules<'_, T> {
         };
         rows.bounds.fill(f32::INFINITY);
         let bounds = &mut Bounds { values: rows.bounds, paths: self.paths };
-        let found = (Some(bounds), hits);
+        let found = (Some(bounds), &mut *hits);
         scan.closest(&self.packed, (rows.codes, rows.sketches), usize::MAX, radius_of, found);
+        listed.sort(rows.sketches.len(), hits);
     }
 
     /// Opens the rows whose bounds do not tell their label, and lists them.
@@ -268,10 +280,10 @@ impl<T: Compute> Rules<'_, T> {
         work.distances += work.open.len() as u64;
     }
 
-    /// Closes the rows whose bounds tell their label, now that the distance to its center is measured, and finds the
-    /// centers within reach of the others.
+    /// Closes the rows whose bounds tell their label, now that the distance to its center is known, and lists the
+    /// centers that may be as near for the others.
     fn scan(&self, rows: &mut RowSketches<'_>, work: &mut Work) {
-        let Work { scan, hits, open, lists, .. } = work;
+        let Work { scan, hits, listed, open, lists, .. } = work;
         scan.resize(rows.sketches.len());
         lists.clear(self.paths.len(), rows.sketches.len());
         open.retain(|open| {
@@ -287,6 +299,7 @@ impl<T: Compute> Rules<'_, T> {
         });
         let bounds = &mut Bounds { values: rows.bounds, paths: self.paths };
         scan.within(&self.packed, rows.codes, Compared::Listed(lists, bounds), hits);
+        listed.sort(rows.sketches.len(), hits);
     }
 
     /// The bounds of the rows of a chunk.
@@ -294,7 +307,7 @@ impl<T: Compute> Rules<'_, T> {
         Bounds { values: rows.bounds, paths: self.paths }
     }
 
-    /// Measures what is left, and renews the bounds of the open rows.
+    /// Measures the listed centers within reach, and renews the bounds of the open rows.
     fn decide(
         &self,
         values: MatRef<'_, T>,
@@ -303,12 +316,12 @@ impl<T: Compute> Rules<'_, T> {
         packed: &PackedCenters<T>,
         work: &mut Work,
     ) {
-        let Work { open, sorted, ends, rivals, measured, changes, distances, .. } = work;
+        let Work { open, listed, rivals, measured, changes, distances, .. } = work;
         let factor = self.basis.factor();
         for open in open.iter_mut() {
             let r = open.row as usize;
             rivals.clear();
-            rivals.extend(hits_of(sorted, ends, r).iter().filter(|(_, j)| *j != open.label));
+            rivals.extend(listed.of(open.row).iter().filter(|(_, j)| *j != open.label));
             rivals.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
             if rivals.first().is_some_and(|rival| rival.0 <= open.radius) {
                 measured.clear();
@@ -358,7 +371,7 @@ impl<T: Compute> Rules<'_, T> {
 /// The rows of a chunk: all of them, or none yet.
 pub(in crate::kmeans) enum Reading<'c, 'u, T: Compute> {
     All(Chunk<'c, T>),
-    None(&'c mut Unread<'u, T>),
+    Unread(&'c mut Unread<'u, T>),
 }
 
 impl<'c, T: Compute> Reading<'c, '_, T> {
@@ -366,7 +379,15 @@ impl<'c, T: Compute> Reading<'c, '_, T> {
     fn of(self, picked: &[u32]) -> Result<Chunk<'c, T>> {
         match self {
             Self::All(chunk) => Ok(chunk),
-            Self::None(unread) => unread.read_of(picked),
+            Self::Unread(unread) => unread.read_of(picked),
+        }
+    }
+
+    /// The chunk.
+    fn all(self) -> Result<Chunk<'c, T>> {
+        match self {
+            Self::All(chunk) => Ok(chunk),
+            Self::Unread(unread) => unread.read(),
         }
     }
 }
@@ -387,37 +408,4 @@ fn dense<'c, T: Compute>(chunk: &Chunk<'c, T>) -> MatRef<'c, T> {
         Rows::Dense(rows) => rows,
         Rows::Sparse(_) => unreachable!("sparse rows have no sketches"),
     }
-}
-
-/// Sorts the hits by row.
-fn sort_by_row(n: usize, work: &mut Work) {
-    let Work { hits, sorted, ends, .. } = work;
-    ends.clear();
-    ends.resize(n + 1, 0);
-    for hit in &*hits {
-        ends[hit.row as usize + 1] += 1;
-    }
-    for r in 0..n {
-        ends[r + 1] += ends[r];
-    }
-    sorted.clear();
-    sorted.resize(hits.len(), (0.0, 0));
-    // Afterwards `ends[r]` is where the hits of row `r` end.
-    for hit in &*hits {
-        let at = &mut ends[hit.row as usize];
-        sorted[*at as usize] = (hit.bound, hit.center);
-        *at += 1;
-    }
-}
-
-/// The hits of a row.
-fn hits_of_mut<'s>(sorted: &'s mut [(f32, u32)], ends: &[u32], r: usize) -> &'s mut [(f32, u32)] {
-    let start = if r == 0 { 0 } else { ends[r - 1] };
-    &mut sorted[start as usize..ends[r] as usize]
-}
-
-/// The hits of a row.
-fn hits_of<'s>(sorted: &'s [(f32, u32)], ends: &[u32], r: usize) -> &'s [(f32, u32)] {
-    let start = if r == 0 { 0 } else { ends[r - 1] };
-    &sorted[start as usize..ends[r] as usize]
 }

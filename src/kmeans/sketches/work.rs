@@ -16,6 +16,45 @@ pub(super) struct Open {
     pub(super) sq_dist: f64,
 }
 
+/// The centers that a scan listed, by row.
+#[derive(Default)]
+pub(super) struct HitsByRow {
+    /// Lower bounds of the distances, and the centers.
+    sorted: Vec<(f32, u32)>,
+    /// Per row, the end of its centers.
+    ends: Vec<u32>,
+}
+
+impl HitsByRow {
+    /// Sorts the hits of a chunk of `n` rows.
+    pub(super) fn sort(&mut self, n: usize, hits: &[Hit]) {
+        let Self { sorted, ends } = self;
+        ends.clear();
+        ends.resize(n + 1, 0);
+        for hit in hits {
+            ends[hit.row as usize + 1] += 1;
+        }
+        for r in 0..n {
+            ends[r + 1] += ends[r];
+        }
+        sorted.clear();
+        sorted.resize(hits.len(), (0.0, 0));
+        // `ends[r]` is where the centers of row `r` begin, and grows to where they end.
+        for hit in hits {
+            let at = &mut ends[hit.row as usize];
+            sorted[*at as usize] = (hit.bound, hit.center);
+            *at += 1;
+        }
+    }
+
+    /// The centers of a row, with lower bounds of their distances.
+    pub(super) fn of(&mut self, row: u32) -> &mut [(f32, u32)] {
+        let r = row as usize;
+        let start = if r == 0 { 0 } else { self.ends[r - 1] };
+        &mut self.sorted[start as usize..self.ends[r] as usize]
+    }
+}
+
 /// Buffers of one worker.
 #[derive(Default)]
 pub(in crate::kmeans) struct Work {
@@ -24,14 +63,12 @@ pub(in crate::kmeans) struct Work {
     pub(super) point: FinePoint,
     pub(super) scan: Scan,
     pub(super) hits: Vec<Hit>,
-    /// The hits by row, and where they end, per row.
-    pub(super) sorted: Vec<(f32, u32)>,
-    pub(super) ends: Vec<u32>,
+    pub(super) listed: HitsByRow,
     pub(super) open: Vec<Open>,
     /// The rows that each set of centers is compared with.
     pub(super) lists: Lists,
     /// Rows that are read.
-    pub(in crate::kmeans) picked: Vec<u32>,
+    pub(super) picked: Vec<u32>,
     /// Centers of a row that may be nearest, with lower bounds, and those that were measured.
     pub(super) rivals: Vec<(f32, u32)>,
     pub(super) measured: Vec<(f64, u32)>,

@@ -186,7 +186,7 @@ def test_labels_of_many_rows_in_files_stay_in_the_run_until_they_are_read(make, 
     np.save(path, X)
     model = make(3, random_state=0)
     plain = copy.deepcopy(model).fit(path)
-    monkeypatch.setattr("shoal._fit.estimator.CONVERTED_ROWS", len(X) - 1)
+    monkeypatch.setattr("shoal._fit.labels.CONVERTED_ROWS", len(X) - 1)
     for rows, kept in ((path, True), (X, False)):
         model.fit(rows)
         assert (model._labels is None, model._finished is not None) == (kept, kept)
@@ -204,7 +204,7 @@ def test_labels_of_many_rows_in_files_stay_in_the_run_until_they_are_read(make, 
 def test_labels_of_a_run_that_was_left_and_of_levels_come_from_the_run(tmp_path, monkeypatch):
     path = tmp_path / "rows.npy"
     np.save(path, X)
-    monkeypatch.setattr("shoal._fit.estimator.CONVERTED_ROWS", len(X) - 1)
+    monkeypatch.setattr("shoal._fit.labels.CONVERTED_ROWS", len(X) - 1)
     for read in (lambda model: model.labels_, lambda model: np.asarray(getattr(model, "labels_", None))):
         model = shoal.KMeans(3, random_state=0)
         for _ in model.iter_fit(path):

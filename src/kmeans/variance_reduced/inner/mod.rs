@@ -10,12 +10,13 @@
 //! the label, with all centers. A block ends when too many centers have moved far.
 
 mod look;
+mod moves;
 
 use std::collections::VecDeque;
 
 use super::draws::{Origin, StepDraws};
 use super::moving::Moving;
-use super::packing::{Few, Packing};
+use super::packing::Packing;
 use crate::centers::LabelsRef;
 use crate::error::Result;
 use crate::kernel::bounded::{Gathered, Nearest, nearest_single};
@@ -25,6 +26,7 @@ use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::rows::{RowBuf, Rows};
 use look::Reach;
+use moves::Moves;
 
 /// Rows that a worker labels together for steps of variance-reduced k-means: enough to fill micro tiles.
 const STEPS_TOGETHER: usize = 64;
@@ -120,22 +122,11 @@ pub(super) struct Inner<'a, T: Compute> {
     all: Packing<'a, T>,
     /// The centers packed in the order of the bounds.
     panels: Option<Packing<'a, T>>,
-    /// Centers that moved by more than `near` since the start of the block, or because a row got a new label.
-    few: Few<T>,
-    near: f64,
+    /// The moves of the centers since the start of the block.
+    moves: Moves<T>,
     /// Expected length of the centers' moves within a block.
     ahead: f64,
     reach: Reach,
-    /// Since the start of the block: the path length per center, the centers that moved, the longest
-    /// path, and the longest path of a center that is not among the few.
-    path: Vec<f64>,
-    moved: Vec<u32>,
-    farthest: f64,
-    creep: f64,
-    /// Length of the move that all centers have in common, in addition to `path`.
-    common: f64,
-    /// There is no room for another center that moved far.
-    over: bool,
     /// Drawn rows that have not been processed.
     pending: VecDeque<u64>,
     block: usize,
@@ -190,8 +181,7 @@ impl<'a, T: Compute> Inner<'a, T> {
             lost: lost_of(&all) * of_packed * of_packed,
             steepest: slopes.iter().copied().fold(0.0, f64::max),
             slopes,
-            few: Few::new(&all, room),
-            near: NEAR * start.spread * unit,
+            moves: Moves::new(&all, room, NEAR * start.spread * unit),
             ahead: 2.0 * NEAR * start.spread * unit,
             all: Packing::new(all, &[]),
             panels: start
@@ -199,12 +189,6 @@ impl<'a, T: Compute> Inner<'a, T> {
                 .and(panels)
                 .map(|packed| Packing::new(packed, start.bounds.map_or(&[][..], PanelBounds::slots))),
             reach: Reach { norm, gamma },
-            path: vec![0.0; k],
-            moved: Vec::new(),
-            farthest: 0.0,
-            creep: 0.0,
-            common: 0.0,
-            over: false,
             pending: VecDeque::new(),
             block: STEPS_TOGETHER,
             drawn: Vec::new(),
@@ -230,7 +214,7 @@ impl<'a, T: Compute> Inner<'a, T> {
                 self.look(origin)?;
             }
             let mut done = 0;
-            while done < self.drawn.len() && !self.over {
+            while done < self.drawn.len() && !self.moves.over {
                 let (drawn, before) = (self.drawn[done], self.distances);
                 self.row.clear(self.x.len());
                 let label = self.label(&drawn, origin)?;
@@ -249,7 +233,7 @@ impl<'a, T: Compute> Inner<'a, T> {
             let most = (STEPS_AHEAD_BYTES / self.start.row_bytes.max(1)).clamp(STEPS_LEAST, STEPS_AHEAD);
             self.block = if done < self.drawn.len() { done + done / 8 } else { 2 * self.block };
             self.block = self.block.clamp(STEPS_LEAST, most);
-            self.ahead = self.farthest.clamp(2.0 * self.near, FAR / NEAR * self.near);
+            self.ahead = self.moves.farthest.clamp(2.0 * self.moves.near, FAR / NEAR * self.moves.near);
         }
         Ok(())
     }
@@ -273,9 +257,7 @@ impl<'a, T: Compute> Inner<'a, T> {
             let (others, slack) = (f64::NEG_INFINITY, f64::NEG_INFINITY);
             self.drawn.push(DrawnRow { row, label, others, slack, at: None });
         }
-        self.moved.drain(..).for_each(|j| self.path[j as usize] = 0.0);
-        (self.farthest, self.creep, self.common, self.over) = (0.0, 0.0, 0.0, false);
-        self.few.clear();
+        self.moves.clear();
         let apart = (0..self.moving.len()).map(|j| self.moving.apart(j)).fold(0.0, f64::max);
         let norm = (self.norm + apart) * (1.0 + GROWTH) + self.rounding;
         self.reach = Reach { norm, gamma: self.gamma };
@@ -285,13 +267,14 @@ impl<'a, T: Compute> Inner<'a, T> {
     fn label(&mut self, drawn: &DrawnRow, origin: Origin<'_, T>) -> Result<u32> {
         let a = drawn.label as usize;
         if !self.start.search_always {
-            if self.farthest == 0.0 && self.common == 0.0 {
+            let Moves { farthest, common, .. } = self.moves;
+            if farthest == 0.0 && common == 0.0 {
                 return Ok(drawn.label);
             }
-            let beside = 2.0 * (self.common + self.rounding);
-            let known = self.farthest + self.common <= GROWTH / 2.0 * self.norm;
+            let beside = 2.0 * (common + self.rounding);
+            let known = farthest + common <= GROWTH / 2.0 * self.norm;
             let more = 1.0 + 4.0 * self.gamma;
-            if known && drawn.slack > (self.path[a] + self.farthest + beside) * more {
+            if known && drawn.slack > (self.moves.path[a] + farthest + beside) * more {
                 return Ok(drawn.label);
             }
             self.fetch(drawn, origin)?;
@@ -311,21 +294,21 @@ impl<'a, T: Compute> Inner<'a, T> {
     /// it. The other centers have come nearer by at most `creep` plus `beside`.
     fn by_few(&mut self, drawn: &DrawnRow, beside: f64) -> Option<u32> {
         let (a, row) = (drawn.label as usize, self.row.rows());
-        let others = drawn.others - (self.creep + beside) * MORE;
+        let others = drawn.others - (self.moves.creep + beside) * MORE;
         // The nearest of the few, if it is unique, with bounds on its distance.
         let mut nearest = (None, f64::INFINITY, f64::INFINITY);
-        if !self.few.centers.is_empty() {
-            let packed = self.few.sync(&self.moving, &mut self.center);
+        if !self.moves.few.centers.is_empty() {
+            let packed = self.moves.few.sync(&self.moving, &mut self.center);
             nearest_single(row, packed, &mut self.found, (&mut self.gathered, &mut self.scratch));
             let place = self.found.ids[0] as usize;
             let sq_dist = distance(row, packed.centers().row(place)) * self.unit * self.unit;
             let alone = self.found.best[0] < self.found.next[0];
-            self.distances += self.few.centers.len() as u64 + 1;
-            nearest = (alone.then(|| self.few.centers[place]), self.least(sq_dist), self.most(sq_dist));
+            self.distances += self.moves.few.centers.len() as u64 + 1;
+            nearest = (alone.then(|| self.moves.few.centers[place]), self.least(sq_dist), self.most(sq_dist));
         }
         let (best, least, most) = nearest;
         let mut own_least = f64::INFINITY;
-        if !self.few.contains(a) {
+        if !self.moves.few.contains(a) {
             self.moving.write(a, &mut self.center);
             let sq_dist = distance(row, &self.center) * self.unit * self.unit;
             self.distances += 1;
@@ -387,14 +370,8 @@ impl<'a, T: Compute> Inner<'a, T> {
         if let Some(gradient) = &self.start.gradient {
             self.moving.descend(gradient, &self.slopes, rate);
             if self.steepest > 0.0 {
-                self.common += rate * self.steepest * MORE;
-                self.few.touch_all();
-                for j in 0..self.path.len() {
-                    self.all.touch(j);
-                    if let Some(panels) = &mut self.panels {
-                        panels.touch(j);
-                    }
-                }
+                self.moves.note_all(rate * self.steepest * MORE);
+                (0..self.moving.len()).for_each(|j| self.touch(j));
             }
         }
         Ok(())
@@ -402,20 +379,15 @@ impl<'a, T: Compute> Inner<'a, T> {
 
     /// Records that center `j` moved by at most `moved`; `far` if a row got a new label.
     fn note(&mut self, j: usize, moved: f64, far: bool) {
+        self.touch(j);
+        self.moves.note(j, moved, far);
+    }
+
+    /// Records that the packed copies of center `j` are out of date.
+    fn touch(&mut self, j: usize) {
         self.all.touch(j);
         if let Some(panels) = &mut self.panels {
             panels.touch(j);
-        }
-        if self.path[j] == 0.0 {
-            self.moved.push(j as u32);
-        }
-        self.path[j] += moved;
-        self.farthest = self.farthest.max(self.path[j]);
-        if self.few.contains(j) || self.few.room() > 0 && (far || self.path[j] > self.near) {
-            self.few.touch(j);
-            self.over |= self.few.room() == 0;
-        } else {
-            self.creep = self.creep.max(self.path[j]);
         }
     }
 }
