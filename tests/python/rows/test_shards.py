@@ -278,6 +278,7 @@ def test_a_damaged_file_in_the_middle_is_named(tmp_path):
 
 @pytest.mark.parametrize("suffix", [".npy", ".fvecs", ".parquet", ".csv"])
 @pytest.mark.parametrize("name", ["lloyd", "parallel", "nested", "sampled"])
+@pytest.mark.filterwarnings("ignore:shuffle=True")
 def test_a_value_that_is_not_finite_names_its_file(tmp_path, suffix, name):
     if name == "sampled" and suffix in (".parquet", ".csv"):
         pytest.skip("batches of random rows need random access")
