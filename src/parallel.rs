@@ -460,7 +460,8 @@ mod tests {
         let threads = || Executor::of_call(Some(1)).unwrap().threads();
         let nested = || (threads(), other.install(threads), threads());
         assert_eq!((threads(), cx.install(nested), threads()), (1, (3, 2, 3), 1));
-        assert!(std::panic::catch_unwind(|| cx.install(|| panic!("a panic ends it too"))).is_err());
+        let panics = std::panic::AssertUnwindSafe(|| cx.install(|| panic!("a panic ends it too")));
+        assert!(std::panic::catch_unwind(panics).is_err());
         assert_eq!(threads(), 1);
         cx.interrupt().set();
         let check = || Executor::of_call(None).and_then(|cx| cx.check());

@@ -604,7 +604,9 @@ mod tests {
         assert_eq!(text(&rows), place(8));
         assert_eq!(text(&rows.slice(6..12).unwrap()), place(2));
         assert_eq!(text(&RowRange::new::<f32>(&rows, 7..9).unwrap()), place(1));
-        assert!(text(&Normalized::new(&rows)).ends_with(&format!("(row 3 of {})", paths[2].display())));
+        assert!(
+            text(&Normalized::new::<f32>(&rows)).ends_with(&format!("(row 3 of {})", paths[2].display()))
+        );
         let refused = crate::KMeans::params(2).fit(&rows).unwrap_err().to_string();
         assert_eq!(refused, place(8));
         let batches =

@@ -60,13 +60,11 @@ def test_the_first_bad_row_is_named_for_any_number_of_threads():
     "use",
     [
         lambda small, Z: shoal.MiniBatchKMeans(3).partial_fit(small).partial_fit(Z),
-        lambda small, Z: shoal.MiniBatchKMeans(3).partial_fit(small).partial_fit(iter([Z])),
         lambda small, Z: shoal.NestedMiniBatchKMeans(3).partial_fit(small).partial_fit(Z),
         lambda small, Z: shoal.BackwardEulerKMeans(3).partial_fit(small).partial_fit(Z),
         lambda small, Z: shoal.StreamingCoreset(5).partial_fit(small).partial_fit(Z),
         lambda small, Z: KMeans(3).fit(small).predict(Z),
         lambda small, Z: KMeans(3).fit(small).transform(Z),
-        lambda small, Z: shoal.nearest(Z, small[:2]),
     ],
 )
 def test_a_value_that_only_float64_can_hold(use):
