@@ -63,7 +63,7 @@ impl<S> Driver<S> {
     /// A run of `solver` that continues after the steps of `history`, also if the caller ended it.
     pub(crate) fn resumed(solver: S, mut history: Vec<Step>) -> Self {
         if let Some(last) = history.last_mut() {
-            last.stop_reason = last.stop_reason.filter(|reason| !reason.is_of_others());
+            last.stop_reason = last.stop_reason.filter(|reason| !reason.is_resumable());
         }
         let elapsed = history.last().map_or(0.0, |last| last.elapsed);
         Self { history, elapsed, ..Self::new(solver) }

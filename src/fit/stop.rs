@@ -52,7 +52,7 @@ impl StopReason {
     }
 
     /// Whether the caller ended the run and may want to resume it.
-    pub(crate) fn is_of_others(self) -> bool {
+    pub(crate) fn is_resumable(self) -> bool {
         matches!(self, Self::Deadline | Self::Target | Self::Observer)
     }
 }

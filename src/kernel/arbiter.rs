@@ -151,7 +151,7 @@ impl<T: Compute> Doubts<T> {
 /// Whether a squared distance has neither overflowed nor lost digits to underflow. Differences of `f32` values do
 /// neither in `f64`.
 pub(crate) fn is_exact<T: Float>(sq_dist: f64) -> bool {
-    size_of::<T>() == size_of::<f32>() || sq_dist.is_finite() && sq_dist >= vanishing::<f64>()
+    !T::WIDE || sq_dist.is_finite() && sq_dist >= vanishing::<f64>()
 }
 
 impl<T: Compute> PackedCenters<T> {
@@ -161,11 +161,11 @@ impl<T: Compute> PackedCenters<T> {
     }
 
     pub(super) fn doubt_about(&self, values: usize, largest: f64) -> Doubt<T> {
-        let roundings = if size_of::<T>() == size_of::<f32>() {
-            values as f64 * (17.0 / 16.0) + 16.0
-        } else {
+        let roundings = if T::WIDE {
             // The lengths of centers are sums over all columns.
             3.0 * values.max(self.dim) as f64 + 32.0
+        } else {
+            values as f64 * (17.0 / 16.0) + 16.0
         };
         let sum = roundings * T::EPSILON / 2.0;
         let gamma = if sum < 1.0 { sum / (1.0 - sum) } else { f64::INFINITY };

@@ -48,7 +48,7 @@ impl<T: Float> Doubt<T> {
 
 /// Squared lengths below this value may have lost digits to underflow.
 pub(super) fn vanishing<T: Float>() -> T {
-    T::from_f64(2f64.powi(if size_of::<T>() == 4 { -112 } else { -960 }))
+    T::from_f64(2f64.powi(if T::WIDE { -960 } else { -112 }))
 }
 
 /// Whether the two smallest tile values of a row differ by at most `doubt`, so that they do not determine the

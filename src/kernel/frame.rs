@@ -111,10 +111,10 @@ pub(super) fn scale_of<T: Float>(centers: MatRef<'_, T>, shift: Option<&[T]>) ->
 fn scale_for<T: Float>(largest: f64) -> T {
     // Squares must neither overflow nor underflow. Magnitudes within a quarter of the exponent range on
     // either side need no scale.
-    let safe = if size_of::<T>() == 4 { 30 } else { 250 };
+    let safe = if T::WIDE { 250 } else { 30 };
     let exponent = if largest > 0.0 && largest.is_finite() { largest.log2().floor() as i32 } else { 0 };
     // Subnormal centers are scaled as far as T allows.
-    let most = if size_of::<T>() == 4 { 126 } else { 1022 };
+    let most = if T::WIDE { 1022 } else { 126 };
     T::from_f64(if exponent.abs() > safe { 2f64.powi((-exponent).clamp(-most, most)) } else { 1.0 })
 }
 

@@ -52,7 +52,7 @@ impl<T: Compute> PackedCenters<T> {
         }
         let scale = self.scale.to_f64();
         // Values below the smallest normal number of T may have underflowed, in every column.
-        let least = if size_of::<T>() == 4 { f64::from(f32::MIN_POSITIVE) } else { f64::MIN_POSITIVE };
+        let least = if T::WIDE { f64::MIN_POSITIVE } else { f64::from(f32::MIN_POSITIVE) };
         T::from_f64(reach * scale * scale * (1.0 + 4.0 * T::EPSILON) + (self.dim + 8) as f64 * least)
     }
 

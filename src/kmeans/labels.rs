@@ -11,7 +11,7 @@ mod by_blocks;
 mod by_bounds;
 mod by_sketches;
 mod carried;
-mod part;
+mod pass;
 mod sweep;
 #[cfg(test)]
 mod tests;
@@ -27,7 +27,7 @@ use crate::parallel::Executor;
 use crate::pass::Pool;
 use crate::persist::state::{StateReader, StateWriter};
 pub(super) use carried::Carried;
-use part::Part;
+use pass::Part;
 pub(super) use sweep::{Sweep, Swept};
 
 /// Upper limit of the number of rows for which a sweep notes changed labels and a checkpoint stores labels. With more

@@ -10,12 +10,71 @@ use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 
 use super::cells::Cells;
 use super::identical::Distinct;
-use super::{Keep, Linkage};
 use crate::error::{Error, Result};
 use crate::fit::Element;
 use crate::matrix::make_room;
+use crate::names::names;
 use crate::parallel::Executor;
 use crate::persist::state::StateReader;
+
+/// Which row of a group of duplicates is kept: the first in this order. Rows of weight 0 come last in any order.
+///
+/// ```
+/// use shoal::curation::Keep;
+/// assert_eq!("nearest-to-center".parse::<Keep>().ok(), Some(Keep::NearestToCenter));
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Keep {
+    /// The default: the order of the rows.
+    #[default]
+    First,
+    /// The distance to the center of the row's cell, ascending: typical rows are kept.
+    NearestToCenter,
+    /// The distance to the center of the row's cell, descending: unusual rows are kept, as in `SemDeDup`.
+    FarthestFromCenter,
+}
+
+names! {
+    Keep("keep") {
+        First = "first",
+        NearestToCenter = "nearest-to-center",
+        FarthestFromCenter = "farthest-from-center",
+    }
+}
+
+/// How pairs become groups of duplicates.
+///
+/// ```
+/// use shoal::curation::{Deduplication, Linkage};
+/// // A chain: neighbors are within 1, the ends are not.
+/// let rows = [[0.0f64], [0.9], [1.8]];
+/// let kept = |linkage| Deduplication::within(1.0).linkage(linkage).find(&rows).unwrap().kept();
+/// assert_eq!(kept(Linkage::Leader), [0, 2]);
+/// assert_eq!(kept(Linkage::Components), [0]);
+/// assert_eq!(kept(Linkage::SemDeDup), [0]);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Linkage {
+    /// The default: in order, a row is kept unless it is within the distance of a kept row. Kept rows are farther
+    /// than the distance from each other, and every removed row is within it of its representative.
+    #[default]
+    Leader,
+    /// Connected components of the graph of pairs: keeps one row of each. Chains of near rows are one group.
+    Components,
+    /// The rule of `SemDeDup`: in order, a row is removed if it is within the distance of any earlier row, kept or
+    /// removed.
+    SemDeDup,
+}
+
+names! {
+    Linkage("linkage") {
+        Leader = "leader",
+        Components = "components",
+        SemDeDup = "semdedup",
+    }
+}
 
 /// The order of the distinct rows: the first row of every group is kept.
 #[derive(Debug)]

@@ -26,75 +26,16 @@ use crate::fit::{Element, Metric, Problems, parameters, require};
 use crate::float::either;
 use crate::graph::frame;
 use crate::kernel::Frame;
-use crate::names::names;
 use crate::parallel::Executor;
 use crate::tuning::DEFAULT_MEMORY;
 use cells::Cells;
 use identical::Distinct;
+pub use linkage::{Keep, Linkage};
 use linkage::{Links, Ranks};
 use pairs::Pairing;
 
 /// Multiplications of a step of a search for duplicates: some tens of seconds on two cores.
 const DUPLICATE_STEP: f64 = 2e12;
-
-/// Which row of a group of duplicates is kept: the first in this order. Rows of weight 0 come last in any order.
-///
-/// ```
-/// use shoal::curation::Keep;
-/// assert_eq!("nearest-to-center".parse::<Keep>().ok(), Some(Keep::NearestToCenter));
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Keep {
-    /// The default: the order of the rows.
-    #[default]
-    First,
-    /// The distance to the center of the row's cell, ascending: typical rows are kept.
-    NearestToCenter,
-    /// The distance to the center of the row's cell, descending: unusual rows are kept, as in `SemDeDup`.
-    FarthestFromCenter,
-}
-
-names! {
-    Keep("keep") {
-        First = "first",
-        NearestToCenter = "nearest-to-center",
-        FarthestFromCenter = "farthest-from-center",
-    }
-}
-
-/// How pairs become groups of duplicates.
-///
-/// ```
-/// use shoal::curation::{Deduplication, Linkage};
-/// // A chain: neighbors are within 1, the ends are not.
-/// let rows = [[0.0f64], [0.9], [1.8]];
-/// let kept = |linkage| Deduplication::within(1.0).linkage(linkage).find(&rows).unwrap().kept();
-/// assert_eq!(kept(Linkage::Leader), [0, 2]);
-/// assert_eq!(kept(Linkage::Components), [0]);
-/// assert_eq!(kept(Linkage::SemDeDup), [0]);
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Linkage {
-    /// The default: in order, a row is kept unless it is within the distance of a kept row. Kept rows are farther
-    /// than the distance from each other, and every removed row is within it of its representative.
-    #[default]
-    Leader,
-    /// Connected components of the graph of pairs: keeps one row of each. Chains of near rows are one group.
-    Components,
-    /// The rule of `SemDeDup`: in order, a row is removed if it is within the distance of any earlier row, kept or
-    /// removed.
-    SemDeDup,
-}
-
-names! {
-    Linkage("linkage") {
-        Leader = "leader",
-        Components = "components",
-        SemDeDup = "semdedup",
-    }
-}
 
 /// Finds duplicates: rows within a distance of each other. Begin with [`Deduplication::within`].
 ///

@@ -1,11 +1,13 @@
 //! Labels that the minima prove, and the rows that they leave in doubt.
 
-use super::CERTIFIED_DOUBT;
 use super::fold::Minima;
 use super::pack::{LowCenters, PANEL};
 use super::rows::GROUP;
 use super::strip::group_rows;
 use crate::kernel::arch::engine::Engine;
+
+/// Share of all panels above which rows in doubt go to the `f32` kernel.
+pub(super) const CERTIFIED_DOUBT: f64 = 0.25;
 
 /// A panel that may hold the nearest center of a row.
 #[derive(Clone, Copy, Debug)]

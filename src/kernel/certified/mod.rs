@@ -32,6 +32,7 @@ mod tiles;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
+use self::decide::CERTIFIED_DOUBT;
 use self::pack::LowCenters;
 use self::tiles::Buffers;
 use super::arch::engine::Product;
@@ -53,9 +54,6 @@ pub(crate) const fn certified_pays(k: usize, dim: usize) -> bool {
 /// Rows for which rounding the centers to low precision pays off: it takes as long as products save on about 2,000 rows
 /// (256 and 1024 centers of 128 columns).
 const CERTIFIED_ROWS: usize = 2048;
-
-/// Share of all panels above which rows in doubt go to the `f32` kernel.
-const CERTIFIED_DOUBT: f64 = 0.25;
 
 /// Rows after which the share of panels in doubt decides whether low precision goes on.
 const CERTIFIED_TRIAL: usize = 512;

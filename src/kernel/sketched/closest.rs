@@ -66,6 +66,8 @@ pub(super) struct Closest<'a, 'b, F> {
 }
 
 impl<F: FnMut(u32, u32, f32) -> f32> Scanning for Closest<'_, '_, F> {
+    /// # Safety
+    /// The processor has the instruction set of `S`.
     #[inline(always)]
     unsafe fn scan<S: Simd<T = f32>, D: Dots>(self, dots: &D) {
         let Self { queries, estimates, packed, codes, sketches, most, mut radius_of, mut bounds, hits } =

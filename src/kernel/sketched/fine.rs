@@ -229,6 +229,8 @@ struct Rounding<'a> {
 impl Operation<f32> for Rounding<'_> {
     type Output = FineSketch;
 
+    /// # Safety
+    /// The processor has the instruction set of `S`.
     #[inline(always)]
     unsafe fn run<S: Widen<T = f32>, const MR: usize, const M2: usize, const M3: usize, const NV: usize>(
         self,
@@ -285,6 +287,8 @@ struct Restoring<'a> {
 impl Operation<f32> for Restoring<'_> {
     type Output = ();
 
+    /// # Safety
+    /// The processor has the instruction set of `S`.
     #[inline(always)]
     unsafe fn run<S: Widen<T = f32>, const MR: usize, const M2: usize, const M3: usize, const NV: usize>(
         self,
@@ -336,6 +340,8 @@ struct Compared {
 impl Operation<f32> for Comparing<'_> {
     type Output = Compared;
 
+    /// # Safety
+    /// The processor has the instruction set of `S`.
     #[inline(always)]
     unsafe fn run<S: Widen<T = f32>, const MR: usize, const M2: usize, const M3: usize, const NV: usize>(
         self,

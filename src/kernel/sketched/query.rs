@@ -128,6 +128,8 @@ struct Portably<Q>(Q);
 impl<Q: Scanning> Operation<f32> for Portably<Q> {
     type Output = ();
 
+    /// # Safety
+    /// The processor has the instruction set of `S`.
     #[inline(always)]
     unsafe fn run<S: Widen<T = f32>, const MR: usize, const M2: usize, const M3: usize, const NV: usize>(
         self,

@@ -93,6 +93,8 @@ struct Within<'a, 'b> {
 }
 
 impl Scanning for Within<'_, '_> {
+    /// # Safety
+    /// The processor has the instruction set of `S`.
     #[inline(always)]
     unsafe fn scan<S: Simd<T = f32>, D: Dots>(self, dots: &D) {
         let Self { queries, packed, codes, mut rows, hits } = self;

@@ -119,6 +119,8 @@ struct Rounding<'a> {
 impl Operation<f32> for Rounding<'_> {
     type Output = ();
 
+    /// # Safety
+    /// The processor has the instruction set of `S`.
     #[inline(always)]
     unsafe fn run<S: Widen<T = f32>, const MR: usize, const M2: usize, const M3: usize, const NV: usize>(
         self,

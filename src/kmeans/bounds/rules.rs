@@ -77,7 +77,7 @@ impl PanelBounds {
 /// store at most `values` values.
 pub(in crate::kmeans) fn rounding_of<T: Compute>(packed: &PackedCenters<T>, values: usize) -> f64 {
     // The lengths of centers packed for sparse rows are f64 sums over all columns.
-    let sparse_wide = packed.is_sparse() && size_of::<T>() == size_of::<f64>();
+    let sparse_wide = packed.is_sparse() && T::WIDE;
     let values = if sparse_wide { values.max(packed.dim()) } else { values };
     (values as f64 + 16.0) * T::EPSILON
 }

@@ -1,8 +1,7 @@
 //! A sweep by blocks of rows: a search finds the new labels, then one pass in row order sums the rows.
 
 use super::Labels;
-use super::part::{Moved, Part};
-use super::sweep::Pass;
+use super::pass::{Moved, Part, Pass};
 use crate::centers::{Editing, LabelsMut};
 use crate::error::Result;
 use crate::kernel::Compute;

@@ -1,8 +1,7 @@
 //! A sweep with bounds: rows whose bounds settle their label are not read.
 
 use super::Labels;
-use super::part::{Moved, Part};
-use super::sweep::Pass;
+use super::pass::{Moved, Part, Pass};
 use crate::centers::{Editing, LabelsMut, NO_LABEL};
 use crate::data::row_values;
 use crate::error::Result;

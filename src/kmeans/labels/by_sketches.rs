@@ -1,8 +1,7 @@
 //! A sweep by sketches: rows that their sketches and bounds decide are not read.
 
 use super::Labels;
-use super::part::{Moved, Part};
-use super::sweep::Pass;
+use super::pass::{Moved, Part, Pass};
 use crate::centers::{Editing, LabelsMut, NO_LABEL};
 use crate::error::Result;
 use crate::kernel::Compute;

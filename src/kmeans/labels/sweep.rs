@@ -1,16 +1,16 @@
-//! One sweep: what it is given, what it returns, and the pass that makes it.
+//! One sweep: what it is given, what it returns, and how it labels the rows.
 
 use std::sync::{Mutex, PoisonError};
 
-use super::part::Part;
+use super::pass::{Part, Pass};
 use super::{Before, Carried, Labels};
-use crate::centers::{Editing, Journal, LabelsMut, sum_labeled};
+use crate::centers::{Editing, LabelsMut, sum_labeled};
 use crate::data::DataSource;
 use crate::error::{Error, Result};
 use crate::kernel::{self, Compute, PackedCenters, Scratch};
 use crate::kmeans::blocks::Blocks;
 use crate::parallel::Executor;
-use crate::pass::{PerRow, Pool, Unread, gather_with};
+use crate::pass::{Pool, Unread};
 use crate::stats::ClusterSums;
 
 /// Upper limit of the share of changed labels for which the next sweep updates sums: updating for one changed
@@ -70,49 +70,6 @@ impl Swept {
     pub(in crate::kmeans) fn into_carried(self) -> Carried {
         let Self { clusters, energy_afresh, .. } = self;
         Carried { clusters, energy_afresh }
-    }
-}
-
-/// What all workers of a sweep know.
-pub(super) struct Pass<'a, T: Compute> {
-    pub(super) packed: &'a PackedCenters<T>,
-    /// The points about which squared errors are summed.
-    pub(super) points: &'a PackedCenters<T>,
-    pub(super) moments: Option<&'a PackedCenters<T>>,
-    /// Whether all rows are summed, not only those whose label changes.
-    pub(super) afresh: bool,
-    pub(super) data: &'a dyn DataSource<T>,
-    pub(super) cx: &'a Executor,
-    /// Where changes of labels are noted.
-    journals: Option<&'a Mutex<Vec<Journal>>>,
-    /// The contributions of the workers.
-    parts: Pool<Part>,
-}
-
-impl<'a, T: Compute> Pass<'a, T> {
-    /// The contribution of a worker that has no rows.
-    fn empty(&self) -> Part {
-        let (k, dim) = (self.packed.n_centers(), self.packed.dim());
-        Part {
-            clusters: ClusterSums::part(k, dim),
-            changed: 0,
-            distances: 0,
-            weighted: false,
-            moments: self.moments.map(|_| ClusterSums::part(1, dim)),
-        }
-    }
-
-    /// Calls `absorb` for every chunk of the rows, with its part of `per_row`, and adds the contributions of the
-    /// workers to `total`. A worker has buffers of its own, and a place to edit labels.
-    pub(super) fn run<R: PerRow, B: Default>(
-        &self,
-        chunk_rows: Option<usize>,
-        per_row: R,
-        total: &mut Part,
-        absorb: impl Fn(Unread<'_, T>, R, &mut Part, &mut (B, Editing<'a>)) -> Result<()> + Sync,
-    ) -> Result<()> {
-        let make = (|| self.empty(), || (B::default(), Editing::new(self.journals)));
-        gather_with(self.data, self.cx, (chunk_rows, &self.parts), per_row, total, make, absorb, Part::merge)
     }
 }
 

@@ -386,7 +386,7 @@ impl<T: Compute> StreamSolver<T> for MiniBatchSolver<T> {
 
 impl<T: Compute> MergeSolver<T> for MiniBatchSolver<T> {
     fn merge(&mut self, other: &Contents) -> Result<()> {
-        if is_wide(other).map_err(Error::Shape)? != (size_of::<T>() == size_of::<f64>()) {
+        if is_wide(other).map_err(Error::Shape)? != T::WIDE {
             return Err(Error::Shape("the states to merge must have the same compute type".into()));
         }
         other.must_be(MINIBATCH_STATE).map_err(Error::Shape)?;

@@ -1,11 +1,58 @@
-//! What one worker contributes to a sweep.
+//! The pass of a sweep: what all workers know, and what each contributes.
 
-use super::sweep::Pass;
+use std::sync::Mutex;
+
+use crate::centers::{Editing, Journal};
+use crate::data::DataSource;
 use crate::error::Result;
-use crate::kernel::Compute;
-use crate::pass::Chunk;
+use crate::kernel::{Compute, PackedCenters};
+use crate::parallel::Executor;
+use crate::pass::{Chunk, PerRow, Pool, Unread, gather_with};
 use crate::rows::RowBuf;
 use crate::stats::ClusterSums;
+
+/// What all workers of a sweep know.
+pub(super) struct Pass<'a, T: Compute> {
+    pub(super) packed: &'a PackedCenters<T>,
+    /// The points about which squared errors are summed.
+    pub(super) points: &'a PackedCenters<T>,
+    pub(super) moments: Option<&'a PackedCenters<T>>,
+    /// Whether all rows are summed, not only those whose label changes.
+    pub(super) afresh: bool,
+    pub(super) data: &'a dyn DataSource<T>,
+    pub(super) cx: &'a Executor,
+    /// Where changes of labels are noted.
+    pub(super) journals: Option<&'a Mutex<Vec<Journal>>>,
+    /// The contributions of the workers.
+    pub(super) parts: Pool<Part>,
+}
+
+impl<'a, T: Compute> Pass<'a, T> {
+    /// The contribution of a worker that has no rows.
+    pub(super) fn empty(&self) -> Part {
+        let (k, dim) = (self.packed.n_centers(), self.packed.dim());
+        Part {
+            clusters: ClusterSums::part(k, dim),
+            changed: 0,
+            distances: 0,
+            weighted: false,
+            moments: self.moments.map(|_| ClusterSums::part(1, dim)),
+        }
+    }
+
+    /// Calls `absorb` for every chunk of the rows, with its part of `per_row`, and adds the contributions of the
+    /// workers to `total`. A worker has buffers of its own, and a place to edit labels.
+    pub(super) fn run<R: PerRow, B: Default>(
+        &self,
+        chunk_rows: Option<usize>,
+        per_row: R,
+        total: &mut Part,
+        absorb: impl Fn(Unread<'_, T>, R, &mut Part, &mut (B, Editing<'a>)) -> Result<()> + Sync,
+    ) -> Result<()> {
+        let make = (|| self.empty(), || (B::default(), Editing::new(self.journals)));
+        gather_with(self.data, self.cx, (chunk_rows, &self.parts), per_row, total, make, absorb, Part::merge)
+    }
+}
 
 /// The contribution of a worker to a sweep.
 pub(super) struct Part {
