@@ -607,11 +607,6 @@ mod tests {
         assert!(
             text(&Normalized::new::<f32>(&rows)).ends_with(&format!("(row 3 of {})", paths[2].display()))
         );
-        let refused = crate::KMeans::params(2).fit(&rows).unwrap_err().to_string();
-        assert_eq!(refused, place(8));
-        let batches =
-            crate::MiniBatch::params(2).batch_size(16).rng_seed(1).fit(&rows).unwrap_err().to_string();
-        assert_eq!(batches, place(8));
     }
 
     #[test]
