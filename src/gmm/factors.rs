@@ -201,8 +201,8 @@ impl<T: Compute> Mixture<T> {
         }
     }
 
-    /// The M-step for components that have factors, but for the weights. Components without weight keep everything. Returns the
-    /// squared length of all moves.
+    /// The M-step for components that have factors, without the weights of components. Components without rows keep
+    /// everything. Returns the squared length of all moves.
     pub(super) fn follow_factors(
         &mut self,
         sums: &ShareSums,

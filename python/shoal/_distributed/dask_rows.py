@@ -52,19 +52,19 @@ def started(client: Any, *chunks: Chunks) -> list[list[Any]]:
     """
     # Graphs that are optimized one by one may hold the tasks that they share in different forms, which the
     # scheduler does not expect.
-    tasks = library("dask").optimize(*(held(each.data) for each in chunks))
+    tasks = library("dask").optimize(*(with_consumers(each.data) for each in chunks))
     return [
         computed(each.data) or list(submitted(client, data)) for each, data in zip(chunks, tasks, strict=True)
     ]
 
 
-def held(data: Any) -> Any:
-    """Return an array of the same chunks, with a task over each, as labels of rows have one.
+def with_consumers(data: Any) -> Any:
+    """Return an array with a task that takes each chunk, as labels have one that takes their rows.
 
     Dask then optimizes the tasks of the rows as it does for labels that are computed during the fit.
     """
-    name = f"held-{uuid4().hex}"
-    tasks = {(name, i): (passed_on, key) for i, key in enumerate(keys_of(data))}
+    name = f"consumers-{uuid4().hex}"
+    tasks = {(name, i): (unchanged, key) for i, key in enumerate(keys_of(data))}
     graph = library("dask.highlevelgraph").HighLevelGraph.from_collections(name, tasks, [data])
     return library("dask.array").Array(graph, name, data.chunks[:1], dtype=object)
 
@@ -78,7 +78,7 @@ def submitted(client: Any, data: Any) -> Iterator[Any]:
         yield from client.get(tasks, own, workers=worker, allow_other_workers=others, sync=False)
 
 
-def passed_on(block: Any) -> Any:
+def unchanged(block: Any) -> Any:
     """Return the block."""
     return block
 

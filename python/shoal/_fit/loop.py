@@ -105,6 +105,7 @@ class RunLoop(Checked, BaseEstimator):
             raise
         if self._run is run:
             leave(self, watchers, None)
+        # A callback that was left may have begun another fit.
         if self._run is run:
             with reporting_to(watchers, self):
                 self._conclude(run)
