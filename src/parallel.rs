@@ -126,8 +126,8 @@ pub struct Executor {
     progress: Progress,
 }
 
-/// An executor on the threads of a pool of the caller, which other work may share. A pool of one thread stays idle: work
-/// for one thread runs on the thread of the caller.
+/// An executor on the threads of a pool of the caller, which other work may share. A pool of one thread stays idle:
+/// work for one thread runs on the thread of the caller.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -253,9 +253,9 @@ impl Executor {
         Ok(Self { pool, interrupt: Interrupt::default(), progress: Progress::default() })
     }
 
-    /// Runs `f` on this thread. Within it, methods that take no executor use this one, whatever their parameter for the
-    /// number of threads says: `fit`, `predict`, `nearest`, `update`, `find` and the like. They use its threads, and its
-    /// interrupt stops them.
+    /// Runs `f` on this thread. Within it, methods that take no executor use this one: `fit`, `predict`, `nearest`,
+    /// `update`, `find` and the like. They use its threads, whatever their own parameter says, and its interrupt stops
+    /// them.
     ///
     /// ```
     /// use shoal::{Error, Executor, KMeans};

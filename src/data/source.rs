@@ -245,5 +245,6 @@ pub(crate) use forward;
 
 impl<T: Float, S: DataSource<T> + ?Sized> DataSource<T> for &S {
     forward!(|this| **this =>
-        dim rows access weights always_finite scarce_memory origin first_row most_values for_each_block for_each_block_from gather copy);
+        dim rows access weights always_finite scarce_memory origin first_row most_values for_each_block
+        for_each_block_from gather copy);
 }

@@ -201,7 +201,7 @@ impl<T: Compute> Mixture<T> {
         }
     }
 
-    /// The M-step for components that have factors, without the weights of components. Components without rows keep
+    /// The M-step for components that have factors, without the weights of components. Components without weight keep
     /// everything. Returns the squared length of all moves.
     pub(super) fn follow_factors(
         &mut self,

@@ -198,8 +198,8 @@ impl<T: Compute> Mixture<T> {
         self.variances = out;
     }
 
-    /// The M-step for whole covariances, but for the weights. Components without weight keep everything. Returns the squared length
-    /// of all moves.
+    /// The M-step for whole covariances, without the weights of components. Components without weight keep everything.
+    /// Returns the squared length of all moves.
     pub(super) fn follow_whole(
         &mut self,
         sums: &ShareSums,

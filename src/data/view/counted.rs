@@ -21,7 +21,8 @@ impl<S> Counted<S> {
 
 impl<T: Float, S: DataSource<T>> DataSource<T> for Counted<S> {
     forward!(|this| this.source =>
-        dim access weights always_finite scarce_memory origin most_values for_each_block for_each_block_from gather copy);
+        dim access weights always_finite scarce_memory origin most_values for_each_block for_each_block_from
+        gather copy);
 
     fn rows(&self) -> Option<u64> {
         Some(self.rows)

@@ -32,7 +32,8 @@ impl<'a, T: Float> Watched<'a, T> {
 }
 
 impl<T: Float> DataSource<T> for Watched<'_, T> {
-    forward!(|this| this.source => dim rows access weights always_finite scarce_memory origin first_row most_values gather copy);
+    forward!(|this| this.source =>
+        dim rows access weights always_finite scarce_memory origin first_row most_values gather copy);
 
     fn for_each_block(&self, tile_rows: usize, f: &mut Visit<'_, T>) -> Result<()> {
         self.source.for_each_block(tile_rows, &mut |block| {
