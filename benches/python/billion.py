@@ -156,8 +156,8 @@ def _write(path: str, offset: int, rows: int, number: int) -> int:
     return number
 
 
-def make(name: str, path: Path, rows: int) -> None:
-    """Make the file of a set, with two processes. If it was interrupted, make the blocks that are missing."""
+def make(name: str, path: Path, rows: int, processes: int) -> None:
+    """Make the file of a set. If it was interrupted, make the blocks that are missing."""
     if path.exists():
         return
     maker = SETS[name].made_by()
@@ -173,7 +173,7 @@ def make(name: str, path: Path, rows: int) -> None:
     left, shown = len(missing), 0.0
     context = multiprocessing.get_context("spawn")
     with (
-        concurrent.futures.ProcessPoolExecutor(2, context, initializer=_begin, initargs=(name,)) as pool,
+        concurrent.futures.ProcessPoolExecutor(processes, context, initializer=_begin, initargs=(name,)) as pool,
         marks.open("r+b", buffering=0) as marked,
     ):
         jobs = [pool.submit(_write, str(part), offset, rows, number) for number in missing]
@@ -329,7 +329,7 @@ class Piece:
     k: int
     fit: Callable[[str, Task], Any]
     #: Seconds between checkpoints at full scale.
-    every: float = 60.0
+    every: float = 20.0
 
 
 PIECES = {
@@ -530,7 +530,7 @@ def main() -> None:
         piece = PIECES[name]
         n = round(SETS[piece.rows].rows * args.scale)
         rows = folder / f"{piece.rows}-{n}.npy"
-        make(piece.rows, rows, n)
+        make(piece.rows, rows, n, args.threads)
         task = Task(
             rows=str(rows),
             k=piece.k,
