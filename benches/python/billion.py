@@ -173,7 +173,9 @@ def make(name: str, path: Path, rows: int, processes: int) -> None:
     left, shown = len(missing), 0.0
     context = multiprocessing.get_context("spawn")
     with (
-        concurrent.futures.ProcessPoolExecutor(processes, context, initializer=_begin, initargs=(name,)) as pool,
+        concurrent.futures.ProcessPoolExecutor(
+            processes, context, initializer=_begin, initargs=(name,)
+        ) as pool,
         marks.open("r+b", buffering=0) as marked,
     ):
         jobs = [pool.submit(_write, str(part), offset, rows, number) for number in missing]
