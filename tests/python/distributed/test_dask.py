@@ -18,6 +18,7 @@ from distributed_suite import SHORT, UNEQUAL, Suite, blobs, cut, same
 from shoal import distributed
 from shoal._distributed import dask_engine
 from shoal._distributed.kept import STATES, Fits, States
+from shoal._distributed.ranges import RangedSweep
 from shoal.callbacks import Checkpoint
 
 pytest.importorskip("distributed")
@@ -99,6 +100,124 @@ def runner(processes):
 
 class TestSuite(Suite):
     """The conformance suite."""
+
+
+@pytest.fixture
+def ranged(monkeypatch):
+    """Commit sweeps in ranges of clusters, however small their results are."""
+    monkeypatch.setattr(dask_engine, "LEAST_RANGED", 0)
+
+    def refuse(*_):
+        raise AssertionError("the driver must not see the sums")
+
+    monkeypatch.setattr(dask_engine.DaskEngine, "total", refuse)
+
+
+@pytest.mark.usefixtures("small_ranges")
+class TestSuiteInRanges(Suite):
+    """The conformance suite, with sweeps that are committed in ranges of clusters."""
+
+    @pytest.fixture
+    def small_ranges(self, monkeypatch):
+        monkeypatch.setattr(dask_engine, "LEAST_RANGED", 0)
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_ranges_of_clusters_change_no_bit(processes, ranged, metric, dtype):
+    rows = blobs(dtype=dtype)
+    # The last centers are far from all rows.
+    init = np.concatenate([rows[:9], np.full((2, 5), 1e6, dtype)])
+    weights = np.random.default_rng(1).integers(0, 4, 2400) / 3
+    partitions, weights = cut(rows, *UNEQUAL), cut(weights, *UNEQUAL)
+    params = {"n_clusters": 11, "init": init, "metric": metric, "tol": 0.0, "max_iter": 6}
+    for weighted in ({}, {"sample_weight": weights}):
+        known = distributed.KMeans(**params).fit(partitions, **weighted)
+        given = {name: array_of(value) for name, value in weighted.items()}
+        model = shoal.dask.KMeans(**params).fit(array_of(partitions), client=processes, **given)
+        same(model, known)
+        assert model.n_iter_ > 3
+
+
+def test_centers_stay_on_the_workers(threads, ranged):
+    rows = blobs()
+    X = threads.persist(array_of(cut(rows, *EVEN)))
+    params = {"n_clusters": 12, "init": rows[:12], "tol": 0.0, "max_iter": 9, "compute_labels": False}
+    known = distributed.KMeans(**params)
+    model, others, counts = shoal.dask.KMeans(**params), known.iter_fit(cut(rows, *EVEN)), []
+    for i, step in enumerate(model.iter_fit(X, client=threads)):
+        assert isinstance(model._centers, RangedSweep)
+        assert step.objective == next(others).objective
+        if i % 2:
+            np.testing.assert_array_equal(model.cluster_centers_, known.cluster_centers_)
+            np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).cluster_centers_, model._centers)
+        counts.append(len(threads.cluster.scheduler.tasks))
+    # The scheduler forgets the tasks of earlier sweeps.
+    assert len(counts) > 6
+    assert max(counts[-3:]) < 2 * max(counts[:3]), counts
+    assert isinstance(model._centers, np.ndarray)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5, 11])
+def test_any_number_of_ranges_gives_the_bits_of_a_local_fit(threads, monkeypatch, n):
+    rows = blobs()
+    params = {"n_clusters": 11, "init": rows[:11], "tol": 0.0, "max_iter": 4}
+    monkeypatch.setattr(
+        dask_engine.DaskEngine, "ranged", lambda engine, task: RangedSweep.of(engine, task, n)
+    )
+    model = shoal.dask.KMeans(**params).fit(array_of(cut(rows, *UNEQUAL)), client=threads)
+    known = shoal.KMeans(algorithm="lloyd", **params).fit(rows)
+    np.testing.assert_array_equal(model.cluster_centers_, known.cluster_centers_)
+    np.testing.assert_array_equal(threads.compute(model.labels_).result(), known.labels_)
+    assert model.inertia_ == known.inertia_
+
+
+def test_a_worker_that_dies_between_merge_and_commit_changes_no_bit(processes, ranged, monkeypatch):
+    partitions = cut(blobs(), *(i / 11 for i in range(1, 11)))
+    params = {"n_clusters": 6, "init": blobs()[:6], "tol": 0.0, "max_iter": 4}
+    known = distributed.KMeans(**params).fit(partitions)
+    report, killed = dask_engine.DaskEngine.reports, []
+
+    def kill_first(engine, sent, ranges, totals):
+        if not killed:
+            wait(totals)
+            (holder,) = processes.who_has(totals[:1])[totals[0].key]
+            killed.append(processes.run(os.getpid, workers=[holder])[holder])
+            os.kill(killed[0], signal.SIGKILL)
+        return report(engine, sent, ranges, totals)
+
+    monkeypatch.setattr(dask_engine.DaskEngine, "reports", kill_first)
+    same(shoal.dask.KMeans(**params).fit(array_of(partitions), client=processes), known)
+    processes.wait_for_workers(2)
+    assert killed[0] not in processes.run(os.getpid).values()
+
+
+def test_a_killed_worker_changes_no_bit_of_ranges(processes, ranged, tmp_path):
+    partitions = cut(blobs(), *(i / 11 for i in range(1, 11)))
+    params = {"n_clusters": 6, "init": blobs()[:6], "tol": 0.0}
+    known = distributed.KMeans(**params).fit(partitions)
+    values, _ = of_a_kind(partitions, dask_parts.Lethal, tmp_path, 3, at=5)
+    before = set(processes.run(os.getpid).values())
+    same(shoal.dask.KMeans(**params).fit(values, client=processes), known)
+    processes.wait_for_workers(2)
+    assert before - set(processes.run(os.getpid).values()), "no worker was killed"
+
+
+def test_lost_centers_are_computed_again(threads, ranged, monkeypatch):
+    rows, tries = blobs(), []
+    params = {"n_clusters": 12, "init": rows[:12], "max_iter": 3, "compute_labels": False}
+    known = distributed.KMeans(**params).fit(cut(rows, *EVEN))
+    replicate = Client.replicate
+
+    def lose_first(client, futures, n):
+        tries.append(len(futures))
+        if len(tries) == 2:
+            client.cancel(futures[:1])
+        return replicate(client, futures, n)
+
+    monkeypatch.setattr(Client, "replicate", lose_first)
+    same(shoal.dask.KMeans(**params).fit(array_of(cut(rows, *EVEN)), client=threads), known)
+    assert tries == [2] * 4
 
 
 # ---------------------------------------------------------------- workers
