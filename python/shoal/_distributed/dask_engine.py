@@ -40,9 +40,6 @@ LEAST_RANGED = 256 << 20
 #: Pieces into which the results of all workers are cut, at most. Each is a task.
 MOST_PIECES = 2048
 
-#: How often the new centers are computed if their workers are lost before there is a copy.
-MOST_TRIES = 3
-
 #: The end of a fit waits this many seconds for workers to free its state. Slower workers free it later.
 MOST_WAIT = 5
 
@@ -128,29 +125,15 @@ class DaskEngine:
 
     def reports(self, sent: Sent, ranges: Ranges, totals: Sequence[Any]) -> list[bytes]:
         """Let the workers with the totals report."""
-        return self._results(self._submitted(report_here, sent, totals, *by_range(ranges)))
+        return self._results(self._submitted(report_here, sent, totals, *by_range(ranges)), totals)
 
     def moved(
         self, sent: Sent, ranges: Ranges, totals: Sequence[Any], moves: bytes
     ) -> tuple[list[Any], list[bytes]]:
-        """Move the centers where the totals are, and copy them to a second worker."""
-        for left in reversed(range(MOST_TRIES)):
-            given = totals, *by_range(ranges), [moves] * len(totals)
-            futures = self._submitted(moved_here, sent, *given)
-            found = self._results(futures)
-            # The workers hold the centers as long as `futures` live.
-            centers = [library("distributed").Future(str(held), self._client) for held, _ in found]
-            with lost_cluster():
-                try:
-                    self._client.replicate(centers, n=2)
-                    if all(self._client.who_has(centers).values()):
-                        break
-                except CancelledError:
-                    if not left:
-                        raise
-        else:
-            raise ConnectionError("the workers that hold the centers were lost")
-        return centers, [reported for _, reported in found]
+        """Move the centers where the totals are; the new ones stay there."""
+        found = self._submitted(moved_here, sent, totals, *by_range(ranges), [moves] * len(totals))
+        centers, reports = (self._client.map(getitem, found, [i] * len(found), pure=False) for i in range(2))
+        return centers, self._results(reports)
 
     def rows(self, task: RowPass) -> Any:
         """Compute labels or distances of all rows; return a collection whose chunks stay on the workers."""
@@ -222,14 +205,14 @@ class DaskEngine:
             )
         return futures
 
-    def _results(self, futures: list[Any]) -> list[Any]:
-        """Wait for futures; cancel them if the wait ends early, for example by Ctrl-C."""
+    def _results(self, futures: list[Any], needed: Sequence[Any] = ()) -> list[Any]:
+        """Wait for futures; cancel them and what they need if the wait ends early, for example by Ctrl-C."""
         try:
             with lost_cluster():
                 results: list[Any] = self._client.gather(futures)
         except BaseException:
             if self._client.status == "running":
-                self._client.cancel(futures)
+                self._client.cancel([*futures, *needed])
             raise
         return results
 
@@ -331,24 +314,9 @@ def report_here(sent: bytes, total: bytes, centers: Any, points: Any, _: int | N
 
 def moved_here(
     sent: bytes, total: bytes, centers: Any, points: Any, moves: bytes, _: int | None
-) -> tuple[Served, bytes]:
-    """Move the centers of a range, which stay on this worker."""
-    new, reported = moved(pickle.loads(sent), total, centers, points, moves)
-    # Scattered data does not depend on other tasks: the scheduler need not remember those of earlier sweeps.
-    return Served(library("distributed").get_client().scatter(new, hash=False)), reported
-
-
-class Served:
-    """Data that this worker holds, as long as it holds this object; others receive its key."""
-
-    def __init__(self, future: Any) -> None:
-        self._future = future
-
-    def __str__(self) -> str:
-        return str(self._future.key)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return str, (str(self),)
+) -> tuple[npt.NDArray[Any], bytes]:
+    """Move the centers of a range, and report."""
+    return moved(pickle.loads(sent), total, centers, points, moves)
 
 
 def forget_here(fit: tuple[str, int]) -> None:

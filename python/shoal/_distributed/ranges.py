@@ -1,7 +1,7 @@
 """Sweeps of large k-means: workers merge the sums of ranges of clusters, and move their centers.
 
-The driver sees a few numbers per cluster, and centers only if it asks for them. Results are those of a sweep
-whose driver merges and commits the whole, bit for bit.
+The driver sees a few numbers per cluster, and fetches centers every few sweeps or if it needs them. Results
+are those of a sweep whose driver merges and commits the whole, bit for bit.
 """
 
 from __future__ import annotations
@@ -16,6 +16,10 @@ from shoal._core import Head, Plan, Step
 
 from .kept import Keeping
 from .passes import KMeansPass
+
+#: After this many sweeps, the driver fetches the centers and sends them again. An engine remembers the sweeps
+#: since then, and computes them again if centers are lost.
+SENT_EVERY = 10
 
 
 class Sent(NamedTuple):
@@ -124,8 +128,15 @@ class RangedSweep:
         totals, plan = self._decided(self._ranges)
         centers, reports = self._engine.moved(self._sent, self._ranges, totals, plan.moves())
         state, step, keeps_points = self._state.end(plan, reports)
-        ranges = Ranges(centers, (self._ranges.points or self._ranges.centers) if keeps_points else None)
+        points = (self._ranges.points or self._ranges.centers) if keeps_points else None
+        if state.iteration % SENT_EVERY == 0:
+            centers, points = self._resent(centers), points and self._resent(points)
+        ranges = Ranges(centers, points)
         return type(self)(self._engine, state, ranges, self._fit), step, plan.zero_rows
+
+    def _resent(self, rows: Sequence[Any]) -> list[Any]:
+        """Fetch rows of centers and send them again."""
+        return self._engine.put(self._engine.fetched(rows))
 
     def measured(self) -> Plan:
         """Measure the inertia and the weights of these centers."""
