@@ -95,7 +95,7 @@ pub(super) struct Moved {
     pub(super) first: usize,
     pub(super) weights: Vec<f64>,
     /// The squared length of every move.
-    pub(super) moved: Vec<f64>,
+    pub(super) shifts: Vec<f64>,
     /// The weighted squared distance of every new center from its point.
     pub(super) off: Vec<f64>,
     /// What the squared error of every cluster about the mean of all rows is above that about its point.
@@ -148,9 +148,9 @@ impl<T: Element> Moving<T> {
             }
         }
         let weights = clusters.weights().to_vec();
-        let mut moved = vec![0.0; k];
+        let mut shifts = vec![0.0; k];
         for (j, center) in centers.chunks_exact_mut(dim).enumerate() {
-            to_mean(center, head.metric, (clusters.sum(j), weights[j]), &mut moved[j]);
+            to_mean(center, head.metric, (clusters.sum(j), weights[j]), &mut shifts[j]);
         }
         let mut off = Vec::new();
         if head.carries {
@@ -158,7 +158,7 @@ impl<T: Element> Moving<T> {
             off = pairs.map(|((point, center), weight)| weight * kernel::sq_dist(point, center)).collect();
         }
         let differs = points != centers;
-        (centers, Moved { first, weights, moved, off, spread, differs })
+        (centers, Moved { first, weights, shifts, off, spread, differs })
     }
 }
 
@@ -266,7 +266,7 @@ impl Head {
         let numbers =
             |of: fn(&Moved) -> &Vec<f64>| in_order(k, moved.iter().map(|moved| (moved.first, of(moved))));
         let sum = |of| Ok::<_, Error>(numbers(of)?.iter().fold(0.0, |sum, number| sum + number));
-        let by = sum(|moved| &moved.moved)?;
+        let by = sum(|moved| &moved.shifts)?;
         let about_mean = about_points + sum(|moved| &moved.spread)?;
         let variance = (about_mean / weight / self.dim as f64).max(0.0);
         let differs = self.carries && moved.iter().any(|moved| moved.differs);

@@ -288,11 +288,11 @@ impl Message for Moved {
     const KIND: &'static str = MOVED;
 
     fn put(&self, contents: &mut Contents) {
-        let Self { first, weights, moved, off, spread, differs } = self;
+        let Self { first, weights, shifts, off, spread, differs } = self;
         let numbers = json!({ "first": first, "differs": differs });
         contents.meta.insert("moved".into(), numbers.to_string());
         keep_numbers(contents, "weights", weights);
-        keep_numbers(contents, "moved", moved);
+        keep_numbers(contents, "shifts", shifts);
         keep_numbers(contents, "off", off);
         keep_numbers(contents, "spread", spread);
     }
@@ -302,7 +302,7 @@ impl Message for Moved {
         Ok(Self {
             first: as_size(count(&numbers, "first")?.saturating_add(1))? - 1,
             weights: list(contents, "weights")?,
-            moved: list(contents, "moved")?,
+            shifts: list(contents, "shifts")?,
             off: list(contents, "off")?,
             spread: list(contents, "spread")?,
             differs: flag(&numbers, "differs")?,

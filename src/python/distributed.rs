@@ -47,7 +47,7 @@ impl Partial {
     /// The bytes of the merged result of partial results, which are read one after the other.
     #[staticmethod]
     #[expect(clippy::needless_pass_by_value, reason = "as PyO3 hands lists over")]
-    fn merged<'py>(py: Python<'py>, parts: Vec<PyBackedBytes>) -> PyResult<Bound<'py, PyBytes>> {
+    fn merged(py: Python<'_>, parts: Vec<PyBackedBytes>) -> PyResult<Bound<'_, PyBytes>> {
         let bytes = py.detach(|| {
             let read = |bytes: &PyBackedBytes| distributed::Partial::from_bytes(bytes);
             let mut rest = parts.iter();

@@ -258,12 +258,11 @@ class KMeansOnEngine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterM
             with watching(self) as watchers:
                 yield from self._driven(run, watchers, partial(self._begin, run, resume_from))
         finally:
-            with suppress(Exception):
-                # An error may end the fit, which this one must not hide.
-                self._fetch_centers()
-            (engine if run is None else run).close()
             if self._run is run:
                 self._run = self._resumed_from = None
+            # An error may end the fit, which one of these must not hide.
+            with closing(engine if run is None else run), suppress(Exception):
+                self._fetch_centers()
 
     # ---------------------------------------------------------------- the parts of the loop
 

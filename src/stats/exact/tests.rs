@@ -264,7 +264,9 @@ fn few_remainders_are_stored_with_their_places() {
     let made = |values: &[(usize, f64)]| {
         let mut sums = ExactSums::new(k, width);
         (0..k * width).for_each(|at| sums.add_value(at, 1.0));
-        values.iter().for_each(|&(at, value)| sums.add_value(at, value));
+        for &(at, value) in values {
+            sums.add_value(at, value);
+        }
         sums.finish();
         sums
     };
