@@ -21,15 +21,15 @@ pub(super) struct Measured {
 impl Sums for Measured {
     const KIND: &'static str = "moments";
 
-    fn add(&mut self, next: &Self) -> Result<()> {
-        match (&mut self.moments, &next.moments) {
+    fn add(&mut self, next: Self) -> Result<()> {
+        match (&mut self.moments, next.moments) {
             (_, None) => {}
-            (none @ None, Some(_)) => (*none, self.wide) = (next.moments.clone(), next.wide),
+            (none @ None, more) => (*none, self.wide) = (more, next.wide),
             (Some(moments), Some(more)) => {
                 if moments.mean().len() != more.mean().len() || self.wide != next.wide {
                     return Err(of_others());
                 }
-                moments.merge(more);
+                moments.merge(&more);
             }
         }
         Ok(())
@@ -124,7 +124,7 @@ impl Events {
 impl Sums for Events {
     const KIND: &'static str = "events";
 
-    fn add(&mut self, next: &Self) -> Result<()> {
+    fn add(&mut self, next: Self) -> Result<()> {
         match (&mut self.rows, &next.rows) {
             (_, None) => {}
             (none @ None, Some(_)) => none.clone_from(&next.rows),

@@ -25,7 +25,7 @@ pub(crate) struct Extent {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Before {
     /// Number of passes.
-    pub(super) passes: u64,
+    pub(crate) passes: u64,
     pub(super) rows_seen: u64,
     /// The rows of the last pass; `None` before the first.
     pub(crate) extent: Option<Extent>,
@@ -36,6 +36,12 @@ impl Before {
     pub(super) fn and(&self, extent: Extent) -> Self {
         let rows_seen = self.rows_seen.saturating_add(extent.rows);
         Self { passes: self.passes + 1, rows_seen, extent: Some(extent) }
+    }
+
+    /// The names of the columns in the last pass.
+    #[cfg(feature = "python")]
+    pub(crate) fn names(&self) -> Option<Vec<String>> {
+        Some(self.extent.as_ref()?.names.as_deref()?.to_vec())
     }
 
     /// Number of rows of the last pass.

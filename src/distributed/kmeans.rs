@@ -2,39 +2,31 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use serde_json::json;
-
 use super::clusters::ClusterTotals;
+use super::commit::{Head, Moving};
 use super::errors::of_others;
 use super::extent::Before;
 use super::kept::Kept;
 use super::nearest::Nearest;
-use super::numbers::size_of_object;
 use super::partial::Partial;
 use super::pass::{Pass, PassFacts, Summed, absorbed, digest, public_pass};
 use super::picked::{Entry, Picked};
 use super::place::Place;
 use super::sums::AnySums;
 use crate::centers::{LabelsRef, project};
-use crate::data::{Access, AnySource, DataSource, Source, no_weight};
+use crate::data::{Access, AnySource, DataSource, Source};
 use crate::error::{Error, Result};
-use crate::fit::{Element, Metric, Step, StopReason};
+use crate::fit::{Element, Metric, Step};
 use crate::kernel::{self, Compute, PackedCenters};
 use crate::kmeans::Sweeps;
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::pass::{Chunk, gather, sweep};
-use crate::persist::kept::{Values, flag, keep, list, number};
+use crate::persist::Contents;
+use crate::persist::kept::{Values, keep};
 use crate::persist::schema::KMEANS_PASS;
-use crate::persist::state::are_weights;
-use crate::persist::{Array, Contents};
-use crate::stats::{ClusterSums, to_means};
+use crate::stats::ClusterSums;
 use crate::tuning::{FARTHEST_ROWS, tile_rows};
-
-/// A distributed sweep sums squared errors about the centers of an earlier sweep while the moves since then, squared and
-/// weighted, add up to at most this share of the squared errors. Converting the sums to the centers then rounds away about
-/// one bit.
-const CARRIED_MOVES: f64 = 1.0;
 
 /// One sweep of exact k-means: labels every row with its nearest center and sums the rows of every cluster.
 ///
@@ -49,16 +41,9 @@ const CARRIED_MOVES: f64 = 1.0;
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct KMeansPass {
-    pub(super) dim: usize,
-    pub(super) metric: Metric,
+    pub(super) head: Head,
     pub(super) centers: Values,
-    pub(super) before: Before,
-    pub(super) variance: f64,
-    /// The weight per cluster in the last pass.
-    pub(super) weights: Vec<f64>,
-    /// Squared errors may be summed about centers of an earlier sweep.
-    pub(super) carries: bool,
-    /// These centers, if they are not those of this sweep.
+    /// The centers of an earlier sweep about which squared errors are summed, if not about those of this sweep.
     pub(super) points: Option<Values>,
 }
 
@@ -70,17 +55,9 @@ impl KMeansPass {
     pub fn new<T: Compute>(centers: &[T], dim: usize, metric: Metric) -> Result<Self> {
         let centers = checked(centers, dim, metric)?;
         let weights = vec![0.0; centers.len() / dim];
-        let centers = Values::of(&centers);
-        Ok(Self {
-            dim,
-            metric,
-            centers,
-            before: Before::default(),
-            variance: f64::NAN,
-            weights,
-            carries: false,
-            points: None,
-        })
+        let (before, variance, carries) = (Before::default(), f64::NAN, false);
+        let head = Head { dim, metric, before, variance, weights, carries };
+        Ok(Self { head, centers: Values::of(&centers), points: None })
     }
 
     /// The same sweep, for workers that keep state: it and the next ones sum squared errors about the centers of an
@@ -93,7 +70,7 @@ impl KMeansPass {
     /// See [`Kept`] for an example.
     #[must_use]
     pub fn carrying(self) -> Self {
-        Self { carries: true, ..self }
+        Self { head: self.head.carrying(), ..self }
     }
 
     /// Sums the rows of a partition, as `absorb`, with the state of an earlier sweep of the same fit. `kept` then holds the
@@ -140,7 +117,7 @@ impl KMeansPass {
         let before = kept.take::<T>();
         let mut after = None;
         let part = absorbed(self, rows, place, kept.zeros(), |rows| {
-            let (k, dim) = (self.n_clusters(), self.dim);
+            let (k, dim) = (self.n_clusters(), self.head.dim);
             // The first sweep counts the rows of a stream.
             let n = rows.rows().or(kept.rows()).filter(|_| can_keep(rows)).unwrap_or(0) as usize;
             if n == 0 || Sweeps::<T>::least_bytes(n, k, dim) as u64 > budget {
@@ -166,7 +143,7 @@ impl KMeansPass {
         place: Place,
         cx: &Executor,
     ) -> Result<Summed> {
-        let (k, dim) = (self.n_clusters(), self.dim);
+        let (k, dim) = (self.n_clusters(), self.head.dim);
         let (centers, points) = (self.centers.get::<T>(), self.points().get::<T>());
         let centers = MatRef::new(&centers, dim);
         let clusters = sweeps.sweep(centers, &points, budget, rows, cx)?;
@@ -190,6 +167,28 @@ impl KMeansPass {
         Ok((sweeps.shape().0 as u64, AnySums::new(total)))
     }
 
+    /// The sweep with these centers, and the points about which it sums squared errors, if these are others.
+    ///
+    /// # Errors
+    /// If they do not belong to `head`.
+    pub(super) fn of_parts(head: Head, centers: Values, points: Option<Values>) -> Result<Self, String> {
+        match &centers {
+            Values::F32(values) => check_made(values, head.dim, head.metric)?,
+            Values::F64(values) => check_made(values, head.dim, head.metric)?,
+        }
+        if head.weights.len() != centers.len() / head.dim {
+            return Err("its weights are damaged".into());
+        }
+        let fit = |points: &Values| {
+            (points.len(), points.is_wide()) == (centers.len(), centers.is_wide())
+                && points.first_not_finite(head.dim).is_none()
+        };
+        if !points.as_ref().is_none_or(fit) {
+            return Err("its points do not belong to its centers".into());
+        }
+        Ok(Self { head, centers, points })
+    }
+
     /// The points about which squared errors are summed.
     fn points(&self) -> &Values {
         self.points.as_ref().unwrap_or(&self.centers)
@@ -209,38 +208,32 @@ impl KMeansPass {
 
     /// Number of centers.
     pub fn n_clusters(&self) -> usize {
-        self.centers.len() / self.dim
+        self.head.n_clusters()
     }
 
     /// Number of columns.
     pub fn dim(&self) -> usize {
-        self.dim
+        self.head.dim
     }
 
     /// The metric.
     pub fn metric(&self) -> Metric {
-        self.metric
-    }
-
-    /// Whether squared errors are summed about the centers of an earlier sweep.
-    #[cfg(feature = "python")]
-    pub(crate) fn has_points(&self) -> bool {
-        self.points.is_some()
+        self.head.metric
     }
 
     /// Number of sweeps before this one.
     pub fn iteration(&self) -> u64 {
-        self.before.passes
+        self.head.before.passes
     }
 
     /// The weighted variance of the rows, averaged over the columns, as the last sweep measured it; NaN before.
     pub fn variance(&self) -> f64 {
-        self.variance
+        self.head.variance
     }
 
     /// Weight per cluster in the last sweep; zeros before.
     pub fn weights(&self) -> &[f64] {
-        &self.weights
+        &self.head.weights
     }
 
     /// Whether rows must be computed as `f64`, the type of the centers.
@@ -249,28 +242,16 @@ impl KMeansPass {
     }
 
     fn next_typed<T: Element>(&self, now: Before, total: ClusterTotals) -> Result<(Self, Step)> {
-        let ClusterTotals { k, dim, mut clusters, far, .. } = total;
-        if (k, dim) != (self.n_clusters(), self.dim) {
+        if (total.k, total.dim) != (self.n_clusters(), self.head.dim) {
             return Err(of_others());
         }
-        check_rows(now.rows(), k, &clusters)?;
-        clusters.check_means::<T>()?;
-        let mut centers = self.centers.get::<T>();
         let points = self.points().get::<T>();
-        let variance = variance(&clusters, &points, dim);
-        if self.points.is_some() {
-            clusters.follow(MatRef::new(&points, dim), MatRef::new(&centers, dim));
-        }
-        // Rounding can make the converted squared errors slightly negative.
-        let objective = clusters.energy().max(0.0);
-        let relocated = relocate::<T>(&mut clusters, &far);
-        let moved = to_means(&mut centers, dim, self.metric, &clusters);
-        let are_near = || moves(&points, &centers, &clusters) <= CARRIED_MOVES * objective;
-        let points = (self.carries && points != centers && are_near()).then(|| Values::of(&points));
-        let stop_reason = (moved == 0.0 && relocated == 0).then_some(StopReason::LabelsStable);
-        let step = Step { center_shift: moved.sqrt(), stop_reason, ..now.step(k, objective) };
-        let (centers, weights) = (Values::of(&centers), clusters.weights().to_vec());
-        Ok((Self { centers, before: now, variance, weights, points, ..*self }, step))
+        let mut moving = Moving::new(total, self.centers.get::<T>(), points)?;
+        let plan = self.head.plan(now, &[moving.found()?])?;
+        let (centers, moved) = moving.moved(&self.head, &plan.moves);
+        let (head, step, keeps_points) = self.head.commit(plan, &[moved])?;
+        let points = keeps_points.then(|| self.points().clone());
+        Ok((Self { head, centers: Values::of(&centers), points }, step))
     }
 }
 
@@ -294,26 +275,30 @@ impl Pass for KMeansPass {
 
     fn facts(&self) -> PassFacts<'_> {
         PassFacts {
-            metric: self.metric,
-            shape: Some((self.dim, self.is_wide())),
-            before: &self.before,
+            metric: self.head.metric,
+            shape: Some((self.head.dim, self.is_wide())),
+            before: &self.head.before,
             centers: Some(&self.centers),
             is_done: true,
-            result_bytes: 16 * self.n_clusters() * (self.dim + 2),
+            result_bytes: 16 * self.n_clusters() * (self.head.dim + 2),
         }
     }
 
     fn before_mut(&mut self) -> &mut Before {
-        &mut self.before
+        &mut self.head.before
     }
 
     fn digest(&self) -> u64 {
-        let own = digest(1, &[self.dim as u64, self.before.passes, self.metric as u64], &self.centers);
+        let own = digest(
+            1,
+            &[self.head.dim as u64, self.head.before.passes, self.head.metric as u64],
+            &self.centers,
+        );
         self.points.as_ref().map_or(own, |points| digest(own, &[], points))
     }
 
     fn sum<T: Element>(&self, data: &dyn DataSource<T>, place: Place, cx: &Executor) -> Result<Summed> {
-        let (k, dim) = (self.n_clusters(), self.dim);
+        let (k, dim) = (self.n_clusters(), self.head.dim);
         let centers = self.centers.get::<T>();
         let sparse = data.most_values().is_some();
         let packed = PackedCenters::for_rows(MatRef::new(&centers, dim), sparse);
@@ -352,7 +337,7 @@ impl Pass for KMeansPass {
     }
 
     fn no_sums(&self) -> AnySums {
-        let (k, dim) = (self.n_clusters(), self.dim);
+        let (k, dim) = (self.n_clusters(), self.head.dim);
         AnySums::new(ClusterTotals::new(ClusterSums::new(k, dim), (k, dim), self.is_wide()))
     }
 
@@ -362,64 +347,24 @@ impl Pass for KMeansPass {
     }
 
     fn put(&self, contents: &mut Contents) {
-        let mut numbers = json!({
-            "dim": self.dim,
-            "metric": self.metric.name(),
-            "variance": self.variance.to_bits(),
-            "carries": self.carries,
-        });
-        self.before.put("iteration", &mut numbers);
-        contents.meta.insert("pass".into(), numbers.to_string());
-        keep(contents, "centers", self.centers.array(self.dim));
+        self.head.put(contents);
+        keep(contents, "centers", self.centers.array(self.head.dim));
         if let Some(points) = &self.points {
-            keep(contents, "points", points.array(self.dim));
+            keep(contents, "points", points.array(self.head.dim));
         }
-        keep(contents, "weights", Array::new(&[self.weights.len()], &self.weights));
     }
 
     fn of_contents(contents: &Contents) -> Result<Self, String> {
-        let numbers = contents.object("pass")?;
-        let dim = size_of_object(&numbers, "dim")?;
-        let metric = Metric::of_object(&numbers)?;
-        let centers = Values::matrix(contents, "centers", dim)?;
-        match &centers {
-            Values::F32(values) => check_made(values, dim, metric)?,
-            Values::F64(values) => check_made(values, dim, metric)?,
-        }
-        let weights: Vec<f64> = list(contents, "weights")?;
-        if weights.len() != centers.len() / dim || !are_weights(&weights) {
-            return Err("its weights are damaged".into());
-        }
-        let before = Before::of_object("iteration", &numbers, dim)?;
-        let variance = number(&numbers, "variance")?;
-        // Passes of earlier versions carry nothing.
-        let carries = numbers.contains_key("carries") && flag(&numbers, "carries")?;
-        let stored = contents.arrays.contains_key("points");
-        let points = stored.then(|| Values::matrix(contents, "points", dim)).transpose()?;
-        let fit = |points: &Values| {
-            (points.len(), points.is_wide()) == (centers.len(), centers.is_wide())
-                && points.first_not_finite(dim).is_none()
-        };
-        if !points.as_ref().is_none_or(fit) {
-            return Err("its points do not belong to its centers".into());
-        }
-        Ok(Self { dim, metric, centers, before, variance, weights, carries, points })
+        let head = Head::of_contents(contents)?;
+        let matrix = |name| Values::matrix(contents, name, head.dim);
+        let points = contents.arrays.contains_key("points").then(|| matrix("points")).transpose()?;
+        Self::of_parts(head.clone(), matrix("centers")?, points)
     }
 }
 
 /// Whether sweeps over these rows can keep anything that saves time.
 fn can_keep<T: Compute>(rows: &dyn DataSource<T>) -> bool {
     rows.access() > Access::Once && rows.most_values().is_none()
-}
-
-/// How far the centers lie from the points: squared distances, weighted.
-fn moves<T: Compute>(points: &[T], centers: &[T], clusters: &ClusterSums) -> f64 {
-    let dim = centers.len() / clusters.weights().len();
-    let pairs = points.chunks_exact(dim).zip(centers.chunks_exact(dim));
-    pairs
-        .zip(clusters.weights())
-        .map(|((point, center), weight)| weight * kernel::sq_dist(point, center))
-        .sum()
 }
 
 /// Checks centers, and projects them to the unit sphere for the cosine metric.
@@ -446,12 +391,6 @@ pub(super) fn checked<T: Compute>(centers: &[T], dim: usize, metric: Metric) -> 
 fn check_made<T: Compute>(centers: &[T], dim: usize, metric: Metric) -> Result<(), String> {
     let made = checked(centers, dim, metric).map_err(|e| e.to_string())?;
     if made == centers { Ok(()) } else { Err("its centers do not lie on the unit sphere".into()) }
-}
-
-/// Returns an error if there are fewer rows than clusters, or no row has weight.
-pub(super) fn check_rows(rows: u64, k: usize, clusters: &ClusterSums) -> Result<()> {
-    crate::seeding::enough_rows(rows, k)?;
-    if clusters.weights().iter().sum::<f64>() > 0.0 { Ok(()) } else { Err(no_weight()) }
 }
 
 /// Clusters that have got no weight yet. Once there are none, farthest rows need not be looked for.
@@ -493,36 +432,4 @@ fn add_far<T: Compute>(chunk: &Chunk<'_, T>, place: Place, nearest: &Nearest<T>,
             far.push(entry, chunk.rows, i);
         }
     }
-}
-
-/// Moves the farthest rows to the empty clusters. Returns the number of moved rows.
-fn relocate<T: Compute>(clusters: &mut ClusterSums, far: &Picked) -> usize {
-    let before = clusters.weights().to_vec();
-    let empty = (0..before.len()).filter(|&j| before[j] <= 0.0);
-    let mut relocated = 0;
-    for (to, (i, entry)) in empty.zip(far.entries.iter().enumerate()) {
-        let from = entry.label as usize;
-        clusters.move_row(&far.row::<T>(i), entry.weight, from, to);
-        relocated += 1;
-    }
-    relocated
-}
-
-/// The weighted variance of all rows, averaged over the columns, from the sums of their clusters: the squared error
-/// about the center, moved to the mean of all rows.
-fn variance<T: Compute>(clusters: &ClusterSums, centers: &[T], dim: usize) -> f64 {
-    let weight: f64 = clusters.weights().iter().sum();
-    let mut mean = vec![0.0; dim];
-    for j in 0..clusters.weights().len() {
-        mean.iter_mut().zip(clusters.sum(j)).for_each(|(mean, sum)| *mean += sum / weight);
-    }
-    let mut total = clusters.energy();
-    for (j, center) in centers.chunks_exact(dim).enumerate() {
-        let own = clusters.weights()[j];
-        for ((c, sum), mean) in center.iter().zip(clusters.sum(j)).zip(&mean) {
-            let off = c.to_f64() - mean;
-            total += off * (2.0 * (sum - own * c.to_f64()) + own * off);
-        }
-    }
-    (total / weight / dim as f64).max(0.0)
 }

@@ -17,10 +17,11 @@
 //! and the centers, labels and inertia of a fit from given centers are bit-identical to those of a local one. An exception
 //! is the row to which an empty cluster moves, among rows that are equally far from their centers.
 //!
-//! Every partial result carries its place: the number of its partition, or of its first row. Sums are added in a fixed
-//! binary tree over partition numbers. The order in which workers merge them does not matter: results are bit-identical
-//! for any number of workers, any order of completion and after retries. A partial result of a range of partitions holds the
-//! sums of the largest subtrees inside of the range: at most `2 log2(p)` of them for `p` partitions.
+//! Every partial result carries its place: the number of its partition, or of its first row. The order in which workers
+//! merge them does not matter: results are bit-identical for any number of workers, any order of completion and after
+//! retries. The sums of passes other than [`KMeansPass`] are not exact. They are added in a fixed binary tree over
+//! partition numbers: a partial result of a range of partitions holds the sums of the largest subtrees inside of the
+//! range, at most `2 log2(p)` of them for `p` partitions.
 //!
 //! A partition that is merged twice, as after a retried task, is an error. So is one that is missing when the total is
 //! committed, and one whose columns have other names or another order than those of the other partitions.
@@ -69,6 +70,7 @@
 //! ```
 
 mod clusters;
+mod commit;
 mod coreset;
 mod errors;
 mod events;
@@ -83,6 +85,8 @@ mod partial_file;
 mod pass;
 mod picked;
 mod place;
+#[cfg(any(test, feature = "python"))]
+mod ranges;
 mod seed;
 mod seed_sums;
 mod sums;
@@ -90,6 +94,8 @@ mod sums;
 mod tests;
 mod tree;
 
+#[cfg(feature = "python")]
+pub(crate) use commit::{Head, Plan};
 pub use coreset::CoresetPass;
 #[cfg(feature = "python")]
 pub(crate) use extent::Before;
@@ -100,4 +106,6 @@ pub use partial::Partial;
 #[cfg(feature = "python")]
 pub(crate) use pass::{Pass, PassFacts};
 pub use place::Place;
+#[cfg(feature = "python")]
+pub(crate) use ranges::Message;
 pub use seed::SeedPass;

@@ -153,10 +153,9 @@ impl Partial {
         self.about.as_ref().map_or(0, |about| about.zeros)
     }
 
-    /// The sums of all pieces, whose bits do not depend on the pieces; `None` without rows.
-    fn sums(&self) -> Option<AnySums> {
-        let (first, rest) = self.pieces.list.split_first()?;
-        rest.iter().try_fold(first.sums.clone(), |sums, next| sums.plus(&next.sums)).ok()
+    /// The sums of clusters, which all pieces have together; `None` if the pass has no centers.
+    pub(super) fn clusters(&self) -> Option<&ClusterTotals> {
+        self.pieces.list.first()?.sums.as_ref()?.get()
     }
 
     /// The weighted sum of squared distances of the rows to their nearest centers; NaN if the pass has no centers.
@@ -169,16 +168,14 @@ impl Partial {
     /// # Ok::<(), shoal::Error>(())
     /// ```
     pub fn inertia(&self) -> f64 {
-        let energy = |sums: AnySums| Some(sums.get::<ClusterTotals>()?.clusters.energy());
-        self.sums().and_then(energy).unwrap_or(f64::NAN)
+        self.clusters().map_or(f64::NAN, |totals| totals.clusters.energy())
     }
 
     /// The weight of the rows nearest to each center; empty if the pass has no centers.
     ///
     /// See [`Partial::inertia`] for an example.
     pub fn weights(&self) -> Vec<f64> {
-        let weights = |sums: AnySums| Some(sums.get::<ClusterTotals>()?.clusters.weights().to_vec());
-        self.sums().and_then(weights).unwrap_or_default()
+        self.clusters().map_or_else(Vec::new, |totals| totals.clusters.weights().to_vec())
     }
 
     /// The rows of both.
@@ -198,8 +195,13 @@ impl Partial {
     /// # Ok::<(), shoal::Error>(())
     /// ```
     pub fn merge(&self, other: &Self) -> Result<Self> {
+        self.clone().and(other.clone())
+    }
+
+    /// [`Partial::merge`], which copies no sums that nothing else holds.
+    pub(crate) fn and(self, other: Self) -> Result<Self> {
         let (Some(pass), Some(theirs)) = (self.pass, other.pass) else {
-            return Ok(if self.pass.is_some() { self.clone() } else { other.clone() });
+            return Ok(if self.pass.is_some() { self } else { other });
         };
         if pass != theirs {
             return Err(Error::Source(
@@ -217,9 +219,9 @@ impl Partial {
         }
         let about = match (&self.about, &other.about) {
             (Some(one), Some(two)) => Some(one.and(two)?),
-            (one, two) => one.clone().or_else(|| two.clone()),
+            _ => self.about.or(other.about),
         };
-        Ok(Self { pass: Some(pass), about, pieces: self.pieces.merge(&other.pieces)? })
+        Ok(Self { pass: Some(pass), about, pieces: self.pieces.merge(other.pieces)? })
     }
 
     /// Returns an error unless this is the result of all `n` partitions, or of `n` blocks of numbered rows.
@@ -244,7 +246,7 @@ impl Partial {
     }
 
     /// The extent and the sums of the whole, for the pass with this digest. `before` is the extent of the pass before.
-    pub(super) fn whole(&self, pass: u64, before: Option<&Extent>) -> Result<(Extent, AnySums)> {
+    pub(super) fn whole(self, pass: u64, before: Option<&Extent>) -> Result<(Extent, AnySums)> {
         if self.pass.is_some_and(|own| own != pass) {
             return Err(Error::Source(
                 "total must be a result of this pass, got one of another iteration, of other centers or of \
@@ -252,18 +254,20 @@ impl Partial {
                     .into(),
             ));
         }
-        let (Some(total), Some(about)) = (self.pieces.total()?, &self.about) else {
+        let by_row = self.pieces.by_row;
+        let (Some(Piece { rows: n_rows, blocks: n_blocks, sums: Some(sums), .. }), Some(about)) =
+            (self.pieces.total()?, self.about)
+        else {
             return Err(Error::Empty("`rows` must have at least 1 row, got 0".into()));
         };
-        let mut names = about.names.clone();
+        let mut names = about.names;
         if let Some(Extent { rows, blocks, names: known }) = before {
             let (rows, blocks) = (*rows, *blocks);
-            let moved = total.blocks != blocks && !self.pieces.by_row;
-            if total.rows != rows || moved {
+            let moved = n_blocks != blocks && !by_row;
+            if n_rows != rows || moved {
                 return Err(Error::Source(format!(
-                    "total must hold {rows} rows of {blocks} partitions, as in the pass before, got {} rows of {}: \
-                     a partition is missing, or its rows have changed",
-                    total.rows, total.blocks
+                    "total must hold {rows} rows of {blocks} partitions, as in the pass before, got {n_rows} rows of \
+                     {n_blocks}: a partition is missing, or its rows have changed"
                 )));
             }
             if let Some((feature, was, is)) = difference(known, &names) {
@@ -275,7 +279,7 @@ impl Partial {
             }
             names = names.or_else(|| known.clone());
         }
-        Ok((Extent { rows: total.rows, blocks: total.blocks, names }, total.sums))
+        Ok((Extent { rows: n_rows, blocks: n_blocks, names }, sums))
     }
 
     /// The same result of rows whose columns have these names.

@@ -79,7 +79,7 @@ pub(crate) trait Pass: Clone + Debug + Send + Sync + 'static {
 
     fn commit(&self, total: &Partial) -> Result<(Self, Step)> {
         let before = self.facts().before;
-        let (extent, sums) = total.whole(self.digest(), before.extent.as_ref())?;
+        let (extent, sums) = total.clone().whole(self.digest(), before.extent.as_ref())?;
         self.next(before.and(extent), sums)
     }
 

@@ -147,7 +147,7 @@ impl SeedPass {
             Values::F32(centers) => KMeansPass::new(centers, *dim, *metric)?,
             Values::F64(centers) => KMeansPass::new(centers, *dim, *metric)?,
         };
-        pass.before.extent.clone_from(&self.before.extent);
+        pass.head.before.extent.clone_from(&self.before.extent);
         Ok(pass)
     }
 

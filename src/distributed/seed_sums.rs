@@ -21,7 +21,7 @@ pub(super) struct Draws {
 impl Sums for Draws {
     const KIND: &'static str = "draws";
 
-    fn add(&mut self, next: &Self) -> Result<()> {
+    fn add(&mut self, mut next: Self) -> Result<()> {
         let (one, two) = (&self.picked, &next.picked);
         let dims = one.dim() == two.dim() || one.dim() == 0 || two.dim() == 0;
         if !dims || one.most() != two.most() {
@@ -29,7 +29,7 @@ impl Sums for Draws {
         }
         self.weight += next.weight;
         self.energy += next.energy;
-        self.picked.append(&mut next.picked.clone());
+        self.picked.append(&mut next.picked);
         self.picked.prune();
         Ok(())
     }
@@ -72,7 +72,7 @@ pub(super) struct Votes {
 impl Sums for Votes {
     const KIND: &'static str = "votes";
 
-    fn add(&mut self, next: &Self) -> Result<()> {
+    fn add(&mut self, next: Self) -> Result<()> {
         if self.votes.len() != next.votes.len() {
             return Err(of_others());
         }

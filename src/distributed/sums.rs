@@ -12,12 +12,14 @@ use crate::persist::Contents;
 pub(super) trait Sums: Clone + Debug + Send + Sync + 'static {
     /// The name of the kind, in files.
     const KIND: &'static str;
+    /// Whether sums are bit-identical in any order of addition.
+    const IN_ANY_ORDER: bool = false;
 
     /// Adds the sums of the rows that follow.
     ///
     /// # Errors
     /// If the two do not have the same shape, which only damaged partial results do.
-    fn add(&mut self, next: &Self) -> Result<()>;
+    fn add(&mut self, next: Self) -> Result<()>;
 
     fn put(&self, contents: &mut Contents);
 
@@ -33,8 +35,9 @@ pub(super) trait Sums: Clone + Debug + Send + Sync + 'static {
 /// [`Sums`] whose kind is not known when the crate is compiled.
 trait DynSums: Any + Debug + Send + Sync {
     fn kind(&self) -> &'static str;
+    fn in_any_order(&self) -> bool;
     fn put(&self, contents: &mut Contents);
-    fn plus(self: Arc<Self>, next: &dyn Any) -> Result<Arc<dyn DynSums>>;
+    fn plus(self: Arc<Self>, next: AnySums) -> Result<AnySums>;
 }
 
 impl<S: Sums> DynSums for S {
@@ -42,14 +45,17 @@ impl<S: Sums> DynSums for S {
         S::KIND
     }
 
+    fn in_any_order(&self) -> bool {
+        S::IN_ANY_ORDER
+    }
+
     fn put(&self, contents: &mut Contents) {
         Sums::put(self, contents);
     }
 
-    fn plus(mut self: Arc<Self>, next: &dyn Any) -> Result<Arc<dyn DynSums>> {
-        let next = next.downcast_ref::<S>().ok_or_else(of_others)?;
-        Arc::make_mut(&mut self).add(next)?;
-        Ok(self)
+    fn plus(mut self: Arc<Self>, next: AnySums) -> Result<AnySums> {
+        Arc::make_mut(&mut self).add(next.into_kind()?)?;
+        Ok(AnySums(self))
     }
 }
 
@@ -66,9 +72,13 @@ impl AnySums {
     ///
     /// # Errors
     /// If the two do not have the same kind and shape, which only damaged partial results do.
-    pub(super) fn plus(self, next: &Self) -> Result<Self> {
-        let next: &dyn Any = &*next.0;
-        self.0.plus(next).map(Self)
+    pub(super) fn plus(self, next: Self) -> Result<Self> {
+        self.0.plus(next)
+    }
+
+    /// Whether sums of this kind are bit-identical in any order of addition.
+    pub(super) fn in_any_order(&self) -> bool {
+        self.0.in_any_order()
     }
 
     /// The sums, if they are of this kind.

@@ -1,5 +1,7 @@
 //! Sums of partitions, added in a fixed binary tree over the numbers of the partitions.
 //!
+//! Sums whose bits do not depend on the order of addition are added at once: then all pieces have one sum.
+//!
 //! Every border between two neighbors has a rank, which depends on its number alone. Two neighbors are added if the
 //! border between them ranks below the borders around both. This tree depends on the borders alone, so the result does
 //! not depend on who merges which partitions first.
@@ -7,6 +9,8 @@
 //! The rank of a partition number is the number of times that 2 divides it: a node covers `2^l` partitions that begin at
 //! a multiple of `2^l`. The rank of a row number is a hash: `p` neighboring blocks, wherever they begin, become about
 //! `2 ln(p)` pieces.
+
+use std::mem::take;
 
 use super::errors::of_too_many;
 use super::place::{MOST, Place};
@@ -25,13 +29,14 @@ pub(super) struct Piece {
     pub(super) rows: u64,
     /// Number of partitions or blocks.
     pub(super) blocks: u64,
-    pub(super) sums: AnySums,
+    /// `None` if the first piece has the sums of all.
+    pub(super) sums: Option<AnySums>,
 }
 
 impl Piece {
     pub(super) fn new(place: Place, rows: u64, sums: AnySums) -> Self {
         let span = if matches!(place, Place::Partition(_)) { 1 } else { rows };
-        Self { start: place.number(), span, rows, blocks: 1, sums }
+        Self { start: place.number(), span, rows, blocks: 1, sums: Some(sums) }
     }
 
     fn end(&self) -> u64 {
@@ -39,19 +44,29 @@ impl Piece {
     }
 
     /// Whether `next` is added to this piece before anything else is.
-    fn takes(&self, next: &Self, by_row: bool) -> bool {
+    fn takes(&self, next: &Self, by_row: bool, in_any_order: bool) -> bool {
         let rank = |border| rank(border, by_row);
-        self.end() == next.start && rank(next.start) < rank(self.start).min(rank(next.end()))
+        let lowest = || in_any_order || rank(next.start) < rank(self.start).min(rank(next.end()));
+        self.end() == next.start && lowest()
     }
 
-    fn plus(self, next: &Self) -> Result<Self> {
+    fn plus(self, next: Self) -> Result<Self> {
         let sum =
             |one: u64, two: u64| one.checked_add(two).filter(|&sum| sum <= MOST).ok_or_else(of_too_many);
         // First the counts, because they bound the counts within the sums.
         let span = sum(self.span, next.span)?;
         let rows = sum(self.rows, next.rows)?;
         let blocks = sum(self.blocks, next.blocks)?;
-        Ok(Self { start: self.start, span, rows, blocks, sums: self.sums.plus(&next.sums)? })
+        let sums = added(self.sums, next.sums)?;
+        Ok(Self { start: self.start, span, rows, blocks, sums })
+    }
+}
+
+/// The sums of both, if there are any.
+fn added(one: Option<AnySums>, two: Option<AnySums>) -> Result<Option<AnySums>> {
+    match (one, two) {
+        (Some(one), Some(two)) => one.plus(two).map(Some),
+        (one, two) => Ok(one.or(two)),
     }
 }
 
@@ -62,6 +77,11 @@ fn rank(border: u64, by_row: bool) -> u64 {
         _ if by_row => mix(border),
         _ => u64::from(border.trailing_zeros()),
     }
+}
+
+/// Whether the sums of these pieces are added in any order. The first piece has sums.
+fn in_any_order(pieces: &[Piece]) -> bool {
+    pieces.first().and_then(|piece| piece.sums.as_ref()).is_some_and(AnySums::in_any_order)
 }
 
 /// Pieces in ascending order, none of which overlap; as few as the tree allows.
@@ -80,7 +100,8 @@ impl Pieces {
     /// Checks what a file claims. The error says what is wrong.
     pub(super) fn of(by_row: bool, list: Vec<Piece>) -> Result<Self, String> {
         let (mut end, mut rows) = (0, 0u64);
-        for piece in &list {
+        let in_any_order = in_any_order(&list);
+        for (i, piece) in list.iter().enumerate() {
             let Some(next) = piece.start.checked_add(piece.span).filter(|_| piece.start >= end) else {
                 return Err("its partitions overlap".into());
             };
@@ -89,8 +110,11 @@ impl Pieces {
             let whole = if by_row {
                 piece.span == piece.rows && piece.blocks <= piece.rows
             } else {
-                halves && piece.blocks == piece.span
+                (halves || in_any_order) && piece.blocks == piece.span
             };
+            if piece.sums.is_none() != (in_any_order && i > 0) {
+                return Err("it lacks the sums of a partition".into());
+            }
             if !whole || piece.span == 0 || piece.blocks == 0 {
                 return Err("its partitions are no nodes of a tree".into());
             }
@@ -115,8 +139,9 @@ impl Pieces {
     ///
     /// # Errors
     /// If both have the same partition, or overlapping rows, or numbers that are too large.
-    pub(super) fn merge(&self, other: &Self) -> Result<Self> {
-        let mut all: Vec<&Piece> = self.list.iter().chain(&other.list).collect();
+    pub(super) fn merge(mut self, mut other: Self) -> Result<Self> {
+        let mut all = take(&mut self.list);
+        all.append(&mut other.list);
         all.sort_by_key(|piece| piece.start);
         for pair in all.windows(2) {
             if pair[0].end() > pair[1].start {
@@ -130,19 +155,26 @@ impl Pieces {
         if rows.is_none_or(|rows| rows > MOST) || all.last().is_some_and(|piece| piece.end() > MOST) {
             return Err(of_too_many());
         }
-        let mut list: Vec<Piece> = Vec::with_capacity(all.len());
-        for piece in all {
-            let mut next = piece.clone();
-            while let Some(last) = list.pop() {
-                if !last.takes(&next, self.by_row) {
-                    list.push(last);
+        let (in_any_order, mut sums) = (in_any_order(&all), None);
+        if in_any_order {
+            for piece in &mut all {
+                sums = added(sums, piece.sums.take())?;
+            }
+        }
+        for mut next in all {
+            while let Some(last) = self.list.pop() {
+                if !last.takes(&next, self.by_row, in_any_order) {
+                    self.list.push(last);
                     break;
                 }
-                next = last.plus(&next)?;
+                next = last.plus(next)?;
             }
-            list.push(next);
+            self.list.push(next);
         }
-        Ok(Self { by_row: self.by_row, list })
+        if in_any_order {
+            self.list[0].sums = sums;
+        }
+        Ok(self)
     }
 
     /// Returns an error that names what is missing before the last piece, and before `end`.
@@ -181,9 +213,10 @@ impl Pieces {
     ///
     /// # Errors
     /// If a partition or a row before the last piece is missing.
-    pub(super) fn total(&self) -> Result<Option<Piece>> {
+    pub(super) fn total(self) -> Result<Option<Piece>> {
         self.check_gaps(0)?;
-        let Some((first, rest)) = self.list.split_first() else { return Ok(None) };
-        rest.iter().try_fold(first.clone(), Piece::plus).map(Some)
+        let mut pieces = self.list.into_iter();
+        let Some(first) = pieces.next() else { return Ok(None) };
+        pieces.try_fold(first, Piece::plus).map(Some)
     }
 }

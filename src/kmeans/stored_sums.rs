@@ -6,10 +6,10 @@ use crate::data::Dtype;
 use crate::fit::Metric;
 use crate::kernel::Compute;
 use crate::matrix::MatRef;
-use crate::persist::kept::keep;
+use crate::persist::kept::{keep, list};
 use crate::persist::state::{StateReader, StateWriter};
 use crate::persist::{Array, Contents};
-use crate::stats::ClusterSums;
+use crate::stats::{ClusterSums, Terms};
 
 /// Whether the state is of rows computed in `f64`.
 pub(super) fn is_wide(contents: &Contents) -> Result<bool, String> {
@@ -17,11 +17,16 @@ pub(super) fn is_wide(contents: &Contents) -> Result<bool, String> {
 }
 
 pub(crate) fn keep_sums(contents: &mut Contents, prefix: &str, sums: &ClusterSums) {
-    for (name, terms) in sums.parts() {
-        // A row of terms for all clusters: the values, then what their rounding left.
-        let width = if name == "sums" { sums.sums().len() } else { sums.weights().len() };
-        let shape = [terms.len() / width.max(1), width];
-        keep(contents, &format!("{prefix}_{name}"), Array::new(&shape, &terms));
+    for (name, Terms { values, places }) in sums.parts() {
+        let name = format!("{prefix}_{name}");
+        if places.is_empty() {
+            // A row of terms for all clusters: the values, then what their rounding left.
+            let width = if name.ends_with("_sums") { sums.sums().len() } else { sums.weights().len() };
+            keep(contents, &name, Array::new(&[values.len() / width.max(1), width], &values));
+        } else {
+            keep(contents, &name, Array::new(&[1, values.len()], &values));
+            keep(contents, &format!("{name}_places"), Array::new(&[places.len()], &places));
+        }
     }
 }
 
@@ -44,14 +49,15 @@ pub(crate) fn sums_of(
             ));
         }
         let values: Vec<f64> = contents.values(&name, shape)?;
-        if values.iter().all(|x| x.is_finite()) {
-            Ok(values)
-        } else {
-            Err(format!("its {prefix:?} are not finite"))
+        if !values.iter().all(|x| x.is_finite()) {
+            return Err(format!("its {prefix:?} are not finite"));
         }
+        let name = format!("{name}_places");
+        let places = if contents.arrays.contains_key(&name) { list(contents, &name)? } else { Vec::new() };
+        Ok(Terms { values, places })
     };
     let parts = [part("sums")?, part("weights")?, part("squares")?, part("energies")?];
-    let sums = ClusterSums::of_parts(k, dim, &parts)
+    let sums = ClusterSums::of_parts(k, dim, parts)
         .ok_or_else(|| format!("its {prefix:?} do not belong to {k} clusters of {dim} columns"))?;
     if !sums.weights().iter().chain(sums.energies()).chain(sums.sums()).all(|x| x.is_finite()) {
         return Err(format!("its {prefix:?} are not finite"));

@@ -1,6 +1,7 @@
 //! Arrays as files store them: a type, a shape and the bytes.
 
 use std::fmt;
+use std::sync::Arc;
 
 use crate::data::Dtype;
 use crate::data::raw::Element;
@@ -48,7 +49,8 @@ number!(u8, i8, u16, i16, u32, i32, u64, i64, f32, f64);
 pub struct Array {
     dtype: Dtype,
     shape: Vec<usize>,
-    bytes: Vec<u8>,
+    /// Shared by copies, which parts of files have.
+    bytes: Arc<Vec<u8>>,
 }
 
 impl Array {
@@ -87,7 +89,7 @@ impl Array {
                 bytes.len()
             )));
         }
-        Ok(Self { dtype, shape: shape.to_vec(), bytes })
+        Ok(Self { dtype, shape: shape.to_vec(), bytes: Arc::new(bytes) })
     }
 
     /// The type of the values.

@@ -5,6 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 
 use super::array::{Centers, array1, array2, signed, vector};
@@ -15,7 +16,7 @@ use super::rows::AnyRows;
 use super::source::Source;
 use super::step::Step;
 use crate::data::{AnySource, DataSource, Weighted};
-use crate::distributed::{self, CoresetPass, KMeansPass, Place, SeedPass};
+use crate::distributed::{self, CoresetPass, KMeansPass, Message, Place, SeedPass};
 use crate::error::{Error, Result};
 use crate::fit::{self, Typed};
 use crate::float::either;
@@ -43,6 +44,19 @@ impl Partial {
         Ok(Self(py.detach(|| distributed::Partial::from_bytes(data))?))
     }
 
+    /// The bytes of the merged result of partial results, which are read one after the other.
+    #[staticmethod]
+    #[expect(clippy::needless_pass_by_value, reason = "as PyO3 hands lists over")]
+    fn merged(py: Python<'_>, parts: Vec<PyBackedBytes>) -> PyResult<Bound<'_, PyBytes>> {
+        let bytes = py.detach(|| {
+            let read = |bytes: &PyBackedBytes| distributed::Partial::from_bytes(bytes);
+            let mut rest = parts.iter();
+            let first = rest.next().map_or_else(|| Ok(distributed::Partial::default()), read)?;
+            rest.try_fold(first, |total, bytes| total.and(read(bytes)?))?.to_bytes()
+        })?;
+        Ok(PyBytes::new(py, &bytes))
+    }
+
     #[getter]
     fn n_rows(&self) -> u64 {
         self.0.rows()
@@ -66,6 +80,140 @@ impl Partial {
     #[getter]
     fn counts<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
         array1(py, self.0.weights())
+    }
+
+    /// The sums of each of `n` ranges of clusters, as bytes.
+    fn ranges<'py>(&self, py: Python<'py>, n: usize) -> PyResult<Vec<Bound<'py, PyBytes>>> {
+        (0..n).map(|i| Ok(PyBytes::new(py, &py.detach(|| self.0.range(i, n)?.to_bytes())?))).collect()
+    }
+}
+
+/// What the driver of a sweep in ranges of clusters knows besides the centers.
+#[pyclass(frozen, module = "shoal._core")]
+pub(super) struct Head(distributed::Head);
+
+/// What the driver decided from the reports of all ranges.
+#[pyclass(frozen, module = "shoal._core")]
+pub(super) struct Plan {
+    plan: distributed::Plan,
+    #[pyo3(get)]
+    zero_rows: u64,
+}
+
+/// Centers, and the points about which squared errors are summed, if these are others.
+fn centers_and_points(
+    centers: &Bound<'_, PyAny>,
+    points: Option<&Bound<'_, PyAny>>,
+) -> PyResult<(Centers, Option<Centers>)> {
+    let points = points.map(centers_of).transpose()?;
+    Ok((centers_of(centers)?.0, points.map(|(points, _)| points)))
+}
+
+#[pymethods]
+impl Head {
+    /// The sweep with these centers.
+    #[pyo3(signature = (centers, points))]
+    fn with_centers(&self, centers: &Bound<'_, PyAny>, points: Option<&Bound<'_, PyAny>>) -> PyResult<Pass> {
+        let (py, (centers, points)) = (centers.py(), centers_and_points(centers, points)?);
+        Ok(Pass::new(py.detach(|| self.0.with(centers, points))?))
+    }
+
+    /// What the range of `total`, a partial result as bytes, reports as bytes.
+    #[pyo3(signature = (total, centers, points))]
+    fn report<'py>(
+        &self,
+        total: &[u8],
+        centers: &Bound<'py, PyAny>,
+        points: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let (py, (centers, points)) = (centers.py(), centers_and_points(centers, points)?);
+        let bytes =
+            py.detach(|| self.0.report(distributed::Partial::from_bytes(total)?, &centers, points.as_ref()))?;
+        Ok(PyBytes::new(py, &bytes))
+    }
+
+    /// What follows from the reports of all ranges, in order.
+    #[expect(clippy::needless_pass_by_value, reason = "as PyO3 hands lists over")]
+    fn decide(&self, py: Python<'_>, reports: Vec<PyBackedBytes>, partitions: u64) -> PyResult<Plan> {
+        let (plan, zero_rows) = py.detach(|| self.0.decide(&reports, partitions))?;
+        Ok(Plan { plan, zero_rows })
+    }
+
+    /// The new centers of the range of `total`, and what it reports of their moves, as bytes.
+    #[pyo3(signature = (total, centers, points, moves))]
+    fn moved<'py>(
+        &self,
+        total: &[u8],
+        centers: &Bound<'py, PyAny>,
+        points: Option<&Bound<'py, PyAny>>,
+        moves: &[u8],
+    ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyBytes>)> {
+        let (py, (centers, points)) = (centers.py(), centers_and_points(centers, points)?);
+        let (centers, moved) = py.detach(|| {
+            self.0.moved(distributed::Partial::from_bytes(total)?, &centers, points.as_ref(), moves)
+        })?;
+        Ok((array_of(py, centers, self.0.dim)?, PyBytes::new(py, &moved)))
+    }
+
+    /// What the next sweep knows, the figures of this one, and whether the next one has the points of this one.
+    #[expect(clippy::needless_pass_by_value, reason = "as PyO3 hands lists over")]
+    fn end(&self, py: Python<'_>, plan: &Plan, moved: Vec<PyBackedBytes>) -> PyResult<(Self, Step, bool)> {
+        let (next, step, keeps_points) = py.detach(|| self.0.end(&plan.plan, &moved))?;
+        Ok((Self(next), step.into(), keeps_points))
+    }
+
+    /// The names of the columns in the pass before; None if they have none, or if there was no pass before.
+    #[getter]
+    fn names(&self) -> Option<Vec<String>> {
+        self.0.before.names()
+    }
+
+    /// Number of columns.
+    #[getter]
+    fn dim(&self) -> usize {
+        self.0.dim
+    }
+
+    #[getter]
+    fn iteration(&self) -> u64 {
+        self.0.before.passes
+    }
+
+    #[getter]
+    fn variance(&self) -> f64 {
+        self.0.variance
+    }
+
+    #[getter]
+    fn counts<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
+        array1(py, self.0.weights.clone())
+    }
+
+    fn to_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        Ok(PyBytes::new(py, &self.0.to_bytes()?))
+    }
+
+    #[staticmethod]
+    fn from_bytes(data: &[u8]) -> PyResult<Self> {
+        Ok(Self(distributed::Head::from_bytes(data)?))
+    }
+}
+
+#[pymethods]
+impl Plan {
+    /// What every range must know to move its centers.
+    fn moves<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        Ok(PyBytes::new(py, &self.plan.moves.to_bytes()?))
+    }
+
+    #[getter]
+    fn inertia(&self) -> f64 {
+        self.plan.objective
+    }
+
+    #[getter]
+    fn counts<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
+        array1(py, self.plan.weights.clone())
     }
 }
 
@@ -154,6 +302,11 @@ fn centers_of(centers: &Bound<'_, PyAny>) -> PyResult<(Centers, usize)> {
     Ok((Centers::new(centers, cols)?, cols))
 }
 
+/// An array of rows of `dim` values.
+fn array_of(py: Python<'_>, values: Values, dim: usize) -> PyResult<Bound<'_, PyAny>> {
+    either!(values, values => array2(py, values, dim))
+}
+
 impl Pass {
     fn new(pass: impl distributed::Pass) -> Self {
         Self(Box::new(pass))
@@ -168,6 +321,11 @@ impl Pass {
     /// The pass of k-means, if it is one.
     fn with_centers(&self) -> Option<&KMeansPass> {
         self.get()
+    }
+
+    /// The pass of k-means.
+    fn kmeans_pass(&self) -> Result<&KMeansPass> {
+        self.get().ok_or_else(|| Error::Source("the pass has no centers".into()))
     }
 }
 
@@ -241,20 +399,31 @@ impl Pass {
 
     /// The same sweep, for workers that keep state.
     fn carrying(&self) -> PyResult<Self> {
-        let pass = self.with_centers().ok_or_else(|| Error::Source("the pass has no centers".into()))?;
-        Ok(Self::new(pass.clone().carrying()))
+        Ok(Self::new(self.kmeans_pass()?.clone().carrying()))
+    }
+
+    /// What the driver of a sweep in ranges knows besides the centers.
+    fn head(&self) -> PyResult<Head> {
+        Ok(Head(self.kmeans_pass()?.head().clone()))
+    }
+
+    /// The centers of an earlier sweep about which squared errors are summed; None if these are the centers.
+    #[getter]
+    fn points<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let points = self.with_centers().and_then(KMeansPass::other_points);
+        points.map(|points| array_of(py, points.clone(), self.dim())).transpose()
     }
 
     /// Whether squared errors are summed about the centers of an earlier sweep.
     #[getter]
     fn has_points(&self) -> bool {
-        self.with_centers().is_some_and(KMeansPass::has_points)
+        self.with_centers().is_some_and(|pass| pass.other_points().is_some())
     }
 
     /// The names of the columns in the pass before; None if they have none, or if there was no pass before.
     #[getter]
     fn names(&self) -> Option<Vec<String>> {
-        Some(self.0.facts().before.extent.as_ref()?.names.as_deref()?.to_vec())
+        self.0.facts().before.names()
     }
 
     /// The next pass, and the figures of this one. `total` must have all of `partitions`, if their number is given.
@@ -309,11 +478,7 @@ impl Pass {
     #[getter]
     fn centers<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let centers = self.0.facts().centers.cloned();
-        let array = centers.map(|centers| match centers {
-            Values::F32(values) => array2(py, values, self.dim()),
-            Values::F64(values) => array2(py, values, self.dim()),
-        });
-        array.transpose()
+        centers.map(|centers| array_of(py, centers, self.dim())).transpose()
     }
 
     /// Number of columns; 0 before the first pass of a seeding or a coreset.

@@ -75,9 +75,11 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<coreset::LightweightCoreset>()?;
     m.add_class::<coreset::StreamingCoreset>()?;
     m.add_class::<curation::DuplicateSearch>()?;
+    m.add_class::<distributed::Head>()?;
     m.add_class::<distributed::Kept>()?;
     m.add_class::<distributed::Partial>()?;
     m.add_class::<distributed::Pass>()?;
+    m.add_class::<distributed::Plan>()?;
     m.add_class::<mixture::Mixture>()?;
     m.add_function(wrap_pyfunction!(start::start, m)?)?;
     m.add_function(wrap_pyfunction!(start::parameters, m)?)?;

@@ -1,6 +1,7 @@
 //! Per-cluster sums of rows: weighted sums, weights and squared errors.
 
 use std::mem::take;
+use std::ops::Range;
 
 use crate::error::{Error, Result};
 use crate::float::Float;
@@ -8,7 +9,7 @@ use crate::kernel::{self, Compute, PackedCenters};
 use crate::matrix::MatRef;
 use crate::rows::{Rows, SparseRef};
 
-use super::exact::{Added, ExactSums, check_energy, rows_together};
+use super::exact::{Added, ExactSums, Terms, check_energy, rows_together};
 use super::waiting::Waiting;
 
 /// Weighted sums, weights and squared errors of rows per cluster. Two of them merge by addition.
@@ -54,7 +55,7 @@ const VANISHING: f64 = 1e-290;
 
 /// The sum of `n` values in a fixed order, without a chain of dependent additions.
 #[inline(always)]
-pub(super) fn sum_of(n: usize, mut value: impl FnMut(usize) -> f64) -> f64 {
+pub(crate) fn sum_of(n: usize, mut value: impl FnMut(usize) -> f64) -> f64 {
     let mut sums = [0.0; 8];
     let whole = n / sums.len() * sums.len();
     for first in (0..whole).step_by(sums.len()) {
@@ -128,31 +129,28 @@ impl ClusterSums {
 
     /// All values by name, each as its terms: the value, then what the rounding left, and so on. Equal sums have equal
     /// terms. Squared weights may be empty.
-    pub(crate) fn parts(&self) -> [(&'static str, Vec<f64>); 4] {
+    pub(crate) fn parts(&self) -> [(&'static str, Terms); 4] {
         [
             ("sums", self.sums.terms()),
             ("weights", self.weights.terms()),
-            ("squares", self.squares.as_ref().map_or_else(Vec::new, ExactSums::terms)),
+            ("squares", self.squares.as_ref().map_or_else(Terms::default, ExactSums::terms)),
             ("energies", self.energies.terms()),
         ]
     }
 
     /// Restores `k` clusters from the values that [`ClusterSums::parts`] returned, in that order. `None` if lengths do
     /// not match.
-    pub(crate) fn of_parts(k: usize, dim: usize, parts: &[Vec<f64>; 4]) -> Option<Self> {
-        let fits = |terms: &[f64], n: usize| {
-            if n == 0 { terms.is_empty() } else { terms.len() >= n && terms.len().is_multiple_of(n) }
-        };
+    pub(crate) fn of_parts(k: usize, dim: usize, parts: [Terms; 4]) -> Option<Self> {
         let [sums, weights, squares, energies] = parts;
-        let numbers = [weights, energies].into_iter().all(|terms| fits(terms, k));
-        if !(numbers && fits(sums, k * dim) && (squares.is_empty() || fits(squares, k))) {
+        let numbers = [&weights, &energies].into_iter().all(|terms| terms.fit(k));
+        if !(numbers && sums.fit(k * dim) && (squares.values.is_empty() || squares.fit(k))) {
             return None;
         }
         Some(Self {
             sums: ExactSums::of_terms(k, dim, sums),
             weights: ExactSums::of_terms(k, 1, weights),
             energies: ExactSums::of_terms(k, 1, energies),
-            squares: (!squares.is_empty()).then(|| ExactSums::of_terms(k, 1, squares)),
+            squares: (!squares.values.is_empty()).then(|| ExactSums::of_terms(k, 1, squares)),
             touched: vec![true; k],
             filled: true,
             is_part: false,
@@ -474,6 +472,28 @@ impl ClusterSums {
         }
     }
 
+    /// A copy of a range of clusters. There must be no waiting rows, as in all totals.
+    pub(crate) fn range(&self, clusters: Range<usize>) -> Self {
+        debug_assert!(self.waiting.is_empty() && !self.is_part, "only totals are cut");
+        Self {
+            sums: self.sums.range(clusters.clone()),
+            weights: self.weights.range(clusters.clone()),
+            energies: self.energies.range(clusters.clone()),
+            squares: self.squares.as_ref().map(|squares| squares.range(clusters.clone())),
+            touched: self.touched[clusters.clone()].to_vec(),
+            filled: self.filled,
+            is_part: false,
+            ..Self::part(clusters.len(), self.dim)
+        }
+    }
+
+    /// All clusters as one.
+    pub(crate) fn together(&self) -> Self {
+        let mut together = Self::new(1, self.dim);
+        (0..self.touched.len()).for_each(|j| together.merge(&mut self.range(j..j + 1)));
+        together
+    }
+
     /// The clusters whose sums may have changed since [`ClusterSums::copy`] made these, in ascending order.
     pub(crate) fn changed_or_all(&self) -> impl Iterator<Item = usize> + '_ {
         let all = if self.changed.is_some() { 0..0 } else { 0..self.touched.len() };
@@ -639,15 +659,19 @@ impl ClusterSums {
 
     /// Moves one row with weight `weight` from cluster `from` to cluster `to`.
     pub(crate) fn move_row<T: Float>(&mut self, row: &[T], weight: f64, from: usize, to: usize) {
+        self.add_row(row, -weight, from);
+        self.add_row(row, weight, to);
+    }
+
+    /// Adds `weight` times a row to cluster `j`, and `weight` to its weight.
+    pub(crate) fn add_row<T: Float>(&mut self, row: &[T], weight: f64, j: usize) {
         (self.filled, self.changed) = (true, None);
         self.all_numbers().for_each(ExactSums::fill);
-        for (j, weight) in [(from, -weight), (to, weight)] {
-            for (t, x) in row.iter().enumerate() {
-                self.sums.add_value(j * self.dim + t, weight * x.to_f64());
-            }
-            self.weights.add_value(j, weight);
-            self.touched[j] = true;
+        for (t, x) in row.iter().enumerate() {
+            self.sums.add_value(j * self.dim + t, weight * x.to_f64());
         }
+        self.weights.add_value(j, weight);
+        self.touched[j] = true;
         self.all_numbers().for_each(ExactSums::finish);
     }
 }

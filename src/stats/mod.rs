@@ -20,12 +20,12 @@ mod tests;
 mod waiting;
 
 pub use clusters::ClusterSums;
-pub(crate) use clusters::check_mean;
+pub(crate) use clusters::{check_mean, sum_of};
 pub use columns::ColumnMoments;
 pub use coreset::Coreset;
 pub(crate) use coreset::{LIGHTEST, SamplingLaw, add_moments};
 pub(crate) use drawing::{Drawn, draw_events, other_rows, take_all};
-pub(crate) use exact::ErrorSums;
+pub(crate) use exact::{ErrorSums, Terms, check_energy};
 pub(crate) use journal::{Editing, Journal};
 pub use lightweight::{Lightweight, lightweight_coreset};
 pub(crate) use means::{divisor, mean_variance, to_mean, to_means};

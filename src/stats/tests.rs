@@ -1,6 +1,6 @@
 //! Tests of sums: any cuts, moves, squared weights, limits of means.
 
-use super::{ClusterSums, mean_variance};
+use super::{ClusterSums, Terms, mean_variance};
 use crate::kernel::PackedCenters;
 use crate::matrix::MatRef;
 use crate::rng::{Purpose, Rng};
@@ -8,7 +8,9 @@ use crate::rows::{RowBuf, Rows};
 
 /// Sums of one cluster of one column: the terms of the sum, and the weight.
 fn sums(terms: &[f64], weight: f64) -> ClusterSums {
-    ClusterSums::of_parts(1, 1, &[terms.to_vec(), vec![weight], Vec::new(), vec![0.0]]).unwrap()
+    let parts = [terms, &[weight], &[], &[0.0]];
+    ClusterSums::of_parts(1, 1, parts.map(|part| Terms { values: part.to_vec(), places: Vec::new() }))
+        .unwrap()
 }
 
 #[test]
@@ -24,19 +26,19 @@ fn merged_sums_keep_what_is_rounded_away() {
         let (mut total, mut part) = (sums(one, 1.0), sums(other, 1.0));
         total.merge(&mut part);
         let [(_, sum), (_, weight), ..] = total.parts();
-        assert_eq!((sum[1], weight), (tiny, vec![2.0]), "{one:?} {other:?}");
+        assert_eq!((sum.values[1], weight.values), (tiny, vec![2.0]), "{one:?} {other:?}");
         // The part is empty now.
-        assert!(part.parts().iter().all(|(_, values)| values.iter().all(|&value| value == 0.0)));
+        assert!(part.parts().iter().all(|(_, terms)| terms.values.iter().all(|&value| value == 0.0)));
     }
     // A row that enters and leaves again leaves nothing, however much larger the others are.
     let mut total = sums(&[1e16], 1.0);
     for value in [0.25, 2f64.powi(-20), 1e-300, -0.25, -1e-300, -2f64.powi(-20)] {
         total.merge(&mut sums(&[value], 0.0));
     }
-    assert_eq!(total.parts()[0].1, [1e16]);
+    assert_eq!(total.parts()[0].1.values, [1e16]);
     // Rounded sums drop what is rounded away.
     total.merge_rounded(&mut sums(&[0.25], 0.0));
-    assert_eq!(total.parts()[0].1, [1e16]);
+    assert_eq!(total.parts()[0].1.values, [1e16]);
 }
 
 /// Rows and weights by number; the columns have other scales.
@@ -50,7 +52,10 @@ fn some_rows(n: usize, dim: usize) -> (Vec<f32>, Vec<f64>, Vec<u32>) {
 
 /// All numbers of sums, as bits.
 fn bits(sums: &ClusterSums) -> Vec<Vec<u64>> {
-    sums.parts().iter().map(|(_, terms)| terms.iter().map(|term| term.to_bits()).collect()).collect()
+    let of = |terms: &Terms| {
+        terms.values.iter().map(|term| term.to_bits()).chain(terms.places.iter().copied()).collect()
+    };
+    sums.parts().iter().map(|(_, terms)| of(terms)).collect()
 }
 
 #[test]
@@ -141,7 +146,7 @@ fn sums_do_not_depend_on_cuts_moves_or_storage() {
                 let compared = if sparse { 3 } else { 4 };
                 assert_eq!(bits(&total)[..compared], bits(&whole)[..compared], "{trial} {cut} {sparse}");
                 let terms = total.parts().map(|(_, terms)| terms);
-                assert_eq!(bits(&ClusterSums::of_parts(k, dim, &terms).unwrap()), bits(&total));
+                assert_eq!(bits(&ClusterSums::of_parts(k, dim, terms).unwrap()), bits(&total));
             }
         }
     }

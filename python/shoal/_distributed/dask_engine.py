@@ -7,11 +7,16 @@ import threading
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
-from functools import cached_property, partial
+from functools import cached_property, partial, reduce
+from operator import getitem
 from typing import Any
 from uuid import uuid4
 from weakref import WeakKeyDictionary
 
+import numpy as np
+import numpy.typing as npt
+
+from shoal import _core
 from shoal._checks.params import ParameterError, shown
 
 from .dask_rows import Partitions, collected, frame_of, library, memory_limit, started
@@ -19,6 +24,7 @@ from .engine import MOST_GATHERED, absorbed, at_once, merged, most_sums, runs, t
 from .kept import STATES
 from .partial import Partial
 from .passes import KMeansPass, Pass, RowPass
+from .ranges import RangedSweep, Ranges, Sent, moved, report, sweep_of
 
 #: Dask warns of graphs above this size in bytes. A pass holds the centers, which every worker needs.
 LARGE_GRAPH = "distributed.admin.large-graph-warning-threshold"
@@ -26,6 +32,13 @@ LARGE_GRAPH = "distributed.admin.large-graph-warning-threshold"
 #: Up to this many bytes, a pass is sent with each of its tasks. A larger pass is sent once, as the result of
 #: a task of its own, for which the other tasks wait: 10 ms more per pass.
 MOST_SENT = 1 << 20
+
+#: Bytes of a partial result from which on its clusters are cut into ranges. A sweep in ranges has more tasks,
+#: which cost seconds with 100 workers; the driver and single workers receive less.
+LEAST_RANGED = 256 << 20
+
+#: Pieces into which the results of all workers are cut, at most. Each is a task.
+MOST_PIECES = 2048
 
 #: The end of a fit waits this many seconds for workers to free its state. Slower workers free it later.
 MOST_WAIT = 5
@@ -63,15 +76,64 @@ class DaskEngine:
         """Absorb the partitions on their workers, which merge large results in a tree."""
         with lost_cluster():
             tasks = self._tasks(most_sums(task))
-            held = ([[own[i] for i in run] for run in tasks] for own in (self._blocks, self._weights))
-            # Several tasks may run on a worker, each over some of its partitions.
-            beside = -(-self.n_partitions // max(1, len(self._threads)))
-            shares = [max(len(run), beside) for run in tasks]
-            parts = self._submitted(absorbed_here, task, tasks, *held, shares)
-            merge = partial(self._client.submit, merged_here, pure=False)
-            most = at_once(task, MOST_GATHERED)
-            few = tree(list(zip(parts, tasks, strict=True)), lambda group: merge(*group), most)
+            parts = self._submitted(absorbed_here, task, *self._given(tasks))
+            merge = partial(merge_group, partial(self._client.submit, merged_here, pure=False))
+            few = tree(list(zip(parts, tasks, strict=True)), merge, at_once(task, MOST_GATHERED))
         return merged(map(Partial.from_bytes, self._results(few)))
+
+    def _given(self, tasks: list[list[int]]) -> list[Any]:
+        """Return what every task over some partitions takes."""
+        held = ([[own[i] for i in run] for run in tasks] for own in (self._blocks, self._weights))
+        # Several tasks may run on a worker, each over some of its partitions.
+        beside = -(-self.n_partitions // max(1, len(self._threads)))
+        return [tasks, *held, [max(len(run), beside) for run in tasks]]
+
+    # ---------------------------------------------------------------- sweeps in ranges of clusters
+
+    def ranged(self, task: KMeansPass) -> RangedSweep | None:
+        """Return the sweep in a range per worker, or fewer, if its results are large."""
+        workers = len(self._threads)
+        if task.result_bytes < LEAST_RANGED or workers < 2:
+            return None
+        return RangedSweep.of(self, task, min(workers, max(2, MOST_PIECES // workers), len(task.counts)))
+
+    def put(self, rows: Sequence[npt.NDArray[Any]]) -> list[Any]:
+        """Send rows of centers to the workers."""
+        with lost_cluster(), library("dask").config.set({LARGE_GRAPH: "1 TiB"}):
+            # As in `_sent`.
+            futures: list[Any] = self._client.map(np.ascontiguousarray, rows, pure=False)
+        return futures
+
+    def fetched(self, rows: Sequence[Any]) -> list[npt.NDArray[Any]]:
+        """Return rows of centers from the workers."""
+        with lost_cluster():
+            found: list[npt.NDArray[Any]] = self._client.gather(list(rows))
+        return found
+
+    def range_totals(self, sent: Sent, ranges: Ranges) -> list[Any]:
+        """Absorb the partitions on their workers, and merge the results of each range on one worker."""
+        with lost_cluster():
+            tasks = self._tasks(self.n_partitions)
+            n, own = len(ranges.centers), ([each] * len(tasks) for each in ranges)
+            parts = self._submitted(ranged_here, sent, *own, *self._given(tasks))
+            spread = [(part, i) for part in parts for i in range(n)]
+            found = self._client.map(getitem, *map(list, zip(*spread, strict=True)), pure=False)
+            # One after the other: a task of Dask holds everything that it merges.
+            merge = partial(self._client.submit, merged_here, pure=False, allow_other_workers=True)
+            workers = sorted(self._threads)
+            return [reduce(partial(merge, workers=workers[i % len(workers)]), found[i::n]) for i in range(n)]
+
+    def reports(self, sent: Sent, ranges: Ranges, totals: Sequence[Any]) -> list[bytes]:
+        """Let the workers with the totals report."""
+        return self._results(self._submitted(report_here, sent, totals, *by_range(ranges)), totals)
+
+    def moved(
+        self, sent: Sent, ranges: Ranges, totals: Sequence[Any], moves: bytes
+    ) -> tuple[list[Any], list[bytes]]:
+        """Move the centers where the totals are; the new ones stay there."""
+        found = self._submitted(moved_here, sent, totals, *by_range(ranges), [moves] * len(totals))
+        centers, reports = (self._client.map(getitem, found, [i] * len(found), pure=False) for i in range(2))
+        return centers, self._results(reports)
 
     def rows(self, task: RowPass) -> Any:
         """Compute labels or distances of all rows; return a collection whose chunks stay on the workers."""
@@ -143,14 +205,14 @@ class DaskEngine:
             )
         return futures
 
-    def _results(self, futures: list[Any]) -> list[Any]:
-        """Wait for futures; cancel them if the wait ends early, for example by Ctrl-C."""
+    def _results(self, futures: list[Any], needed: Sequence[Any] = ()) -> list[Any]:
+        """Wait for futures; cancel them and what they need if the wait ends early, for example by Ctrl-C."""
         try:
             with lost_cluster():
                 results: list[Any] = self._client.gather(futures)
         except BaseException:
             if self._client.status == "running":
-                self._client.cancel(futures)
+                self._client.cancel([*futures, *needed])
             raise
         return results
 
@@ -218,6 +280,45 @@ def absorbed_here(
     return bytes(found.to_bytes())
 
 
+def ranged_here(
+    sent: bytes,
+    centers: list[Any],
+    points: list[Any] | None,
+    partitions: list[int],
+    blocks: list[Any],
+    weights: list[Any],
+    beside: int,
+    n_jobs: int | None,
+) -> list[bytes]:
+    """Run a sweep over some partitions, as `absorbed_here`; return the results of all ranges."""
+    with threads_here(n_jobs) as threads:
+        task = limited(sweep_of(pickle.loads(sent), Ranges(centers, points)), beside)
+        found = absorbed(task, zip(partitions, blocks, weights, strict=True), threads)
+    return found._state.ranges(len(centers))
+
+
+def merge_group(submit: Callable[..., Any], group: list[Any]) -> Any:
+    """Submit a task that merges partial results."""
+    return submit(*group)
+
+
+def by_range(ranges: Ranges) -> tuple[list[Any], list[Any]]:
+    """Return the centers and the points of every range."""
+    return ranges.centers, ranges.points or [None] * len(ranges.centers)
+
+
+def report_here(sent: bytes, total: bytes, centers: Any, points: Any, _: int | None) -> bytes:
+    """Report what the driver must know of a range."""
+    return report(pickle.loads(sent), total, centers, points)
+
+
+def moved_here(
+    sent: bytes, total: bytes, centers: Any, points: Any, moves: bytes, _: int | None
+) -> tuple[npt.NDArray[Any], bytes]:
+    """Move the centers of a range, and report."""
+    return moved(pickle.loads(sent), total, centers, points, moves)
+
+
 def forget_here(fit: tuple[str, int]) -> None:
     """Free the states of a fit in this process."""
     STATES.forget(fit)
@@ -242,7 +343,7 @@ def rows_here(task: bytes, partition: int, block: Any, framed: bool, n_jobs: int
 
 def merged_here(*parts: bytes) -> bytes:
     """Merge partial results."""
-    return merged(map(Partial.from_bytes, parts)).to_bytes()
+    return _core.Partial.merged(list(parts))
 
 
 @contextmanager

@@ -7,6 +7,7 @@ these, because every partial result carries the numbers of its partitions.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from itertools import chain
@@ -16,7 +17,8 @@ from shoal.typing import Rows, Weights
 
 from .base import Pass
 from .partial import Partial
-from .passes import RowPass
+from .passes import KMeansPass, RowPass
+from .ranges import RangedSweep
 
 #: How many partial results one task of a tree merges.
 FAN_IN = 8
@@ -56,6 +58,10 @@ class Engine(Protocol):
         failed task may be run again; its result must be merged only once. Raises ``ValueError``,
         ``TypeError`` and ``OSError`` of the rows unchanged, and any other error if the workers are lost.
         """
+        ...
+
+    def ranged(self, task: KMeansPass) -> RangedSweep | None:
+        """Return the same sweep, whose centers lie on the workers, if that is faster than `total`."""
         ...
 
     def rows(self, task: RowPass) -> Any:
@@ -157,7 +163,8 @@ def joined(whole: Sequence[tuple[int, int]], number: int) -> list[tuple[int, int
 
 def most_sums(task: Pass) -> int:
     """Return how many sums of a pass the result of a task may hold, at least 1."""
-    return at_once(task, MOST_RETURNED)
+    # Sums of clusters are exact, and those of any partitions become one.
+    return sys.maxsize if isinstance(task, KMeansPass) else at_once(task, MOST_RETURNED)
 
 
 def n_sums(partitions: Iterable[int]) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import KW_ONLY
 from functools import partial
 from typing import Annotated, Any, ClassVar, Self, TypeVar
@@ -32,6 +32,7 @@ from shoal.typing import Callbacks, Centers, Memory, Metric, PathName, RandomSta
 from . import checkpoint
 from .engine import Engine, naming_losses, total_of
 from .passes import DistancePass, KMeansPass, LabelPass, RowPass
+from .ranges import RangedSweep
 from .run import EngineRun
 from .seeding import first_sweep, rules_of_init
 
@@ -257,9 +258,11 @@ class KMeansOnEngine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterM
             with watching(self) as watchers:
                 yield from self._driven(run, watchers, partial(self._begin, run, resume_from))
         finally:
-            (engine if run is None else run).close()
             if self._run is run:
                 self._run = self._resumed_from = None
+            # An error may end the fit, which one of these must not hide.
+            with closing(engine if run is None else run), suppress(Exception):
+                self._fetch_centers()
 
     # ---------------------------------------------------------------- the parts of the loop
 
@@ -267,6 +270,7 @@ class KMeansOnEngine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterM
         super()._forget()
         self._labels: Any = None
         self._inertia: float | None = None
+        self._centers: npt.NDArray[Any] | RangedSweep | None = None
         self.init_, self.n_zero_rows_ = "", 0
 
     def _begin(self, run: EngineRun, resume_from: PathName | None) -> None:
@@ -281,8 +285,9 @@ class KMeansOnEngine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterM
 
     def _update(self, run: EngineRun, step: Step | None) -> None:
         task = run.task
-        self.cluster_centers_, self.counts_ = task.centers, task.counts
-        self.n_iter_, self.n_features_in_ = task.iteration, task.centers.shape[1]
+        # Centers that lie on the workers are fetched when they are used.
+        self._centers = task if isinstance(task, RangedSweep) else task.centers
+        self.counts_, self.n_iter_, self.n_features_in_ = task.counts, task.iteration, task._state.dim
         self.init_, self.n_zero_rows_ = run.init, run.n_zero_rows
         names = task._state.names
         if names is not None:
@@ -296,6 +301,7 @@ class KMeansOnEngine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterM
 
     def _conclude(self, run: EngineRun) -> None:
         """Measure the inertia of the final centers, and label the rows."""
+        self._fetch_centers()
         self.counts_ = run.finish(self.metric)
         self._inertia, self.n_zero_rows_ = run.inertia, run.n_zero_rows
         if self.compute_labels:
@@ -342,6 +348,21 @@ class KMeansOnEngine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterM
         """Structured array with one row per step."""
         check_is_fitted(self, "cluster_centers_")
         return super().history_
+
+    @property
+    def cluster_centers_(self) -> npt.NDArray[Any]:
+        """The centers."""
+        self._fetch_centers()
+        centers: npt.NDArray[Any] | None = self.__dict__.get("_centers")
+        if centers is None:
+            raise self._missing("cluster_centers_", "No centers are chosen yet.")
+        return centers
+
+    def _fetch_centers(self) -> None:
+        """Fetch centers that lie on the workers."""
+        held = self.__dict__.get("_centers")
+        if isinstance(held, RangedSweep):
+            self._centers = held.centers
 
     @property
     def inertia_(self) -> float:
@@ -396,6 +417,7 @@ class KMeansOnEngine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterM
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle plain values and arrays, without the run and its engine."""
+        self._fetch_centers()
         return {**super().__getstate__(), "_run": None}
 
     # ---------------------------------------------------------------- parameters

@@ -104,6 +104,10 @@ class KMeansPass(Pass):
         """Weight per cluster in the last sweep."""
         return self._state.counts
 
+    @property
+    def _has_points(self) -> bool:
+        return self._state.has_points
+
     def _absorb_open(self, given: Given) -> _core.Partial:
         if self._fit is None or given.partition is None or given.source is None:
             return super()._absorb_open(given)

@@ -16,6 +16,7 @@ from .checkpoint import FitState
 from .engine import Engine, naming_losses, total_of
 from .kept import FITS
 from .passes import KMeansPass, LabelPass
+from .ranges import RangedSweep
 
 #: Reasons for which a fit ends by itself. A fit that was stopped for another reason can be resumed.
 COMPLETE = ("tolerance", "labels-stable", "max-iter")
@@ -28,7 +29,7 @@ class EngineRun:
     """
 
     #: The next pass, once the first centers are chosen.
-    task: KMeansPass
+    task: KMeansPass | RangedSweep
     #: How the first centers were chosen; empty before.
     init = ""
 
@@ -49,9 +50,11 @@ class EngineRun:
 
     def begin(self, task: KMeansPass, init: str) -> None:
         """Begin with a first pass."""
-        self.task, self.init = self._kept(task), init
+        with naming_losses(self.engine, "No step is complete."):
+            self.task = self._kept(self.engine.ranged(task) or task)
+        self.init = init
 
-    def _kept(self, task: KMeansPass) -> KMeansPass:
+    def _kept(self, task: KMeansPass | RangedSweep) -> KMeansPass | RangedSweep:
         """Return the same pass, whose workers keep state if they can; results do not depend on it."""
         return task._of_fit(None if self._fit is None else FITS.now(self._fit))
 
@@ -69,16 +72,23 @@ class EngineRun:
         """Run a pass; return None if the fit is complete."""
         if self.stop_reason is not None:
             return None
-        total = total_of(self.engine, self.task, self.known())
-        self._is_exact = not self.task._state.has_points
-        task, step = self.task.commit(total)
-        self.task, self.n_zero_rows, self.inertia = self._kept(task), total.n_zero_rows, step.objective
+        is_exact = not self.task._has_points
+        task, step, self.n_zero_rows = self._swept(self.task)
+        self.task, self._is_exact, self.inertia = self._kept(task), is_exact, step.objective
         if self.threshold is None:
             self.threshold = self._tol * task.variance
         self.stop_reason = self._reason(step, self.threshold)
         figures = {name: getattr(step, name) for name in FIGURES}
         figures["elapsed"] = time.monotonic() - self._started
         return Step(**figures, stop_reason=self.stop_reason)
+
+    def _swept(self, task: KMeansPass | RangedSweep) -> tuple[KMeansPass | RangedSweep, Step, int]:
+        """Run a pass; return the next one, the figures of this one and the number of rows of zeros."""
+        if isinstance(task, RangedSweep):
+            with naming_losses(self.engine, self.known()):
+                return task.swept()
+        total = total_of(self.engine, task, self.known())
+        return *task.commit(total), total.n_zero_rows
 
     def _reason(self, step: Step, threshold: float) -> str | None:
         """Return why the fit ends with this step; None to continue."""
@@ -109,6 +119,11 @@ class EngineRun:
         # The last sweep had these centers.
         if self.stop_reason == "labels-stable" and self._is_exact:
             return self.task.counts
+        if isinstance(self.task, RangedSweep):
+            with naming_losses(self.engine, self.known()):
+                found = self.task.measured()
+            self.inertia, self.n_zero_rows = found.inertia, found.zero_rows
+            return found.counts
         final = KMeansPass(self.task.centers, metric=metric)._after(self.task)
         final._fit = self.task._fit
         total = total_of(self.engine, final, self.known())

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from shoal import _core
 from shoal._checks.params import RowWeights
 from shoal.formats.stream import Block
 
@@ -189,7 +190,7 @@ def merge_group(table: Any) -> Any:
 
     rows = sorted(table.to_pylist(), key=lambda row: row["partition"])
     errors = [row["error"] for row in rows if row["error"] is not None]
-    part = None if errors else merged(Partial.from_bytes(row["part"]) for row in rows).to_bytes()
+    part = None if errors else _core.Partial.merged([row["part"] for row in rows])
     found = batch_of(partition=rows[0]["partition"] // FAN_IN, part=part, error=errors[0] if errors else None)
     return pa.Table.from_batches([found])
 

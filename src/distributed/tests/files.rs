@@ -65,7 +65,7 @@ proptest! {
 #[test]
 fn many_pieces_are_read() {
     // Reading one piece may not look at the others: with 20,000 pieces, that would take minutes.
-    let (task, rows) = (KMeansPass::new(&[0.0f32], 1, Metric::Euclidean).unwrap(), [[1.0f32]]);
+    let (task, rows) = (SeedPass::new(1, 2.0, 2, Metric::Euclidean, 1).unwrap(), [[1.0f32]]);
     let part = |i: u64| task.absorb(&rows, Place::Partition(2 * i), &cx(1)).unwrap();
     let mut parts: Vec<Partial> = (0..20_000).map(part).collect();
     while parts.len() > 1 {

@@ -49,17 +49,30 @@ fn numbered_rows_merge_in_any_order() {
 
 #[test]
 fn the_state_of_neighbors_is_logarithmic() {
+    let task = SeedPass::new(3, 2.0, 2, Metric::Euclidean, 1).unwrap();
+    let part = |i| task.absorb(&[[i as f64]], Place::Partition(i), &cx(1)).unwrap();
+    let of = |range: std::ops::Range<u64>| merged(range.map(part).collect(), 7).pieces.list.len();
+    assert_eq!((of(0..64), of(16..32), of(1..64), of(3..11)), (1, 1, 6, 4));
+}
+
+#[test]
+fn a_result_of_any_partitions_has_one_sum_of_clusters() {
     let (x, d) = (blobs(64, 1, 5), 1);
     let task = KMeansPass::new(&x[..2], d, Metric::Euclidean).unwrap();
     let parts = parts(&task, &x, d, &[1; 64], 1);
-    let of = |range: std::ops::Range<usize>| merged(parts[range].to_vec(), 7).pieces.list.len();
-    assert_eq!((of(0..64), of(16..32), of(1..64), of(3..11)), (1, 1, 6, 4));
+    for step in 1..4 {
+        let some: Vec<Partial> = parts[3..].iter().step_by(step).cloned().collect();
+        let (n, total) = (some.len(), merged(some, 7));
+        assert_eq!(total.pieces.list.len(), if step == 1 { 1 } else { n });
+        assert_eq!(total.pieces.list.iter().filter(|piece| piece.sums.is_some()).count(), 1);
+        assert_eq!(total.weights().iter().sum::<f64>(), n as f64);
+    }
 }
 
 #[test]
 fn numbered_rows_merge_with_neighbors_anywhere() {
     let (x, d) = (blobs(16, 2, 5), 2);
-    let task = KMeansPass::new(&x[..8], d, Metric::Euclidean).unwrap();
+    let task = SeedPass::new(3, 2.0, 2, Metric::Euclidean, 1).unwrap();
     // Blocks of different lengths, none of which begins at row 0.
     let mut first = 1 << 40;
     let parts: Vec<Partial> = (0..2000)
@@ -107,7 +120,7 @@ fn names_of_columns_travel_with_partial_results() {
     let [one, two] = pair([Some(["a", "b"]); 2]);
     let (next, _) = kmeans().commit(&again(&one).merge(&again(&two)).unwrap()).unwrap();
     let next = KMeansPass::from_bytes(&next.to_bytes().unwrap()).unwrap();
-    assert_eq!(next.before.extent.as_ref().unwrap().names.as_deref().unwrap(), ["a", "b"]);
+    assert_eq!(next.head.before.extent.as_ref().unwrap().names.as_deref().unwrap(), ["a", "b"]);
     // A pass expects the names of the pass before.
     let rows = small();
     let [other, rest] = [0, 1].map(|i| {

@@ -4,6 +4,7 @@ mod draws;
 mod files;
 mod kept;
 mod merging;
+mod ranges;
 mod sweeps;
 
 use super::*;

@@ -95,6 +95,27 @@ pub(super) struct ExactSums {
     rests: BTreeMap<usize, Big>,
 }
 
+/// Exact sums as numbers: equal sums have equal terms.
+#[derive(Debug, Default)]
+pub(crate) struct Terms {
+    /// The rounded sums. Then, for every sum, what the rounding left, and so on, as long as there is anything left.
+    pub(crate) values: Vec<f64>,
+    /// The places that the values after the sums have among all terms, if these have zeros in most places. Otherwise
+    /// empty, and the values are all terms.
+    pub(crate) places: Vec<u64>,
+}
+
+impl Terms {
+    /// Whether these are the terms of `n` sums.
+    pub(super) fn fit(&self, n: usize) -> bool {
+        let more = self.values.len().checked_sub(n);
+        more.is_some_and(|more| match self.places.len() {
+            0 => more == 0 || n > 0 && more.is_multiple_of(n),
+            places => n > 0 && more == places,
+        })
+    }
+}
+
 /// The grid, as in [`Limbs::grids`], for values of up to `largest`.
 fn grid_for(largest: f64) -> f64 {
     if largest == 0.0 {
@@ -130,41 +151,51 @@ impl ExactSums {
     }
 
     /// Sums from what [`ExactSums::terms`] returned.
-    pub(super) fn of_terms(k: usize, width: usize, terms: &[f64]) -> Self {
+    pub(super) fn of_terms(k: usize, width: usize, Terms { mut values, places }: Terms) -> Self {
         let n = k * width;
-        let mut sums = Self::of(width, terms[..n].to_vec());
+        let more = values.split_off(n);
+        values.shrink_to_fit();
+        let mut sums = Self::of(width, values);
         sums.k = k;
-        for (i, &term) in terms.iter().enumerate().skip(n).filter(|&(_, &term)| term != 0.0) {
+        let place = |i: usize| places.get(i).map_or(i % n, |&place| (place % n as u64) as usize);
+        for (i, &term) in more.iter().enumerate().filter(|&(_, &term)| term != 0.0) {
             sums.fill();
-            sums.add_value(i % n, term);
+            sums.add_value(place(i), term);
         }
         sums.finish();
         sums
     }
 
-    /// The sums, then for every sum what the rounding left, and so on, as long as there is anything left. Equal sums
-    /// have equal terms. They must be settled.
-    pub(super) fn terms(&self) -> Vec<f64> {
+    /// The sums as numbers. They must be settled.
+    pub(super) fn terms(&self) -> Terms {
         let n = self.k * self.width;
-        let mut terms = self.sums.clone();
-        terms.resize(n, 0.0);
-        if self.lows.iter().any(|&low| low != 0.0) {
-            terms.extend_from_slice(&self.lows);
-        }
+        let mut values = self.sums.clone();
+        values.resize(n, 0.0);
+        let lows = || {
+            self.lows.iter().enumerate().filter(|&(_, &low)| low != 0.0).map(move |(at, &low)| (n + at, low))
+        };
+        let mut rests: Vec<(usize, f64)> = Vec::new();
         for (at, rest) in &self.rests {
             let (mut rest, mut end) = (rest.clone(), 2 * n);
             // Sums that are not finite have no terms.
             while !rest.is_zero() && self.sums[*at].is_finite() {
                 let term = rest.round();
                 rest.add(-term);
-                if terms.len() < end + n {
-                    terms.resize(end + n, 0.0);
-                }
-                terms[end + at] = term;
+                rests.push((end + at, term));
                 end += n;
             }
         }
-        terms
+        rests.sort_unstable_by_key(|&(place, _)| place);
+        let (few, all) = (lows().count() + rests.len(), rests.last().map_or(n, |&(place, _)| place / n * n));
+        let others = lows().chain(rests.iter().copied());
+        if 2 * few < all {
+            values.reserve_exact(few);
+            values.extend(others.clone().map(|(_, term)| term));
+            return Terms { values, places: others.map(|(place, _)| place as u64).collect() };
+        }
+        values.resize(n + all, 0.0);
+        others.for_each(|(place, term)| values[place] = term);
+        Terms { values, places: Vec::new() }
     }
 
     /// Allocates the pairs.
@@ -196,6 +227,20 @@ impl ExactSums {
         self.low.clone_from(low);
         self.rests.clone_from(rests);
         (self.is_finite, self.missed) = (*is_finite, *missed);
+    }
+
+    /// A copy of the sums of a range of clusters. They must be settled.
+    pub(super) fn range(&self, clusters: Range<usize>) -> Self {
+        let places = clusters.start * self.width..clusters.end * self.width;
+        let copied = |values: &Vec<f64>| values.get(places.clone()).unwrap_or_default().to_vec();
+        let rests = self.rests.range(places.clone());
+        Self {
+            is_finite: self.is_finite,
+            sums: copied(&self.sums),
+            lows: copied(&self.lows),
+            rests: rests.map(|(at, rest)| (at - places.start, rest.clone())).collect(),
+            ..Self::new(clusters.len(), self.width)
+        }
     }
 
     /// The rounded sums, without rows that are not settled.
@@ -453,7 +498,7 @@ impl ExactSums {
             left = from.settle_into(j, &mut pairs);
             (self.sums, self.lows) = pairs;
         }
-        if !from.sums.is_empty() {
+        if !from.sums.is_empty() && !self.take_exact(row.clone(), from) {
             from.fill();
             let pairs = (&mut from.sums[row.clone()], &mut from.lows[row.clone()]);
             if !kernel::merge_pairs(pairs, &mut self.sums[row.clone()], &mut self.lows[row.clone()]) {
@@ -476,6 +521,24 @@ impl ExactSums {
                 }
             }
         }
+    }
+
+    /// Adds sums to those at the same places, and makes them 0 there, if neither they nor the totals have a second part.
+    /// Nothing is written to `lows`, which then takes no memory.
+    fn take_exact(&mut self, row: Range<usize>, from: &mut Self) -> bool {
+        let (sums, more) = (&mut self.sums[row.clone()], &mut from.sums[row.clone()]);
+        let lost = |(&one, &two): (&f64, &f64)| {
+            let sum = one + two;
+            let added = sum - one;
+            (one - (sum - added)) + (two - added) != 0.0
+        };
+        let has_low =
+            |lows: &[f64]| lows.get(row.clone()).is_some_and(|lows| lows.iter().any(|&low| low != 0.0));
+        if has_low(&self.lows) || has_low(&from.lows) || sums.iter().zip(&*more).any(lost) {
+            return false;
+        }
+        sums.iter_mut().zip(more).for_each(|(sum, more)| *sum += take(more));
+        true
     }
 }
 
@@ -570,7 +633,7 @@ impl ErrorSums {
 }
 
 /// Returns an error if the squared error of all rows is not finite.
-pub(super) fn check_energy(energy: f64) -> Result<()> {
+pub(crate) fn check_energy(energy: f64) -> Result<()> {
     if energy.is_finite() {
         return Ok(());
     }

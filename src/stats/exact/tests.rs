@@ -1,6 +1,6 @@
 //! Exact sums equal those of a slow reference of 2304 bits, in any order, however they are cut and merged.
 
-use super::{Added, Big, ErrorSums, ExactSums, rows_together};
+use super::{Added, Big, ErrorSums, ExactSums, Terms, rows_together};
 use crate::kernel::Compute;
 use crate::matrix::MatRef;
 use crate::rng::{Purpose, Rng};
@@ -161,6 +161,11 @@ fn bits(values: &[f64]) -> Vec<u64> {
     values.iter().map(|value| value.to_bits()).collect()
 }
 
+fn stored(sums: &ExactSums) -> (Vec<u64>, Vec<u64>) {
+    let Terms { values, places } = sums.terms();
+    (bits(&values), places)
+}
+
 fn is_exact<T: Compute>(weighted: bool, trials: usize, rng: &mut Rng) {
     let (n, k) = (1500, 5);
     let rows: Vec<T> = hard(n, T::WIDE && !weighted, rng).into_iter().map(T::from_f64).collect();
@@ -198,8 +203,8 @@ fn is_exact<T: Compute>(weighted: bool, trials: usize, rng: &mut Rng) {
         sums.finish();
         assert_eq!(bits(sums.values()), bits(&expected), "trial {trial}");
         // Equal sums have equal terms, also after they were stored.
-        let found = bits(&sums.terms());
-        assert_eq!(bits(&ExactSums::of_terms(k, WIDTH, &sums.terms()).terms()), found, "trial {trial}");
+        let found = stored(sums);
+        assert_eq!(stored(&ExactSums::of_terms(k, WIDTH, sums.terms())), found, "trial {trial}");
         assert!(terms.get_or_insert_with(|| found.clone()) == &found, "trial {trial}");
     }
 }
@@ -248,9 +253,41 @@ fn what_enters_and_leaves_leaves_nothing() {
         sums.add_value(0, value);
         sums.finish();
     }
-    assert_eq!((sums.values(), sums.terms().len()), (&[1e-300, 0.0][..], 2));
+    assert_eq!((sums.values(), sums.terms().values.len()), (&[1e-300, 0.0][..], 2));
     sums.add_value(0, -1e-300);
     assert_eq!((sums.row(0)[0].to_bits(), sums.lows.as_slice()), (0, &[0.0, 0.0][..]));
+}
+
+#[test]
+fn few_remainders_are_stored_with_their_places() {
+    let (k, width) = (10, 3);
+    let made = |values: &[(usize, f64)]| {
+        let mut sums = ExactSums::new(k, width);
+        (0..k * width).for_each(|at| sums.add_value(at, 1.0));
+        for &(at, value) in values {
+            sums.add_value(at, value);
+        }
+        sums.finish();
+        sums
+    };
+    let mut sums = made(&[(7, 1e-30), (20, 1e-30), (20, 1e-60)]);
+    let Terms { values, places } = sums.terms();
+    assert_eq!((&values[30..], &places[..]), (&[1e-30, 1e-30, 1e-60][..], &[37, 50, 80][..]));
+    assert_eq!(stored(&ExactSums::of_terms(k, width, sums.terms())), stored(&sums));
+    // With many remainders, places would take more than zeros.
+    let many: Vec<(usize, f64)> = (0..15).map(|at| (at, 1e-30)).collect();
+    assert_eq!(made(&many).terms().values.len(), 60);
+    assert_eq!(made(&[]).terms().values, [1.0; 30]);
+    // Sums without remainders merge with others.
+    let mut part = made(&[]);
+    (0..k).for_each(|j| sums.take(j, &mut part));
+    sums.finish();
+    assert_eq!((sums.values(), &sums.terms().places[..]), (&[2.0; 30][..], &[37, 50, 80][..]));
+    assert_eq!(part.values(), [0.0; 30]);
+    for places in [vec![37], vec![37, 50, 80, 81]] {
+        assert!(!Terms { values: values.clone(), places }.fit(30));
+    }
+    assert!(!Terms { values: vec![0.0], places: vec![0] }.fit(0));
 }
 
 #[test]

@@ -16,8 +16,9 @@ import pytest
 import shoal
 from distributed_suite import SHORT, UNEQUAL, Suite, blobs, cut, same
 from shoal import distributed
-from shoal._distributed import dask_engine
+from shoal._distributed import dask_engine, ranges
 from shoal._distributed.kept import STATES, Fits, States
+from shoal._distributed.ranges import RangedSweep
 from shoal.callbacks import Checkpoint
 
 pytest.importorskip("distributed")
@@ -45,7 +46,9 @@ def local(n_workers=2, threads=1, processes=False):
 @pytest.fixture(scope="module")
 def processes():
     """A client of two processes, for all tests of this module."""
-    with local(processes=True) as cluster, Client(cluster) as client:
+    # A cluster gives a worker up that is missing this long after it was lost, also if it is lost once more.
+    patient = dask.config.set({"distributed.deploy.lost-worker-timeout": "1h"})
+    with patient, local(processes=True) as cluster, Client(cluster) as client:
         yield client
 
 
@@ -99,6 +102,116 @@ def runner(processes):
 
 class TestSuite(Suite):
     """The conformance suite."""
+
+
+@pytest.fixture
+def ranged(monkeypatch):
+    """Commit sweeps in ranges of clusters, however small their results are."""
+    monkeypatch.setattr(dask_engine, "LEAST_RANGED", 0)
+
+    def refuse(*_):
+        raise AssertionError("the driver must not see the sums")
+
+    monkeypatch.setattr(dask_engine.DaskEngine, "total", refuse)
+
+
+@pytest.mark.usefixtures("small_ranges")
+class TestSuiteInRanges(Suite):
+    """The conformance suite, with sweeps that are committed in ranges of clusters."""
+
+    @pytest.fixture
+    def small_ranges(self, monkeypatch):
+        monkeypatch.setattr(dask_engine, "LEAST_RANGED", 0)
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_ranges_of_clusters_change_no_bit(processes, ranged, metric, dtype):
+    rows = blobs(dtype=dtype)
+    # The last centers are far from all rows.
+    init = np.concatenate([rows[:9], np.full((2, 5), 1e6, dtype)])
+    weights = np.random.default_rng(1).integers(0, 4, 2400) / 3
+    partitions, weights = cut(rows, *UNEQUAL), cut(weights, *UNEQUAL)
+    params = {"n_clusters": 11, "init": init, "metric": metric, "tol": 0.0, "max_iter": 6}
+    for weighted in ({}, {"sample_weight": weights}):
+        known = distributed.KMeans(**params).fit(partitions, **weighted)
+        given = {name: array_of(value) for name, value in weighted.items()}
+        model = shoal.dask.KMeans(**params).fit(array_of(partitions), client=processes, **given)
+        same(model, known)
+        assert model.n_iter_ > 3
+
+
+def test_centers_stay_on_the_workers(threads, ranged, monkeypatch):
+    monkeypatch.setattr(ranges, "SENT_EVERY", 3)
+    rows = blobs()
+    X = threads.persist(array_of(cut(rows, *EVEN)))
+    params = {"n_clusters": 12, "init": rows[:12], "tol": 0.0, "max_iter": 9, "compute_labels": False}
+    known = distributed.KMeans(**params)
+    model, others = shoal.dask.KMeans(**params), known.iter_fit(cut(rows, *EVEN))
+    for step in model.iter_fit(X, client=threads):
+        assert isinstance(model._centers, RangedSweep)
+        assert step.objective == next(others).objective
+        if step.iteration % 2 == 0:
+            np.testing.assert_array_equal(model.cluster_centers_, known.cluster_centers_)
+            np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).cluster_centers_, model._centers)
+        if step.iteration % 3 == 0:
+            # Two tasks per partition, and two ranges of centers and of points: no task of earlier sweeps.
+            forgotten(threads, 12, lambda dask_scheduler: len(dask_scheduler.tasks))
+    assert model.n_iter_ == 9
+    assert isinstance(model._centers, np.ndarray)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5, 11])
+def test_any_number_of_ranges_gives_the_bits_of_a_local_fit(threads, monkeypatch, n):
+    rows = blobs()
+    params = {"n_clusters": 11, "init": rows[:11], "tol": 0.0, "max_iter": 4}
+    monkeypatch.setattr(
+        dask_engine.DaskEngine, "ranged", lambda engine, task: RangedSweep.of(engine, task, n)
+    )
+    model = shoal.dask.KMeans(**params).fit(array_of(cut(rows, *UNEQUAL)), client=threads)
+    known = shoal.KMeans(algorithm="lloyd", **params).fit(rows)
+    np.testing.assert_array_equal(model.cluster_centers_, known.cluster_centers_)
+    np.testing.assert_array_equal(threads.compute(model.labels_).result(), known.labels_)
+    assert model.inertia_ == known.inertia_
+
+
+@pytest.mark.parametrize(("step", "at"), [("reports", 1), ("moved", 2), ("range_totals", 3)])
+def test_workers_that_die_between_the_steps_of_a_sweep_change_no_bit(
+    processes, ranged, monkeypatch, step, at
+):
+    partitions = cut(blobs(), *(i / 11 for i in range(1, 11)))
+    params = {"n_clusters": 6, "init": blobs()[:6], "tol": 0.0, "max_iter": 4}
+    known = distributed.KMeans(**params).fit(partitions)
+    whole, calls, killed = getattr(dask_engine.DaskEngine, step), [], []
+
+    def kill(engine, sent, held, *given):
+        calls.append(given)
+        if len(calls) == at:
+            # The totals, or the centers.
+            lost = [*given, held.centers][0][0]
+            wait(lost)
+            holders = processes.who_has([lost])[lost.key]
+            nannies = processes.cluster.workers.values()
+            killed.extend(nanny.pid for nanny in nannies if nanny.worker_address in holders)
+            for process in killed:
+                os.kill(process, signal.SIGKILL)
+        return whole(engine, sent, held, *given)
+
+    monkeypatch.setattr(dask_engine.DaskEngine, step, kill)
+    same(shoal.dask.KMeans(**params).fit(array_of(partitions), client=processes), known)
+    processes.wait_for_workers(2)
+    assert killed
+
+
+def test_a_killed_worker_changes_no_bit_of_ranges(processes, ranged, tmp_path):
+    partitions = cut(blobs(), *(i / 11 for i in range(1, 11)))
+    params = {"n_clusters": 6, "init": blobs()[:6], "tol": 0.0}
+    known = distributed.KMeans(**params).fit(partitions)
+    values, _ = of_a_kind(partitions, dask_parts.Lethal, tmp_path, 3, at=5)
+    before = set(processes.run(os.getpid).values())
+    same(shoal.dask.KMeans(**params).fit(values, client=processes), known)
+    processes.wait_for_workers(2)
+    assert before - set(processes.run(os.getpid).values()), "no worker was killed"
 
 
 # ---------------------------------------------------------------- workers
@@ -345,6 +458,25 @@ def test_an_interrupt_cancels_the_tasks(processes, tmp_path):
     forgotten(processes)
 
 
+def test_an_interrupt_cancels_the_totals_of_ranges(processes, ranged, monkeypatch):
+    gather, first = Client.gather, [True]
+
+    def interrupt_first(client, *given, **options):
+        if first:
+            first.clear()
+            raise KeyboardInterrupt
+        return gather(client, *given, **options)
+
+    monkeypatch.setattr(Client, "gather", interrupt_first)
+    # The traceback holds the totals.
+    with pytest.raises(KeyboardInterrupt) as caught:
+        shoal.dask.KMeans(6, init=blobs()[:6]).fit(array_of(cut(blobs(), *EVEN)), client=processes)
+    forgotten(processes, 0, lambda dask_scheduler: sum("_here" in str(key) for key in dask_scheduler.tasks))
+    del caught
+    gc.collect()
+    forgotten(processes)
+
+
 # ---------------------------------------------------------------- memory
 
 
@@ -353,13 +485,13 @@ def n_tasks(dask_scheduler):
     return sum(task.state != "released" for task in dask_scheduler.tasks.values())
 
 
-def forgotten(client, n=0):
+def forgotten(client, n=0, count=n_tasks):
     """Wait until the scheduler has at most n tasks; pytest's own limit ends a wait without end."""
     for _ in range(600):
-        if client.run_on_scheduler(n_tasks) <= n:
+        if client.run_on_scheduler(count) <= n:
             return
         time.sleep(0.05)
-    raise AssertionError(f"{client.run_on_scheduler(n_tasks)} tasks are left, not {n}")
+    raise AssertionError(f"{client.run_on_scheduler(count)} tasks are left, not {n}")
 
 
 def test_nothing_stays_on_the_cluster(processes):

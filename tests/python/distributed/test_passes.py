@@ -299,12 +299,14 @@ def test_runs_take_every_partition_once(n, n_tasks, most):
 
 def test_sums_are_those_that_a_result_holds():
     rows = blobs()
-    task = KMeansPass(rows[:3])
+    task, sweep = SeedPass(3, random_state=0), KMeansPass(rows[:3])
     rng = np.random.default_rng(0)
     for _ in range(30):
         numbers = sorted(rng.permutation(20)[: rng.integers(1, 20)].tolist())
-        part = absorbed(task, [(i, rows[4 * i :][:4], None) for i in numbers], 1)
-        assert part.to_bytes().count(b'.clusters_energies"') == n_sums(numbers)
+        given = [(i, rows[4 * i :][:4], None) for i in numbers]
+        assert absorbed(task, given, 1).to_bytes().count(b'.most"') == n_sums(numbers)
+        # Exact sums need no tree.
+        assert absorbed(sweep, given, 1).to_bytes().count(b'.clusters_energies"') == 1
 
 
 def test_a_fingerprint_has_all_weights():
