@@ -7,7 +7,7 @@ mod per_row;
 mod relabel;
 mod sweep;
 
-pub(crate) use any_order::{Loan, Pool, gather, gather_with};
+pub(crate) use any_order::{Loan, Pool, gather};
 pub(crate) use batches::{Left, go_on};
 pub(crate) use groups::{Copies, Groups};
 pub(crate) use per_row::for_all_rows;
