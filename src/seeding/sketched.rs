@@ -70,7 +70,6 @@ struct Work {
     codes: Vec<u8>,
     sketches: Vec<Sketch>,
     scan: Scan,
-    hits: Vec<Hit>,
     is_picked: Vec<bool>,
     picked: Vec<u32>,
 }
@@ -140,16 +139,15 @@ impl Sketched {
                       (gains, measured): &mut Gains,
                       work: &mut Work| {
             let Tile { packed, found, .. } = &mut tiles.0[0];
-            let Work { scan, hits, is_picked, picked, .. } = work;
+            let Work { scan, is_picked, picked, .. } = work;
             scan.resize(m);
             for (c, sketch) in sketches.iter().enumerate() {
                 scan.set(c, sketch, 0.0, None);
             }
-            hits.clear();
-            scan.within(packed, &codes, Compared::All(&all), hits);
+            let hits = scan.within(packed, &codes, Compared::All(&all));
             is_picked.clear();
             is_picked.resize(near.len(), false);
-            for hit in &*hits {
+            for hit in hits {
                 is_picked[hit.center as usize] = true;
             }
             picked.clear();
@@ -158,7 +156,7 @@ impl Sketched {
             let Chunk { rows, weights, .. } = chunk.read_of(picked)?;
             let weight = |row: usize| weights.map_or(1.0, |w| w[row]);
             // The hits of a candidate are in the order of the rows.
-            for &Hit { row: candidate, center: row, .. } in &*hits {
+            for &Hit { row: candidate, center: row, .. } in hits {
                 let sq_dist = points[candidate as usize].sq_dist(rows, row as usize);
                 let before = near[row as usize].0;
                 if sq_dist < before {

@@ -143,7 +143,6 @@ impl<T: Compute> Rules<'_, T> {
         work: &mut Work,
     ) -> Result<Chunk<'c, T>> {
         work.changes.clear();
-        work.hits.clear();
         work.distances = 0;
         let chunk = if !self.are_known || labels.contains(&NO_LABEL) {
             let chunk = reading.all()?;
@@ -234,7 +233,7 @@ impl<T: Compute> Rules<'_, T> {
 
     /// Opens all rows with the center of the smallest estimate, and lists the centers that may be as near.
     fn guess(&self, values: MatRef<'_, T>, rows: &mut RowSketches<'_>, work: &mut Work) {
-        let Work { scan, hits, listed, open, distances, .. } = work;
+        let Work { scan, listed, open, distances, .. } = work;
         open.clear();
         let radius_of = |row, label, _| {
             let sq_dist = self.sq_dist(values, row, label);
@@ -246,8 +245,8 @@ impl<T: Compute> Rules<'_, T> {
         };
         rows.bounds.fill(f32::INFINITY);
         let bounds = &mut Bounds { values: rows.bounds, paths: self.paths };
-        let found = (Some(bounds), &mut *hits);
-        scan.closest(&self.packed, (rows.codes, rows.sketches), usize::MAX, radius_of, found);
+        let of_rows = (&*rows.codes, &*rows.sketches);
+        let hits = scan.closest(&self.packed, of_rows, usize::MAX, radius_of, Some(bounds));
         listed.sort(rows.sketches.len(), hits);
     }
 
@@ -283,7 +282,7 @@ impl<T: Compute> Rules<'_, T> {
     /// Closes the rows whose bounds tell their label, now that the distance to its center is known, and lists the
     /// centers that may be as near for the others.
     fn scan(&self, rows: &mut RowSketches<'_>, work: &mut Work) {
-        let Work { scan, hits, listed, open, lists, .. } = work;
+        let Work { scan, listed, open, lists, .. } = work;
         scan.resize(rows.sketches.len());
         lists.clear(self.paths.len(), rows.sketches.len());
         open.retain(|open| {
@@ -298,7 +297,7 @@ impl<T: Compute> Rules<'_, T> {
             true
         });
         let bounds = &mut Bounds { values: rows.bounds, paths: self.paths };
-        scan.within(&self.packed, rows.codes, Compared::Listed(lists, bounds), hits);
+        let hits = scan.within(&self.packed, rows.codes, Compared::Listed(lists, bounds));
         listed.sort(rows.sketches.len(), hits);
     }
 

@@ -62,7 +62,6 @@ pub(in crate::kmeans) struct Work {
     pub(super) fine_sketching: FineSketching,
     pub(super) point: FinePoint,
     pub(super) scan: Scan,
-    pub(super) hits: Vec<Hit>,
     pub(super) listed: HitsByRow,
     pub(super) open: Vec<Open>,
     /// The rows that each set of centers is compared with.
