@@ -5,8 +5,7 @@ use std::fmt::{self, Debug, Formatter};
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::TILE_ROWS;
-use super::sweep::{Absorb, PerRow, Unread, sweep};
+use super::sweep::{Absorb, PerRow, TILE_ROWS, Unread, sweep};
 use crate::data::DataSource;
 use crate::error::Result;
 use crate::float::Float;
