@@ -57,7 +57,7 @@ impl HitsByRow {
 
 /// Buffers of one worker.
 #[derive(Default)]
-pub(in crate::kmeans) struct Work {
+pub(in crate::kmeans) struct SketchBuffers {
     pub(super) sketching: Sketching,
     pub(super) fine_sketching: FineSketching,
     pub(super) point: FinePoint,

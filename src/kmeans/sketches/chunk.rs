@@ -19,7 +19,7 @@
 //! Without bounds, `guess` opens all rows with the center of the smallest estimate, and lists centers like `scan`.
 
 use super::Widths;
-use super::work::{Open, Work};
+use super::buffers::{Open, SketchBuffers};
 use crate::centers::NO_LABEL;
 use crate::error::Result;
 use crate::kernel::sketched::{
@@ -140,7 +140,7 @@ impl<T: Compute> Rules<'_, T> {
         labels: &[u32],
         rows: &mut RowSketches<'_>,
         packed: &PackedCenters<T>,
-        work: &mut Work,
+        work: &mut SketchBuffers,
     ) -> Result<Chunk<'c, T>> {
         work.changes.clear();
         work.distances = 0;
@@ -172,7 +172,7 @@ impl<T: Compute> Rules<'_, T> {
     }
 
     /// Makes the sketches of the rows.
-    fn sketch(&self, values: MatRef<'_, T>, rows: &mut RowSketches<'_>, work: &mut Work) {
+    fn sketch(&self, values: MatRef<'_, T>, rows: &mut RowSketches<'_>, work: &mut SketchBuffers) {
         work.sketching.write(self.basis, values, rows.codes, rows.sketches);
         if let Some(fine) = self.fine {
             let coarse = (&*rows.codes, &*rows.sketches);
@@ -181,7 +181,7 @@ impl<T: Compute> Rules<'_, T> {
     }
 
     /// Bounds the distances of the open rows to their centers by their finer sketches.
-    fn estimate(fine: &Fine, rows: &RowSketches<'_>, work: &mut Work) {
+    fn estimate(fine: &Fine, rows: &RowSketches<'_>, work: &mut SketchBuffers) {
         for open in &mut work.open {
             rows.restore(fine, open.row, &mut work.point);
             let (lower, upper) = fine.sq_dist(&work.point, open.label);
@@ -194,8 +194,8 @@ impl<T: Compute> Rules<'_, T> {
     }
 
     /// Closes the open rows whose finer sketches tell their label, and lists the others.
-    fn close(&self, fine: &Fine, rows: &mut RowSketches<'_>, work: &mut Work) {
-        let Work { open, picked, listed, point, .. } = work;
+    fn close(&self, fine: &Fine, rows: &mut RowSketches<'_>, work: &mut SketchBuffers) {
+        let SketchBuffers { open, picked, listed, point, .. } = work;
         picked.clear();
         open.retain(|open| {
             let rivals = listed.of(open.row);
@@ -232,8 +232,8 @@ impl<T: Compute> Rules<'_, T> {
     }
 
     /// Opens all rows with the center of the smallest estimate, and lists the centers that may be as near.
-    fn guess(&self, values: MatRef<'_, T>, rows: &mut RowSketches<'_>, work: &mut Work) {
-        let Work { scan, listed, open, distances, .. } = work;
+    fn guess(&self, values: MatRef<'_, T>, rows: &mut RowSketches<'_>, work: &mut SketchBuffers) {
+        let SketchBuffers { scan, listed, open, distances, .. } = work;
         open.clear();
         let radius_of = |row, label, _| {
             let sq_dist = self.sq_dist(values, row, label);
@@ -251,8 +251,8 @@ impl<T: Compute> Rules<'_, T> {
     }
 
     /// Opens the rows whose bounds do not tell their label, and lists them.
-    fn test_bounds(&self, labels: &[u32], rows: &mut RowSketches<'_>, work: &mut Work) {
-        let Work { open, picked, .. } = work;
+    fn test_bounds(&self, labels: &[u32], rows: &mut RowSketches<'_>, work: &mut SketchBuffers) {
+        let SketchBuffers { open, picked, .. } = work;
         open.clear();
         picked.clear();
         for (r, &label) in labels.iter().enumerate() {
@@ -271,7 +271,7 @@ impl<T: Compute> Rules<'_, T> {
     }
 
     /// Measures the distances of the open rows to their centers.
-    fn measure(&self, values: MatRef<'_, T>, work: &mut Work) {
+    fn measure(&self, values: MatRef<'_, T>, work: &mut SketchBuffers) {
         for open in &mut work.open {
             open.sq_dist = self.sq_dist(values, open.row, open.label);
             self.measured(open);
@@ -281,8 +281,8 @@ impl<T: Compute> Rules<'_, T> {
 
     /// Closes the rows whose bounds tell their label, now that the distance to its center is known, and lists the
     /// centers that may be as near for the others.
-    fn scan(&self, rows: &mut RowSketches<'_>, work: &mut Work) {
-        let Work { scan, listed, open, lists, .. } = work;
+    fn scan(&self, rows: &mut RowSketches<'_>, work: &mut SketchBuffers) {
+        let SketchBuffers { scan, listed, open, lists, .. } = work;
         scan.resize(rows.sketches.len());
         lists.clear(self.paths.len(), rows.sketches.len());
         open.retain(|open| {
@@ -313,9 +313,9 @@ impl<T: Compute> Rules<'_, T> {
         labels: &[u32],
         rows: &mut RowSketches<'_>,
         packed: &PackedCenters<T>,
-        work: &mut Work,
+        work: &mut SketchBuffers,
     ) {
-        let Work { open, listed, rivals, measured, changes, distances, .. } = work;
+        let SketchBuffers { open, listed, rivals, measured, changes, distances, .. } = work;
         let factor = self.basis.factor();
         for open in open.iter_mut() {
             let r = open.row as usize;
