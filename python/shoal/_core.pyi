@@ -122,7 +122,6 @@ class Source:
 class Step:
     def __new__(
         cls,
-        *,
         iteration: int,
         rows_seen: int,
         batch_size: int,

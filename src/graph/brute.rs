@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::lists::{Found, NeighborLists, is_before, offer, reach};
+use super::lists::{Neighbor, NeighborLists, is_before, offer, reach};
 use crate::data::{DataSource, RowRange, count_rows, row_values, take};
 use crate::error::Result;
 use crate::kernel::near::{Limits, Near, near};
@@ -65,12 +65,12 @@ pub(crate) fn packed<T: Compute>(
 }
 
 /// A candidate neighbor for a packed row: the slot of the row, and the neighbor.
-type Offer = (u32, Found);
+type Offer = (u32, Neighbor);
 
 /// The neighbors that a pass finds for packed rows. Candidates of a tile wait until they are merged in tile
 /// order.
 struct Offers<'a> {
-    lists: &'a mut [Found],
+    lists: &'a mut [Neighbor],
     waiting: Vec<Offer>,
 }
 
@@ -139,15 +139,15 @@ fn compare<T: Compute>(
     rows: Range<u64>,
     block: &Block<'_, T>,
     m: usize,
-    lists: &mut [Found],
-    others: &mut [Found],
+    lists: &mut [Neighbor],
+    others: &mut [Neighbor],
     cx: &Executor,
 ) -> Result<()> {
     let (first, start) = (rows.start, block.first as u32);
     // The reach of the packed rows at the start of the pass.
-    let furthest: Vec<Found> = others.chunks_exact(m).map(|list| list[m - 1]).collect();
+    let furthest: Vec<Neighbor> = others.chunks_exact(m).map(|list| list[m - 1]).collect();
     let absorb = |chunk: Chunk<'_, T>,
-                  mine: Wide<'_, Found>,
+                  mine: Wide<'_, Neighbor>,
                   part: &mut Offers<'_>,
                   (reaches, buffers): &mut (Vec<f64>, Near<T>)| {
         reaches.clear();
@@ -194,7 +194,7 @@ pub(crate) fn nearest_rows<T: Compute>(
         let packed = packed(data, &picked, &frame, rows)?;
         let unreachable = packed.limits(picked.iter().map(|_| -1.0));
         let absorb = |chunk: Chunk<'_, T>,
-                      mine: Wide<'_, Found>,
+                      mine: Wide<'_, Neighbor>,
                       (): &mut (),
                       (reaches, buffers): &mut (Vec<f64>, Near<T>)| {
             reaches.clear();
@@ -223,7 +223,7 @@ pub(super) fn nearest_of<T: Compute>(
     m: usize,
     frame: &Frame<T>,
     cx: &Executor,
-) -> Result<Vec<Found>> {
+) -> Result<Vec<Neighbor>> {
     let n = count_rows(data)?;
     let mut lists = NeighborLists::new(picked.len() as u64, m)?;
     let packed = packed(data, picked, frame, data)?;
@@ -231,7 +231,7 @@ pub(super) fn nearest_of<T: Compute>(
     while first < n {
         let last = n.min(first + GRAPH_TILE_ROWS as u64 + first);
         let limits = packed.limits(lists.places.chunks_exact(m).map(|list| reach(list, first as u32)));
-        let furthest: Vec<Found> = lists.places.chunks_exact(m).map(|list| list[m - 1]).collect();
+        let furthest: Vec<Neighbor> = lists.places.chunks_exact(m).map(|list| list[m - 1]).collect();
         let absorb = |chunk: Chunk<'_, T>,
                       (): (),
                       part: &mut Offers<'_>,

@@ -6,7 +6,7 @@
 //! neighbor.
 
 use super::brute::{frame, nearest_of, packed};
-use super::lists::{Found, NeighborLists, offer, reach};
+use super::lists::{Neighbor, NeighborLists, offer, reach};
 use super::{About, GraphMethod};
 use crate::centers::{nearest, predict, probes_for};
 use crate::data::{DataSource, Own, RowRange, copy, count_rows, row_values};
@@ -263,7 +263,7 @@ impl Visit<'_> {
         data: &dyn DataSource<T>,
         frame: &Frame<T>,
         lists: &NeighborLists,
-        told: &mut Vec<(u64, Found)>,
+        told: &mut Vec<(u64, Neighbor)>,
         buffers: &mut Near<T>,
         cx: &Executor,
     ) -> Result<()> {
@@ -321,7 +321,7 @@ fn fill<T: Compute>(
     cx: &Executor,
 ) -> Result<()> {
     let m = lists.width;
-    let short = |list: &[Found]| list[m - 1].1 == u32::MAX;
+    let short = |list: &[Neighbor]| list[m - 1].1 == u32::MAX;
     let of = lists.places.chunks_exact(m).enumerate();
     let rows: Vec<u64> = of.filter(|(_, list)| short(list)).map(|(i, _)| i as u64).collect();
     for part in rows.chunks(packed_rows::<T>(data.dim())) {
@@ -344,7 +344,12 @@ mod tests {
         (0..n * dim).map(|_| rng.below(below) as f32).collect()
     }
 
-    fn found(values: &[f32], dim: usize, (m, k, n_probes): (usize, usize, usize), slab: u64) -> Vec<Found> {
+    fn found(
+        values: &[f32],
+        dim: usize,
+        (m, k, n_probes): (usize, usize, usize),
+        slab: u64,
+    ) -> Vec<Neighbor> {
         let (rows, cx) = (Dense::new(values, dim).unwrap(), Executor::new(Some(2)).unwrap());
         let frame = frame::<f32>(&rows, None, &cx).unwrap();
         look(&rows, m, MatRef::new(&values[..k * dim], dim), n_probes, slab, &frame, &cx).unwrap().places

@@ -5,16 +5,16 @@ use crate::error::Result;
 use crate::matrix::make_room;
 
 /// A neighbor: its squared distance and its index. Lists are sorted by these pairs.
-pub(super) type Found = (f64, u32);
+pub(super) type Neighbor = (f64, u32);
 
 /// An empty place.
-const FREE: Found = (f64::INFINITY, u32::MAX);
+const FREE: Neighbor = (f64::INFINITY, u32::MAX);
 
 /// The lists of all rows, `width` places each.
 #[derive(Debug)]
 pub(super) struct NeighborLists {
     pub(super) width: usize,
-    pub(super) places: Vec<Found>,
+    pub(super) places: Vec<Neighbor>,
 }
 
 impl NeighborLists {
@@ -30,25 +30,25 @@ impl NeighborLists {
     }
 
     /// The list of a row.
-    pub(super) fn of(&self, row: u64) -> &[Found] {
+    pub(super) fn of(&self, row: u64) -> &[Neighbor] {
         &self.places[row as usize * self.width..][..self.width]
     }
 
     /// The list of a row, mutable.
-    pub(super) fn of_mut(&mut self, row: u64) -> &mut [Found] {
+    pub(super) fn of_mut(&mut self, row: u64) -> &mut [Neighbor] {
         &mut self.places[row as usize * self.width..][..self.width]
     }
 
     /// Copies of the lists of some rows.
-    pub(super) fn copies(&self, rows: &[u64]) -> Vec<Found> {
+    pub(super) fn copies(&self, rows: &[u64]) -> Vec<Neighbor> {
         rows.iter().flat_map(|&row| self.of(row)).copied().collect()
     }
 
     /// Appends the entries of `copies` that the lists of `rows` do not hold yet.
-    pub(super) fn news(&self, rows: &[u64], copies: &[Found], out: &mut Vec<(u64, Found)>) {
+    pub(super) fn news(&self, rows: &[u64], copies: &[Neighbor], out: &mut Vec<(u64, Neighbor)>) {
         for (&row, copy) in rows.iter().zip(copies.chunks_exact(self.width)) {
             let known = self.of(row);
-            let is_new = |&found: &Found| {
+            let is_new = |&found: &Neighbor| {
                 let at = known.partition_point(|&one| is_before(one, found));
                 known.get(at) != Some(&found)
             };
@@ -63,7 +63,7 @@ impl NeighborLists {
 }
 
 /// Inserts a neighbor into a list, if it is among the nearest.
-pub(super) fn offer(list: &mut [Found], sq_dist: f64, id: u32) {
+pub(super) fn offer(list: &mut [Neighbor], sq_dist: f64, id: u32) {
     let last = list.len() - 1;
     if is_before((sq_dist, id), list[last]) && list.iter().all(|found| found.1 != id) {
         let at = list.partition_point(|&found| is_before(found, (sq_dist, id)));
@@ -73,13 +73,13 @@ pub(super) fn offer(list: &mut [Found], sq_dist: f64, id: u32) {
 }
 
 /// Whether one neighbor is sorted before another.
-pub(super) fn is_before(one: Found, other: Found) -> bool {
+pub(super) fn is_before(one: Neighbor, other: Neighbor) -> bool {
     one.0 < other.0 || (one.0 == other.0 && one.1 < other.1)
 }
 
 /// The squared distance within which rows from index `first` on can enter the list. Negative if none can,
 /// because the list is full of coinciding rows with lower indices.
-pub(super) fn reach(list: &[Found], first: u32) -> f64 {
+pub(super) fn reach(list: &[Neighbor], first: u32) -> f64 {
     let (sq_dist, id) = list[list.len() - 1];
     if sq_dist == 0.0 && id < first { -1.0 } else { sq_dist }
 }

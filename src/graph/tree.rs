@@ -6,7 +6,7 @@
 //! coincide.
 
 use super::brute::frame;
-use super::lists::{Found, NeighborLists, offer};
+use super::lists::{Neighbor, NeighborLists, offer};
 use crate::data::{DataSource, count_rows, take};
 use crate::error::Result;
 use crate::kernel::{Compute, sq_dist};
@@ -110,7 +110,7 @@ impl<T: Compute> Tree<T> {
     }
 
     /// Fills the list of the row at a place. `open` is the stack of nodes to visit.
-    fn look(&self, place: usize, list: &mut [Found], open: &mut Vec<(f64, u32)>) {
+    fn look(&self, place: usize, list: &mut [Neighbor], open: &mut Vec<(f64, u32)>) {
         let (own, to) = (self.ids[place], self.row(place));
         open.clear();
         open.push((0.0, 0));

@@ -67,6 +67,8 @@ pub(super) struct Choice {
     /// The requested algorithm, and the memory budget of its bounds in bytes.
     asked: Algorithm,
     memory: u64,
+    /// Upper limit of the sweeps.
+    most: u64,
     /// The algorithm of the current sweep, with [`Algorithm::Auto`] resolved.
     pub(super) algorithm: Algorithm,
     /// Labels that changed in the last sweep.
@@ -94,10 +96,11 @@ impl Choice {
         }
     }
 
-    pub(super) fn new(asked: Algorithm, memory: u64) -> Self {
+    pub(super) fn new(asked: Algorithm, memory: u64, most: u64) -> Self {
         Self {
             asked,
             memory,
+            most,
             algorithm: Algorithm::Lloyd,
             changed: 0,
             bounded_sweeps: 0,
@@ -114,7 +117,7 @@ impl Choice {
     }
 
     /// Begins the bounds, blocks or sketches that are due, and packs the centers of the next sweep. `sweeps` sweeps are
-    /// done, and there are at most `most`.
+    /// done.
     ///
     /// # Errors
     /// Those of the source.
@@ -123,14 +126,14 @@ impl Choice {
         labels: &mut Labels,
         (blocks, shared): (&mut Option<Blocks<T>>, &Shared<T>),
         centers: MatRef<'_, T>,
-        (sweeps, most): (u64, u64),
+        sweeps: u64,
         data: &dyn DataSource<T>,
         cx: &Executor,
     ) -> Result<PackedCenters<T>> {
         self.begin(labels, centers, sweeps, data);
         let packed = labels.pack(centers, data.most_values().is_some());
         let n = labels.of_rows.len();
-        if blocks.is_none() && self.wants_blocks(n, &packed, (sweeps, most)) {
+        if blocks.is_none() && self.wants_blocks(n, &packed, sweeps) {
             *blocks = shared.blocks(n, data, cx)?;
             if blocks.is_none() {
                 // An earlier start declined them.
@@ -138,9 +141,7 @@ impl Choice {
             }
         }
         let scarce = data.scarce_memory().is_some();
-        if blocks.is_none()
-            && labels.sketches.is_none()
-            && self.wants_sketches((n, scarce), &packed, (sweeps, most))
+        if blocks.is_none() && labels.sketches.is_none() && self.wants_sketches((n, scarce), &packed, sweeps)
         {
             let asked = self.asked == Algorithm::Sketch;
             labels.sketches = Sketches::new(data, n, &packed, (self.memory, asked))?;
@@ -151,20 +152,14 @@ impl Choice {
         Ok(packed)
     }
 
-    /// Whether the next sweep should be by blocks of rows, of which there are none yet. `sweeps` sweeps are done,
-    /// and there are at most `most`.
-    fn wants_blocks<T: Compute>(
-        &mut self,
-        n: usize,
-        packed: &PackedCenters<T>,
-        (sweeps, most): (u64, u64),
-    ) -> bool {
+    /// Whether the next sweep should be by blocks of rows, of which there are none yet. `sweeps` sweeps are done.
+    fn wants_blocks<T: Compute>(&mut self, n: usize, packed: &PackedCenters<T>, sweeps: u64) -> bool {
         let (k, dim) = (packed.n_centers(), packed.dim());
         let wanted = match self.asked {
             Algorithm::Filtering => true,
             // A resumed fit continues with the same choice.
             Algorithm::Auto if sweeps > 0 => self.algorithm == Algorithm::Filtering,
-            Algorithm::Auto => n >= BLOCK_ROWS && k >= BLOCK_CENTERS && most >= BLOCK_SWEEPS,
+            Algorithm::Auto => n >= BLOCK_ROWS && k >= BLOCK_CENTERS && self.most >= BLOCK_SWEEPS,
             _ => false,
         };
         if !wanted {
@@ -186,7 +181,7 @@ impl Choice {
         &mut self,
         (n, are_scarce): (usize, bool),
         packed: &PackedCenters<T>,
-        (sweeps, most): (u64, u64),
+        sweeps: u64,
     ) -> bool {
         let (k, dim) = (packed.n_centers(), packed.dim());
         let pay = || {
@@ -197,7 +192,7 @@ impl Choice {
             Algorithm::Sketch => sweeps == 0 || self.algorithm == Algorithm::Sketch,
             // A resumed fit continues with the same choice.
             Algorithm::Auto if sweeps > 0 => self.algorithm == Algorithm::Sketch,
-            Algorithm::Auto => pay() && most >= SKETCH_SWEEPS,
+            Algorithm::Auto => pay() && self.most >= SKETCH_SWEEPS,
             _ => false,
         };
         if wanted && !packed.is_sparse() {

@@ -28,9 +28,8 @@ pub(crate) struct Sweeps<T> {
     carried: Option<SumsAbout<T>>,
     k: usize,
     dim: usize,
-    /// Sweeps so far, and at most.
+    /// Sweeps so far.
     done: u64,
-    most: u64,
     distances: u64,
 }
 
@@ -45,7 +44,7 @@ impl<T: Compute> Sweeps<T> {
     /// At most `most` sweeps over `n` rows, with `k` centers of `dim` columns.
     pub(crate) fn new((n, k, dim): (usize, usize, usize), most: u64) -> Self {
         Self {
-            choice: Choice::new(Algorithm::Auto, 0),
+            choice: Choice::new(Algorithm::Auto, 0, most),
             labels: Labels::new(n, k),
             blocks: None,
             shared: Shared::default(),
@@ -54,7 +53,6 @@ impl<T: Compute> Sweeps<T> {
             k,
             dim,
             done: 0,
-            most,
             distances: 0,
         }
     }
@@ -115,8 +113,8 @@ impl<T: Compute> Sweeps<T> {
         let sums = Some(sums).filter(|&bytes| 4 * bytes as u64 <= budget);
         let beside = sums.unwrap_or(0) + values * size_of::<T>() + 64 * self.k + self.labels.of_rows.bytes();
         self.choice.limit(budget.saturating_sub(beside as u64));
-        let (blocks, sweeps) = ((&mut self.blocks, &self.shared), (self.done, self.most));
-        let packed = self.choice.prepare(&mut self.labels, blocks, centers, sweeps, data, cx)?;
+        let blocks = (&mut self.blocks, &self.shared);
+        let packed = self.choice.prepare(&mut self.labels, blocks, centers, self.done, data, cx)?;
         let elsewhere = points != centers.data();
         let elsewhere =
             elsewhere.then(|| PackedCenters::for_rows(MatRef::new(points, centers.cols()), false));

@@ -135,7 +135,7 @@ struct Bounds {
 }
 
 /// Where a row belongs: slot, the distance to its center, and a lower bound on the distances to other centers.
-type Found = (u32, f64, f64);
+type Home = (u32, f64, f64);
 
 /// Buffers of a worker.
 struct Desk<T: Compute> {
@@ -223,7 +223,7 @@ fn compare<T: Compute>(
     lists: &[Vec<u32>],
     open: &[u32],
     groups: &Groups,
-) -> Result<Vec<Found>> {
+) -> Result<Vec<Home>> {
     let (dim, cx): (usize, &Executor) = (draft.dim(), draft.cx);
     let rows = MatRef::new(&draft.rows, dim);
     let all = PackedCenters::new(MatRef::new(&draft.centers, dim)).with_rows();
@@ -243,7 +243,7 @@ fn compare<T: Compute>(
         second: Vec::new(),
         scratch: Scratch::default(),
     };
-    let mut found: Vec<Found> = vec![(0, 0.0, 0.0); open.len()];
+    let mut found: Vec<Home> = vec![(0, 0.0, 0.0); open.len()];
     let items = found.chunks_mut(GROUPED_ROWS).enumerate();
     cx.for_each(items, desk, |(part, found), desk| {
         let (mut at, end) = (part * GROUPED_ROWS, part * GROUPED_ROWS + found.len());

@@ -5,8 +5,7 @@ use std::fmt::{self, Debug, Formatter};
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::TILE_ROWS;
-use super::sweep::{Absorb, Cut, PerRow, Unread, sweep};
+use super::sweep::{Absorb, PerRow, TILE_ROWS, Unread, sweep};
 use crate::data::DataSource;
 use crate::error::Result;
 use crate::float::Float;
@@ -47,6 +46,15 @@ impl<P> Pool<P> {
         Loan { part: Some(kept.unwrap_or_else(empty)), pool: self }
     }
 
+    /// Merges the partial results that are not lent into `total`.
+    pub(crate) fn merge(&self, total: &mut P, merge: impl Fn(&mut P, &mut P), cx: &Executor) -> Result<()> {
+        for part in &mut *self.kept() {
+            cx.check()?;
+            merge(total, part);
+        }
+        Ok(())
+    }
+
     /// The partial results that are not lent.
     pub(crate) fn kept(&self) -> MutexGuard<'_, Vec<P>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -82,38 +90,17 @@ pub(crate) fn gather<T: Float, R: PerRow, P: Send, S, C>(
     cx: &Executor,
     state: R,
     total: &mut P,
-    make: (impl Fn() -> P + Sync, impl Fn() -> S + Sync),
-    absorb: impl Absorb<T, R, P, S, C>,
-    merge: impl Fn(&mut P, &mut P),
-) -> Result<()> {
-    gather_with(data, cx, (None, &Pool::default()), state, total, make, absorb, merge)
-}
-
-/// Like [`gather`], in chunks of `chunk_rows`. `parts` keeps the partial results for the next pass, because large ones
-/// take a while to allocate: `merge` must leave them empty. After an error they are not.
-#[expect(clippy::too_many_arguments, reason = "all of these define a pass")]
-pub(crate) fn gather_with<T: Float, R: PerRow, P: Send, S, C>(
-    data: &dyn DataSource<T>,
-    cx: &Executor,
-    (chunk_rows, parts): (Option<usize>, &Pool<P>),
-    state: R,
-    total: &mut P,
     (empty, scratch): (impl Fn() -> P + Sync, impl Fn() -> S + Sync),
     absorb: impl Absorb<T, R, P, S, C>,
     merge: impl Fn(&mut P, &mut P),
 ) -> Result<()> {
-    let absorb = absorb.of_unread();
+    let (parts, absorb) = (Pool::default(), absorb.of_unread());
     let absorb = |chunk: Unread<'_, T>, state: R, (): &mut (), (part, scratch): &mut (Loan<'_, P>, S)| {
         absorb(chunk, state, part, scratch)
     };
-    let cut = Cut { tile_rows: TILE_ROWS, chunk_rows };
     let make = (|| (), || (parts.lend(&empty), scratch()));
-    sweep(data, cx, cut, state, &mut (), make, absorb, |(), ()| ())?;
-    for part in &mut *parts.kept() {
-        cx.check()?;
-        merge(total, part);
-    }
-    Ok(())
+    sweep(data, cx, TILE_ROWS, state, &mut (), make, absorb, |(), ()| ())?;
+    parts.merge(total, merge, cx)
 }
 
 #[cfg(test)]
@@ -130,12 +117,13 @@ mod tests {
                 *made.lock().unwrap() += 1;
                 0
             };
-            let absorb = |mut chunk: Unread<'_, f64>, (): (), part: &mut usize, (): &mut ()| {
-                *part += chunk.read()?.rows.rows();
+            let absorb = |mut chunk: Unread<'_, f64>, (): (), (): &mut (), part: &mut Loan<'_, usize>| {
+                **part += chunk.read()?.rows.rows();
                 Ok(())
             };
-            let merge = |total: &mut usize, part: &mut usize| *total += std::mem::take(part);
-            gather_with(&rows, &cx, (None, &parts), (), &mut total, (empty, || ()), absorb, merge).unwrap();
+            let make = (|| (), || parts.lend(empty));
+            sweep(&rows, &cx, TILE_ROWS, (), &mut (), make, absorb, |(), ()| ()).unwrap();
+            parts.merge(&mut total, |total, part| *total += std::mem::take(part), &cx).unwrap();
             assert_eq!(total, pass * rows.len());
         }
         assert!((1..=2).contains(&*made.lock().unwrap()), "one for each thread");

@@ -7,13 +7,9 @@ mod per_row;
 mod relabel;
 mod sweep;
 
-pub(crate) use any_order::{Loan, Pool, gather, gather_with};
+pub(crate) use any_order::{Loan, Pool, gather};
 pub(crate) use batches::{Left, go_on};
 pub(crate) use groups::{Copies, Groups};
 pub(crate) use per_row::for_all_rows;
 pub(crate) use relabel::{Compared, Relabeled};
-pub(crate) use sweep::{Chunk, Cut, PerRow, Unread, Wide, sweep};
-
-/// Rows that a worker takes at a time in passes whose result does not depend on how rows are cut: at least some tens of
-/// microseconds of work, and enough tiles for many threads.
-pub(crate) const TILE_ROWS: usize = 2048;
+pub(crate) use sweep::{Chunk, Cut, PerRow, TILE_ROWS, Unread, Wide, sweep};

@@ -30,6 +30,10 @@ use crate::parallel::Executor;
 use crate::rows::Rows;
 use crate::tuning::chunk_rows;
 
+/// Rows that a worker takes at a time in passes whose result does not depend on how rows are cut: at least some tens of
+/// microseconds of work, and enough tiles for many threads.
+pub(crate) const TILE_ROWS: usize = 2048;
+
 /// Rows that are processed together: they stay in a core's cache between labeling and summing.
 pub(crate) struct Chunk<'a, T> {
     /// Global index of the first row.

@@ -17,7 +17,7 @@ use crate::float::{Typed, either};
 use crate::persist;
 
 /// The kept row of every row, the number of pairs, the number of cells, the share of compared pairs, and the recall.
-type Found<'py> = (Bound<'py, PyAny>, u64, usize, f64, f64);
+type GroupedRows<'py> = (Bound<'py, PyAny>, u64, usize, f64, f64);
 
 /// The cost of writing a file, which can be interrupted.
 const LONG: f64 = 1e9;
@@ -118,7 +118,7 @@ impl DuplicateSearch {
         py: Python<'py>,
         source: &Source,
         threads: Option<usize>,
-    ) -> PyResult<Found<'py>> {
+    ) -> PyResult<GroupedRows<'py>> {
         let search = self.0.take().ok_or_else(over)?;
         let input = Input::new(&source.0, None)?;
         let cost = source.0.whole_effort() * source.0.cols() as f64;

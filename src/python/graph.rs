@@ -11,7 +11,7 @@ use super::source::Source;
 use crate::graph::{GraphMethod, KnnGraph};
 
 /// Neighbors and squared distances, row by row, then the method and its figures.
-type Found<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, &'static str, BTreeMap<&'static str, f64>);
+type GraphParts<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, &'static str, BTreeMap<&'static str, f64>);
 
 #[pyfunction]
 pub(super) fn knn_graph<'py>(
@@ -21,7 +21,7 @@ pub(super) fn knn_graph<'py>(
     method: &str,
     recall: f64,
     threads: Option<usize>,
-) -> PyResult<Found<'py>> {
+) -> PyResult<GraphParts<'py>> {
     let method: GraphMethod = method.parse()?;
     let input = Input::new(&source.0, None)?;
     let rows = source.0.whole_effort();

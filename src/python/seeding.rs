@@ -30,7 +30,7 @@ pub(super) fn named(name: &str, options: SeedingOptions) -> PyResult<Seeding> {
 }
 
 /// Centers, their row numbers, and the number of distances computed.
-type Found<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, u64);
+type FirstCenters<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, u64);
 
 #[pyfunction]
 #[pyo3(signature = (source, *, n_clusters, seeding, options, seed, weights, threads))]
@@ -43,7 +43,7 @@ pub(super) fn first_centers<'py>(
     seed: u64,
     weights: Option<PyReadonlyArray1<'py, f64>>,
     threads: Option<usize>,
-) -> PyResult<Found<'py>> {
+) -> PyResult<FirstCenters<'py>> {
     let (py, source) = (source.py(), source.get());
     let how = named(seeding, options)?;
     let input = Input::new(&source.0, weights.as_ref())?;

@@ -1,11 +1,12 @@
 //! The Python class `Step`: the report of one step of a run.
+#![expect(clippy::too_many_arguments, reason = "the constructor, which takes all fields")]
 
 use pyo3::prelude::*;
 
 use crate::fit;
 
 /// The report of one step.
-#[pyclass(frozen, get_all, module = "shoal._core")]
+#[pyclass(frozen, get_all, new = "from_fields", module = "shoal._core")]
 #[derive(Clone)]
 pub(super) struct Step {
     /// Number of the step, from 1.
@@ -46,33 +47,6 @@ impl From<fit::Step> for Step {
 
 #[pymethods]
 impl Step {
-    #[new]
-    #[pyo3(signature = (*, iteration, rows_seen, batch_size, objective, center_shift, n_changed, n_distances, elapsed, stop_reason))]
-    #[expect(clippy::too_many_arguments, reason = "its fields")]
-    fn new(
-        iteration: u64,
-        rows_seen: u64,
-        batch_size: u64,
-        objective: f64,
-        center_shift: f64,
-        n_changed: u64,
-        n_distances: u64,
-        elapsed: f64,
-        stop_reason: Option<String>,
-    ) -> Self {
-        Self {
-            iteration,
-            rows_seen,
-            batch_size,
-            objective,
-            center_shift,
-            n_changed,
-            n_distances,
-            elapsed,
-            stop_reason,
-        }
-    }
-
     /// A copy with another stop reason.
     #[pyo3(signature = (stop_reason))]
     fn with_reason(&self, stop_reason: Option<String>) -> Self {

@@ -21,7 +21,7 @@ use std::collections::HashSet;
 
 use super::near::{Potential, unused};
 use super::odds::Odds;
-use super::{Seeds, finite_or_first_bad, known};
+use super::seeds::{Seeds, finite_or_first_bad, known};
 use crate::data::{DataSource, copy, no_weight, row_bytes, take, too_far, too_heavy, weights_of};
 use crate::error::Result;
 use crate::kernel::{Compute, PackedCenters, Point, Scratch, nearest, sq_dists};

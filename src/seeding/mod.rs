@@ -7,6 +7,7 @@ mod partition;
 mod plus_plus;
 mod random;
 mod scalable;
+mod seeds;
 mod sensitivity;
 mod sketched;
 mod tile_sums;
@@ -22,12 +23,15 @@ use plus_plus::plus_plus;
 use random::random;
 pub(crate) use random::{draw, sample_rows};
 use scalable::{Rounds, parallel};
+pub use seeds::Seeds;
+pub(crate) use seeds::enough_rows;
+use seeds::{finite_or_first_bad, known};
 pub use sensitivity::sensitivity_coreset;
-use sensitivity::{PartLimits, coreset_within};
+use sensitivity::{BRIEF_ROWS, PartLimits, coreset_within};
 use tree::tree;
 pub(crate) use tree::{Clusters, Grown, Growth, Nodes, packed};
 
-use crate::data::{Access, DataSource, Weighted, check_finite, count_rows, weights_of};
+use crate::data::{DataSource, Weighted, weights_of};
 use crate::error::{Error, InvalidParam, Result};
 use crate::fit::{Parameter, Problems, Value};
 use crate::kernel::Compute;
@@ -53,10 +57,6 @@ const BRIEF_ROUNDS: Rounds = Rounds { oversampling: 1.0, rounds: 3 };
 /// Centers from which `Seeding::Auto` draws only [`BRIEF_ROUNDS`]: greedy k-means++ on all rows, or among ten
 /// candidates per center, would take longer than the sweeps.
 const BRIEF_CENTERS: usize = 4000;
-
-/// Rows up to which the default seeding and coresets keep a distance per row, 16 bytes each: at most 1 GiB. More rows
-/// are seeded on a coreset of their parts.
-const BRIEF_ROWS: u64 = 1 << 26;
 
 /// Rows of the coreset that more rows are seeded on, for `k` centers: as many as greedy k-means++ takes without one,
 /// and for thousands of centers only a few per center, because they are copied (`rare.py`, "kmeans, parts").
@@ -152,27 +152,6 @@ impl Parameter for Seeding {
             named => named.name().into(),
         }
     }
-}
-
-/// The first centers and their origin.
-///
-/// ```
-/// use shoal::{Executor, Seeding};
-/// let (rows, cx) = ([[0.0f64], [1.0], [8.0], [9.0]], Executor::new(Some(1))?);
-/// let seeds = Seeding::Random.choose(&rows, 2, 7, 0, &cx)?;
-/// assert_eq!((seeds.centers.len(), seeds.rows.len(), &seeds.method[..]), (2, 2, "random"));
-/// # Ok::<(), shoal::Error>(())
-/// ```
-#[derive(Clone, Debug)]
-pub struct Seeds<T> {
-    /// `k` rows, one after the other.
-    pub centers: Vec<T>,
-    /// The row numbers of the centers; empty if centers are not rows (given centers, means).
-    pub rows: Vec<u64>,
-    /// The method, in words. For `"auto"`, the method that was chosen.
-    pub method: String,
-    /// Number of computed distances, including distances between centers.
-    pub n_distances: u64,
 }
 
 /// Candidates per center of seedings by chains that are chosen by their name.
@@ -460,31 +439,6 @@ pub(crate) fn draw_sample<T: Compute>(
     let rows = crate::data::copy(data, &drawn)?;
     let weights = weights.filter(|_| all).map(|w| drawn.iter().map(|&row| w[row as usize]).collect());
     Ok(Sample { rows, weights, indices: drawn })
-}
-
-/// If a drawn row holds a value that is not finite, returns the error for the first such row of the source.
-fn finite_or_first_bad<T: Compute>(drawn: &[T], data: &dyn DataSource<T>, cx: &Executor) -> Result<()> {
-    if drawn.iter().all(|x| x.finite()) { Ok(()) } else { check_finite(data, cx) }
-}
-
-/// The number of rows, after checking that there are at least `k`. A stream is counted in a pass of its own.
-fn known<T: Compute>(data: &dyn DataSource<T>, k: usize) -> Result<u64> {
-    if data.access() < Access::Replay {
-        return Err(Error::Source(
-            "seeding needs a source that can be read again: pass the first centers instead".into(),
-        ));
-    }
-    let n = count_rows(data)?;
-    enough_rows(n, k)?;
-    Ok(n)
-}
-
-/// Returns an error if there are more clusters than rows.
-pub(crate) fn enough_rows(n: u64, k: usize) -> Result<()> {
-    if n < k as u64 {
-        return Err(Error::param("n_clusters", format!("at most the number of rows, {n}"), k));
-    }
-    Ok(())
 }
 
 #[cfg(test)]

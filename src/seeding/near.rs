@@ -7,9 +7,9 @@
 
 use std::collections::HashSet;
 
+use super::seeds::{Seeds, finite_or_first_bad};
 use super::sketched::Sketched;
 use super::tile_sums::{Near, TileSums, may_be_nearer};
-use super::{Seeds, finite_or_first_bad};
 use crate::data::{DataSource, copy, take, too_heavy};
 use crate::error::Result;
 use crate::kernel::{Compute, PackedCenters, Point, Scratch, nearest, sq_dists};

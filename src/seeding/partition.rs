@@ -1,8 +1,8 @@
 //! A rough partition of rows: a few sweeps of k-means. Nodes of a tree and the cells of a search need no more.
 
-use super::Seeds;
 use super::plus_plus::plus_plus;
 use super::random::random;
+use super::seeds::Seeds;
 use crate::data::{DataSource, count_rows};
 use crate::error::Result;
 use crate::fit::Metric;

@@ -2,9 +2,9 @@
 //! distance to the centers so far.
 
 use super::near::Potential;
+use super::seeds::{Seeds, known};
 use super::sketched::sketches_pay;
 use super::tile_sums::{Gains, Near, best_of_gains, may_be_nearer, merge_gains};
-use super::{Seeds, known};
 use crate::data::{DataSource, take, weights_of};
 use crate::error::Result;
 use crate::kernel::{Compute, Point};

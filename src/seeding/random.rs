@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashSet};
 
-use super::{Seeds, known};
+use super::seeds::{Seeds, known};
 use crate::data::{DataSource, take, weights_of};
 use crate::error::Result;
 use crate::kernel::Compute;

@@ -2,7 +2,8 @@
 //! among them (Bahmani, Moseley, Vattani, Kumar and Vassilvitskii, 2012).
 
 use super::near::Potential;
-use super::{Seeds, known, plus_plus};
+use super::plus_plus::plus_plus;
+use super::seeds::{Seeds, known};
 use crate::data::{DataSource, Weighted, weights_of};
 use crate::error::Result;
 use crate::kernel::Compute;

@@ -9,7 +9,7 @@
 use std::ops::{ControlFlow, Range};
 
 use super::scalable::{DRAWN_ROWS, Rounds, candidates};
-use super::{BRIEF_ROWS, known};
+use super::seeds::known;
 use crate::data::{
     Access, Converted, DataSource, RowRange, Stretch, Weighted, check_finite, copy, no_weight, read,
     row_bytes, too_heavy, too_light, weights_of,
@@ -26,6 +26,10 @@ use crate::tuning::tile_rows;
 /// The rounds of k-means|| for the rough solution of coresets, which also draw rows far
 /// from all candidates. More candidates take longer, and coresets are as good (`rare.py`).
 const CORESET_ROUNDS: Rounds = Rounds { oversampling: 0.5, rounds: 3 };
+
+/// Rows up to which the default seeding and coresets keep a distance per row, 16 bytes each: at most 1 GiB. More rows
+/// are seeded on a coreset of their parts.
+pub(super) const BRIEF_ROWS: u64 = 1 << 26;
 
 /// Bytes of the rows of a part that has a coreset of its own. They are copied if the source is a stream.
 const CORESET_PART_BYTES: usize = 1 << 30;

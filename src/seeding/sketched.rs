@@ -37,11 +37,11 @@ struct Tile {
     packed: PackedSketches,
     errors: Vec<f32>,
     /// What the last candidates were measured for.
-    found: Vec<Found>,
+    found: Vec<CandidateDistance>,
 }
 
 /// The squared distance of a row of a tile to a candidate.
-struct Found {
+struct CandidateDistance {
     row: u32,
     candidate: u32,
     sq_dist: f64,
@@ -65,12 +65,11 @@ const CUT: Cut = Cut { tile_rows: SEEDING_TILE_ROWS, chunk_rows: Some(SEEDING_TI
 
 /// Buffers of a worker.
 #[derive(Default)]
-struct Work {
+struct ScanBuffers {
     sketching: Sketching,
     codes: Vec<u8>,
     sketches: Vec<Sketch>,
     scan: Scan,
-    hits: Vec<Hit>,
     is_picked: Vec<bool>,
     picked: Vec<u32>,
 }
@@ -99,7 +98,7 @@ impl Sketched {
         let absorb = |mut chunk: Unread<'_, T>,
                       (near, tiles): (&[Near], Tiles<'_>),
                       (): &mut (),
-                      work: &mut Work| {
+                      work: &mut ScanBuffers| {
             let Rows::Dense(rows) = chunk.read()?.rows else { unreachable!("sparse rows have no sketches") };
             work.codes.resize(rows.rows() * width, 0);
             work.sketches.resize(rows.rows(), Sketch::default());
@@ -113,7 +112,7 @@ impl Sketched {
             }
             Ok(())
         };
-        let make = (|| (), Work::default);
+        let make = (|| (), ScanBuffers::default);
         sweep(data, cx, CUT, (near, Tiles(&mut tiles)), &mut (), make, absorb, |(), ()| ())?;
         Ok(Some(Self { basis, tiles }))
     }
@@ -138,18 +137,17 @@ impl Sketched {
         let absorb = |mut chunk: Unread<'_, T>,
                       (near, tiles): (&[Near], Tiles<'_>),
                       (gains, measured): &mut Gains,
-                      work: &mut Work| {
+                      work: &mut ScanBuffers| {
             let Tile { packed, found, .. } = &mut tiles.0[0];
-            let Work { scan, hits, is_picked, picked, .. } = work;
+            let ScanBuffers { scan, is_picked, picked, .. } = work;
             scan.resize(m);
             for (c, sketch) in sketches.iter().enumerate() {
                 scan.set(c, sketch, 0.0, None);
             }
-            hits.clear();
-            scan.within(packed, &codes, Compared::All(&all), hits);
+            let hits = scan.within(packed, &codes, Compared::All(&all));
             is_picked.clear();
             is_picked.resize(near.len(), false);
-            for hit in &*hits {
+            for hit in hits {
                 is_picked[hit.center as usize] = true;
             }
             picked.clear();
@@ -158,19 +156,19 @@ impl Sketched {
             let Chunk { rows, weights, .. } = chunk.read_of(picked)?;
             let weight = |row: usize| weights.map_or(1.0, |w| w[row]);
             // The hits of a candidate are in the order of the rows.
-            for &Hit { row: candidate, center: row, .. } in &*hits {
+            for &Hit { row: candidate, center: row, .. } in hits {
                 let sq_dist = points[candidate as usize].sq_dist(rows, row as usize);
                 let before = near[row as usize].0;
                 if sq_dist < before {
                     gains[candidate as usize] += weight(row as usize) * (before - sq_dist);
-                    found.push(Found { row, candidate, sq_dist });
+                    found.push(CandidateDistance { row, candidate, sq_dist });
                 }
             }
             *measured += hits.len() as u64;
             Ok(())
         };
         let mut gains: Gains = (vec![0.0; m], 0);
-        let make = (|| (vec![0.0; m], 0), Work::default);
+        let make = (|| (vec![0.0; m], 0), ScanBuffers::default);
         sweep(data, cx, CUT, (near, Tiles(tiles)), &mut gains, make, absorb, merge_gains)?;
         Ok((best_of_gains(&gains.0), gains.1))
     }

@@ -33,7 +33,7 @@ const VISIT_DISTANCES: f64 = 100.0;
 
 /// What a search has to do.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Work {
+pub(super) struct SearchCost {
     rows: f64,
     cells: f64,
     /// Visits of rows to cells.
@@ -42,7 +42,7 @@ pub(super) struct Work {
     pub(super) pairs: f64,
 }
 
-impl Work {
+impl SearchCost {
     /// The work in distances.
     pub(super) fn distances(self) -> f64 {
         self.searches() + self.pairs + VISIT_DISTANCES * self.visits
@@ -61,7 +61,7 @@ pub(super) fn centers<T: Element>(
     data: &dyn DataSource<T>,
     frame: &Frame<T>,
     cx: &Executor,
-) -> Result<(Vec<T>, Work)> {
+) -> Result<(Vec<T>, SearchCost)> {
     let _phase = cx.phase("cells", 0);
     let n = count_rows(data)?;
     if let Some(k) = how.n_clusters {
@@ -70,7 +70,7 @@ pub(super) fn centers<T: Element>(
     let mut best = fit(how, data, duplicate_cells(n, how.n_probes), frame, cx)?;
     loop {
         let k = best.1.cells as usize;
-        let more = Work { cells: 2.0 * best.1.cells, visits: 0.0, pairs: 0.0, ..best.1 };
+        let more = SearchCost { cells: 2.0 * best.1.cells, visits: 0.0, pairs: 0.0, ..best.1 };
         // The same cells hold fewer rows each, but a row searches all centers.
         if k == 1 || how.n_probes.is_some() || more.searches() > 0.8 * best.1.distances() {
             break;
@@ -92,7 +92,7 @@ fn fit<T: Element>(
     k: usize,
     frame: &Frame<T>,
     cx: &Executor,
-) -> Result<(Vec<T>, Work)> {
+) -> Result<(Vec<T>, SearchCost)> {
     let n = count_rows(data)?;
     let room = (how.memory / 2 / row_bytes(data) as u64) as usize;
     let most = (CELL_SAMPLE_ROWS * k).max(DUPLICATE_SAMPLE).min(room).max(k);
@@ -118,7 +118,7 @@ fn fit<T: Element>(
 impl<T: Element> Cells<T> {
     /// The work of a search among `n` rows with these centers, as expected from these cells of a sample of the rows to
     /// which the centers were not fitted.
-    fn work(&self, n: u64, sample: &dyn DataSource<T>, frame: &Frame<T>) -> Result<Work> {
+    fn work(&self, n: u64, sample: &dyn DataSource<T>, frame: &Frame<T>) -> Result<SearchCost> {
         let scale = n as f64 / self.labels.len() as f64;
         let size = |cell: usize| scale * self.groups.len(cell) as f64;
         let others = |cell: usize| scale * self.groups.len(cell).saturating_sub(1) as f64;
@@ -140,7 +140,7 @@ impl<T: Element> Cells<T> {
             self.for_each_visit(values.rows(), number, &targets, &mut Default::default(), |_, j| visit(j));
         }
         let each = n as f64 / count as f64;
-        Ok(Work {
+        Ok(SearchCost {
             rows: n as f64,
             cells: self.len() as f64,
             visits: visits * each,

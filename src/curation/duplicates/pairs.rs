@@ -55,7 +55,7 @@ impl Meeting<'_> {
 
 /// What meetings find.
 #[derive(Default)]
-struct Found {
+struct FoundPairs {
     /// Pairs of ranks: the later one in the high half.
     pairs: Vec<u64>,
     n_pairs: u64,
@@ -97,13 +97,13 @@ impl<T: Element> Pairing<'_, T> {
             })
         });
         let _phase = cx.phase("pairs", work);
-        let (mut total, mut failed) = (Found::default(), Ok(()));
+        let (mut total, mut failed) = (FoundPairs::default(), Ok(()));
         let taking = std::sync::Mutex::new((take, &mut failed));
-        let run = |meeting: Meeting<'_>, part: &mut Found, buffers: &mut Near<T>| {
+        let run = |meeting: Meeting<'_>, part: &mut FoundPairs, buffers: &mut Near<T>| {
             cx.count(meeting.others.len() as u64);
             self.meet(&meeting, part, buffers, cx)
         };
-        let merge = |total: &mut Found, part: &mut Found| {
+        let merge = |total: &mut FoundPairs, part: &mut FoundPairs| {
             total.n_pairs += std::mem::take(&mut part.n_pairs);
             total.compared += std::mem::take(&mut part.compared);
             let mut taking = taking.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -113,7 +113,7 @@ impl<T: Element> Pairing<'_, T> {
             }
             part.pairs.clear();
         };
-        cx.ordered_reduce(meetings, &mut total, Found::default, Near::default, run, merge)?;
+        cx.ordered_reduce(meetings, &mut total, FoundPairs::default, Near::default, run, merge)?;
         failed?;
         Ok((total.n_pairs, total.compared))
     }
@@ -122,7 +122,7 @@ impl<T: Element> Pairing<'_, T> {
     fn meet(
         &self,
         meeting: &Meeting<'_>,
-        part: &mut Found,
+        part: &mut FoundPairs,
         buffers: &mut Near<T>,
         cx: &Executor,
     ) -> Result<()> {

@@ -80,12 +80,12 @@ pub(super) struct Certified<T> {
     candidates: AtomicUsize,
     stopped: AtomicBool,
     /// Buffers that no worker uses.
-    idle: Mutex<Vec<Work<T>>>,
+    idle: Mutex<Vec<LabelBuffers<T>>>,
 }
 
 /// Buffers of a worker.
 #[derive(Debug, Default)]
-struct Work<T> {
+struct LabelBuffers<T> {
     tiles: Buffers,
     labeling: Labeling,
     /// Copies of the rows that sketches leave open.
@@ -132,7 +132,7 @@ impl<T: Compute> Certified<T> {
         rows: MatRef<'_, T>,
         packed: &PackedCenters<T>,
         (labels, scratch): (&mut [u32], &mut Scratch<T>),
-        Work { labeling, open, .. }: &mut Work<T>,
+        LabelBuffers { labeling, open, .. }: &mut LabelBuffers<T>,
     ) -> bool {
         let centers = self.sketches.get_or_init(|| SketchedCenters::new(packed.centers(), isa));
         let Some(centers) = centers else { return false };
@@ -167,7 +167,7 @@ impl Certified<f32> {
         packed: &PackedCenters<f32>,
         labels: &mut [u32],
         scratch: &mut Scratch<f32>,
-        Work { tiles, .. }: &mut Work<f32>,
+        LabelBuffers { tiles, .. }: &mut LabelBuffers<f32>,
     ) -> bool {
         // The first row shows what to try; strips of other rows go to the `f32` kernel.
         let product = if self::rows::are_bytes(rows.row(0)) { Product::Bytes } else { Product::Bf16 };
@@ -191,7 +191,7 @@ impl<'a> crate::float::PerFloat for Given<'a> {
         &'a PackedCenters<T>,
         &'a mut [u32],
         &'a mut Scratch<T>,
-        &'a mut Work<T>,
+        &'a mut LabelBuffers<T>,
     );
 }
 

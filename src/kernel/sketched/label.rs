@@ -40,7 +40,6 @@ pub(in crate::kernel) struct Labeling {
     scan: Scan,
     codes: Vec<u8>,
     sketches: Vec<Sketch>,
-    hits: Vec<Hit>,
     /// Rows for which too many centers are left.
     pub(in crate::kernel) open: Vec<u32>,
 }
@@ -67,7 +66,7 @@ impl SketchedCenters {
         labels: &mut [u32],
         buffers: &mut Labeling,
     ) -> usize {
-        let Labeling { sketching, scan, codes, sketches, hits, open } = buffers;
+        let Labeling { sketching, scan, codes, sketches, open } = buffers;
         let (width, block) = (self.basis.width(), block_rows(self.packed.n_groups()));
         let most = sketch_candidates(packed.k).min(MOST);
         scan.isa = self.isa;
@@ -78,8 +77,7 @@ impl SketchedCenters {
             codes.resize(here.rows() * width, 0);
             sketches.resize(here.rows(), Sketch::default());
             sketching.write(&self.basis, here, codes, sketches);
-            hits.clear();
-            scan.closest(&self.packed, (codes, sketches), most, |_, _, upper| upper, (None, hits));
+            let hits = scan.closest(&self.packed, (codes, sketches), most, |_, _, upper| upper, None);
             for hits in hits.chunk_by_mut(|a, b| a.row == b.row) {
                 let row = first + hits[0].row as usize;
                 match hits.len() {

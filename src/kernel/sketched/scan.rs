@@ -24,11 +24,13 @@ pub(crate) struct Scan {
     pub(super) isa: Isa,
     pub(super) queries: Vec<Query>,
     pub(super) estimates: Estimates,
+    /// What the last comparison found.
+    pub(super) hits: Vec<Hit>,
 }
 
 impl Default for Scan {
     fn default() -> Self {
-        Self { isa: Isa::active(), queries: Vec::new(), estimates: Estimates::default() }
+        Self { isa: Isa::active(), queries: Vec::new(), estimates: Estimates::default(), hits: Vec::new() }
     }
 }
 
@@ -54,24 +56,23 @@ impl Scan {
         (codes, sketches): (&[u8], &[Sketch]),
         most: usize,
         radius_of: impl FnMut(u32, u32, f32) -> f32,
-        (bounds, hits): (Option<&mut Bounds<'_>>, &mut Vec<Hit>),
-    ) {
+        bounds: Option<&mut Bounds<'_>>,
+    ) -> &mut [Hit] {
         self.queries.clear();
         self.queries.extend(sketches.iter().map(|sketch| Query::new(sketch, 0.0)));
-        let Self { isa, queries, estimates } = self;
+        let Self { isa, queries, estimates, hits } = self;
+        hits.clear();
         run(*isa, Closest { queries, estimates, packed, codes, sketches, most, radius_of, bounds, hits });
+        &mut self.hits
     }
 
-    /// Appends every center that may be within the radius of its row, for the pairs in `rows`. Lowers bounds, so that
+    /// Lists every center that may be within the radius of its row, for the pairs in `rows`. Lowers bounds, so that
     /// they hold for the other centers. `codes` are the bytes of all rows of the chunk.
-    pub(crate) fn within(
-        &self,
-        packed: &PackedSketches,
-        codes: &[u8],
-        rows: Compared<'_, '_>,
-        hits: &mut Vec<Hit>,
-    ) {
-        run(self.isa, Within { queries: &self.queries, packed, codes, rows, hits });
+    pub(crate) fn within(&mut self, packed: &PackedSketches, codes: &[u8], rows: Compared<'_, '_>) -> &[Hit] {
+        let Self { isa, queries, hits, .. } = self;
+        hits.clear();
+        run(*isa, Within { queries, packed, codes, rows, hits });
+        hits
     }
 }
 

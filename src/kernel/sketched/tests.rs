@@ -3,8 +3,8 @@
 use super::basis::UNIT;
 use super::basis::{Directions, mix};
 use super::{
-    Basis, Bounds, Compared, Fine, FinePoint, FineSketch, FineSketching, Hit, Lists, PackedSketches, Paths,
-    Scan, Sketch, Sketching,
+    Basis, Bounds, Compared, Fine, FinePoint, FineSketch, FineSketching, Lists, PackedSketches, Paths, Scan,
+    Sketch, Sketching,
 };
 use crate::kernel::Isa;
 use crate::kernel::arch::products::GROUP;
@@ -131,11 +131,10 @@ fn check<T: Compute>(kind: usize, (n, d): (usize, usize), scale: f64) {
         for i in 0..n {
             bounds.list(if n.is_multiple_of(17) { i } else { i * 17 % n }, 1.0, &mut lists);
         }
-        let mut hits: Vec<Hit> = Vec::new();
         scan.isa = isa;
-        scan.within(&packed, &made.codes, Compared::Listed(&lists, &mut bounds), &mut hits);
+        let hits = scan.within(&packed, &made.codes, Compared::Listed(&lists, &mut bounds));
         let mut found = vec![false; n * k];
-        for hit in &hits {
+        for hit in hits {
             let (i, j) = (hit.row as usize, hit.center as usize);
             found[i * k + j] = true;
             assert!(f64::from(hit.bound) <= apart(i, j), "{isa}, {what}: row {i}, center {j}");
@@ -187,7 +186,7 @@ fn check_closest(kind: usize, (n, d): (usize, usize), directions: Option<Directi
     let order: Vec<u32> = (0..k as u32).rev().collect();
     let packed = PackedSketches::new(&made.codes[..k * width], &made.sketches[..k], width, &order);
     for isa in Isa::available() {
-        let (mut hits, mut radii, mut own) = (Vec::new(), vec![0.0; n], vec![0; n]);
+        let (mut radii, mut own) = (vec![0.0; n], vec![0; n]);
         let paths = Paths::new(packed.n_groups(), 2);
         let mut values = vec![f32::INFINITY; n * paths.stride()];
         let mut bounds = Bounds { values: &mut values, paths: &paths };
@@ -200,10 +199,10 @@ fn check_closest(kind: usize, (n, d): (usize, usize), directions: Option<Directi
         };
         let mut scan = Scan { isa, ..Scan::default() };
         let rows = (&made.codes[..], &made.sketches[..]);
-        scan.closest(&packed, rows, usize::MAX, radius_of, (Some(&mut bounds), &mut hits));
+        let hits = scan.closest(&packed, rows, usize::MAX, radius_of, Some(&mut bounds));
         assert!(hits.is_sorted_by_key(|hit| hit.row), "{isa}, {what}");
         let mut found = vec![false; n * k];
-        for hit in &hits {
+        for hit in &*hits {
             let (i, j) = (hit.row as usize, hit.center as usize);
             found[i * k + j] = true;
             assert!(f64::from(hit.bound) <= apart(i, j), "{isa}, {what}: row {i}, center {j}");
@@ -242,13 +241,14 @@ fn a_center_without_a_sketch_gives_no_radius() {
     let (k, width) = (60, made.basis.width());
     let order: Vec<u32> = (0..k as u32).collect();
     let packed = PackedSketches::new(&made.codes[..k * width], &made.sketches[..k], width, &order);
-    let (mut hits, mut count) = (Vec::new(), 0);
+    let mut count = 0;
     let radius_of = |row: u32, center: u32, upper: f32| {
         assert!(row == 2 || center != 2, "row {row}");
         count += 1;
         upper
     };
-    Scan::default().closest(&packed, (&made.codes, &made.sketches), usize::MAX, radius_of, (None, &mut hits));
+    let mut scan = Scan::default();
+    let hits = scan.closest(&packed, (&made.codes, &made.sketches), usize::MAX, radius_of, None);
     assert_eq!(count, n);
     assert!((0..n as u32).all(|row| hits.iter().any(|hit| hit.row == row && hit.center == 2)));
     assert!(hits.iter().filter(|hit| hit.row != 2).count() < n * k / 3, "{}", hits.len());
@@ -276,7 +276,7 @@ fn bounds_are_near_the_distances() {
         bounds.lower(i, 0, 0.0);
         bounds.list(i, 0.0, &mut lists);
     }
-    scan.within(&packed, &made.codes, Compared::Listed(&lists, &mut bounds), &mut Vec::new());
+    scan.within(&packed, &made.codes, Compared::Listed(&lists, &mut bounds));
     // The last row equals the first.
     for i in 0..n - 1 {
         let apart = |j: usize| distance(&made.basis, rows.row(i), rows.row(j));
@@ -376,8 +376,7 @@ fn rows_without_a_sketch_exclude_nothing() {
         let mut scan = Scan::default();
         scan.resize(2);
         (0..2).for_each(|i| scan.set(i, &made.sketches[i], 0.0, None));
-        let mut hits = Vec::new();
-        scan.within(&packed, &made.codes, Compared::All(&[0, 1]), &mut hits);
+        let hits = scan.within(&packed, &made.codes, Compared::All(&[0, 1]));
         for i in 0..2 {
             assert!(hits.iter().any(|hit| hit.row == i && hit.center == 0), "{bad}: row {i}");
         }

@@ -135,12 +135,11 @@ impl<T: Compute> BackwardEulerSolver<T> {
             fade *= self.params.decay();
         }
         self.state.steps += 1;
-        let over =
-            last || (self.state.n_iter >= self.params.max_iter && !self.params.polishes(data.access()));
+        let most = if last { 0 } else { self.params.max_iter };
         let stop = if self.rejected {
             Some(StopReason::Diverged)
         } else {
-            over.then_some(StopReason::MaxIterations)
+            StopReason::after(self.state.n_iter, most).filter(|_| !self.params.polishes(data.access()))
         };
         Ok(self.step_of(self.state.steps, &moved, stop))
     }

@@ -1,7 +1,7 @@
 //! Evaluates the bounds of the last sweep for centers that have moved since, without changing the bounds.
 
+use super::buffers::{BoundBuffers, RowBoundsMut};
 use super::rules::Rules;
-use super::work::{RowBoundsMut, Work};
 use super::{BASE_SWEEPS, PanelBounds, RowBounds, up};
 use crate::kernel::bounded::{ROUNDING, least};
 use crate::kernel::{Compute, PackedCenters};
@@ -147,7 +147,7 @@ impl Apart<'_> {
 /// Buffers of one worker.
 #[derive(Default)]
 pub(in crate::kmeans) struct Settling<T: Compute> {
-    work: Work<T>,
+    work: BoundBuffers<T>,
     bounds: RowBounds,
     numbers: Vec<u32>,
     least: Vec<f32>,

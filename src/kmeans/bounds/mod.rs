@@ -13,6 +13,7 @@
 //! overflow nor underflow in `f32`.
 
 mod apart;
+mod buffers;
 mod grow;
 mod neighbors;
 mod rules;
@@ -21,16 +22,15 @@ mod single;
 mod sweep;
 #[cfg(test)]
 mod tests;
-mod work;
 
 use crate::kernel::{Compute, PackedCenters};
 use crate::matrix::MatRef;
 use crate::tuning::ROWS_IN_LANES_DIM;
 pub(super) use apart::{Apart, Settling};
+pub(super) use buffers::{BoundBuffers, RowBoundsMut};
 use grow::affordable;
 pub(super) use rules::{lost_of, rounding_of};
 pub(super) use similar::similar_together;
-pub(super) use work::{RowBoundsMut, Work};
 
 /// Rows whose bounds a bounded sweep tests together: enough that the remaining rows fill micro tiles, few
 /// enough to stay in the second-level cache (example of the bench `bounded`).

@@ -6,8 +6,8 @@
 //! contain the two nearest (Exponion: Newling and Fleuret, "Fast k-means with accurate bounds", 2016).
 //! Otherwise they are compared with all centers.
 
+use super::buffers::{BoundBuffers, BoundedChunk, RowBoundsMut};
 use super::rules::Rules;
-use super::work::{BoundedChunk, RowBoundsMut, Work};
 use crate::kernel::Compute;
 use crate::kernel::bounded::{
     BEHIND, BoundColumn, Nearest, ROUNDING, Radii, is_in_doubt, measure, nearest_listed, nearest_pair,
@@ -16,7 +16,11 @@ use crate::kernel::bounded::{
 
 impl<T: Compute> Rules<'_, T> {
     /// [`Rules::label`] for rows with a single bound.
-    pub(super) fn label_by_one_bound(&self, chunk: &mut BoundedChunk<'_, T>, work: &mut Work<T>) -> u64 {
+    pub(super) fn label_by_one_bound(
+        &self,
+        chunk: &mut BoundedChunk<'_, T>,
+        work: &mut BoundBuffers<T>,
+    ) -> u64 {
         let measured = self.open_by_one_bound(chunk, work);
         let open = std::mem::take(&mut work.open);
         work.nearest.resize(open.len() + BEHIND);
@@ -45,7 +49,12 @@ impl<T: Compute> Rules<'_, T> {
     }
 
     /// Finds the rows whose label the bounds do not settle.
-    pub(super) fn near_by_one_bound(&self, old: &[u32], bounds: &RowBoundsMut<'_>, work: &mut Work<T>) {
+    pub(super) fn near_by_one_bound(
+        &self,
+        old: &[u32],
+        bounds: &RowBoundsMut<'_>,
+        work: &mut BoundBuffers<T>,
+    ) {
         let m = old.len();
         work.least.clear();
         work.least.extend(bounds.least.iter().zip(old).map(|(&least, &j)| {
@@ -62,7 +71,7 @@ impl<T: Compute> Rules<'_, T> {
 
     /// Computes the distance of each open row to its own center, and keeps the rows whose label may still
     /// change. Returns the number of distances computed.
-    fn open_by_one_bound(&self, chunk: &mut BoundedChunk<'_, T>, work: &mut Work<T>) -> usize {
+    fn open_by_one_bound(&self, chunk: &mut BoundedChunk<'_, T>, work: &mut BoundBuffers<T>) -> usize {
         let measured = work.open.len();
         let picked = &work.open[..];
         measure(self.packed, chunk.values, picked, chunk.old, &mut work.gathered, &mut work.radii);
@@ -84,7 +93,7 @@ impl<T: Compute> Rules<'_, T> {
     }
 
     /// Compares the open rows with all centers.
-    fn meet_all(&self, open: &[u32], chunk: &BoundedChunk<'_, T>, work: &mut Work<T>) -> usize {
+    fn meet_all(&self, open: &[u32], chunk: &BoundedChunk<'_, T>, work: &mut BoundBuffers<T>) -> usize {
         work.open_rows.clear(chunk.values.cols());
         for &r in open {
             work.open_rows.push(chunk.values, r as usize);
@@ -99,7 +108,7 @@ impl<T: Compute> Rules<'_, T> {
     /// bound and `s(a)` the distance from its center `c_a` to the nearest other center, the second nearest
     /// center is within `u + s(a)` of the row. So no center farther from `c_a` than `u` plus the reach of
     /// `u + s(a)` can be among the nearest two.
-    fn meet_balls(&self, open: &[u32], chunk: &BoundedChunk<'_, T>, work: &mut Work<T>) -> usize {
+    fn meet_balls(&self, open: &[u32], chunk: &BoundedChunk<'_, T>, work: &mut BoundBuffers<T>) -> usize {
         let (k, dim) = (self.packed.n_centers(), chunk.values.cols());
         work.lists.by_panel(open, chunk.old, 1, k);
         let stride = open.len() + BEHIND;

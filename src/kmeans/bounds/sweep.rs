@@ -16,8 +16,8 @@
 //!
 //! With a single bound per row, the phases are those of [`single`](super::single).
 
+use super::buffers::{BoundBuffers, BoundedChunk, RowBoundsMut};
 use super::rules::Rules;
-use super::work::{BoundedChunk, RowBoundsMut, Work};
 use crate::kernel::Compute;
 use crate::kernel::bounded::{
     Better, BoundColumn, Fine, GroupLists, Margins, PanelComparison, ROUNDING, gather, least, lowest, near,
@@ -37,7 +37,7 @@ impl<T: Compute> Rules<'_, T> {
         &self,
         old: &[u32],
         bounds: &mut RowBoundsMut<'_>,
-        work: &'w mut Work<T>,
+        work: &'w mut BoundBuffers<T>,
     ) -> &'w [u32] {
         self.drift_apart(old, bounds);
         if self.bounds.is_single() {
@@ -72,7 +72,7 @@ impl<T: Compute> Rules<'_, T> {
         rows: Rows<'_, T>,
         old: &[u32],
         bounds: RowBoundsMut<'_>,
-        work: &mut Work<T>,
+        work: &mut BoundBuffers<T>,
     ) -> u64 {
         work.changes.clear();
         let chunk = &mut BoundedChunk { values: rows, old, bounds };
@@ -106,7 +106,7 @@ impl<T: Compute> Rules<'_, T> {
 
     /// Gathers the rows that `near` found, computes the distance of each to its own center, and keeps those
     /// whose label may change. Returns the number of rows gathered.
-    fn open(&self, chunk: &mut BoundedChunk<'_, T>, work: &mut Work<T>) -> usize {
+    fn open(&self, chunk: &mut BoundedChunk<'_, T>, work: &mut BoundBuffers<T>) -> usize {
         let m = chunk.old.len();
         work.slot.resize(m, 0);
         work.own.resize(m, T::ZERO);
@@ -139,7 +139,7 @@ impl<T: Compute> Rules<'_, T> {
 
     /// Compares every open row with the panel of its own center, which sets the value to beat. Returns the
     /// number of row-panel comparisons.
-    fn own_panels(&self, chunk: &mut BoundedChunk<'_, T>, work: &mut Work<T>) -> usize {
+    fn own_panels(&self, chunk: &mut BoundedChunk<'_, T>, work: &mut BoundBuffers<T>) -> usize {
         let mut lists = std::mem::take(&mut work.lists);
         lists.by_panel(&work.open, &work.slot, self.width, self.packed.n_panels());
         for (panel, &end) in lists.ends.iter().enumerate() {
@@ -166,7 +166,7 @@ impl<T: Compute> Rules<'_, T> {
         picked: &[u32],
         begin: bool,
         chunk: &mut BoundedChunk<'_, T>,
-        work: &mut Work<T>,
+        work: &mut BoundBuffers<T>,
     ) {
         self.meet(panel, picked, begin, chunk, work);
         std::mem::swap(&mut work.low, &mut work.panel_low);
@@ -180,7 +180,7 @@ impl<T: Compute> Rules<'_, T> {
     }
 
     /// Compares the open rows with all groups within reach. Returns the number of row-panel comparisons.
-    fn groups(&self, chunk: &mut BoundedChunk<'_, T>, work: &mut Work<T>) -> usize {
+    fn groups(&self, chunk: &mut BoundedChunk<'_, T>, work: &mut BoundBuffers<T>) -> usize {
         let (columns, room) = (self.bounds.n_groups, work.open.len());
         let span = if self.bounds.fine { self.width } else { 1 };
         let (groups, single) = (columns / span, self.bounds.group_panels == 1);
@@ -222,7 +222,7 @@ impl<T: Compute> Rules<'_, T> {
         group: usize,
         picked: &[u32],
         chunk: &mut BoundedChunk<'_, T>,
-        work: &mut Work<T>,
+        work: &mut BoundBuffers<T>,
     ) -> usize {
         let first = group * self.bounds.group_panels;
         let panels = first..(first + self.bounds.group_panels).min(self.packed.n_panels());
@@ -278,7 +278,7 @@ impl<T: Compute> Rules<'_, T> {
         picked: &[u32],
         begin: bool,
         chunk: &mut BoundedChunk<'_, T>,
-        work: &mut Work<T>,
+        work: &mut BoundBuffers<T>,
     ) {
         work.panel_low.resize(picked.len(), T::INFINITY);
         work.better.clear();
@@ -304,7 +304,7 @@ impl<T: Compute> Rules<'_, T> {
 
     /// Takes the center that was found in a panel as the row's label if its tile value is lower. Returns whether
     /// it did.
-    fn take(&self, r: usize, panel: usize, found: Better<T>, low: T, work: &mut Work<T>) -> bool {
+    fn take(&self, r: usize, panel: usize, found: Better<T>, low: T, work: &mut BoundBuffers<T>) -> bool {
         let nearer = low < work.best[r];
         let center = self.center(panel, found.lane);
         let other = if nearer {
@@ -333,7 +333,7 @@ impl<T: Compute> Rules<'_, T> {
         group: usize,
         picked: &[u32],
         chunk: &mut BoundedChunk<'_, T>,
-        work: &Work<T>,
+        work: &BoundBuffers<T>,
     ) {
         let to = BoundColumn { lower: chunk.bounds.lower, width: self.bounds.n_groups, column: group };
         renew(&work.gathered, picked, (low, &work.error), self.margins, self.new_drift[group], to);
@@ -351,7 +351,7 @@ impl<T: Compute> Rules<'_, T> {
     }
 
     /// Updates the bounds that a new label affects, and lists the change.
-    fn close(&self, chunk: &mut BoundedChunk<'_, T>, work: &mut Work<T>) {
+    fn close(&self, chunk: &mut BoundedChunk<'_, T>, work: &mut BoundBuffers<T>) {
         let groups = self.bounds.n_groups;
         self.settle(chunk, work);
         let open = std::mem::take(&mut work.open);
@@ -380,7 +380,7 @@ impl<T: Compute> Rules<'_, T> {
     }
 
     /// Decides the labels of open rows that tile values leave in doubt.
-    fn settle(&self, chunk: &BoundedChunk<'_, T>, work: &mut Work<T>) {
+    fn settle(&self, chunk: &BoundedChunk<'_, T>, work: &mut BoundBuffers<T>) {
         work.doubts.clear();
         for &r in &work.open {
             let r = r as usize;

@@ -6,7 +6,7 @@ use crate::centers::{Editing, LabelsMut, NO_LABEL};
 use crate::data::row_values;
 use crate::error::Result;
 use crate::kernel::Compute;
-use crate::kmeans::bounds::{PanelBounds, RowBoundsMut, Work};
+use crate::kmeans::bounds::{BoundBuffers, PanelBounds, RowBoundsMut};
 use crate::pass::{Unread, Wide};
 
 /// Labels and bounds of a chunk: upper bounds, bounds to all other centers, and bounds by group.
@@ -28,7 +28,7 @@ impl Labels {
             |mut chunk: Unread<'_, T>,
              (of_rows, ((upper, least), lower)): PerChunk<'_>,
              part: &mut Part,
-             ((work, moved), editing): &mut ((Work<T>, Moved<T>), Editing<'_>)| {
+             ((work, moved), editing): &mut ((BoundBuffers<T>, Moved<T>), Editing<'_>)| {
                 let labels = of_rows.open(editing);
                 let mut bounds = RowBoundsMut { upper, least, lower: lower.values };
                 // Rows without bounds are compared with all centers, so any old label will do.

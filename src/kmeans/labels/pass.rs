@@ -7,7 +7,7 @@ use crate::data::DataSource;
 use crate::error::Result;
 use crate::kernel::{Compute, PackedCenters};
 use crate::parallel::Executor;
-use crate::pass::{Chunk, PerRow, Pool, Unread, gather_with};
+use crate::pass::{Chunk, Cut, Loan, PerRow, Pool, TILE_ROWS, Unread, sweep};
 use crate::rows::RowBuf;
 use crate::stats::ClusterSums;
 
@@ -41,7 +41,8 @@ impl<'a, T: Compute> Pass<'a, T> {
     }
 
     /// Calls `absorb` for every chunk of the rows, with its part of `per_row`, and adds the contributions of the
-    /// workers to `total`. A worker has buffers of its own, and a place to edit labels.
+    /// workers to `total`. A worker has buffers of its own, and a place to edit labels. Its contribution is empty
+    /// afterwards and serves the next sweep, because large ones take a while to allocate. After an error it is not.
     pub(super) fn run<R: PerRow, B: Default>(
         &self,
         chunk_rows: Option<usize>,
@@ -49,8 +50,16 @@ impl<'a, T: Compute> Pass<'a, T> {
         total: &mut Part,
         absorb: impl Fn(Unread<'_, T>, R, &mut Part, &mut (B, Editing<'a>)) -> Result<()> + Sync,
     ) -> Result<()> {
-        let make = (|| self.empty(), || (B::default(), Editing::new(self.journals)));
-        gather_with(self.data, self.cx, (chunk_rows, &self.parts), per_row, total, make, absorb, Part::merge)
+        let absorb = |chunk: Unread<'_, T>,
+                      per_row: R,
+                      (): &mut (),
+                      (part, buffers): &mut (Loan<'_, Part>, (B, Editing<'a>))| {
+            absorb(chunk, per_row, part, buffers)
+        };
+        let scratch = || (self.parts.lend(|| self.empty()), (B::default(), Editing::new(self.journals)));
+        let cut = Cut { tile_rows: TILE_ROWS, chunk_rows };
+        sweep(self.data, self.cx, cut, per_row, &mut (), (|| (), scratch), absorb, |(), ()| ())?;
+        self.parts.merge(total, Part::merge, self.cx)
     }
 }
 

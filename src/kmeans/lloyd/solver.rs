@@ -61,7 +61,7 @@ pub struct Lloyd<T> {
 impl<T: Compute> Lloyd<T> {
     /// The state before the first step, which chooses the first centers.
     pub(in crate::kmeans) fn plan(params: KMeansParams) -> Self {
-        let choice = Choice::new(params.algorithm, params.bounds_memory);
+        let choice = Choice::new(params.algorithm, params.bounds_memory, params.max_iter);
         Self {
             params,
             choice,
@@ -223,10 +223,8 @@ impl<T: Compute> Solver<T> for Lloyd<T> {
         let sparse = data.most_values().is_some();
         self.labels.recover(MatRef::new(&self.labeled_by, self.dim), data, cx)?;
         let n = self.labels.of_rows.len();
-        let (centers, sweeps) =
-            (MatRef::new(&self.centers, self.dim), (self.iteration, self.params.max_iter));
-        let blocks = (&mut self.blocks, &self.shared);
-        let packed = self.choice.prepare(&mut self.labels, blocks, centers, sweeps, data, cx)?;
+        let (centers, blocks) = (MatRef::new(&self.centers, self.dim), (&mut self.blocks, &self.shared));
+        let packed = self.choice.prepare(&mut self.labels, blocks, centers, self.iteration, data, cx)?;
         let origin = self.centers[..self.dim].to_vec();
         let wanted = self.threshold.is_none() && self.params.tolerance > 0.0;
         let packed_origin = wanted.then(|| PackedCenters::for_rows(MatRef::new(&origin, self.dim), sparse));

@@ -147,10 +147,9 @@ impl<T: Compute> MiniBatchSolver<T> {
         let moved = self.absorb(&batch, cx).map_err(|error| as_of_source(error, &batch))?;
         self.state.n_iter = self.state.rows_seen.div_ceil(n);
         let stop = self.stop_after(&moved, n).or_else(|| {
-            // As many whole batches as fit into `max_iter` passes, but at least one.
-            let most = u128::from(self.params.max_iter) * u128::from(n);
-            let next = u128::from(self.state.rows_seen) + u128::from(moved.rows);
-            (next > most).then_some(StopReason::MaxIterations)
+            // As many whole batches as fit into `max_iter` passes, but at least one: another batch begins the pass.
+            let next = self.state.rows_seen + moved.rows;
+            StopReason::after((next - 1) / n, self.params.max_iter)
         });
         Ok(self.step_of(&moved, stop))
     }
@@ -188,8 +187,9 @@ impl<T: Compute> MiniBatchSolver<T> {
         if over {
             self.state.position = 0;
         }
-        let last = over && (once || self.state.n_iter >= self.params.max_iter);
-        Ok(self.step_of(&moved, stop.or(last.then_some(StopReason::MaxIterations))))
+        let most = if once { 0 } else { self.params.max_iter };
+        let last = StopReason::after(self.state.n_iter, most).filter(|_| over);
+        Ok(self.step_of(&moved, stop.or(last)))
     }
 }
 

@@ -19,7 +19,7 @@
 //! Without bounds, `guess` opens all rows with the center of the smallest estimate, and lists centers like `scan`.
 
 use super::Widths;
-use super::work::{Open, Work};
+use super::buffers::{Open, SketchBuffers};
 use crate::centers::NO_LABEL;
 use crate::error::Result;
 use crate::kernel::sketched::{
@@ -140,10 +140,9 @@ impl<T: Compute> Rules<'_, T> {
         labels: &[u32],
         rows: &mut RowSketches<'_>,
         packed: &PackedCenters<T>,
-        work: &mut Work,
+        work: &mut SketchBuffers,
     ) -> Result<Chunk<'c, T>> {
         work.changes.clear();
-        work.hits.clear();
         work.distances = 0;
         let chunk = if !self.are_known || labels.contains(&NO_LABEL) {
             let chunk = reading.all()?;
@@ -173,7 +172,7 @@ impl<T: Compute> Rules<'_, T> {
     }
 
     /// Makes the sketches of the rows.
-    fn sketch(&self, values: MatRef<'_, T>, rows: &mut RowSketches<'_>, work: &mut Work) {
+    fn sketch(&self, values: MatRef<'_, T>, rows: &mut RowSketches<'_>, work: &mut SketchBuffers) {
         work.sketching.write(self.basis, values, rows.codes, rows.sketches);
         if let Some(fine) = self.fine {
             let coarse = (&*rows.codes, &*rows.sketches);
@@ -182,7 +181,7 @@ impl<T: Compute> Rules<'_, T> {
     }
 
     /// Bounds the distances of the open rows to their centers by their finer sketches.
-    fn estimate(fine: &Fine, rows: &RowSketches<'_>, work: &mut Work) {
+    fn estimate(fine: &Fine, rows: &RowSketches<'_>, work: &mut SketchBuffers) {
         for open in &mut work.open {
             rows.restore(fine, open.row, &mut work.point);
             let (lower, upper) = fine.sq_dist(&work.point, open.label);
@@ -195,8 +194,8 @@ impl<T: Compute> Rules<'_, T> {
     }
 
     /// Closes the open rows whose finer sketches tell their label, and lists the others.
-    fn close(&self, fine: &Fine, rows: &mut RowSketches<'_>, work: &mut Work) {
-        let Work { open, picked, listed, point, .. } = work;
+    fn close(&self, fine: &Fine, rows: &mut RowSketches<'_>, work: &mut SketchBuffers) {
+        let SketchBuffers { open, picked, listed, point, .. } = work;
         picked.clear();
         open.retain(|open| {
             let rivals = listed.of(open.row);
@@ -233,8 +232,8 @@ impl<T: Compute> Rules<'_, T> {
     }
 
     /// Opens all rows with the center of the smallest estimate, and lists the centers that may be as near.
-    fn guess(&self, values: MatRef<'_, T>, rows: &mut RowSketches<'_>, work: &mut Work) {
-        let Work { scan, hits, listed, open, distances, .. } = work;
+    fn guess(&self, values: MatRef<'_, T>, rows: &mut RowSketches<'_>, work: &mut SketchBuffers) {
+        let SketchBuffers { scan, listed, open, distances, .. } = work;
         open.clear();
         let radius_of = |row, label, _| {
             let sq_dist = self.sq_dist(values, row, label);
@@ -246,14 +245,14 @@ impl<T: Compute> Rules<'_, T> {
         };
         rows.bounds.fill(f32::INFINITY);
         let bounds = &mut Bounds { values: rows.bounds, paths: self.paths };
-        let found = (Some(bounds), &mut *hits);
-        scan.closest(&self.packed, (rows.codes, rows.sketches), usize::MAX, radius_of, found);
+        let of_rows = (&*rows.codes, &*rows.sketches);
+        let hits = scan.closest(&self.packed, of_rows, usize::MAX, radius_of, Some(bounds));
         listed.sort(rows.sketches.len(), hits);
     }
 
     /// Opens the rows whose bounds do not tell their label, and lists them.
-    fn test_bounds(&self, labels: &[u32], rows: &mut RowSketches<'_>, work: &mut Work) {
-        let Work { open, picked, .. } = work;
+    fn test_bounds(&self, labels: &[u32], rows: &mut RowSketches<'_>, work: &mut SketchBuffers) {
+        let SketchBuffers { open, picked, .. } = work;
         open.clear();
         picked.clear();
         for (r, &label) in labels.iter().enumerate() {
@@ -272,7 +271,7 @@ impl<T: Compute> Rules<'_, T> {
     }
 
     /// Measures the distances of the open rows to their centers.
-    fn measure(&self, values: MatRef<'_, T>, work: &mut Work) {
+    fn measure(&self, values: MatRef<'_, T>, work: &mut SketchBuffers) {
         for open in &mut work.open {
             open.sq_dist = self.sq_dist(values, open.row, open.label);
             self.measured(open);
@@ -282,8 +281,8 @@ impl<T: Compute> Rules<'_, T> {
 
     /// Closes the rows whose bounds tell their label, now that the distance to its center is known, and lists the
     /// centers that may be as near for the others.
-    fn scan(&self, rows: &mut RowSketches<'_>, work: &mut Work) {
-        let Work { scan, hits, listed, open, lists, .. } = work;
+    fn scan(&self, rows: &mut RowSketches<'_>, work: &mut SketchBuffers) {
+        let SketchBuffers { scan, listed, open, lists, .. } = work;
         scan.resize(rows.sketches.len());
         lists.clear(self.paths.len(), rows.sketches.len());
         open.retain(|open| {
@@ -298,7 +297,7 @@ impl<T: Compute> Rules<'_, T> {
             true
         });
         let bounds = &mut Bounds { values: rows.bounds, paths: self.paths };
-        scan.within(&self.packed, rows.codes, Compared::Listed(lists, bounds), hits);
+        let hits = scan.within(&self.packed, rows.codes, Compared::Listed(lists, bounds));
         listed.sort(rows.sketches.len(), hits);
     }
 
@@ -314,9 +313,9 @@ impl<T: Compute> Rules<'_, T> {
         labels: &[u32],
         rows: &mut RowSketches<'_>,
         packed: &PackedCenters<T>,
-        work: &mut Work,
+        work: &mut SketchBuffers,
     ) {
-        let Work { open, listed, rivals, measured, changes, distances, .. } = work;
+        let SketchBuffers { open, listed, rivals, measured, changes, distances, .. } = work;
         let factor = self.basis.factor();
         for open in open.iter_mut() {
             let r = open.row as usize;

@@ -14,10 +14,10 @@
 //! Labels are those of a plain sweep: a center is excluded only if a lower bound of its distance exceeds an upper bound
 //! of the distance to another center by more than the rounding of both.
 
+mod buffers;
 mod chunk;
 #[cfg(test)]
 mod tests;
-mod work;
 
 use crate::centers::NO_LABEL;
 use crate::data::{self, DataSource};
@@ -29,8 +29,8 @@ use crate::kernel::{Compute, PackedCenters, sq_dist};
 use crate::kmeans::bounds::similar_together;
 use crate::matrix::MatRef;
 use crate::pass::Chunk;
+pub(super) use buffers::SketchBuffers;
 pub(super) use chunk::{Reading, RowSketches, Rules};
-pub(super) use work::Work;
 
 /// Most sets of centers with a bound per row, of 4 bytes, in sweeps by sketches.
 const SKETCH_SETS: usize = 64;
@@ -223,7 +223,7 @@ impl Sketches {
     fn excludes_most<T: Compute>(&mut self, rows: MatRef<'_, T>, packed: &PackedCenters<T>) -> Result<bool> {
         let (n, widths) = (rows.rows(), self.widths());
         let mut of_rows = AllRows::of(n, widths);
-        let mut work = Work::default();
+        let mut work = SketchBuffers::default();
         let all = Reading::All(Chunk { first_row: 0, rows: rows.into(), weights: None });
         let rules = self.rules(packed.centers());
         rules.label(all, &vec![NO_LABEL; n], &mut of_rows.view_mut(widths), packed, &mut work)?;

@@ -59,7 +59,7 @@ impl<T: Compute> SolverState for VarianceReducedSolver<T> {
 
     fn plan(params: &VarianceReducedParams) -> Self {
         Self {
-            choice: Choice::new(Algorithm::Auto, params.bounds_memory),
+            choice: Choice::new(Algorithm::Auto, params.bounds_memory, params.max_iter),
             params: params.clone(),
             dim: 0,
             centers: Vec::new(),

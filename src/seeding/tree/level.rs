@@ -1,15 +1,16 @@
 //! One level of the tree: all nodes with a quota above 1 are split by small k-means fits.
 
-use super::Growth;
 use super::clusters::Clusters;
 use super::quotas::quotas;
 use crate::data::{DataSource, Weighted, row_bytes, row_values};
 use crate::error::Result;
+use crate::fit::Metric;
 use crate::kernel::Compute;
 use crate::parallel::Executor;
 use crate::pass::{Copies, Groups};
 use crate::rng::{Purpose, Rng};
-use crate::seeding::{draw, partition};
+use crate::seeding::partition::partition;
+use crate::seeding::random::draw;
 
 /// Largest number of children of a node of the tree of hierarchical k-means: two levels, of which the last splits
 /// nodes of up to twice the mean quota at once.
@@ -28,6 +29,20 @@ const NODE_SWEEPS: u64 = 6;
 /// Products of a sweep over the rows of a node up to which one thread fits the node: a few milliseconds, of which the
 /// start of the threads would be a large part. Threads share larger nodes.
 const SMALL_NODE_WORK: u64 = 1 << 27;
+
+/// How a tree is grown.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Growth {
+    pub(crate) n_clusters: usize,
+    /// Largest number of children of a node, if it is given.
+    pub(crate) branching: Option<usize>,
+    pub(crate) seed: u64,
+    /// Upper limit of the bytes of the rows that a node is fitted to.
+    pub(crate) memory: u64,
+    pub(crate) metric: Metric,
+    /// Whether the fits of nodes begin by greedy k-means++, not from random rows.
+    pub(crate) greedy: bool,
+}
 
 /// The children of the nodes of a level.
 pub(super) struct Level<T> {

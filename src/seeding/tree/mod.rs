@@ -11,9 +11,10 @@ mod quotas;
 mod repair;
 
 pub(crate) use clusters::Clusters;
+pub(crate) use level::Growth;
 use level::Level;
 
-use super::{Seeds, known};
+use super::seeds::{Seeds, known};
 use crate::data::{Access, DataSource, check_finite, take};
 use crate::error::{Error, Result};
 use crate::fit::Metric;
@@ -23,20 +24,6 @@ use crate::parallel::Executor;
 use crate::pass::{Compared, Groups};
 use crate::rng::Rng;
 use crate::tuning::DEFAULT_MEMORY;
-
-/// How a tree is grown.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Growth {
-    pub(crate) n_clusters: usize,
-    /// Largest number of children of a node, if it is given.
-    pub(crate) branching: Option<usize>,
-    pub(crate) seed: u64,
-    /// Upper limit of the bytes of the rows that a node is fitted to.
-    pub(crate) memory: u64,
-    pub(crate) metric: Metric,
-    /// Whether the fits of nodes begin by greedy k-means++, not from random rows.
-    pub(crate) greedy: bool,
-}
 
 /// Rows in nodes.
 pub(crate) struct Nodes<T> {

@@ -11,6 +11,7 @@ import time
 import warnings
 from typing import Any, Protocol
 
+import generated
 import numpy as np
 import pytest
 import shoal
@@ -42,8 +43,7 @@ class Runner(Protocol):
 
 
 def blobs(n=2400, d=5, k=6, seed=0, dtype=np.float32):
-    rng = np.random.default_rng(seed)
-    return (rng.normal(size=(n, d)) + 8 * rng.normal(size=(k, d))[rng.integers(0, k, n)]).astype(dtype)
+    return generated.blobs(n, d, k, seed, apart=8.0, dtype=dtype)
 
 
 def cut(rows, *at):

@@ -20,7 +20,7 @@ pub(super) struct BoundedChunk<'a, T> {
 
 /// Buffers of one worker. Per-row values are indexed by the row's place in the chunk.
 #[derive(Default)]
-pub(in crate::kmeans) struct Work<T: Compute> {
+pub(in crate::kmeans) struct BoundBuffers<T: Compute> {
     pub(super) gathered: Gathered<T>,
     pub(super) radii: Radii<T>,
     /// A group whose bound is below the row's reach may contain its nearest center.

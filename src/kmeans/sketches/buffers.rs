@@ -57,12 +57,11 @@ impl HitsByRow {
 
 /// Buffers of one worker.
 #[derive(Default)]
-pub(in crate::kmeans) struct Work {
+pub(in crate::kmeans) struct SketchBuffers {
     pub(super) sketching: Sketching,
     pub(super) fine_sketching: FineSketching,
     pub(super) point: FinePoint,
     pub(super) scan: Scan,
-    pub(super) hits: Vec<Hit>,
     pub(super) listed: HitsByRow,
     pub(super) open: Vec<Open>,
     /// The rows that each set of centers is compared with.
