@@ -1,8 +1,8 @@
 """Clustering on a Dask cluster: arrays, data frames, or one file per partition.
 
 Rows stay on the workers. Every step submits one task per worker, which takes the partitions that lie there;
-the results are merged in a fixed tree. For a given list of partitions, results are bit-identical for
-any number of workers and threads, any order of completion, and after a worker died.
+large results are merged in a tree. The same rows in the same order give bit-identical results for any
+partitions, any number of workers and threads, any order of completion, and after a worker died.
 
 Needs ``pip install 'shoal-cluster[dask]'`` on the client, the scheduler and the workers.
 

@@ -4,9 +4,9 @@ The engine that you have schedules tasks, retries and places data: see :mod:`sho
 and :mod:`shoal.ray`. This module has the passes that they run, for engines of your own, and the estimators on
 an executor of ``concurrent.futures``.
 
-For a given list of partitions, results are bit-identical for any number of workers, any order of completion,
-after retries, and on any engine. From given centers, centers, labels, counts and inertia equal
-those of a local fit, for any partitions; the guide names one exception.
+The same rows in the same order give bit-identical results for any partitions, any number of workers, any
+order of completion, after retries, and on any engine. From given centers, centers, labels, counts and inertia
+equal those of a local fit.
 
 Examples
 --------
@@ -88,8 +88,8 @@ class KMeans(KMeansOnEngine):
     later sweeps cost less: every process keeps labels and bounds of the partitions that it has worked on, in
     at most `memory` bytes. Each task returns ``n_clusters * (n_features + 2)`` numbers of 16 bytes.
 
-    For a given list of partitions, results are bit-identical for any number of workers and any order of
-    completion. From given centers they are also the same for other partitions of the rows.
+    The same rows in the same order give bit-identical results for any partitions, any number of workers and
+    any order of completion.
 
     References
     ----------

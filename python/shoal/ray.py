@@ -3,10 +3,10 @@
 Ray schedules the passes of :mod:`shoal.distributed`, one task per block, and runs lost tasks again. Needs Ray
 Data (``pip install 'shoal-cluster[ray]'``), and shoal on all workers.
 
-For a given list of blocks, results are bit-identical for any number of workers, after retries, and on any
-engine. The blocks of a ``MaterializedDataset`` are used as they are. Those of other Datasets are computed
-once per fit, in the order of the rows; a function in the Dataset that returns other rows each time, or in
-another order, gives another result.
+The same rows in the same order give bit-identical results for any blocks, any number of workers, after
+retries, and on any engine. The blocks of a ``MaterializedDataset`` are used as they are. Those of other
+Datasets are computed once per fit, in the order of the rows; a function in the Dataset that returns other
+rows each time, or in another order, gives another result.
 
 Examples
 --------

@@ -3,10 +3,10 @@
 Spark schedules the passes of :mod:`shoal.distributed`, and runs lost tasks again. Needs pyspark 4.1 or later
 (``pip install 'shoal-cluster[spark]'``), Java 17 or later, and shoal on all executors.
 
-For a given list of partitions, results are bit-identical for any number of executors, after retries, and on
-any engine. The rows are packed and persisted by the first pass, so the partitions stay as they are during a
-fit. For the same result in another fit, Spark must give the same rows in the same partitions and order, as it
-does for files. After a shuffle, sort the rows within the partitions or write them to files first.
+The same rows in the same order give bit-identical results for any partitions, any number of executors, after
+retries, and on any engine. The rows are packed and persisted by the first pass, so the partitions stay as
+they are during a fit. For the same result in another fit, Spark must give the rows in the same order, as it
+does for files. After a shuffle, sort the rows or write them to files first.
 
 Examples
 --------

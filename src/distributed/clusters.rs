@@ -53,7 +53,6 @@ impl ClusterTotals {
 
 impl Sums for ClusterTotals {
     const KIND: &'static str = "clusters";
-    const IN_ANY_ORDER: bool = true;
 
     fn add(&mut self, mut next: Self) -> Result<()> {
         if self.shape() != next.shape() {

@@ -1,35 +1,36 @@
-//! The sums of the two passes of a coreset: the moments of the rows, then the rows on which events fall.
+//! The sums of the passes of a coreset: sums of the rows, then the rows on which events fall.
 
-use super::errors::{of_others, of_too_many};
+use super::errors::of_others;
 use super::sums::Sums;
 use crate::error::Result;
 use crate::fit::{Typed, either};
 use crate::kernel::Compute;
+use crate::kmeans::{keep_sums, sums_of};
 use crate::persist::kept::{keep, keep_rows, kept_rows, list};
 use crate::persist::{Array, Contents};
-use crate::stats::{Coreset, Moments};
+use crate::stats::{ClusterSums, Coreset, Moments};
 
-/// The moments of the rows.
+/// The sums of the rows about a point, as one cluster.
 #[derive(Clone, Debug)]
 pub(super) struct Measured {
     /// `None` without rows.
-    pub(super) moments: Option<Moments>,
+    pub(super) totals: Option<ClusterSums>,
     /// Whether the rows are computed as `f64`.
     pub(super) wide: bool,
 }
 
 impl Sums for Measured {
-    const KIND: &'static str = "moments";
+    const KIND: &'static str = "measured";
 
     fn add(&mut self, next: Self) -> Result<()> {
-        match (&mut self.moments, next.moments) {
+        match (&mut self.totals, next.totals) {
             (_, None) => {}
             (none @ None, more) => (*none, self.wide) = (more, next.wide),
-            (Some(moments), Some(more)) => {
-                if moments.mean().len() != more.mean().len() || self.wide != next.wide {
+            (Some(totals), Some(mut more)) => {
+                if totals.shape() != more.shape() || self.wide != next.wide {
                     return Err(of_others());
                 }
-                moments.merge(&more);
+                totals.merge(&mut more);
             }
         }
         Ok(())
@@ -37,22 +38,18 @@ impl Sums for Measured {
 
     fn put(&self, contents: &mut Contents) {
         keep(contents, "wide", Array::new(&[1], &[u8::from(self.wide)]));
-        if let Some(moments) = &self.moments {
-            put_moments(contents, moments);
+        if let Some(totals) = &self.totals {
+            keep_sums(contents, "totals", totals);
         }
     }
 
-    fn of_file(contents: &Contents, _: usize) -> Result<Self, String> {
-        let wide = contents.values::<u8>("wide", &[1])?[0] == 1;
-        let known = contents.arrays.contains_key("mean");
-        Ok(Self { moments: known.then(|| moments_of(contents)).transpose()?, wide })
+    fn of_file(contents: &Contents, dim: usize) -> Result<Self, String> {
+        let wide = contents.values::<u8>("wide", &[1])?[0] != 0;
+        Ok(Self { totals: sums_of(contents, "totals", 1, dim)?, wide })
     }
 
     fn fits(&self, rows: u64, dim: usize) -> bool {
-        match &self.moments {
-            None => rows == 0,
-            Some(moments) => moments.rows() == rows && (dim == 0 || moments.mean().len() == dim),
-        }
+        self.totals.is_some() == (rows > 0 && dim > 0)
     }
 }
 
@@ -77,47 +74,36 @@ pub(super) fn moments_of(contents: &Contents) -> Result<Moments, String> {
 /// A coreset, or a part of one, in either compute type.
 pub(super) type AnyCoreset = Typed<Coreset<f32>, Coreset<f64>>;
 
-/// The rows on which events fell, with their odds, or all rows with their weights.
+/// The rows on which events fell, with their odds, or all rows with their weights; in any order, with their numbers among
+/// all rows. `None` without rows.
 #[derive(Clone, Debug)]
-pub(super) struct Events {
-    /// `None` without rows. The numbers of the rows are those within their block.
-    pub(super) rows: Option<AnyCoreset>,
-    /// The shares of all rows.
-    pub(super) shares: f64,
-    /// Per block: its number of rows, and how many of them are here.
-    pub(super) blocks: Vec<(u64, u64)>,
-}
+pub(super) struct Events(pub(super) Option<AnyCoreset>);
 
 impl Events {
-    /// Number of rows of all blocks; `None` if it is too large.
-    pub(super) fn n_rows(&self) -> Option<u64> {
-        self.blocks.iter().try_fold(0u64, |sum, &(rows, _)| sum.checked_add(rows))
-    }
-
     /// Number of rows here.
     pub(super) fn len(&self) -> usize {
-        self.rows.as_ref().map_or(0, |rows| either!(rows, rows => rows.rows.len()))
+        self.0.as_ref().map_or(0, |rows| either!(rows, rows => rows.rows.len()))
     }
 
-    /// The rows, numbered among all rows.
+    /// The rows in the order of their numbers, of `n` rows.
     ///
     /// # Errors
-    /// If a number is too large.
-    pub(super) fn numbered(self) -> Result<Option<AnyCoreset>> {
-        let blocks = self.blocks;
-        let number = |rows: &mut Vec<u64>| -> Result<()> {
-            let (mut offset, mut all) = (0u64, rows.iter_mut());
-            for (length, here) in blocks {
-                for row in all.by_ref().take(here as usize) {
-                    *row = row.checked_add(offset).ok_or_else(of_too_many)?;
-                }
-                offset = offset.checked_add(length).ok_or_else(of_too_many)?;
+    /// If there are none, or if a number is too large: then they are those of other rows.
+    pub(super) fn in_order(self, n: u64) -> Result<AnyCoreset> {
+        fn ordered<T: Compute>(rows: &Coreset<T>, n: u64) -> Result<Coreset<T>> {
+            let mut order: Vec<usize> = (0..rows.rows.len()).collect();
+            order.sort_by_key(|&i| rows.rows[i]);
+            if order.last().is_none_or(|&last| rows.rows[last] >= n) {
+                return Err(of_others());
             }
-            Ok(())
-        };
-        let Some(mut rows) = self.rows else { return Ok(None) };
-        either!(&mut rows, rows => number(&mut rows.rows))?;
-        Ok(Some(rows))
+            let mut sorted = Coreset::new(rows.points.cols());
+            order.iter().for_each(|&i| sorted.push(rows.points.rows(), i, rows.weights[i], rows.rows[i]));
+            Ok(sorted)
+        }
+        Ok(match self.0.ok_or_else(of_others)? {
+            Typed::F32(rows) => Typed::F32(ordered(&rows, n)?),
+            Typed::F64(rows) => Typed::F64(ordered(&rows, n)?),
+        })
     }
 }
 
@@ -125,56 +111,27 @@ impl Sums for Events {
     const KIND: &'static str = "events";
 
     fn add(&mut self, next: Self) -> Result<()> {
-        match (&mut self.rows, &next.rows) {
+        match (&mut self.0, next.0) {
             (_, None) => {}
-            (none @ None, Some(_)) => none.clone_from(&next.rows),
-            (Some(Typed::F32(rows)), Some(Typed::F32(more))) => join(rows, more)?,
-            (Some(Typed::F64(rows)), Some(Typed::F64(more))) => join(rows, more)?,
+            (none @ None, rows) => *none = rows,
+            (Some(Typed::F32(rows)), Some(Typed::F32(more))) => join(rows, &more)?,
+            (Some(Typed::F64(rows)), Some(Typed::F64(more))) => join(rows, &more)?,
             _ => return Err(of_others()),
         }
-        self.shares += next.shares;
-        self.blocks.extend_from_slice(&next.blocks);
         Ok(())
     }
 
     fn put(&self, contents: &mut Contents) {
-        let blocks: Vec<u64> = self.blocks.iter().flat_map(|&(rows, here)| [rows, here]).collect();
-        keep(contents, "blocks", Array::new(&[blocks.len()], &blocks));
-        keep(contents, "shares", Array::new(&[1], &[self.shares]));
-        put_coreset(contents, self.rows.as_ref());
+        put_coreset(contents, self.0.as_ref());
     }
 
     fn of_file(contents: &Contents, dim: usize) -> Result<Self, String> {
-        let blocks: Vec<u64> = list(contents, "blocks")?;
-        let blocks: Vec<(u64, u64)> = blocks.as_chunks().0.iter().map(|&[first, end]| (first, end)).collect();
-        let shares = contents.values::<f64>("shares", &[1])?[0];
         let known = contents.arrays.contains_key("points");
-        let rows = known.then(|| coreset_of(contents, dim)).transpose()?;
-        let events = Self { rows, shares, blocks };
-        let numbers = |rows: &[u64]| {
-            let mut all = rows.iter();
-            events.blocks.iter().all(|&(length, here)| {
-                let mut own = all.by_ref().take(usize::try_from(here).unwrap_or(usize::MAX));
-                length <= 1 << 62 && own.all(|&row| row < length)
-            })
-        };
-        let here = events.blocks.iter().try_fold(0u64, |sum, &(_, here)| sum.checked_add(here));
-        // Drawn rows have odds above 0, and shares. All rows, which have no shares, may have a weight of 0.
-        let odds = |odds: &[f64]| shares == 0.0 || odds.iter().all(|&odds| odds > 0.0);
-        let fits = match &events.rows {
-            None => true,
-            Some(rows) => either!(rows, rows => numbers(&rows.rows) && odds(&rows.weights)),
-        };
-        let known = shares.is_finite() && shares >= 0.0 && events.n_rows().is_some();
-        if known && fits && here == Some(events.len() as u64) {
-            Ok(events)
-        } else {
-            Err("its rows are damaged".into())
-        }
+        Ok(Self(known.then(|| coreset_of(contents, dim)).transpose()?))
     }
 
     fn fits(&self, rows: u64, _: usize) -> bool {
-        self.n_rows() == Some(rows)
+        rows > 0 || self.len() == 0
     }
 }
 

@@ -11,7 +11,7 @@ use super::nearest::Nearest;
 use super::partial::Partial;
 use super::pass::{Pass, PassFacts, Summed, absorbed, digest, public_pass};
 use super::picked::{Entry, Picked};
-use super::place::Place;
+use super::place::{Place, Starts};
 use super::sums::AnySums;
 use crate::centers::{LabelsRef, project};
 use crate::data::{Access, AnySource, DataSource, Source};
@@ -341,7 +341,7 @@ impl Pass for KMeansPass {
         AnySums::new(ClusterTotals::new(ClusterSums::new(k, dim), (k, dim), self.is_wide()))
     }
 
-    fn next(&self, now: Before, total: AnySums) -> Result<(Self, Step)> {
+    fn next(&self, now: Before, _: Starts, total: AnySums) -> Result<(Self, Step)> {
         let total = total.into_kind()?;
         if self.is_wide() { self.next_typed::<f64>(now, total) } else { self.next_typed::<f32>(now, total) }
     }

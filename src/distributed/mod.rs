@@ -13,15 +13,17 @@
 //!
 //! # Bit-identical for any schedule
 //!
-//! The sums of a [`KMeansPass`] are exact and rounded once: they do not depend on how the rows are cut into partitions,
-//! and the centers, labels and inertia of a fit from given centers are bit-identical to those of a local one. An exception
-//! is the row to which an empty cluster moves, among rows that are equally far from their centers.
+//! Results are bit-identical however the rows are cut into partitions, merged, repeated after an error, or placed on
+//! machines. The rows of partition 0 come first, then those of partition 1, and so on:
 //!
-//! Every partial result carries its place: the number of its partition, or of its first row. The order in which workers
-//! merge them does not matter: results are bit-identical for any number of workers, any order of completion and after
-//! retries. The sums of passes other than [`KMeansPass`] are not exact. They are added in a fixed binary tree over
-//! partition numbers: a partial result of a range of partitions holds the sums of the largest subtrees inside of the
-//! range, at most `2 log2(p)` of them for `p` partitions.
+//! - Sums are exact and rounded once.
+//! - Draws are keyed by the number of a row among all rows. The first pass of a [`SeedPass`] cannot know these numbers, and
+//!   keys its one draw by the values of the row. Later passes know how many rows each partition has.
+//! - Among rows that are equally far from their centers, an empty cluster moves to the first one.
+//!
+//! The centers, labels and inertia of a fit from given centers are also bit-identical to those of a local fit.
+//!
+//! Every partial result carries its places: the numbers of its partitions, or of its first rows.
 //!
 //! A partition that is merged twice, as after a retried task, is an error. So is one that is missing when the total is
 //! committed, and one whose columns have other names or another order than those of the other partitions.
@@ -84,6 +86,7 @@ mod partial;
 mod partial_file;
 mod pass;
 mod picked;
+mod pieces;
 mod place;
 #[cfg(any(test, feature = "python"))]
 mod ranges;
@@ -92,7 +95,6 @@ mod seed_sums;
 mod sums;
 #[cfg(test)]
 mod tests;
-mod tree;
 
 #[cfg(feature = "python")]
 pub(crate) use commit::{Head, Plan};

@@ -3,9 +3,9 @@
 use super::clusters::ClusterTotals;
 use super::errors::of_too_many;
 use super::extent::{Extent, Names, difference};
-use super::place::{MOST, Place};
+use super::pieces::Pieces;
+use super::place::{MOST, Place, Starts};
 use super::sums::AnySums;
-use super::tree::{Piece, Pieces};
 use crate::error::{Error, Result};
 use crate::kernel::Compute;
 
@@ -102,11 +102,13 @@ pub struct Partial {
     /// `None` without rows.
     pub(super) about: Option<About>,
     pub(super) pieces: Pieces,
+    /// The sums of all pieces; `None` without partitions.
+    pub(super) sums: Option<AnySums>,
 }
 
 impl Default for Partial {
     fn default() -> Self {
-        Self { pass: None, about: None, pieces: Pieces::new(false) }
+        Self { pass: None, about: None, pieces: Pieces::new(false), sums: None }
     }
 }
 
@@ -123,29 +125,22 @@ impl Partial {
         if rows == 0 {
             return Ok(Self::empty(pass, place, sums));
         }
-        let mut pieces = Pieces::new(matches!(place, Place::FirstRow(_)));
-        pieces.list.push(Piece::new(place, rows, sums));
-        Ok(Self { pass: Some(pass), about: Some(about), pieces })
+        Ok(Self { about: Some(about), pieces: Pieces::at(place, rows), ..Self::empty(pass, place, sums) })
     }
 
     /// The result of a partition without rows.
     pub(super) fn empty(pass: u64, place: Place, sums: AnySums) -> Self {
-        let mut pieces = Pieces::new(matches!(place, Place::FirstRow(_)));
-        // A block of numbered rows without rows has no place.
-        if !pieces.by_row {
-            pieces.list.push(Piece::new(place, 0, sums));
-        }
-        Self { pass: Some(pass), about: None, pieces }
+        Self { pass: Some(pass), about: None, pieces: Pieces::at(place, 0), sums: Some(sums) }
     }
 
     /// Number of rows.
     pub fn rows(&self) -> u64 {
-        self.pieces.list.iter().map(|piece| piece.rows).sum()
+        self.pieces.rows()
     }
 
     /// Number of partitions, or of blocks that are numbered by their first row.
     pub fn partitions(&self) -> u64 {
-        self.pieces.list.iter().map(|piece| piece.blocks).sum()
+        self.pieces.blocks()
     }
 
     /// Number of rows of zeros that the cosine metric met.
@@ -153,9 +148,9 @@ impl Partial {
         self.about.as_ref().map_or(0, |about| about.zeros)
     }
 
-    /// The sums of clusters, which all pieces have together; `None` if the pass has no centers.
+    /// The sums of clusters; `None` if the pass has no centers.
     pub(super) fn clusters(&self) -> Option<&ClusterTotals> {
-        self.pieces.list.first()?.sums.as_ref()?.get()
+        self.sums.as_ref()?.get()
     }
 
     /// The weighted sum of squared distances of the rows to their nearest centers; NaN if the pass has no centers.
@@ -221,7 +216,13 @@ impl Partial {
             (Some(one), Some(two)) => Some(one.and(two)?),
             _ => self.about.or(other.about),
         };
-        Ok(Self { pass: Some(pass), about, pieces: self.pieces.merge(other.pieces)? })
+        // The counts first, because they bound the counts within the sums.
+        let pieces = self.pieces.merge(other.pieces)?;
+        let sums = match (self.sums, other.sums) {
+            (Some(one), Some(two)) => Some(one.plus(two)?),
+            (one, two) => one.or(two),
+        };
+        Ok(Self { pass: Some(pass), about, pieces, sums })
     }
 
     /// Returns an error unless this is the result of all `n` partitions, or of `n` blocks of numbered rows.
@@ -245,8 +246,9 @@ impl Partial {
         self.pieces.check_number(n)
     }
 
-    /// The extent and the sums of the whole, for the pass with this digest. `before` is the extent of the pass before.
-    pub(super) fn whole(self, pass: u64, before: Option<&Extent>) -> Result<(Extent, AnySums)> {
+    /// The extent, the first rows of the partitions and the sums of the whole, for the pass with this digest. `before` is
+    /// the extent of the pass before.
+    pub(super) fn whole(self, pass: u64, before: Option<&Extent>) -> Result<(Extent, Starts, AnySums)> {
         if self.pass.is_some_and(|own| own != pass) {
             return Err(Error::Source(
                 "total must be a result of this pass, got one of another iteration, of other centers or of \
@@ -255,9 +257,9 @@ impl Partial {
             ));
         }
         let by_row = self.pieces.by_row;
-        let (Some(Piece { rows: n_rows, blocks: n_blocks, sums: Some(sums), .. }), Some(about)) =
-            (self.pieces.total()?, self.about)
-        else {
+        let starts = self.pieces.starts()?;
+        let (n_rows, n_blocks) = (self.pieces.rows(), self.pieces.blocks());
+        let (Some(sums), Some(about)) = (self.sums, self.about) else {
             return Err(Error::Empty("`rows` must have at least 1 row, got 0".into()));
         };
         let mut names = about.names;
@@ -279,7 +281,7 @@ impl Partial {
             }
             names = names.or_else(|| known.clone());
         }
-        Ok((Extent { rows: n_rows, blocks: n_blocks, names }, sums))
+        Ok((Extent { rows: n_rows, blocks: n_blocks, names }, starts, sums))
     }
 
     /// The same result of rows whose columns have these names.

@@ -7,10 +7,10 @@ use super::events::{Events, Measured};
 use super::extent::names_of;
 use super::numbers::{exact, exact_of, size_of_object};
 use super::partial::{About, Partial};
+use super::pieces::{Piece, Pieces};
 use super::place::Place;
 use super::seed_sums::{Draws, Votes};
 use super::sums::{AnySums, Sums};
-use super::tree::{Piece, Pieces};
 use crate::error::{Error, Result};
 use crate::persist::kept::{count, flag, keep, list, text};
 use crate::persist::schema::PARTIAL;
@@ -64,7 +64,7 @@ impl Partial {
     /// None for results of this crate.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         let mut contents = Contents::new(PARTIAL);
-        let kind = self.pieces.list.first().and_then(|piece| piece.sums.as_ref()).map(AnySums::kind);
+        let kind = self.sums.as_ref().map(AnySums::kind);
         let about = self.about.as_ref().map(|about| {
             json!({
                 "dim": about.dim,
@@ -88,16 +88,13 @@ impl Partial {
         let n = self.pieces.list.len();
         for (name, values) in [
             ("starts", numbers(|piece| piece.start)),
-            ("spans", numbers(|piece| piece.span)),
             ("rows", numbers(|piece| piece.rows)),
             ("blocks", numbers(|piece| piece.blocks)),
         ] {
             keep(&mut contents, name, Array::new(&[n], &values));
         }
-        for (i, piece) in self.pieces.list.iter().enumerate() {
-            if let Some(sums) = &piece.sums {
-                contents.put(&i.to_string(), sums.to_file());
-            }
+        if let Some(sums) = &self.sums {
+            contents.put("sums", sums.to_file());
         }
         to_bytes(&contents)
     }
@@ -139,25 +136,19 @@ impl Partial {
         let dim = about.as_ref().map_or(0, |about| about.dim);
         let starts: Vec<u64> = list(contents, "starts")?;
         let n = starts.len();
-        let [spans, rows, blocks] = [
-            contents.values::<u64>("spans", &[n])?,
-            contents.values::<u64>("rows", &[n])?,
-            contents.values::<u64>("blocks", &[n])?,
-        ];
-        let mut pieces = Vec::with_capacity(n);
-        for i in 0..n {
-            let own = contents.part(&i.to_string());
-            let sums = own.map(|own| sums_of_file(&text(&all, "kind")?, &own, rows[i], dim)).transpose()?;
-            pieces.push(Piece { start: starts[i], span: spans[i], rows: rows[i], blocks: blocks[i], sums });
-        }
-        let pieces = Pieces::of(by_row, pieces)?;
-        let known = pass.is_some() || pieces.list.is_empty();
+        let [rows, blocks] = ["rows", "blocks"].map(|name| contents.values::<u64>(name, &[n]));
+        let (rows, blocks) = (rows?, blocks?);
+        let piece = |i: usize| Piece { start: starts[i], rows: rows[i], blocks: blocks[i] };
+        let pieces = Pieces::of(by_row, (0..n).map(piece).collect())?;
         // `Pieces::of` bounds the sum.
-        let n_rows: u64 = pieces.list.iter().map(|piece| piece.rows).sum();
+        let n_rows = pieces.rows();
+        let own = contents.part("sums");
+        let sums = own.map(|own| sums_of_file(&text(&all, "kind")?, &own, n_rows, dim)).transpose()?;
+        let known = pass.is_some() == sums.is_some() && (pass.is_some() || n == 0);
         let fits = about.as_ref().map_or(n_rows == 0, |about| n_rows > 0 && about.zeros <= n_rows);
         if !known || !fits {
             return Err("its parts do not match each other".into());
         }
-        Ok(Self { pass, about, pieces })
+        Ok(Self { pass, about, pieces, sums })
     }
 }

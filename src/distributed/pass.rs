@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::extent::{Before, Extent};
 use super::partial::{About, Partial, Seen};
-use super::place::Place;
+use super::place::{Place, Starts};
 use super::sums::AnySums;
 use crate::data::{AnySource, DataSource, Normalized, Watched, ZeroRows};
 use crate::error::{Error, Result};
@@ -57,8 +57,9 @@ pub(crate) trait Pass: Clone + Debug + Send + Sync + 'static {
     /// The sums of no rows.
     fn no_sums(&self) -> AnySums;
 
-    /// The pass that follows, and the figures of this one. `now` is what the next pass knows of this one.
-    fn next(&self, now: Before, total: AnySums) -> Result<(Self, Step)>;
+    /// The pass that follows, and the figures of this one. `now` is what the next pass knows of this one, and `starts` are
+    /// the first rows of the partitions.
+    fn next(&self, now: Before, starts: Starts, total: AnySums) -> Result<(Self, Step)>;
 
     fn put(&self, contents: &mut Contents);
 
@@ -79,8 +80,8 @@ pub(crate) trait Pass: Clone + Debug + Send + Sync + 'static {
 
     fn commit(&self, total: &Partial) -> Result<(Self, Step)> {
         let before = self.facts().before;
-        let (extent, sums) = total.clone().whole(self.digest(), before.extent.as_ref())?;
-        self.next(before.and(extent), sums)
+        let (extent, starts, sums) = total.clone().whole(self.digest(), before.extent.as_ref())?;
+        self.next(before.and(extent), starts, sums)
     }
 
     fn to_bytes(&self) -> Result<Vec<u8>> {

@@ -1,9 +1,11 @@
 //! How the rows of a partial result are numbered.
 
 use std::fmt::{self, Display};
+use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::rng::mix;
+use crate::persist::kept::{keep, list};
+use crate::persist::{Array, Contents};
 
 /// Numbers of partitions and rows, and their sums, are at most this: so no sum of two overflows.
 pub(super) const MOST: u64 = 1 << 62;
@@ -57,11 +59,6 @@ impl Place {
         let number = self.number();
         if number < MOST { Ok(()) } else { Err(Error::param(name, "below 2^62", number)) }
     }
-
-    /// A key of random draws for these rows.
-    pub(super) fn key(self, seed: u64) -> u64 {
-        mix(seed ^ mix(self.partition()))
-    }
 }
 
 impl Display for Place {
@@ -69,6 +66,56 @@ impl Display for Place {
         match self {
             Self::Partition(number) => write!(f, "partition {number}"),
             Self::FirstRow(row) => write!(f, "the block at row {row}"),
+        }
+    }
+}
+
+/// The number of the first row of every partition among all rows: those of partition 0 come first, then those of
+/// partition 1, and so on. Draws are keyed by these numbers, so that they do not depend on the partitions.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Starts(Arc<[u64]>);
+
+impl Starts {
+    /// The first rows of partitions of these lengths.
+    pub(super) fn of(lengths: impl Iterator<Item = u64>) -> Self {
+        let mut end = 0;
+        let start = |length| {
+            end += length;
+            end - length
+        };
+        Self(lengths.map(start).collect())
+    }
+
+    /// The number of the first row of a place.
+    ///
+    /// # Errors
+    /// For a partition that the pass before did not have.
+    pub(super) fn first_row(&self, place: Place) -> Result<u64> {
+        let number = match place {
+            Place::FirstRow(row) => return Ok(row),
+            Place::Partition(number) => number,
+        };
+        let known = usize::try_from(number).ok().and_then(|i| self.0.get(i)).copied();
+        let expected = || format!("below {}, the number of partitions of the pass before", self.0.len());
+        known.ok_or_else(|| Error::param("partition", expected(), number))
+    }
+
+    pub(super) fn put(&self, contents: &mut Contents) {
+        keep(contents, "starts", Array::new(&[self.0.len()], &self.0));
+    }
+
+    /// Reads what [`Starts::put`] wrote.
+    pub(super) fn of_contents(contents: &Contents) -> Result<Self, String> {
+        if !contents.arrays.contains_key("starts") {
+            return Err(
+                "it is of an earlier version, whose draws depended on the partitions: begin again".into()
+            );
+        }
+        let starts: Vec<u64> = list(contents, "starts")?;
+        if starts.is_sorted() && starts.last().is_none_or(|&last| last <= MOST) {
+            Ok(Self(starts.into()))
+        } else {
+            Err("the first rows of its partitions are damaged".into())
         }
     }
 }

@@ -62,9 +62,7 @@ impl Partial {
     /// If these are not the sums of all clusters of a sweep of k-means, or if there is no such range.
     pub(crate) fn range(&self, i: usize, n: usize) -> Result<Self> {
         let own = self.clusters().ok_or_else(of_others)?.range(i, n)?;
-        let mut part = self.clone();
-        part.pieces.list[0].sums = Some(AnySums::new(own));
-        Ok(part)
+        Ok(Self { sums: Some(AnySums::new(own)), ..self.clone() })
     }
 }
 
@@ -116,7 +114,7 @@ impl Head {
         points: Option<&Values>,
     ) -> Result<Vec<u8>> {
         let (pass, zeros) = (total.pass.ok_or_else(of_others)?, total.zero_rows());
-        let (extent, sums) = total.whole(pass, self.before.extent.as_ref())?;
+        let (extent, _, sums) = total.whole(pass, self.before.extent.as_ref())?;
         let found = if centers.is_wide() {
             moving::<f64>(sums, centers, points)?.found()?
         } else {
@@ -162,7 +160,7 @@ impl Head {
             return Err(of_others());
         }
         let pass = total.pass.ok_or_else(of_others)?;
-        let (_, sums) = total.whole(pass, self.before.extent.as_ref())?;
+        let (_, _, sums) = total.whole(pass, self.before.extent.as_ref())?;
         let (centers, moved) = if centers.is_wide() {
             let (centers, moved) = moving::<f64>(sums, centers, points)?.moved(self, &moves);
             (Values::F64(centers), moved)

@@ -2,7 +2,11 @@
 //!
 //! A round draws a fixed number of rows without replacement, by weight times squared distance to the candidates so
 //! far: those with the smallest exponential waiting times (Efraimidis and Spirakis, 2006). The waiting time of a row
-//! is keyed by its number, so that one pass is enough for a round, and retries change nothing.
+//! is keyed by its number among all rows, so that one pass is enough for a round, and neither retries nor the cut into
+//! partitions change anything.
+//!
+//! The first pass draws one row, by weight. No worker knows the numbers of its rows yet, so this draw is keyed by the
+//! values of a row: rows with equal values count as one.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -16,7 +20,7 @@ use super::numbers::{exact, exact_of, size_of_object};
 use super::partial::Partial;
 use super::pass::{Pass, PassFacts, Summed, digest, public_pass};
 use super::picked::{Entry, Picked};
-use super::place::Place;
+use super::place::{Place, Starts};
 use super::seed_sums::{Draws, Votes};
 use super::sums::AnySums;
 use crate::data::{DataSource, Source, Weighted, no_weight, too_heavy};
@@ -31,8 +35,9 @@ use crate::persist::Contents;
 use crate::persist::kept::{Values, count, keep, number, text};
 use crate::persist::schema::SEED_PASS;
 use crate::rng::{Purpose, Rng, mix};
-use crate::rows::RowBuf;
+use crate::rows::{RowBuf, Rows};
 use crate::seeding::Seeding;
+use crate::stats::ClusterSums;
 use crate::tuning::SEEDING_TILE_ROWS;
 
 /// One pass of k-means||, which chooses the first centers among the rows.
@@ -60,6 +65,7 @@ pub struct SeedPass {
     seed: u64,
     stage: SeedStage,
     before: Before,
+    starts: Starts,
     /// Columns of a row; 0 before the first pass.
     dim: usize,
     /// The rows drawn so far; at the end, the centers.
@@ -110,6 +116,7 @@ impl SeedPass {
             seed,
             stage: SeedStage::Drawing,
             before: Before::default(),
+            starts: Starts::default(),
             dim: 0,
             candidates: Values::F32(Vec::new()),
         })
@@ -165,9 +172,9 @@ impl SeedPass {
         if self.dim == 0 { 1 } else { ((self.oversampling * self.k as f64).ceil() as usize).max(1) }
     }
 
-    /// The exponential waiting time of a row at rate 1.
-    fn wait(key: u64, row: u64) -> f64 {
-        let unit = ((mix(key ^ mix(row)) >> 11) + 1) as f64 * (1.0 / (1u64 << 53) as f64);
+    /// The exponential waiting time, at rate 1, that belongs to a number.
+    fn wait(key: u64, number: u64) -> f64 {
+        let unit = ((mix(key ^ mix(number)) >> 11) + 1) as f64 * (1.0 / (1u64 << 53) as f64);
         -unit.ln()
     }
 
@@ -179,21 +186,25 @@ impl SeedPass {
         cx: &Executor,
     ) -> Result<(u64, Draws)> {
         let (wide, most) = (T::WIDE, self.most());
-        let key = place.key(Rng::keyed(self.seed, Purpose::Oversampling, self.before.passes).bits());
-        let empty = || Draws { weight: 0.0, energy: 0.0, picked: Picked::new(data.dim(), most, wide) };
+        let key = Rng::keyed(self.seed, Purpose::Oversampling, self.before.passes).bits();
+        let start = packed.map(|_| self.starts.first_row(place)).transpose()?;
+        let empty = |totals| Draws { totals, picked: Picked::new(data.dim(), most, wide) };
         // The largest waiting time that is kept, as bits: it only falls, so an old value drops no row.
         let limit = AtomicU64::new(f64::INFINITY.to_bits());
         let absorb = |chunk: &Chunk<'_, T>, draws: &mut Draws, nearest: &mut Nearest<T>| {
             measure(nearest, chunk, packed)?;
+            nearest.labels.clear();
+            nearest.labels.resize(nearest.sq_dists.len(), 0);
+            draws.totals.absorb_errors(&nearest.sq_dists, &nearest.labels, chunk.weights);
             let limit = f64::from_bits(limit.load(Ordering::Relaxed));
             for (i, &sq_dist) in nearest.sq_dists.iter().enumerate() {
                 let weight = chunk.weights.map_or(1.0, |w| w[i]);
-                draws.weight += weight;
-                draws.energy += weight * sq_dist;
-                let row = place.first_row() + chunk.first_row + i as u64;
-                let wait = Self::wait(key, row) / (weight * sq_dist);
+                let row = chunk.first_row + i as u64;
+                let number = start.map_or_else(|| number_of(chunk.rows, i), |start| start + row);
+                let wait = Self::wait(key, number) / (weight * sq_dist);
                 // A row at a candidate, or without weight, waits forever.
                 if wait.is_finite() && wait <= limit {
+                    let row = place.first_row() + row;
                     let entry = Entry { key: wait, partition: place.partition(), row, weight, label: 0 };
                     draws.picked.push(entry, chunk.rows, i);
                 }
@@ -201,15 +212,16 @@ impl SeedPass {
             Ok(())
         };
         let merge = |total: &mut Draws, part: &mut Draws| {
-            total.weight += std::mem::take(&mut part.weight);
-            total.energy += std::mem::take(&mut part.energy);
+            total.totals.merge(&mut part.totals);
             total.picked.append(&mut part.picked);
             part.picked.clear();
             limit.store(total.picked.limit().to_bits(), Ordering::Relaxed);
         };
-        let (rows, mut draws) = counted_sweep(data, cx, SEEDING_TILE_ROWS, (empty(), empty), absorb, merge)?;
-        if !(draws.energy.is_finite() && draws.weight.is_finite()) {
-            return Err(too_heavy(draws.weight != rows as f64));
+        let make = (empty(ClusterSums::new(1, 0)), || empty(ClusterSums::part(1, 0)));
+        let (rows, mut draws) = counted_sweep(data, cx, SEEDING_TILE_ROWS, make, absorb, merge)?;
+        let weight = draws.totals.weights()[0];
+        if !(draws.totals.energy().is_finite() && weight.is_finite()) {
+            return Err(too_heavy(weight != rows as f64));
         }
         draws.picked.prune();
         Ok((rows, draws))
@@ -220,33 +232,24 @@ impl SeedPass {
         packed: &PackedCenters<T>,
         cx: &Executor,
     ) -> Result<(u64, Votes)> {
-        let empty = || Votes { votes: vec![0.0; packed.n_centers()], energy: 0.0 };
-        let absorb = |chunk: &Chunk<'_, T>, part: &mut Votes, nearest: &mut Nearest<T>| {
+        let n = packed.n_centers();
+        let absorb = |chunk: &Chunk<'_, T>, votes: &mut ClusterSums, nearest: &mut Nearest<T>| {
             measure(nearest, chunk, Some(packed))?;
-            for (i, (&label, &sq_dist)) in nearest.labels.iter().zip(&nearest.sq_dists).enumerate() {
-                let weight = chunk.weights.map_or(1.0, |w| w[i]);
-                part.votes[label as usize] += weight;
-                part.energy += weight * sq_dist;
-            }
+            votes.absorb_errors(&nearest.sq_dists, &nearest.labels, chunk.weights);
             Ok(())
         };
-        let merge = |total: &mut Votes, part: &mut Votes| {
-            total.energy += std::mem::take(&mut part.energy);
-            for (total, part) in total.votes.iter_mut().zip(&mut part.votes) {
-                *total += std::mem::take(part);
-            }
-        };
-        let (rows, votes) = counted_sweep(data, cx, SEEDING_TILE_ROWS, (empty(), empty), absorb, merge)?;
-        if !votes.votes.iter().chain([&votes.energy]).all(|x| x.is_finite()) {
-            return Err(too_heavy(votes.votes.iter().sum::<f64>() != rows as f64));
+        let make = (ClusterSums::new(n, 0), || ClusterSums::part(n, 0));
+        let (rows, votes) = counted_sweep(data, cx, SEEDING_TILE_ROWS, make, absorb, ClusterSums::merge)?;
+        if !votes.weights().iter().chain([&votes.energy()]).all(|x| x.is_finite()) {
+            return Err(too_heavy(votes.weights().iter().sum::<f64>() != rows as f64));
         }
-        Ok((rows, votes))
+        Ok((rows, Votes(votes)))
     }
 
     /// Adds the drawn rows to the candidates. Returns the objective of the round.
     fn take_in(&mut self, draws: &Draws) -> Result<f64> {
         let (first, picked) = (self.dim == 0, &draws.picked);
-        if draws.weight <= 0.0 || (first && picked.entries.is_empty()) {
+        if draws.totals.weights()[0] <= 0.0 || (first && picked.entries.is_empty()) {
             return Err(no_weight());
         }
         if first {
@@ -261,18 +264,18 @@ impl SeedPass {
         if !first && (rounds_over || picked.entries.is_empty()) {
             self.stage = SeedStage::Voting;
         }
-        Ok(if first { f64::NAN } else { draws.energy })
+        Ok(if first { f64::NAN } else { draws.totals.energy() })
     }
 
     /// Chooses the centers among the candidates by k-means++.
-    fn choose(&mut self, votes: &Votes) -> Result<()> {
-        fn chosen<T: Element>(pass: &SeedPass, votes: &Votes) -> Result<Values> {
+    fn choose(&mut self, votes: &[f64]) -> Result<()> {
+        fn chosen<T: Element>(pass: &SeedPass, votes: &[f64]) -> Result<Values> {
             let rows = RowBuf::of_values(pass.candidates.get::<T>(), pass.dim);
             // Votes of about 1 in total: their products with squared distances stay finite. A power of two keeps
             // the draws.
-            let total: f64 = votes.votes.iter().sum();
+            let total: f64 = votes.iter().sum();
             let scale = if total.is_normal() { (-total.log2().floor()).exp2() } else { 1.0 };
-            let shares: Vec<f64> = votes.votes.iter().map(|vote| vote * scale).collect();
+            let shares: Vec<f64> = votes.iter().map(|vote| vote * scale).collect();
             let weighted = Weighted::new::<T>(&rows, &shares[..])?;
             let how = Seeding::PlusPlus { greedy: true };
             // Some dozens of candidates per center; the driver may have one core.
@@ -289,10 +292,31 @@ impl SeedPass {
         } else {
             chosen::<f32>(self, votes)?
         };
-        self.stage = SeedStage::Done;
+        (self.stage, self.starts) = (SeedStage::Done, Starts::default());
         Ok(())
     }
 }
+
+/// A number that depends on the values of a row alone. Zeros do not count, so that sparse rows have those of dense ones.
+fn number_of<T: Compute>(rows: Rows<'_, T>, i: usize) -> u64 {
+    fn of<'a, T: Compute>(values: impl Iterator<Item = (u64, &'a T)>) -> u64 {
+        values.fold(0, |sum, (column, x)| {
+            let bits = x.to_f64().to_bits();
+            // Twice the bits are 0 for both zeros.
+            if bits << 1 == 0 { sum } else { sum.wrapping_add(mix(bits ^ column.wrapping_mul(COLUMN))) }
+        })
+    }
+    match rows {
+        Rows::Dense(rows) => of((0..).zip(rows.row(i))),
+        Rows::Sparse(rows) => {
+            let (columns, values) = rows.row(i);
+            of(columns.iter().map(|&column| column as u64).zip(values))
+        }
+    }
+}
+
+/// An odd number, so that no two columns of one value have the same product.
+const COLUMN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Finds the nearest candidate of every row of a chunk; without candidates, all distances are 1.
 fn measure<T: Compute>(
@@ -335,7 +359,7 @@ impl Pass for SeedPass {
             is_done,
             result_bytes: match self.stage {
                 SeedStage::Drawing => self.most() * Picked::row_bytes(self.dim),
-                SeedStage::Voting | SeedStage::Done => 8 * self.n_candidates(),
+                SeedStage::Voting | SeedStage::Done => 32 * self.n_candidates(),
             },
         }
     }
@@ -369,15 +393,16 @@ impl Pass for SeedPass {
 
     fn no_sums(&self) -> AnySums {
         if self.stage == SeedStage::Voting {
-            AnySums::new(Votes { votes: vec![0.0; self.n_candidates()], energy: 0.0 })
+            AnySums::new(Votes(ClusterSums::new(self.n_candidates(), 0)))
         } else {
-            AnySums::new(Draws { weight: 0.0, energy: 0.0, picked: Picked::new(0, self.most(), false) })
+            let picked = Picked::new(0, self.most(), false);
+            AnySums::new(Draws { totals: ClusterSums::new(1, 0), picked })
         }
     }
 
-    fn next(&self, now: Before, total: AnySums) -> Result<(Self, Step)> {
+    fn next(&self, now: Before, starts: Starts, total: AnySums) -> Result<(Self, Step)> {
         crate::seeding::enough_rows(now.rows(), self.k)?;
-        let mut next = Self { before: now, ..self.clone() };
+        let mut next = Self { before: now, starts, ..self.clone() };
         let objective = match self.stage {
             SeedStage::Drawing => {
                 let draws: Draws = total.into_kind()?;
@@ -387,12 +412,12 @@ impl Pass for SeedPass {
                 next.take_in(&draws)?
             }
             SeedStage::Voting => {
-                let votes: Votes = total.into_kind()?;
-                if votes.votes.len() != self.n_candidates() {
+                let Votes(votes) = total.into_kind()?;
+                if votes.weights().len() != self.n_candidates() {
                     return Err(of_others());
                 }
-                next.choose(&votes)?;
-                votes.energy
+                next.choose(votes.weights())?;
+                votes.energy()
             }
             SeedStage::Done => return Err(of_others()),
         };
@@ -413,6 +438,7 @@ impl Pass for SeedPass {
         self.before.put("passes", &mut numbers);
         contents.meta.insert("pass".into(), numbers.to_string());
         keep(contents, "candidates", self.candidates.array(self.dim));
+        self.starts.put(contents);
     }
 
     fn of_contents(contents: &Contents) -> Result<Self, String> {
@@ -432,6 +458,9 @@ impl Pass for SeedPass {
         pass.dim = size_of_object(&numbers, "dim")?;
         if pass.before.extent.is_none() {
             return Err("it lacks the rows of its passes".into());
+        }
+        if pass.stage != SeedStage::Done {
+            pass.starts = Starts::of_contents(contents)?;
         }
         pass.candidates = Values::matrix(contents, "candidates", pass.dim)?;
         let rows = pass.candidates.len() / pass.dim;

@@ -5,15 +5,16 @@ use super::numbers::as_size;
 use super::picked::Picked;
 use super::sums::Sums;
 use crate::error::Result;
-use crate::persist::kept::{keep, list};
+use crate::kmeans::{keep_sums, sums_of};
+use crate::persist::kept::keep;
 use crate::persist::{Array, Contents};
+use crate::stats::ClusterSums;
 
 /// A round of draws.
 #[derive(Clone, Debug)]
 pub(super) struct Draws {
-    /// The weight of all rows, and their weighted sum of squared distances to the candidates.
-    pub(super) weight: f64,
-    pub(super) energy: f64,
+    /// The weight of all rows, and their weighted sum of squared distances to the candidates: one cluster without columns.
+    pub(super) totals: ClusterSums,
     /// The rows with the smallest waiting times.
     pub(super) picked: Picked,
 }
@@ -27,8 +28,7 @@ impl Sums for Draws {
         if !dims || one.most() != two.most() {
             return Err(of_others());
         }
-        self.weight += next.weight;
-        self.energy += next.energy;
+        self.totals.merge(&mut next.totals);
         self.picked.append(&mut next.picked);
         self.picked.prune();
         Ok(())
@@ -36,24 +36,20 @@ impl Sums for Draws {
 
     fn put(&self, contents: &mut Contents) {
         keep(contents, "most", Array::new(&[1], &[self.picked.most() as u64]));
-        keep(contents, "totals", Array::new(&[2], &[self.weight, self.energy]));
+        keep_sums(contents, "totals", &self.totals);
         self.picked.put(contents);
     }
 
     fn of_file(contents: &Contents, dim: usize) -> Result<Self, String> {
-        let most = contents.values::<u64>("most", &[1])?[0];
-        let totals = contents.values::<f64>("totals", &[2])?;
-        if !totals.iter().all(|x| x.is_finite() && *x >= 0.0) {
-            return Err("its totals are damaged".into());
-        }
-        let most = as_size(most)?;
+        let most = as_size(contents.values::<u64>("most", &[1])?[0])?;
+        let totals = sums_of(contents, "totals", 1, 0)?.ok_or("it lacks its totals")?;
         // A partition without rows does not know their width.
         let empty = contents.array("keys")?.shape() == [0];
         let picked = Picked::of_file(contents, if empty { 0 } else { dim }, most)?;
         if !picked.entries.iter().all(|entry| entry.key >= 0.0) {
             return Err("its rows are damaged".into());
         }
-        Ok(Self { weight: totals[0], energy: totals[1], picked })
+        Ok(Self { totals, picked })
     }
 
     fn fits(&self, rows: u64, _: usize) -> bool {
@@ -61,37 +57,29 @@ impl Sums for Draws {
     }
 }
 
-/// The weight of the rows that are nearest to each candidate.
+/// The weight of the rows that are nearest to each candidate, and their weighted squared distances to it: one cluster
+/// without columns per candidate.
 #[derive(Clone, Debug)]
-pub(super) struct Votes {
-    pub(super) votes: Vec<f64>,
-    /// The weighted sum of squared distances of the rows to the candidates.
-    pub(super) energy: f64,
-}
+pub(super) struct Votes(pub(super) ClusterSums);
 
 impl Sums for Votes {
     const KIND: &'static str = "votes";
 
-    fn add(&mut self, next: Self) -> Result<()> {
-        if self.votes.len() != next.votes.len() {
+    fn add(&mut self, mut next: Self) -> Result<()> {
+        if self.0.shape() != next.0.shape() {
             return Err(of_others());
         }
-        self.votes.iter_mut().zip(&next.votes).for_each(|(votes, more)| *votes += more);
-        self.energy += next.energy;
+        self.0.merge(&mut next.0);
         Ok(())
     }
 
     fn put(&self, contents: &mut Contents) {
-        keep(contents, "votes", Array::new(&[self.votes.len()], &self.votes));
-        keep(contents, "energy", Array::new(&[1], &[self.energy]));
+        keep(contents, "candidates", Array::new(&[1], &[self.0.weights().len() as u64]));
+        keep_sums(contents, "votes", &self.0);
     }
 
     fn of_file(contents: &Contents, _: usize) -> Result<Self, String> {
-        let votes: Vec<f64> = list(contents, "votes")?;
-        let energy = contents.values::<f64>("energy", &[1])?[0];
-        if !votes.iter().chain([&energy]).all(|x| x.is_finite() && *x >= 0.0) {
-            return Err("its votes are damaged".into());
-        }
-        Ok(Self { votes, energy })
+        let candidates = as_size(contents.values::<u64>("candidates", &[1])?[0])?;
+        Ok(Self(sums_of(contents, "votes", candidates, 0)?.ok_or("it lacks its votes")?))
     }
 }

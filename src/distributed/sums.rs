@@ -12,10 +12,8 @@ use crate::persist::Contents;
 pub(super) trait Sums: Clone + Debug + Send + Sync + 'static {
     /// The name of the kind, in files.
     const KIND: &'static str;
-    /// Whether sums are bit-identical in any order of addition.
-    const IN_ANY_ORDER: bool = false;
 
-    /// Adds the sums of the rows that follow.
+    /// Adds the sums of other rows. What is read at the end is bit-identical for any order of addition.
     ///
     /// # Errors
     /// If the two do not have the same shape, which only damaged partial results do.
@@ -35,7 +33,6 @@ pub(super) trait Sums: Clone + Debug + Send + Sync + 'static {
 /// [`Sums`] whose kind is not known when the crate is compiled.
 trait DynSums: Any + Debug + Send + Sync {
     fn kind(&self) -> &'static str;
-    fn in_any_order(&self) -> bool;
     fn put(&self, contents: &mut Contents);
     fn plus(self: Arc<Self>, next: AnySums) -> Result<AnySums>;
 }
@@ -43,10 +40,6 @@ trait DynSums: Any + Debug + Send + Sync {
 impl<S: Sums> DynSums for S {
     fn kind(&self) -> &'static str {
         S::KIND
-    }
-
-    fn in_any_order(&self) -> bool {
-        S::IN_ANY_ORDER
     }
 
     fn put(&self, contents: &mut Contents) {
@@ -68,17 +61,12 @@ impl AnySums {
         Self(Arc::new(sums))
     }
 
-    /// The sums of these rows and of the rows that follow.
+    /// The sums of these rows and of others.
     ///
     /// # Errors
     /// If the two do not have the same kind and shape, which only damaged partial results do.
     pub(super) fn plus(self, next: Self) -> Result<Self> {
         self.0.plus(next)
-    }
-
-    /// Whether sums of this kind are bit-identical in any order of addition.
-    pub(super) fn in_any_order(&self) -> bool {
-        self.0.in_any_order()
     }
 
     /// The sums, if they are of this kind.

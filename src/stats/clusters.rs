@@ -283,6 +283,28 @@ impl ClusterSums {
         }
     }
 
+    /// Adds the weights of labeled rows, and their squared errors times the weights, but not the squares of the weights.
+    /// There must be no columns.
+    ///
+    /// # Panics
+    /// If a length does not match, or a label is not the number of a cluster.
+    pub(crate) fn absorb_errors(&mut self, errors: &[f64], labels: &[u32], weights: Option<&[f64]>) {
+        assert_eq!((self.dim, errors.len()), (0, labels.len()), "no columns, and one label per row");
+        (self.filled, self.changed) = (true, None);
+        let together = rows_together(1);
+        for start in (0..labels.len()).step_by(together) {
+            let these = start..labels.len().min(start + together);
+            let (errors, labels) = (&errors[these.clone()], &labels[these.clone()]);
+            let weights = weights.map(|weights| &weights[these]);
+            self.energies.add(MatRef::new(errors, 1), labels, weights);
+            if let Some(weights) = weights {
+                self.weights.add(MatRef::new(weights, 1), labels, None);
+            }
+            let unit = i32::from(weights.is_none());
+            self.note(labels, |_| unit);
+        }
+    }
+
     /// Adds the weights and squared errors of rows.
     fn absorb_numbers<T: Compute>(
         &mut self,

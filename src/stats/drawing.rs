@@ -53,11 +53,21 @@ impl<T: Compute> Drawn<T> {
     }
 }
 
+/// What has a random stream of its own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Streams {
+    /// Every chunk. The rows must be the same in the same blocks.
+    Chunks,
+    /// Every row, by its number among all rows. The first row here has this number.
+    Rows(u64),
+}
+
 /// How the second pass draws rows.
 struct Draw<'a, T> {
     law: &'a SamplingLaw<T>,
     /// The key of the random streams.
     key: u64,
+    streams: Streams,
     /// The expected number of events.
     events: f64,
     /// Upper limit of the events on the rows of a tile.
@@ -83,11 +93,16 @@ impl<T: Compute> Draw<'_, T> {
         part: &mut Drawn<T>,
         hits: &mut Vec<(u32, f64)>,
     ) -> Result<()> {
-        let mut rng = Rng::keyed(self.key, Purpose::Coreset, first_row);
-        let mut wait = || -(1.0 - rng.unit()).ln();
-        let (mut due, mut passed) = (wait(), 0.0);
+        let stream = |number| Rng::keyed(self.key, Purpose::Coreset, number);
+        let wait = |rng: &mut Rng| -(1.0 - rng.unit()).ln();
+        let mut rng = stream(first_row);
+        let (mut due, mut passed) = (wait(&mut rng), 0.0);
         hits.clear();
         for (i, &sq_dist) in sq_dists.iter().enumerate() {
+            if let Streams::Rows(first) = self.streams {
+                rng = stream(first + first_row + i as u64);
+                (due, passed) = (wait(&mut rng), 0.0);
+            }
             let (odds, weight) = (self.law.odds(sq_dist), weights.map_or(1.0, |w| w[i]));
             let share = self.law.share(weight, sq_dist);
             if self.sum_shares {
@@ -99,7 +114,7 @@ impl<T: Compute> Draw<'_, T> {
                     return Err(other_rows());
                 }
                 hits.push((i as u32, odds));
-                due += wait();
+                due += wait(&mut rng);
             }
         }
         part.seen += sq_dists.len() as u64;
@@ -134,7 +149,7 @@ pub(crate) fn take_all<T: Compute>(
 pub(crate) fn draw_events<T: Compute>(
     rows: &dyn DataSource<T>,
     law: &SamplingLaw<T>,
-    (key, m): (u64, usize),
+    (key, streams, m): (u64, Streams, usize),
     sum_shares: bool,
     drawn: &mut Drawn<T>,
     cx: &Executor,
@@ -145,7 +160,7 @@ pub(crate) fn draw_events<T: Compute>(
     let most = (2.0 * events) as usize;
     let point = law.point();
     let center: Vec<f64> = law.center.iter().map(|c| c.to_f64()).collect();
-    let draw = Draw { law, key, events, most, sum_shares };
+    let draw = Draw { law, key, streams, events, most, sum_shares };
     let absorb = |mut chunk: Unread<'_, T>, (): (), part: &mut Drawn<T>, buffers: &mut DrawingBuffers| {
         let DrawingBuffers { sq_dists, hits } = buffers;
         sq_dists.clear();

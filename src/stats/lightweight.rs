@@ -11,7 +11,7 @@
 //! neither on threads nor on block sizes.
 
 use super::coreset::{CORESET_TILE_ROWS, Coreset, SamplingLaw, add_moments};
-use super::drawing::{Drawn, draw_events, other_rows, take_all};
+use super::drawing::{Drawn, Streams, draw_events, other_rows, take_all};
 use crate::data::{Access, DataSource, Stretch, row_bytes};
 use crate::error::{Error, Result};
 use crate::kernel::Compute;
@@ -156,7 +156,7 @@ impl<T: Compute> Lightweight<T> {
     fn draw(&mut self, rows: &Stretch<'_, T>, cx: &Executor) -> Result<()> {
         let key = self.key();
         let law = self.law.as_ref().expect("made at the end of the first pass");
-        draw_events(rows, law, (key, self.m), self.again == 0, &mut self.drawn, cx)
+        draw_events(rows, law, (key, Streams::Chunks, self.m), self.again == 0, &mut self.drawn, cx)
     }
 
     /// The key of the random streams of this pass.

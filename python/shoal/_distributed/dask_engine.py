@@ -20,7 +20,7 @@ from shoal import _core
 from shoal._checks.params import ParameterError, shown
 
 from .dask_rows import Partitions, collected, frame_of, library, memory_limit, started
-from .engine import MOST_GATHERED, absorbed, at_once, merged, most_sums, runs, tree
+from .engine import MOST_GATHERED, absorbed, at_once, merged, runs, tree
 from .kept import STATES
 from .partial import Partial
 from .passes import KMeansPass, Pass, RowPass
@@ -75,10 +75,10 @@ class DaskEngine:
     def total(self, task: Pass) -> Partial:
         """Absorb the partitions on their workers, which merge large results in a tree."""
         with lost_cluster():
-            tasks = self._tasks(most_sums(task))
+            tasks = self._tasks()
             parts = self._submitted(absorbed_here, task, *self._given(tasks))
             merge = partial(merge_group, partial(self._client.submit, merged_here, pure=False))
-            few = tree(list(zip(parts, tasks, strict=True)), merge, at_once(task, MOST_GATHERED))
+            few = tree(parts, merge, at_once(task, MOST_GATHERED))
         return merged(map(Partial.from_bytes, self._results(few)))
 
     def _given(self, tasks: list[list[int]]) -> list[Any]:
@@ -113,7 +113,7 @@ class DaskEngine:
     def range_totals(self, sent: Sent, ranges: Ranges) -> list[Any]:
         """Absorb the partitions on their workers, and merge the results of each range on one worker."""
         with lost_cluster():
-            tasks = self._tasks(self.n_partitions)
+            tasks = self._tasks()
             n, own = len(ranges.centers), ([each] * len(tasks) for each in ranges)
             parts = self._submitted(ranged_here, sent, *own, *self._given(tasks))
             spread = [(part, i) for part in parts for i in range(n)]
@@ -143,7 +143,7 @@ class DaskEngine:
             counts = self._client.map(len, values, pure=False)
         return collected(task, values, self._results(counts), self._frame)
 
-    def _tasks(self, most: int) -> list[list[int]]:
+    def _tasks(self) -> list[list[int]]:
         """Cut the partitions of every worker into runs, one for each task that it runs at a time."""
         # Only computed partitions have a place. If a computation failed, a task of the pass raises its error.
         if self._client.status != "running":
@@ -161,7 +161,7 @@ class DaskEngine:
         return [
             run
             for place, own in placed.items()
-            for run in runs(own, max(self._beside(place), round(len(own) / share)), most)
+            for run in runs(own, max(self._beside(place), round(len(own) / share)))
         ]
 
     def _beside(self, worker: str) -> int:

@@ -47,8 +47,7 @@ class Chunks:
 def started(client: Any, *chunks: Chunks) -> list[list[Any]]:
     """Return the futures of the partitions of each of these rows or weights, in their order.
 
-    Each worker computes neighbors, whose sums become one. Partitions that are computed already stay where
-    they are.
+    Each worker computes neighbors. Partitions that are computed already stay where they are.
     """
     # Graphs that are optimized one by one may hold the tasks that they share in different forms, which the
     # scheduler does not expect.

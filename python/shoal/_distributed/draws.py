@@ -47,15 +47,16 @@ class SeedPass(Pass):
 
     Notes
     -----
-    The first pass draws one row by weight. Each round draws ``oversampling_factor * n_clusters`` rows: those
-    of the smallest exponential waiting times, at a rate of weight times squared distance to the candidates so
-    far (sampling without replacement). The last pass gives each candidate the weight of its nearest rows.
-    Greedy k-means++ then chooses the centers among the candidates. If there are fewer candidates than
-    centers, more rounds follow.
+    The first pass draws one row by weight; rows with equal values count as one. Each round draws
+    ``oversampling_factor * n_clusters`` rows: those of the smallest exponential waiting times, at a rate of
+    weight times squared distance to the candidates so far (sampling without replacement). The last pass gives
+    each candidate the weight of its nearest rows. Greedy k-means++ then chooses the centers among the
+    candidates. If there are fewer candidates than centers, more rounds follow.
 
-    The draw of a row is keyed by the seed, the round, and the number of the row: its number among all rows
-    with `first_row`, else the numbers of its partition and of the row within it. Retries and the placement of
-    partitions change nothing.
+    The draw of a row is keyed by the seed, the round, and the number of the row among all rows: the rows of
+    partition 0 come first, then those of partition 1, and so on. The first pass does not know these numbers,
+    and keys its draw by the values of a row. So the centers do not depend on how the rows are cut into
+    partitions, on retries, or on where partitions lie.
 
     Workers keep nothing between the passes, so each round measures the distances to all candidates: about
     ``oversampling_factor * n_rounds * (n_rounds + 1) / 2`` sweeps, 30 with the defaults. k-means++ on a
@@ -131,7 +132,7 @@ class SeedPass(Pass):
 
 @documented
 class CoresetPass(Pass):
-    """One of the two passes that draw a lightweight coreset: weighted rows that represent all rows.
+    """One of the passes that draw a lightweight coreset: weighted rows that represent all rows.
 
     Repeat ``task, step = task.commit(total)`` until `done`; then `coreset` holds the coreset.
 
@@ -155,7 +156,12 @@ class CoresetPass(Pass):
     -----
     The first pass measures the mean and the variance. In the second pass, events fall on the rows at a rate
     proportional to ``w / (2 W) + w d2 / (2 S)``, a little more than `n_samples` of them; `n_samples` of these
-    are kept. The second pass therefore returns about ``n_samples / n_partitions`` rows per partition.
+    are kept. The second pass therefore returns about ``n_samples / n_partitions`` rows per partition. If all
+    rows are very far from the origin, compared with their spread, one more pass between the two measures the
+    spread again, about the mean.
+
+    Sums are exact, and the events on a row are keyed by the seed and the number of the row among all rows. So
+    the coreset does not depend on how the rows are cut into partitions.
 
     References
     ----------

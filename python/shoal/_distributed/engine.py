@@ -7,10 +7,8 @@ these, because every partial result carries the numbers of its partitions.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
-from itertools import chain
 from typing import Any, Protocol, TypeVar
 
 from shoal.typing import Rows, Weights
@@ -26,9 +24,6 @@ FAN_IN = 8
 #: Bytes of partial results that a driver merges itself. Merging them on the workers first takes one more
 #: round of tasks: about 10 ms with Dask, in which a driver receives and merges 1 MB.
 MOST_GATHERED = 1 << 20
-
-#: Bytes of the sums that one task returns. Partitions that lie apart keep sums of their own.
-MOST_RETURNED = 64 << 20
 
 H = TypeVar("H")
 
@@ -129,66 +124,21 @@ def merged(parts: Iterable[Partial]) -> Partial:
     return total
 
 
-def runs(partitions: Sequence[int], n_tasks: int, most_sums: int) -> list[list[int]]:
-    """Cut partitions of one worker, in ascending order, into runs of neighbors, one for each task.
-
-    `n_tasks` tasks run at a time. There are more of them if the result of a task would hold more than
-    `most_sums` sums. The sums of neighbors that fill a subtree of the merge tree become one.
-    """
-    found: list[list[int]] = []
+def runs(partitions: Sequence[int], n_tasks: int) -> list[list[int]]:
+    """Cut partitions of one worker into runs of neighbors, at most one for each of `n_tasks` tasks."""
     size = max(1, -(-len(partitions) // max(1, n_tasks)))
-    for begin in range(0, len(partitions), size):
-        run: list[int] = []
-        # The largest subtrees that the run fills: first partition and number of partitions.
-        whole: list[tuple[int, int]] = []
-        for number in partitions[begin : begin + size]:
-            filled = joined(whole, number)
-            if run and len(filled) > most_sums:
-                found.append(run)
-                run, filled = [], [(number, 1)]
-            run.append(number)
-            whole = filled
-        found.append(run)
-    return found
+    return [list(partitions[begin : begin + size]) for begin in range(0, len(partitions), size)]
 
 
-def joined(whole: Sequence[tuple[int, int]], number: int) -> list[tuple[int, int]]:
-    """Add a partition to subtrees of partitions before it, and join neighbors that fill a larger one."""
-    filled, first, size = list(whole), number, 1
-    while filled and filled[-1] == (first - size, size) and (first - size) % (2 * size) == 0:
-        first, size = first - size, 2 * size
-        filled.pop()
-    return [*filled, (first, size)]
+def tree(parts: Sequence[H], merge: Callable[[list[H]], H], most: int) -> list[H]:
+    """Merge handles of partial results in a tree, until at most `most` or one is left.
 
-
-def most_sums(task: Pass) -> int:
-    """Return how many sums of a pass the result of a task may hold, at least 1."""
-    # Sums of clusters are exact, and those of any partitions become one.
-    return sys.maxsize if isinstance(task, KMeansPass) else at_once(task, MOST_RETURNED)
-
-
-def n_sums(partitions: Iterable[int]) -> int:
-    """Return how many sums the merged result of partitions holds; their numbers ascend."""
-    whole: list[tuple[int, int]] = []
-    for number in partitions:
-        whole = joined(whole, number)
-    return len(whole)
-
-
-def tree(parts: Sequence[tuple[H, list[int]]], merge: Callable[[list[H]], H], most: int) -> list[H]:
-    """Merge handles of partial results in a tree, until they hold at most `most` sums or one is left.
-
-    `merge` gets up to `FAN_IN` handles and returns one. With futures, no task waits for all partitions. Every
-    handle comes with the numbers of its partitions.
+    `merge` gets up to `FAN_IN` handles and returns one. With futures, no task waits for all partitions.
     """
     level = list(parts)
-    while len(level) > 1 and sum(n_sums(own) for _, own in level) > most:
-        groups = [level[i : i + FAN_IN] for i in range(0, len(level), FAN_IN)]
-        level = [
-            (merge([handle for handle, _ in group]), sorted(chain.from_iterable(own for _, own in group)))
-            for group in groups
-        ]
-    return [handle for handle, _ in level]
+    while len(level) > max(1, most):
+        level = [merge(level[i : i + FAN_IN]) for i in range(0, len(level), FAN_IN)]
+    return level
 
 
 def at_once(task: Pass, most_bytes: int) -> int:

@@ -15,7 +15,7 @@ from shoal._rows.streams import refuse_once
 from shoal.typing import Rows, Weights
 
 from .base import Pass
-from .engine import absorbed, merged, most_sums, runs
+from .engine import absorbed, merged, runs
 from .partial import Partial
 from .passes import KMeansPass, RowPass
 
@@ -72,7 +72,7 @@ class ExecutorEngine:
     def total(self, task: Pass) -> Partial:
         """Absorb every partition, and merge the results as they arrive."""
         weights = self._weights or [None] * self.n_partitions
-        tasks = runs(range(self.n_partitions), self._n_tasks, most_sums(task))
+        tasks = runs(range(self.n_partitions), self._n_tasks)
         calls = ([(i, self._partitions[i], weights[i]) for i in run] for run in tasks)
         return merged(part for _, part in self._each(absorbed, ((task, run) for run in calls)))
 

@@ -16,9 +16,7 @@ class Partial:
     Created by ``absorb`` of a pass. It can be pickled, and written to bytes for engines without pickle.
 
     A partial result knows its pass, and the partitions or the range of rows that it covers. Partial results
-    can be merged in any order and grouping with bit-identical results. The sums of a :class:`KMeansPass` are
-    exact. Those of other passes are kept apart until the sums next to them arrive, and are then added in a
-    fixed binary tree over the numbers of partitions or rows.
+    can be merged in any order and grouping with bit-identical results, because all sums are exact.
 
     Attributes
     ----------
@@ -40,12 +38,9 @@ class Partial:
     Notes
     -----
     A partial result of a :class:`KMeansPass` has ``n_clusters * (n_features + 2)`` numbers of 8 to 16 bytes,
-    for any partitions, and 16 rows farthest from their centers if a cluster is empty. A number takes 16 bytes
-    if its exact sum needs more bits than a float64 has.
-
-    For the other passes, a partial result of `p` neighboring partitions holds the sums of at most
-    ``2 * log2(p)`` subtrees. One of `p` neighboring blocks that are numbered by their first row holds about
-    ``2 * ln(p)`` of them.
+    and 16 rows farthest from their centers if a cluster is empty. A number takes 16 bytes if its exact sum
+    needs more bits than a float64 has. Partial results of all passes have one sum for any partitions, and
+    24 bytes per partition. Neighboring blocks that are numbered by their first row take them once.
 
     Examples
     --------

@@ -12,7 +12,7 @@ from shoal.formats.stream import required
 
 from .base import Pass, naming
 from .batches import Arriving, Layout, Wanted, absorbed_pieces, over_pieces, wanted
-from .engine import MOST_GATHERED, at_once, merged, most_sums, runs, tree
+from .engine import MOST_GATHERED, at_once, merged, runs, tree
 from .partial import Partial
 from .passes import KMeansPass, RowPass
 
@@ -98,7 +98,7 @@ class RayEngine:
             ray.remote(num_cpus=self._cores)(merge_all),
         )
 
-    def _tasks(self, most: int) -> list[tuple[str | None, list[int]]]:
+    def _tasks(self) -> list[tuple[str | None, list[int]]]:
         """Cut the blocks of every machine into runs; return the machines and the runs."""
         import ray
         from ray.experimental import get_object_locations
@@ -112,7 +112,7 @@ class RayEngine:
         return [
             (node, run)
             for node, own in spread(nodes, cores).items()
-            for run in runs(own, TASKS_PER_CORE * cores.get(node or "", everywhere) // self._cores, most)
+            for run in runs(own, TASKS_PER_CORE * cores.get(node or "", everywhere) // self._cores)
         ]
 
     def total(self, task: Pass) -> Partial:
@@ -130,7 +130,7 @@ class RayEngine:
         parts: list[Any] = []
         prints: list[Any] = []
         running: list[Any] = []
-        tasks = self._tasks(most_sums(task))
+        tasks = self._tasks()
         for node, own in tasks:
             known = None if self._prints is None else [self._prints[i] for i in own]
             where = "DEFAULT" if node is None else NodeAffinitySchedulingStrategy(node, soft=True)
@@ -138,7 +138,7 @@ class RayEngine:
             part, seen = run.options(scheduling_strategy=where).remote(
                 sent, own, self._of, [self._blocks[i] for i in own], known, self._threads or 1
             )
-            parts.append((part, own))
+            parts.append(part)
             prints.append(seen)
             running.append(seen)
             if len(running) >= most:

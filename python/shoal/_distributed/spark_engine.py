@@ -19,7 +19,7 @@ from shoal.formats.stream import required
 
 from .base import Pass
 from .batches import Layout, Wanted, rows_seen, wanted
-from .engine import FAN_IN, at_once, merged, most_sums
+from .engine import FAN_IN, at_once, merged
 from .partial import Partial
 from .passes import KMeansPass, RowPass
 from .spark_tasks import FOUND, LOOK, PACKED, look_at, merge_group, pack, row_function, run
@@ -94,7 +94,7 @@ class SparkEngine:
         context = self._df.sparkSession.sparkContext
         # Destroyed after the pass. If Spark broadcast a large function itself, it would stay on the disk.
         sent = context.broadcast(data)
-        n_tasks = max(TASKS_PER_CORE * context.defaultParallelism, -(-len(prints) // most_sums(task)))
+        n_tasks = TASKS_PER_CORE * context.defaultParallelism
         try:
             do = partial(run, sent, self._layout.dtype.str, self._layout.weighted, self._threads)
             # Spark prefers to join partitions of one executor.

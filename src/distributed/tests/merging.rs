@@ -48,23 +48,16 @@ fn numbered_rows_merge_in_any_order() {
 }
 
 #[test]
-fn the_state_of_neighbors_is_logarithmic() {
-    let task = SeedPass::new(3, 2.0, 2, Metric::Euclidean, 1).unwrap();
-    let part = |i| task.absorb(&[[i as f64]], Place::Partition(i), &cx(1)).unwrap();
-    let of = |range: std::ops::Range<u64>| merged(range.map(part).collect(), 7).pieces.list.len();
-    assert_eq!((of(0..64), of(16..32), of(1..64), of(3..11)), (1, 1, 6, 4));
-}
-
-#[test]
-fn a_result_of_any_partitions_has_one_sum_of_clusters() {
+fn a_result_of_any_partitions_has_one_sum() {
     let (x, d) = (blobs(64, 1, 5), 1);
     let task = KMeansPass::new(&x[..2], d, Metric::Euclidean).unwrap();
     let parts = parts(&task, &x, d, &[1; 64], 1);
+    let bytes = |part: &Partial| part.to_bytes().unwrap().len();
     for step in 1..4 {
         let some: Vec<Partial> = parts[3..].iter().step_by(step).cloned().collect();
         let (n, total) = (some.len(), merged(some, 7));
-        assert_eq!(total.pieces.list.len(), if step == 1 { 1 } else { n });
-        assert_eq!(total.pieces.list.iter().filter(|piece| piece.sums.is_some()).count(), 1);
+        // Three numbers per partition, and longer texts.
+        assert!(bytes(&total) <= bytes(&parts[3]) + 24 * n + 500, "{} bytes", bytes(&total));
         assert_eq!(total.weights().iter().sum::<f64>(), n as f64);
     }
 }
@@ -86,19 +79,20 @@ fn numbered_rows_merge_with_neighbors_anywhere() {
     let bytes = |part: &Partial| part.to_bytes().unwrap().len();
     let one = merged(parts.clone(), 1);
     assert_eq!((one.partitions(), one.rows()), (2000, first - (1 << 40)));
-    assert!(bytes(&one) <= 40 * bytes(&parts[0]), "{} bytes of {}", bytes(&one), bytes(&parts[0]));
+    assert_eq!(one.pieces.list.len(), 1);
+    assert!(bytes(&one) <= 2 * bytes(&parts[0]), "{} bytes of {}", bytes(&one), bytes(&parts[0]));
     assert_eq!(merged(parts.clone(), 2).to_bytes().unwrap(), one.to_bytes().unwrap());
     // In the order of the rows, no partial sum is large either.
     let grows = |total: Partial, part: &Partial| {
         let total = total.merge(part).unwrap();
-        assert!(total.pieces.list.len() <= 40);
+        assert_eq!(total.pieces.list.len(), 1);
         total
     };
     let ascending = parts.iter().fold(Partial::default(), grows);
     assert_eq!(ascending.to_bytes().unwrap(), one.to_bytes().unwrap());
     // A gap keeps what is on both sides apart.
     let gap = merged(parts[..900].iter().chain(&parts[901..]).cloned().collect(), 3);
-    assert!(gap.pieces.list.len() <= 80);
+    assert_eq!(gap.pieces.list.len(), 2);
     assert_eq!(gap.merge(&parts[900]).unwrap().to_bytes().unwrap(), one.to_bytes().unwrap());
 }
 

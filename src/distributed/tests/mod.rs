@@ -72,13 +72,13 @@ fn kmeans() -> KMeansPass {
     KMeansPass::new(&[0.0f32, 0.0, 9.0, 9.0, 1e5, 1e5], 2, Metric::Euclidean).unwrap()
 }
 
-/// A partial result whose contents are changed: the text, then the sums of its first piece.
+/// A partial result whose contents are changed: the text, the arrays, then the sums.
 fn crafted(part: &Partial, change: impl Fn(&mut serde_json::Value, &mut Contents, &mut Contents)) -> Vec<u8> {
     let mut contents = persist::from_bytes("it", &part.to_bytes().unwrap()).unwrap();
     let mut text = serde_json::from_str(&contents.meta["partial"]).unwrap();
-    let mut sums = contents.part("0").unwrap();
+    let mut sums = contents.part("sums").unwrap();
     change(&mut text, &mut contents, &mut sums);
     contents.meta.insert("partial".into(), text.to_string());
-    contents.put("0", sums);
+    contents.put("sums", sums);
     persist::to_bytes(&contents).unwrap()
 }

@@ -1,4 +1,4 @@
-"""The conformance suite of distributed engines: every engine gives the bits of the sequential reference.
+"""The conformance suite of distributed engines: for any cut, they give the bits of a fit to one partition.
 
 A test module of an engine derives from :class:`Suite` and defines the fixture `runner`, with scope "class" or
 "module": a :class:`Runner` with two workers. It may be parametrized.
@@ -67,6 +67,9 @@ UNEQUAL = (1.5 / 2400, 1.5 / 2400, 2161.5 / 2400)
 #: The fits of most tests: long enough to depend on every sum.
 SHORT = {"n_clusters": 6, "random_state": 3, "max_iter": 3}
 
+#: Such fits by each way to draw the first centers: from a coreset of some of the rows, and in rounds.
+DRAWS = [SHORT | {"coreset_size": 300}, SHORT | {"init": "k-means||"}]
+
 
 def same(one, other):
     """Check that two fitted estimators are bit-identical."""
@@ -123,19 +126,22 @@ class Suite:
 
     @staticmethod
     def both(runner, params, partitions, sample_weight=None):
-        """Fit on the engine and sequentially; compare bits and labels; return the fitted estimator."""
+        """Fit on the engine, and sequentially to one partition; compare bits; return the fitted estimator."""
         args, options = runner.given(partitions, sample_weight)
         found = runner.KMeans(**params).fit(*args, **options)
-        known = distributed.KMeans(**params).fit(partitions, sample_weight=sample_weight)
+        whole = partitions if isinstance(partitions[0], str) else [np.concatenate(partitions)]
+        weights = None if sample_weight is None else [np.concatenate(sample_weight)]
+        known = distributed.KMeans(**params).fit(whole, sample_weight=weights)
         same(found, known)
         np.testing.assert_array_equal(runner.labels(found.labels_), known.labels_)
         return found
 
     @pytest.mark.parametrize("name", CUTS)
-    def test_any_cut(self, runner, name):
+    @pytest.mark.parametrize("params", DRAWS)
+    def test_any_cut(self, runner, name, params):
         if name == "empty" and "empty" not in runner.kinds:
             pytest.skip("the engine drops empty partitions")
-        self.both(runner, SHORT, cut(blobs(), *CUTS[name]))
+        self.both(runner, params, cut(blobs(), *CUTS[name]))
 
     def test_to_the_end(self, runner):
         model = self.both(runner, {"n_clusters": 6, "random_state": 3}, cut(blobs(), *CUTS["even"]))
@@ -145,15 +151,18 @@ class Suite:
     @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
     def test_seedings_and_metrics(self, runner, init, metric):
         params = {"n_clusters": 5, "init": init, "metric": metric, "random_state": 1, "max_iter": 2}
+        if init != "k-means||":
+            params["coreset_size"] = 300
         model = self.both(runner, params, cut(blobs(dtype=np.float64), *CUTS["even"]))
         assert model.init_ == init
 
-    def test_weights(self, runner):
+    @pytest.mark.parametrize("params", DRAWS)
+    def test_weights(self, runner, params):
         if "weights" not in runner.kinds:
             pytest.skip("the engine has no weights")
         rng = np.random.default_rng(5)
         weights = cut(rng.integers(0, 4, 2400) / 3, *CUTS["skewed"])
-        self.both(runner, SHORT, cut(blobs(), *CUTS["skewed"]), weights)
+        self.both(runner, params, cut(blobs(), *CUTS["skewed"]), weights)
 
     @pytest.mark.parametrize("dtype", ["u1", "f2"])
     def test_storage_types(self, runner, dtype):
@@ -180,7 +189,7 @@ class Suite:
         partitions = cut(blobs(), *CUTS["skewed"])
         args, options = runner.given(partitions)
         found = runner.lightweight_coreset(*args, n_samples=200, random_state=7, **options)
-        known = distributed.lightweight_coreset(partitions, 200, random_state=7)
+        known = distributed.lightweight_coreset([blobs()], 200, random_state=7)
         for name in ("points", "weights", "indices"):
             np.testing.assert_array_equal(getattr(found, name), getattr(known, name))
         mixture = shoal.TruncatedGaussianMixture(6, random_state=0).fit(found)

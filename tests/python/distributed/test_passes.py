@@ -11,7 +11,7 @@ from distributed_suite import CUTS, blobs, cut
 from shoal import _core
 from shoal._distributed import seeding
 from shoal._distributed.batches import Arriving, Seen, absorbed_pieces, printed
-from shoal._distributed.engine import absorbed, n_sums, runs
+from shoal._distributed.engine import runs, tree
 from shoal.distributed import CoresetPass, KMeans, KMeansPass, LabelPass, Partial, SeedPass
 from sklearn.exceptions import ConvergenceWarning
 
@@ -283,30 +283,25 @@ def test_the_examples_of_the_passes_run(module):
 
 @pytest.mark.parametrize("n", [1, 2, 5, 8, 13, 64, 100])
 @pytest.mark.parametrize("n_tasks", [1, 2, 3, 7, 200])
-@pytest.mark.parametrize("most", [1, 2, 5, 1000])
-def test_runs_take_every_partition_once(n, n_tasks, most):
+def test_runs_take_every_partition_once(n, n_tasks):
     rng = np.random.default_rng(n)
     for own in (range(n), sorted(rng.permutation(3 * n)[:n].tolist())):
-        found = runs(own, n_tasks, most)
+        found = runs(own, n_tasks)
         assert [i for run in found for i in run] == list(own)
         assert len(found) >= min(n, n_tasks) or n_tasks > n / 2
-        for run in found:
-            assert len(run) <= -(-n // n_tasks)
-            assert n_sums(run) <= most
-        if most == 1000:
-            assert len(found) <= n_tasks
+        assert len(found) <= n_tasks
+        assert all(len(run) <= -(-n // n_tasks) for run in found)
 
 
-def test_sums_are_those_that_a_result_holds():
-    rows = blobs()
-    task, sweep = SeedPass(3, random_state=0), KMeansPass(rows[:3])
-    rng = np.random.default_rng(0)
-    for _ in range(30):
-        numbers = sorted(rng.permutation(20)[: rng.integers(1, 20)].tolist())
-        given = [(i, rows[4 * i :][:4], None) for i in numbers]
-        assert absorbed(task, given, 1).to_bytes().count(b'.most"') == n_sums(numbers)
-        # Exact sums need no tree.
-        assert absorbed(sweep, given, 1).to_bytes().count(b'.clusters_energies"') == 1
+def test_a_tree_merges_every_result_once():
+    def merge(some):
+        assert len(some) <= 8
+        return [*itertools.chain.from_iterable(some)]
+
+    for n, most in ((1, 1), (8, 1), (9, 1), (70, 5), (70, 0)):
+        left = tree([[i] for i in range(n)], merge, most)
+        assert merge(left) == list(range(n))
+        assert len(left) <= max(1, most)
 
 
 def test_a_fingerprint_has_all_weights():

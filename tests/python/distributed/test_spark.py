@@ -329,7 +329,7 @@ class TestEngine:
         calls = []
         grouped = spark_engine.grouped
         monkeypatch.setattr(spark_engine, "MOST_COLLECTED", 1)
-        monkeypatch.setattr(spark_engine, "most_sums", lambda task: 1)
+        monkeypatch.setattr(spark_engine, "TASKS_PER_CORE", 19)
         monkeypatch.setattr(spark_engine, "grouped", lambda parts: calls.append(1) or grouped(parts))
         one = {"max_iter": 1, "init": blobs()[:12]}
         model = runner.KMeans(**(PARAMS | one), compute_labels=False).fit(*args, **options)
