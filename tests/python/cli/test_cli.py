@@ -11,7 +11,6 @@ import pytest
 import shoal
 from command_line import failure, interrupted, program, run
 from shoal import cli
-from shoal._files import staged as _files
 from shoal.cli import arguments
 
 
@@ -201,17 +200,19 @@ def test_outputs_are_checked_before_any_work(capsys, rows, tmp_path, monkeypatch
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes in folders here")
 def test_special_files_are_not_replaced(capsys, rows, tmp_path):
-    pipe = tmp_path / "pipe"
+    pipe, labels = tmp_path / "pipe", tmp_path / "labels.npy"
     os.mkfifo(pipe)
+    os.mkfifo(labels)
     for option in ("-o", "--labels", "--plot"):
         text = failure(capsys, "fit", rows, "-k", 3, "--quiet", option, pipe)
         assert text == f"shoal: error: {pipe}: is a device, a pipe or a socket, which no file can replace"
     with pytest.raises(OSError, match="which no file can replace"):
         shoal.KMeans(3, random_state=0).fit(rows).save(pipe)
     with pytest.raises(OSError, match="which no file can replace"):
-        _files.write_npy(pipe, np.zeros(3))
+        shoal.KMeans(3, random_state=0).fit(rows).predict(rows, out=labels)
     assert pipe.is_fifo()
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["pipe", "rows.npy"]
+    assert labels.is_fifo()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["labels.npy", "pipe", "rows.npy"]
 
 
 def test_a_full_disk_keeps_the_old_file(capsys, rows, tmp_path, monkeypatch):

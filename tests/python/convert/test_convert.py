@@ -386,6 +386,7 @@ def test_a_missing_package_is_named(package, convert, monkeypatch):
 
 
 def test_the_packages_are_imported_on_first_use():
+    # The programs assert: a failed one raises `CalledProcessError`.
     program = "import sys, shoal.convert; assert not {'faiss', 'onnx', 'onnxruntime'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
     program = "import sys, shoal; assert 'shoal.convert' not in sys.modules; shoal.convert.to_faiss"

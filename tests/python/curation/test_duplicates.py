@@ -248,6 +248,7 @@ def test_bad_values_are_named() -> None:
 
 
 def test_the_module_is_loaded_on_access() -> None:
+    # The program asserts: a failed one raises `CalledProcessError`.
     code = "import sys, shoal; assert 'shoal.curation' not in sys.modules; shoal.curation.deduplicate"
     subprocess.run([sys.executable, "-c", code], check=True)
 

@@ -602,6 +602,7 @@ def test_only_the_cosine_metric_warns_of_rows_of_zeros():
     X[7] = 0.0
     source = shoal.open(X).normalize()
     model = KMeans(3, random_state=0).fit(source)
+    # A warning is raised as an error.
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model.predict(source)

@@ -468,6 +468,7 @@ def test_each_of_many_equal_groups_gets_a_center(made):
 
 
 def test_usual_fits_do_not_warn():
+    # A warning is raised as an error.
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         MiniBatchKMeans(4, random_state=0).fit(tight_blobs(500, 3, 4))

@@ -12,7 +12,6 @@ import shoal
 from shoal import cli
 from shoal._files import outputs as _outputs
 from shoal._files import tables as _tables
-from shoal._files.staged import check_place
 from shoal.callbacks import Checkpoint
 
 feather = pytest.importorskip("pyarrow.feather")
@@ -124,7 +123,7 @@ def test_labels_cannot_replace_files_that_are_read(tmp_path):
 def test_an_unwritable_folder_fails_before_any_work(tmp_path, capsys, monkeypatch):
     np.save(tmp_path / "rows.npy", X)
     with pytest.raises(OSError, match="/proc/x"):
-        check_place("/proc/x")
+        shoal.write(X, "/proc/x.npy")
     monkeypatch.setattr(shoal.KMeans, "fit", lambda *_: pytest.fail("work was begun"))
     fit = ["fit", str(tmp_path / "rows.npy"), "-k", "3", "--quiet"]
     for option, name in (("-o", "/proc/x"), ("--labels", "/proc/x.csv"), ("--checkpoint", "/proc/x")):

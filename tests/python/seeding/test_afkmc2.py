@@ -9,6 +9,7 @@ import reference
 import scipy.sparse
 import scipy.stats
 import shoal
+from generated import groups
 from shoal import KMeans, _core
 from sklearn.base import clone
 
@@ -22,8 +23,7 @@ way = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 
 @pytest.fixture(scope="module")
 def rows():
-    rng = np.random.default_rng(0)
-    return np.concatenate([rng.normal(c, 0.3, size=(200, 3)) for c in rng.uniform(-20, 20, size=(15, 3))])
+    return groups(200)
 
 
 def counted(X, k, name, chain=None, oversampling=None, rounds=None, **more):

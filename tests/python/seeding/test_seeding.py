@@ -8,6 +8,7 @@ import pytest
 import reference
 import shoal
 import sklearn.cluster
+from generated import groups
 from shoal import KMeans
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
@@ -15,8 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 @pytest.fixture(scope="module")
 def rows():
-    rng = np.random.default_rng(0)
-    return np.concatenate([rng.normal(c, 0.3, size=(60, 3)) for c in rng.uniform(-20, 20, size=(15, 3))])
+    return groups(60)
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.float64])
