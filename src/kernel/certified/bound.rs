@@ -267,4 +267,65 @@ mod tests {
             }
         }
     }
+
+    /// No term hides behind a larger one: with all other numbers at 0, each is what the description of the module says.
+    #[test]
+    fn every_term_counts_by_itself() {
+        type Case = (fn(&mut Frame, &mut Center), fn(&Bound) -> f32, f64);
+        const RATE: f64 = 1.0 / 1024.0;
+        let both: &[Case] = &[
+            (|f, c| (f.gamma, c.norm) = (RATE, 1.0), |b| b.fixed, RATE),
+            (|_, c| c.norm = 1.0, |b| b.fixed, 8.0 * UNIT),
+            (|f, c| (f.gamma_f64, f.shift, c.whole) = (RATE, 1.0, 1.0), |b| b.fixed, 2.0 * RATE),
+            (|f, c| (f.gamma_f64, f.middle, c.error) = (RATE, 1.0, 1.0), |b| b.fixed, 2.0 * RATE),
+            (|f, c| (f.gamma_f64, f.mean, c.moved) = (RATE, 1.0, 1.0), |b| b.fixed, 2.0 * RATE),
+            (|f, _| (f.far, f.mean, f.apart) = (RATE, 1.0, 1.0), |b| b.fixed, 4.0 * RATE),
+            (|f, c| (f.far, c.whole) = (RATE, 1.0), |b| b.fixed, 2.0 * RATE),
+            (|f, _| f.tiny = 1.0, |b| b.fixed, 1.0),
+            (|_, c| c.error = 1.0, |b| b.rows, 2.0),
+            (|f, c| (f.gamma, c.whole) = (RATE, 1.0), |b| b.rows, 2.0 * RATE),
+            (|f, _| (f.far, f.farthest) = (RATE, 1.0), |b| b.rows, 8.0 * RATE),
+            (|_, c| c.near = 1.0, |b| b.rows, 16.0 * UNIT),
+        ];
+        let bytes: &[Case] = &[
+            (|_, c| c.whole = 1.0, |b| b.rows, 2.0 * UNIT),
+            (|f, c| (f.gamma, f.apart, c.whole) = (RATE, 1.0, 1.0), |b| b.fixed, 2.0 * RATE),
+            (|f, c| (f.middle, c.near) = (1.0, 1.0), |b| b.fixed, 16.0 * UNIT),
+        ];
+        let bf16: &[Case] = &[
+            (|f, c| (f.gamma_product, c.near) = (RATE, 1.0), |b| b.rows, 2.0 * RATE),
+            (|_, c| c.moved = 1.0, |b| b.rests, 2.0),
+            (|f, c| (f.gamma, c.whole) = (RATE, 1.0), |b| b.rests, 2.0 * RATE),
+            (|f, _| (f.far, f.farthest) = (RATE, 1.0), |b| b.rests, 8.0 * RATE),
+            (|f, c| (f.gamma, f.mean, c.whole) = (RATE, 1.0, 1.0), |b| b.fixed, 2.0 * RATE),
+        ];
+        for (product, own) in [(Product::Bytes, bytes), (Product::Bf16, bf16)] {
+            for (at, (set, of, least)) in both.iter().chain(own).enumerate() {
+                let mut frame = Frame::new(product, 0.0, (&[], &[], &[]));
+                (frame.gamma, frame.far, frame.gamma_product, frame.gamma_f64, frame.tiny) =
+                    (0.0, 0.0, 0.0, 0.0, 0.0);
+                let mut center = Center::default();
+                set(&mut frame, &mut center);
+                let found = f64::from(of(&center.bound(&frame)));
+                assert!(found >= *least, "{product:?}, case {at}: {found:e}, not {least:e}");
+            }
+        }
+    }
+
+    /// The errors of sums grow with the number of columns, and a bound is not rounded down.
+    #[test]
+    fn errors_grow_with_the_columns() {
+        for dim in [1, 100, 3000] {
+            let zeros = vec![0.0; dim];
+            let frame = Frame::new(Product::Bf16, 0.0, (&zeros, &zeros, &zeros));
+            let d = dim as f64;
+            assert!(frame.gamma >= (d + 4.0) * UNIT && frame.gamma_product >= 2.0 * d * UNIT, "{dim}");
+            assert!(frame.far >= (d / 16.0 + 8.0) * f64::EPSILON / 2.0, "{dim}");
+        }
+        for i in 1..100 {
+            let mut frame = Frame::new(Product::Bytes, 0.0, (&[], &[], &[]));
+            frame.tiny = f64::from(i) / 7.0;
+            assert!(f64::from(Center::default().bound(&frame).fixed) >= frame.tiny, "{i}");
+        }
+    }
 }

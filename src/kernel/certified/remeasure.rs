@@ -137,7 +137,7 @@ impl Remeasured {
 
 /// `2 x.m`, and an upper limit of its error.
 #[inline(always)]
-fn excess(x: &[f32], mean: &[f32]) -> (f64, f64) {
+pub(super) fn excess(x: &[f32], mean: &[f32]) -> (f64, f64) {
     const LANES: usize = 8;
     let (mut product, mut largest) = ([0.0; LANES], [0.0; LANES]);
     let (x_parts, x_rest) = x.as_chunks::<LANES>();

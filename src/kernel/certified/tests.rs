@@ -3,7 +3,10 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::Certified;
-use super::pack::{LowCenters, PANEL};
+use super::bound::Lengths;
+use super::pack::{LowCenters, PANEL, bf16, wide};
+use super::remeasure::excess;
+use super::rows::load;
 use super::tiles::{Buffers, ByTiles};
 use crate::kernel::arch::engine::{Emulated, Engine, Line, Product, Sums, Tile, WithEngine};
 use crate::kernel::arch::scalar::ScalarF32;
@@ -299,6 +302,77 @@ fn the_rest_of_a_row_counts() {
     let problem = Problem { d: 257, x, c };
     let [found, wanted] = both(&problem, Product::Bf16, &Emulated).expect("plain centers");
     assert_eq!((found, wanted), (vec![1], vec![1]));
+}
+
+/// Loads 16 rows at most. Returns the limits of their lengths, or nothing if the rows do not suit.
+fn loaded(problem: &Problem, packed: &PackedCenters<f32>, low: &LowCenters) -> Option<Lengths> {
+    let (mut tiles, mut lengths) = (vec![Tile::ZERO; low.steps], Lengths::ZERO);
+    load(&Emulated, low, packed, problem.rows(), &mut tiles, &mut lengths).then_some(lengths)
+}
+
+/// The length of a row, and of what rounding to bf16 takes from it, are at most what is stored.
+fn check_lengths(problem: &Problem, product: Product, what: &str) {
+    let packed = problem.packed(Isa::Scalar);
+    let low = LowCenters::new(&packed, product).expect("plain centers");
+    let found = loaded(problem, &packed, &low).expect("rows within range");
+    for (r, row) in problem.rows().iter().enumerate() {
+        let (mut length, mut rest) = (0.0, 0.0);
+        for (t, &x) in row.iter().enumerate() {
+            let middle = low.middle[t];
+            let (near, about) = match product {
+                Product::Bytes => (f64::from(x) - f64::from(middle), f64::from(x) - f64::from(middle)),
+                Product::Bf16 => {
+                    let x = moved(x, packed.shift[t], packed.scale);
+                    (f64::from(wide(bf16(x - middle))), f64::from(x) - f64::from(middle))
+                }
+            };
+            length += near * near;
+            rest += (about - near).powi(2);
+        }
+        assert!(f64::from(found.length.0[r]) >= length.sqrt(), "{what}: length of row {r}");
+        assert!(f64::from(found.rest.0[r]) >= rest.sqrt(), "{what}: rest of row {r}");
+    }
+}
+
+#[test]
+fn lengths_of_rows_are_rounded_up() {
+    let d = 70;
+    for seed in 0..20 {
+        check_lengths(&Problem::bytes(16, 40, d, seed), Product::Bytes, "bytes");
+        check_lengths(&Problem::floats(16, 40, d, 1.0, 0.0, seed), Product::Bf16, "floats");
+    }
+    // Centers about the origin. The mean of all is about 4e-8.
+    let c: Vec<f32> = [-1.0, 0.0, 1.0 + f32::EPSILON].into_iter().flat_map(|c| vec![c; d]).collect();
+    let of = |x: f32| Problem { d, x: vec![x; d], c: c.clone() };
+    // Subtracting the mean from -1 has no effect in `f32`.
+    check_lengths(&of(-1.0), Product::Bf16, "rounded difference");
+    let mut even = of(1e-24);
+    even.c.fill(0.0);
+    (even.c[..d].fill(-1.0), even.c[2 * d..].fill(1.0));
+    // The squares of all values are 0 in `f32`.
+    check_lengths(&even, Product::Bf16, "underflow");
+}
+
+/// Rows for which the roundings of the arbiter would exceed the bounds do not suit.
+#[test]
+fn rows_far_away_do_not_suit() {
+    let mut problem = Problem::bytes(16, 40, 70, 1);
+    let packed = problem.packed(Isa::Scalar);
+    let low = LowCenters::new(&packed, Product::Bf16).expect("plain centers");
+    assert!(loaded(&problem, &packed, &low).is_some());
+    problem.x[70] = 2.0 * low.farthest;
+    assert!(loaded(&problem, &packed, &low).is_none());
+}
+
+/// Large terms that cancel hide a small one, by no more than the error says.
+#[test]
+fn the_excess_has_an_error() {
+    let mut x = [0.0; 24];
+    (x[0], x[8], x[16]) = (2f32.powi(27), 1.0, 2f32.powi(27));
+    let mut mean = x;
+    mean[16] = -mean[16];
+    let (found, error) = excess(&x, &mean);
+    assert!((found - 2.0).abs() <= error && found != 2.0, "{found} {error}");
 }
 
 /// An engine whose values are off by a share of their bounds, in the direction that hides the nearest center.

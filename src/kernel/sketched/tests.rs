@@ -2,6 +2,7 @@
 
 use super::basis::UNIT;
 use super::basis::{Directions, mix};
+use super::query::Query;
 use super::{
     Basis, Bounds, Compared, Fine, FinePoint, FineSketch, FineSketching, Lists, PackedSketches, Paths, Scan,
     Sketch, Sketching,
@@ -492,6 +493,155 @@ fn the_rounding_of_the_product_is_needed() {
         most = most.max(off(&without));
     }
     assert!(most > 1.0, "{most}");
+}
+
+/// What follows from two stored points and their errors is rounded outward, also where the points nearly coincide and
+/// where errors are much larger than distances.
+#[test]
+fn limits_from_stored_points_are_rounded_outward() {
+    let (width, mut rng) = (16, Rng::keyed(12, Purpose::Seeding, 0));
+    for trial in 0..6000 {
+        let mut draw = || rng.unit() as f32;
+        let unit = 0.5 + draw();
+        // The same unit, nearly the same, or another one.
+        let units = [unit, unit * [1.0, 1.0 + 1e-6 * draw(), 0.5 + draw()][trial % 3]];
+        let first: Vec<u8> = (0..width).map(|_| (1.0 + 254.0 * draw()) as u8).collect();
+        let mut second = first.clone();
+        if trial % 2 == 0 {
+            second[3] = second[3].wrapping_add(1).max(1);
+            second[5..5 + trial % 11].iter_mut().for_each(|code| *code = 1 + (254.0 * draw()) as u8);
+        }
+        let rests = [draw(), draw()].map(|rest| rest * [0.0, 1.0, 100.0][trial / 3 % 3]);
+        let errors = [draw(), draw()].map(|error| error * [0.0, 1.0, 1000.0][trial / 9 % 3]);
+        let codes = [first, second];
+        let at = |i: usize, t: usize| f64::from(units[i]) * (f64::from(codes[i][t]) - 128.0);
+        let sketches = [0, 1].map(|i| Sketch {
+            unit: units[i],
+            error: errors[i],
+            rest: rests[i],
+            square: ((0..width).map(|t| at(i, t).powi(2)).sum::<f64>() + f64::from(rests[i]).powi(2)) as f32,
+        });
+        let within: f64 = (0..width).map(|t| (at(0, t) - at(1, t)).powi(2)).sum();
+        let [a, b] = rests.map(f64::from);
+        let (near, far) = ((within + (a - b).powi(2)).sqrt(), (within + (a + b).powi(2)).sqrt());
+        let [of_row, of_center] = errors.map(f64::from);
+        let packed = PackedSketches::new(&codes[1], &sketches[1..], width, &[0]);
+        let group = &packed.groups[0];
+        let product = (0..width).map(|t| (i32::from(codes[0][t]) - 128) * (i32::from(codes[1][t]) - 128));
+        let product = product.sum::<i32>() as f32;
+        let query = Query::new(&sketches[0], 0.0);
+        let along = query.along(product, group, 0);
+        let least = near - of_row - of_center;
+        let bound = f64::from(query.bound(along, group, 0));
+        assert!(bound <= least, "{trial}: bound {bound} {least}");
+        let upper = f64::from(query.upper(along, group, 0));
+        assert!(upper >= far + of_row + of_center, "{trial}: upper {upper} {far}");
+        let beyond = f64::from(query.beyond(along + group.least[0], 0.0, errors[1]));
+        assert!(beyond <= least, "{trial}: beyond {beyond} {least}");
+        // A center at the radius is listed.
+        let query = Query::new(&sketches[0], (least.max(0.0) as f32).next_up());
+        let compared = along + group.least[0] + query.slope * errors[1];
+        assert!(compared <= query.limit, "{trial}: {compared} {}", query.limit);
+        let beyond = f64::from(query.beyond(compared, query.reach(), errors[1]));
+        assert!(beyond <= least, "{trial}: beyond the radius {beyond} {least}");
+    }
+}
+
+/// Moving rows to the mean rounds, by no more than the basis says.
+#[test]
+fn the_rounding_of_columns_is_needed() {
+    let (n, d) = (40, 64);
+    let values: Vec<f32> = rows(6, n, d, 7).into_iter().map(|x| x as f32).collect();
+    let rows = MatRef::new(&values, d);
+    let mut basis = Basis::of_columns(rows).unwrap();
+    basis.mean.iter_mut().for_each(|m| *m *= 0.01);
+    let (mut moved, mut most) = (vec![0.0; n * d], 0.0f64);
+    basis.center(rows, &mut moved, &mut vec![0.0; n]);
+    for (row, moved) in rows.iter().zip(moved.chunks_exact(d)) {
+        let (mut off, mut square) = (0.0, 0.0);
+        for ((&x, &m), &y) in row.iter().zip(&basis.mean).zip(moved) {
+            let exact = (f64::from(x) - f64::from(m)) * basis.factor;
+            off += (f64::from(y) - exact).powi(2);
+            square += exact * exact;
+        }
+        assert!(off.sqrt() <= basis.rounding * square.sqrt(), "{off} {square}");
+        most = most.max(off);
+    }
+    assert!(most > 0.0);
+}
+
+/// The sketch of one row with a crafted basis.
+fn sketched(basis: Basis, row: &[f32]) -> Made {
+    Made::of(basis, MatRef::new(row, row.len()))
+}
+
+/// A basis of all columns as they are, without errors.
+fn exact_columns(d: usize) -> Basis {
+    let mut basis = crafted(d, &[]);
+    (basis.directions, basis.width) = (Directions::Columns, d);
+    (basis.rounding, basis.defect) = (0.0, 0.0);
+    basis
+}
+
+/// The error of a sketch is at least what rounding to whole numbers takes from the row, and at least the rounding of
+/// coordinates.
+#[test]
+fn errors_of_sketches_are_rounded_up() {
+    let check = |row: &[f32]| {
+        let made = sketched(exact_columns(row.len()), row);
+        let sketch = &made.sketches[0];
+        let stored = made.codes.iter().map(|&code| f64::from(sketch.unit) * (f64::from(code) - 128.0));
+        let misses: f64 = row.iter().zip(stored).map(|(&x, near)| (f64::from(x) - near).powi(2)).sum();
+        let length = row.iter().map(|&x| f64::from(x).powi(2)).sum::<f64>().sqrt();
+        let error = f64::from(sketch.error);
+        assert!(error >= misses.sqrt(), "{error} {}", misses.sqrt());
+        assert!(error >= 2.0 * UNIT * length, "{error} {length}");
+    };
+    for i in 0..100u8 {
+        // One unit is 1 plus some digits, or so small that squares of misses are 0 in `f32`.
+        for (d, size) in [(16, 1.0 + f32::from(i) / 128.0), (32, 1e-22), (16_000, 1.0)] {
+            if d < 100 || i < 10 {
+                let rest = if d == 16 { 0.0 } else { 0.3 + 0.01 * f32::from(i % 10) };
+                let mut row = vec![rest * size; d];
+                row[0] = 127.0 * size;
+                check(&row);
+            }
+        }
+    }
+}
+
+/// The error of coordinates counts for the stored point, and for the length outside.
+#[test]
+fn the_error_of_a_sketch_has_every_term() {
+    let mut basis = exact_columns(16);
+    let mut row = [0.0f32; 16];
+    (row[0], row[1]) = (127.0, 127.0);
+    let length = 127.0 * 2f64.sqrt();
+    for (rounding, defect) in [(1e-3, 0.0), (0.0, 1e-3)] {
+        (basis.rounding, basis.defect) = (rounding, defect);
+        let error = f64::from(sketched(basis.clone(), &row).sketches[0].error);
+        assert!(error >= 1e-3 * length, "{rounding} {defect}: {error}");
+    }
+    // One direction, and a part outside of it.
+    let d = 17;
+    let first: Vec<f32> = (0..d).map(|t| f32::from(u8::from(t == 0))).collect();
+    let mut basis = crafted(d, &[first]);
+    let mut row = vec![0.0; d];
+    (row[0], row[1]) = (127.0, 1.0);
+    let square = 127.0 * 127.0 + 1.0;
+    for (rounding, unsure) in [
+        // Sums of squares in 16 lanes over 17 columns and 16 coordinates, and four more roundings.
+        (0.0, (17.0 / 8.0 + 16.0 / 8.0 + 36.0) * UNIT * square),
+        (1e-4, 2.0 * 127.0 * 1e-4 * 127.0),
+    ] {
+        (basis.rounding, basis.defect) = (rounding, 0.0);
+        let error = f64::from(sketched(basis.clone(), &row).sketches[0].error);
+        let half = 0.5 * ((1.0 + unsure).sqrt() - f64::max(1.0 - unsure, 0.0).sqrt());
+        assert!(
+            error >= (half * half + (rounding * 127.0).powi(2)).sqrt() * (1.0 - 2e-3),
+            "{rounding}: {error} {half}"
+        );
+    }
 }
 
 /// Rows with finer sketches, and some of them as centers, with a copy of each that is moved by little.

@@ -1,7 +1,7 @@
 //! Tests that centers dropped for a box are never the label of a row within it, and that the rows of a leaf get the
 //! label of their nearest center.
 
-use crate::kernel::blocks::{Candidates, Leaf, Narrowing, Relabeled, Skin, narrow, relabel};
+use crate::kernel::blocks::{Candidates, Leaf, Narrowing, Relabeled, Skin, apart, narrow, relabel};
 use crate::kernel::{Compute, Isa, PackedCenters, Scratch, nearest, sq_dist};
 use crate::matrix::MatRef;
 use crate::rng::{Purpose, Rng};
@@ -105,6 +105,79 @@ fn values_that_are_no_numbers_keep_all_centers() {
     }
     assert!(narrow(&packed, &[0.0, 0.0, 0.1, 0.1], Skin::default(), &from, &mut to, work));
     assert_eq!(to.ids(), [0]);
+}
+
+/// A dropped center is farther from every corner of the box than the one nearest to the middle, even if both move by
+/// their allowances in the worst direction.
+#[test]
+fn the_skin_covers_all_moves() {
+    let (mut rng, mut dropped) = (Rng::keyed(9, Purpose::Seeding, 0), 0);
+    for trial in 0..40_000 {
+        let d = 1 + trial % 3;
+        let mut draw = |n: usize, by: f64| (0..n).map(|_| by * (rng.unit() - 0.5)).collect::<Vec<f64>>();
+        // Boxes that are long in some columns and flat in others.
+        let sides: Vec<f64> =
+            draw(d, 2.0).iter().map(|&x| x.abs() * if trial / 3 % 2 == 0 { 1.0 } else { x * x }).collect();
+        let low = draw(d, 1.0);
+        let mut centers = draw(3 * d, 4.0);
+        // The last center is near the first.
+        let near = draw(d, 0.2);
+        (0..d).for_each(|t| centers[2 * d + t] = centers[t] + near[t]);
+        let (by, moves) = (draw(3, 1.0), draw(3 * d, 0.1));
+        let last: Vec<f64> = (0..3 * d).map(|i| centers[i] + by[i / d].powi(3) * moves[i]).collect();
+        let faces: Vec<f64> =
+            (0..2 * d).map(|i| low[i % d] + if i < d { 0.0 } else { sides[i % d] }).collect();
+        let packed = PackedCenters::for_isa(MatRef::new(&centers, d), Isa::Scalar);
+        let from = Candidates::all(&packed, Some(&last));
+        let skin = Skin { moves: 3.0, least: 1e-6, shift: 0.0 };
+        let mut to = Candidates::default();
+        if !narrow(&packed, &faces, skin, &from, &mut to, &mut Narrowing::default()) {
+            continue;
+        }
+        let length = |x: &[f64], j: usize| sq_dist(x, &centers[j * d..][..d]).sqrt();
+        let middle: Vec<f64> = (0..d).map(|t| low[t] + sides[t] / 2.0).collect();
+        let nearest = (0..3).min_by(|&a, &b| length(&middle, a).total_cmp(&length(&middle, b))).unwrap();
+        let allowed = from.allowed(skin);
+        for j in (0..3).filter(|&j| !to.ids().contains(&(j as u32))) {
+            dropped += 1;
+            for corner in 0..1 << d {
+                let x: Vec<f64> =
+                    (0..d).map(|t| faces[if corner >> t & 1 == 1 { d + t } else { t }]).collect();
+                let (near, far) = (length(&x, nearest) + allowed[nearest], length(&x, j) - allowed[j]);
+                assert!(near < far, "trial {trial}: {near} {far}");
+            }
+        }
+    }
+    assert!(dropped > 10_000, "{dropped}");
+}
+
+/// If the shift may move far, rows and centers are rounded as values of that length.
+#[test]
+fn a_shift_that_moves_far_keeps_centers() {
+    let packed = PackedCenters::for_isa(MatRef::new(&[0.0f32, 1.0], 1), Isa::Scalar);
+    let from = Candidates::all(&packed, Some(&[0.0, 1.0]));
+    let narrowed = |shift: f32| {
+        let skin = Skin { moves: 0.0, least: 0.0, shift };
+        narrow(&packed, &[0.0, 0.0], skin, &from, &mut Candidates::default(), &mut Narrowing::default())
+    };
+    // The margin is `18 EPSILON` times twice the square of both lengths, here up to 2 and 0.5.
+    assert!(!narrowed(341.0) && narrowed(170.0));
+}
+
+/// Lengths and moves of candidates are not rounded down.
+#[test]
+fn lengths_and_moves_are_rounded_up() {
+    let (d, k, mut rng) = (37, 100, Rng::keyed(10, Purpose::Seeding, 0));
+    let mut values = || (0..k * d).map(|_| rng.unit() as f32 - 0.5).collect::<Vec<f32>>();
+    let (centers, last) = (values(), values());
+    let packed = PackedCenters::for_isa(MatRef::new(&centers, d), Isa::Scalar);
+    assert!(packed.shift.iter().all(|&s| s == 0.0) && packed.scale == 1.0);
+    let all = Candidates::all(&packed, Some(&last));
+    for (j, (center, last)) in centers.chunks_exact(d).zip(last.chunks_exact(d)).enumerate() {
+        let (length, moved) = (sq_dist(center, &vec![0.0; d]).sqrt(), sq_dist(center, last).sqrt());
+        assert!(f64::from(all.values[d * all.stride + j]) >= length, "length of center {j}");
+        assert!(f64::from(apart(center, last, 1.0)) >= moved, "move of center {j}");
+    }
 }
 
 /// The nearest of the listed centers, by exact differences, and whether another one is about as near.

@@ -1,7 +1,7 @@
 //! Bounds that must hold for every rounding, next to the values that they bound; and where centers are moved to.
 
 use super::battery::for_each_isa;
-use crate::kernel::bounded::{Margins, between};
+use crate::kernel::bounded::{BoundColumn, Gathered, Margins, Radii, between, radii, renew, upper};
 use crate::kernel::frame::Frame;
 use crate::kernel::near::{Near, near};
 use crate::kernel::operations;
@@ -36,6 +36,45 @@ fn near_misses_no_pair_at_the_reach() {
         });
         assert!(found.iter().all(|&found| found), "packed row {j}");
     }
+}
+
+/// Every column but the first has a product that is lost in the sum, so that a long row or a long packed row makes the
+/// tile value too large.
+#[test]
+fn near_finds_pairs_whose_products_are_lost() {
+    let d = 512;
+    let frame = Frame::of(MatRef::new(&vec![0.0f32; d], d), 1.0, false);
+    for (of_row, of_packed) in [(1.0f32, 1.0 / 16.0), (1.0 / 16.0, 1.0)] {
+        // Less than half a unit in the last place of the sum of the first column.
+        let sum = if of_packed < of_row { 2f32.powi(-3) } else { 0.5 };
+        let small = (0.48 * sum * f32::EPSILON / 4.0).sqrt();
+        let [row, packed] = [of_row, of_packed].map(|first| {
+            let mut values = vec![small; d];
+            values[0] = first;
+            values
+        });
+        let reach = [sq_dist(&row, &packed)];
+        let packed = PackedCenters::framed(MatRef::new(&packed, d), &frame, d, false);
+        let (none, mut found) = (packed.limits(std::iter::once(-1.0)), 0);
+        near(MatRef::new(&row, d).into(), &packed, &reach, &none, &mut Near::default(), |_, _, sq_dist| {
+            found += usize::from(sq_dist <= reach[0]);
+            reach[0]
+        });
+        assert_eq!(found, 1, "{of_row} {of_packed}");
+    }
+}
+
+/// Squares that underflow do not hide a pair.
+#[test]
+fn near_finds_pairs_at_distances_that_underflow() {
+    let frame = Frame::of(MatRef::new(&[0.0f32], 1), 1.0, false);
+    let packed = PackedCenters::framed(MatRef::new(&[0.0f32, 1.0], 1), &frame, 1, false);
+    let (none, mut found) = (packed.limits([-1.0, -1.0].into_iter()), Vec::new());
+    near(MatRef::new(&[1e-25f32], 1).into(), &packed, &[1e-49], &none, &mut Near::default(), |_, j, _| {
+        found.push(j);
+        1e-49
+    });
+    assert_eq!(found, [0]);
 }
 
 /// Distances between centers are rounded down, also if moving the centers to the shift rounds them.
@@ -73,8 +112,8 @@ fn centers_are_at_least_as_far_apart_as_between_says() {
 /// The reach of a row covers the rounding of two tile values.
 #[test]
 fn the_reach_covers_rounding() {
-    let upper: Vec<f32> = (0..40).map(|i| 1.5f32.powi(i - 30)).collect();
-    let (norm, gamma) = (3.0f64, 1e-5);
+    let upper: Vec<f32> = (0..400).map(|i| 1.05f32.powi(i - 300)).collect();
+    let (norm, gamma) = (3.0f64, f64::from(1e-5f32));
     let margins = Margins { norm: norm as f32, gamma: gamma as f32, unit: 1.0, off: 0.0 };
     for_each_isa(|isa| {
         let mut out = vec![0.0; upper.len()];
@@ -82,9 +121,57 @@ fn the_reach_covers_rounding() {
         for (&upper, &reach) in upper.iter().zip(&out) {
             let (upper, reach) = (f64::from(upper), f64::from(reach));
             let least = (upper * upper + 4.0 * gamma * ((norm + upper).powi(2) + norm * norm)).sqrt();
-            assert!((least * (1.0 - 1e-6)..least * 1.001).contains(&reach), "{isa}: {reach} of {least}");
+            assert!((least..least * 1.001).contains(&reach), "{isa}: {reach} of {least}");
         }
+        // Another center may be at the same place.
+        let margins = Margins { norm: 0.0, ..margins };
+        operations::reach(tier_of::<f32>(isa), margins, &[0.0], &mut out[..1]);
+        assert!(out[0] > 0.0, "{isa}");
     });
+}
+
+/// Bounds on distances are rounded outward where they become `f32`, and every margin widens them.
+#[test]
+fn bounds_of_rows_are_rounded_outward() {
+    let mut rng = Rng::keyed(5, Purpose::Seeding, 0);
+    let n = 200;
+    let own: Vec<f64> = (0..n).map(|_| 4.0 * rng.unit()).collect();
+    let plain = Margins { norm: 0.0, gamma: 0.0, unit: 1.0, off: 0.0 };
+    for margins in [
+        plain,
+        Margins { off: 1.0, ..plain },
+        Margins { gamma: 1e-3, ..plain },
+        Margins { gamma: 1e-3, norm: 2.0, ..plain },
+        Margins { norm: 1e10, ..plain },
+    ] {
+        let mut found = Radii { own: own.clone(), ..Radii::default() };
+        found.resize(n);
+        radii(margins, &mut found);
+        let Margins { norm, gamma, off, .. } = margins;
+        for (i, own) in own.iter().enumerate() {
+            let distance = (own + off).sqrt();
+            let (row, upper) = (norm + distance, f64::from(found.upper[i]));
+            let least = distance * (1.0 + gamma) + 4.0 * f64::EPSILON * (row + norm);
+            assert!(upper >= least * (1.0 + 1e-9), "{margins:?}: {upper} {least}");
+            let least = 2.0 * gamma * (row * row + norm * norm);
+            assert!(found.error[i] >= least * (1.0 - 1e-9), "{margins:?}: {} {least}", found.error[i]);
+        }
+    }
+    // The squared distance is that of `own`, as a tile value and two squared lengths.
+    let gathered = Gathered { sq_norm: vec![1.0; n], ..Gathered::default() };
+    let low: Vec<f64> = own.iter().map(|own| own - 1.0).collect();
+    let picked: Vec<u32> = (0..n as u32).collect();
+    for (error, drift) in [(0.0, 0.0), (0.5, 0.0), (0.0, 1.0), (0.5, 300.0)] {
+        let mut bounds = vec![0.0; n];
+        let to = BoundColumn { lower: &mut bounds, width: 1, column: 0 };
+        renew(&gathered, &picked, (&low, &vec![error; n]), plain, drift, to);
+        for (i, (&own, lower)) in own.iter().zip(bounds).enumerate() {
+            let (least, most) = (f64::max(own - error, 0.0).sqrt() + f64::from(drift), (own + error).sqrt());
+            assert!(f64::from(lower) <= least * (1.0 - 1e-9), "{error} {drift}: {lower} {least}");
+            let upper = f64::from(upper(&gathered, i, low[i], error, plain));
+            assert!(upper >= most * (1.0 + 1e-9), "{error}: {upper} {most}");
+        }
+    }
 }
 
 /// Whether rows and centers are moved.

@@ -3,6 +3,7 @@
 use super::*;
 use crate::data::Dense;
 use crate::fit::{Restartable, Solver};
+use crate::kernel::bounded::Margins;
 use crate::kmeans::lloyd::params::{Algorithm, KMeans};
 use crate::kmeans::lloyd::solver::Lloyd;
 use crate::parallel::Executor;
@@ -29,7 +30,7 @@ impl PanelBounds {
             };
             let upper = f64::from(self.rows.upper[r]) + f64::from(self.moves[label as usize]);
             assert!(
-                upper * (1.0 + 1e-6) >= distance(label as usize),
+                upper * (1.0 + 1e-12) >= distance(label as usize),
                 "{what}: upper bound {upper} of row {r}"
             );
             for (slot, &j) in self.order.iter().enumerate().filter(|&(_, &j)| j != label) {
@@ -41,7 +42,7 @@ impl PanelBounds {
                 }
                 for lower in lower {
                     assert!(
-                        lower * (1.0 - 1e-6) <= truth,
+                        lower * (1.0 - 1e-12) <= truth,
                         "{what}: {lower} for center {j} of row {r}, at {truth}"
                     );
                 }
@@ -146,4 +147,71 @@ fn no_room_no_bounds() {
     assert!(PanelBounds::single(centers, 1000, 7999, false).is_none());
     assert!(!PanelBounds::single(centers, 1000, 8000, true).unwrap().balls);
     assert!(PanelBounds::single(centers, 1000, 48_000, true).unwrap().balls);
+}
+
+/// `k` centers about the origin, the longest of length 1.
+fn about_the_origin(k: usize, d: usize) -> Vec<f64> {
+    let mut centers = vec![0.0; k * d];
+    (centers[0], centers[d]) = (1.0, -1.0);
+    centers
+}
+
+/// Moves and drifts are rounded up, as `f64` and as `f32`.
+#[test]
+fn moves_are_rounded_up() {
+    let (k, d) = (40, 18);
+    let old = about_the_origin(k, d);
+    for square in 1..=d {
+        let mut new = old.clone();
+        new[3 * d..][..square].fill(1.0);
+        let mut bounds = PanelBounds::new(MatRef::new(&old, d), 10, 1 << 20).unwrap();
+        let packed = bounds.pack(MatRef::new(&old, d), false);
+        bounds.follow(MatRef::new(&old, d), MatRef::new(&new, d));
+        let group = bounds.slot[3] as usize / PackedCenters::<f64>::panel_centers() / bounds.group_panels;
+        let rules = bounds.rules(&packed, d);
+        let stored = [bounds.moves[3], rules.drift[group], rules.far_drift].map(f64::from);
+        for moved in [bounds.far_drift, bounds.drift[group]].into_iter().chain(stored) {
+            // The exact difference of the squares, rounded once.
+            assert!(moved.mul_add(moved, -(square as f64)) >= 0.0, "{square}: {moved}");
+        }
+    }
+}
+
+/// The lower bound on a distance has every margin, and is not rounded up.
+#[test]
+fn measured_distances_are_rounded_down() {
+    let (k, d) = (40, 18);
+    let centers = about_the_origin(k, d);
+    let mut bounds = PanelBounds::new(MatRef::new(&centers, d), 10, 1 << 20).unwrap();
+    let packed = bounds.pack(MatRef::new(&centers, d), false);
+    let mut rules = bounds.rules(&packed, d);
+    let plain = Margins { norm: 0.0, gamma: 0.0, unit: 1.0, off: 0.0 };
+    let mut rng = Rng::keyed(3, Purpose::Seeding, 0);
+    for margins in [
+        plain,
+        Margins { off: 0.1, ..plain },
+        Margins { gamma: 1e-3, ..plain },
+        Margins { norm: 1e12, ..plain },
+    ] {
+        rules.margins = margins;
+        for _ in 0..100 {
+            let own = 1.0 + rng.unit();
+            let distance = (own - margins.off).sqrt();
+            let lost = distance * margins.gamma + 4.0 * f64::EPSILON * (2.0 * margins.norm + distance);
+            let (found, most) = (f64::from(rules.at_least(own)), distance - lost);
+            assert!(found <= most * (1.0 - 1e-9), "{margins:?}: {found} {most}");
+        }
+    }
+}
+
+/// The roundings that bounds allow grow with the values of a row, or with all columns.
+#[test]
+fn roundings_grow_with_the_columns() {
+    let (k, d) = (40, 180);
+    let centers = about_the_origin(k, d);
+    let centers = MatRef::new(&centers, d);
+    let [dense, sparse] = [false, true].map(|sparse| PackedCenters::for_rows(centers, sparse));
+    let columns = d as f64 * f64::EPSILON;
+    assert!(rounding_of(&dense, 1) >= 5.0 * f64::EPSILON && rounding_of(&dense, d) >= columns);
+    assert!(rounding_of(&sparse, 1) >= columns && lost_of(&sparse) >= 2.0 * columns);
 }
