@@ -148,7 +148,7 @@ impl CoresetPass {
 
     /// The point about which this pass measures the rows: the origin, then their mean.
     fn about<T: Compute>(&self, dim: usize) -> Vec<T> {
-        let mean = self.moments.as_ref().map(|moments| moments.mean());
+        let mean = self.moments.as_ref().map(Moments::mean);
         mean.map_or_else(
             || vec![T::from_f64(0.0); dim],
             |mean| mean.iter().map(|&x| T::from_f64(x)).collect(),

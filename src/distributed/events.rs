@@ -97,7 +97,9 @@ impl Events {
                 return Err(of_others());
             }
             let mut sorted = Coreset::new(rows.points.cols());
-            order.iter().for_each(|&i| sorted.push(rows.points.rows(), i, rows.weights[i], rows.rows[i]));
+            for i in order {
+                sorted.push(rows.points.rows(), i, rows.weights[i], rows.rows[i]);
+            }
             Ok(sorted)
         }
         Ok(match self.0.ok_or_else(of_others)? {
