@@ -29,7 +29,7 @@ pub(crate) struct PassFacts<'a> {
     #[cfg_attr(not(feature = "python"), expect(dead_code, reason = "for Python"))]
     pub(crate) centers: Option<&'a Values>,
     /// Whether there is a result: centers or a coreset.
-    #[cfg_attr(not(feature = "python"), expect(dead_code, reason = "for Python"))]
+    #[cfg_attr(not(any(test, feature = "python")), expect(dead_code, reason = "for Python"))]
     pub(crate) is_done: bool,
     /// Approximate upper limit of the bytes of one partial result.
     #[cfg_attr(not(feature = "python"), expect(dead_code, reason = "for Python"))]

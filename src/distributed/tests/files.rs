@@ -97,8 +97,8 @@ fn contents_that_match_each_other_but_no_rows_are_refused() {
     let (rows, cx) = (small(), cx(1));
     let seed = SeedPass::new(3, 2.0, 2, Metric::Euclidean, 1).unwrap();
     let coreset = CoresetPass::new(5, Metric::Euclidean, 1).unwrap();
-    let place = Place::Partition(0);
-    let drawing = coreset.commit(&coreset.absorb(&rows, place, &cx).unwrap()).unwrap().0;
+    let measured = [0, 1].map(|i| coreset.absorb(&rows, Place::Partition(i), &cx).unwrap());
+    let drawing = coreset.commit(&measured[0].merge(&measured[1]).unwrap()).unwrap().0;
     // A partition with its neighbor, which has rows.
     let pairs = [0, 1].map(Place::Partition).map(|place| {
         [

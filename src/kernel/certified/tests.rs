@@ -348,7 +348,8 @@ fn lengths_of_rows_are_rounded_up() {
     check_lengths(&of(-1.0), Product::Bf16, "rounded difference");
     let mut even = of(1e-24);
     even.c.fill(0.0);
-    (even.c[..d].fill(-1.0), even.c[2 * d..].fill(1.0));
+    even.c[..d].fill(-1.0);
+    even.c[2 * d..].fill(1.0);
     // The squares of all values are 0 in `f32`.
     check_lengths(&even, Product::Bf16, "underflow");
 }
