@@ -17,8 +17,6 @@ from .stream import Block, Reading, Stream, name_errors
 
 #: The file format, which has an index of its batches, starts with this. Other files are read as streams.
 MAGIC = b"ARROW1"
-#: In the file format, the stream of batches starts at this byte.
-STREAM_START = 8
 #: Start of a file in version 1 of Feather, which is not Arrow IPC.
 FEATHER_1 = b"FEA1"
 PAGE = 4096
@@ -105,9 +103,7 @@ def batches(
     """Yield the batches of a file with only the given fields."""
     # pyarrow would use threads for the fields of one batch only. The cores are busy with the blocks.
     options = pa.ipc.IpcReadOptions(included_fields=fields, use_threads=False)
-    # The file format is a stream between the magic number and the index.
-    stream = buffer.slice(STREAM_START) if indexed else buffer
-    return checked_batches(pa, stream, options, name, limit)
+    return checked_batches(pa, buffer, options, name, limit, indexed=indexed)
 
 
 def load_pages(block: Block) -> None:

@@ -14,25 +14,55 @@ from .stream import refuse_large
 
 #: Types of messages that hold buffers.
 BATCH, DICTIONARY = "record batch", "dictionary"
-#: Positions of fields in the tables of Message.fbs and Schema.fbs of Apache Arrow.
+#: Positions of fields in the tables of Message.fbs, Schema.fbs and File.fbs of Apache Arrow.
 HEADER, DATA, BUFFERS, COMPRESSION = 2, 1, 2, 3
+DICTIONARIES, BATCHES = 2, 3
 #: A buffer is an offset into the body and a length. A compressed buffer starts with its unpacked length.
 BUFFER = struct.Struct("<qq")
 LENGTH = struct.Struct("<q")
+#: A message that the index of a file names: its offset, and the lengths of its header and its body.
+BLOCK = struct.Struct("<qi4xq")
+#: A file with an index ends with the index, its length and six bytes that mark such files.
+END = struct.Struct("<i6x")
 
 
-def checked_batches(pa: Any, buffer: Any, options: Any, name: str, limit: int) -> Iterator[Any]:
-    """Yield the batches of a stream.
+def checked_batches(
+    pa: Any, buffer: Any, options: Any, name: str, limit: int, *, indexed: bool
+) -> Iterator[Any]:
+    """Yield the batches of a stream, or of a file with an index.
 
     A compressed batch whose buffers would take more than `limit` bytes raises `ValueError` before it is
     unpacked.
     """
+
+    def check(message: Any) -> None:
+        refuse_large(name, "a batch", measure_unpacked(message), limit)
+
+    if indexed:
+        reader, index = pa.ipc.open_file(buffer, options=options), index_of(memoryview(buffer))
+        for block in index.structs(DICTIONARIES, BLOCK):
+            check(message_at(pa, buffer, *block))
+        for i, block in enumerate(index.structs(BATCHES, BLOCK)):
+            check(message_at(pa, buffer, *block))
+            yield reader.get_batch(i)
+        return
     reader = pa.ipc.open_stream(buffer, options=options)
     for message in pa.ipc.MessageReader.open_stream(buffer):
         if message.type in (BATCH, DICTIONARY):
-            refuse_large(name, "a batch", measure_unpacked(message), limit)
+            check(message)
         if message.type == BATCH:
             yield reader.read_next_batch()
+
+
+def index_of(data: memoryview) -> FlatTable:
+    """Return the index at the end of a file."""
+    end = checked_position(len(data) - END.size)
+    return FlatTable.root(data[checked_position(end - END.unpack_from(data, end)[0]) : end])
+
+
+def message_at(pa: Any, buffer: Any, start: int, header: int, body: int) -> Any:
+    """Return a message that an index names."""
+    return pa.ipc.read_message(buffer.slice(checked_position(start), checked_position(header + body)))
 
 
 def measure_unpacked(message: Any) -> int:

@@ -79,8 +79,11 @@ WRITERS = {
         parquet.write_table(numbers(X), f / "x.parquet", row_group_size=parts(X)) or f / "x.parquet"
     ),
     "parquet of polars": lambda f, X: (
-        pl.DataFrame({f"c{j}": X[:, j] for j in range(X.shape[1])}).write_parquet(f / "x.parquet")
-        or f / "x.parquet"
+        pl.from_arrow(numbers(X)).write_parquet(f / "x.parquet") or f / "x.parquet"
+    ),
+    "arrow of polars, zstd": lambda f, X: (
+        pl.from_arrow(numbers(X)).write_ipc(f / "x.arrow", compression="zstd", record_batch_size=parts(X))
+        or f / "x.arrow"
     ),
     "parquet, folder": lambda f, X: folder_of_parts(f / "parts", vectors(X)),
     "hdf5": lambda f, X: hdf5_file(f / "x.h5", X),
