@@ -124,11 +124,12 @@ impl Sums for Events {
     }
 
     fn put(&self, contents: &mut Contents) {
+        keep(contents, "any", Array::new(&[1], &[u8::from(self.0.is_some())]));
         put_coreset(contents, self.0.as_ref());
     }
 
     fn of_file(contents: &Contents, dim: usize) -> Result<Self, String> {
-        let known = contents.arrays.contains_key("points");
+        let known = contents.values::<u8>("any", &[1])?[0] != 0;
         Ok(Self(known.then(|| coreset_of(contents, dim)).transpose()?))
     }
 

@@ -42,7 +42,9 @@ fn rounds<P: Pass, T: Element>(
             };
             parts.push(part.unwrap());
         }
-        let total = merged(parts, seed);
+        // Workers send them as bytes.
+        let parts = parts.iter().map(|part| Partial::from_bytes(&part.to_bytes().unwrap()).unwrap());
+        let total = merged(parts.collect(), seed);
         let (next, step) = task.commit(&total).unwrap();
         let mut sums = total.sums.unwrap().to_file().arrays;
         // Events are in the order of merging, and picked rows are named by their places.

@@ -11,7 +11,6 @@ import time
 import warnings
 from typing import Any, Protocol
 
-import generated
 import numpy as np
 import pytest
 import shoal
@@ -43,7 +42,8 @@ class Runner(Protocol):
 
 
 def blobs(n=2400, d=5, k=6, seed=0, dtype=np.float32):
-    return generated.blobs(n, d, k, seed, apart=8.0, dtype=dtype)
+    rng = np.random.default_rng(seed)
+    return (rng.normal(size=(n, d)) + 8 * rng.normal(size=(k, d))[rng.integers(0, k, n)]).astype(dtype)
 
 
 def cut(rows, *at):
