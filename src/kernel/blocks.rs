@@ -68,6 +68,6 @@ pub(crate) fn relabel<T: Compute>(
 }
 
 /// By how much sums of squared differences must differ to exclude a center.
-fn of_differences<T: Float>(dim: usize) -> Doubt<T> {
+pub(super) fn of_differences<T: Float>(dim: usize) -> Doubt<T> {
     Doubt::for_all(T::from_f64((2.0 * dim as f64 + 32.0) * T::EPSILON), vanishing())
 }

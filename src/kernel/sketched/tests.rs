@@ -531,7 +531,8 @@ fn limits_from_stored_points_are_rounded_outward() {
         let product = product.sum::<i32>() as f32;
         let query = Query::new(&sketches[0], 0.0);
         let along = query.along(product, group, 0);
-        let least = near - of_row - of_center;
+        // No distance is negative.
+        let least = (near - of_row - of_center).max(0.0);
         let bound = f64::from(query.bound(along, group, 0));
         assert!(bound <= least, "{trial}: bound {bound} {least}");
         let upper = f64::from(query.upper(along, group, 0));
@@ -539,7 +540,7 @@ fn limits_from_stored_points_are_rounded_outward() {
         let beyond = f64::from(query.beyond(along + group.least[0], 0.0, errors[1]));
         assert!(beyond <= least, "{trial}: beyond {beyond} {least}");
         // A center at the radius is listed.
-        let query = Query::new(&sketches[0], (least.max(0.0) as f32).next_up());
+        let query = Query::new(&sketches[0], (least as f32).next_up());
         let compared = along + group.least[0] + query.slope * errors[1];
         assert!(compared <= query.limit, "{trial}: {compared} {}", query.limit);
         let beyond = f64::from(query.beyond(compared, query.reach(), errors[1]));
@@ -577,8 +578,8 @@ fn sketched(basis: Basis, row: &[f32]) -> Made {
 
 /// A basis of all columns as they are, without errors.
 fn exact_columns(d: usize) -> Basis {
-    let mut basis = crafted(d, &[]);
-    (basis.directions, basis.width) = (Directions::Columns, d);
+    let mut basis = crafted(16, &[]);
+    (basis.directions, basis.dim, basis.width, basis.mean) = (Directions::Columns, d, d, vec![0.0; d]);
     (basis.rounding, basis.defect) = (0.0, 0.0);
     basis
 }
@@ -603,7 +604,7 @@ fn errors_of_sketches_are_rounded_up() {
             if d < 100 || i < 10 {
                 let rest = if d == 16 { 0.0 } else { 0.3 + 0.01 * f32::from(i % 10) };
                 let mut row = vec![rest * size; d];
-                row[0] = 127.0 * size;
+                row[..2].fill(127.0 * size);
                 check(&row);
             }
         }

@@ -3,7 +3,8 @@
 use super::battery::without_zeros;
 use super::naive;
 use crate::float::Float;
-use crate::kernel::doubt::Doubts;
+use crate::kernel::arbiter::is_exact;
+use crate::kernel::doubt::{Doubt, Doubts};
 use crate::kernel::strips::for_each_strip;
 use crate::kernel::{self, Compute, Isa, PackedCenters, Scratch, distances, nearest, nearest_m, nearest_two};
 use crate::matrix::MatRef;
@@ -278,6 +279,40 @@ fn the_doubt_covers_the_rounding_of_tile_values() {
             assert!(d < 100 || most > 0.3, "{isa} d={d}: {most}");
         }
     }
+}
+
+/// The doubt has every rounding of tile values and of the arbiter, for few columns and for many.
+fn check_roundings<T: Compute>(least: impl Fn(f64) -> f64) {
+    for d in [1, 1000] {
+        let mut centers = vec![T::ZERO; 2 * d];
+        (centers[0], centers[d]) = (T::from_f32(1.0), T::from_f32(-1.0));
+        let centers = MatRef::new(&centers, d);
+        let (sparse, wide) = (PackedCenters::sparse_for_isa(centers, Isa::Scalar), d as f64);
+        // For a row of length 1, with centers of the same length.
+        let of = |values: usize| sparse.doubt_about(values, 1.0).of(T::from_f32(1.0), T::INFINITY).to_f64();
+        let unit = 3.0 * T::EPSILON;
+        assert!(of(d) >= least(wide) * unit, "{}, {d} columns: {:e}", T::NAME, of(d));
+        // The squared length of a center in `f64` is a sum over all columns.
+        assert!(!T::WIDE || of(1) >= wide * unit, "{d} columns: {:e}", of(1));
+        let far = Doubt::<T>::new(0.1, 1.0);
+        assert!(far.of(T::ZERO, T::ZERO).to_f64() >= 0.3, "only small errors leave few centers in doubt");
+        let near = sparse.doubt_about(d, 1.0);
+        assert!(near.of(T::ZERO, T::ZERO) > T::ZERO, "squares may have underflowed");
+    }
+    let mut rng = Rng::keyed(8, Purpose::Seeding, 0);
+    for _ in 0..50 {
+        let center = [T::from_f64(rng.unit()), T::from_f64(rng.unit())];
+        let all = [center, center.map(|x| T::ZERO - x), [T::ZERO; 2]].concat();
+        let largest = PackedCenters::for_isa(MatRef::new(&all, 2), Isa::Scalar).largest_norm();
+        assert!(largest >= center.iter().map(|x| x.to_f64().powi(2)).sum::<f64>().sqrt());
+    }
+}
+
+#[test]
+fn the_doubt_grows_with_the_columns() {
+    check_roundings::<f32>(|d| 17.0 / 16.0 * d + 11.0);
+    check_roundings::<f64>(|d| 3.0 * d + 12.0);
+    assert!(is_exact::<f32>(1e-300) && !is_exact::<f64>(1e-300) && !is_exact::<f64>(f64::INFINITY));
 }
 
 /// Rows much longer than all centers need the share of their own length.

@@ -1,7 +1,9 @@
 //! Bounds that must hold for every rounding, next to the values that they bound; and where centers are moved to.
 
 use super::battery::for_each_isa;
+use crate::kernel::blocks::of_differences;
 use crate::kernel::bounded::{BoundColumn, Gathered, Margins, Radii, between, radii, renew, upper};
+use crate::kernel::candidates::gamma;
 use crate::kernel::frame::Frame;
 use crate::kernel::near::{Near, near};
 use crate::kernel::operations;
@@ -171,6 +173,21 @@ fn bounds_of_rows_are_rounded_outward() {
             let upper = f64::from(upper(&gathered, i, low[i], error, plain));
             assert!(upper >= most * (1.0 + 1e-9), "{error}: {upper} {most}");
         }
+    }
+}
+
+/// Margins of boxes, of leaves and of pairs of rows have every rounding, for few columns and for many.
+#[test]
+fn margins_grow_with_the_columns() {
+    let epsilon = f64::from(f32::EPSILON);
+    for d in [1, 1000] {
+        let wide = d as f64;
+        assert!(f64::from(gamma::<f32>(d)) >= (2.0 * wide + 9.0) * epsilon, "{d}");
+        assert!(f64::from(of_differences::<f32>(d).share) >= (2.0 * wide + 15.0) * epsilon, "{d}");
+        let row = vec![1.0f32; d];
+        let frame = Frame::of(MatRef::new(&row, d), 1.0, false);
+        let packed = PackedCenters::framed(MatRef::new(&row, d), &frame, d, false);
+        assert!(packed.slack >= (wide + 4.0) * epsilon, "{d}");
     }
 }
 
