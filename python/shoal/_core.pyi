@@ -13,6 +13,7 @@ from ._rows.prefetch import Prefetch
 
 __all__ = [
     "DuplicateSearch",
+    "Head",
     "Kept",
     "LightweightCoreset",
     "Mixture",
@@ -21,6 +22,7 @@ __all__ = [
     "NpyWriter",
     "Partial",
     "Pass",
+    "Plan",
     "Run",
     "ShuffledWriter",
     "Source",
