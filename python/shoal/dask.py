@@ -90,9 +90,9 @@ class KMeans(KMeansOnEngine, auto_wrap_output_keys=None):
     Notes
     -----
     A sweep costs ``2 n_samples n_clusters n_features`` floating-point operations, spread over the workers. It
-    is one task per worker, or a few if their results would be large. A task returns
-    ``n_clusters * (n_features + 2)`` numbers of 16 bytes for each group of neighboring partitions on its
-    worker. The client and the scheduler handle one such result, and the centers. Later sweeps cost less: the
+    is one task per worker. A task returns ``n_clusters * (n_features + 2)`` numbers of 8 to 16 bytes. The
+    client handles one such result, and the centers; if they may take 256 MB or more, it handles a few
+    numbers per cluster, and the centers every 10 sweeps. Later sweeps cost less: the
     workers keep labels and bounds of their partitions, each process in at most `memory` bytes and a quarter
     of its memory limit, until the fit ends.
 
@@ -166,7 +166,7 @@ def lightweight_coreset(
     n_jobs: int | None = None,
     client: Any = None,
 ) -> Coreset:
-    """Draw a lightweight coreset of the rows of a Dask cluster, in two passes.
+    """Draw a lightweight coreset of the rows of a Dask cluster.
 
     Fit any local estimator to it, for example a :class:`shoal.TruncatedGaussianMixture`.
 

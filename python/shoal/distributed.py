@@ -86,7 +86,7 @@ class KMeans(KMeansOnEngine):
     -----
     A sweep costs ``2 n_samples n_clusters n_features`` floating-point operations, spread over the tasks, and
     later sweeps cost less: every process keeps labels and bounds of the partitions that it has worked on, in
-    at most `memory` bytes. Each task returns ``n_clusters * (n_features + 2)`` numbers of 16 bytes.
+    at most `memory` bytes. Each task returns ``n_clusters * (n_features + 2)`` numbers of 8 to 16 bytes.
 
     The same rows in the same order give bit-identical results for any partitions, any number of workers and
     any order of completion.
@@ -124,7 +124,7 @@ def lightweight_coreset(
     n_jobs: int | None = None,
     executor: Executor | None = None,
 ) -> Coreset:
-    """Draw a lightweight coreset of the rows of all partitions, in two passes.
+    """Draw a lightweight coreset of the rows of all partitions.
 
     Fit any local estimator to it, for example a :class:`shoal.TruncatedGaussianMixture`.
 

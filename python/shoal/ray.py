@@ -68,8 +68,9 @@ class KMeans(OnTable, auto_wrap_output_keys=None):
     Notes
     -----
     A sweep costs ``2 n_samples n_clusters n_features`` floating-point operations, spread over the tasks. Each
-    task returns ``n_clusters * (n_features + 2)`` numbers of 16 bytes, merged in a tree of tasks. Tensors and
-    lists are read in place from Ray's object store, which holds the rows of a fit and spills them to disk.
+    task returns ``n_clusters * (n_features + 2)`` numbers of 8 to 16 bytes, merged in a tree of tasks.
+    Tensors and lists are read in place from Ray's object store, which holds the rows of a fit and spills
+    them to disk.
 
     Examples
     --------
@@ -92,7 +93,7 @@ def lightweight_coreset(
     n_jobs: int | None = None,
     weights: str | None = None,
 ) -> Coreset:
-    """Draw a lightweight coreset of the rows of a Dataset, in two passes.
+    """Draw a lightweight coreset of the rows of a Dataset.
 
     {coreset_of_table}
 

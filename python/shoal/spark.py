@@ -6,7 +6,8 @@ Spark schedules the passes of :mod:`shoal.distributed`, and runs lost tasks agai
 The same rows in the same order give bit-identical results for any partitions, any number of executors, after
 retries, and on any engine. The rows are packed and persisted by the first pass, so the partitions stay as
 they are during a fit. For the same result in another fit, Spark must give the rows in the same order, as it
-does for files. After a shuffle, sort the rows or write them to files first.
+does for files that are read with the same configuration. After a shuffle, sort by columns that identify a
+row, or write the rows to files first.
 
 Examples
 --------
@@ -69,8 +70,8 @@ class KMeans(OnTable, auto_wrap_output_keys=None):
     Notes
     -----
     A sweep costs ``2 n_samples n_clusters n_features`` floating-point operations, spread over the tasks. Each
-    task returns ``n_clusters * (n_features + 2)`` numbers of 16 bytes. If these take more than 64 MB, they
-    are merged on the executors before the driver collects them.
+    task returns ``n_clusters * (n_features + 2)`` numbers of 8 to 16 bytes. If these take more than 64 MB,
+    they are merged on the executors before the driver collects them.
 
     The first pass packs the rows and persists them in memory or on disk until the fit ends, as many bytes as
     an array of them has. A task holds up to 10,000 records of 8 kB of its partition at a time, or the whole
@@ -120,7 +121,7 @@ def lightweight_coreset(
     n_jobs: int | None = None,
     weights: str | None = None,
 ) -> Coreset:
-    """Draw a lightweight coreset of the rows of a DataFrame, in two passes.
+    """Draw a lightweight coreset of the rows of a DataFrame.
 
     {coreset_of_table}
 

@@ -9,6 +9,7 @@ use serde_json::json;
 use super::clusters::ClusterTotals;
 use super::errors::of_others;
 use super::extent::Before;
+use super::message::Message;
 use super::numbers::size_of_object;
 use super::picked::Picked;
 use crate::data::no_weight;
@@ -194,33 +195,6 @@ impl Head {
         Self { carries: true, ..self }
     }
 
-    pub(super) fn put(&self, contents: &mut Contents) {
-        let mut numbers = json!({
-            "dim": self.dim,
-            "metric": self.metric.name(),
-            "variance": self.variance.to_bits(),
-            "carries": self.carries,
-        });
-        self.before.put("iteration", &mut numbers);
-        contents.meta.insert("pass".into(), numbers.to_string());
-        keep(contents, "weights", Array::new(&[self.weights.len()], &self.weights));
-    }
-
-    /// Reads what [`Head::put`] wrote, and checks everything.
-    pub(super) fn of_contents(contents: &Contents) -> Result<Self, String> {
-        let numbers = contents.object("pass")?;
-        let (dim, metric) = (size_of_object(&numbers, "dim")?, Metric::of_object(&numbers)?);
-        let weights: Vec<f64> = list(contents, "weights")?;
-        if !are_weights(&weights) {
-            return Err("its weights are damaged".into());
-        }
-        let before = Before::of_object("iteration", &numbers, dim)?;
-        let variance = number(&numbers, "variance")?;
-        // Passes of earlier versions carry nothing.
-        let carries = numbers.contains_key("carries") && flag(&numbers, "carries")?;
-        Ok(Self { dim, metric, before, variance, weights, carries })
-    }
-
     /// What follows from the reports of all ranges, in order. `now` is what the next pass knows of this one.
     ///
     /// # Errors
@@ -275,5 +249,35 @@ impl Head {
         let step = Step { center_shift: by.sqrt(), stop_reason, ..now.step(k, objective) };
         let weights = numbers(|moved| &moved.weights)?;
         Ok((Self { before: now, variance, weights, ..self.clone() }, step, keeps_points))
+    }
+}
+
+impl Message for Head {
+    const KIND: &'static str = "distributed-kmeans-head";
+
+    fn put(&self, contents: &mut Contents) {
+        let mut numbers = json!({
+            "dim": self.dim,
+            "metric": self.metric.name(),
+            "variance": self.variance.to_bits(),
+            "carries": self.carries,
+        });
+        self.before.put("iteration", &mut numbers);
+        contents.meta.insert("pass".into(), numbers.to_string());
+        keep(contents, "weights", Array::new(&[self.weights.len()], &self.weights));
+    }
+
+    fn of_contents(contents: &Contents) -> Result<Self, String> {
+        let numbers = contents.object("pass")?;
+        let (dim, metric) = (size_of_object(&numbers, "dim")?, Metric::of_object(&numbers)?);
+        let weights: Vec<f64> = list(contents, "weights")?;
+        if !are_weights(&weights) {
+            return Err("its weights are damaged".into());
+        }
+        let before = Before::of_object("iteration", &numbers, dim)?;
+        let variance = number(&numbers, "variance")?;
+        // Passes of earlier versions carry nothing.
+        let carries = numbers.contains_key("carries") && flag(&numbers, "carries")?;
+        Ok(Self { dim, metric, before, variance, weights, carries })
     }
 }

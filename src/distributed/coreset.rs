@@ -1,4 +1,4 @@
-//! A lightweight coreset of partitions, in two passes (Bachem, Lucic and Krause, 2018).
+//! A lightweight coreset of partitions, in two or three passes (Bachem, Lucic and Krause, 2018).
 //!
 //! Neither the mean and the spread, which come from exact sums, nor the draws, which are keyed by the numbers of the rows
 //! among all rows, depend on the partitions.
@@ -8,10 +8,11 @@ use serde_json::json;
 use super::errors::of_others;
 use super::events::{AnyCoreset, Events, Measured, coreset_of, moments_of, put_coreset, put_moments};
 use super::extent::Before;
+use super::message::Message;
 use super::nearest::{Nearest, counted_sweep};
 use super::numbers::{exact, exact_of, size_of_object};
 use super::partial::Partial;
-use super::pass::{Pass, PassFacts, Summed, digest, public_pass};
+use super::pass::{NAME, Pass, PassFacts, Summed, digest, public_pass};
 use super::picked::Picked;
 use super::place::{Place, Starts};
 use super::sums::AnySums;
@@ -224,8 +225,6 @@ public_pass! {
 }
 
 impl Pass for CoresetPass {
-    const KIND: &'static str = CORESET_PASS;
-
     fn facts(&self) -> PassFacts<'_> {
         PassFacts {
             metric: self.metric,
@@ -325,6 +324,11 @@ impl Pass for CoresetPass {
         let step = next.before.step(0, f64::NAN);
         Ok((next, step))
     }
+}
+
+impl Message for CoresetPass {
+    const KIND: &'static str = CORESET_PASS;
+    const NAME: &'static str = NAME;
 
     fn put(&self, contents: &mut Contents) {
         let mut numbers = json!({

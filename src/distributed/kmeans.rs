@@ -7,9 +7,10 @@ use super::commit::{Head, Moving};
 use super::errors::of_others;
 use super::extent::Before;
 use super::kept::Kept;
+use super::message::Message;
 use super::nearest::Nearest;
 use super::partial::Partial;
-use super::pass::{Pass, PassFacts, Summed, absorbed, digest, public_pass};
+use super::pass::{NAME, Pass, PassFacts, Summed, absorbed, digest, public_pass};
 use super::picked::{Entry, Picked};
 use super::place::{Place, Starts};
 use super::sums::AnySums;
@@ -271,8 +272,6 @@ public_pass! {
 }
 
 impl Pass for KMeansPass {
-    const KIND: &'static str = KMEANS_PASS;
-
     fn facts(&self) -> PassFacts<'_> {
         PassFacts {
             metric: self.head.metric,
@@ -345,6 +344,11 @@ impl Pass for KMeansPass {
         let total = total.into_kind()?;
         if self.is_wide() { self.next_typed::<f64>(now, total) } else { self.next_typed::<f32>(now, total) }
     }
+}
+
+impl Message for KMeansPass {
+    const KIND: &'static str = KMEANS_PASS;
+    const NAME: &'static str = NAME;
 
     fn put(&self, contents: &mut Contents) {
         self.head.put(contents);

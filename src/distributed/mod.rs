@@ -80,6 +80,7 @@ mod extent;
 mod kept;
 mod kmeans;
 mod labels;
+mod message;
 mod nearest;
 mod numbers;
 mod partial;
@@ -104,10 +105,10 @@ pub(crate) use extent::Before;
 pub use kept::Kept;
 pub use kmeans::KMeansPass;
 pub use labels::LabelPass;
+#[cfg(feature = "python")]
+pub(crate) use message::Message;
 pub use partial::Partial;
 #[cfg(feature = "python")]
 pub(crate) use pass::{Pass, PassFacts};
 pub use place::Place;
-#[cfg(feature = "python")]
-pub(crate) use ranges::Message;
 pub use seed::SeedPass;

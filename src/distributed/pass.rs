@@ -4,6 +4,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use super::extent::{Before, Extent};
+use super::message::Message;
 use super::partial::{About, Partial, Seen};
 use super::place::{Place, Starts};
 use super::sums::AnySums;
@@ -13,11 +14,10 @@ use crate::fit::{Element, Metric, Step};
 use crate::kernel::Compute;
 use crate::parallel::Executor;
 use crate::persist::kept::Values;
-use crate::persist::{self, Contents};
 use crate::rng::mix;
 
-/// What messages call bytes that are read.
-const NAME: &str = "the pass";
+/// What errors call bytes that are read.
+pub(super) const NAME: &str = "the pass";
 
 /// Facts about a pass.
 pub(crate) struct PassFacts<'a> {
@@ -40,10 +40,7 @@ pub(crate) struct PassFacts<'a> {
 pub(super) type Summed = (u64, AnySums);
 
 /// A pass over partitions: immutable, and small beside a partition.
-pub(crate) trait Pass: Clone + Debug + Send + Sync + 'static {
-    /// The kind of its files.
-    const KIND: &'static str;
-
+pub(crate) trait Pass: Message + Clone + Debug + Send + Sync + 'static {
     fn facts(&self) -> PassFacts<'_>;
 
     fn before_mut(&mut self) -> &mut Before;
@@ -61,11 +58,6 @@ pub(crate) trait Pass: Clone + Debug + Send + Sync + 'static {
     /// the first rows of the partitions.
     fn next(&self, now: Before, starts: Starts, total: AnySums) -> Result<(Self, Step)>;
 
-    fn put(&self, contents: &mut Contents);
-
-    /// Reads what [`Pass::put`] wrote, and checks everything.
-    fn of_contents(contents: &Contents) -> Result<Self, String>;
-
     fn absorb(&self, rows: AnySource<'_>, place: Place, cx: &Executor) -> Result<Partial> {
         let zeros = Arc::default();
         match rows {
@@ -82,18 +74,6 @@ pub(crate) trait Pass: Clone + Debug + Send + Sync + 'static {
         let before = self.facts().before;
         let (extent, starts, sums) = total.clone().whole(self.digest(), before.extent.as_ref())?;
         self.next(before.and(extent), starts, sums)
-    }
-
-    fn to_bytes(&self) -> Result<Vec<u8>> {
-        let mut contents = Contents::new(Self::KIND);
-        self.put(&mut contents);
-        persist::to_bytes(&contents)
-    }
-
-    fn from_bytes(bytes: &[u8]) -> Result<Self> {
-        let contents = persist::from_bytes(NAME, bytes)?;
-        let read = contents.must_be(Self::KIND).and_then(|()| Self::of_contents(&contents));
-        read.map_err(|problem| Error::format(NAME, problem))
     }
 
     /// The same pass, which expects the rows of `extent`.
@@ -178,7 +158,7 @@ macro_rules! public_pass {
             /// # Errors
             /// None for passes of this crate.
             pub fn to_bytes(&self) -> Result<Vec<u8>> {
-                Pass::to_bytes(self)
+                Message::to_bytes(self)
             }
 
             /// Reads what `to_bytes` wrote. Runs no code, and checks everything.
@@ -186,7 +166,7 @@ macro_rules! public_pass {
             /// # Errors
             /// [`Error::Format`] for bytes that are damaged, truncated or of another kind.
             pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
-                Pass::from_bytes(bytes)
+                Message::from_bytes(bytes)
             }
         }
     };

@@ -16,6 +16,7 @@ use super::commit::{Found, Head, Moved, Moves, Moving, Plan};
 use super::errors::of_others;
 use super::extent::Before;
 use super::kmeans::KMeansPass;
+use super::message::Message;
 use super::numbers::{as_size, exact, exact_of, size_of_object};
 use super::partial::Partial;
 use super::picked::Picked;
@@ -24,14 +25,10 @@ use crate::error::{Error, Result};
 use crate::fit::{Element, Step};
 use crate::kmeans::{keep_sums, sums_of};
 use crate::persist::kept::{Values, count, flag, keep, list};
-use crate::persist::{self, Array, Contents};
+use crate::persist::{Array, Contents};
 use crate::tuning::FARTHEST_ROWS;
 
-/// What messages call bytes that are read.
-const NAME: &str = "the message";
-
 /// Kinds of messages.
-const HEAD: &str = "distributed-kmeans-head";
 const REPORT: &str = "distributed-range-report";
 const MOVES: &str = "distributed-range-moves";
 const MOVED: &str = "distributed-range-moved";
@@ -183,42 +180,9 @@ impl Head {
     }
 }
 
-/// What travels between the driver and the ranges, as bytes.
-pub(crate) trait Message: Sized {
-    const KIND: &'static str;
-
-    fn put(&self, contents: &mut Contents);
-
-    fn of_contents(contents: &Contents) -> Result<Self, String>;
-
-    fn to_bytes(&self) -> Result<Vec<u8>> {
-        let mut contents = Contents::new(Self::KIND);
-        self.put(&mut contents);
-        persist::to_bytes(&contents)
-    }
-
-    fn from_bytes(bytes: &[u8]) -> Result<Self> {
-        let contents = persist::from_bytes(NAME, bytes)?;
-        let read = contents.must_be(Self::KIND).and_then(|()| Self::of_contents(&contents));
-        read.map_err(|problem| Error::format(NAME, problem))
-    }
-}
-
 /// Stores numbers per cluster.
 fn keep_numbers(contents: &mut Contents, name: &str, values: &[f64]) {
     keep(contents, name, Array::new(&[values.len()], values));
-}
-
-impl Message for Head {
-    const KIND: &'static str = HEAD;
-
-    fn put(&self, contents: &mut Contents) {
-        Self::put(self, contents);
-    }
-
-    fn of_contents(contents: &Contents) -> Result<Self, String> {
-        Self::of_contents(contents)
-    }
 }
 
 impl Message for Report {

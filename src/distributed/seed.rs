@@ -5,8 +5,8 @@
 //! is keyed by its number among all rows, so that one pass is enough for a round, and neither retries nor the cut into
 //! partitions change anything.
 //!
-//! The first pass draws one row, by weight. No worker knows the numbers of its rows yet, so this draw is keyed by the
-//! values of a row: rows with equal values count as one.
+//! The first pass draws one of the distinct rows, by weight. No worker knows the numbers of its rows yet, so this draw is
+//! keyed by the values of a row: of equal rows, the one with the largest weight counts.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -15,10 +15,11 @@ use serde_json::json;
 use super::errors::of_others;
 use super::extent::Before;
 use super::kmeans::KMeansPass;
+use super::message::Message;
 use super::nearest::{Nearest, counted_sweep};
 use super::numbers::{exact, exact_of, size_of_object};
 use super::partial::Partial;
-use super::pass::{Pass, PassFacts, Summed, digest, public_pass};
+use super::pass::{NAME, Pass, PassFacts, Summed, digest, public_pass};
 use super::picked::{Entry, Picked};
 use super::place::{Place, Starts};
 use super::seed_sums::{Draws, Votes};
@@ -347,8 +348,6 @@ public_pass! {
 }
 
 impl Pass for SeedPass {
-    const KIND: &'static str = SEED_PASS;
-
     fn facts(&self) -> PassFacts<'_> {
         let is_done = self.stage == SeedStage::Done;
         PassFacts {
@@ -424,6 +423,11 @@ impl Pass for SeedPass {
         let step = next.before.step(self.n_candidates(), objective);
         Ok((next, step))
     }
+}
+
+impl Message for SeedPass {
+    const KIND: &'static str = SEED_PASS;
+    const NAME: &'static str = NAME;
 
     fn put(&self, contents: &mut Contents) {
         let mut numbers = json!({

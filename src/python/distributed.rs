@@ -280,7 +280,7 @@ impl<P: distributed::Pass> DynPass for P {
     }
 
     fn to_bytes(&self) -> Result<Vec<u8>> {
-        distributed::Pass::to_bytes(self)
+        Message::to_bytes(self)
     }
 
     fn after(&self, before: &distributed::Before) -> Box<dyn DynPass> {

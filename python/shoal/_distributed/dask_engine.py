@@ -33,11 +33,11 @@ LARGE_GRAPH = "distributed.admin.large-graph-warning-threshold"
 #: a task of its own, for which the other tasks wait: 10 ms more per pass.
 MOST_SENT = 1 << 20
 
-#: Bytes of a partial result from which on its clusters are cut into ranges. A sweep in ranges has more tasks,
-#: which cost seconds with 100 workers; the driver and single workers receive less.
+#: Clusters are cut into ranges if a partial result may take this many bytes or more. A sweep in ranges has
+#: more tasks, which cost seconds with 100 workers; the driver and single workers receive less.
 LEAST_RANGED = 256 << 20
 
-#: Pieces into which the results of all workers are cut, at most. Each is a task.
+#: Pieces into which the results of all tasks are cut, at most, but 2 for each task. A piece is a task.
 MOST_PIECES = 2048
 
 #: The end of a fit waits this many seconds for workers to free its state. Slower workers free it later.
@@ -77,8 +77,8 @@ class DaskEngine:
         with lost_cluster():
             tasks = self._tasks()
             parts = self._submitted(absorbed_here, task, *self._given(tasks))
-            merge = partial(merge_group, partial(self._client.submit, merged_here, pure=False))
-            few = tree(parts, merge, at_once(task, MOST_GATHERED))
+            merge = partial(self._client.submit, merged_here, pure=False)
+            few = tree(parts, lambda group: merge(*group), at_once(task, MOST_GATHERED))
         return merged(map(Partial.from_bytes, self._results(few)))
 
     def _given(self, tasks: list[list[int]]) -> list[Any]:
@@ -95,7 +95,9 @@ class DaskEngine:
         workers = len(self._threads)
         if task.result_bytes < LEAST_RANGED or workers < 2:
             return None
-        return RangedSweep.of(self, task, min(workers, max(2, MOST_PIECES // workers), len(task.counts)))
+        with lost_cluster():
+            most = max(2, MOST_PIECES // max(1, len(self._tasks())))
+        return RangedSweep.of(self, task, min(workers, most, len(task.counts)))
 
     def put(self, rows: Sequence[npt.NDArray[Any]]) -> list[Any]:
         """Send rows of centers to the workers."""
@@ -133,7 +135,7 @@ class DaskEngine:
         """Move the centers where the totals are; the new ones stay there."""
         found = self._submitted(moved_here, sent, totals, *by_range(ranges), [moves] * len(totals))
         centers, reports = (self._client.map(getitem, found, [i] * len(found), pure=False) for i in range(2))
-        return centers, self._results(reports)
+        return centers, self._results(reports, [*found, *centers, *totals])
 
     def rows(self, task: RowPass) -> Any:
         """Compute labels or distances of all rows; return a collection whose chunks stay on the workers."""
@@ -295,11 +297,6 @@ def ranged_here(
         task = limited(sweep_of(pickle.loads(sent), Ranges(centers, points)), beside)
         found = absorbed(task, zip(partitions, blocks, weights, strict=True), threads)
     return found._state.ranges(len(centers))
-
-
-def merge_group(submit: Callable[..., Any], group: list[Any]) -> Any:
-    """Submit a task that merges partial results."""
-    return submit(*group)
 
 
 def by_range(ranges: Ranges) -> tuple[list[Any], list[Any]]:

@@ -47,7 +47,7 @@ class SeedPass(Pass):
 
     Notes
     -----
-    The first pass draws one row by weight; rows with equal values count as one. Each round draws
+    The first pass draws one of the distinct rows, by weight. Each round draws
     ``oversampling_factor * n_clusters`` rows: those of the smallest exponential waiting times, at a rate of
     weight times squared distance to the candidates so far (sampling without replacement). The last pass gives
     each candidate the weight of its nearest rows. Greedy k-means++ then chooses the centers among the
@@ -156,7 +156,7 @@ class CoresetPass(Pass):
     -----
     The first pass measures the mean and the variance. In the second pass, events fall on the rows at a rate
     proportional to ``w / (2 W) + w d2 / (2 S)``, a little more than `n_samples` of them; `n_samples` of these
-    are kept. The second pass therefore returns about ``n_samples / n_partitions`` rows per partition. If all
+    are kept. The last pass therefore returns about ``n_samples / n_partitions`` rows per partition. If all
     rows are very far from the origin, compared with their spread, one more pass between the two measures the
     spread again, about the mean.
 

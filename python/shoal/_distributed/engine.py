@@ -15,8 +15,7 @@ from shoal.typing import Rows, Weights
 
 from .base import Pass
 from .partial import Partial
-from .passes import KMeansPass, RowPass
-from .ranges import RangedSweep
+from .passes import RowPass
 
 #: How many partial results one task of a tree merges.
 FAN_IN = 8
@@ -53,10 +52,6 @@ class Engine(Protocol):
         failed task may be run again; its result must be merged only once. Raises ``ValueError``,
         ``TypeError`` and ``OSError`` of the rows unchanged, and any other error if the workers are lost.
         """
-        ...
-
-    def ranged(self, task: KMeansPass) -> RangedSweep | None:
-        """Return the same sweep, whose centers lie on the workers, if that is faster than `total`."""
         ...
 
     def rows(self, task: RowPass) -> Any:

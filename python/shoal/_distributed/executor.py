@@ -17,7 +17,7 @@ from shoal.typing import Rows, Weights
 from .base import Pass
 from .engine import absorbed, merged, runs
 from .partial import Partial
-from .passes import KMeansPass, RowPass
+from .passes import RowPass
 
 #: Tasks of a pass per worker of an executor, at most.
 TASKS_PER_WORKER = 4
@@ -75,9 +75,6 @@ class ExecutorEngine:
         tasks = runs(range(self.n_partitions), self._n_tasks)
         calls = ([(i, self._partitions[i], weights[i]) for i in run] for run in tasks)
         return merged(part for _, part in self._each(absorbed, ((task, run) for run in calls)))
-
-    def ranged(self, task: KMeansPass) -> None:
-        """Do nothing: totals go to the driver."""
 
     def rows(self, task: RowPass) -> npt.NDArray[Any]:
         """Compute labels or distances of every partition, and return those of all rows in one array."""

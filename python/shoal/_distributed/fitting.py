@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import KW_ONLY
 from functools import partial
 from typing import Annotated, Any, ClassVar, Self, TypeVar
@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from shoal._checks import params as _params
 from shoal._checks.params import NOT_NEGATIVE, POSITIVE
-from shoal._checks.warn import warn_of_few
+from shoal._checks.warn import warn, warn_of_few
 from shoal._core import Step
 from shoal._docs import documented
 from shoal._fit.bases import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
@@ -198,7 +198,7 @@ class KMeansOnEngine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterM
             As :meth:`fit`; also if X has other features than in the fit. Where the engine computes the
             labels when they are used, errors of the rows are raised then.
         """
-        check_is_fitted(self, "cluster_centers_")
+        check_is_fitted(self)
         self._refuse(None, options)
         return self._over_rows(self._expecting_names(LabelPass), X, **options)
 
@@ -213,7 +213,7 @@ class KMeansOnEngine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterM
             `n_clusters` values per row in the type of the centers, in the same kind of collection as the
             labels of :meth:`predict`. With ``metric="cosine"``, distances of the rows scaled to length 1.
         """
-        check_is_fitted(self, "cluster_centers_")
+        check_is_fitted(self)
         self._refuse(None, options)
         return self._over_rows(self._expecting_names(DistancePass), X, **options)
 
@@ -227,7 +227,7 @@ class KMeansOnEngine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterM
         float
             Minus the weighted sum of squared distances of the rows to their nearest centers.
         """
-        check_is_fitted(self, "cluster_centers_")
+        check_is_fitted(self)
         self._refuse(y, options)
         with closing(self._open(X, sample_weight, reset=False, **options)) as engine:
             total = total_of(engine, self._expecting_names(KMeansPass), UNCHANGED)
@@ -260,9 +260,8 @@ class KMeansOnEngine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterM
         finally:
             if self._run is run:
                 self._run = self._resumed_from = None
-            # An error may end the fit, which one of these must not hide.
-            with closing(engine if run is None else run), suppress(Exception):
-                self._fetch_centers()
+            with closing(engine if run is None else run):
+                self._fetch_or_fall_back()
 
     # ---------------------------------------------------------------- the parts of the loop
 
@@ -346,7 +345,7 @@ class KMeansOnEngine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterM
     @property
     def history_(self) -> npt.NDArray[np.void]:
         """Structured array with one row per step."""
-        check_is_fitted(self, "cluster_centers_")
+        check_is_fitted(self)
         return super().history_
 
     @property
@@ -357,6 +356,26 @@ class KMeansOnEngine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterM
         if centers is None:
             raise self._missing("cluster_centers_", "No centers are chosen yet.")
         return centers
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Tell without fetching centers that lie on the workers."""
+        return self.__dict__.get("_centers") is not None
+
+    def _fetch_or_fall_back(self) -> None:
+        """Fetch centers that lie on the workers; if they are lost, keep those that were sent last."""
+        held = self.__dict__.get("_centers")
+        if not isinstance(held, RangedSweep):
+            return
+        try:
+            self._centers = held.centers
+        except Exception as error:  # noqa: BLE001
+            # An error may end the fit, which this one must not hide.
+            step, self._centers = held.at_hand
+            warn(
+                f"the centers after step {held.iteration} are lost with their workers "
+                f"({type(error).__name__}): cluster_centers_ holds those after step {step}",
+                RuntimeWarning,
+            )
 
     def _fetch_centers(self) -> None:
         """Fetch centers that lie on the workers."""
@@ -396,7 +415,7 @@ class KMeansOnEngine(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterM
         sklearn.exceptions.NotFittedError
             Before a fit.
         """
-        check_is_fitted(self, "cluster_centers_")
+        check_is_fitted(self)
         model = LocalKMeans(
             self.n_clusters,
             init=self.cluster_centers_,

@@ -7,7 +7,7 @@ are those of a sweep whose driver merges and commits the whole, bit for bit.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -38,12 +38,17 @@ class Ranges(NamedTuple):
     points: list[Any] | None
 
 
+@runtime_checkable
 class RangeEngine(Protocol):
-    """What :class:`RangedSweep` asks of an engine."""
+    """What an engine provides besides, if the workers can merge ranges of clusters."""
 
     @property
     def n_partitions(self) -> int:
         """Number of partitions, also of empty ones."""
+        ...
+
+    def ranged(self, task: KMeansPass) -> RangedSweep | None:
+        """Return the same sweep, whose centers lie on the workers, if its results are large."""
         ...
 
     def put(self, rows: Sequence[npt.NDArray[Any]]) -> list[Any]:
@@ -72,8 +77,19 @@ class RangeEngine(Protocol):
 class RangedSweep:
     """The next sweep of a fit, as :class:`~.passes.KMeansPass`, whose centers lie on the workers."""
 
-    def __init__(self, engine: RangeEngine, state: Head, ranges: Ranges, fit: Keeping | None = None) -> None:
+    #: The last step after which the driver sent centers, and these centers: later ones can be lost.
+    at_hand: tuple[int, npt.NDArray[Any]]
+
+    def __init__(
+        self,
+        engine: RangeEngine,
+        state: Head,
+        ranges: Ranges,
+        fit: Keeping | None,
+        at_hand: tuple[int, npt.NDArray[Any]],
+    ) -> None:
         self._engine, self._state, self._ranges, self._fit = engine, state, ranges, fit
+        self.at_hand = at_hand
 
     @classmethod
     def of(cls, engine: RangeEngine, task: KMeansPass, n: int) -> Self:
@@ -83,7 +99,8 @@ class RangedSweep:
             engine.put(cut(task.centers, n)), None if points is None else engine.put(cut(points, n))
         )
         # Later sweeps carry sums like the first one.
-        return cls(engine, task._state.carrying().head(), ranges, task._fit)
+        at_hand = (task.iteration, task.centers)
+        return cls(engine, task._state.carrying().head(), ranges, task._fit, at_hand)
 
     @property
     def centers(self) -> npt.NDArray[Any]:
@@ -117,7 +134,7 @@ class RangedSweep:
 
     def _of_fit(self, fit: Keeping | None) -> Self:
         """Return the same sweep as one of a fit, as `KMeansPass`."""
-        return type(self)(self._engine, self._state, self._ranges, fit)
+        return type(self)(self._engine, self._state, self._ranges, fit, self.at_hand)
 
     @property
     def _sent(self) -> Sent:
@@ -125,27 +142,28 @@ class RangedSweep:
 
     def swept(self) -> tuple[Self, Step, int]:
         """Run the sweep; return the next one, the figures of this one and the number of rows of zeros."""
-        totals, plan = self._decided(self._ranges)
-        centers, reports = self._engine.moved(self._sent, self._ranges, totals, plan.moves())
+        sent = self._sent
+        totals, plan = self._decided(sent, self._ranges)
+        centers, reports = self._engine.moved(sent, self._ranges, totals, plan.moves())
         state, step, keeps_points = self._state.end(plan, reports)
         points = (self._ranges.points or self._ranges.centers) if keeps_points else None
+        at_hand = self.at_hand
         if state.iteration % SENT_EVERY == 0:
-            centers, points = self._resent(centers), points and self._resent(points)
+            fetched = self._engine.fetched(centers)
+            at_hand = (state.iteration, np.concatenate(fetched))
+            centers = self._engine.put(fetched)
+            points = points and self._engine.put(self._engine.fetched(points))
         ranges = Ranges(centers, points)
-        return type(self)(self._engine, state, ranges, self._fit), step, plan.zero_rows
-
-    def _resent(self, rows: Sequence[Any]) -> list[Any]:
-        """Fetch rows of centers and send them again."""
-        return self._engine.put(self._engine.fetched(rows))
+        return type(self)(self._engine, state, ranges, self._fit, at_hand), step, plan.zero_rows
 
     def measured(self) -> Plan:
         """Measure the inertia and the weights of these centers."""
-        return self._decided(self._ranges._replace(points=None))[1]
+        return self._decided(self._sent, self._ranges._replace(points=None))[1]
 
-    def _decided(self, ranges: Ranges) -> tuple[list[Any], Plan]:
+    def _decided(self, sent: Sent, ranges: Ranges) -> tuple[list[Any], Plan]:
         """Sum the rows; return the totals, and what follows from them."""
-        totals = self._engine.range_totals(self._sent, ranges)
-        reports = self._engine.reports(self._sent, ranges, totals)
+        totals = self._engine.range_totals(sent, ranges)
+        reports = self._engine.reports(sent, ranges, totals)
         return totals, self._state.decide(reports, self._engine.n_partitions)
 
 

@@ -14,7 +14,7 @@ from .base import Pass, naming
 from .batches import Arriving, Layout, Wanted, absorbed_pieces, over_pieces, wanted
 from .engine import MOST_GATHERED, at_once, merged, runs, tree
 from .partial import Partial
-from .passes import KMeansPass, RowPass
+from .passes import RowPass
 
 #: Tasks per core of the cluster, and how many are submitted ahead: they keep the cores busy. If a pass ends
 #: early, by an error or by Ctrl-C, these still run. They are not canceled, because Ray 2.60 aborts the
@@ -151,9 +151,6 @@ class RayEngine:
             by_number = {i: seen for (_, own), each in found for i, seen in zip(own, each, strict=True)}
             self._prints = [by_number[i] for i in range(self.n_partitions)]
         return total
-
-    def ranged(self, task: KMeansPass) -> None:
-        """Do nothing: totals go to the driver."""
 
     def rows(self, task: RowPass) -> Any:
         """Return the Dataset with a column of labels or distances, which Ray computes when it is used."""

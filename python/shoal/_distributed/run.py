@@ -16,7 +16,7 @@ from .checkpoint import FitState
 from .engine import Engine, naming_losses, total_of
 from .kept import FITS
 from .passes import KMeansPass, LabelPass
-from .ranges import RangedSweep
+from .ranges import RangedSweep, RangeEngine
 
 #: Reasons for which a fit ends by itself. A fit that was stopped for another reason can be resumed.
 COMPLETE = ("tolerance", "labels-stable", "max-iter")
@@ -51,7 +51,8 @@ class EngineRun:
     def begin(self, task: KMeansPass, init: str) -> None:
         """Begin with a first pass."""
         with naming_losses(self.engine, "No step is complete."):
-            self.task = self._kept(self.engine.ranged(task) or task)
+            ranged = self.engine.ranged(task) if isinstance(self.engine, RangeEngine) else None
+            self.task = self._kept(ranged or task)
         self.init = init
 
     def _kept(self, task: KMeansPass | RangedSweep) -> KMeansPass | RangedSweep:
@@ -142,7 +143,11 @@ class EngineRun:
         """Say which state the estimator holds after a failure."""
         if not self.task.iteration:
             return "No step is complete: cluster_centers_ holds the first centers."
+        lost = ""
+        if isinstance(self.task, RangedSweep):
+            step, _ = self.task.at_hand
+            lost = f", or the centers after step {step} if the later ones are lost"
         return (
-            f"The estimator holds the state after step {self.task.iteration}; the callback Checkpoint writes "
-            "it to a file, from which fit(..., resume_from=path) continues."
+            f"The estimator holds the state after step {self.task.iteration}{lost}; the callback Checkpoint "
+            "writes it to a file, from which fit(..., resume_from=path) continues."
         )

@@ -21,7 +21,7 @@ from .base import Pass
 from .batches import Layout, Wanted, rows_seen, wanted
 from .engine import FAN_IN, at_once, merged
 from .partial import Partial
-from .passes import KMeansPass, RowPass
+from .passes import RowPass
 from .spark_tasks import FOUND, LOOK, PACKED, look_at, merge_group, pack, row_function, run
 
 #: Bytes of partial results that the driver collects at once; more are first merged on the executors. Merging
@@ -111,9 +111,6 @@ class SparkEngine:
         # No task knows of partitions without rows.
         empty = (task.absorb(NO_ROWS, partition=i) for i, seen in enumerate(prints) if not rows_seen(seen))
         return merged(chain(parts, empty))
-
-    def ranged(self, task: KMeansPass) -> None:
-        """Do nothing: totals go to the driver."""
 
     def rows(self, task: RowPass) -> Any:
         """Return the DataFrame with a column of labels or distances, which Spark computes when it is used."""

@@ -185,7 +185,7 @@ def run(sent: Any, kind: str, weighted: bool, n_jobs: int | None, batches: Itera
 
 
 def merge_group(table: Any) -> Any:
-    """Merge the partial results of a group of neighbors, or keep the first error."""
+    """Merge the partial results of a group, or keep the error of the first partition."""
     import pyarrow as pa
 
     rows = sorted(table.to_pylist(), key=lambda row: row["partition"])

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::data::Weighted;
 use crate::distributed::commit::Head;
-use crate::distributed::ranges::Message;
+use crate::distributed::message::Message;
 use crate::error::Result;
 use crate::fit::{Element, Step};
 use crate::persist::kept::Values;

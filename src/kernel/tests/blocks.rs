@@ -160,8 +160,8 @@ fn a_shift_that_moves_far_keeps_centers() {
         let skin = Skin { moves: 0.0, least: 0.0, shift };
         narrow(&packed, &[0.0, 0.0], skin, &from, &mut Candidates::default(), &mut Narrowing::default())
     };
-    // The margin of each center is `18 EPSILON` times the square of both lengths, here up to 0.94 and 0.25. The test
-    // compares their sum with 1.
+    // The margins are `18 EPSILON` times the square of both lengths, here up to 0.94 and 0.25 per center. Their sum is
+    // compared with 1.
     assert!(!narrowed(330.0) && narrowed(170.0));
 }
 

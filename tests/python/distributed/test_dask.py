@@ -149,6 +149,7 @@ def test_centers_stay_on_the_workers(threads, ranged, monkeypatch):
     known = distributed.KMeans(**params)
     model, others = shoal.dask.KMeans(**params), known.iter_fit(cut(rows, *EVEN))
     for step in model.iter_fit(X, client=threads):
+        assert len(model.history_) == step.iteration
         assert isinstance(model._centers, RangedSweep)
         assert step.objective == next(others).objective
         if step.iteration % 2 == 0:
@@ -173,6 +174,26 @@ def test_any_number_of_ranges_gives_the_bits_of_a_local_fit(threads, monkeypatch
     np.testing.assert_array_equal(model.cluster_centers_, known.cluster_centers_)
     np.testing.assert_array_equal(threads.compute(model.labels_).result(), known.labels_)
     assert model.inertia_ == known.inertia_
+
+
+def test_instead_of_lost_centers_those_sent_last_are_left(threads, ranged, monkeypatch):
+    rows = blobs()
+
+    def lose(*_):
+        raise ConnectionError("all workers are gone")
+
+    model = shoal.dask.KMeans(12, init=rows[:12], tol=0.0)
+    steps = model.iter_fit(array_of(cut(rows, *EVEN)), client=threads)
+    next(steps)
+    for step in ("range_totals", "fetched"):
+        monkeypatch.setattr(dask_engine.DaskEngine, step, lose)
+    lost = "after step 1, or the centers after step 0 if the later ones are lost"
+    with (
+        pytest.warns(RuntimeWarning, match="holds those after step 0"),
+        pytest.raises(RuntimeError, match=lost),
+    ):
+        next(steps)
+    np.testing.assert_array_equal(model.cluster_centers_, rows[:12])
 
 
 @pytest.mark.parametrize(("step", "at"), [("reports", 1), ("moved", 2), ("range_totals", 3)])
