@@ -14,9 +14,10 @@ from ._fit.declared import UNSET, AtLeast, estimator
 from ._fit.leveled import LeveledClusterer
 from ._fit.saved import Arrays, Texts
 from ._rows.checked import checked_rows, source_of
+from ._rows.spool import with_random_access
 from .partition import Cells, Fetch, PartitionChange
 from .partition import update as update_cells
-from .typing import Callbacks, Memory, Metric, RandomState, Rows
+from .typing import Callbacks, Memory, Metric, RandomState, Rows, Weights
 
 __all__ = ["HierarchicalKMeans"]
 
@@ -144,7 +145,8 @@ class HierarchicalKMeans(LeveledClusterer):
     so that a proven label is exact. With few features nearly all labels are proven; with hundreds hardly any.
 
     **Rows** are read one by one, in the order of their clusters. This needs random access: rows in memory or
-    in a mapped file. A stream raises `ValueError`: write it to an ``.npy`` file with :func:`shoal.write`.
+    in a mapped file. Rows that can only be read from the first to the last (Parquet files, callables,
+    iterables) are first copied to a temporary ``.npy`` file, in the folder of the variable ``TMPDIR``.
 
     **Cost.** A sweep by lists takes about ``2 n m d`` operations with ``m = n_candidates + 1`` (lists
     ``k^2 d``), a sweep by cells ``4 n (m + sqrt(k)) d``, and the last pass ``2 n k d`` unless labels are
@@ -197,6 +199,10 @@ class HierarchicalKMeans(LeveledClusterer):
     _saved_attributes: ClassVar = {"certified_": "figure_or_nan", "sample_rows_": "count"}
     #: The tree takes the place of a seeding.
     init = "auto"
+
+    def _taken(self, X: Rows, sample_weight: Weights) -> Any:
+        self._check()
+        return super()._taken(with_random_access(X, type(self).__name__), sample_weight)
 
     def _run_params(self, init: Any, seed: int, **other: Any) -> dict[str, Any]:
         params = super()._run_params(init, seed, **other)

@@ -48,9 +48,9 @@ parameters! {
         /// Rows per batch of a fit (default 1000). If there are no more rows than this, every batch holds
         /// each row once.
         batch_size: u64 = 1000 => at_least_1(),
-        /// The first step size, gamma (default `None`: three times the number of clusters). A cluster with
-        /// the share `p` of a batch moves toward the mean of its rows by `p` times the step size, up to the
-        /// [cap](BackwardEulerParams::step_cap).
+        /// The first step size, gamma (default `None`: three times the number of clusters, and 1 for one
+        /// cluster). A cluster with the share `p` of a batch moves toward the mean of its rows by `p` times
+        /// the step size, up to the [cap](BackwardEulerParams::step_cap).
         ///
         /// The schedule of the paper is the number of clusters here, a
         /// [decay](BackwardEulerParams::step_decay) of 1 / 1.01, and no cap.
@@ -112,7 +112,8 @@ parameters! {
 impl BackwardEulerParams {
     /// The step size of the first outer step.
     pub(super) fn first_step_size(&self) -> f64 {
-        self.step_size.unwrap_or(AUTO_STEP * self.n_clusters as f64)
+        // One cluster has all rows of every batch, and no poor optimum to leave: longer steps only diverge.
+        self.step_size.unwrap_or(if self.n_clusters == 1 { 1.0 } else { AUTO_STEP * self.n_clusters as f64 })
     }
 
     /// The factor of the step size after each outer step.

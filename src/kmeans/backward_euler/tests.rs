@@ -245,3 +245,15 @@ fn clusters_that_get_no_rows_starve_once_enough_rows_came_and_a_checkpoint_knows
     while fed.advance_on(&rows, &cx).unwrap().is_some() {}
     assert_eq!(fed.starved(), [0; 0]);
 }
+
+/// The only optimum of one cluster is the mean: longer steps than 1 would leave it.
+#[test]
+fn one_cluster_ends_at_the_mean() {
+    let rows: Vec<[f64; 2]> = (0..500).map(|i| [f64::from(i * 37 % 101), f64::from(i % 7)]).collect();
+    let mean = [0, 1].map(|t| rows.iter().map(|row| row[t]).sum::<f64>() / 500.0);
+    for polish in [false, true] {
+        let model = BackwardEuler::params(1).batch_size(500).polish(polish).rng_seed(3).fit(&rows).unwrap();
+        let center = model.centers::<f64>();
+        assert!(center.iter().zip(mean).all(|(c, mean)| (c - mean).abs() < 1e-6), "{center:?}");
+    }
+}

@@ -1,10 +1,14 @@
-//! Tests of the tree that the starts of a fit share.
+//! Tests of the tree that the starts of a fit share, and of candidates that serve for several sweeps.
 
 use super::super::choice::{BLOCK_CENTERS, BLOCK_ROWS};
+use super::carried::Carried;
 use crate::data::Dense;
 use crate::fit::{Restartable, Solver};
+use crate::kernel::PackedCenters;
+use crate::kernel::blocks::{Candidates, Narrowing, Skin, narrow};
 use crate::kmeans::lloyd::params::{Algorithm, KMeans};
 use crate::kmeans::lloyd::solver::Lloyd;
+use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::rng::{Purpose, Rng};
 use crate::seeding::Seeding;
@@ -24,4 +28,33 @@ fn starts_after_declined_blocks_are_plain() {
         assert_eq!(step.n_distances == (n * k) as u64, start == 1);
         assert_eq!(run.algorithm(), Algorithm::Lloyd);
     }
+}
+
+/// Carried candidates serve while the root has no others, and neither they nor the shift move farther than they may.
+#[test]
+fn carried_candidates_serve_until_one_of_them_moves_too_far() {
+    // Two centers are near the box, and ten are far away.
+    let places: Vec<f32> = (0..12).map(|j| 1e4 + if j < 2 { j as f32 } else { 500.0 + j as f32 }).collect();
+    let packed_of = |places: &[f32]| PackedCenters::new(MatRef::new(places, 1));
+    let (packed, faces) = (packed_of(&places), [1e4f32 + 0.25, 1e4 + 0.75]);
+    let all = Candidates::all(&packed, Some(&places));
+    let skin = all.skin(1.0, packed.frame().1, 0.0).unwrap();
+    let mut few = Candidates::default();
+    assert!(narrow(&packed, &faces, Skin::default(), &all, &mut few, &mut Narrowing::default()));
+    assert!(few.ids() == [0, 1] && packed.frame().0 != [0.0]);
+    let carried = Carried::of(&packed, &few, skin);
+    let serves = |places: &[f32], now: &Candidates<f32>| carried.holds(&packed_of(places), now);
+    assert!(serves(&places, &few));
+    assert!(!serves(&places, &all), "other candidates");
+    let moved = |which: std::ops::Range<usize>, by: f32| {
+        let mut places = places.clone();
+        places[which].iter_mut().for_each(|place| *place += by);
+        places
+    };
+    let allowed = all.allowed(skin)[0];
+    assert!(serves(&moved(1..2, 0.5 * allowed), &few));
+    assert!(!serves(&moved(1..2, 2.0 * allowed), &few), "a candidate");
+    let far = moved(2..12, 900.0);
+    assert_ne!(packed_of(&far).frame().0, packed.frame().0);
+    assert!(!serves(&far, &few), "the shift");
 }

@@ -363,7 +363,8 @@ impl<T: Compute> Rules<'_, T> {
             }
             work.changes.push((row, new));
             chunk.bounds.upper[r] = upper(&work.gathered, r, work.best[r], work.error[r], self.margins);
-            // The new center leaves the others of its group, and the old center joins them.
+            // The new center leaves the others of its group, and the old center joins them. The bound to all other
+            // centers stays: it is at most the distance to the new center, which is nearer than the old one.
             let (to, from) = (self.group_of(new), self.group_of(old));
             if self.bounds.fine {
                 chunk.bounds.lower[r * groups + to] = f32::INFINITY;
@@ -373,8 +374,6 @@ impl<T: Compute> Rules<'_, T> {
             let own = self.at_least(work.own[r]);
             let bound = &mut chunk.bounds.lower[r * groups + from];
             *bound = bound.min((own + self.new_drift[from]) * (1.0 - ROUNDING));
-            let all = &mut chunk.bounds.least[r];
-            *all = all.min((own + self.new_far_drift) * (1.0 - ROUNDING));
         }
         work.open = open;
     }

@@ -215,3 +215,71 @@ fn roundings_grow_with_the_columns() {
     assert!(rounding_of(&dense, 1) >= 5.0 * f64::EPSILON && rounding_of(&dense, d) >= columns);
     assert!(rounding_of(&sparse, 1) >= columns && lost_of(&sparse) >= 2.0 * columns);
 }
+
+/// Bounds of `what` after a sweep over rows that all had the label 0 hold, also for centers that move afterwards, and
+/// rows are labeled by the moved centers. Every bound of a row that may change its label within `beyond` is measured.
+fn bounds_hold_apart(what: &str, make: impl Fn(MatRef<'_, f64>, usize) -> PanelBounds) {
+    let (n, d, k) = (400, 6, 150);
+    let mut rng = Rng::keyed(4, Purpose::Seeding, 0);
+    let mut draw = |n: usize, by: f64| (0..n).map(|_| by * (rng.unit() - 0.5)).collect::<Vec<f64>>();
+    let (values, old) = (draw(n * d, 2.0), draw(k * d, 2.0));
+    // Most centers move little, and some far.
+    let far: Vec<f64> = draw(k, 2.0).iter().map(|share| share.powi(3)).collect();
+    let new: Vec<f64> = draw(k * d, 1.0).iter().enumerate().map(|(i, x)| old[i] + far[i / d] * x).collect();
+    let (rows, centers) = (MatRef::new(&values, d), MatRef::new(&old, d));
+    let mut bounds = make(centers, n);
+    let packed = bounds.pack(centers, false);
+    let (mut labels, mut of_rows, mut work) = (vec![0; n], bounds.take_rows(), BoundBuffers::default());
+    let RowBounds { upper, least, lower } = &mut of_rows;
+    let mut of_sweep = RowBoundsMut { upper, least, lower };
+    let rules = bounds.rules(&packed, d);
+    rules.near(&labels, &mut of_sweep, &mut work);
+    rules.label(rows.into(), &labels, of_sweep, &mut work);
+    for &(row, label) in &work.changes {
+        labels[row as usize] = label;
+    }
+    bounds.put_rows(of_rows);
+    bounds.assert_true(rows, &labels, centers, what);
+
+    let unit = bounds.unit();
+    let distance = |row: &[f64], center: &[f64]| unit * crate::kernel::sq_dist(row, center).sqrt();
+    let moves =
+        old.chunks_exact(d).zip(new.chunks_exact(d)).map(|(old, new)| distance(old, new) * (1.0 + 1e-9));
+    let apart = bounds.apart::<f64>(&moves.collect::<Vec<f64>>());
+    let packed = bounds.pack_apart(MatRef::new(&new, d), false).unwrap();
+    let numbers: Vec<u32> = (0..n as u32).collect();
+    let mut by_group = Vec::new();
+    apart.by_group(&numbers, &mut by_group);
+    let truth = |r: usize, label: u32| {
+        let to = new.chunks_exact(d).map(|center| distance(rows.row(r), center));
+        let others = to.clone().enumerate().filter(|&(j, _)| j != label as usize).map(|(_, to)| to);
+        (to.clone().nth(label as usize).unwrap(), others.fold(f64::INFINITY, f64::min))
+    };
+    for (r, &label) in labels.iter().enumerate() {
+        let ((own, others), (upper, least)) = (truth(r, label), apart.of_row(r, label));
+        assert!(f64::from(upper) >= own && f64::from(least) <= others, "{what}: row {r}");
+        assert!(by_group.get(r).is_none_or(|&least| f64::from(least) <= others), "{what}: groups of row {r}");
+    }
+    for beyond in [0.0f32, 0.1, 0.3] {
+        let mut found = Vec::new();
+        let rules = apart.rules(&packed, d, beyond);
+        apart.settle(&rules, rows.into(), (&numbers, &labels), &mut Settling::default(), &mut found);
+        for (r, &(label, upper, least)) in found.iter().enumerate() {
+            let (own, others) = truth(r, label);
+            assert!(own <= others, "{what}: label {label} of row {r}");
+            assert!(upper >= own && least <= others, "{what}: bounds of row {r}");
+            let settled = least >= own + f64::from(beyond) - 1e-4;
+            assert!(
+                settled || others - least < 1e-4,
+                "{what}, {beyond}: row {r} at {own}, others {least}, {others}"
+            );
+        }
+    }
+}
+
+#[test]
+fn bounds_hold_for_centers_that_moved_since_the_sweep() {
+    bounds_hold_apart("panels", |centers, n| PanelBounds::new(centers, n, 1 << 20).unwrap());
+    bounds_hold_apart("pairs of panels", |centers, n| PanelBounds::grouped(centers, n, 1 << 20, 2).unwrap());
+    bounds_hold_apart("one bound", |centers, n| PanelBounds::single(centers, n, 1 << 20, false).unwrap());
+}

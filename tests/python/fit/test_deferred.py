@@ -71,7 +71,7 @@ def test_a_fitted_mixture_is_shown_without_a_pass():
 @pytest.mark.parametrize("estimator", WITH_A_PASS, ids=class_name)
 def test_nothing_is_computed_between_two_steps_unless_it_is_named(estimator, streamed, monkeypatch):
     if streamed and isinstance(estimator, shoal.HierarchicalKMeans):
-        pytest.skip("reads rows at random")
+        pytest.skip("copies the rows first")
     model, made = copy.deepcopy(estimator), []
     real = type(model)._make_pass
     monkeypatch.setattr(type(model), "_make_pass", lambda self: (made.append(1), real(self)))

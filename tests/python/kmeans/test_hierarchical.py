@@ -2,8 +2,11 @@
 
 import json
 import pickle
+import tempfile
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import shoal
 from hierarchical_reference import sq_dists, sweeps
@@ -244,13 +247,38 @@ def test_bad_parameters(given, message):
         HierarchicalKMeans(**{"n_clusters": 10, **given}).fit(X)
 
 
-def test_streams_are_refused_with_the_remedy():
+@pytest.mark.parametrize("kind", ["callable", "iterable", "parquet"])
+def test_streams_are_copied_to_a_temporary_file(tmp_path, monkeypatch, kind):
+    place = tmp_path / "temporary"
+    place.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+    blocks = [X[:2500], X[2500:]]
+    if kind == "callable":
+        rows = lambda: iter(blocks)  # noqa: E731
+    elif kind == "iterable":
+        rows = type("Loader", (), {"__iter__": lambda self: iter(blocks)})()
+    else:
+        table = pa.table({f"x{i}": column for i, column in enumerate(X.T)})
+        rows = tmp_path / "rows.parquet"
+        pq.write_table(table, rows)
+    weights = np.linspace(0.5, 2, len(X))
+    of_array = HierarchicalKMeans(100, random_state=0).fit(X, sample_weight=weights)
+    model = HierarchicalKMeans(100, random_state=0).fit(rows, sample_weight=weights)
+    assert model.cluster_centers_.tobytes() == of_array.cluster_centers_.tobytes()
+    assert model.inertia_ == of_array.inertia_
+    assert hasattr(model, "feature_names_in_") == (kind == "parquet")
+    del model
+    assert not [name for name in place.rglob("*") if name.is_file()]
+
+
+def test_rows_that_cannot_be_read_are_refused():
     with pytest.raises(ValueError, match=r"\.npy"):
-        HierarchicalKMeans(10).fit(lambda: iter([X]))
+        HierarchicalKMeans(10).fit(iter([X]))
     broken = X.copy()
     broken[4321, 7] = np.nan
-    with pytest.raises(ValueError, match=r"4321"):
-        HierarchicalKMeans(10).fit(broken)
+    for rows in (broken, lambda: iter([broken])):
+        with pytest.raises(ValueError, match=r"4321"):
+            HierarchicalKMeans(10).fit(rows)
 
 
 @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
