@@ -10,10 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ._checks.params import NOT_NEGATIVE
+from ._files.staged import is_name
 from ._fit.declared import UNSET, AtLeast, estimator
 from ._fit.leveled import LeveledClusterer
 from ._fit.saved import Arrays, Texts
 from ._rows.checked import checked_rows, source_of
+from ._rows.paths import is_paths
 from ._rows.spool import with_random_access
 from .partition import Cells, Fetch, PartitionChange
 from .partition import update as update_cells
@@ -54,7 +56,7 @@ class HierarchicalKMeans(LeveledClusterer):
         Largest number of children of a node of the tree, at least 2. ``"auto"`` makes two levels.
     memory : str or int, default="1GB"
         Memory budget for the rows that a node of the tree is fitted to, in bytes or as text such as
-        ``"500MB"``. Larger nodes are fitted to a random sample of their rows.
+        ``"500MB"``. Larger nodes are fitted to a coreset of their rows.
     compute_labels : bool, default=True
         Whether the fit ends with a pass over all rows for `labels_` and `inertia_`, which takes most of the
         time of a short fit with many clusters. With False they do not exist after the fit, `counts_` are
@@ -92,7 +94,7 @@ class HierarchicalKMeans(LeveledClusterer):
         after a fit.
     sample_rows_ : int
         The largest number of rows that a node of the tree was fitted to. Less than the number of rows if the
-        first level of the tree used a sample.
+        first level of the tree used a coreset.
     n_iter_ : int
         Number of sweeps after the tree.
     {history_}
@@ -114,9 +116,10 @@ class HierarchicalKMeans(LeveledClusterer):
 
     Notes
     -----
-    **The tree.** Each level splits all nodes by k-means fits from random rows. Nodes get clusters in
-    proportion to the squared error of their rows, as far as they have enough rows. A node is fitted to at
-    most 256 rows per child.
+    **The tree.** Each level splits all nodes by k-means fits that begin by k-means++. Nodes get clusters by
+    the squared error `e` of their rows, in proportion to ``e ** (d / (d + 2))`` with `d` the number of
+    features, at most 12, as far as they have enough rows. A node is fitted to at most 256 rows per child:
+    larger nodes to a lightweight coreset, which keeps rare groups that are far from the others.
 
     **A sweep** compares every row with its own center and with the centers near it, and then moves centers to
     the means of their rows. An empty cluster takes a row of the cluster with the largest squared error. There
@@ -202,7 +205,9 @@ class HierarchicalKMeans(LeveledClusterer):
 
     def _taken(self, X: Rows, sample_weight: Weights) -> Any:
         self._check()
-        return super()._taken(with_random_access(X, type(self).__name__), sample_weight)
+        taken = super()._taken(with_random_access(X, type(self).__name__), sample_weight)
+        self._of_files = is_name(X) or is_paths(X)
+        return taken
 
     def _run_params(self, init: Any, seed: int, **other: Any) -> dict[str, Any]:
         params = super()._run_params(init, seed, **other)

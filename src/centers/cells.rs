@@ -12,7 +12,7 @@ use crate::parallel::Executor;
 use crate::pass::{Cut, Groups};
 use crate::rng::{Purpose, Rng};
 use crate::rows::{RowBuf, Rows};
-use crate::seeding::partition;
+use crate::seeding::{Start, partition};
 use crate::tuning::{CELL_SWEEPS, n_cells};
 
 /// Rows of `row_bytes` each that search cells together: enough that packing the centers of a cell takes a small part
@@ -52,7 +52,7 @@ impl<'a, T: Compute> Cells<'a, T> {
         let (k, dim) = (all.n_centers(), all.dim());
         let rows = Dense::new(all.centers().data(), dim)?;
         let rng = &mut Rng::keyed(0, Purpose::Node, u64::MAX);
-        let (cells, _) = partition::<T>(&rows, n_cells(k as u64), false, CELL_SWEEPS, rng, cx)?;
+        let (cells, _) = partition::<T>(&rows, n_cells(k as u64), Start::Random, CELL_SWEEPS, rng, cx)?;
         let of = predict::<T>(&cells, Metric::Euclidean, &rows, cx)?;
         let packed = PackedCenters::for_rows(MatRef::new(&cells, dim), all.is_sparse());
         Ok(Self { all, members: Groups::new(&of, packed.n_centers()), packed, of })

@@ -44,7 +44,7 @@ impl HierarchicalRun {
     }
 
     /// The largest number of rows that a node of the tree was fitted to: the number of all rows, unless the first
-    /// level used a random sample.
+    /// level used a coreset.
     ///
     /// ```
     /// let rows: Vec<[f64; 1]> = (0..60).map(|i| [f64::from(i)]).collect();

@@ -46,7 +46,7 @@ parameters! {
         #[doc(alias = "random_state")]
         rng_seed: u64 = 0,
         /// Upper limit for the bytes of the rows that a node of the tree is fitted to (default 1 GB). Larger nodes
-        /// are fitted to a random sample; [`HierarchicalRun::sample_rows`](super::HierarchicalRun::sample_rows) reports
+        /// are fitted to a coreset; [`HierarchicalRun::sample_rows`](super::HierarchicalRun::sample_rows) reports
         /// its size.
         memory_limit: u64 = DEFAULT_MEMORY => at_least_1(),
         /// Whether a fit ends with exact labels (default true). If not, the model has no labels and inertia NaN, its

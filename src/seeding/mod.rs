@@ -18,7 +18,7 @@ use std::str::FromStr;
 
 use afkmc2::afk_mc2;
 pub(crate) use odds::Odds;
-pub(crate) use partition::partition;
+pub(crate) use partition::{Start, partition};
 use plus_plus::plus_plus;
 use random::random;
 pub(crate) use random::{draw, sample_rows};

@@ -13,22 +13,32 @@ use crate::pass::{Chunk, gather};
 use crate::rng::Rng;
 use crate::stats::{ClusterSums, to_means};
 
-/// Centers of `k` parts, and the number of computed distances, from random rows or by `greedy` k-means++. A part that
-/// loses all rows keeps its center.
+/// How the first centers of a partition are chosen.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Start {
+    /// Random rows.
+    Random,
+    /// k-means++, greedy or plain.
+    PlusPlus { greedy: bool },
+}
+
+/// Centers of `k` parts, and the number of computed distances. A part that loses all rows keeps its center.
 ///
 /// # Errors
 /// If there are fewer rows than `k`. Errors of the source.
 pub(crate) fn partition<T: Compute>(
     data: &dyn DataSource<T>,
     k: usize,
-    greedy: bool,
+    start: Start,
     sweeps: u64,
     rng: &mut Rng,
     cx: &Executor,
 ) -> Result<(Vec<T>, u64)> {
     let (n, dim) = (count_rows(data)?, data.dim());
-    let Seeds { mut centers, n_distances: mut distances, .. } =
-        if greedy { plus_plus(data, k, true, rng, cx)? } else { random(data, k, rng)? };
+    let Seeds { mut centers, n_distances: mut distances, .. } = match start {
+        Start::Random => random(data, k, rng)?,
+        Start::PlusPlus { greedy } => plus_plus(data, k, greedy, rng, cx)?,
+    };
     for _ in 0..sweeps {
         let packed = PackedCenters::for_rows(MatRef::new(&centers, dim), data.most_values().is_some());
         let absorb = |chunk: Chunk<'_, T>,

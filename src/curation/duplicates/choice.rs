@@ -9,7 +9,7 @@ use crate::hierarchical::HierarchicalKMeans;
 use crate::kernel::Frame;
 use crate::parallel::Executor;
 use crate::rng::{Purpose, Rng};
-use crate::seeding::{partition, sample_rows};
+use crate::seeding::{Start, partition, sample_rows};
 use crate::tuning::{CELL_SAMPLE_ROWS, CELL_SWEEPS};
 
 /// Centers from which a tree seeds the cells of a search for duplicates. With 4,000 centers of SIFT descriptors, greedy
@@ -99,7 +99,7 @@ fn fit<T: Element>(
     let rows = copy(data, &sample_rows(n, most, how.rng_seed, 0))?;
     let centers = if k < TREE_CENTERS {
         let rng = &mut Rng::keyed(how.rng_seed, Purpose::Node, 0);
-        partition::<T>(&rows, k, false, CELL_SWEEPS, rng, cx)?.0
+        partition::<T>(&rows, k, Start::Random, CELL_SWEEPS, rng, cx)?.0
     } else {
         let params =
             HierarchicalKMeans::params(k).rng_seed(how.rng_seed).compute_labels(false).max_iter(CELL_SWEEPS);

@@ -2,15 +2,15 @@
 
 use super::clusters::Clusters;
 use super::quotas::quotas;
-use crate::data::{DataSource, Weighted, row_bytes, row_values};
+use crate::data::{DataSource, Subset, Weighted, row_bytes, row_values};
 use crate::error::Result;
 use crate::fit::Metric;
 use crate::kernel::Compute;
 use crate::parallel::Executor;
 use crate::pass::{Copies, Groups};
 use crate::rng::{Purpose, Rng};
-use crate::seeding::partition::partition;
-use crate::seeding::random::draw;
+use crate::seeding::partition::{Start, partition};
+use crate::stats::lightweight_coreset;
 
 /// Largest number of children of a node of the tree of hierarchical k-means: two levels, of which the last splits
 /// nodes of up to twice the mean quota at once.
@@ -18,9 +18,23 @@ fn branching(k: usize) -> usize {
     (2.0 * (k as f64).sqrt()).ceil().max(2.0) as usize
 }
 
-/// Rows that a node with so many children is fitted to: 256 per child, as faiss trains inverted lists.
+/// Rows of the coreset that a node with so many children is fitted to: 256 per child, as faiss trains inverted lists.
 fn node_sample(children: usize) -> usize {
     256 * children
+}
+
+/// Most dimensions in which clusters are assumed to divide the squared error of a node, whatever the number of columns.
+const MOST_DIMENSIONS: usize = 12;
+
+/// A node's share of the clusters of its level, from its squared error `e` in `dim` columns.
+///
+/// `q` clusters leave a squared error of about `e q^(-2 / d)` in `d` dimensions. Its sum over all nodes is smallest
+/// if each has a share of `e^(d / (d + 2))`. The exponent is rounded to eighths: square roots and products are the
+/// same on every machine.
+fn share_of(e: f64, dim: usize) -> f64 {
+    let d = dim.min(MOST_DIMENSIONS) as f64;
+    let (root, eighths) = (e.sqrt().sqrt().sqrt(), (8.0 * d / (d + 2.0)).round() as usize);
+    (0..eighths).fold(1.0, |product, _| product * root)
 }
 
 /// Sweeps of the k-means fit of a node (40,000 SIFT descriptors, 4,000 clusters: 1, 2 and 6 sweeps end within 0.2%).
@@ -40,7 +54,7 @@ pub(crate) struct Growth {
     /// Upper limit of the bytes of the rows that a node is fitted to.
     pub(crate) memory: u64,
     pub(crate) metric: Metric,
-    /// Whether the fits of nodes begin by greedy k-means++, not from random rows.
+    /// Whether the fits of nodes begin by greedy k-means++, not by plain k-means++.
     pub(crate) greedy: bool,
 }
 
@@ -69,7 +83,8 @@ impl Growth {
     fn children(&self, clusters: &Clusters<impl Compute>, groups: &Groups) -> Vec<usize> {
         let caps: Vec<usize> =
             (0..groups.count()).map(|j| if clusters.energies[j] > 0.0 { groups.len(j) } else { 1 }).collect();
-        let quotas = quotas(&clusters.energies, &caps, self.n_clusters);
+        let shares: Vec<f64> = clusters.energies.iter().map(|&e| share_of(e, clusters.dim)).collect();
+        let quotas = quotas(&shares, &caps, self.n_clusters);
         quotas.into_iter().map(|quota| self.children_of(quota)).collect()
     }
 
@@ -84,10 +99,11 @@ impl Growth {
         ((quota as f64).powf(1.0 / levels.ceil().max(1.0)).ceil() as usize).min(most)
     }
 
-    /// The visits of rows that a fit of `size` rows to so many children counts, if no sweep is left out.
-    fn visits(&self, size: usize, children: usize) -> u64 {
-        let seeding = if self.greedy { 2 * children as u64 } else { 0 };
-        size as u64 * (seeding + NODE_SWEEPS)
+    /// The visits of rows that a fit of `size` of `rows` rows to so many children counts, if no sweep is left out.
+    fn visits(&self, rows: usize, size: usize, children: usize) -> u64 {
+        let coreset = if size < rows { 2 * rows as u64 } else { 0 };
+        let seeding = if self.greedy { 2 } else { 1 } * children as u64;
+        coreset + size as u64 * (seeding + NODE_SWEEPS)
     }
 
     /// About how many visits of rows the fits of all levels count, in a tree of `n` rows whose nodes are equal.
@@ -95,8 +111,8 @@ impl Growth {
         let (mut nodes, mut visits) = (1, 0);
         while nodes < self.n_clusters {
             let children = self.children_of(self.n_clusters.div_ceil(nodes)).max(2);
-            let size = (n as usize / nodes).min(node_sample(children));
-            visits += nodes as u64 * self.visits(size, children);
+            let rows = n as usize / nodes;
+            visits += nodes as u64 * self.visits(rows, rows.min(node_sample(children)), children);
             nodes *= children;
         }
         visits
@@ -128,7 +144,8 @@ impl Growth {
             })
             .collect();
         let split = (0..counts.len()).filter(|&j| counts[j] > 1);
-        let _phase = cx.phase("", split.map(|j| self.visits(sizes[j], counts[j])).sum());
+        let visits = |j: usize| self.visits(groups.len(j), sizes[j], counts[j]);
+        let _phase = cx.phase("", split.map(visits).sum());
         let node = |j: usize| NodeToSplit { number, j, k: counts[j], size: sizes[j] };
         // A single node takes all threads too.
         let single = counts.iter().filter(|&&count| count > 1).count() == 1;
@@ -154,7 +171,7 @@ impl Growth {
                     cx.check()?;
                     if counts[j] > 1 {
                         self.split(data, groups, node(j), &one, out)?;
-                        cx.count(self.visits(sizes[j], counts[j]));
+                        cx.count(visits(j));
                     } else {
                         out.centers.extend_from_slice(clusters.centers().row(j));
                         out.counts.push(1);
@@ -180,7 +197,7 @@ impl Growth {
         }))
     }
 
-    /// Fits the children of a node to a sample of its rows.
+    /// Fits the children of a node to its rows, or to a coreset of them.
     fn split<T: Compute>(
         &self,
         data: &dyn DataSource<T>,
@@ -190,24 +207,23 @@ impl Growth {
         out: &mut Children<T>,
     ) -> Result<()> {
         let rng = &mut Rng::keyed(self.seed, Purpose::Node, number << 32 | j as u64);
-        let mut copies = Copies::default();
         let all = groups.of(j);
-        if size < all.len() {
-            let mut drawn = draw(all.len() as u64, None, size, rng);
-            drawn.sort_unstable();
-            let rows: Vec<u32> = drawn.iter().map(|&i| all[i as usize]).collect();
-            copies.read(data, &rows)?;
+        let (mut centers, distances) = if size < all.len() {
+            let rows: Vec<u64> = all.iter().map(|&row| row.into()).collect();
+            let coreset = lightweight_coreset(&Subset::new(data, &rows), size, rng.bits(), cx)?;
+            partition(&coreset.weighted()?, k, Start::PlusPlus { greedy: self.greedy }, NODE_SWEEPS, rng, cx)?
         } else {
+            let mut copies = Copies::default();
             copies.read(data, all)?;
-        }
-        let rows = &copies.rows;
-        let weighted = copies.weights().filter(|weights| weights.iter().any(|&w| w > 0.0));
-        let weighted = weighted.map(|weights| Weighted::vouched::<T>(rows, weights));
-        let source: &dyn DataSource<T> = match &weighted {
-            Some(weighted) => weighted,
-            None => rows,
+            let rows = &copies.rows;
+            let weighted = copies.weights().filter(|weights| weights.iter().any(|&w| w > 0.0));
+            let weighted = weighted.map(|weights| Weighted::vouched::<T>(rows, weights));
+            let source: &dyn DataSource<T> = match &weighted {
+                Some(weighted) => weighted,
+                None => rows,
+            };
+            partition(source, k, Start::PlusPlus { greedy: self.greedy }, NODE_SWEEPS, rng, cx)?
         };
-        let (mut centers, distances) = partition(source, k, self.greedy, NODE_SWEEPS, rng, cx)?;
         out.centers.append(&mut centers);
         out.distances += distances;
         out.counts.push(k as u32);
@@ -233,5 +249,19 @@ impl<T> Children<T> {
         self.counts.append(&mut part.counts);
         self.sample_rows = self.sample_rows.max(std::mem::take(&mut part.sample_rows));
         self.distances += std::mem::take(&mut part.distances);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::share_of;
+
+    #[test]
+    fn shares_grow_like_squared_errors_with_many_dimensions_only() {
+        for (dim, power) in [(1, 0.375), (2, 0.5), (3, 0.625), (6, 0.75), (12, 0.875), (784, 0.875)] {
+            let share = share_of(65_536.0, dim);
+            assert!((share / 65_536f64.powf(power) - 1.0).abs() < 1e-12, "{dim}: {share}");
+        }
+        assert_eq!((share_of(0.0, 3), share_of(1.0, 9)), (0.0, 1.0));
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! Each level splits the nodes of the tree. The number of clusters that a node may still get is its quota.
 //! Quotas are assigned again at every level, to all nodes at once, so a node with too few distinct rows
-//! leaves its share to the others. The squared error of a set of rows that is described by `q` centers falls
-//! like `q^(-2 / d)`, so quotas follow the squared errors of the nodes, not their weights.
+//! leaves its share to the others. Quotas follow the squared errors of the nodes, not their weights. Large nodes
+//! are fitted to lightweight coresets: uniform samples would miss rare groups.
 
 mod clusters;
 mod level;

@@ -1,32 +1,29 @@
 //! Quotas: how many clusters each node of a level may still get.
 
-/// Divides `k` among nodes in proportion to their squared errors, by largest remainders. Every node gets at least 1
+/// Divides `k` among nodes in proportion to their shares, by largest remainders. Every node gets at least 1
 /// and at most its cap. The sum is below `k` only if all caps are reached.
-pub(super) fn quotas(energies: &[f64], caps: &[usize], k: usize) -> Vec<usize> {
+pub(super) fn quotas(shares: &[f64], caps: &[usize], k: usize) -> Vec<usize> {
     let mut quotas: Vec<usize> = caps.iter().map(|&cap| cap.min(1)).collect();
     let mut left = k.saturating_sub(quotas.iter().sum());
     while left > 0 {
         let open: Vec<usize> = (0..caps.len()).filter(|&j| quotas[j] < caps[j]).collect();
-        let total: f64 = open.iter().map(|&j| energies[j]).sum();
+        let total: f64 = open.iter().map(|&j| shares[j]).sum();
         if open.is_empty() {
             break;
         }
-        let share = |j: usize| {
-            let wanted = if total > 0.0 {
-                left as f64 * (energies[j] / total)
-            } else {
-                left as f64 / open.len() as f64
-            };
+        let part = |j: usize| {
+            let wanted =
+                if total > 0.0 { left as f64 * (shares[j] / total) } else { left as f64 / open.len() as f64 };
             wanted.min((caps[j] - quotas[j]) as f64)
         };
         let mut given = 0;
         let mut remainders: Vec<(f64, usize)> = Vec::with_capacity(open.len());
         let mut whole = Vec::with_capacity(open.len());
         for &j in &open {
-            let share = share(j);
-            given += share as usize;
-            whole.push(share as usize);
-            remainders.push((share - share.floor(), j));
+            let part = part(j);
+            given += part as usize;
+            whole.push(part as usize);
+            remainders.push((part - part.floor(), j));
         }
         open.iter().zip(whole).for_each(|(&j, whole)| quotas[j] += whole);
         left -= given.min(left);
@@ -49,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quotas_follow_the_squared_errors() {
+    fn quotas_follow_the_shares() {
         assert_eq!(quotas(&[1.0, 3.0, 0.0], &[50, 50, 1], 11), [3, 7, 1]);
         // What a node cannot use goes to the others.
         assert_eq!(quotas(&[100.0, 1.0, 1.0], &[2, 9, 9], 12), [2, 5, 5]);
@@ -62,10 +59,10 @@ mod tests {
         fn quotas_are_used_up_within_caps(
             nodes in prop::collection::vec((0.0f64..1e9, 0usize..40), 1..30), more in 0usize..500,
         ) {
-            let (energies, caps): (Vec<f64>, Vec<usize>) = nodes.into_iter().unzip();
+            let (shares, caps): (Vec<f64>, Vec<usize>) = nodes.into_iter().unzip();
             let room: usize = caps.iter().sum();
             let k = caps.iter().filter(|&&cap| cap > 0).count() + more;
-            let quotas = quotas(&energies, &caps, k);
+            let quotas = quotas(&shares, &caps, k);
             prop_assert_eq!(quotas.iter().sum::<usize>(), k.min(room));
             for (&quota, &cap) in quotas.iter().zip(&caps) {
                 prop_assert!(quota <= cap && quota >= cap.min(1));

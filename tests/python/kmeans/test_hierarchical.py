@@ -271,6 +271,17 @@ def test_streams_are_copied_to_a_temporary_file(tmp_path, monkeypatch, kind):
     assert not [name for name in place.rglob("*") if name.is_file()]
 
 
+def test_rare_groups_get_clusters():
+    rng = np.random.default_rng(8)
+    # More columns than those up to which nodes begin by greedy k-means++. Samples miss most small groups.
+    places = 40 * rng.normal(size=(30, 40))
+    rows = np.concatenate([rng.normal(size=(30_000, 40)), np.repeat(places, 10, axis=0)])
+    rows[30_000:] += rng.normal(size=(300, 40))
+    flat, tree = (make(60, random_state=0).fit(rows) for make in (KMeans, HierarchicalKMeans))
+    assert tree.inertia_ < 1.05 * flat.inertia_
+    assert len(np.unique(tree.predict(places))) == 30
+
+
 def test_rows_that_cannot_be_read_are_refused():
     with pytest.raises(ValueError, match=r"\.npy"):
         HierarchicalKMeans(10).fit(iter([X]))
