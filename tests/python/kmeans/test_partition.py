@@ -196,7 +196,7 @@ def test_a_target_is_kept(tmp_path):
     database.write(new, change)
     assert model.counts_.max() <= 20
     again = shoal.load(_saved(model, tmp_path))
-    assert again.update(some(5, 50), fetch=database.fetch).n_fetched > 0
+    assert again.update(some(5, 200), fetch=database.fetch).n_fetched > 0
     assert again.counts_.max() <= 20
 
 
@@ -279,7 +279,7 @@ def test_models_of_a_sample_can_be_updated():
     model = HierarchicalKMeans(40, compute_labels=False, random_state=0).fit(rows)
     cells = model.cell_ids_[model.predict(rows)]
     database = Database(rows, cells)
-    new = some(1, 600)
+    new = some(1, 600, at=1.0)
     change = model.update(new, fetch=database.fetch)
     database.write(new, change)
     assert not hasattr(model, "labels_")

@@ -186,10 +186,6 @@ def test_bfloat16_gives_the_bits_of_its_values_in_float32(estimator):
     expected = parts(clone(estimator).fit(wide))
     for rows in (small, np.asfortranarray(small), np.repeat(small, 2, axis=0)[::2]):
         assert parts(clone(estimator).fit(rows)) == expected
-    if isinstance(estimator, shoal.HierarchicalKMeans):
-        with pytest.raises(ValueError, match=r"pass an array, or write the rows to a .npy file"):
-            clone(estimator).fit(Loader(small))
-        return
     with warnings.catch_warnings():
         # The nested method draws no rows at random from a stream.
         warnings.filterwarnings("ignore", "shuffle=True has no effect")
