@@ -218,13 +218,13 @@ fn roundings_grow_with_the_columns() {
 
 /// Bounds of `what` after a sweep over rows that all had the label 0 hold, also for centers that move afterwards, and
 /// rows are labeled by the moved centers. Every bound of a row that may change its label within `beyond` is measured.
-fn bounds_hold_apart(what: &str, make: impl Fn(MatRef<'_, f64>, usize) -> PanelBounds) {
+fn bounds_hold_apart(what: &str, by: f64, make: impl Fn(MatRef<'_, f64>, usize) -> PanelBounds) {
     let (n, d, k) = (400, 6, 150);
     let mut rng = Rng::keyed(4, Purpose::Seeding, 0);
     let mut draw = |n: usize, by: f64| (0..n).map(|_| by * (rng.unit() - 0.5)).collect::<Vec<f64>>();
     let (values, old) = (draw(n * d, 2.0), draw(k * d, 2.0));
     // Most centers move little, and some far.
-    let far: Vec<f64> = draw(k, 2.0).iter().map(|share| share.powi(3)).collect();
+    let far: Vec<f64> = draw(k, 2.0).iter().map(|share| by * share.powi(3)).collect();
     let new: Vec<f64> = draw(k * d, 1.0).iter().enumerate().map(|(i, x)| old[i] + far[i / d] * x).collect();
     let (rows, centers) = (MatRef::new(&values, d), MatRef::new(&old, d));
     let mut bounds = make(centers, n);
@@ -279,7 +279,9 @@ fn bounds_hold_apart(what: &str, make: impl Fn(MatRef<'_, f64>, usize) -> PanelB
 
 #[test]
 fn bounds_hold_for_centers_that_moved_since_the_sweep() {
-    bounds_hold_apart("panels", |centers, n| PanelBounds::new(centers, n, 1 << 20).unwrap());
-    bounds_hold_apart("pairs of panels", |centers, n| PanelBounds::grouped(centers, n, 1 << 20, 2).unwrap());
-    bounds_hold_apart("one bound", |centers, n| PanelBounds::single(centers, n, 1 << 20, false).unwrap());
+    for by in [1.0, 0.1, 0.01] {
+        bounds_hold_apart("panels", by, |centers, n| PanelBounds::new(centers, n, 1 << 20).unwrap());
+        bounds_hold_apart("pairs", by, |centers, n| PanelBounds::grouped(centers, n, 1 << 20, 2).unwrap());
+        bounds_hold_apart("one", by, |centers, n| PanelBounds::single(centers, n, 1 << 20, false).unwrap());
+    }
 }
