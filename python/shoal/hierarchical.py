@@ -10,16 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from ._checks.params import NOT_NEGATIVE
-from ._files.staged import is_name
 from ._fit.declared import UNSET, AtLeast, estimator
 from ._fit.leveled import LeveledClusterer
 from ._fit.saved import Arrays, Texts
 from ._rows.checked import checked_rows, source_of
-from ._rows.paths import is_paths
 from ._rows.spool import with_random_access
 from .partition import Cells, Fetch, PartitionChange
 from .partition import update as update_cells
-from .typing import Callbacks, Memory, Metric, RandomState, Rows, Weights
+from .typing import Callbacks, Memory, Metric, RandomState, Rows
 
 __all__ = ["HierarchicalKMeans"]
 
@@ -203,11 +201,8 @@ class HierarchicalKMeans(LeveledClusterer):
     #: The tree takes the place of a seeding.
     init = "auto"
 
-    def _taken(self, X: Rows, sample_weight: Weights) -> Any:
-        self._check()
-        taken = super()._taken(with_random_access(X, type(self).__name__), sample_weight)
-        self._of_files = is_name(X) or is_paths(X)
-        return taken
+    def _readable(self, X: Rows) -> Any:
+        return with_random_access(X, type(self).__name__)
 
     def _run_params(self, init: Any, seed: int, **other: Any) -> dict[str, Any]:
         params = super()._run_params(init, seed, **other)

@@ -89,11 +89,6 @@ impl<T: Float> Copies<T> {
         Ok(())
     }
 
-    /// The weights of the rows, if the source has weights.
-    pub(crate) fn weights(&self) -> Option<&[f64]> {
-        Some(&self.weights[..]).filter(|weights| !weights.is_empty())
-    }
-
     /// The weight of row `i` of the copies.
     pub(crate) fn weight(&self, i: usize) -> f64 {
         self.weights.get(i).copied().unwrap_or(1.0)

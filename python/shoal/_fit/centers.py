@@ -159,13 +159,17 @@ class CenterFitter(Clusterer):
         self._check()
         if not self._one_pass:
             refuse_once(X, type(self).__name__)
-        rows = self._checked(X, reset=True)
+        rows = self._checked(self._readable(X), reset=True)
         self._of_files = is_name(X) or is_paths(X)
         source, weights = weighted(rows, sample_weight)
         n = source.shape[0]
         if n is not None and n < self._k:
             raise _params.too_many_clusters(self._count, self._k, n)
         return source, rows, weights
+
+    def _readable(self, X: Rows) -> Any:
+        """Return the rows of a fit as its method can read them."""
+        return X
 
     def _go_on(self, state: State, source: Source, rows: Any, weights: RowWeights) -> Iterator[Step]:
         """Iterate over the remaining steps of a checkpoint; the other arguments come from `_taken`."""

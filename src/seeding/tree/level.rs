@@ -2,12 +2,12 @@
 
 use super::clusters::Clusters;
 use super::quotas::quotas;
-use crate::data::{DataSource, Subset, Weighted, row_bytes, row_values};
+use crate::data::{DataSource, Subset, row_bytes, row_values};
 use crate::error::Result;
 use crate::fit::Metric;
 use crate::kernel::Compute;
 use crate::parallel::Executor;
-use crate::pass::{Copies, Groups};
+use crate::pass::Groups;
 use crate::rng::{Purpose, Rng};
 use crate::seeding::partition::{Start, partition};
 use crate::stats::lightweight_coreset;
@@ -207,23 +207,11 @@ impl Growth {
         out: &mut Children<T>,
     ) -> Result<()> {
         let rng = &mut Rng::keyed(self.seed, Purpose::Node, number << 32 | j as u64);
-        let all = groups.of(j);
-        let (mut centers, distances) = if size < all.len() {
-            let rows: Vec<u64> = all.iter().map(|&row| row.into()).collect();
-            let coreset = lightweight_coreset(&Subset::new(data, &rows), size, rng.bits(), cx)?;
-            partition(&coreset.weighted()?, k, Start::PlusPlus { greedy: self.greedy }, NODE_SWEEPS, rng, cx)?
-        } else {
-            let mut copies = Copies::default();
-            copies.read(data, all)?;
-            let rows = &copies.rows;
-            let weighted = copies.weights().filter(|weights| weights.iter().any(|&w| w > 0.0));
-            let weighted = weighted.map(|weights| Weighted::vouched::<T>(rows, weights));
-            let source: &dyn DataSource<T> = match &weighted {
-                Some(weighted) => weighted,
-                None => rows,
-            };
-            partition(source, k, Start::PlusPlus { greedy: self.greedy }, NODE_SWEEPS, rng, cx)?
-        };
+        let rows: Vec<u64> = groups.of(j).iter().map(|&row| row.into()).collect();
+        // All rows with their own weights, if there are no more than `size`.
+        let coreset = lightweight_coreset(&Subset::new(data, &rows), size, rng.bits(), cx)?;
+        let start = Start::PlusPlus { greedy: self.greedy };
+        let (mut centers, distances) = partition(&coreset.weighted()?, k, start, NODE_SWEEPS, rng, cx)?;
         out.centers.append(&mut centers);
         out.distances += distances;
         out.counts.push(k as u32);
