@@ -70,6 +70,13 @@ class Engine(Protocol):
         ...
 
 
+def was_interrupted(error: BaseException | None) -> bool:
+    """Whether an error was raised while a `KeyboardInterrupt` was handled, as Spark does within a call."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__context__
+    return error is not None
+
+
 @contextmanager
 def naming_losses(engine: Engine, known: str) -> Generator[None]:
     """Raise `RuntimeError` with the text `known` if workers are lost; errors of the rows pass unchanged."""
@@ -78,6 +85,8 @@ def naming_losses(engine: Engine, known: str) -> Generator[None]:
     except (ValueError, TypeError, MemoryError, Warning):
         raise
     except Exception as error:
+        if was_interrupted(error):
+            raise KeyboardInterrupt from error
         # Engines report lost workers by errors of the system without a file, or by types of their own.
         if isinstance(error, OSError) and error.filename is not None:
             raise

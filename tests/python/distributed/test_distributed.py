@@ -177,6 +177,19 @@ def test_a_missing_last_partition_is_an_error(init, lost):
     assert "_labels" not in vars(model) or model._labels is None
 
 
+def test_an_interrupt_that_an_engine_replaced_by_its_own_error_is_an_interrupt(monkeypatch):
+    def broken(self, task):
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt:
+            raise LookupError("no connection to send cancel")  # noqa: B904
+
+    rows = blobs()
+    monkeypatch.setattr(ExecutorEngine, "total", broken)
+    with pytest.raises(KeyboardInterrupt):
+        KMeans(6, init=rows[:6]).fit([rows[:100], rows[100:]])
+
+
 def test_empty_partitions_are_not_missing():
     rows = blobs()
     same(
