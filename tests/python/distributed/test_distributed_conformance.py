@@ -30,6 +30,8 @@ class LastFirst(Executor):
         return future
 
     def _run(self, future, function, args, kwargs):
+        if not future.set_running_or_notify_cancel():
+            return
         try:
             function(*args, **kwargs)
             future.set_result(function(*args, **kwargs))
