@@ -4,11 +4,10 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use shoal::data::Own;
 use shoal::kernel::{Compute, Isa};
 
 /// A compute type, and its two loops with intrinsics.
-pub(crate) trait Real: Compute + Own {
+pub(crate) trait Real: Compute {
     /// Multiply-add speed of one core in operations per second.
     fn peak(isa: Isa, turns: usize) -> f64;
     /// Index of the smallest `norms[j] + product[row, j]` per row, the lowest index among equals.

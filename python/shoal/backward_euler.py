@@ -74,8 +74,8 @@ class BackwardEulerKMeans(StreamClusterer):
     step_size : "auto" or float, default="auto"
         The first step size (gamma), finite, at least 0. A cluster with the fraction `p` of the rows of a
         batch is pulled toward their mean by ``step_size * p`` of the distance, but at most by `step_cap`.
-        ``"auto"`` is ``3 * n_clusters``: a pull of 3 for clusters of equal size, before the cap; 1 for a
-        single cluster. If all pulls are below 1, the fit does not leave the local optimum in which it starts.
+        ``"auto"`` is ``3 * n_clusters``: a pull of 3 for clusters of equal size, before the cap. For a single
+        cluster or without a cap it is ``n_clusters``, because longer steps diverge. If all pulls are below 1, the fit does not leave the local optimum in which it starts.
     step_decay : "auto" or float, default="auto"
         Factor of the step size after every outer step (beta), above 0 and at most 1. ``"auto"`` is
         ``20 ** (-1 / max_iter)``: after `max_iter` outer steps the step size is a twentieth of the first one.
@@ -157,8 +157,8 @@ class BackwardEulerKMeans(StreamClusterer):
 
     From random rows without polish, the inertia is much higher on sets whose clusters differ in size by a
     factor of a thousand (network connections, measurements of the space shuttle): keep one of both there. The
-    schedule of the paper is ``step_size=n_clusters, step_decay=1/1.01, step_cap=None, polish=False``; it
-    seldom reaches exact k-means (``benches/python/defaults.py``).
+    schedule of the paper is ``step_decay=1/1.01, step_cap=None, polish=False`` (the step size is then
+    `n_clusters`); it seldom reaches exact k-means (``benches/python/defaults.py``).
 
     The alternative is :class:`~shoal.KMeans` with k-means++ and several starts (`n_init`), which ends in an
     exact optimum: 10 such starts are as good on images of digits as the restarts of this class that fit into

@@ -1,7 +1,8 @@
 //! What a run of a center-based method shows between two steps: centers, labels, weights, inertia.
 
-use crate::fit::{Element, FitSolver, Method, Run, Timings, either};
+use crate::fit::{FitSolver, Method, Run, Timings, either};
 use crate::float::Float;
+use crate::kernel::Compute;
 
 /// A method whose clusters are defined by centers.
 ///
@@ -20,7 +21,7 @@ pub trait CenterMethod: Method {}
 
 impl<M: CenterMethod> Run<M> {
     /// The current centers, `n_clusters` rows. Empty before the first step.
-    pub fn centers<T: Element>(&self) -> Vec<T> {
+    pub fn centers<T: Compute>(&self) -> Vec<T> {
         let convert = |c: f64| T::from_f64(c);
         either!(self.solver(), solver => solver.snapshot().centers.iter().map(|&c| convert(Float::to_f64(c))).collect())
     }

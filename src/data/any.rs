@@ -64,20 +64,6 @@ impl<S: Source + ?Sized> Source for &S {
     }
 }
 
-/// A [`Float`] that knows its variant of [`AnySource`].
-///
-/// See [`AnySource::of`] for an example.
-pub trait Own: Float {
-    /// The variant: as [`AnySource::of`].
-    fn own(source: &dyn DataSource<Self>) -> AnySource<'_>;
-}
-
-impl<T: Float> Own for T {
-    fn own(source: &dyn DataSource<T>) -> AnySource<'_> {
-        AnySource::of(source)
-    }
-}
-
 /// The compute type of a source made from another source, chosen when the source `V` is made.
 pub(super) struct ComputeType<V>(for<'s> fn(&'s V) -> AnySource<'s>);
 

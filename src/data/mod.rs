@@ -48,7 +48,7 @@ mod weights;
 pub use crate::float::Typed;
 #[cfg(feature = "python")]
 pub(crate) use any::stored;
-pub use any::{AnySource, Own, Source};
+pub use any::{AnySource, Source};
 pub use chunks::{Chunk, Chunks};
 pub use csr::{Csr, Index};
 pub use dtype::Dtype;

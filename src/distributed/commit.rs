@@ -14,7 +14,7 @@ use super::numbers::size_of_object;
 use super::picked::Picked;
 use crate::data::no_weight;
 use crate::error::{Error, Result};
-use crate::fit::{Element, Metric, Step, StopReason};
+use crate::fit::{Metric, Step, StopReason};
 use crate::kernel::{self, Compute};
 use crate::matrix::MatRef;
 use crate::persist::kept::{flag, keep, list, number};
@@ -105,7 +105,7 @@ pub(super) struct Moved {
     pub(super) differs: bool,
 }
 
-impl<T: Element> Moving<T> {
+impl<T: Compute> Moving<T> {
     /// The clusters of `total` at these centers and points.
     pub(super) fn new(total: ClusterTotals, centers: Vec<T>, points: Vec<T>) -> Result<Self> {
         let ClusterTotals { first, dim, clusters, far, .. } = total;

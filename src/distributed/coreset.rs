@@ -18,7 +18,7 @@ use super::place::{Place, Starts};
 use super::sums::AnySums;
 use crate::data::{DataSource, Source, no_weight, too_heavy};
 use crate::error::{Error, Result};
-use crate::fit::{Element, Metric, Step, Typed, either};
+use crate::fit::{Metric, Step, Typed, either};
 use crate::kernel::{Compute, PackedCenters};
 use crate::matrix::MatRef;
 use crate::names::{Named, names};
@@ -119,7 +119,7 @@ impl CoresetPass {
 
     /// The coreset, once it is complete; `None` also if its rows have another compute type. Rows have the numbers
     /// that they have among all rows.
-    pub fn coreset<T: Element>(&self) -> Option<&Coreset<T>> {
+    pub fn coreset<T: Compute>(&self) -> Option<&Coreset<T>> {
         match self.result.as_ref()? {
             Typed::F32(coreset) => (coreset as &dyn std::any::Any).downcast_ref(),
             Typed::F64(coreset) => (coreset as &dyn std::any::Any).downcast_ref(),
@@ -190,7 +190,7 @@ impl CoresetPass {
     }
 
     /// The rows of a block whose first row has the number `start` among all rows.
-    fn events<T: Element>(start: u64, mut here: Coreset<T>) -> AnySums {
+    fn events<T: Compute>(start: u64, mut here: Coreset<T>) -> AnySums {
         here.rows.iter_mut().for_each(|row| *row += start);
         AnySums::new(Events(Some(Typed::of_type::<T, Coreset<()>>(here))))
     }
@@ -201,7 +201,7 @@ impl CoresetPass {
     }
 
     /// Chooses the final rows, and weights them.
-    fn chosen<T: Element>(&self, rows: Coreset<T>) -> Result<Coreset<T>> {
+    fn chosen<T: Compute>(&self, rows: Coreset<T>) -> Result<Coreset<T>> {
         let moments = self.moments.as_ref().ok_or_else(of_others)?;
         if rows.points.cols() != moments.mean().len() {
             return Err(of_others());
@@ -252,7 +252,7 @@ impl Pass for CoresetPass {
         digest(4, &numbers, &Values::F64(law))
     }
 
-    fn sum<T: Element>(&self, data: &dyn DataSource<T>, place: Place, cx: &Executor) -> Result<Summed> {
+    fn sum<T: Compute>(&self, data: &dyn DataSource<T>, place: Place, cx: &Executor) -> Result<Summed> {
         match (self.stage, &self.moments) {
             (CoresetStage::Measuring, _) => {
                 let (rows, totals) = self.measure(data, cx)?;

@@ -17,7 +17,7 @@ use super::sums::AnySums;
 use crate::centers::{LabelsRef, project};
 use crate::data::{Access, AnySource, DataSource, Source};
 use crate::error::{Error, Result};
-use crate::fit::{Element, Metric, Step};
+use crate::fit::{Metric, Step};
 use crate::kernel::{self, Compute, PackedCenters};
 use crate::kmeans::Sweeps;
 use crate::matrix::MatRef;
@@ -107,7 +107,7 @@ impl KMeansPass {
         }
     }
 
-    fn absorbed_keeping<T: Element>(
+    fn absorbed_keeping<T: Compute>(
         &self,
         rows: &dyn DataSource<T>,
         place: Place,
@@ -136,7 +136,7 @@ impl KMeansPass {
     }
 
     /// The sums of [`Pass::sum`], by the state of earlier sweeps over these rows.
-    fn sum_by<T: Element>(
+    fn sum_by<T: Compute>(
         &self,
         sweeps: &mut Sweeps<T>,
         budget: u64,
@@ -242,7 +242,7 @@ impl KMeansPass {
         self.centers.is_wide()
     }
 
-    fn next_typed<T: Element>(&self, now: Before, total: ClusterTotals) -> Result<(Self, Step)> {
+    fn next_typed<T: Compute>(&self, now: Before, total: ClusterTotals) -> Result<(Self, Step)> {
         if (total.k, total.dim) != (self.n_clusters(), self.head.dim) {
             return Err(of_others());
         }
@@ -296,7 +296,7 @@ impl Pass for KMeansPass {
         self.points.as_ref().map_or(own, |points| digest(own, &[], points))
     }
 
-    fn sum<T: Element>(&self, data: &dyn DataSource<T>, place: Place, cx: &Executor) -> Result<Summed> {
+    fn sum<T: Compute>(&self, data: &dyn DataSource<T>, place: Place, cx: &Executor) -> Result<Summed> {
         let (k, dim) = (self.n_clusters(), self.head.dim);
         let centers = self.centers.get::<T>();
         let sparse = data.most_values().is_some();

@@ -10,7 +10,7 @@ use super::place::{Place, Starts};
 use super::sums::AnySums;
 use crate::data::{AnySource, DataSource, Normalized, Watched, ZeroRows};
 use crate::error::{Error, Result};
-use crate::fit::{Element, Metric, Step};
+use crate::fit::{Metric, Step};
 use crate::kernel::Compute;
 use crate::parallel::Executor;
 use crate::persist::kept::Values;
@@ -49,7 +49,7 @@ pub(crate) trait Pass: Message + Clone + Debug + Send + Sync + 'static {
     fn digest(&self) -> u64;
 
     /// Sums rows as the metric sees them.
-    fn sum<T: Element>(&self, rows: &dyn DataSource<T>, place: Place, cx: &Executor) -> Result<Summed>;
+    fn sum<T: Compute>(&self, rows: &dyn DataSource<T>, place: Place, cx: &Executor) -> Result<Summed>;
 
     /// The sums of no rows.
     fn no_sums(&self) -> AnySums;
@@ -85,7 +85,7 @@ pub(crate) trait Pass: Message + Clone + Debug + Send + Sync + 'static {
 }
 
 /// The partial result of what `sum` finds in rows as the metric sees them. `zeros` are the rows of zeros that are known.
-pub(super) fn absorbed<T: Element>(
+pub(super) fn absorbed<T: Compute>(
     pass: &impl Pass,
     rows: &dyn DataSource<T>,
     place: Place,

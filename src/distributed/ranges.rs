@@ -9,6 +9,7 @@
 //!
 //! The driver sees a few numbers per cluster. Results are those of [`KMeansPass::commit`].
 
+use crate::kernel::Compute;
 use serde_json::json;
 
 use super::clusters::ClusterTotals;
@@ -22,7 +23,7 @@ use super::partial::Partial;
 use super::picked::Picked;
 use super::sums::AnySums;
 use crate::error::{Error, Result};
-use crate::fit::{Element, Step};
+use crate::fit::Step;
 use crate::kmeans::{keep_sums, sums_of};
 use crate::persist::kept::{Values, count, flag, keep, list};
 use crate::persist::{Array, Contents};
@@ -86,7 +87,7 @@ impl KMeansPass {
 }
 
 /// The total of a range, at its centers. Without points, squared errors are about the centers.
-fn moving<T: Element>(sums: AnySums, centers: &Values, points: Option<&Values>) -> Result<Moving<T>> {
+fn moving<T: Compute>(sums: AnySums, centers: &Values, points: Option<&Values>) -> Result<Moving<T>> {
     Moving::new(sums.into_kind::<ClusterTotals>()?, centers.get(), points.unwrap_or(centers).get())
 }
 

@@ -26,7 +26,7 @@ use super::seed_sums::{Draws, Votes};
 use super::sums::AnySums;
 use crate::data::{DataSource, Source, Weighted, no_weight, too_heavy};
 use crate::error::{Error, Result};
-use crate::fit::{Element, Metric, Step};
+use crate::fit::{Metric, Step};
 use crate::kernel::{self, Compute, PackedCenters};
 use crate::matrix::MatRef;
 use crate::names::{Named, names};
@@ -270,7 +270,7 @@ impl SeedPass {
 
     /// Chooses the centers among the candidates by k-means++.
     fn choose(&mut self, votes: &[f64]) -> Result<()> {
-        fn chosen<T: Element>(pass: &SeedPass, votes: &[f64]) -> Result<Values> {
+        fn chosen<T: Compute>(pass: &SeedPass, votes: &[f64]) -> Result<Values> {
             let rows = RowBuf::of_values(pass.candidates.get::<T>(), pass.dim);
             // Votes of about 1 in total: their products with squared distances stay finite. A power of two keeps
             // the draws.
@@ -372,7 +372,7 @@ impl Pass for SeedPass {
         digest(3, &numbers, &self.candidates)
     }
 
-    fn sum<T: Element>(&self, data: &dyn DataSource<T>, place: Place, cx: &Executor) -> Result<Summed> {
+    fn sum<T: Compute>(&self, data: &dyn DataSource<T>, place: Place, cx: &Executor) -> Result<Summed> {
         let candidates = self.candidates.get::<T>();
         let sparse = data.most_values().is_some();
         let packed =

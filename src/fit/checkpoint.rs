@@ -1,12 +1,13 @@
 //! A fit in progress as the contents of a file, and how it is resumed.
 
+use crate::kernel::Compute;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
 use super::driver::Driver;
 use super::history::{history_of, keep_history, stop_reason_of};
-use super::method::{Element, FitSolver, Method, SolverState};
+use super::method::{FitSolver, Method, SolverState};
 use super::run::{Run, access, columns};
 use super::{Facts, Metric, Step, StopReason};
 use crate::data::{Access, Source, ZeroRows, fingerprint};
@@ -26,7 +27,7 @@ fn damaged(problem: String) -> Error {
 }
 
 /// The state in a checkpoint, which must be one of `n` rows of `d` columns.
-fn solver_of<M: Method, T: Element>(
+fn solver_of<M: Method, T: Compute>(
     params: &M::Params,
     checkpoint: &Contents,
     (n, d): (Option<u64>, usize),

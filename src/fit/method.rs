@@ -1,24 +1,13 @@
 //! What a clustering method consists of: parameters, a solver for either compute type, a model.
 
 use super::{Facts, Metric, Params, Snapshot, Step};
-use crate::data::{Access, AnySource, DataSource, Own};
+use crate::data::{Access, AnySource, DataSource};
 use crate::error::Result;
 use crate::float::Float;
 use crate::kernel::Compute;
 use crate::matrix::make_room;
 use crate::parallel::Executor;
 use crate::persist::Contents;
-
-/// A compute type of rows: `f32` or `f64`.
-///
-/// ```
-/// fn bytes<T: shoal::fit::Element>() -> usize {
-///     size_of::<T>()
-/// }
-/// assert_eq!((bytes::<f32>(), bytes::<f64>()), (4, 8));
-/// ```
-pub trait Element: Compute + Own {}
-impl<T: Compute + Own> Element for T {}
 
 /// A method as a state that can be advanced. It owns no data and no lifetime.
 ///
@@ -222,10 +211,10 @@ pub trait Method: Sized + 'static {
     /// The result of a fit.
     type Model;
     /// The state for rows that are computed as `T`.
-    type Solver<T: Element>: FitSolver<T, Params = Self::Params, Model = Self::Model> + Send;
+    type Solver<T: Compute>: FitSolver<T, Params = Self::Params, Model = Self::Model> + Send;
 
     /// The state before the first step.
-    fn solver<T: Element>(params: &Self::Params) -> Self::Solver<T> {
+    fn solver<T: Compute>(params: &Self::Params) -> Self::Solver<T> {
         SolverState::plan(params)
     }
 

@@ -23,7 +23,7 @@ pub(crate) use begin::{run_methods, stream_methods};
 pub use driver::Driver;
 pub(crate) use driver::require;
 pub use method::{
-    Element, FitSolver, MergeMethod, MergeSolver, Method, Solver, SolverState, StreamMethod, StreamSolver,
+    FitSolver, MergeMethod, MergeSolver, Method, Solver, SolverState, StreamMethod, StreamSolver,
 };
 pub use metric::Metric;
 pub use params::{Parameter, Params, Value};

@@ -1,5 +1,6 @@
 //! A fit in progress, of any method, over rows of either type.
 
+use crate::kernel::Compute;
 use std::fmt;
 use std::sync::Arc;
 
@@ -8,9 +9,7 @@ use serde_json::json;
 #[cfg(feature = "python")]
 use super::Snapshot;
 use super::driver::{Driver, require};
-use super::method::{
-    Element, FitSolver, MergeMethod, MergeSolver, Method, Solver, StreamMethod, StreamSolver,
-};
+use super::method::{FitSolver, MergeMethod, MergeSolver, Method, Solver, StreamMethod, StreamSolver};
 use super::{Metric, Params, Step, StopReason};
 use crate::data::{Access, DataSource, Source, ZeroRows, no_weight};
 use crate::error::{Error, Result};
@@ -68,7 +67,7 @@ pub(super) fn columns<S: Source + ?Sized>(rows: &S) -> usize {
 /// # Errors
 /// [`Error::Source`] for too little access, [`Error::Empty`] for no rows, those of the source.
 pub(crate) fn shape<S: Source + ?Sized>(rows: &S, needs: Access) -> Result<(Option<u64>, usize)> {
-    fn of<T: Element>(data: &dyn DataSource<T>, needs: Access) -> Result<(Option<u64>, usize)> {
+    fn of<T: Compute>(data: &dyn DataSource<T>, needs: Access) -> Result<(Option<u64>, usize)> {
         // Check before reading a row: an error leaves a single-pass stream untouched.
         require(needs, data.access())?;
         let n = match data.access() {

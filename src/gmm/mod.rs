@@ -22,7 +22,8 @@ mod whole;
 use crate::centers::CenterMethod;
 use crate::data::Access;
 use crate::error::{Error, Result};
-use crate::fit::{Element, Method, Run, Steps, either, require};
+use crate::fit::{Method, Run, Steps, either, require};
+use crate::kernel::Compute;
 pub use covariance::Covariance;
 pub use model::GaussianMixture;
 #[cfg(feature = "python")]
@@ -54,7 +55,7 @@ impl Method for TruncatedGaussianMixture {
     const NAME: &'static str = "mixture";
     type Params = MixtureParams;
     type Model = GaussianMixture;
-    type Solver<T: Element> = MixtureStarts<T>;
+    type Solver<T: Compute> = MixtureStarts<T>;
 
     fn admit(params: &MixtureParams, has: Access, sparse: bool) -> Result<()> {
         require(Access::Replay, has)?;

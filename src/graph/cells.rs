@@ -9,7 +9,7 @@ use super::brute::{frame, nearest_of, packed};
 use super::lists::{Neighbor, NeighborLists, offer, reach};
 use super::{About, GraphMethod};
 use crate::centers::{nearest, predict, probes_for};
-use crate::data::{DataSource, Own, RowRange, copy, count_rows, row_values};
+use crate::data::{AnySource, DataSource, RowRange, copy, count_rows, row_values};
 use crate::error::Result;
 use crate::fit::Metric;
 use crate::kernel::near::{Near, near};
@@ -45,7 +45,7 @@ const RECALL_ROWS: usize = 384;
 ///
 /// # Errors
 /// Same as [`brute::neighbors`](super::brute::neighbors).
-pub(super) fn neighbors<T: Compute + Own>(
+pub(super) fn neighbors<T: Compute>(
     data: &dyn DataSource<T>,
     m: usize,
     recall: f64,
@@ -118,9 +118,9 @@ fn look<T: Compute>(
 }
 
 /// The centers of the cells: a few k-means sweeps over a sample.
-fn partition<T: Compute + Own>(data: &dyn DataSource<T>, n: u64, k: usize, cx: &Executor) -> Result<Vec<T>> {
+fn partition<T: Compute>(data: &dyn DataSource<T>, n: u64, k: usize, cx: &Executor) -> Result<Vec<T>> {
     let rows = copy(data, &sample_rows(n, CELL_SAMPLE_ROWS * k, 0, 0))?;
-    let rows = T::own(&rows);
+    let rows = AnySource::of::<T>(&rows);
     let params = KMeans::params(k).seeding(Seeding::Random).max_iter(CELL_SWEEPS).tolerance(0.0);
     let mut run = params.start(&rows)?;
     while run.advance_on(&rows, cx)?.is_some() {}

@@ -8,7 +8,7 @@ mod cells;
 mod lists;
 mod tree;
 
-use crate::data::{Access, DataSource, Own, Source, count_rows};
+use crate::data::{Access, DataSource, Source, count_rows};
 use crate::error::Result;
 use crate::fit::{Problems, require};
 use crate::float::either;
@@ -177,7 +177,7 @@ impl KnnGraph {
 }
 
 /// Implements [`KnnGraph::of`].
-pub(crate) fn knn_graph<T: Compute + Own>(
+pub(crate) fn knn_graph<T: Compute>(
     data: &dyn DataSource<T>,
     m: usize,
     method: GraphMethod,

@@ -1,5 +1,6 @@
 //! The end of a fit: exact labels, and new places for centers that are nearest to no row.
 
+use crate::kernel::Compute;
 use std::cmp::Ordering;
 use std::collections::HashSet;
 
@@ -7,7 +8,7 @@ use super::solver::{ExactLabels, HierarchicalSolver};
 use crate::centers::{LabelsRef, errors, predict};
 use crate::data::{DataSource, Subset, take};
 use crate::error::Result;
-use crate::fit::{Element, Metric};
+use crate::fit::Metric;
 use crate::parallel::Executor;
 use crate::pass::Groups;
 use crate::seeding::packed;
@@ -16,7 +17,7 @@ use crate::tuning::GROUPED_ROWS;
 /// Rounds in which clusters that exact labels leave empty are filled.
 const FILLED: usize = 3;
 
-impl<T: Element> HierarchicalSolver<T> {
+impl<T: Compute> HierarchicalSolver<T> {
     /// Moves centers that are nearest to no row, as exact labels show, to rows of the clusters with the
     /// largest squared errors, unless the fit ends without exact labels. Afterwards, no two centers are
     /// equal, as far as rows differ.
@@ -121,6 +122,6 @@ impl<T: Element> HierarchicalSolver<T> {
 }
 
 /// The order of two centers or rows, value by value.
-fn compare<T: Element>(a: &[T], b: &[T]) -> Ordering {
+fn compare<T: Compute>(a: &[T], b: &[T]) -> Ordering {
     a.partial_cmp(b).unwrap_or(Ordering::Equal)
 }

@@ -2,9 +2,9 @@
 
 use crate::data::Dense;
 use crate::error::Result;
-use crate::fit::Element;
 use crate::graph::tree_pays;
 use crate::graph::{GraphMethod, knn_graph};
+use crate::kernel::Compute;
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
 
@@ -30,7 +30,7 @@ const ROUNDING: f64 = 1e-9;
 
 impl CenterLists {
     /// The lists of `m` centers around each center.
-    pub(super) fn new<T: Element>(centers: MatRef<'_, T>, m: usize, cx: &Executor) -> Result<Self> {
+    pub(super) fn new<T: Compute>(centers: MatRef<'_, T>, m: usize, cx: &Executor) -> Result<Self> {
         let (k, dim) = (centers.rows(), centers.cols());
         let drift = vec![0.0; k];
         if m + 1 >= k {

@@ -23,7 +23,8 @@ mod tests;
 use self::solver::LISTED;
 use crate::centers::{CenterMethod, KMeansModel};
 use crate::error::Result;
-use crate::fit::{Element, Method, Run, either};
+use crate::fit::{Method, Run, either};
+use crate::kernel::Compute;
 use crate::matrix::make_room;
 pub use params::{HierarchicalKMeans, HierarchicalParams};
 pub use solver::HierarchicalSolver;
@@ -61,7 +62,7 @@ impl Method for HierarchicalKMeans {
     const NAME: &'static str = "hierarchical";
     type Params = HierarchicalParams;
     type Model = KMeansModel;
-    type Solver<T: Element> = HierarchicalSolver<T>;
+    type Solver<T: Compute> = HierarchicalSolver<T>;
 
     fn labels_at_end(params: &HierarchicalParams) -> bool {
         params.compute_labels

@@ -8,9 +8,9 @@ use super::params::HierarchicalParams;
 use crate::centers::{Cells, Desk, KMeansModel, LabelsRef, Snapshot, search_cut};
 use crate::data::{Access, DataSource, check_finite, count_rows};
 use crate::error::Result;
-use crate::fit::{Element, FitSolver, Metric, Solver, SolverState, Step, StopReason, Timings};
+use crate::fit::{FitSolver, Metric, Solver, SolverState, Step, StopReason, Timings};
 use crate::graph::tree_pays;
-use crate::kernel::{self, PackedCenters, sq_dist};
+use crate::kernel::{self, Compute, PackedCenters, sq_dist};
 use crate::parallel::Executor;
 use crate::pass::{Chunk, Compared, Groups, Relabeled, sweep};
 use crate::seeding::{Clusters, Grown, Growth, Nodes, enough_rows, packed};
@@ -106,7 +106,7 @@ struct SweptClusters<T> {
     repaired: usize,
 }
 
-impl<T: Element> HierarchicalSolver<T> {
+impl<T: Compute> HierarchicalSolver<T> {
     /// The share of the rows whose label the lists of centers proved before the last pass compared the others with
     /// all centers. `None` before that pass.
     pub fn certified(&self) -> Option<f64> {
@@ -336,7 +336,7 @@ impl<T: Element> HierarchicalSolver<T> {
     }
 }
 
-impl<T: Element> Solver<T> for HierarchicalSolver<T> {
+impl<T: Compute> Solver<T> for HierarchicalSolver<T> {
     type Model = KMeansModel;
 
     fn needs(&self) -> Access {
@@ -370,7 +370,7 @@ impl<T: Element> Solver<T> for HierarchicalSolver<T> {
     }
 }
 
-impl<T: Element> FitSolver<T> for HierarchicalSolver<T> {
+impl<T: Compute> FitSolver<T> for HierarchicalSolver<T> {
     fn snapshot(&self) -> Snapshot<'_, T> {
         let (labels, weights, energy) = match &self.finished {
             Some(finished) => (&finished.labels[..], &finished.weights, finished.energy()),

@@ -3,13 +3,14 @@
 use super::lists::CenterLists;
 use super::params::HierarchicalParams;
 use super::solver::HierarchicalSolver;
-use crate::fit::{Element, SolverState, Timings};
+use crate::fit::{SolverState, Timings};
+use crate::kernel::Compute;
 use crate::persist::Contents;
 use crate::persist::schema::HIERARCHICAL_CHECKPOINT;
 use crate::persist::state::{StateReader, StateWriter, are_weights, stored_fields};
 use crate::seeding::Clusters;
 
-impl<T: Element> HierarchicalSolver<T> {
+impl<T: Compute> HierarchicalSolver<T> {
     stored_fields! {
         dim = clusters.dim, weights = clusters.weights, energies = clusters.energies,
         labels, slacks, moved, grown, levels, sweeps, sample_rows, rows_seen, seeded_by, timings,
@@ -44,7 +45,7 @@ impl<T: Element> HierarchicalSolver<T> {
     }
 }
 
-impl<T: Element> SolverState for HierarchicalSolver<T> {
+impl<T: Compute> SolverState for HierarchicalSolver<T> {
     type Params = HierarchicalParams;
 
     fn plan(params: &HierarchicalParams) -> Self {

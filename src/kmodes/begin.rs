@@ -1,5 +1,6 @@
 //! The start of a Laplacian K-modes fit: neighbor graph, kernel width, Laplacian weight and first modes.
 
+use crate::kernel::Compute;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -13,7 +14,7 @@ use super::width::{mean_sq_dist, refuse_overflow, sound_variance, weight_for};
 use crate::centers::nearest;
 use crate::data::{DataSource, count_rows, normalize_rows, take};
 use crate::error::Result;
-use crate::fit::{Element, Metric};
+use crate::fit::Metric;
 use crate::graph::{About, knn_graph};
 use crate::matrix::make_room;
 use crate::parallel::Executor;
@@ -22,7 +23,7 @@ use crate::seeding::Seeding;
 /// An affinity, the number of neighbors of its graph, and how the graph was computed.
 type Built = (Affinity, usize, About);
 
-impl<T: Element> KModesSolver<T> {
+impl<T: Compute> KModesSolver<T> {
     /// Builds the graph, if none was given, and chooses the kernel's width.
     pub(super) fn prepare(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<()> {
         if self.variance > 0.0 {

@@ -2,7 +2,7 @@
 
 use crate::data::{DataSource, copy, count_rows};
 use crate::error::Result;
-use crate::fit::Element;
+use crate::kernel::Compute;
 use crate::matrix::MatRef;
 use crate::rows::RowBuf;
 use crate::stats::Moments;
@@ -32,7 +32,7 @@ const DIRECTION_LENGTHS: f64 = 0.99;
 ///
 /// # Errors
 /// Errors of the source.
-pub(super) fn matters_most<T: Element>(data: &dyn DataSource<T>) -> Result<bool> {
+pub(super) fn matters_most<T: Compute>(data: &dyn DataSource<T>) -> Result<bool> {
     let d = data.dim();
     if d < DIRECTION_COLUMNS {
         return Ok(false);
@@ -46,13 +46,13 @@ pub(super) fn matters_most<T: Element>(data: &dyn DataSource<T>) -> Result<bool>
 }
 
 /// The share of values that are not 0.
-fn filled<T: Element>(rows: &RowBuf<T>) -> f64 {
+fn filled<T: Compute>(rows: &RowBuf<T>) -> f64 {
     let nonzero = rows.values.iter().filter(|&&x| x != T::ZERO).count();
     nonzero as f64 / (rows.len() * rows.cols()) as f64
 }
 
 /// The variance of the lengths of rows, as a share of the variance of the rows.
-fn variance_of_lengths<T: Element>(rows: &RowBuf<T>) -> f64 {
+fn variance_of_lengths<T: Compute>(rows: &RowBuf<T>) -> f64 {
     let lengths: Vec<f64> = (0..rows.len())
         .map(|i| rows.rows().stored(i).iter().map(|x| x.to_f64().powi(2)).sum::<f64>().sqrt())
         .collect();

@@ -11,7 +11,7 @@
 use super::affinity::Affinity;
 use super::shares::{Shares, keep};
 use crate::error::Result;
-use crate::fit::Element;
+use crate::kernel::Compute;
 use crate::parallel::Executor;
 
 /// Maximum number of updates of a loop.
@@ -93,7 +93,7 @@ impl UpdateSums {
     }
 }
 
-impl<T: Element> Problem<'_, T> {
+impl<T: Compute> Problem<'_, T> {
     /// Whether no update can raise the objective, except by rounding: the shift ensures the condition row by
     /// row.
     fn goes_down(&self) -> bool {
@@ -320,7 +320,7 @@ impl<T: Element> Problem<'_, T> {
 }
 
 /// Permutes rows of `k` values.
-pub(super) fn ordered<T: Element>(values: &[T], order: &[u32], k: usize) -> Vec<T> {
+pub(super) fn ordered<T: Compute>(values: &[T], order: &[u32], k: usize) -> Vec<T> {
     let mut out = Vec::with_capacity(values.len());
     for &row in order {
         out.extend_from_slice(&values[row as usize * k..][..k]);
@@ -329,7 +329,7 @@ pub(super) fn ordered<T: Element>(values: &[T], order: &[u32], k: usize) -> Vec<
 }
 
 /// The label of every row: the cluster with the largest responsibility, the lowest among equals.
-pub(super) fn labels<T: Element>(z: &Shares<T>) -> Vec<u32> {
+pub(super) fn labels<T: Compute>(z: &Shares<T>) -> Vec<u32> {
     let mut found = Vec::with_capacity(z.n_rows());
     z.each(|_, row| {
         let mut best = 0;

@@ -25,7 +25,8 @@ mod width;
 
 use crate::data::AnySource;
 use crate::error::Result;
-use crate::fit::{Element, Method, Metric, either};
+use crate::fit::{Method, Metric, either};
+use crate::kernel::Compute;
 pub use affinity::Affinity;
 pub use model::KModesModel;
 #[cfg(feature = "python")]
@@ -40,7 +41,7 @@ impl Method for LaplacianKModes {
     const NAME: &'static str = "kmodes";
     type Params = KModesParams;
     type Model = KModesModel;
-    type Solver<T: Element> = KModesSolver<T>;
+    type Solver<T: Compute> = KModesSolver<T>;
 
     fn settled(
         params: &KModesParams,

@@ -1,5 +1,6 @@
 //! The result of a Laplacian K-modes fit, and prediction for new rows.
 
+use crate::kernel::Compute;
 use std::sync::Arc;
 
 use super::affinity::Affinity;
@@ -8,7 +9,7 @@ use super::outside::{FittedRows, NeighborWeight, responsibilities};
 use super::shares::Shares;
 use crate::data::{AnySource, DataSource, Normalized, Source};
 use crate::error::{Error, Result};
-use crate::fit::{Element, Typed, either};
+use crate::fit::{Typed, either};
 use crate::float::{Float, PerFloat};
 use crate::parallel::Executor;
 
@@ -79,7 +80,7 @@ impl KModesModel {
     }
 
     /// The modes, one per row, of rows as the fit saw them: of length 1 unless `normalize` was off.
-    pub fn modes<T: Element>(&self) -> Vec<T> {
+    pub fn modes<T: Compute>(&self) -> Vec<T> {
         either!(&self.typed, fitted => fitted.modes.iter().map(|&x| T::from_f64(Float::to_f64(x))).collect())
     }
 
@@ -92,7 +93,7 @@ impl KModesModel {
     /// assert_eq!(model.modes_array::<f64>().dim(), (2, 2));
     /// # Ok::<(), shoal::Error>(())
     /// ```
-    pub fn modes_array<T: Element>(&self) -> ndarray::Array2<T> {
+    pub fn modes_array<T: Compute>(&self) -> ndarray::Array2<T> {
         crate::matrix::array_of_rows(self.modes(), self.dim)
     }
 
@@ -235,7 +236,7 @@ impl KModesModel {
         }
     }
 
-    fn label<T: Element>(
+    fn label<T: Compute>(
         &self,
         found: &Fitted<T>,
         rows: &dyn DataSource<T>,

@@ -1,5 +1,6 @@
 //! Saves and loads a fitted Laplacian K-modes model.
 
+use crate::kernel::Compute;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use super::params::ModeUpdate;
 use super::shares::Shares;
 use super::state::RESTS;
 use crate::error::{Error, Result};
-use crate::fit::{Element, Typed, either};
+use crate::fit::{Typed, either};
 use crate::persist::kept::{Values, count, flag, rows, stored_rows, text};
 use crate::persist::model::{ModelFile, measured, model_contents};
 use crate::persist::schema::KMODES_MODEL;
@@ -179,7 +180,7 @@ fn listed<E: Number>(values: impl Iterator<Item = E>) -> Result<Array> {
 }
 
 /// The modes with the responsibilities of `n` rows for `k` clusters, of which `top` are stored for each row.
-fn fitted_of<T: Element>(
+fn fitted_of<T: Compute>(
     file: &ModelFile,
     modes: Vec<T>,
     (k, n, top): (usize, usize, usize),

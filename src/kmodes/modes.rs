@@ -4,7 +4,7 @@ use super::shares::Shares;
 use crate::centers::nearest;
 use crate::data::{DataSource, copy, take};
 use crate::error::{Error, InvalidParam, Result};
-use crate::fit::{Element, Metric};
+use crate::fit::Metric;
 use crate::kernel::{self, Compute, PackedCenters, Scratch, distances};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
@@ -44,7 +44,7 @@ pub(super) fn packed<T: Compute>(modes: &[T], data: &dyn DataSource<T>) -> Packe
 }
 
 /// Writes the kernel of every row and mode to `near`, `k` values per row.
-pub(super) fn nearness<T: Element>(
+pub(super) fn nearness<T: Compute>(
     data: &dyn DataSource<T>,
     modes: &[T],
     gauss: Gauss,
@@ -90,7 +90,7 @@ fn members(labels: &[Option<u32>], k: usize) -> Vec<Vec<u64>> {
 /// # Errors
 /// [`Error::InvalidParam`] if a given mode is nearest to no row, or if there are fewer distinct rows than
 /// modes. Errors of the source.
-pub(super) fn first_labels<T: Element>(
+pub(super) fn first_labels<T: Compute>(
     data: &dyn DataSource<T>,
     modes: &mut [T],
     given: bool,
@@ -114,7 +114,7 @@ pub(super) fn first_labels<T: Element>(
 }
 
 /// Whether the kernel is too narrow: for most rows that do not coincide with a mode, it is 0 for every mode.
-pub(super) fn is_blind<T: Element>(near: &[T], k: usize) -> bool {
+pub(super) fn is_blind<T: Compute>(near: &[T], k: usize) -> bool {
     let (mut seen, mut unseen) = (0, 0);
     for row in near.chunks_exact(k) {
         if row.iter().any(|a| (f64::MIN_POSITIVE..1.0).contains(&a.to_f64())) {
@@ -134,7 +134,7 @@ pub(super) fn is_blind<T: Element>(near: &[T], k: usize) -> bool {
 ///
 /// # Panics
 /// If a cluster has no rows.
-pub(super) fn densest<T: Element>(
+pub(super) fn densest<T: Compute>(
     data: &dyn DataSource<T>,
     labels: &[Option<u32>],
     k: usize,
@@ -180,7 +180,7 @@ fn without_rows(k: usize, l: usize) -> Error {
 /// The row with the largest responsibility for each cluster (equation 10), the lowest index among equals.
 /// Compares the sum of the other responsibilities, which still differs where the responsibility itself rounds
 /// to 1.
-pub(super) fn surest<T: Element>(z: &Shares<T>) -> Vec<u64> {
+pub(super) fn surest<T: Compute>(z: &Shares<T>) -> Vec<u64> {
     let k = z.k();
     let mut best = vec![(f64::INFINITY, 0); k];
     let mut after = vec![0.0; k + 1];
@@ -208,7 +208,7 @@ struct Shifted {
 
 /// Moves each mode to the kernel-weighted mean of its rows (equation 9) until it converges. Returns the
 /// number of iterations.
-pub(super) fn shift<T: Element>(
+pub(super) fn shift<T: Compute>(
     data: &dyn DataSource<T>,
     labels: &[u32],
     modes: &mut [T],

@@ -4,8 +4,8 @@ use super::modes::{Gauss, nearness};
 use super::shares::Shares;
 use crate::data::{DataSource, count_rows};
 use crate::error::{Error, Result};
-use crate::fit::Element;
 use crate::graph::nearest_rows;
+use crate::kernel::Compute;
 use crate::matrix::make_room;
 use crate::parallel::Executor;
 use crate::tuning::STRIP_ROWS;
@@ -42,7 +42,7 @@ pub(crate) struct FittedRows<'a, T> {
 ///
 /// # Errors
 /// [`Error::Shape`] if the responsibilities have another number of rows. Errors of the sources.
-pub(crate) fn responsibilities<T: Element>(
+pub(crate) fn responsibilities<T: Compute>(
     rows: &dyn DataSource<T>,
     known: &FittedRows<'_, T>,
     cx: &Executor,

@@ -2,8 +2,8 @@
 
 use crate::data::{DataSource, count_rows};
 use crate::error::Result;
-use crate::fit::Element;
 use crate::graph::{GraphMethod, KnnGraph, knn_graph};
+use crate::kernel::Compute;
 use crate::parallel::Executor;
 
 /// The fewest and the most neighbors of a graph of Laplacian K-modes, unless told otherwise. The fewest are those of
@@ -86,7 +86,7 @@ fn enough(graph: &KnnGraph, first: usize, k: usize, cx: &Executor) -> Result<Opt
 ///
 /// # Errors
 /// As [`KnnGraph::of`].
-pub(super) fn joined_graph<T: Element>(
+pub(super) fn joined_graph<T: Compute>(
     data: &dyn DataSource<T>,
     k: usize,
     method: GraphMethod,

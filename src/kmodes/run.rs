@@ -4,8 +4,9 @@ use super::affinity::Affinity;
 use super::params::{KModesParams, LaplacianKModes};
 use crate::data::Source;
 use crate::error::{Error, Result};
-use crate::fit::{Element, Run, either, over_rows};
+use crate::fit::{Run, either, over_rows};
 use crate::float::Float;
+use crate::kernel::Compute;
 use crate::parallel::Executor;
 
 /// A Laplacian K-modes fit in progress. It does not hold the data.
@@ -127,7 +128,7 @@ impl KModesRun {
     }
 
     /// The modes, one per row, of rows as the fit sees them; empty before the first step.
-    pub fn modes<T: Element>(&self) -> Vec<T> {
+    pub fn modes<T: Compute>(&self) -> Vec<T> {
         either!(self.solver(), solver => solver.modes.iter().map(|&x| T::from_f64(Float::to_f64(x))).collect())
     }
 

@@ -4,7 +4,7 @@
 //! neighbors pull as with all values, except for differences among small ones.
 
 use crate::error::Result;
-use crate::fit::Element;
+use crate::kernel::Compute;
 use crate::matrix::make_room;
 
 /// Responsibilities of all rows.
@@ -19,7 +19,7 @@ pub(crate) struct Shares<T> {
     clusters: Vec<u32>,
 }
 
-impl<T: Element> Shares<T> {
+impl<T: Compute> Shares<T> {
     /// Zero rows.
     pub(super) fn new(k: usize, top: usize) -> Self {
         Self { k, top: top.min(k), values: Vec::new(), clusters: Vec::new() }
@@ -241,7 +241,7 @@ impl<T: Element> Shares<T> {
 
 /// Stores the largest responsibilities of a row, the lower cluster first among equals, and the mean of the
 /// others. Updates `row` to the stored approximation.
-pub(super) fn keep<T: Element>(row: &mut [T], values: &mut [T], clusters: &mut [u32], order: &mut Vec<u32>) {
+pub(super) fn keep<T: Compute>(row: &mut [T], values: &mut [T], clusters: &mut [u32], order: &mut Vec<u32>) {
     let top = clusters.len();
     order.clear();
     order.extend(0..row.len() as u32);

@@ -12,8 +12,8 @@ use super::params::{Collapse, KModesParams, ModeUpdate, Shift};
 use super::shares::Shares;
 use crate::data::{Access, DataSource, take};
 use crate::error::Result;
-use crate::fit::{Element, Facts, FitSolver, Metric, Snapshot, Solver, Step, StopReason, Timings, Typed};
-use crate::kernel::sq_dist;
+use crate::fit::{Facts, FitSolver, Metric, Snapshot, Solver, Step, StopReason, Timings, Typed};
+use crate::kernel::{Compute, sq_dist};
 use crate::parallel::Executor;
 
 /// Bytes of responsibilities that fit into a near cache. If there are more, rows are ordered to keep
@@ -74,7 +74,7 @@ pub struct KModesSolver<T> {
     pub(crate) timings: [f64; 3],
 }
 
-impl<T: Element> KModesSolver<T> {
+impl<T: Compute> KModesSolver<T> {
     /// Uses a given affinity instead of a neighbor graph.
     pub(super) fn take_affinity(&mut self, affinity: Affinity) {
         self.n_neighbors = self.n_neighbors.clamp(1, affinity.n_rows().max(2) - 1);
@@ -297,7 +297,7 @@ impl<T: Element> KModesSolver<T> {
     }
 }
 
-impl<T: Element> Solver<T> for KModesSolver<T> {
+impl<T: Compute> Solver<T> for KModesSolver<T> {
     type Model = KModesModel;
 
     fn needs(&self) -> Access {
@@ -332,7 +332,7 @@ impl<T: Element> Solver<T> for KModesSolver<T> {
     }
 }
 
-impl<T: Element> FitSolver<T> for KModesSolver<T> {
+impl<T: Compute> FitSolver<T> for KModesSolver<T> {
     /// Modes in place of centers. Phases and energies are not those of a method with centers.
     fn snapshot(&self) -> Snapshot<'_, T> {
         Snapshot {

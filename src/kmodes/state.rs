@@ -1,5 +1,6 @@
 //! Writes the state of a fit to a checkpoint and reads it back.
 
+use crate::kernel::Compute;
 use std::sync::Arc;
 
 use super::affinity::Affinity;
@@ -7,14 +8,14 @@ use super::params::{KModesParams, ModeUpdate};
 use super::parts::NEIGHBORS;
 use super::shares::Shares;
 use super::solver::KModesSolver;
-use crate::fit::{Element, SolverState};
+use crate::fit::SolverState;
 use crate::persist::state::{StateReader, StateWriter, stored_fields};
 use crate::persist::{Contents, schema::KMODES_CHECKPOINT};
 
 /// Name of the array with the per-row responsibility of the clusters that are not stored.
 pub(super) const RESTS: &str = "responsibilities_rest";
 
-impl<T: Element> KModesSolver<T> {
+impl<T: Compute> KModesSolver<T> {
     stored_fields! {
         mode_rows, labels, energies, n_neighbors, found_by = about, recall, variance, lambda, expected, shifted, collapsed, blind,
         n_iter, rows_seen, seeded_by, warm_start, timings,
@@ -34,7 +35,7 @@ impl<T: Element> KModesSolver<T> {
     }
 }
 
-impl<T: Element> SolverState for KModesSolver<T> {
+impl<T: Compute> SolverState for KModesSolver<T> {
     type Params = KModesParams;
 
     fn plan(params: &KModesParams) -> Self {

@@ -4,8 +4,7 @@ use super::affinity::Affinity;
 use super::params::Shift;
 use crate::data::{self, DataSource};
 use crate::error::{InvalidParam, Result};
-use crate::fit::Element;
-use crate::kernel::sq_dist;
+use crate::kernel::{Compute, sq_dist};
 use crate::parallel::Executor;
 
 /// The ratio of the mean to the smallest row sum of a neighbor graph: a row that is no neighbor of another
@@ -13,7 +12,7 @@ use crate::parallel::Executor;
 const MEAN_OVER_LEAST: f64 = 2.0;
 
 /// The mean squared distance of neighboring rows.
-pub(super) fn mean_sq_dist<T: Element>(
+pub(super) fn mean_sq_dist<T: Compute>(
     data: &dyn DataSource<T>,
     affinity: &Affinity,
     cx: &Executor,
@@ -37,7 +36,7 @@ pub(super) fn mean_sq_dist<T: Element>(
 
 /// Checks a mean squared distance of neighbors for use as a variance. Rows of length 1 coincide if only
 /// rounding separates them.
-pub(super) fn sound_variance<T: Element>(mean: f64, normalized: bool) -> Result<f64> {
+pub(super) fn sound_variance<T: Compute>(mean: f64, normalized: bool) -> Result<f64> {
     let least = if normalized { (4.0 * T::EPSILON).powi(2) } else { f64::MIN_POSITIVE };
     if mean >= least && mean.is_finite() {
         return Ok(mean);
@@ -68,7 +67,7 @@ pub(super) fn weight_for(k: usize, degree: f64, from_labels: bool) -> f64 {
 }
 
 /// Returns an error if sums of weights overflow `T`, given the largest degree of a row and the sum of all.
-pub(super) fn refuse_overflow<T: Element>(shift: Shift, weight: f64, (most, all): (f64, f64)) -> Result<()> {
+pub(super) fn refuse_overflow<T: Compute>(shift: Shift, weight: f64, (most, all): (f64, f64)) -> Result<()> {
     let shift = if let Shift::By(shift) = shift { shift } else { 0.0 };
     let largest = 4.0 * (most + shift + 1.0) * weight.max(1.0);
     if T::from_f64(largest).finite() && (largest * all.max(1.0)).is_finite() {

@@ -1,7 +1,7 @@
 //! Bounded sweeps give bit-identical labels, sums and steps to plain sweeps.
 
 use proptest::prelude::*;
-use shoal::data::{AnySource, Dense, Own, Weighted};
+use shoal::data::{AnySource, Dense, Weighted};
 use shoal::fit::StopReason;
 use shoal::kmeans::{Bounds, KMeansParams, KMeansRun, NestedParams};
 use shoal::{Algorithm, Executor, KMeans, Metric, NestedMiniBatch, Seeding};
@@ -104,8 +104,10 @@ impl Case<'_> {
                 let values: Vec<$t> = self.values.iter().map(|&x| x as $t).collect();
                 let dense = Dense::new(&values, self.d).unwrap();
                 match weights {
-                    Some(weights) => steps(&params, &cx, <$t>::own(&Weighted::new(dense, weights).unwrap())),
-                    None => steps(&params, &cx, <$t>::own(&dense)),
+                    Some(weights) => {
+                        steps(&params, &cx, AnySource::of::<$t>(&Weighted::new(dense, weights).unwrap()))
+                    }
+                    None => steps(&params, &cx, AnySource::of::<$t>(&dense)),
                 }
             }};
         }
@@ -168,7 +170,7 @@ fn bounded_sweeps_equal_plain_sweeps_on_every_kind_of_data() {
 /// The distances that a fit measures, relative to plain sweeps.
 pub(crate) fn measured(algorithm: Algorithm, values: &[f32], d: usize, k: usize) -> f64 {
     let dense = Dense::new(values, d).unwrap();
-    let source = &f32::own(&dense);
+    let source = &AnySource::of::<f32>(&dense);
     let cx = Executor::new(Some(2)).unwrap();
     let params = KMeans::params(k).seeding(Seeding::Random).max_iter(60).tolerance(0.0).algorithm(algorithm);
     let mut run: KMeansRun = params.start(source).unwrap();
@@ -289,8 +291,10 @@ impl NestedCase<'_> {
                 let values: Vec<$t> = values.iter().map(|&x| x as $t).collect();
                 let dense = Dense::new(&values, d).unwrap();
                 match weights {
-                    Some(w) => nested_steps(&params, &cx, <$t>::own(&Weighted::new(dense, w).unwrap())),
-                    None => nested_steps(&params, &cx, <$t>::own(&dense)),
+                    Some(w) => {
+                        nested_steps(&params, &cx, AnySource::of::<$t>(&Weighted::new(dense, w).unwrap()))
+                    }
+                    None => nested_steps(&params, &cx, AnySource::of::<$t>(&dense)),
                 }
             }};
         }

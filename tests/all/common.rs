@@ -1,6 +1,6 @@
 //! Test data and sources that several test modules share.
 
-use shoal::data::{AnySource, Chunk, Dtype, Mapped, Own, Source, npy};
+use shoal::data::{AnySource, Chunk, Dtype, Mapped, Source, npy};
 use shoal::kernel::Compute;
 use shoal::{KMeansModel, Result};
 
@@ -42,7 +42,7 @@ pub(crate) fn rows<T: Compute>(n: usize, d: usize) -> Vec<T> {
 }
 
 /// Chunks of rows and weights with the given lengths, repeated.
-pub(crate) fn chunks<'a, T: Own>(
+pub(crate) fn chunks<'a, T: Compute>(
     values: &'a [T],
     d: usize,
     weights: Option<&'a [f64]>,

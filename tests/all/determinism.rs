@@ -2,7 +2,7 @@
 //! any block size.
 
 use shoal::data::raw::{Element, Layout};
-use shoal::data::{AnySource, Chunks, Dense, Dtype, Mapped, Own, RawRows, Source, Weighted, npy};
+use shoal::data::{AnySource, Chunks, Dense, Dtype, Mapped, RawRows, Source, Weighted, npy};
 use shoal::fit::Step;
 use shoal::gmm::{CoresetSize, Covariance, TruncatedGaussianMixture};
 use shoal::kernel::Compute;
@@ -64,7 +64,7 @@ fn fit(params: &KMeansParams, source: &dyn Source, threads: usize) -> Bits {
 }
 
 /// The rows as a stream of chunks with the given lengths, repeated.
-fn stream<'a, T: Own>(
+fn stream<'a, T: Compute>(
     values: &'a [T],
     d: usize,
     weights: Option<&'a [f64]>,
@@ -103,7 +103,7 @@ fn seedings(given: Vec<f64>) -> [Seeding; 5] {
 /// Compares every storage and number of threads with an array in memory and one thread.
 fn check<T>(n: usize, d: usize, k: usize, weighted: bool, change: impl Fn(KMeansParams) -> KMeansParams)
 where
-    T: Compute + Own + Element,
+    T: Compute + Element,
 {
     let folder = tempfile::tempdir().unwrap();
     let values = rows::<T>(n, d);
@@ -126,7 +126,7 @@ where
         let run = |source: &dyn Source, threads| fit(&params, source, threads);
         let expected = match &weights {
             None => run(&dense, 1),
-            Some(w) => run(&Any(T::own(&Weighted::new(dense, &w[..]).unwrap())), 1),
+            Some(w) => run(&Any(AnySource::of::<T>(&Weighted::new(dense, &w[..]).unwrap())), 1),
         };
         let name = format!("{} n={n} d={d} k={k} {:?}", T::NAME, expected.seeded_by);
         for threads in THREADS {
@@ -142,12 +142,12 @@ where
                     let dense = Weighted::new(dense, &w[..]).unwrap();
                     let file = Weighted::new::<T>(&file, &w[..]).unwrap();
                     assert_eq!(
-                        run(&Any(T::own(&dense)), threads),
+                        run(&Any(AnySource::of::<T>(&dense)), threads),
                         expected,
                         "{name}: memory, {threads} threads"
                     );
                     assert_eq!(
-                        run(&Any(T::own(&file)), threads),
+                        run(&Any(AnySource::of::<T>(&file)), threads),
                         expected,
                         "{name}: file, {threads} threads"
                     );
@@ -155,7 +155,11 @@ where
             }
             // Short chunks are slow, so they are tested with two numbers of threads only.
             for stream in streams.iter().take(if threads > 2 { 1 } else { 3 }) {
-                assert_eq!(run(&Any(T::own(stream)), threads), expected, "{name}: stream, {threads} threads");
+                assert_eq!(
+                    run(&Any(AnySource::of::<T>(stream)), threads),
+                    expected,
+                    "{name}: stream, {threads} threads"
+                );
             }
         }
     }
@@ -213,7 +217,7 @@ fn seeding_of_many_rows() {
         assert_eq!(fit(&params, &source, threads), expected);
     }
     let odd = [1234usize, 9];
-    assert_eq!(fit(&params, &Any(f32::own(&stream(&values, 2, None, &odd))), 2), expected);
+    assert_eq!(fit(&params, &Any(AnySource::of::<f32>(&stream(&values, 2, None, &odd))), 2), expected);
 }
 
 #[test]
@@ -227,13 +231,13 @@ fn empty_clusters() {
         assert_eq!(fit(&params, &source, threads), expected);
     }
     let odd = [777usize];
-    assert_eq!(fit(&params, &Any(f32::own(&stream(&values, 3, None, &odd))), 3), expected);
+    assert_eq!(fit(&params, &Any(AnySource::of::<f32>(&stream(&values, 3, None, &odd))), 3), expected);
 }
 
 #[test]
 fn centers_that_need_differences() {
     // One center is so far away that the tile values of the others lose all digits.
-    fn of<T: Compute + Own + Element>(far: f64) {
+    fn of<T: Compute + Element>(far: f64) {
         let (n, d) = (9000, 3);
         let mut values = rows::<T>(n, d);
         values[(n - 1) * d..].fill(T::from_f64(far));
@@ -248,7 +252,7 @@ fn centers_that_need_differences() {
                 assert_eq!(fit(&params, &source, threads), expected, "{threads} threads");
             }
             let odd = [777usize];
-            assert_eq!(fit(&params, &Any(T::own(&stream(&values, d, None, &odd))), 3), expected);
+            assert_eq!(fit(&params, &Any(AnySource::of::<T>(&stream(&values, d, None, &odd))), 3), expected);
             let used = params.fit(&source).unwrap().algorithm().to_string();
             assert_eq!(used, "lloyd", "bounds are of no use");
         }

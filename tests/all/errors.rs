@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use shoal::data::{
-    self, Access, AnySource, Block, Chunk, Chunks, DataSource, Dense, Dtype, Own, Weighted, npy, raw,
+    self, Access, AnySource, Block, Chunk, Chunks, DataSource, Dense, Dtype, Weighted, npy, raw,
 };
 use shoal::gmm::{CoresetSize, Covariance, TruncatedGaussianMixture};
 use shoal::kernel::Compute;
@@ -137,7 +137,7 @@ fn no_rows_and_no_columns() {
 }
 
 /// Runs all seedings on `source`, which holds one invalid value at a known position.
-fn bad_value<T: Own + Compute>(source: &dyn DataSource<T>, d: usize, message: &str) {
+fn bad_value<T: Compute>(source: &dyn DataSource<T>, d: usize, message: &str) {
     let given = Seeding::Given((0..2 * d).map(|i| i as f64).collect());
     let all = [
         given,
@@ -150,7 +150,11 @@ fn bad_value<T: Own + Compute>(source: &dyn DataSource<T>, d: usize, message: &s
         for metric in [Metric::Euclidean, Metric::Cosine] {
             for threads in [1, 3] {
                 let params = KMeans::params(2).seeding(seeding.clone()).metric(metric).threads(Some(threads));
-                assert_eq!(refused(params.fit(&Any(T::own(source)))), message, "{seeding:?}, {metric:?}");
+                assert_eq!(
+                    refused(params.fit(&Any(AnySource::of::<T>(source)))),
+                    message,
+                    "{seeding:?}, {metric:?}"
+                );
             }
         }
     }

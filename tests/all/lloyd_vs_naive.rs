@@ -6,7 +6,7 @@
 //! the row farthest from its center. The lowest index wins a tie. Rows are labeled once more at the end
 //! unless the labels are stable.
 
-use shoal::data::{AnySource, Dense, Own, Source, Weighted};
+use shoal::data::{AnySource, Dense, Source, Weighted};
 use shoal::fit::{Step, StopReason};
 use shoal::kernel::Compute;
 use shoal::{Executor, KMeans, Seeding};
@@ -126,7 +126,7 @@ impl Naive<'_> {
 // ---------------------------------------------------------------- the comparison
 
 /// A compute type.
-trait Kind: Compute + Own {
+trait Kind: Compute {
     /// See [`Naive::band`].
     const BAND: f64;
     fn round(x: f64) -> f64 {
@@ -141,11 +141,11 @@ impl Kind for f64 {
 }
 
 /// A weighted source of its compute type.
-struct Rows<'a, T: Own>(Weighted<'a, Dense<'a, T>>);
+struct Rows<'a, T: Compute>(Weighted<'a, Dense<'a, T>>);
 
-impl<T: Own> Source for Rows<'_, T> {
+impl<T: Compute> Source for Rows<'_, T> {
     fn any(&self) -> AnySource<'_> {
-        T::own(&self.0)
+        AnySource::of::<T>(&self.0)
     }
 }
 

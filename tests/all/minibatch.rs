@@ -2,7 +2,7 @@
 //! the update rule.
 
 use proptest::prelude::*;
-use shoal::data::{AnySource, Chunks, Dense, Own, Source, Weighted};
+use shoal::data::{AnySource, Chunks, Dense, Source, Weighted};
 use shoal::fit::StopReason;
 use shoal::kernel::Compute;
 use shoal::kmeans::{MiniBatchParams, MiniBatchRun};
@@ -15,28 +15,29 @@ fn fit(params: &MiniBatchParams, source: &dyn Source, threads: usize, labels: bo
     bits(&params.clone().threads(Some(threads)).compute_labels(labels).fit(source).unwrap())
 }
 
-fn same_for_all_threads<T: Own + Compute>(k: usize, n: usize, d: usize, batch: u64) {
+fn same_for_all_threads<T: Compute>(k: usize, n: usize, d: usize, batch: u64) {
     let values: Vec<T> = rows(n, d);
     let weights: Vec<f64> = (0..n).map(|i| (i % 5) as f64 / 2.0).collect();
     let dense = Dense::new(&values, d).unwrap();
     let weighted = Weighted::new::<T>(dense, &weights[..]).unwrap();
     let params = MiniBatch::params(k).rng_seed(3).batch_size(batch).max_iter(2).half_life(Some(5e4));
     for weights in [None, Some(&weights[..])] {
-        let source = Any(if weights.is_some() { T::own(&weighted) } else { T::own(&dense) });
+        let source =
+            Any(if weights.is_some() { AnySource::of::<T>(&weighted) } else { AnySource::of::<T>(&dense) });
         let drawn = fit(&params, &source, 1, true);
         let mut passed = None;
         for threads in [1, 2, 3, 8] {
             assert_eq!(fit(&params, &source, threads, true), drawn, "{threads} threads");
             for lengths in [&[7, 1, 300][..], &[100_000]] {
                 let stream = Chunks::replay(d, || Box::new(chunks(&values, d, weights, lengths)));
-                let found = fit(&params, &Any(T::own(&stream)), threads, true);
+                let found = fit(&params, &Any(AnySource::of::<T>(&stream)), threads, true);
                 assert_eq!(
                     &found,
                     passed.get_or_insert_with(|| found.clone()),
                     "{threads} threads, {lengths:?}"
                 );
                 let once = Chunks::once(d, chunks(&values, d, weights, lengths));
-                let first = fit(&params, &Any(T::own(&once)), threads, true);
+                let first = fit(&params, &Any(AnySource::of::<T>(&once)), threads, true);
                 assert!(first.2.is_empty() && f64::from_bits(first.3).is_nan() && first.4 == 1);
             }
         }
@@ -49,7 +50,7 @@ fn threads_and_chunk_lengths_do_not_change_results() {
     same_for_all_threads::<f64>(40, 2500, 60, 900);
 }
 
-fn stream_of<T: Own>(params: &MiniBatchParams, first: &Dense<'_, T>) -> MiniBatchRun {
+fn stream_of<T: Compute>(params: &MiniBatchParams, first: &Dense<'_, T>) -> MiniBatchRun {
     params.stream(first).unwrap()
 }
 

@@ -1,6 +1,6 @@
 //! When sketches are used, and what they save.
 
-use shoal::data::{Dense, Own};
+use shoal::data::{AnySource, Dense};
 use shoal::kernel::Isa;
 use shoal::kmeans::KMeansRun;
 use shoal::{Algorithm, Executor, KMeans, Seeding};
@@ -23,7 +23,7 @@ fn loose(n: usize, d: usize) -> Vec<f32> {
 /// The algorithm in use after three sweeps of `"auto"`.
 fn chosen(values: &[f32], d: usize, k: usize) -> Algorithm {
     let dense = Dense::new(values, d).unwrap();
-    let source = &f32::own(&dense);
+    let source = &AnySource::of::<f32>(&dense);
     let cx = Executor::new(Some(2)).unwrap();
     let mut run: KMeansRun = KMeans::params(k).seeding(Seeding::Random).tolerance(0.0).start(source).unwrap();
     for _ in 0..3 {

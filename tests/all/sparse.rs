@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use shoal::data::{
-    Access, AnySource, Csr, DataSource, Dense, Index, Own, RawRows, RowRange, Source, Weighted, raw::Element,
+    Access, AnySource, Csr, DataSource, Dense, Index, RawRows, RowRange, Source, Weighted, raw::Element,
 };
 use shoal::kernel::Compute;
 use shoal::kmeans::{Bounds, KMeansParams};
@@ -85,7 +85,7 @@ fn exact() -> impl Iterator<Item = KMeansParams> {
     })
 }
 
-fn agree<T: Compute + Own + Element>(slack: f64) {
+fn agree<T: Compute + Element>(slack: f64) {
     // On the sphere an empty row is equally far from all centers, so rounding would decide.
     let problem = Problem::<T>::with_empty_rows(700, 60, 5, false, 1.0, false);
     let (csr, dense) = (problem.csr(), Dense::new(&problem.dense, problem.d).unwrap());
@@ -98,8 +98,10 @@ fn agree<T: Compute + Own + Element>(slack: f64) {
         close(&a, &b, slack, &what);
         assert_eq!(a.predict(&csr).unwrap(), a.labels(), "{what}");
         assert_eq!(b.predict(&csr).unwrap(), b.labels(), "{what}");
-        let (a, b) =
-            (params.fit(&Any(T::own(&heavy_csr))).unwrap(), params.fit(&Any(T::own(&heavy))).unwrap());
+        let (a, b) = (
+            params.fit(&Any(AnySource::of::<T>(&heavy_csr))).unwrap(),
+            params.fit(&Any(AnySource::of::<T>(&heavy))).unwrap(),
+        );
         close(&a, &b, slack, &what);
     }
     let small = MiniBatch::params(6).batch_size(100).rng_seed(4).max_iter(4).tolerance(1e-6);

@@ -20,9 +20,9 @@ use super::identical::Distinct;
 use crate::centers::nearest;
 use crate::data::{DataSource, count_rows, row_values};
 use crate::error::Result;
-use crate::fit::{Element, Metric};
+use crate::fit::Metric;
 use crate::kernel::near::{Near, near};
-use crate::kernel::{self, Frame, PackedCenters};
+use crate::kernel::{self, Compute, Frame, PackedCenters};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::pass::{Chunk, Groups, sweep};
@@ -35,7 +35,7 @@ pub(super) const DUPLICATE_SAMPLE: usize = 1024;
 
 /// Rows in the cells of their nearest centers.
 #[derive(Debug)]
-pub(super) struct Cells<T: Element> {
+pub(super) struct Cells<T: Compute> {
     packed: PackedCenters<T>,
     pub(super) labels: Vec<u32>,
     /// Squared distances of rows to the centers of their cells.
@@ -64,12 +64,12 @@ impl Probes {
 }
 
 /// Cells whose packed centers rows are compared with.
-pub(super) struct Targets<T: Element> {
+pub(super) struct Targets<T: Compute> {
     first: u32,
     packed: PackedCenters<T>,
 }
 
-impl<T: Element> Cells<T> {
+impl<T: Compute> Cells<T> {
     /// Divides the rows into the cells of `centers`. If `n_probes` is given, rows visit only their nearest cells.
     pub(super) fn new(
         data: &dyn DataSource<T>,

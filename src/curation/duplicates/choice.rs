@@ -2,11 +2,10 @@
 
 use super::Deduplication;
 use super::cells::{Cells, DUPLICATE_SAMPLE};
-use crate::data::{DataSource, copy, count_rows, row_bytes};
+use crate::data::{AnySource, DataSource, copy, count_rows, row_bytes};
 use crate::error::Result;
-use crate::fit::Element;
 use crate::hierarchical::HierarchicalKMeans;
-use crate::kernel::Frame;
+use crate::kernel::{Compute, Frame};
 use crate::parallel::Executor;
 use crate::rng::{Purpose, Rng};
 use crate::seeding::{Start, partition, sample_rows};
@@ -56,7 +55,7 @@ impl SearchCost {
 
 /// The centers of the cells, and the expected work. If their number is not given, it doubles as long as that
 /// saves work.
-pub(super) fn centers<T: Element>(
+pub(super) fn centers<T: Compute>(
     how: &Deduplication,
     data: &dyn DataSource<T>,
     frame: &Frame<T>,
@@ -86,7 +85,7 @@ pub(super) fn centers<T: Element>(
 }
 
 /// The centers of `k` cells, by k-means on a sample of the rows, and the expected work.
-fn fit<T: Element>(
+fn fit<T: Compute>(
     how: &Deduplication,
     data: &dyn DataSource<T>,
     k: usize,
@@ -103,7 +102,7 @@ fn fit<T: Element>(
     } else {
         let params =
             HierarchicalKMeans::params(k).rng_seed(how.rng_seed).compute_labels(false).max_iter(CELL_SWEEPS);
-        let source = T::own(&rows);
+        let source = AnySource::of::<T>(&rows);
         let mut run = params.start(&source)?;
         while run.advance_on(&source, cx)?.is_some() {}
         run.centers()
@@ -115,7 +114,7 @@ fn fit<T: Element>(
     Ok((centers, work))
 }
 
-impl<T: Element> Cells<T> {
+impl<T: Compute> Cells<T> {
     /// The work of a search among `n` rows with these centers, as expected from these cells of a sample of the rows to
     /// which the centers were not fitted.
     fn work(&self, n: u64, sample: &dyn DataSource<T>, frame: &Frame<T>) -> Result<SearchCost> {

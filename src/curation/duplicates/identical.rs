@@ -2,8 +2,8 @@
 
 use crate::data::{DataSource, Subset, copy, count_rows};
 use crate::error::Result;
-use crate::fit::Element;
 use crate::float::Float;
+use crate::kernel::Compute;
 use crate::matrix::make_room;
 use crate::parallel::Executor;
 use crate::pass::{Chunk, for_all_rows};
@@ -28,7 +28,7 @@ const APART: u32 = u32::MAX;
 impl Distinct {
     /// Finds identical rows: equal hashes first, then equal values. Rows of zeros take no part if `without_zeros`.
     /// Checks that all values are finite.
-    pub(super) fn of<T: Element>(
+    pub(super) fn of<T: Compute>(
         data: &dyn DataSource<T>,
         without_zeros: bool,
         cx: &Executor,

@@ -3,6 +3,7 @@
 //! Rows are numbered by rank: their place in the order of [`Keep`]. A pair is the later rank in the high half of an
 //! integer and the earlier one in the low half, so sorted pairs come in the order in which rows are decided.
 
+use crate::kernel::Compute;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fs::File;
@@ -11,7 +12,6 @@ use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use super::cells::Cells;
 use super::identical::Distinct;
 use crate::error::{Error, Result};
-use crate::fit::Element;
 use crate::matrix::make_room;
 use crate::names::names;
 use crate::parallel::Executor;
@@ -88,7 +88,7 @@ pub(super) struct Ranks {
 }
 
 impl Ranks {
-    pub(super) fn new<T: Element>(
+    pub(super) fn new<T: Compute>(
         distinct: &Distinct,
         cells: &Cells<T>,
         keep: Keep,

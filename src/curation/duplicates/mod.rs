@@ -22,10 +22,10 @@ use std::fmt::Debug;
 
 use crate::data::{Access, DataSource, Normalized, Source, count_rows, fingerprint};
 use crate::error::{Error, Result};
-use crate::fit::{Element, Metric, Problems, parameters, require};
+use crate::fit::{Metric, Problems, parameters, require};
 use crate::float::either;
 use crate::graph::frame;
-use crate::kernel::Frame;
+use crate::kernel::{Compute, Frame};
 use crate::parallel::Executor;
 use crate::tuning::DEFAULT_MEMORY;
 use cells::Cells;
@@ -124,7 +124,7 @@ impl Deduplication {
     }
 
     /// As [`find`](Self::find), for rows as the metric sees them.
-    fn find_in<T: Element>(&self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Duplicates> {
+    fn find_in<T: Compute>(&self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Duplicates> {
         let mut search = Search::start(self.clone(), data, cx)?;
         while search.advance(data, cx)? {}
         search.finish(data, cx)
@@ -210,7 +210,7 @@ impl Duplicates {
 
 /// A search for duplicates that advances step by step: a step finds the pairs of some cells. It does not hold the data.
 #[derive(Debug)]
-pub(crate) struct Search<T: Element> {
+pub(crate) struct Search<T: Compute> {
     how: Deduplication,
     n: u64,
     /// Recognizes the rows.
@@ -229,7 +229,7 @@ pub(crate) struct Search<T: Element> {
     expected: f64,
 }
 
-impl<T: Element> Search<T> {
+impl<T: Compute> Search<T> {
     /// Collapses identical rows, divides the rows into cells, and estimates the work. `data` are the rows as the metric
     /// sees them.
     pub(crate) fn start(how: Deduplication, data: &dyn DataSource<T>, cx: &Executor) -> Result<Self> {

@@ -8,9 +8,8 @@ use super::identical::Distinct;
 use super::linkage::Ranks;
 use crate::data::{DataSource, copy, row_values, take};
 use crate::error::Result;
-use crate::fit::Element;
 use crate::kernel::near::{Near, near};
-use crate::kernel::{Frame, PackedCenters};
+use crate::kernel::{Compute, Frame, PackedCenters};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::rows::{RowBuf, Rows};
@@ -20,7 +19,7 @@ use crate::tuning::packed_rows;
 const DUPLICATE_VISITORS: usize = 2048;
 
 /// What a search for pairs needs to know.
-pub(super) struct Pairing<'a, T: Element> {
+pub(super) struct Pairing<'a, T: Compute> {
     pub(super) data: &'a dyn DataSource<T>,
     pub(super) frame: &'a Frame<T>,
     pub(super) cells: &'a Cells<T>,
@@ -62,7 +61,7 @@ struct FoundPairs {
     compared: u64,
 }
 
-impl<T: Element> Pairing<'_, T> {
+impl<T: Compute> Pairing<'_, T> {
     /// Finds the pairs of the cells `targets`, given all visits to them, and calls `take` with pairs of ranks, the
     /// later one in the high half, in a fixed order. Returns the number of pairs of rows, and of compared pairs.
     pub(super) fn run(

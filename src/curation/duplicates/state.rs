@@ -6,8 +6,8 @@ use super::linkage::{Links, Ranks};
 use super::{Deduplication, Search};
 use crate::data::{DataSource, count_rows, fingerprint};
 use crate::error::{Error, Result};
-use crate::fit::Element;
 use crate::graph::frame;
+use crate::kernel::Compute;
 use crate::parallel::Executor;
 use crate::persist::Contents;
 use crate::persist::schema::DUPLICATES_CHECKPOINT;
@@ -29,7 +29,7 @@ impl Deduplication {
     }
 }
 
-impl<T: Element> Search<T> {
+impl<T: Compute> Search<T> {
     /// The state of the search between two steps. It holds all pairs, 8 bytes each, with
     /// [`Linkage::Leader`](super::Linkage::Leader).
     pub(crate) fn checkpoint(&self, cx: &Executor) -> Result<Contents> {

@@ -1,18 +1,18 @@
 //! Drawn rows: seedings and coresets.
 
+use crate::kernel::Compute;
 use std::collections::BTreeMap;
 
 use super::pass::Pass;
 use super::*;
 use crate::data::{Source, Weighted};
-use crate::fit::Element;
 use crate::persist::Array;
 
 /// What a round found: its objective, its sums, and the pass that follows, without what depends on the partitions.
 type Round = (u64, BTreeMap<String, Array>, BTreeMap<String, Array>);
 
 /// The rounds of a pass over `n` rows and their weights, in partitions of these lengths, or in blocks of numbered rows.
-fn rounds<P: Pass, T: Element>(
+fn rounds<P: Pass, T: Compute>(
     mut task: P,
     (x, weights): (&[T], Option<&[f64]>),
     lengths: &[usize],
@@ -60,7 +60,7 @@ fn rounds<P: Pass, T: Element>(
 }
 
 /// Checks that rounds do not depend on the cut into partitions; returns them.
-fn of_any_cut<P: Pass, T: Element>(task: &P, x: &[T], d: usize, weights: Option<&[f64]>) -> Vec<Round> {
+fn of_any_cut<P: Pass, T: Compute>(task: &P, x: &[T], d: usize, weights: Option<&[f64]>) -> Vec<Round> {
     let n = x.len() / d;
     let whole = rounds(task.clone(), (x, weights), &[n], false, 0);
     let cuts = [vec![0, n], vec![n - 3, 0, 0, 3]].into_iter();

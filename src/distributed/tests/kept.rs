@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::data::{Chunk, Chunks, Csr, Source, Weighted};
-use crate::fit::Element;
 use crate::kernel::Compute;
 use crate::{KMeans, Seeding};
 
@@ -20,7 +19,7 @@ fn rows_for_kept<T: Compute>(n: usize, d: usize) -> Vec<T> {
 type Disturbance = fn(u64, usize, &mut Kept);
 
 /// Fits with state, and compares every partial result with that of a sweep without state.
-fn kept_fit<T: Element>(
+fn kept_fit<T: Compute>(
     (rows, d): (&[T], usize),
     start: &KMeansPass,
     weights: Option<&[f64]>,
@@ -101,7 +100,7 @@ const UNDISTURBED: Disturbance = |_, _, _| ();
 
 #[test]
 fn state_changes_no_bit() {
-    fn of<T: Element>((n, d, k): (usize, usize, usize), metric: Metric) {
+    fn of<T: Compute>((n, d, k): (usize, usize, usize), metric: Metric) {
         let rows = rows_for_kept::<T>(n, d);
         let start = KMeansPass::new(&rows[..k * d], d, metric).unwrap();
         kept_fit((&rows, d), &start, None, (1 << 30, UNDISTURBED));

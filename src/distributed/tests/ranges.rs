@@ -1,5 +1,6 @@
 //! Commits by ranges of clusters, compared with commits of all clusters at once.
 
+use crate::kernel::Compute;
 use proptest::prelude::*;
 
 use super::*;
@@ -7,12 +8,12 @@ use crate::data::Weighted;
 use crate::distributed::commit::Head;
 use crate::distributed::message::Message;
 use crate::error::Result;
-use crate::fit::{Element, Step};
+use crate::fit::Step;
 use crate::persist::kept::Values;
 use crate::rng::Rng;
 
 /// The results of one partition without rows, and of `p` others.
-fn results<T: Element>(task: &KMeansPass, rows: &[T], weights: Option<&[f64]>, p: usize) -> Vec<Partial> {
+fn results<T: Compute>(task: &KMeansPass, rows: &[T], weights: Option<&[f64]>, p: usize) -> Vec<Partial> {
     let (d, n) = (task.dim(), rows.len() / task.dim());
     let mut parts = vec![task.absorb_nothing(Place::Partition(0))];
     for i in 0..p {
@@ -80,7 +81,7 @@ fn by_ranges(task: &KMeansPass, parts: &[Partial], n: usize, rng: &mut Rng) -> R
 
 /// Compares fits whose every sweep is committed in ranges, and at once. Returns the numbers of sweeps with points of an
 /// earlier sweep, and of sweeps with empty clusters.
-fn compare<T: Element>(start: &KMeansPass, rows: &[T], weights: Option<&[f64]>, seed: u64) -> (usize, usize) {
+fn compare<T: Compute>(start: &KMeansPass, rows: &[T], weights: Option<&[f64]>, seed: u64) -> (usize, usize) {
     let mut rng = Rng::keyed(seed, Purpose::Permutation, 7);
     let (mut task, k, mut found) = (start.clone(), start.n_clusters(), (0, 0));
     for _ in 0..12 {
@@ -105,13 +106,13 @@ fn compare<T: Element>(start: &KMeansPass, rows: &[T], weights: Option<&[f64]>, 
 }
 
 /// Rows around a few centers, whose columns have very different sizes.
-fn rows_of<T: Element>(n: usize, d: usize, seed: u64) -> Vec<T> {
+fn rows_of<T: Compute>(n: usize, d: usize, seed: u64) -> Vec<T> {
     let mut rng = Rng::keyed(seed, Purpose::Seeding, 0);
     let size = |t: usize| 10f64.powi(9 * (t as i32 % 3) - 9);
     (0..n * d).map(|i| T::from_f64((rng.unit() + (i / d % 5 * 3) as f64 - 4.0) * size(i % d))).collect()
 }
 
-fn fits<T: Element>(seed: u64) -> (usize, usize) {
+fn fits<T: Compute>(seed: u64) -> (usize, usize) {
     let mut found = (0, 0);
     let (n, d, k) = (160, 4, 9);
     let mut rows = rows_of::<T>(n, d, seed);

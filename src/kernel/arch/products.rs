@@ -45,6 +45,9 @@ pub(in crate::kernel) struct Values(pub(in crate::kernel) [f32; GROUP]);
 /// Sums of products of a tile.
 pub(in crate::kernel) type Products = [Values; TILE];
 
+/// Room for the sums of a tile.
+pub(in crate::kernel) const NO_PRODUCTS: Products = [Values([0.0; GROUP]); TILE];
+
 /// A scan, compiled for the vectors of an instruction set and a way to multiply bytes.
 pub(in crate::kernel) trait Scanning {
     /// # Safety

@@ -167,13 +167,14 @@ impl Certified<f32> {
         packed: &PackedCenters<f32>,
         labels: &mut [u32],
         scratch: &mut Scratch<f32>,
-        LabelBuffers { tiles, .. }: &mut LabelBuffers<f32>,
+        LabelBuffers { tiles: buffers, .. }: &mut LabelBuffers<f32>,
     ) -> bool {
         // The first row shows what to try; strips of other rows go to the `f32` kernel.
         let product = if self::rows::are_bytes(rows.row(0)) { Product::Bytes } else { Product::Bf16 };
         let Some(low) = self.centers(packed, product) else { return false };
-        let work = tiles::ByTiles { low, rows, packed, labels, scratch, buffers: tiles };
-        let candidates = super::arch::amx::run(work);
+        let problem = remeasure::Problem { rows, packed, low };
+        let run = |work: tiles::ByTiles<'_>| super::arch::amx::run(work);
+        let candidates = tiles::nearest_with(problem, labels, scratch, buffers, run);
         self.count(rows.rows(), candidates, CERTIFIED_DOUBT * low.panels as f64);
         true
     }

@@ -5,9 +5,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use super::Certified;
 use super::bound::Lengths;
 use super::pack::{LowCenters, PANEL, bf16, wide};
-use super::remeasure::excess;
+use super::remeasure::{self, excess};
 use super::rows::load;
-use super::tiles::{Buffers, ByTiles};
+use super::tiles::{Buffers, ByTiles, nearest_with};
 use crate::kernel::arch::engine::{Emulated, Engine, Line, Product, Sums, Tile, WithEngine};
 use crate::kernel::arch::scalar::ScalarF32;
 use crate::kernel::frame::moved;
@@ -89,8 +89,8 @@ fn by(
     labels: &mut [u32],
     run: impl FnOnce(ByTiles<'_>) -> usize,
 ) {
-    let (scratch, buffers) = (&mut Scratch::default(), &mut Buffers::default());
-    run(ByTiles { low, rows: problem.rows(), packed, labels, scratch, buffers });
+    let problem = remeasure::Problem { rows: problem.rows(), packed, low };
+    nearest_with(problem, labels, &mut Scratch::default(), &mut Buffers::default(), run);
 }
 
 /// The low precision of centers, if they have one.

@@ -3,17 +3,14 @@
 use std::ops::Range;
 
 use super::decide::Doubts;
-use super::pack::LowCenters;
 use super::remeasure::{Problem, Remeasured};
 use super::rows::GROUP;
 use super::strip::{Strip, strip_rows};
 use crate::kernel::arch::engine::{Engine, WithEngine};
 use crate::kernel::by_tiles::with_doubts;
 use crate::kernel::doubt::Doubts as ArbiterDoubts;
-use crate::kernel::pack::PackedCenters;
 use crate::kernel::scratch::Scratch;
 use crate::kernel::strips::for_each_strip;
-use crate::matrix::MatRef;
 use crate::rows::Rows;
 
 /// Values of rows among which rows in doubt are collected before they are measured: more rows in doubt share
@@ -31,14 +28,29 @@ pub(in crate::kernel) struct Buffers {
     remeasured: Remeasured,
 }
 
+/// Labels rows by tiles with the engine that `run` chooses. Returns the number of candidates that were measured again.
+pub(super) fn nearest_with(
+    problem: Problem<'_>,
+    labels: &mut [u32],
+    scratch: &mut Scratch<f32>,
+    buffers: &mut Buffers,
+    run: impl FnOnce(ByTiles<'_>) -> usize,
+) -> usize {
+    with_doubts(problem.packed, scratch, |open, scratch| {
+        let candidates = run(ByTiles { problem, labels, open, buffers, scratch });
+        open.settle(Rows::Dense(problem.rows), problem.packed, labels, scratch);
+        candidates
+    })
+}
+
 /// Rows to be labeled by tiles. The output is the number of candidates that were measured again.
-pub(in crate::kernel) struct ByTiles<'a> {
-    pub(in crate::kernel) low: &'a LowCenters,
-    pub(in crate::kernel) rows: MatRef<'a, f32>,
-    pub(in crate::kernel) packed: &'a PackedCenters<f32>,
-    pub(in crate::kernel) labels: &'a mut [u32],
-    pub(in crate::kernel) scratch: &'a mut Scratch<f32>,
-    pub(in crate::kernel) buffers: &'a mut Buffers,
+pub(super) struct ByTiles<'a> {
+    problem: Problem<'a>,
+    labels: &'a mut [u32],
+    /// Rows in doubt after this.
+    open: &'a mut ArbiterDoubts<f32>,
+    buffers: &'a mut Buffers,
+    scratch: &'a mut Scratch<f32>,
 }
 
 impl WithEngine for ByTiles<'_> {
@@ -46,12 +58,7 @@ impl WithEngine for ByTiles<'_> {
 
     #[inline(always)]
     fn run<E: Engine>(self, engine: &E) -> usize {
-        let Self { low, rows, packed, labels, scratch, buffers } = self;
-        with_doubts(packed, scratch, |open, scratch| {
-            let candidates = label(engine, Problem { rows, packed, low }, labels, open, buffers, scratch);
-            open.settle(Rows::Dense(rows), packed, labels, scratch);
-            candidates
-        })
+        label(engine, self.problem, self.labels, self.open, self.buffers, self.scratch)
     }
 }
 

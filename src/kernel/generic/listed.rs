@@ -58,20 +58,11 @@ pub(in crate::kernel) unsafe fn sq_dists<S: Simd, const SCALED: bool>(
         // centers or factors, which is padded to whole vectors.
         unsafe {
             let mut sums = [S::splat(S::T::ZERO); AT_A_TIME];
-            let mut add = |at: usize, x: S::V| {
-                for q in 0..AT_A_TIME {
-                    let mut apart = S::sub(x, S::load(c[q].add(at)));
-                    if SCALED {
-                        apart = S::mul(apart, S::load(f[q].add(at)));
-                    }
-                    sums[q] = S::fmadd(apart, apart, sums[q]);
-                }
-            };
             for at in (0..whole).step_by(S::LANES) {
-                add(at, S::load(row.as_ptr().add(at)));
+                add::<S, SCALED>(S::load(row.as_ptr().add(at)), (&c, &f, at), &mut sums);
             }
             if tail > 0 && is_padded {
-                add(whole, S::load(last.as_ptr()));
+                add::<S, SCALED>(S::load(last.as_ptr()), (&c, &f, whole), &mut sums);
             } else if tail > 0 {
                 for (q, end) in ends.iter_mut().enumerate() {
                     end[..tail].copy_from_slice(std::slice::from_raw_parts(c[q].add(whole), tail));
@@ -84,6 +75,29 @@ pub(in crate::kernel) unsafe fn sq_dists<S: Simd, const SCALED: bool>(
                 S::store(lanes.as_mut_ptr(), sum);
                 *out = fold::<S>(lanes);
             }
+        }
+    }
+}
+
+/// Adds the squares of the differences of `x` to a vector of each center. A function, because the compiler may leave a
+/// closure out of line, and it would then lack the instruction set.
+///
+/// # Safety
+/// The processor must support the instruction set, and `at + LANES` columns of all centers and factors exist.
+#[inline(always)]
+unsafe fn add<S: Simd, const SCALED: bool>(
+    x: S::V,
+    (centers, factors, at): (&[*const S::T; AT_A_TIME], &[*const S::T; AT_A_TIME], usize),
+    sums: &mut [S::V; AT_A_TIME],
+) {
+    // SAFETY: this function requires the columns and the instruction set.
+    unsafe {
+        for q in 0..AT_A_TIME {
+            let mut apart = S::sub(x, S::load(centers[q].add(at)));
+            if SCALED {
+                apart = S::mul(apart, S::load(factors[q].add(at)));
+            }
+            sums[q] = S::fmadd(apart, apart, sums[q]);
         }
     }
 }

@@ -16,7 +16,7 @@ use super::bounds::Bounds;
 use super::pack::PackedSketches;
 use super::query::{Hit, Query, multiply};
 use super::sketch::{Sketch, UNKNOWN};
-use crate::kernel::arch::products::{Dots, GROUP, Products, Scanning, TILE, Values};
+use crate::kernel::arch::products::{Dots, GROUP, NO_PRODUCTS, Products, Scanning, TILE, Values};
 use crate::kernel::simd::Simd;
 
 /// Estimates of distances, of 4 bytes each, that are kept per worker: they stay in the second-level cache.
@@ -147,17 +147,19 @@ impl Estimates {
         rows.clear();
         rows.extend(block.map(|row| row as u32));
         self.smallest.fill((Lanes([f32::INFINITY; LANES]), Lanes([0.0; LANES])));
+        let mut products = NO_PRODUCTS;
         for group in 0..packed.n_groups() {
-            multiply(dots, packed, (codes, group), &rows, |tile, products, vectors| {
+            for tile in rows.chunks(TILE) {
+                let vectors = multiply(dots, packed, (codes, group), tile, &mut products);
                 // SAFETY: the processor has the instruction set.
                 unsafe {
                     match vectors {
-                        1 => self.fill_tile::<S, 1>(queries, packed, group, (tile, first), products),
-                        2 => self.fill_tile::<S, 2>(queries, packed, group, (tile, first), products),
-                        _ => self.fill_tile::<S, 3>(queries, packed, group, (tile, first), products),
+                        1 => self.fill_tile::<S, 1>(queries, packed, group, (tile, first), &products),
+                        2 => self.fill_tile::<S, 2>(queries, packed, group, (tile, first), &products),
+                        _ => self.fill_tile::<S, 3>(queries, packed, group, (tile, first), &products),
                     }
                 }
-            });
+            }
         }
         self.rows = rows;
     }

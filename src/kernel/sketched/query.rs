@@ -4,7 +4,7 @@
 
 use super::pack::{Group, PackedSketches, ROUNDING};
 use super::sketch::Sketch;
-use crate::kernel::arch::products::{Dots, GROUP, Operands, Portable, Products, Scanning, TILE, Values};
+use crate::kernel::arch::products::{Dots, GROUP, Operands, Portable, Products, Scanning};
 use crate::kernel::isa::Isa;
 use crate::kernel::simd::Widen;
 use crate::kernel::tier::{Operation, Tier, tier_of};
@@ -139,29 +139,29 @@ impl<Q: Scanning> Operation<f32> for Portably<Q> {
     }
 }
 
-/// Calls `each` with up to [`TILE`] rows at a time, their products with the centers of a group, and how many vectors of
-/// 16 are filled.
+/// Writes the products of a tile of up to [`TILE`] rows and the centers of a group. Returns how many vectors of 16 are
+/// filled.
+///
+/// This is no loop that calls a closure per tile: the compiler may leave a closure out of line, and it would then lack
+/// the instruction set.
 #[inline(always)]
 pub(super) fn multiply<D: Dots>(
     dots: &D,
     packed: &PackedSketches,
     (codes, group): (&[u8], usize),
-    rows: &[u32],
-    mut each: impl FnMut(&[u32], &Products, usize),
-) {
+    tile: &[u32],
+    products: &mut Products,
+) -> usize {
     let depth = packed.depth;
     let (codes, centers) = (codes.as_chunks::<4>().0, &packed.words[group * depth..][..depth]);
+    // A short tile repeats its last row.
+    let rows = std::array::from_fn(|r| &codes[tile[r.min(tile.len() - 1)] as usize * depth..][..depth]);
+    let of = Operands { rows, centers, bias: &packed.groups[group].bias };
     let vectors = packed.centers(group).len().div_ceil(16);
-    let mut products = [Values([0.0; GROUP]); TILE];
-    for tile in rows.chunks(TILE) {
-        // A short tile repeats its last row.
-        let rows = std::array::from_fn(|r| &codes[tile[r.min(tile.len() - 1)] as usize * depth..][..depth]);
-        let of = Operands { rows, centers, bias: &packed.groups[group].bias };
-        match vectors {
-            1 => dots.tile::<1>(of, &mut products),
-            2 => dots.tile::<2>(of, &mut products),
-            _ => dots.tile::<3>(of, &mut products),
-        }
-        each(tile, &products, vectors);
+    match vectors {
+        1 => dots.tile::<1>(of, products),
+        2 => dots.tile::<2>(of, products),
+        _ => dots.tile::<3>(of, products),
     }
+    vectors
 }

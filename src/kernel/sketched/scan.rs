@@ -14,7 +14,7 @@ use super::closest::{Closest, Estimates};
 use super::pack::{Group, PackedSketches};
 use super::query::{Hit, Query, multiply, run};
 use super::sketch::Sketch;
-use crate::kernel::arch::products::{Dots, GROUP, Products, Scanning, Values};
+use crate::kernel::arch::products::{Dots, GROUP, NO_PRODUCTS, Scanning, TILE, Values};
 use crate::kernel::isa::Isa;
 use crate::kernel::simd::Simd;
 
@@ -101,13 +101,15 @@ impl Scanning for Within<'_, '_> {
         let Self { queries, packed, codes, mut rows, hits } = self;
         // Room for one vector more than is found.
         let mut places = [0; GROUP + 16];
+        let mut products = NO_PRODUCTS;
         for (at, group) in packed.groups.iter().enumerate() {
             let (rows, mut bounds) = match &mut rows {
                 Compared::All(rows) => (*rows, None),
                 Compared::Listed(lists, bounds) => (lists.of(at / bounds.paths.groups), Some(bounds)),
             };
-            let each = |tile: &[u32], products: &Products, vectors: usize| {
-                for (&row, products) in tile.iter().zip(products) {
+            for tile in rows.chunks(TILE) {
+                let vectors = multiply(dots, packed, (codes, at), tile, &mut products);
+                for (&row, products) in tile.iter().zip(&products) {
                     let query = &queries[row as usize];
                     // SAFETY: the processor has the instruction set.
                     let (count, least) =
@@ -122,8 +124,7 @@ impl Scanning for Within<'_, '_> {
                         bounds.lower(row as usize, at, bound.max(query.radius));
                     }
                 }
-            };
-            multiply(dots, packed, (codes, at), rows, each);
+            }
         }
     }
 }

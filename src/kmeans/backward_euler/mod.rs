@@ -9,7 +9,8 @@ mod tests;
 mod trajectory;
 
 use crate::centers::{CenterMethod, KMeansModel};
-use crate::fit::{Element, Method, Run, either};
+use crate::fit::{Method, Run, either};
+use crate::kernel::Compute;
 pub use params::{BackwardEuler, BackwardEulerParams};
 pub use solver::BackwardEulerSolver;
 
@@ -45,7 +46,7 @@ impl Method for BackwardEuler {
     const NAME: &'static str = "backward-euler";
     type Params = BackwardEulerParams;
     type Model = KMeansModel;
-    type Solver<T: Element> = BackwardEulerSolver<T>;
+    type Solver<T: Compute> = BackwardEulerSolver<T>;
 
     fn labels_at_end(params: &BackwardEulerParams) -> bool {
         params.compute_labels

@@ -5,7 +5,8 @@ use crate::fit::{Metric, parameters, run_methods, stream_methods};
 use crate::seeding::Seeding;
 use crate::tuning::DEFAULT_MEMORY;
 
-/// The first step size of backward Euler by default, in numbers of clusters (`papers/sbe.py`, steps; `defaults.py`).
+/// The first step size under a cap, in numbers of clusters (`papers/sbe.py`, steps; `defaults.py`). Without a cap, it
+/// is the number of clusters, as in the paper: pulls of 3 would diverge.
 const AUTO_STEP: f64 = 3.0;
 
 /// The share of [`AUTO_STEP`] that the last step of a fit has by default.
@@ -48,8 +49,8 @@ parameters! {
         /// Rows per batch of a fit (default 1000). If there are no more rows than this, every batch holds
         /// each row once.
         batch_size: u64 = 1000 => at_least_1(),
-        /// The first step size, gamma (default `None`: three times the number of clusters, and 1 for one
-        /// cluster). A cluster with the share `p` of a batch moves toward the mean of its rows by `p` times
+        /// The first step size, gamma (default `None`: three times the number of clusters; the number of
+        /// clusters if there is no cap or one cluster). A cluster with the share `p` of a batch moves toward the mean of its rows by `p` times
         /// the step size, up to the [cap](BackwardEulerParams::step_cap).
         ///
         /// The schedule of the paper is the number of clusters here, a
@@ -112,8 +113,9 @@ parameters! {
 impl BackwardEulerParams {
     /// The step size of the first outer step.
     pub(super) fn first_step_size(&self) -> f64 {
-        // One cluster has all rows of every batch, and no poor optimum to leave: longer steps only diverge.
-        self.step_size.unwrap_or(if self.n_clusters == 1 { 1.0 } else { AUTO_STEP * self.n_clusters as f64 })
+        // One cluster has all rows of every batch, and no poor optimum to leave.
+        let is_long = self.n_clusters > 1 && self.cap().is_finite();
+        self.step_size.unwrap_or(self.n_clusters as f64 * if is_long { AUTO_STEP } else { 1.0 })
     }
 
     /// The factor of the step size after each outer step.

@@ -16,7 +16,8 @@ mod transport;
 
 use crate::centers::{CenterMethod, KMeansModel};
 use crate::error::Result;
-use crate::fit::{Element, Method, Run, either};
+use crate::fit::{Method, Run, either};
+use crate::kernel::Compute;
 pub use limits::Size;
 use lists::CANDIDATE_BYTES;
 pub use params::{Balanced, BalancedParams};
@@ -77,7 +78,7 @@ impl Method for Balanced {
     const NAME: &'static str = "balanced";
     type Params = BalancedParams;
     type Model = KMeansModel;
-    type Solver<T: Element> = BalancedSolver<T>;
+    type Solver<T: Compute> = BalancedSolver<T>;
 
     fn labels_at_end(_params: &BalancedParams) -> bool {
         true

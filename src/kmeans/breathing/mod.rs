@@ -9,7 +9,8 @@ mod state;
 mod tests;
 
 use crate::centers::{CenterMethod, KMeansModel};
-use crate::fit::{Element, Method, Run, either};
+use crate::fit::{Method, Run, either};
+use crate::kernel::Compute;
 pub use params::{Breathing, BreathingParams};
 pub use solver::BreathingSolver;
 
@@ -44,7 +45,7 @@ impl Method for Breathing {
     const NAME: &'static str = "breathing";
     type Params = BreathingParams;
     type Model = KMeansModel;
-    type Solver<T: Element> = BreathingSolver<T>;
+    type Solver<T: Compute> = BreathingSolver<T>;
 
     fn memory_per_row(params: &BreathingParams, n: u64) -> (&'static str, usize) {
         ("labels and seeding", 12 + params.seeding.bytes_per_row(n))

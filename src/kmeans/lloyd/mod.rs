@@ -10,7 +10,8 @@ pub(super) mod starts;
 mod state;
 
 use crate::centers::{CenterMethod, KMeansModel};
-use crate::fit::{Element, Method, Run, Steps};
+use crate::fit::{Method, Run, Steps};
+use crate::kernel::Compute;
 pub use params::{Algorithm, KMeans, KMeansParams};
 pub use solver::Lloyd;
 pub use starts::LloydStarts;
@@ -34,7 +35,7 @@ impl Method for KMeans {
     const NAME: &'static str = "kmeans";
     type Params = KMeansParams;
     type Model = KMeansModel;
-    type Solver<T: Element> = LloydStarts<T>;
+    type Solver<T: Compute> = LloydStarts<T>;
 
     fn memory_per_row(params: &KMeansParams, n: u64) -> (&'static str, usize) {
         ("labels and seeding", 8 + params.seeding.bytes_per_row(n))

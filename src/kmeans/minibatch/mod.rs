@@ -8,7 +8,8 @@ mod state;
 mod tolerance;
 
 use crate::centers::{CenterMethod, KMeansModel};
-use crate::fit::{Element, Method, Run};
+use crate::fit::{Method, Run};
+use crate::kernel::Compute;
 pub use params::{MiniBatch, MiniBatchParams};
 pub use solver::MiniBatchSolver;
 
@@ -21,7 +22,7 @@ impl Method for MiniBatch {
     const NAME: &'static str = "minibatch";
     type Params = MiniBatchParams;
     type Model = KMeansModel;
-    type Solver<T: Element> = MiniBatchSolver<T>;
+    type Solver<T: Compute> = MiniBatchSolver<T>;
 
     fn labels_at_end(params: &MiniBatchParams) -> bool {
         params.compute_labels

@@ -24,7 +24,8 @@ mod tests;
 use crate::centers::{CenterMethod, KMeansModel};
 use crate::data::Access;
 use crate::error::{Error, Result};
-use crate::fit::{Element, Method, Run, Steps, either};
+use crate::fit::{Method, Run, Steps, either};
+use crate::kernel::Compute;
 pub use params::{Bounds, NestedMiniBatch, NestedParams};
 pub use solver::Nested;
 
@@ -60,7 +61,7 @@ impl Method for NestedMiniBatch {
     const NAME: &'static str = "nested";
     type Params = NestedParams;
     type Model = KMeansModel;
-    type Solver<T: Element> = Nested<T>;
+    type Solver<T: Compute> = Nested<T>;
 
     fn admit(params: &NestedParams, has: Access, _sparse: bool) -> Result<()> {
         if params.shuffle && has < Access::Random {

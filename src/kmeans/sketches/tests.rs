@@ -3,8 +3,9 @@
 use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::data::{Access, AnySource, Block, DataSource, Dense, Own, Source, TileReader, Weighted};
+use crate::data::{Access, AnySource, Block, DataSource, Dense, Source, TileReader, Weighted};
 use crate::error::Result;
+use crate::float::Float;
 use crate::kernel::sketched::Basis;
 use crate::kmeans::{Algorithm, KMeans, KMeansRun};
 use crate::matrix::MatRef;
@@ -49,7 +50,7 @@ struct Large<'a, T> {
     read: AtomicU64,
 }
 
-impl<T: Own> TileReader<T> for Large<'_, T> {
+impl<T: Float> TileReader<T> for Large<'_, T> {
     fn tile<'s>(&'s self, rows: Range<usize>, _: &'s mut Vec<T>) -> Result<MatRef<'s, T>> {
         self.read.fetch_add(rows.len() as u64, Ordering::Relaxed);
         Ok(self.rows.slice(rows.start, rows.end))
@@ -72,7 +73,7 @@ impl<T: Own> TileReader<T> for Large<'_, T> {
     }
 }
 
-impl<T: Own> DataSource<T> for Large<'_, T> {
+impl<T: Float> DataSource<T> for Large<'_, T> {
     fn dim(&self) -> usize {
         self.rows.cols()
     }
@@ -97,14 +98,14 @@ impl<T: Own> DataSource<T> for Large<'_, T> {
     }
 }
 
-impl<T: Own> Source for Large<'_, T> {
+impl<T: Float> Source for Large<'_, T> {
     fn any(&self) -> AnySource<'_> {
-        T::own(self)
+        AnySource::of::<T>(self)
     }
 }
 
 /// Overlapping clusters, with duplicates.
-fn overlapping<T: Own>(n: usize, d: usize) -> Vec<T> {
+fn overlapping<T: Float>(n: usize, d: usize) -> Vec<T> {
     let mut rng = Rng::keyed(5, Purpose::Seeding, d as u64);
     let middles: Vec<f64> = (0..60 * d).map(|_| rng.unit()).collect();
     let falling = |t: usize| (1.0 + t as f64).powf(-0.6);
@@ -131,16 +132,16 @@ fn trace(source: &impl Source, algorithm: Algorithm, k: usize, mut each: impl Fn
     (steps, run.into_model().inertia(), algorithm)
 }
 
-fn check_large<T: Own>(d: usize, weighted: bool) {
+fn check_large<T: Float>(d: usize, weighted: bool) {
     let (n, k) = (6000, 50);
     let values: Vec<T> = overlapping(n, d);
     let weights: Vec<f64> = (0..n).map(|i| (i % 5) as f64 / 2.0).collect();
     let with_weights = |source: &dyn DataSource<T>, algorithm: Algorithm, each: &mut dyn FnMut()| {
         if weighted {
             let weighted = Weighted::new::<T>(source, &weights[..]).unwrap();
-            trace(&T::own(&weighted), algorithm, k, each)
+            trace(&AnySource::of::<T>(&weighted), algorithm, k, each)
         } else {
-            trace(&T::own(source), algorithm, k, each)
+            trace(&AnySource::of::<T>(source), algorithm, k, each)
         }
     };
     let plain = with_weights(&Dense::new(&values, d).unwrap(), Algorithm::Lloyd, &mut || ());

@@ -13,7 +13,8 @@ mod stepping;
 mod tests;
 
 use crate::centers::{CenterMethod, KMeansModel};
-use crate::fit::{Element, Method, Run, either};
+use crate::fit::{Method, Run, either};
+use crate::kernel::Compute;
 pub use params::{EpochSize, VarianceReduced, VarianceReducedParams, Variant};
 pub use solver::VarianceReducedSolver;
 
@@ -41,7 +42,7 @@ impl Method for VarianceReduced {
     const NAME: &'static str = "variance-reduced";
     type Params = VarianceReducedParams;
     type Model = KMeansModel;
-    type Solver<T: Element> = VarianceReducedSolver<T>;
+    type Solver<T: Compute> = VarianceReducedSolver<T>;
 
     fn labels_at_end(_params: &VarianceReducedParams) -> bool {
         true

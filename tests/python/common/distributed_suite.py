@@ -9,8 +9,10 @@ import signal
 import threading
 import time
 import warnings
+from functools import partial
 from typing import Any, Protocol
 
+import generated
 import numpy as np
 import pytest
 import shoal
@@ -41,9 +43,8 @@ class Runner(Protocol):
         """Return distances, in the order of the partitions, as one array."""
 
 
-def blobs(n=2400, d=5, k=6, seed=0, dtype=np.float32):
-    rng = np.random.default_rng(seed)
-    return (rng.normal(size=(n, d)) + 8 * rng.normal(size=(k, d))[rng.integers(0, k, n)]).astype(dtype)
+#: Rows of most tests: groups that hardly overlap.
+blobs = partial(generated.blobs, n=2400, d=5, k=6, apart=8.0, dtype=np.float32)
 
 
 def cut(rows, *at):

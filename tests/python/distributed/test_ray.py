@@ -147,7 +147,7 @@ class TestColumns:
         import pandas as pd
         from shoal.ray import KMeans
 
-        rows = np.round(blobs(200, 3, dtype=np.float64))
+        rows = np.round(blobs(n=200, d=3, dtype=np.float64))
         one = pd.DataFrame({"a": rows[:, 0].astype(int), "b": rows[:, 1], "c": rows[:, 2].astype(int)})
         model = KMeans(**PARAMS, compute_labels=False).fit(data.from_pandas(one), features=["a", "b", "c"])
         known = reference([rows])
@@ -159,7 +159,7 @@ class TestColumns:
         import pyarrow as pa
         from shoal.ray import KMeans
 
-        rows = blobs(300, 3)
+        rows = blobs(n=300, d=3)
         one = pa.table({name: rows[:, i] for i, name in enumerate("abc")})
         blocks, names = [one[:100], one[100:].select(["c", "b", "a"])], ["a", "b", "c"]
         model = KMeans(**PARAMS).fit(data.from_arrow(blocks), features=names)

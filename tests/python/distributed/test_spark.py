@@ -171,7 +171,7 @@ class TestColumns:
         from pyspark.ml.linalg import Vectors
         from shoal.spark import KMeans
 
-        rows = np.round(blobs(400, 6, dtype=np.float64), 2)
+        rows = np.round(blobs(n=400, d=6, dtype=np.float64), 2)
         rows[rows < 0] = 0.0
         given = [
             (Vectors.sparse(6, {j: v for j, v in enumerate(row) if v}) if i % 3 else Vectors.dense(row),)
@@ -190,7 +190,7 @@ class TestColumns:
         from shoal.spark import KMeans
 
         names = ["a", "b", "c"]
-        table = pd.DataFrame(blobs(300, 3, dtype=np.float64), columns=names)
+        table = pd.DataFrame(blobs(n=300, d=3, dtype=np.float64), columns=names)
         first, rest = spark.createDataFrame(table[:100]), spark.createDataFrame(table[100:][names[::-1]])
         df = first.unionByName(rest).repartition(1).cache()
         model = KMeans(**PARAMS).fit(df, features=names)
@@ -204,7 +204,7 @@ class TestColumns:
     def test_columns_of_numbers_with_awkward_names(self, spark):
         from shoal.spark import KMeans
 
-        rows = np.round(blobs(200, 3, dtype=np.float64))
+        rows = np.round(blobs(n=200, d=3, dtype=np.float64))
         names = ["a.b", "c`d", "e f"]
         df = spark.createDataFrame([(int(a), float(b), int(c)) for a, b, c in rows], names).coalesce(1)
         model = KMeans(**PARAMS, compute_labels=False).fit(df, features=names)
@@ -261,7 +261,7 @@ class TestPipeline:
         from pyspark.ml.feature import VectorAssembler
         from shoal.spark import KMeans
 
-        rows, names = np.round(blobs(300, 3, dtype=np.float64), 2), ["a", "b", "c"]
+        rows, names = np.round(blobs(n=300, d=3, dtype=np.float64), 2), ["a", "b", "c"]
         weights = np.arange(300) % 3 / 2
         given = [(*row.tolist(), weight) for row, weight in zip(rows, weights.tolist(), strict=True)]
         df = spark.createDataFrame(given, [*names, "w"]).coalesce(1).cache()

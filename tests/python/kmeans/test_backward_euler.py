@@ -202,6 +202,12 @@ def test_iris_is_solved_from_random_starts():
         [BackwardEulerKMeans(3, random_state=seed, **given).fit(X).inertia_ / 300 for seed in range(100)]
     )
     assert (found < 0.27).sum() >= 98, np.sort(found)[-5:]
+    # The schedule of the paper from random rows: the step size is the number of clusters.
+    paper = {"init": "random", "step_decay": 1 / 1.01, "step_cap": None, "polish": False} | given
+    model = BackwardEulerKMeans(3, random_state=0, **paper).fit(X)
+    assert model.step_sizes_[0] == 3.0
+    found = [BackwardEulerKMeans(3, random_state=seed, **paper).fit(X).inertia_ / 300 for seed in range(100)]
+    assert (np.array(found) < 0.27).sum() >= 95, np.sort(found)[-5:]
     # Iris is not easy from random starts: Lloyd's algorithm ends higher from some of them.
     exact = [
         shoal.KMeans(3, init="random", n_init=1, random_state=seed, n_jobs=1).fit(X).inertia_ / 300
