@@ -79,8 +79,8 @@ pub(in crate::kernel) unsafe fn sq_dists<S: Simd, const SCALED: bool>(
     }
 }
 
-/// Adds the squares of the differences of `x` to a vector of each center. A function, because the compiler may leave a
-/// closure out of line, and it would then lack the instruction set.
+/// Adds the squares of the differences between `x` and a vector per center. A function, because the compiler may leave
+/// a closure out of line, where it would lack the instruction set.
 ///
 /// # Safety
 /// The processor must support the instruction set, and `at + LANES` columns of all centers and factors exist.
