@@ -35,6 +35,7 @@ COLUMNS = {
 #: Data sets: name, rows, clusters.
 SETS = (
     ("sift_bsds_trainval", 40_000, 256),
+    ("resnet18_cifar_16k", 15_000, 512),
     ("mnist_70k", 15_000, 128),
     ("cover_286k", 100_000, 50),
     ("uk_accidents_lnglat_140k", 140_000, 100),
