@@ -526,6 +526,7 @@ def main() -> None:
     if args.clean:
         clean(folder)
         return
+    folder.mkdir(parents=True, exist_ok=True)
     head = common.announced(["numpy", "shoal"]) | ({"note": args.note} if args.note else {})
     lines = []
     for name in args.pieces:
