@@ -60,6 +60,7 @@ impl<T: Compute> Compared<'_, T> {
         cx: &Executor,
     ) -> Result<Relabeled> {
         let n = groups.rows().len();
+        let _phase = cx.phase("", n as u64);
         let mut found = Relabeled { labels: vec![0; n], ..Relabeled::default() };
         if self.reach.is_some() {
             found.slacks = vec![f32::NAN; n];

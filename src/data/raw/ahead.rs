@@ -58,6 +58,12 @@ impl Leave {
         Ok(Self { kept: kept.unwrap_or(usize::MAX), lag })
     }
 
+    /// A pass that leaves the first `kept` bytes.
+    #[cfg(test)]
+    pub(super) fn of(kept: usize) -> Self {
+        Self { kept, lag: 0 }
+    }
+
     /// Whether these bytes stay in the cache after they were read.
     pub(super) fn keeps(&self, bytes: &Range<usize>) -> bool {
         bytes.end <= self.kept

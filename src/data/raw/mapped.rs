@@ -90,7 +90,7 @@ struct MappedFile {
     direct: OnceLock<Option<Direct>>,
 }
 
-/// Single rows of at least so many are read without the cache of the system: fewer requests would leave the disk idle.
+/// A few rows of at least so many are read without the cache of the system: fewer requests would leave the disk idle.
 const DIRECT_ROWS: usize = 1024;
 /// Up to one row in so many is read by itself. With more, reading all rows takes less time (`files.py`).
 const DIRECT_SHARE: usize = 4;
@@ -461,19 +461,26 @@ impl Mapped {
     }
 
     /// What the pass leaves in the cache.
-    fn leave(&self) -> MutexGuard<'_, Option<Leave>> {
+    pub(super) fn leave(&self) -> MutexGuard<'_, Option<Leave>> {
         self.file.leave.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The picked of these rows, if they are so few that the others would be read from disk in vain.
     fn few<'p>(&self, wanted: &Wanted<'p>) -> Option<&'p [u32]> {
-        let Layout { dtype, cols, col_stride, .. } = self.layout;
-        if cols > 1 && col_stride != dtype.size() as isize {
-            return None;
-        }
-        let (n, bytes) = (wanted.rows.len(), self.bytes_of(&wanted.rows)?);
+        let n = wanted.rows.len();
         let picked = wanted.picked.filter(|picked| n >= DIRECT_ROWS && DIRECT_SHARE * picked.len() <= n)?;
-        self.leave().is_some_and(|leave| !leave.keeps(&bytes)).then_some(picked)
+        (!self.keeps(&wanted.rows)).then_some(picked)
+    }
+
+    /// Whether these rows stay in the cache after they were read.
+    fn keeps(&self, rows: &Range<usize>) -> bool {
+        let Some(bytes) = self.bytes_of(rows) else { return true };
+        let mut leave = self.leave();
+        if leave.is_none() {
+            // Before the first pass, for example of a resumed fit. A pass reports the error.
+            *leave = Leave::new(self.file.map.len(), 0).ok();
+        }
+        leave.is_none_or(|leave| leave.keeps(&bytes))
     }
 
     /// Reads single rows, counted from the first of `rows`, to their places in `buffer`, by many requests at a time.
@@ -484,39 +491,64 @@ impl Mapped {
         picked: &[u32],
         buffer: &mut RowBuf<T>,
     ) -> Result<bool> {
-        let Handle::Own(file) = &self.file.handle else { return Ok(false) };
-        if self.led {
-            return Ok(false);
-        }
-        let Some(direct) = self.file.direct.get_or_init(|| Direct::of(file)) else { return Ok(false) };
         let cols = self.layout.cols;
         let row_bytes = self.layout.row_stride.unsigned_abs();
         let mut picked = picked.to_vec();
         picked.sort_unstable();
         let mut left = &mut *buffer.room(rows.len(), cols);
-        let (mut requests, mut next) = (Vec::new(), 0);
+        let (mut runs, mut next) = (Vec::new(), 0);
         for run in picked.chunk_by(|&a, &b| (b - a - 1) as usize * row_bytes <= DIRECT_GAP) {
             let run = run[0] as usize..run[run.len() - 1] as usize + 1;
             let out = left.split_off_mut((run.start - next) * cols..).unwrap_or_default();
             let (out, rest) = out.split_at_mut(run.len() * cols);
             (left, next) = (rest, run.end);
-            let Some(bytes) = self.bytes_of(&(rows.start + run.start..rows.start + run.end)) else {
-                return Ok(false);
-            };
-            requests.push((bytes.start..bytes.end.min(self.file.needed as usize), run.len(), out));
+            runs.push((rows.start + run.start..rows.start + run.end, out));
         }
-        let share = requests.len().div_ceil(DIRECT_THREADS).max(DIRECT_REQUESTS);
-        let read = |requests: &mut [(Range<usize>, usize, &mut [T])]| -> Result<bool> {
+        self.read_runs(runs)
+    }
+
+    /// Appends rows to `out`, by many requests at a time. Returns whether it could; otherwise `out` does not change.
+    fn append_runs<T: Float>(&self, rows: &[u64], out: &mut Vec<T>) -> Result<bool> {
+        let (cols, before) = (self.layout.cols, out.len());
+        out.resize(before + rows.len() * cols, T::ZERO);
+        let (mut runs, mut left) = (Vec::new(), &mut out[before..]);
+        for run in rows.chunk_by(|&a, &b| b == a + 1) {
+            let here = left.split_off_mut(..run.len() * cols).unwrap_or_default();
+            runs.push((run[0] as usize..run[0] as usize + run.len(), here));
+        }
+        let all_read = self.read_runs(runs);
+        if !matches!(all_read, Ok(true)) {
+            out.truncate(before);
+        }
+        all_read
+    }
+
+    /// Reads runs of rows to their places, past the cache unless they stay in it. Returns whether it could.
+    fn read_runs<T: Float>(&self, mut runs: Vec<(Range<usize>, &mut [T])>) -> Result<bool> {
+        let Handle::Own(file) = &self.file.handle else { return Ok(false) };
+        let Layout { dtype, cols, col_stride, .. } = self.layout;
+        if self.led || cols > 1 && col_stride != dtype.size() as isize {
+            return Ok(false);
+        }
+        let Some(direct) = self.file.direct.get_or_init(|| Direct::of(file)) else { return Ok(false) };
+        let share = runs.len().div_ceil(DIRECT_THREADS).max(DIRECT_REQUESTS);
+        let read = |runs: &mut [(Range<usize>, &mut [T])]| -> Result<bool> {
             let mut buffer = Vec::new();
-            for (bytes, rows, out) in requests {
-                let Ok(found) = direct.read(bytes.clone(), &mut buffer) else { return Ok(false) };
-                let layout = Layout { rows: *rows, ..self.layout };
-                RawRows::from_bytes(&buffer[found], 0, layout)?.read_into(&(0..*rows), out);
+            for (rows, out) in runs {
+                if self.keeps(rows) {
+                    self.view().read_into(rows, out);
+                    continue;
+                }
+                let Some(bytes) = self.bytes_of(rows) else { return Ok(false) };
+                let bytes = bytes.start..bytes.end.min(self.file.needed as usize);
+                let Ok(found) = direct.read(bytes, &mut buffer) else { return Ok(false) };
+                let layout = Layout { rows: rows.len(), ..self.layout };
+                RawRows::from_bytes(&buffer[found], 0, layout)?.read_into(&(0..rows.len()), out);
             }
             Ok(true)
         };
-        let own = share.min(requests.len());
-        let (first, others) = requests.split_at_mut(own);
+        let own = share.min(runs.len());
+        let (first, others) = runs.split_at_mut(own);
         let all_read = thread::scope(|scope| -> Result<bool> {
             let begin = |some| thread::Builder::new().spawn_scoped(scope, || read(some));
             let others: Vec<_> = others.chunks_mut(share).map(begin).collect();
@@ -664,6 +696,11 @@ impl<T: Float> DataSource<T> for Mapped {
     }
     fn gather(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {
         self.check_length()?;
+        let all = self.layout.rows;
+        let directly = rows.len() > DIRECT_REQUESTS && !self.keeps(&(0..all));
+        if directly && rows.iter().all(|&row| row < all as u64) && self.append_runs(rows, out)? {
+            return Ok(());
+        }
         self.append(rows, out)
     }
 }

@@ -230,6 +230,8 @@ fn single_rows_are_those_of_the_file() {
     fs::write(&path, bytes_of(&values)).unwrap();
     // Rows of 74 bytes from byte 6 on, to the end of the file.
     let rows = open(&path, Dtype::U16, 1081, 37, 6).unwrap();
+    // Nothing stays in the cache.
+    *rows.leave() = Some(Leave::of(0));
     let mut buffer = RowBuf::new(37);
     for (range, picked) in [(0..1081, vec![0, 1, 2, 500, 502, 1080]), (20..90, vec![69, 3]), (7..9, vec![])] {
         // Some file systems have no such reads.
@@ -242,6 +244,15 @@ fn single_rows_are_those_of_the_file() {
             assert_eq!(buffer.values[r as usize * 37..][..37], expected);
         }
     }
+    // Gathered rows of a file of which only the first 30 rows stay in the cache.
+    *rows.leave() = Some(Leave::of(6 + 30 * 74));
+    let numbers: Vec<u64> = (0..60).map(|i| i * 18 % 1081).chain([5, 6, 7, 1080]).collect();
+    let mut found = vec![0.5f32];
+    rows.gather(&numbers, &mut found).unwrap();
+    let expected = numbers.iter().flat_map(|&r| &values[3 + r as usize * 37..][..37]).map(|&v| f32::from(v));
+    assert!(found.iter().copied().eq([0.5].into_iter().chain(expected)));
+    let outside = rows.gather(&[1081; 20], &mut found).unwrap_err();
+    assert_eq!(outside.to_string(), rows.gather(&[1081], &mut found).unwrap_err().to_string());
     File::options().write(true).open(&path).unwrap().set_len(70_000).unwrap();
     let refused = rows.read_picked::<f32>(&(0..1081), &[1080], &mut buffer).unwrap_err();
     assert!(refused.to_string().contains("was cut while it was open"), "{refused}");

@@ -92,6 +92,9 @@ impl<T: Compute> Clusters<T> {
         cx: &Executor,
     ) -> Result<()> {
         let dim = self.dim;
+        // Two visits per row: one for the mean, one for the squared error.
+        let visits = |j: usize| 2 * groups.len(j) as u64;
+        let _phase = cx.phase("", (0..self.len()).filter(|&j| stale[j]).map(visits).sum());
         let together = (GROUPED_ROWS * self.len() / groups.rows().len().max(1)).max(1);
         let centers = self.centers.chunks_mut(together * dim);
         let sums = self.weights.chunks_mut(together).zip(self.energies.chunks_mut(together));
@@ -102,6 +105,7 @@ impl<T: Compute> Clusters<T> {
                 if stale[j] {
                     cx.check()?;
                     (*weight, *energy) = settle(center, data, groups.of(j), metric, desk)?;
+                    cx.count(visits(j));
                 }
             }
             Ok(())

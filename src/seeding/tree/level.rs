@@ -106,13 +106,14 @@ impl Growth {
         coreset + size as u64 * (seeding + NODE_SWEEPS)
     }
 
-    /// About how many visits of rows the fits of all levels count, in a tree of `n` rows whose nodes are equal.
+    /// About how many visits of rows all levels count, in a tree of `n` rows whose nodes are equal: those of the fits,
+    /// one to move a row to a child, and two for the means and squared errors of the children.
     pub(super) fn all_visits(&self, n: u64) -> u64 {
         let (mut nodes, mut visits) = (1, 0);
         while nodes < self.n_clusters {
             let children = self.children_of(self.n_clusters.div_ceil(nodes)).max(2);
             let rows = n as usize / nodes;
-            visits += nodes as u64 * self.visits(rows, rows.min(node_sample(children)), children);
+            visits += nodes as u64 * self.visits(rows, rows.min(node_sample(children)), children) + 3 * n;
             nodes *= children;
         }
         visits
