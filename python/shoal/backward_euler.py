@@ -75,7 +75,8 @@ class BackwardEulerKMeans(StreamClusterer):
         The first step size (gamma), finite, at least 0. A cluster with the fraction `p` of the rows of a
         batch is pulled toward their mean by ``step_size * p`` of the distance, but at most by `step_cap`.
         ``"auto"`` is ``3 * n_clusters``: a pull of 3 for clusters of equal size, before the cap. For a single
-        cluster or without a cap it is ``n_clusters``, because longer steps diverge. If all pulls are below 1, the fit does not leave the local optimum in which it starts.
+        cluster or without a cap it is ``n_clusters``, because longer steps diverge. If all pulls are below 1,
+        the fit does not leave the local optimum in which it starts.
     step_decay : "auto" or float, default="auto"
         Factor of the step size after every outer step (beta), above 0 and at most 1. ``"auto"`` is
         ``20 ** (-1 / max_iter)``: after `max_iter` outer steps the step size is a twentieth of the first one.

@@ -139,8 +139,7 @@ impl<Q: Scanning> Operation<f32> for Portably<Q> {
     }
 }
 
-/// Writes the products of a tile of up to [`TILE`] rows and the centers of a group. Returns how many vectors of 16 are
-/// filled.
+/// Writes the products of the rows of a tile and the centers of a group. Returns how many vectors of 16 are filled.
 ///
 /// This is no loop that calls a closure per tile: the compiler may leave a closure out of line, and it would then lack
 /// the instruction set.
