@@ -50,11 +50,11 @@ parameters! {
         /// each row once.
         batch_size: u64 = 1000 => at_least_1(),
         /// The first step size, gamma (default `None`: three times the number of clusters; the number of
-        /// clusters if there is no cap or one cluster). A cluster with the share `p` of a batch moves toward the mean of its rows by `p` times
-        /// the step size, up to the [cap](BackwardEulerParams::step_cap).
+        /// clusters if there is no cap or one cluster). A cluster with the share `p` of a batch moves toward
+        /// the mean of its rows by `p` times the step size, up to the [cap](BackwardEulerParams::step_cap).
         ///
-        /// The schedule of the paper is the number of clusters here, a
-        /// [decay](BackwardEulerParams::step_decay) of 1 / 1.01, and no cap.
+        /// The schedule of the paper is no cap, which makes this the number of clusters, and a
+        /// [decay](BackwardEulerParams::step_decay) of 1 / 1.01.
         step_size: Option<f64> = None => Range(|size| size.is_finite() && size >= 0.0, "a finite number of at least 0, or none"),
         /// The factor of the step size after each outer step, beta (default `None`: the step size falls to a
         /// twentieth of the first in [`max_iter`](BackwardEulerParams::max_iter) outer steps).
