@@ -290,6 +290,16 @@ impl Executor {
         }
     }
 
+    /// The thread of the caller, for work that nothing interrupts.
+    pub(crate) fn caller() -> &'static Self {
+        static CALLER: LazyLock<Executor> = LazyLock::new(|| Executor {
+            pool: None,
+            interrupt: Interrupt::default(),
+            progress: Progress::default(),
+        });
+        &CALLER
+    }
+
     /// One thread that this executor's interrupt ends too, for work within its tasks.
     pub(crate) fn alone(&self) -> Self {
         Self { pool: None, interrupt: self.interrupt.clone(), progress: Progress::default() }
@@ -378,11 +388,32 @@ impl Executor {
                 }
             }
         };
+        self.run(threads, worker);
+        merged.result()
+    }
+
+    /// Runs `worker` on so many threads.
+    fn run(&self, threads: usize, worker: impl Fn() + Sync) {
         match &self.pool {
             Some(pool) if threads > 1 => pool.scope(|s| (0..threads).for_each(|_| s.spawn(|_| worker()))),
             _ => worker(),
         }
-        merged.result()
+    }
+
+    /// Calls `f` with every item, for short work between passes: it cannot fail, and does not stop at an interrupt.
+    pub(crate) fn share<I>(&self, items: I, f: impl Fn(I::Item) + Sync)
+    where
+        I: ExactSizeIterator + Send,
+        I::Item: Send,
+    {
+        let threads = self.threads().min(items.len());
+        let items = Mutex::new(items);
+        let next = || lock(&items).next();
+        self.run(threads, || {
+            while let Some(item) = next() {
+                f(item);
+            }
+        });
     }
 
     /// Calls `f` with every item; every worker has one scratch.

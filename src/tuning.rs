@@ -18,6 +18,12 @@ pub(crate) const fn tile_rows(k: usize) -> usize {
     }
 }
 
+/// Rows of a table of `dim` columns that a thread takes at a time in work that several threads share: some ten
+/// microseconds of work.
+pub(crate) fn shared_rows(dim: usize) -> usize {
+    ((1 << 14) / dim.max(1)).max(1)
+}
+
 /// Rows that the kernel labels at a time: a multiple of the height of every micro tile. Their copy and a
 /// panel must fit into the second-level cache (bench `kernels`, group `strip`).
 pub(crate) const STRIP_ROWS: usize = 192;
@@ -49,9 +55,14 @@ pub(crate) const fn chunk_rows(dim: usize) -> usize {
 /// that remain empty move in the next sweep.
 pub(crate) const FARTHEST_ROWS: usize = 16;
 
-/// Rows per tile of squared distances in k-means++: a draw scans one tile, and a pass schedules `n` divided
+/// Most rows per tile of squared distances in k-means++: a draw scans one tile, and a pass schedules `n` divided
 /// by this number of tiles.
 pub(crate) const SEEDING_TILE_ROWS: usize = 4096;
+
+/// Rows per tile of squared distances of `n` rows: few rows have enough tiles for many threads.
+pub(crate) fn seeding_tile_rows(n: usize) -> usize {
+    (n / 64).clamp(512, SEEDING_TILE_ROWS)
+}
 
 /// Upper limit of the squared move of all centers in a step: the sum of squared distances of 2^50 rows to
 /// such centers is still finite.

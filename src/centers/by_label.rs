@@ -23,6 +23,6 @@ pub(crate) fn sum_labeled<T: Compute>(
         if part.is_finite() { Ok(()) } else { Err(chunk.not_finite()) }
     };
     let make = (|| ClusterSums::part(k, dim), Vec::new);
-    gather(data, cx, labels, &mut total, make, absorb, ClusterSums::merge)?;
+    gather(data, cx, labels, &mut total, make, absorb, |total, parts| total.merge_parts(parts, cx))?;
     Ok(total)
 }

@@ -17,6 +17,7 @@ use crate::error::{Error, Result};
 use crate::fit::{Metric, Step, StopReason};
 use crate::kernel::{self, Compute};
 use crate::matrix::MatRef;
+use crate::parallel::Executor;
 use crate::persist::kept::{flag, keep, list, number};
 use crate::persist::state::are_weights;
 use crate::persist::{Array, Contents};
@@ -128,7 +129,8 @@ impl<T: Compute> Moving<T> {
         }
         let about_points = clusters.energies().to_vec();
         if self.points != self.centers {
-            clusters.follow(MatRef::new(&self.points, dim), MatRef::new(&self.centers, dim));
+            let (points, centers) = (MatRef::new(&self.points, dim), MatRef::new(&self.centers, dim));
+            clusters.follow(points, centers, Executor::caller());
         }
         let (about_centers, together) = (clusters.energies().to_vec(), clusters.together());
         Ok(Found { first, weights, about_points, about_centers, together, far: self.far.clone() })

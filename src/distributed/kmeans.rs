@@ -150,7 +150,7 @@ impl KMeansPass {
         let clusters = sweeps.sweep(centers, &points, budget, rows, cx)?;
         let mut total = ClusterTotals::new(clusters, (k, dim), self.is_wide());
         if !total.is_full() {
-            let packed = PackedCenters::for_rows(centers, false);
+            let packed = PackedCenters::on(centers, false, cx);
             let empty = || Picked::new(dim, FARTHEST_ROWS, self.is_wide());
             let absorb =
                 |chunk: Chunk<'_, T>, labels: LabelsRef<'_>, far: &mut Picked, nearest: &mut Nearest<T>| {
@@ -300,9 +300,9 @@ impl Pass for KMeansPass {
         let (k, dim) = (self.n_clusters(), self.head.dim);
         let centers = self.centers.get::<T>();
         let sparse = data.most_values().is_some();
-        let packed = PackedCenters::for_rows(MatRef::new(&centers, dim), sparse);
+        let packed = PackedCenters::on(MatRef::new(&centers, dim), sparse, cx);
         let elsewhere = self.points.as_ref().map(Values::get::<T>);
-        let elsewhere = elsewhere.as_ref().map(|p| PackedCenters::for_rows(MatRef::new(p, dim), sparse));
+        let elsewhere = elsewhere.as_ref().map(|p| PackedCenters::on(MatRef::new(p, dim), sparse, cx));
         let about = elsewhere.as_ref().unwrap_or(&packed);
         let totals = |clusters| ClusterTotals::new(clusters, (k, dim), self.is_wide());
         let unseen = Unseen::new(k);
@@ -322,10 +322,12 @@ impl Pass for KMeansPass {
             }
             Ok(())
         };
-        let merge = |(rows, total): &mut (u64, ClusterTotals), (more, part): &mut (u64, ClusterTotals)| {
-            *rows += *more;
-            total.clusters.merge(&mut part.clusters);
-            total.far.append(&mut part.far);
+        let merge = |(rows, total): &mut (u64, ClusterTotals), parts: &mut [(u64, ClusterTotals)]| {
+            for (more, part) in &mut *parts {
+                *rows += *more;
+                total.far.append(&mut part.far);
+            }
+            total.clusters.merge_parts(parts.iter_mut().map(|(_, part)| &mut part.clusters), cx);
         };
         let make = (|| (0, totals(ClusterSums::part(k, dim))), Nearest::default);
         let mut all = (0, totals(ClusterSums::new(k, dim)));

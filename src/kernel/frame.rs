@@ -1,8 +1,11 @@
 //! The shift and the scale of packed values: `x' = g (x - s)`.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use crate::float::Float;
 use crate::matrix::MatRef;
-use crate::tuning::SHIFT_SAMPLE;
+use crate::parallel::Executor;
+use crate::tuning::{SHIFT_SAMPLE, shared_rows};
 
 /// Columns that are looked at together: a whole cache line, or two.
 const COLUMNS: usize = 16;
@@ -30,49 +33,64 @@ impl<T: Float> Frame<T> {
     /// used only if it is long compared with the spread, so that integer data near the origin stay integers with
     /// exact ties. The spread is the mean square, or much less if most centers are close together and a few
     /// outliers dominate the mean.
-    pub(super) fn about(centers: MatRef<'_, T>) -> Self {
+    pub(super) fn about(centers: MatRef<'_, T>, cx: &Executor) -> Self {
         let (k, dim) = (centers.rows(), centers.cols());
         let sample =
             if k <= SHIFT_SAMPLE { k - usize::from(k.is_multiple_of(2)) } else { SHIFT_SAMPLE }.max(1);
         let picked: Vec<&[T]> = (0..sample).map(|i| centers.row(i * k / sample)).collect();
-        // A few columns at a time, because rows are far apart in memory.
-        let mut columns = vec![T::ZERO; sample * COLUMNS];
-        let (mut offset, mut spread) = (0.0, 0.0);
         let mut shift = vec![T::ZERO; dim];
-        for (block, shift) in shift.chunks_mut(COLUMNS).enumerate() {
-            for (i, center) in picked.iter().enumerate() {
-                let values = &center[block * COLUMNS..][..shift.len()];
-                columns[i..].iter_mut().step_by(sample).zip(values).for_each(|(out, &v)| *out = v);
-            }
-            for (column, shift) in columns.chunks_exact_mut(sample).zip(shift) {
-                let middle = sample / 2;
-                column.select_nth_unstable_by(middle, |a, b| a.to_f64().total_cmp(&b.to_f64()));
-                *shift = column[middle];
-                let median = shift.to_f64();
-                offset += median * median * sample as f64;
-                spread += column.iter().map(|v| (v.to_f64() - median).powi(2)).sum::<f64>();
-            }
-        }
+        let mut sums = vec![(0.0, 0.0); dim.div_ceil(MEDIANS)];
+        let parts = shift.chunks_mut(MEDIANS).zip(&mut sums).enumerate();
+        cx.share(parts, |(i, (shift, sums))| *sums = medians(&picked, i * MEDIANS, shift));
+        let (offset, spread) = sums.iter().fold((0.0, 0.0), |all, sums| (all.0 + sums.0, all.1 + sums.1));
         let wanted = offset.is_finite() && !spread.is_nan();
         if !wanted || offset <= spread && offset <= CLUMPED * sample as f64 * median_sq_dist(&picked, &shift)
         {
             shift.fill(T::ZERO);
         }
-        let scale = scale_of(centers, Some(&shift));
+        let scale = scale_of(centers, Some(&shift), cx);
         Self { shift, scale }
     }
 
     /// The frame of a set of centers for sparse rows, which are not shifted: a shift would make zeros nonzero.
-    pub(super) fn at_origin(centers: MatRef<'_, T>) -> Self {
-        Self { shift: vec![T::ZERO; centers.cols()], scale: scale_of(centers, None) }
+    pub(super) fn at_origin(centers: MatRef<'_, T>, cx: &Executor) -> Self {
+        Self { shift: vec![T::ZERO; centers.cols()], scale: scale_of(centers, None, cx) }
     }
 
     /// The frame of rows that include `sample` and have values of magnitude up to `largest`.
     pub(crate) fn of(sample: MatRef<'_, T>, largest: f64, sparse: bool) -> Self {
-        let shift = if sparse { vec![T::ZERO; sample.cols()] } else { Self::about(sample).shift };
+        let shift =
+            if sparse { vec![T::ZERO; sample.cols()] } else { Self::about(sample, Executor::caller()).shift };
         let moved = shift.iter().fold(0.0, |most: f64, s| most.max(s.to_f64().abs()));
         Self { shift, scale: scale_for(largest + moved) }
     }
+}
+
+/// Columns whose medians a thread computes at a time.
+const MEDIANS: usize = 8 * COLUMNS;
+
+/// Writes the medians of the columns of some centers from column `first` on. Returns the sums of the squares of the
+/// medians, one per value, and of the squared differences from them.
+fn medians<T: Float>(centers: &[&[T]], first: usize, medians: &mut [T]) -> (f64, f64) {
+    let n = centers.len();
+    let (mut offset, mut spread) = (0.0, 0.0);
+    // A few columns at a time, because rows are far apart in memory.
+    let mut columns = vec![T::ZERO; n * COLUMNS];
+    for (block, medians) in medians.chunks_mut(COLUMNS).enumerate() {
+        for (i, center) in centers.iter().enumerate() {
+            let values = &center[first + block * COLUMNS..][..medians.len()];
+            columns[i..].iter_mut().step_by(n).zip(values).for_each(|(out, &v)| *out = v);
+        }
+        for (column, out) in columns.chunks_exact_mut(n).zip(medians) {
+            let middle = n / 2;
+            column.select_nth_unstable_by(middle, |a, b| a.to_f64().total_cmp(&b.to_f64()));
+            *out = column[middle];
+            let median = out.to_f64();
+            offset += median * median * n as f64;
+            spread += column.iter().map(|v| (v.to_f64() - median).powi(2)).sum::<f64>();
+        }
+    }
+    (offset, spread)
 }
 
 /// The median squared distance of some centers from a point.
@@ -87,10 +105,22 @@ fn median_sq_dist<T: Float>(centers: &[&[T]], point: &[T]) -> f64 {
 }
 
 /// The scale of a set of centers about a point, or about the origin.
-pub(super) fn scale_of<T: Float>(centers: MatRef<'_, T>, shift: Option<&[T]>) -> T {
+pub(super) fn scale_of<T: Float>(centers: MatRef<'_, T>, shift: Option<&[T]>, cx: &Executor) -> T {
+    // The order of the bits is that of the values, which are not negative.
+    let largest = AtomicU64::new(0);
+    let (k, rows) = (centers.rows(), shared_rows(centers.cols()));
+    cx.share((0..k).step_by(rows), |first| {
+        let most = largest_of(centers.slice(first, k.min(first + rows)), shift);
+        largest.fetch_max(most.to_bits(), Ordering::Relaxed);
+    });
+    scale_for(f64::from_bits(largest.into_inner()))
+}
+
+/// The largest magnitude about a point, or about the origin.
+fn largest_of<T: Float>(centers: MatRef<'_, T>, shift: Option<&[T]>) -> f64 {
     let mut largest = 0.0f64;
     for c in centers.iter() {
-        // Parallel maxima avoid a chain of dependent operations.
+        // Maxima in lanes avoid a chain of dependent operations.
         let mut most = [0.0f64; COLUMNS];
         for (i, part) in c.chunks(COLUMNS).enumerate() {
             if let Some(shift) = shift {
@@ -104,7 +134,7 @@ pub(super) fn scale_of<T: Float>(centers: MatRef<'_, T>, shift: Option<&[T]>) ->
         }
         largest = most.into_iter().fold(largest, f64::max);
     }
-    scale_for(largest)
+    largest
 }
 
 /// The scale for values of magnitude up to `largest`.

@@ -13,6 +13,7 @@ use super::strips::sq_dist_of;
 use super::tier::{Compute, Tier, tier_of};
 use crate::float::Float;
 use crate::matrix::MatRef;
+use crate::parallel::Executor;
 use crate::rows::Rows;
 
 /// Number of centers of which all pairs are compared to find centers that squared differences cannot tell apart:
@@ -50,7 +51,7 @@ impl<T: Compute> RowCenters<T> {
 
     /// Like [`RowCenters::new`], for a given instruction set.
     pub(super) fn for_isa(centers: MatRef<'_, T>, sparse: bool, isa: Isa) -> Self {
-        let scale = scale_of(centers, None);
+        let scale = scale_of(centers, None, Executor::caller());
         let mut new = Self::plain(centers, scale, isa);
         // At scale 1, only differences far below the rounding error of other values underflow.
         new.told_apart = scale == T::from_f32(1.0) || squares_tell_apart(centers, scale);

@@ -9,6 +9,7 @@ use super::scratch::Scratch;
 use super::strips::{fits, for_each_panel, for_each_strip};
 use super::tier::{Compute, tier_of};
 use crate::matrix::MatRef;
+use crate::parallel::Executor;
 use crate::rows::Rows;
 use crate::tuning::ROWS_IN_LANES_DIM;
 
@@ -37,12 +38,16 @@ impl<T: Compute> PackedCenters<T> {
     /// # Panics
     /// Same as [`PackedCenters::new`], and if this processor does not support `isa`.
     pub fn for_isa(centers: MatRef<'_, T>, isa: Isa) -> Self {
+        Self::dense_for_isa(centers, isa, Executor::caller())
+    }
+
+    fn dense_for_isa(centers: MatRef<'_, T>, isa: Isa, cx: &Executor) -> Self {
         let (k, dim) = (centers.rows(), centers.cols());
         let tier = tier_of(isa);
         if rows_in_lanes(dim, k, tier.registers) {
-            return Self::pack(centers, tier, Form::RowsInLanes);
+            return Self::pack(centers, tier, Form::RowsInLanes, cx);
         }
-        let packed = Self::pack(centers, fitting(isa, k), Form::CentersInLanes);
+        let packed = Self::pack(centers, fitting(isa, k), Form::CentersInLanes, cx);
         let certified = Certified::new(isa, k, dim).map(|certified| Box::new(certified) as _);
         Self { shortcut: certified, ..packed }
     }
@@ -61,18 +66,32 @@ impl<T: Compute> PackedCenters<T> {
     /// assert_eq!(labels, [1, 0]);
     /// ```
     pub fn for_rows(centers: MatRef<'_, T>, sparse: bool) -> Self {
-        if sparse { Self::sparse_for_isa(centers, Isa::active()) } else { Self::new(centers) }
+        Self::on(centers, sparse, Executor::caller())
     }
 
-    /// Like [`PackedCenters::for_rows`], but reuses the memory of `last` if it has the same kind and size.
-    /// Page faults on fresh memory take longer than writing the values.
-    pub(crate) fn in_place_of(last: Option<Self>, centers: MatRef<'_, T>, sparse: bool) -> Self {
+    /// Like [`PackedCenters::for_rows`], on the threads of an executor.
+    pub(crate) fn on(centers: MatRef<'_, T>, sparse: bool, cx: &Executor) -> Self {
+        if sparse {
+            Self::sparse_for_isa(centers, Isa::active(), cx)
+        } else {
+            Self::dense_for_isa(centers, Isa::active(), cx)
+        }
+    }
+
+    /// Like [`PackedCenters::on`], but reuses the memory of `last` if it has the same kind and size. Page faults on
+    /// fresh memory take longer than writing the values.
+    pub(crate) fn in_place_of(
+        last: Option<Self>,
+        centers: MatRef<'_, T>,
+        sparse: bool,
+        cx: &Executor,
+    ) -> Self {
         if !sparse {
             // Packing is cheap compared with the work on dense rows.
-            return Self::new(centers);
+            return Self::on(centers, sparse, cx);
         }
         let tier = fitting(Isa::active(), centers.rows());
-        Self::pack_as(centers, None, tier, Form::Sparse, None, last)
+        Self::pack_as(centers, None, tier, Form::Sparse, None, last, cx)
     }
 }
 

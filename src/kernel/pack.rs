@@ -17,6 +17,8 @@ use super::scratch::{Scratch, block_depth};
 use super::tier::{Compute, Tier, active, tier_of};
 use crate::float::Float;
 use crate::matrix::MatRef;
+use crate::parallel::Executor;
+use crate::tuning::shared_rows;
 
 /// Vectors of centers that a sparse row is compared with at a time: their sums, a value and a load fit into
 /// 16 registers, and longer runs of a column need fewer cache lines (`sparse.py`).
@@ -106,21 +108,21 @@ impl<T: Compute> PackedCenters<T> {
     /// Packs `centers` for [`nearest_listed`](super::bounded::nearest_listed), for rows of up to
     /// [`ROWS_IN_LANES_DIM`](crate::tuning::ROWS_IN_LANES_DIM) columns. Tile values are bit-identical.
     pub(crate) fn for_listed(centers: MatRef<'_, T>) -> Self {
-        Self::pack(centers, active::<T>(), Form::RowsInLanes)
+        Self::pack(centers, active::<T>(), Form::RowsInLanes, Executor::caller())
     }
 
     /// Packs `centers` for sparse rows and a given instruction set.
-    pub(super) fn sparse_for_isa(centers: MatRef<'_, T>, isa: Isa) -> Self {
-        Self::pack(centers, fitting(isa, centers.rows()), Form::Sparse)
+    pub(super) fn sparse_for_isa(centers: MatRef<'_, T>, isa: Isa, cx: &Executor) -> Self {
+        Self::pack(centers, fitting(isa, centers.rows()), Form::Sparse, cx)
     }
 
     /// Packs `centers` in panels in the given order, which defines the slots. Tile values stay bit-identical.
     ///
     /// # Panics
     /// Same as [`PackedCenters::new`], and if `order` is not a permutation.
-    pub(crate) fn in_order(centers: MatRef<'_, T>, order: &[u32], sparse: bool) -> Self {
+    pub(crate) fn in_order(centers: MatRef<'_, T>, order: &[u32], sparse: bool, cx: &Executor) -> Self {
         let form = if sparse { Form::Sparse } else { Form::CentersInLanes };
-        let mut packed = Self::pack_as(centers, Some(order), active::<T>(), form, None, None);
+        let mut packed = Self::pack_as(centers, Some(order), active::<T>(), form, None, None, cx);
         packed.order = order.to_vec();
         if !sparse {
             packed.plain = Aligned::filled(packed.k * packed.gathered_stride(), T::ZERO);
@@ -132,8 +134,8 @@ impl<T: Compute> PackedCenters<T> {
     }
 
     /// Packs `centers` in their order and their own frame.
-    pub(super) fn pack(centers: MatRef<'_, T>, tier: Tier<T>, form: Form) -> Self {
-        Self::pack_as(centers, None, tier, form, None, None)
+    pub(super) fn pack(centers: MatRef<'_, T>, tier: Tier<T>, form: Form, cx: &Executor) -> Self {
+        Self::pack_as(centers, None, tier, form, None, None, cx)
     }
 
     /// Packs `centers` in a given order and frame, if there are any, in the memory of `last` if it suits.
@@ -144,14 +146,15 @@ impl<T: Compute> PackedCenters<T> {
         form: Form,
         frame: Option<&Frame<T>>,
         last: Option<Self>,
+        cx: &Executor,
     ) -> Self {
         let (k, dim) = (centers.rows(), centers.cols());
         assert!((1..=MAX_CENTERS).contains(&k), "the number of centers must be 1 to {MAX_CENTERS}, got {k}");
         let sparse = form == Form::Sparse;
         let Frame { shift, scale } = match frame {
             Some(frame) => frame.clone(),
-            None if sparse => Frame::at_origin(centers),
-            None => Frame::about(centers),
+            None if sparse => Frame::at_origin(centers, cx),
+            None => Frame::about(centers, cx),
         };
         // With an order, one bound covers one panel. Without an order, wider panels are faster.
         let width = if sparse && order.is_none() { SPARSE_VECTORS * tier.lanes } else { tier.width };
@@ -160,10 +163,7 @@ impl<T: Compute> PackedCenters<T> {
             // Padding must be in the same places.
             same && last.order.is_empty() && order.is_none()
         });
-        let (data, mut copies) = last.map_or((None, Vec::new()), |last| (Some(last.data), last.centers));
-        copies.clear();
-        copies.reserve_exact(k * dim);
-        centers.iter().for_each(|c| copies.extend_from_slice(c));
+        let (data, copies) = last.map_or((None, None), |last| (Some(last.data), Some(last.centers)));
 
         let padded = k.next_multiple_of(tier.lanes);
         let size = form.slots(k, tier.lanes) * dim;
@@ -179,7 +179,7 @@ impl<T: Compute> PackedCenters<T> {
             norms: Aligned::filled(padded, T::INFINITY),
             shift,
             scale,
-            centers: copies,
+            centers: copies.unwrap_or_else(|| vec![T::ZERO; k * dim]),
             plain: Aligned::default(),
             sq_norms: vec![0.0; if sparse { k } else { 0 }],
             order: Vec::new(),
@@ -187,33 +187,46 @@ impl<T: Compute> PackedCenters<T> {
             slack: 0.0,
             shortcut: None,
         };
-        packed.fill_data(centers, order);
+        packed.fill_data(centers, order, cx);
         packed
     }
 
-    /// Writes the moved values of the centers, in the given order, and their norms.
-    fn fill_data(&mut self, centers: MatRef<'_, T>, order: Option<&[u32]>) {
+    /// Writes the moved values of the centers, in the given order, their norms, and their copies.
+    fn fill_data(&mut self, centers: MatRef<'_, T>, order: Option<&[u32]>, cx: &Executor) {
         let Self { form, k, dim, width, ref shift, scale, .. } = *self;
-        let (data, norms) = (&mut self.data, &mut self.norms);
-        let index = |j: usize| order.map_or(j, |order| order[j] as usize);
-        if form == Form::RowsInLanes {
-            for (j, out) in data.chunks_exact_mut(dim).take(k).enumerate() {
-                norms[j] = T::from_f64(fill(0.0, centers.row(index(j)), shift, scale, out.iter_mut()));
+        let panel = if form == Form::RowsInLanes { 1 } else { width };
+        let part = shared_rows(dim).next_multiple_of(panel);
+        let copies = self.centers.chunks_mut(part * dim).zip(self.norms.chunks_mut(part));
+        let parts = self.data.chunks_mut(part * dim).zip(copies).enumerate();
+        cx.share(parts, |(i, (data, (copies, norms)))| {
+            let members = i * part..k.min((i + 1) * part);
+            for (copy, j) in copies.chunks_exact_mut(dim).zip(members.clone()) {
+                copy.copy_from_slice(centers.row(j));
             }
-            return;
-        }
-        for first in (0..k).step_by(width) {
-            let width = width.min(norms.len() - first);
-            let members = first..k.min(first + width);
-            let panel = &mut data[first * dim..][..width * dim];
-            let rows: Vec<&[T]> = members.clone().map(|j| centers.row(index(j))).collect();
-            let sq_norms = fill_panel(panel, width, &rows, shift, scale);
-            for ((j, sq_norm), row) in members.zip(sq_norms).zip(rows) {
-                norms[j] = T::from_f64(sq_norm);
-                if form == Form::Sparse {
-                    self.sq_norms[index(j)] = sq_norm_in_data(sq_norm, row, scale);
+            let rows = members.map(|j| centers.row(order.map_or(j, |order| order[j] as usize)));
+            if form == Form::RowsInLanes {
+                for ((row, norm), out) in rows.zip(norms).zip(data.chunks_exact_mut(dim)) {
+                    *norm = T::from_f64(fill(0.0, row, shift, scale, out.iter_mut()));
                 }
+                return;
             }
+            let rows: Vec<&[T]> = rows.collect();
+            let panels = data.chunks_mut(width * dim).zip(norms.chunks_mut(width));
+            for (rows, (panel, norms)) in rows.chunks(width).zip(panels) {
+                let sq_norms = fill_panel(panel, norms.len(), rows, shift, scale);
+                norms
+                    .iter_mut()
+                    .zip(sq_norms)
+                    .take(rows.len())
+                    .for_each(|(out, norm)| *out = T::from_f64(norm));
+            }
+        });
+        if form == Form::Sparse {
+            let parts = self.sq_norms.chunks_mut(part).enumerate();
+            cx.share(parts, |(i, out)| {
+                let rows = (i * part..).map(|j| centers.row(j));
+                out.iter_mut().zip(rows).for_each(|(out, row)| *out = sq_norm(row, T::from_f32(1.0)));
+            });
         }
     }
 
@@ -301,7 +314,7 @@ impl<T: Compute> PackedCenters<T> {
         assert_eq!(centers.cols(), frame.shift.len(), "rows and frame have different numbers of columns");
         let form = if sparse { Form::Sparse } else { Form::CentersInLanes };
         let tier = fitting(Isa::active(), centers.rows());
-        let mut packed = Self::pack_as(centers, None, tier, form, Some(frame), None);
+        let mut packed = Self::pack_as(centers, None, tier, form, Some(frame), None, Executor::caller());
         // A chain of `values` sums has an error of half an epsilon of `|c'|^2 + 2 |x'| |c'| <= 2 |c'|^2 +
         // |x'|^2` per sum. A few more terms cover values that are rounded when they are moved. The same
         // amount again covers distances of sparse rows.

@@ -131,7 +131,7 @@ impl Choice {
         cx: &Executor,
     ) -> Result<PackedCenters<T>> {
         self.begin(labels, centers, sweeps, data);
-        let packed = labels.pack(centers, data.most_values().is_some());
+        let packed = labels.pack(centers, data.most_values().is_some(), cx);
         let n = labels.of_rows.len();
         if blocks.is_none() && self.wants_blocks(n, &packed, sweeps) {
             *blocks = shared.blocks(n, data, cx)?;
@@ -144,7 +144,7 @@ impl Choice {
         if blocks.is_none() && labels.sketches.is_none() && self.wants_sketches((n, scarce), &packed, sweeps)
         {
             let asked = self.asked == Algorithm::Sketch;
-            labels.sketches = Sketches::new(data, n, &packed, (self.memory, asked))?;
+            labels.sketches = Sketches::new(data, n, &packed, (self.memory, asked), cx)?;
             if labels.sketches.is_none() {
                 self.algorithm = Algorithm::Lloyd;
             }

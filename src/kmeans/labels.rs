@@ -211,12 +211,12 @@ impl Labels {
     }
 
     /// Records that the centers moved from `before` to `now` after a sweep.
-    pub(super) fn follow<T: Compute>(&mut self, before: MatRef<'_, T>, now: MatRef<'_, T>) {
+    pub(super) fn follow<T: Compute>(&mut self, before: MatRef<'_, T>, now: MatRef<'_, T>, cx: &Executor) {
         if let Some(bounds) = &mut self.bounds {
-            bounds.follow(before, now);
+            bounds.follow(before, now, cx);
         }
         if let Some(sketches) = &mut self.sketches {
-            sketches.follow(before, now);
+            sketches.follow(before, now, cx);
         }
     }
 
@@ -228,10 +228,15 @@ impl Labels {
     }
 
     /// Packs the centers for a sweep over sparse or dense rows.
-    pub(super) fn pack<T: Compute>(&mut self, centers: MatRef<'_, T>, sparse: bool) -> PackedCenters<T> {
+    pub(super) fn pack<T: Compute>(
+        &mut self,
+        centers: MatRef<'_, T>,
+        sparse: bool,
+        cx: &Executor,
+    ) -> PackedCenters<T> {
         match &mut self.bounds {
-            Some(bounds) => bounds.pack(centers, sparse),
-            None => PackedCenters::for_rows(centers, sparse),
+            Some(bounds) => bounds.pack(centers, sparse, cx),
+            None => PackedCenters::on(centers, sparse, cx),
         }
     }
 }
@@ -246,7 +251,7 @@ pub(super) fn all_labels<T: Compute>(
     let mut labels = Labels::new(0, centers.rows());
     labels.make_room(n)?;
     labels.grow(|i| i, n, 0);
-    let packed = PackedCenters::for_rows(centers, data.most_values().is_some());
+    let packed = PackedCenters::on(centers, data.most_values().is_some(), cx);
     let swept = labels.sweep(Sweep::about(&packed), data, cx)?;
     Ok((labels.of_rows, swept.clusters.weights().to_vec(), swept.clusters.energy()))
 }

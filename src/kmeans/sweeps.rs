@@ -105,7 +105,7 @@ impl<T: Compute> Sweeps<T> {
         cx: &Executor,
     ) -> Result<ClusterSums> {
         if self.done > 0 {
-            self.labels.follow(MatRef::new(&self.labeled_by, centers.cols()), centers);
+            self.labels.follow(MatRef::new(&self.labeled_by, centers.cols()), centers, cx);
         }
         // Bounds save more than sums: only sums that leave most of the memory to them are kept.
         let values = self.k * self.dim;

@@ -5,7 +5,7 @@ use std::fmt::{self, Debug, Formatter};
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::sweep::{Absorb, PerRow, TILE_ROWS, Unread, sweep};
+use super::sweep::{Absorb, Cut, PerRow, Unread, sweep};
 use crate::data::DataSource;
 use crate::error::Result;
 use crate::float::Float;
@@ -46,15 +46,6 @@ impl<P> Pool<P> {
         Loan { part: Some(kept.unwrap_or_else(empty)), pool: self }
     }
 
-    /// Merges the partial results that are not lent into `total`.
-    pub(crate) fn merge(&self, total: &mut P, merge: impl Fn(&mut P, &mut P), cx: &Executor) -> Result<()> {
-        for part in &mut *self.kept() {
-            cx.check()?;
-            merge(total, part);
-        }
-        Ok(())
-    }
-
     /// The partial results that are not lent.
     pub(crate) fn kept(&self) -> MutexGuard<'_, Vec<P>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -84,7 +75,7 @@ impl<P> Drop for Loan<'_, P> {
 }
 
 /// Like [`sweep()`](super::sweep()), for a total that is bit-identical for any order of merging. There are at most as
-/// many partial results as threads.
+/// many partial results as threads. `merge` adds all of them to the total.
 pub(crate) fn gather<T: Float, R: PerRow, P: Send, S, C>(
     data: &dyn DataSource<T>,
     cx: &Executor,
@@ -92,19 +83,21 @@ pub(crate) fn gather<T: Float, R: PerRow, P: Send, S, C>(
     total: &mut P,
     (empty, scratch): (impl Fn() -> P + Sync, impl Fn() -> S + Sync),
     absorb: impl Absorb<T, R, P, S, C>,
-    merge: impl Fn(&mut P, &mut P),
+    merge: impl FnOnce(&mut P, &mut [P]),
 ) -> Result<()> {
     let (parts, absorb) = (Pool::default(), absorb.of_unread());
     let absorb = |chunk: Unread<'_, T>, state: R, (): &mut (), (part, scratch): &mut (Loan<'_, P>, S)| {
         absorb(chunk, state, part, scratch)
     };
     let make = (|| (), || (parts.lend(&empty), scratch()));
-    sweep(data, cx, TILE_ROWS, state, &mut (), make, absorb, |(), ()| ())?;
-    parts.merge(total, merge, cx)
+    sweep(data, cx, Cut::for_threads(data.rows(), cx), state, &mut (), make, absorb, |(), ()| ())?;
+    merge(total, &mut parts.kept());
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::TILE_ROWS;
     use super::*;
 
     #[test]
@@ -123,7 +116,7 @@ mod tests {
             };
             let make = (|| (), || parts.lend(empty));
             sweep(&rows, &cx, TILE_ROWS, (), &mut (), make, absorb, |(), ()| ()).unwrap();
-            parts.merge(&mut total, |total, part| *total += std::mem::take(part), &cx).unwrap();
+            total += parts.kept().iter_mut().map(std::mem::take).sum::<usize>();
             assert_eq!(total, pass * rows.len());
         }
         assert!((1..=2).contains(&*made.lock().unwrap()), "one for each thread");

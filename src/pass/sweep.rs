@@ -28,11 +28,14 @@ use crate::float::Float;
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::rows::Rows;
-use crate::tuning::chunk_rows;
+use crate::tuning::{STRIP_ROWS, chunk_rows};
 
-/// Rows that a worker takes at a time in passes whose result does not depend on how rows are cut: at least some tens of
-/// microseconds of work, and enough tiles for many threads.
+/// Most rows that a worker takes at a time in passes whose result does not depend on how rows are cut: at least some
+/// tens of microseconds of work.
 pub(crate) const TILE_ROWS: usize = 2048;
+
+/// Tiles per thread in such a pass over few rows, so that all threads end at about the same time.
+const TILES: u64 = 4;
 
 /// Rows that are processed together: they stay in a core's cache between labeling and summing.
 pub(crate) struct Chunk<'a, T> {
@@ -175,6 +178,14 @@ pub(crate) struct Cut {
     pub(crate) tile_rows: usize,
     /// If `None`, as many rows as fit a core's cache.
     pub(crate) chunk_rows: Option<usize>,
+}
+
+impl Cut {
+    /// For a pass over `rows` rows whose result does not depend on how they are cut: enough tiles for all threads.
+    pub(crate) fn for_threads(rows: Option<u64>, cx: &Executor) -> Self {
+        let each = rows.map_or(TILE_ROWS, |n| (n / (TILES * cx.threads() as u64)) as usize);
+        Self::from((each / STRIP_ROWS * STRIP_ROWS).clamp(STRIP_ROWS, TILE_ROWS))
+    }
 }
 
 impl From<usize> for Cut {

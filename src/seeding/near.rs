@@ -18,7 +18,7 @@ use crate::parallel::Executor;
 use crate::pass::{Chunk, sweep};
 use crate::rng::Rng;
 use crate::rows::{RowBuf, Rows};
-use crate::tuning::SEEDING_TILE_ROWS;
+use crate::tuning::{seeding_tile_rows, shared_rows};
 
 /// Centers from which on k-means++ compares candidates by sketches.
 const SEEDING_PLAIN: usize = 16;
@@ -31,6 +31,8 @@ pub(super) struct Potential<T> {
     pub(super) near: Vec<Near>,
     /// Sum of weight times `D2` per tile.
     pub(super) tiles: Vec<f64>,
+    /// Rows per tile.
+    pub(super) tile_rows: usize,
     /// The row numbers of the centers.
     pub(super) rows: Vec<u64>,
     pub(super) centers: Vec<T>,
@@ -55,6 +57,7 @@ impl<T: Compute> Potential<T> {
         Ok(Self {
             near,
             tiles: Vec::new(),
+            tile_rows: seeding_tile_rows(n as usize),
             rows: Vec::new(),
             centers: Vec::new(),
             stored: RowBuf::new(data.dim()),
@@ -75,11 +78,18 @@ impl<T: Compute> Potential<T> {
         Ok(())
     }
 
-    /// Squared distances from `to` to the centers so far.
-    pub(super) fn to_centers(&self, to: &Point<'_, T>) -> Vec<f64> {
+    /// Squared distances from the centers so far to some points, center by center.
+    pub(super) fn to_centers(&self, points: &[Point<'_, T>], cx: &Executor) -> Vec<f64> {
         let sparse = self.stored.as_sparse().map(Rows::from);
         let centers = sparse.unwrap_or_else(|| MatRef::new(&self.centers, self.dim).into());
-        (0..centers.rows()).map(|i| to.sq_dist(centers, i)).collect()
+        let (m, part) = (points.len(), shared_rows(self.dim * points.len()));
+        let mut sq_dists = vec![0.0; centers.rows() * m];
+        cx.share(sq_dists.chunks_mut(part * m).enumerate(), |(i, sq_dists)| {
+            for (out, center) in sq_dists.chunks_exact_mut(m).zip(i * part..) {
+                out.iter_mut().zip(points).for_each(|(out, point)| *out = point.sq_dist(centers, center));
+            }
+        });
+        sq_dists
     }
 
     /// Updates every row's nearest distance with the last of `centers`.
@@ -87,8 +97,9 @@ impl<T: Compute> Potential<T> {
         let last = self.centers.len() / self.dim - 1;
         let new = &self.centers[last * self.dim..];
         finite_or_first_bad(new, data, cx)?;
-        let new = Point::new(new);
-        let between = self.to_centers(&new);
+        let new = [Point::new(new)];
+        let between = self.to_centers(&new, cx);
+        let [new] = new;
         let mut total = TileSums::default();
         let absorb = |chunk: Chunk<'_, T>, near: &mut [Near], tiles: &mut TileSums, (): &mut ()| {
             let mut sum = 0.0;
@@ -108,7 +119,7 @@ impl<T: Compute> Potential<T> {
             Ok(())
         };
         let make = (TileSums::default, || ());
-        sweep(data, cx, SEEDING_TILE_ROWS, &mut self.near[..], &mut total, make, absorb, TileSums::merge)?;
+        sweep(data, cx, self.tile_rows, &mut self.near[..], &mut total, make, absorb, TileSums::merge)?;
         self.tiles = total.sums;
         self.n_distances += between.len() as u64 + total.measured;
         Ok(())
@@ -120,7 +131,7 @@ impl<T: Compute> Potential<T> {
         finite_or_first_bad(&self.centers[first * dim..], data, cx)?;
         for (i, new) in self.centers[first * dim..].chunks(ADMITTED * dim).enumerate() {
             let first = (first + i * ADMITTED) as u32;
-            let packed = PackedCenters::for_rows(MatRef::new(new, dim), sparse);
+            let packed = PackedCenters::on(MatRef::new(new, dim), sparse, cx);
             let mut total = TileSums::default();
             let absorb = |chunk: Chunk<'_, T>,
                           near: &mut [Near],
@@ -144,16 +155,7 @@ impl<T: Compute> Potential<T> {
                 Ok(())
             };
             let make = (TileSums::default, NearestBuffers::default);
-            sweep(
-                data,
-                cx,
-                SEEDING_TILE_ROWS,
-                &mut self.near[..],
-                &mut total,
-                make,
-                absorb,
-                TileSums::merge,
-            )?;
+            sweep(data, cx, self.tile_rows, &mut self.near[..], &mut total, make, absorb, TileSums::merge)?;
             self.tiles = total.sums;
             self.n_distances += total.measured;
         }
@@ -173,8 +175,8 @@ impl<T: Compute> Potential<T> {
             target -= self.tiles[tile];
             tile += 1;
         }
-        let start = tile * SEEDING_TILE_ROWS;
-        let end = self.near.len().min(start + SEEDING_TILE_ROWS);
+        let start = tile * self.tile_rows;
+        let end = self.near.len().min(start + self.tile_rows);
         let odds = |i: usize| weights.map_or(1.0, |w| w[i]) * self.near[i].0;
         for i in start..end {
             let odds = odds(i);
@@ -293,7 +295,7 @@ mod tests {
             (state.total(false).unwrap(), 30_000)
         );
         assert!(state.n_distances < 30_000, "most are skipped");
-        assert_eq!(state.tiles.len(), 5000usize.div_ceil(SEEDING_TILE_ROWS));
+        assert_eq!(state.tiles.len(), 5000usize.div_ceil(seeding_tile_rows(5000)));
     }
 
     #[test]

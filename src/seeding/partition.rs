@@ -40,7 +40,7 @@ pub(crate) fn partition<T: Compute>(
         Start::PlusPlus { greedy } => plus_plus(data, k, greedy, rng, cx)?,
     };
     for _ in 0..sweeps {
-        let packed = PackedCenters::for_rows(MatRef::new(&centers, dim), data.most_values().is_some());
+        let packed = PackedCenters::on(MatRef::new(&centers, dim), data.most_values().is_some(), cx);
         let absorb = |chunk: Chunk<'_, T>,
                       (): (),
                       part: &mut ClusterSums,
@@ -52,9 +52,9 @@ pub(crate) fn partition<T: Compute>(
         };
         let mut sums = ClusterSums::new(k, dim);
         let make = (|| ClusterSums::part(k, dim), <(Vec<u32>, Scratch<T>)>::default);
-        gather(data, cx, (), &mut sums, make, absorb, ClusterSums::merge)?;
-        sums.check_means::<T>()?;
-        to_means(&mut centers, dim, Metric::Euclidean, &sums);
+        gather(data, cx, (), &mut sums, make, absorb, |total, parts| total.merge_parts(parts, cx))?;
+        sums.check_means::<T>(cx)?;
+        to_means(&mut centers, dim, Metric::Euclidean, &sums, cx);
         distances += n * k as u64;
     }
     Ok((centers, distances))

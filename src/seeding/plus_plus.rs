@@ -12,7 +12,6 @@ use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::pass::{Chunk, sweep};
 use crate::rng::Rng;
-use crate::tuning::SEEDING_TILE_ROWS;
 
 /// Chooses `k` centers by k-means++. `greedy` takes the best of `2 + ln k` candidates each time (the rule of
 /// scikit-learn).
@@ -57,9 +56,7 @@ impl<T: Compute> Potential<T> {
         let candidate = MatRef::new(&values, self.dim);
         // The distance of each candidate to each center, center by center, and the smallest for each center.
         let points: Vec<Point<'_, T>> = candidate.iter().map(Point::new).collect();
-        let between: Vec<Vec<f64>> = points.iter().map(|point| self.to_centers(point)).collect();
-        let between: Vec<f64> =
-            (0..between[0].len()).flat_map(|j| between.iter().map(move |b| b[j])).collect();
+        let between = self.to_centers(&points, cx);
         let m = candidates.len();
         let nearest = |between: &[f64]| between.iter().copied().fold(f64::INFINITY, f64::min);
         let least: Vec<f64> = between.chunks(m).map(nearest).collect();
@@ -82,7 +79,7 @@ impl<T: Compute> Potential<T> {
             Ok(())
         };
         let make = (|| (vec![0.0; m], 0), || ());
-        sweep(data, cx, SEEDING_TILE_ROWS, &self.near[..], &mut gains, make, absorb, merge_gains)?;
+        sweep(data, cx, self.tile_rows, &self.near[..], &mut gains, make, absorb, merge_gains)?;
         let (gains, measured) = gains;
         self.n_distances += measured + between.len() as u64;
         Ok(best_of_gains(&gains))

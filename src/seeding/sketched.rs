@@ -16,7 +16,7 @@ use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::pass::{Chunk, Cut, PerRow, Unread, sweep};
 use crate::rows::Rows;
-use crate::tuning::{SEEDING_TILE_ROWS, chunk_rows};
+use crate::tuning::{chunk_rows, seeding_tile_rows};
 
 /// Whether sketches of `n` rows pay for choosing `k` centers by k-means++ (`seeding.py`): sketching takes as long as
 /// comparing the rows with a few dozen candidates. They take at most a byte per column and about 60 per row, and must
@@ -47,21 +47,24 @@ struct CandidateDistance {
     sq_dist: f64,
 }
 
-/// The tiles of a part of the rows.
-struct Tiles<'a>(&'a mut [Tile]);
+/// The tiles of a part of the rows, and their length.
+struct Tiles<'a>(&'a mut [Tile], usize);
 
 impl PerRow for Tiles<'_> {
     fn split(self, n: usize) -> (Self, Self) {
-        let (mine, rest) = self.0.split_at_mut(n.div_ceil(SEEDING_TILE_ROWS));
-        (Self(mine), Self(rest))
+        let (mine, rest) = self.0.split_at_mut(n.div_ceil(self.1));
+        (Self(mine, self.1), Self(rest, self.1))
     }
     fn rows(&self) -> Option<usize> {
         None
     }
 }
 
-/// Every tile is one chunk.
-const CUT: Cut = Cut { tile_rows: SEEDING_TILE_ROWS, chunk_rows: Some(SEEDING_TILE_ROWS) };
+/// Every tile of `n` rows is one chunk.
+fn cut(n: usize) -> Cut {
+    let rows = seeding_tile_rows(n);
+    Cut { tile_rows: rows, chunk_rows: Some(rows) }
+}
 
 /// Buffers of a worker.
 #[derive(Default)]
@@ -91,9 +94,9 @@ impl Sketched {
     ) -> Result<Option<Self>> {
         let n = near.len();
         let sample = take(data, &Basis::sample_of(n))?;
-        let Some(basis) = Basis::learn(MatRef::new(&sample, data.dim())) else { return Ok(None) };
+        let Some(basis) = Basis::learn(MatRef::new(&sample, data.dim()), cx) else { return Ok(None) };
         let mut tiles: Vec<Tile> = Vec::new();
-        tiles.resize_with(n.div_ceil(SEEDING_TILE_ROWS), Tile::default);
+        tiles.resize_with(n.div_ceil(seeding_tile_rows(n)), Tile::default);
         let width = basis.width();
         let absorb = |mut chunk: Unread<'_, T>,
                       (near, tiles): (&[Near], Tiles<'_>),
@@ -113,7 +116,8 @@ impl Sketched {
             Ok(())
         };
         let make = (|| (), ScanBuffers::default);
-        sweep(data, cx, CUT, (near, Tiles(&mut tiles)), &mut (), make, absorb, |(), ()| ())?;
+        let tiles_of = Tiles(&mut tiles, seeding_tile_rows(n));
+        sweep(data, cx, cut(n), (near, tiles_of), &mut (), make, absorb, |(), ()| ())?;
         Ok(Some(Self { basis, tiles }))
     }
 
@@ -169,7 +173,8 @@ impl Sketched {
         };
         let mut gains: Gains = (vec![0.0; m], 0);
         let make = (|| (vec![0.0; m], 0), ScanBuffers::default);
-        sweep(data, cx, CUT, (near, Tiles(tiles)), &mut gains, make, absorb, merge_gains)?;
+        let per_row = (near, Tiles(tiles, seeding_tile_rows(near.len())));
+        sweep(data, cx, cut(near.len()), per_row, &mut gains, make, absorb, merge_gains)?;
         Ok((best_of_gains(&gains.0), gains.1))
     }
 
@@ -184,13 +189,14 @@ impl Sketched {
     ) -> Result<()> {
         let Self { basis, tiles } = self;
         let (before, chunk_rows) = (std::mem::take(sums), chunk_rows(data.dim()));
+        let (n, tile_rows) = (near.len(), seeding_tile_rows(near.len()));
         let absorb = |chunk: Unread<'_, T>,
                       (near, tiles): (&mut [Near], Tiles<'_>),
                       sums: &mut TileSums,
                       (): &mut ()| {
             let tile = &mut tiles.0[0];
             let found = std::mem::take(&mut tile.found);
-            let mut sum = before[chunk.range().start / SEEDING_TILE_ROWS];
+            let mut sum = before[chunk.range().start / tile_rows];
             if found.iter().any(|found| found.candidate as usize == candidate) {
                 for found in found.iter().filter(|found| found.candidate as usize == candidate) {
                     near[found.row as usize] = (found.sq_dist, center);
@@ -209,7 +215,7 @@ impl Sketched {
         };
         let mut total = TileSums::default();
         let make = (TileSums::default, || ());
-        sweep(data, cx, CUT, (near, Tiles(tiles)), &mut total, make, absorb, TileSums::merge)?;
+        sweep(data, cx, cut(n), (near, Tiles(tiles, tile_rows)), &mut total, make, absorb, TileSums::merge)?;
         *sums = total.sums;
         Ok(())
     }
@@ -264,7 +270,7 @@ mod tests {
     #[test]
     fn sketches_choose_the_same_rows() {
         for (d, k) in [(3, 20), (40, 60), (130, 90)] {
-            let n = 2 * SEEDING_TILE_ROWS + 77;
+            let n = 2 * crate::tuning::SEEDING_TILE_ROWS + 77;
             let wide = rows(n, d);
             let narrow: Vec<f32> = wide.iter().map(|&x| x as f32).collect();
             let weights: Vec<f64> = (0..n).map(|i| (i % 4) as f64).collect();

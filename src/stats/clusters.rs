@@ -7,7 +7,9 @@ use crate::error::{Error, Result};
 use crate::float::Float;
 use crate::kernel::{self, Compute, PackedCenters};
 use crate::matrix::MatRef;
+use crate::parallel::Executor;
 use crate::rows::{Rows, SparseRef};
+use crate::tuning::shared_rows;
 
 use super::exact::{Added, ExactSums, Terms, check_energy, rows_together};
 use super::waiting::Waiting;
@@ -159,13 +161,19 @@ impl ClusterSums {
     }
 
     /// Returns an error if the mean of a cluster overflows `T`.
-    pub(crate) fn check_means<T: Float>(&self) -> Result<()> {
+    pub(crate) fn check_means<T: Float>(&self, cx: &Executor) -> Result<()> {
         if self.sums.values().is_empty() {
             return Ok(());
         }
-        self.changed_or_all()
-            .filter(|&j| self.weights()[j] > 0.0)
-            .try_for_each(|j| check_mean::<T>(j, self.weights()[j], self.sum(j).iter().copied()))?;
+        let (k, part) = (self.touched.len(), shared_rows(self.dim));
+        let mut found: Vec<Result<()>> = (0..k.div_ceil(part)).map(|_| Ok(())).collect();
+        cx.share(found.iter_mut().enumerate(), |(i, found)| {
+            let mut clusters =
+                self.changed_in(i * part..k.min((i + 1) * part)).filter(|&j| self.weights()[j] > 0.0);
+            *found =
+                clusters.try_for_each(|j| check_mean::<T>(j, self.weights()[j], self.sum(j).iter().copied()));
+        });
+        found.into_iter().collect::<Result<()>>()?;
         check_energy(self.energy())
     }
 
@@ -451,15 +459,18 @@ impl ClusterSums {
         }
     }
 
-    /// Like [`ClusterSums::merge`], but sparse rows keep waiting as long as they take little memory.
-    pub(crate) fn collect(&mut self, part: &mut Self) {
-        let fits = 2 * (self.waiting.len() + part.waiting.len()) <= self.touched.len() * self.dim;
-        if !self.filled && !part.filled && fits {
-            self.waiting.append(&mut part.waiting);
-        } else {
-            self.settle_waiting();
+    /// Like [`ClusterSums::merge_parts`], but sparse rows keep waiting as long as they take little memory.
+    pub(crate) fn collect<'a>(&mut self, parts: impl IntoIterator<Item = &'a mut Self>, cx: &Executor) {
+        let mut parts = Vec::from_iter(parts);
+        for part in &mut parts {
+            let fits = 2 * (self.waiting.len() + part.waiting.len()) <= self.touched.len() * self.dim;
+            if !self.filled && !part.filled && fits {
+                self.waiting.append(&mut part.waiting);
+            } else {
+                self.settle_waiting();
+            }
         }
-        self.merge(part);
+        self.merge_all(&mut parts, false, cx);
     }
 
     /// A copy that knows which clusters merges change. `last` are the sums whose copy became these by merging, if they
@@ -516,32 +527,45 @@ impl ClusterSums {
         together
     }
 
-    /// The clusters whose sums may have changed since [`ClusterSums::copy`] made these, in ascending order.
-    pub(crate) fn changed_or_all(&self) -> impl Iterator<Item = usize> + '_ {
-        let all = if self.changed.is_some() { 0..0 } else { 0..self.touched.len() };
-        self.changed.iter().flatten().map(|&j| j as usize).chain(all)
+    /// The clusters in a range whose sums may have changed since [`ClusterSums::copy`] made these, in ascending order.
+    pub(crate) fn changed_in(&self, clusters: Range<usize>) -> impl Iterator<Item = usize> + '_ {
+        let listed = self.changed.as_ref().map(|changed| {
+            let place = |cluster: usize| changed.partition_point(|&j| (j as usize) < cluster);
+            &changed[place(clusters.start)..place(clusters.end)]
+        });
+        let all = if listed.is_some() { 0..0 } else { clusters };
+        listed.into_iter().flatten().map(|&j| j as usize).chain(all)
     }
 
     /// Converts the squared errors about the centers `old` to squared errors about `new`.
-    pub(crate) fn follow<T: Float>(&mut self, old: MatRef<'_, T>, new: MatRef<'_, T>) {
-        for (j, (old, new)) in old.iter().zip(new.iter()).enumerate() {
-            let weight = self.weights()[j];
-            let mut energy = 0.0;
-            if weight > 0.0 && old == new {
-                energy = self.energies()[j];
-            } else if weight > 0.0 {
-                // The squared error about a point is the squared error about the mean, plus the weight times
-                // the squared distance to the mean.
-                let (n, sum) = (self.dim, self.sum(j));
-                let (old, new, sum) = (&old[..n], &new[..n], &sum[..n]);
-                let growth = sum_of(n, |i| {
-                    let (old, new, mean) = (old[i].to_f64(), new[i].to_f64(), sum[i] / weight);
-                    (new - old) * ((new - mean) + (old - mean))
-                });
-                energy = self.energies()[j] + weight * growth;
+    pub(crate) fn follow<T: Float>(&mut self, old: MatRef<'_, T>, new: MatRef<'_, T>, cx: &Executor) {
+        let (mut energies, part) = (vec![0.0; old.rows()], shared_rows(self.dim));
+        cx.share(energies.chunks_mut(part).enumerate(), |(i, energies)| {
+            for (energy, j) in energies.iter_mut().zip(i * part..) {
+                *energy = self.energy_about(j, old.row(j), new.row(j));
             }
-            self.energies.set(j, [energy].into_iter());
+        });
+        energies.into_iter().enumerate().for_each(|(j, energy)| self.energies.set(j, [energy].into_iter()));
+    }
+
+    /// The squared error of cluster `j` about the center `new`, if the sum is that about `old`.
+    fn energy_about<T: Float>(&self, j: usize, old: &[T], new: &[T]) -> f64 {
+        let (weight, energy) = (self.weights()[j], self.energies()[j]);
+        if weight <= 0.0 {
+            return 0.0;
         }
+        if old == new {
+            return energy;
+        }
+        // The squared error about a point is the squared error about the mean, plus the weight times the squared
+        // distance to the mean.
+        let (n, sum) = (self.dim, self.sum(j));
+        let (old, new, sum) = (&old[..n], &new[..n], &sum[..n]);
+        let growth = sum_of(n, |i| {
+            let (old, new, mean) = (old[i].to_f64(), new[i].to_f64(), sum[i] / weight);
+            (new - old) * ((new - mean) + (old - mean))
+        });
+        energy + weight * growth
     }
 
     /// The sums of squared weights. Before the first call, every row had weight 1.
@@ -552,54 +576,41 @@ impl ClusterSums {
 
     /// Adds the values of `part` and leaves `part` empty.
     pub fn merge(&mut self, part: &mut Self) {
-        self.merge_all(part, false);
+        self.merge_all(&mut [part], false, Executor::caller());
     }
 
     /// Like [`ClusterSums::merge`], and rounds the sums that change.
-    pub(crate) fn merge_rounded(&mut self, part: &mut Self) {
-        self.merge_all(part, true);
+    pub(crate) fn merge_rounded(&mut self, part: &mut Self, cx: &Executor) {
+        self.merge_all(&mut [part], true, cx);
     }
 
-    fn merge_all(&mut self, part: &mut Self, rounded: bool) {
-        if part.squares.is_some() {
-            self.squares();
-        }
-        part.changed = None;
-        let filled = take(&mut part.filled);
-        self.filled |= filled;
-        for j in 0..part.touched.len() {
-            let (rows, weight) = part.added.take(j);
-            if rows == 0 && !take(&mut part.touched[j]) {
-                continue;
-            }
-            part.touched[j] = false;
-            self.touched[j] = true;
-            self.changed.iter_mut().for_each(|changed| changed.push(j as u32));
+    /// Like [`ClusterSums::merge`], for several parts.
+    pub(crate) fn merge_parts<'a>(&mut self, parts: impl IntoIterator<Item = &'a mut Self>, cx: &Executor) {
+        self.merge_all(&mut Vec::from_iter(parts), false, cx);
+    }
+
+    fn merge_all(&mut self, parts: &mut [&mut Self], rounded: bool, cx: &Executor) {
+        let lists: Vec<Vec<u32>> = parts.iter_mut().map(|part| self.merge_weights(part)).collect();
+        let filled = parts.iter_mut().zip(&lists).map(|(part, list)| {
             // Otherwise all rows of the part are waiting.
-            if filled {
-                self.sums.take(j, &mut part.sums);
-            }
-            part.weights.add_value(j, f64::from(weight));
-            match (&mut self.squares, &mut part.squares) {
-                (Some(squares), Some(part)) => {
-                    part.add_value(j, f64::from(weight));
-                    squares.take(j, part);
-                }
-                (Some(squares), None) => squares.add_value(j, part.weights.values()[j]),
-                (None, _) => {}
-            }
-            self.weights.take(j, &mut part.weights);
-            self.energies.take(j, &mut part.energies);
-            if rounded {
-                self.sums.finish();
+            let list = if take(&mut part.filled) { &list[..] } else { &[] };
+            (list, &mut part.sums)
+        });
+        let mut filled: Vec<_> = filled.collect();
+        self.filled |= filled.iter().any(|(list, _)| !list.is_empty());
+        self.sums.take(&mut filled, cx);
+        if rounded {
+            self.sums.finish();
+            for j in lists.iter().flatten().map(|&j| j as usize) {
                 self.sums.round(j * self.dim..(j + 1) * self.dim);
             }
         }
-        if !part.waiting.is_empty() {
+        for part in parts.iter_mut().filter(|part| !part.waiting.is_empty()) {
             self.settle_waiting();
             self.add_waiting(&mut part.waiting, rounded);
         }
         if let Some(changed) = &mut self.changed {
+            changed.extend(lists.iter().flatten());
             changed.sort_unstable();
             changed.dedup();
         }
@@ -608,6 +619,37 @@ impl ClusterSums {
             let k = self.touched.len();
             self.all_numbers().skip(1).for_each(|numbers| numbers.round(0..k));
         }
+    }
+
+    /// Adds what `part` has beside the sums of its rows, and removes it there. Returns the clusters that it touched.
+    fn merge_weights(&mut self, part: &mut Self) -> Vec<u32> {
+        if part.squares.is_some() {
+            self.squares();
+        }
+        part.changed = None;
+        let mut list = Vec::new();
+        for j in 0..part.touched.len() {
+            let (rows, weight) = part.added.take(j);
+            if rows == 0 && !take(&mut part.touched[j]) {
+                continue;
+            }
+            part.touched[j] = false;
+            self.touched[j] = true;
+            list.push(j as u32);
+            part.weights.add_value(j, f64::from(weight));
+            match (&mut self.squares, &mut part.squares) {
+                (Some(_), Some(part)) => part.add_value(j, f64::from(weight)),
+                (Some(squares), None) => squares.add_value(j, part.weights.values()[j]),
+                (None, _) => {}
+            }
+        }
+        let cx = Executor::caller();
+        if let (Some(squares), Some(part)) = (&mut self.squares, &mut part.squares) {
+            squares.take(&mut [(&list, part)], cx);
+        }
+        self.weights.take(&mut [(&list, &mut part.weights)], cx);
+        self.energies.take(&mut [(&list, &mut part.energies)], cx);
+        list
     }
 
     /// Number of clusters, and of columns.

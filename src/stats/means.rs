@@ -3,6 +3,8 @@
 use super::clusters::{ClusterSums, sum_of};
 use crate::fit::Metric;
 use crate::kernel::Compute;
+use crate::parallel::Executor;
+use crate::tuning::shared_rows;
 
 /// The number by which a sum of rows is divided to give their center: their weight, or the length of the sum, so that
 /// the center lies on the unit sphere. 0 if the rows do not determine a center, which then keeps its place.
@@ -35,13 +37,24 @@ pub(crate) fn to_mean<T: Compute>(
 
 /// Moves every center that has weight to the mean of its rows. If the sums know which clusters have changed, the other
 /// centers are at their means. Returns the squared length of all moves.
-pub(crate) fn to_means<T: Compute>(centers: &mut [T], dim: usize, metric: Metric, sums: &ClusterSums) -> f64 {
-    let mut moved = 0.0;
-    for j in sums.changed_or_all() {
-        let center = &mut centers[j * dim..][..dim];
-        to_mean(center, metric, (sums.sum(j), sums.weights()[j]), &mut moved);
-    }
-    moved
+pub(crate) fn to_means<T: Compute>(
+    centers: &mut [T],
+    dim: usize,
+    metric: Metric,
+    sums: &ClusterSums,
+    cx: &Executor,
+) -> f64 {
+    let part = shared_rows(dim);
+    let mut moves = vec![0.0; centers.len() / dim.max(1)];
+    let parts = centers.chunks_mut(part * dim).zip(moves.chunks_mut(part)).enumerate();
+    cx.share(parts, |(i, (centers, moves))| {
+        let first = i * part;
+        for j in sums.changed_in(first..first + moves.len()) {
+            let center = &mut centers[(j - first) * dim..][..dim];
+            to_mean(center, metric, (sums.sum(j), sums.weights()[j]), &mut moves[j - first]);
+        }
+    });
+    moves.iter().sum()
 }
 
 /// The variance of all rows, averaged over columns, from their sums about `origin`.

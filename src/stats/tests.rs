@@ -3,6 +3,7 @@
 use super::{ClusterSums, Terms, mean_variance};
 use crate::kernel::PackedCenters;
 use crate::matrix::MatRef;
+use crate::parallel::Executor;
 use crate::rng::{Purpose, Rng};
 use crate::rows::{RowBuf, Rows};
 
@@ -37,7 +38,7 @@ fn merged_sums_keep_what_is_rounded_away() {
     }
     assert_eq!(total.parts()[0].1.values, [1e16]);
     // Rounded sums drop what is rounded away.
-    total.merge_rounded(&mut sums(&[0.25], 0.0));
+    total.merge_rounded(&mut sums(&[0.25], 0.0), Executor::caller());
     assert_eq!(total.parts()[0].1.values, [1e16]);
 }
 
@@ -72,7 +73,7 @@ fn a_copy_catches_up_with_what_merges_changed() {
     }
     assert!(bits(&before)[0].len() > 2 * k * dim);
     let mut now = before.copy(None);
-    assert_eq!(now.changed_or_all().count(), 0);
+    assert_eq!(now.changed_in(0..k).count(), 0);
     for round in 0..6u32 {
         let mut changed: Vec<usize> = Vec::new();
         for part in 0..2 {
@@ -89,11 +90,11 @@ fn a_copy_catches_up_with_what_merges_changed() {
         }
         changed.sort_unstable();
         changed.dedup();
-        assert_eq!(now.changed_or_all().collect::<Vec<_>>(), changed, "round {round}");
+        assert_eq!(now.changed_in(0..k).collect::<Vec<_>>(), changed, "round {round}");
         // `before` is the copy from which `now` was made.
         let copy = now.copy(Some(before));
         assert_eq!(bits(&copy), bits(&now), "round {round}");
-        assert_eq!(copy.changed_or_all().count(), 0);
+        assert_eq!(copy.changed_in(0..k).count(), 0);
         before = std::mem::replace(&mut now, copy);
     }
     let other = now.copy(None);
@@ -107,7 +108,7 @@ fn a_copy_catches_up_with_what_merges_changed() {
     for change in changes {
         let mut sums = other.clone();
         change(&mut sums);
-        assert_eq!(sums.changed_or_all().count(), k);
+        assert_eq!(sums.changed_in(0..k).count(), k);
     }
 }
 
@@ -178,12 +179,12 @@ fn squared_weights_of_plain_rows_are_merged() {
 
 #[test]
 fn means_must_fit_the_type() {
-    assert!(sums(&[1e39], 1.0).check_means::<f32>().is_err());
-    sums(&[1e39], 100.0).check_means::<f32>().unwrap();
-    sums(&[1e39], 1.0).check_means::<f64>().unwrap();
-    assert!(sums(&[f64::INFINITY], 2.0).check_means::<f64>().is_err());
+    assert!(sums(&[1e39], 1.0).check_means::<f32>(Executor::caller()).is_err());
+    sums(&[1e39], 100.0).check_means::<f32>(Executor::caller()).unwrap();
+    sums(&[1e39], 1.0).check_means::<f64>(Executor::caller()).unwrap();
+    assert!(sums(&[f64::INFINITY], 2.0).check_means::<f64>(Executor::caller()).is_err());
     // The sum of a cluster without weight is not used.
-    sums(&[1e39], 0.0).check_means::<f32>().unwrap();
+    sums(&[1e39], 0.0).check_means::<f32>(Executor::caller()).unwrap();
 }
 
 #[test]

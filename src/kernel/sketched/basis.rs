@@ -7,6 +7,7 @@ use crate::kernel::generic::product::{COLUMNS, DEPTH};
 use crate::kernel::operations;
 use crate::kernel::tier::{Compute, active};
 use crate::matrix::MatRef;
+use crate::parallel::Executor;
 use crate::rng::{Purpose, Rng};
 
 /// Share of the squared lengths of rows, about their mean, that the columns of sketches hold. With less, sketches
@@ -77,7 +78,7 @@ impl Basis {
 
     /// The smallest of some widths for which the subspace has most of the squared lengths of the sample, or all
     /// columns. `None` if the scale of the rows is out of range.
-    pub(crate) fn learn<T: Compute>(sample: MatRef<'_, T>) -> Option<Self> {
+    pub(crate) fn learn<T: Compute>(sample: MatRef<'_, T>, cx: &Executor) -> Option<Self> {
         let new = Self::of_columns(sample)?;
         let dim = new.dim;
         let mut rows = vec![0.0; sample.rows() * dim];
@@ -87,7 +88,7 @@ impl Basis {
             if dim <= width + width / 2 {
                 break;
             }
-            let (directions, energy) = leading(&rows, dim, width, &mut rng);
+            let (directions, energy) = leading(&rows, dim, width, &mut rng, cx);
             if energy >= SKETCH_ENERGY {
                 let learned = new.clone().with(&rotated(&directions, dim, width, &mut rng), width);
                 return Some(learned.unwrap_or(new));
@@ -98,13 +99,13 @@ impl Basis {
 
     /// `width` directions, whatever they hold of the squared lengths of the sample. `None` if the scale of the rows is
     /// out of range.
-    pub(crate) fn learn_few<T: Compute>(sample: MatRef<'_, T>, width: usize) -> Option<Self> {
+    pub(crate) fn learn_few<T: Compute>(sample: MatRef<'_, T>, width: usize, cx: &Executor) -> Option<Self> {
         let new = Self::of_columns(sample)?;
         let dim = new.dim;
         let mut rows = vec![0.0; sample.rows() * dim];
         new.center(sample, &mut rows, &mut vec![0.0; sample.rows()]);
         let mut rng = Rng::keyed(0, Purpose::Sketching, dim as u64);
-        let (directions, _) = leading(&rows, dim, width, &mut rng);
+        let (directions, _) = leading(&rows, dim, width, &mut rng, cx);
         new.with(&rotated(&directions, dim, width, &mut rng), width)
     }
 
@@ -257,7 +258,7 @@ pub(super) fn mix<V: Float>(coordinates: &mut [V]) {
 }
 
 /// `count` directions of the largest squared lengths, by subspace iteration, and their share of these.
-fn leading(rows: &[f32], dim: usize, count: usize, rng: &mut Rng) -> (Vec<f64>, f64) {
+fn leading(rows: &[f32], dim: usize, count: usize, rng: &mut Rng, cx: &Executor) -> (Vec<f64>, f64) {
     let n = rows.len() / dim;
     // Row by row, and column by column.
     let mut columns = Aligned::filled(rows.len(), 0.0f32);
@@ -269,15 +270,24 @@ fn leading(rows: &[f32], dim: usize, count: usize, rng: &mut Rng) -> (Vec<f64>, 
     let (mut onto, mut back) = (vec![0.0f32; n * count], vec![0.0f32; dim * count]);
     let mut directions = random(dim * count, rng);
     for _ in 0..SKETCH_ROUNDS {
-        multiply(rows, &by_column(&directions, dim, count), (dim, count), &mut onto);
-        multiply(&columns, &onto, (n, count), &mut back);
+        multiply_on(cx, rows, &by_column(&directions, dim, count), (dim, count), &mut onto);
+        multiply_on(cx, &columns, &onto, (n, count), &mut back);
         directions = by_column(&back, count, dim).iter().map(|&v| f64::from(v)).collect();
         directions = orthonormal(directions, dim, rng);
     }
-    multiply(rows, &by_column(&directions, dim, count), (dim, count), &mut onto);
+    multiply_on(cx, rows, &by_column(&directions, dim, count), (dim, count), &mut onto);
     let squares = |values: &[f32]| values.iter().map(|&v| f64::from(v) * f64::from(v)).sum::<f64>();
     let energy = squares(&onto) / squares(rows).max(f64::MIN_POSITIVE);
     (directions, energy)
+}
+
+/// Rows of a product that a thread computes at a time.
+const PRODUCT_ROWS: usize = 48;
+
+/// Like [`multiply`], on all threads.
+fn multiply_on(cx: &Executor, left: &[f32], right: &[f32], (depth, cols): (usize, usize), out: &mut [f32]) {
+    let parts = left.chunks(PRODUCT_ROWS * depth).zip(out.chunks_mut(PRODUCT_ROWS * cols));
+    cx.share(parts, |(left, out)| multiply(left, right, (depth, cols), out));
 }
 
 /// The same subspace in other directions: `count` of them, mixed by a random rotation.

@@ -11,6 +11,7 @@ use crate::kernel::Isa;
 use crate::kernel::arch::products::GROUP;
 use crate::kernel::tier::Compute;
 use crate::matrix::MatRef;
+use crate::parallel::Executor;
 use crate::rng::{Purpose, Rng};
 
 /// Kinds of rows.
@@ -90,7 +91,7 @@ fn check<T: Compute>(kind: usize, (n, d): (usize, usize), scale: f64) {
     let values: Vec<T> = rows(kind, n, d, d as u64).into_iter().map(|x| T::from_f64(x * scale)).collect();
     let rows = MatRef::new(&values, d);
     let what = format!("kind {kind}, {d} columns, scale {scale}");
-    let Some(basis) = Basis::learn(rows) else {
+    let Some(basis) = Basis::learn(rows, Executor::caller()) else {
         assert!(kind == 3 && d == 1, "{what}: only equal rows have no basis");
         return;
     };
@@ -173,7 +174,7 @@ fn check_closest(kind: usize, (n, d): (usize, usize), directions: Option<Directi
     let values: Vec<f32> = rows(kind, n, d, d as u64).into_iter().map(|x| x as f32).collect();
     let rows = MatRef::new(&values, d);
     let mut basis = match directions {
-        None => Basis::learn(rows),
+        None => Basis::learn(rows, Executor::caller()),
         Some(_) => Basis::of_columns(rows),
     }
     .unwrap();
@@ -236,7 +237,7 @@ fn the_smallest_estimate_gives_a_radius_that_holds_the_nearest_center() {
 fn a_center_without_a_sketch_gives_no_radius() {
     let (n, d) = (80, 64);
     let mut values: Vec<f32> = rows(0, n, d, 3).into_iter().map(|x| x as f32).collect();
-    let basis = Basis::learn(MatRef::new(&values, d)).unwrap();
+    let basis = Basis::learn(MatRef::new(&values, d), Executor::caller()).unwrap();
     values[2 * d] = 3e30;
     let made = Made::of(basis, MatRef::new(&values, d));
     let (k, width) = (60, made.basis.width());
@@ -261,7 +262,7 @@ fn bounds_are_near_the_distances() {
     let (n, d, k) = (120, 64, 90);
     let values: Vec<f32> = rows(1, n, d, 6).into_iter().map(|x| x as f32).collect();
     let rows = MatRef::new(&values, d);
-    let made = Made::of(Basis::learn(rows).unwrap(), rows);
+    let made = Made::of(Basis::learn(rows, Executor::caller()).unwrap(), rows);
     let order: Vec<u32> = (0..k as u32).collect();
     let width = made.basis.width();
     let packed = PackedSketches::new(&made.codes[..k * width], &made.sketches[..k], width, &order);
@@ -367,7 +368,7 @@ fn columns_are_mixed_where_it_lowers_peaks() {
 #[test]
 fn rows_without_a_sketch_exclude_nothing() {
     let values: Vec<f32> = rows(0, 50, 20, 1).into_iter().map(|x| x as f32).collect();
-    let basis = Basis::learn(MatRef::new(&values, 20)).unwrap();
+    let basis = Basis::learn(MatRef::new(&values, 20), Executor::caller()).unwrap();
     for bad in [f32::NAN, f32::INFINITY, 3e30] {
         let mut some = values[..40].to_vec();
         some[3] = bad;
@@ -386,7 +387,7 @@ fn rows_without_a_sketch_exclude_nothing() {
 
 #[test]
 fn rows_of_unsuitable_scale_have_no_basis() {
-    let basis = |x: f64| Basis::learn(MatRef::new(&[x, 0.0, 0.0, 0.0], 2));
+    let basis = |x: f64| Basis::learn(MatRef::new(&[x, 0.0, 0.0, 0.0], 2), Executor::caller());
     assert!(basis(1.0).is_some());
     assert!(
         basis(1e-40).is_none() && basis(1e40).is_none() && basis(0.0).is_none() && basis(f64::NAN).is_none()
@@ -399,7 +400,7 @@ fn both_errors_are_needed() {
     let (n, d) = (200, 60);
     let values: Vec<f32> = rows(1, n, d, 4).into_iter().map(|x| x as f32).collect();
     let rows = MatRef::new(&values, d);
-    let mut made = Made::of(Basis::learn(rows).unwrap(), rows);
+    let mut made = Made::of(Basis::learn(rows, Executor::caller()).unwrap(), rows);
     let wrong = |made: &Made| {
         let pairs = (0..n).flat_map(|i| (0..i).map(move |j| (i, j)));
         pairs.filter(|&(i, j)| made.is_wrong((i, j), distance(&made.basis, rows.row(i), rows.row(j)))).count()
@@ -415,7 +416,7 @@ fn both_errors_are_needed() {
 #[test]
 fn the_defect_of_the_directions_is_needed() {
     let (d, lean) = (96, 1.0 / 127.0f32);
-    let mut basis = Basis::learn(MatRef::new(&rows(1, 300, d, 2), d)).unwrap();
+    let mut basis = Basis::learn(MatRef::new(&rows(1, 300, d, 2), d), Executor::caller()).unwrap();
     basis.mean.fill(0.0);
     (basis.factor, basis.width, basis.rounding) = (1.0, 16, 1e-7);
     let mut matrix = vec![0.0; d * 16];
@@ -436,7 +437,7 @@ fn the_defect_of_the_directions_is_needed() {
 
 /// A basis of given directions, for which all errors are known.
 fn crafted(d: usize, directions: &[Vec<f32>]) -> Basis {
-    let mut basis = Basis::learn(MatRef::new(&rows(1, 300, d, 2), d)).unwrap();
+    let mut basis = Basis::learn(MatRef::new(&rows(1, 300, d, 2), d), Executor::caller()).unwrap();
     basis.mean.fill(0.0);
     (basis.factor, basis.width) = (1.0, 16);
     (basis.rounding, basis.defect) = (1e-9, 1e-9);
@@ -657,7 +658,7 @@ struct Finer<T> {
 impl<T: Compute> Finer<T> {
     fn of(rows: MatRef<'_, T>, width: usize) -> Option<Self> {
         let (n, d) = (rows.rows(), rows.cols());
-        let made = Made::of(Basis::learn_few(rows, width)?, rows);
+        let made = Made::of(Basis::learn_few(rows, width, Executor::caller())?, rows);
         let mut centers = Vec::new();
         for j in 0..12 {
             let (a, b) = (rows.row(j * 7 % n), rows.row((j * 5 + 1) % n));

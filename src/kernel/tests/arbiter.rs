@@ -46,7 +46,7 @@ fn check<T: Compute>(isa: Isa, (n, k, d): (usize, usize, usize), range: (f64, f6
     let sparse = without_zeros(rows);
     for (rows, packed) in [
         (Rows::from(rows), PackedCenters::for_isa(centers, isa)),
-        (sparse.rows(), PackedCenters::sparse_for_isa(centers, isa)),
+        (sparse.rows(), PackedCenters::sparse_for_isa(centers, isa, crate::parallel::Executor::caller())),
     ] {
         let scratch = &mut Scratch::default();
         let mut found = vec![9; n];
@@ -123,7 +123,7 @@ fn check_lengths<T: Compute>(isa: Isa, (n, k, d): (usize, usize, usize), unit: f
     let (expected, sparse) = (expected_lengths(rows, centers), without_zeros(rows));
     for (rows, packed) in [
         (Rows::from(rows), PackedCenters::for_isa(centers, isa)),
-        (sparse.rows(), PackedCenters::sparse_for_isa(centers, isa)),
+        (sparse.rows(), PackedCenters::sparse_for_isa(centers, isa, crate::parallel::Executor::caller())),
     ] {
         let mut found = vec![f64::NAN; n * k];
         kernel::lengths(rows, &packed, &mut found, &mut Scratch::default());
@@ -176,7 +176,12 @@ fn check_labels<T: Compute>(isa: Isa, rows: MatRef<'_, T>, centers: MatRef<'_, T
     nearest(rows, &PackedCenters::for_isa(centers, isa), &mut found, &mut scratch);
     assert_eq!(found, wanted, "{isa} {what}");
     let sparse = without_zeros(rows);
-    nearest(sparse.rows(), &PackedCenters::sparse_for_isa(centers, isa), &mut found, &mut scratch);
+    nearest(
+        sparse.rows(),
+        &PackedCenters::sparse_for_isa(centers, isa, crate::parallel::Executor::caller()),
+        &mut found,
+        &mut scratch,
+    );
     assert_eq!(found, wanted, "{isa} {what}, sparse");
     let m = k.min(3);
     let (mut several, mut sq_dists) = (vec![0; n * m], vec![0.0; n * m]);
@@ -287,7 +292,10 @@ fn check_roundings<T: Compute>(least: impl Fn(f64) -> f64) {
         let mut centers = vec![T::ZERO; 2 * d];
         (centers[0], centers[d]) = (T::from_f32(1.0), T::from_f32(-1.0));
         let centers = MatRef::new(&centers, d);
-        let (sparse, wide) = (PackedCenters::sparse_for_isa(centers, Isa::Scalar), d as f64);
+        let (sparse, wide) = (
+            PackedCenters::sparse_for_isa(centers, Isa::Scalar, crate::parallel::Executor::caller()),
+            d as f64,
+        );
         // For a row of length 1, with centers of the same length.
         let of = |values: usize| sparse.doubt_about(values, 1.0).of(T::from_f32(1.0), T::INFINITY).to_f64();
         let unit = 3.0 * T::EPSILON;
@@ -419,7 +427,7 @@ fn check_ties<T: Compute>(isa: Isa, d: usize, far: f64) {
     let sparse = without_zeros(rows);
     let [dense, sparse] = [
         (Rows::from(rows), PackedCenters::for_isa(centers, isa)),
-        (sparse.rows(), PackedCenters::sparse_for_isa(centers, isa)),
+        (sparse.rows(), PackedCenters::sparse_for_isa(centers, isa, crate::parallel::Executor::caller())),
     ]
     .map(|(rows, packed)| {
         let scratch = &mut Scratch::default();

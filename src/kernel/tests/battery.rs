@@ -86,7 +86,7 @@ fn check_rows<T: Compute>(isa: Isa, kind: Kind, (n, k, d): (usize, usize, usize)
     let stored = without_zeros(dense);
     let rows = if sparse { stored.rows() } else { dense.into() };
     let packed = if sparse {
-        PackedCenters::sparse_for_isa(centers, isa)
+        PackedCenters::sparse_for_isa(centers, isa, crate::parallel::Executor::caller())
     } else {
         PackedCenters::for_isa(centers, isa)
     };
@@ -368,10 +368,16 @@ fn sparse_rows_have_the_tile_values_of_dense_ones() {
                 nearest_two(rows, packed, &mut labels, &mut best, &mut second, &mut Scratch::default());
                 (labels, second)
             };
-            let sparse = values(stored.rows(), &PackedCenters::sparse_for_isa(centers, isa));
+            let sparse = values(
+                stored.rows(),
+                &PackedCenters::sparse_for_isa(centers, isa, crate::parallel::Executor::caller()),
+            );
             assert_eq!(sparse, values(rows.into(), &dense), "{isa} k={k} d={d}");
             if isa == Isa::active() {
-                let other = values(stored.rows(), &PackedCenters::in_order(centers, &order, true));
+                let other = values(
+                    stored.rows(),
+                    &PackedCenters::in_order(centers, &order, true, crate::parallel::Executor::caller()),
+                );
                 let label =
                     |labels: Vec<u32>| labels.into_iter().map(|j| k as u32 - 1 - j).collect::<Vec<_>>();
                 assert_eq!(other.1, sparse.1, "{isa} k={k} d={d}");

@@ -148,7 +148,7 @@ impl<T: Compute> BatchSolver<T> for BackwardEulerSolver<T> {
         let (k, dim) = (self.params.n_clusters, self.state.trajectory.dim);
         check_columns(batch, dim)?;
         let iterate: Vec<T> = self.state.trajectory.rounded();
-        let packed = PackedCenters::for_rows(MatRef::new(&iterate, dim), batch.most_values().is_some());
+        let packed = PackedCenters::on(MatRef::new(&iterate, dim), batch.most_values().is_some(), cx);
         // Returned to `self` only on success: a failed batch leaves partial sums in it.
         let spare = std::mem::take(&mut self.spare);
         let mut total = spare.lend(k, dim);

@@ -123,7 +123,7 @@ pub(super) fn assign<T: Compute>(
         }
         width *= 4;
     }
-    let packed = PackedCenters::for_rows(centers, data.most_values().is_some());
+    let packed = PackedCenters::on(centers, data.most_values().is_some(), cx);
     repair(&mut labels, limits, &packed, data, cx)?;
     let sums = sum_labeled(LabelsRef::from(&labels[..]), &packed, data, cx)?;
     // Without prices, 0 is a bound.

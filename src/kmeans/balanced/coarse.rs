@@ -71,9 +71,9 @@ pub(super) fn coarse<T: Compute>(
             if !moving {
                 break;
             }
-            found.sums.check_means::<T>()?;
+            found.sums.check_means::<T>(cx)?;
             let before = centers.to_vec();
-            to_means(centers, dim, params.metric, &found.sums);
+            to_means(centers, dim, params.metric, &found.sums, cx);
             let energy = found.sums.energy();
             if energy >= (1.0 - BALANCED_SAMPLE_TOLERANCE) * last {
                 break;

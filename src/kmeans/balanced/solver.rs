@@ -172,8 +172,8 @@ impl<T: Compute> BalancedSolver<T> {
         };
         let before = prepared.as_ref().unwrap_or(before);
         let (mut balance, sums) = self.labeled(before, 1, data, cx)?;
-        sums.check_means::<T>()?;
-        let moved = to_means(&mut balance.centers, data.dim(), self.params.metric, &sums);
+        sums.check_means::<T>(cx)?;
+        let moved = to_means(&mut balance.centers, data.dim(), self.params.metric, &sums, cx);
         let changed = changes(before.labels.view(), balance.labels.view());
         balance.current = moved == 0.0;
         balance.sweeps += 1;

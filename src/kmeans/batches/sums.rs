@@ -57,7 +57,7 @@ impl Spare {
             *total += std::mem::take(more);
         })?;
         // What the workers returned, and others that are empty.
-        self.0.kept().iter_mut().for_each(|part| total.collect(part));
+        total.collect(&mut *self.0.kept(), cx);
         if rows == 0 { Err(Error::no_rows()) } else { Ok(rows) }
     }
 }

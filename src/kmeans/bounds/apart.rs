@@ -6,6 +6,7 @@ use super::{BASE_SWEEPS, PanelBounds, RowBounds, up};
 use crate::kernel::bounded::{ROUNDING, least};
 use crate::kernel::{Compute, PackedCenters};
 use crate::matrix::MatRef;
+use crate::parallel::Executor;
 use crate::rows::Rows;
 
 /// The bounds of the last sweep, read for centers that have moved since.
@@ -26,7 +27,7 @@ impl PanelBounds {
         centers: MatRef<'_, T>,
         sparse: bool,
     ) -> Option<PackedCenters<T>> {
-        let packed = self.laid_out(centers, sparse);
+        let packed = self.laid_out(centers, sparse, Executor::caller());
         let same = packed.scale() == self.scale && self.can_tell(packed.largest_norm());
         // Rows are indexed by `u32`.
         (same && u32::try_from(self.rows.upper.len()).is_ok()).then_some(packed)

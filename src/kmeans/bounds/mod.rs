@@ -25,7 +25,8 @@ mod tests;
 
 use crate::kernel::{Compute, PackedCenters};
 use crate::matrix::MatRef;
-use crate::tuning::ROWS_IN_LANES_DIM;
+use crate::parallel::Executor;
+use crate::tuning::{ROWS_IN_LANES_DIM, shared_rows};
 pub(super) use apart::{Apart, Settling};
 pub(super) use buffers::{BoundBuffers, RowBoundsMut};
 use grow::affordable;
@@ -247,8 +248,13 @@ impl PanelBounds {
     }
 
     /// Packs the centers for a sweep over sparse or dense rows.
-    pub(super) fn pack<T: Compute>(&mut self, centers: MatRef<'_, T>, sparse: bool) -> PackedCenters<T> {
-        let packed = self.laid_out(centers, sparse);
+    pub(super) fn pack<T: Compute>(
+        &mut self,
+        centers: MatRef<'_, T>,
+        sparse: bool,
+        cx: &Executor,
+    ) -> PackedCenters<T> {
+        let packed = self.laid_out(centers, sparse, cx);
         let largest = packed.largest_norm();
         let fits = self.can_tell(largest);
         if packed.scale() != self.scale || !fits {
@@ -260,11 +266,11 @@ impl PanelBounds {
         packed
     }
 
-    fn laid_out<T: Compute>(&self, centers: MatRef<'_, T>, sparse: bool) -> PackedCenters<T> {
+    fn laid_out<T: Compute>(&self, centers: MatRef<'_, T>, sparse: bool, cx: &Executor) -> PackedCenters<T> {
         if self.is_single() {
-            PackedCenters::for_rows(centers, sparse)
+            PackedCenters::on(centers, sparse, cx)
         } else {
-            PackedCenters::in_order(centers, &self.order, sparse)
+            PackedCenters::in_order(centers, &self.order, sparse, cx)
         }
     }
 
@@ -288,19 +294,23 @@ impl PanelBounds {
     }
 
     /// Records that the centers moved from `old` to `new` after a sweep with [`PanelBounds::rules`].
-    pub(super) fn follow<T: Compute>(&mut self, old: MatRef<'_, T>, new: MatRef<'_, T>) {
+    pub(super) fn follow<T: Compute>(&mut self, old: MatRef<'_, T>, new: MatRef<'_, T>, cx: &Executor) {
         if self.age >= BASE_SWEEPS {
             self.drift.fill(0.0);
             self.far_drift = 0.0;
             self.age = 0;
         }
         self.age += 1;
-        let moves = old.iter().zip(new.iter()).map(|(old, new)| {
+        let move_of = |(old, new): (&[T], &[T])| {
             // Scaled before it is squared: the square must neither overflow nor underflow.
             let moves = old.iter().zip(new).map(|(old, new)| (new.to_f64() - old.to_f64()) * self.scale);
             moves.map(|moved| moved * moved).sum::<f64>().sqrt() * self.unit * (1.0 + 1e-12)
+        };
+        let (mut moves, part) = (vec![0.0; old.rows()], shared_rows(old.cols()));
+        cx.share(moves.chunks_mut(part).enumerate(), |(i, moves)| {
+            let rows = (i * part..).map(|j| (old.row(j), new.row(j)));
+            moves.iter_mut().zip(rows).for_each(|(out, rows)| *out = move_of(rows));
         });
-        let moves: Vec<f64> = moves.collect();
         self.moves.iter_mut().zip(&moves).for_each(|(last, &moved)| *last = up(moved));
         if self.drift_by::<T>(&moves).is_infinite() {
             self.forget();

@@ -6,7 +6,6 @@ use crate::fit::{Restartable, Solver};
 use crate::kernel::bounded::Margins;
 use crate::kmeans::lloyd::params::{Algorithm, KMeans};
 use crate::kmeans::lloyd::solver::Lloyd;
-use crate::parallel::Executor;
 use crate::rng::{Purpose, Rng};
 use crate::seeding::Seeding;
 
@@ -125,11 +124,11 @@ fn the_unit_follows_the_centers() {
     let values: Vec<f64> = (0..k * d).map(|_| rng.unit()).collect();
     let of = |size: f64| values.iter().map(|v| v * size).collect::<Vec<f64>>();
     let mut bounds = PanelBounds::new(MatRef::new(&values, d), 10, 1 << 20).unwrap();
-    bounds.pack(MatRef::new(&values, d), false);
+    bounds.pack(MatRef::new(&values, d), false, Executor::caller());
     for (size, starts_again) in [(0.5, false), (1e-4, false), (1e-9, true), (1e-10, false), (1e3, true)] {
         let before = bounds.unit;
         bounds.rows.upper.fill(1.0);
-        bounds.pack(MatRef::new(&of(size), d), false);
+        bounds.pack(MatRef::new(&of(size), d), false, Executor::caller());
         let forgotten = bounds.rows.upper.iter().all(|&upper| upper == f32::INFINITY);
         assert_eq!((forgotten, bounds.unit != before), (starts_again, starts_again), "{size}");
     }
@@ -165,8 +164,8 @@ fn moves_are_rounded_up() {
         let mut new = old.clone();
         new[3 * d..][..square].fill(1.0);
         let mut bounds = PanelBounds::new(MatRef::new(&old, d), 10, 1 << 20).unwrap();
-        let packed = bounds.pack(MatRef::new(&old, d), false);
-        bounds.follow(MatRef::new(&old, d), MatRef::new(&new, d));
+        let packed = bounds.pack(MatRef::new(&old, d), false, Executor::caller());
+        bounds.follow(MatRef::new(&old, d), MatRef::new(&new, d), Executor::caller());
         let group = bounds.slot[3] as usize / PackedCenters::<f64>::panel_centers() / bounds.group_panels;
         let rules = bounds.rules(&packed, d);
         let stored = [bounds.moves[3], rules.drift[group], rules.far_drift].map(f64::from);
@@ -183,7 +182,7 @@ fn measured_distances_are_rounded_down() {
     let (k, d) = (40, 18);
     let centers = about_the_origin(k, d);
     let mut bounds = PanelBounds::new(MatRef::new(&centers, d), 10, 1 << 20).unwrap();
-    let packed = bounds.pack(MatRef::new(&centers, d), false);
+    let packed = bounds.pack(MatRef::new(&centers, d), false, Executor::caller());
     let mut rules = bounds.rules(&packed, d);
     let plain = Margins { norm: 0.0, gamma: 0.0, unit: 1.0, off: 0.0 };
     let mut rng = Rng::keyed(3, Purpose::Seeding, 0);
@@ -228,7 +227,7 @@ fn bounds_hold_apart(what: &str, by: f64, make: impl Fn(MatRef<'_, f64>, usize) 
     let new: Vec<f64> = draw(k * d, 1.0).iter().enumerate().map(|(i, x)| old[i] + far[i / d] * x).collect();
     let (rows, centers) = (MatRef::new(&values, d), MatRef::new(&old, d));
     let mut bounds = make(centers, n);
-    let packed = bounds.pack(centers, false);
+    let packed = bounds.pack(centers, false, Executor::caller());
     let (mut labels, mut of_rows, mut work) = (vec![0; n], bounds.take_rows(), BoundBuffers::default());
     let RowBounds { upper, least, lower } = &mut of_rows;
     let mut of_sweep = RowBoundsMut { upper, least, lower };

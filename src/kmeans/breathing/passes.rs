@@ -18,7 +18,7 @@ pub(super) fn utilities<T: Compute>(
     data: &dyn DataSource<T>,
     cx: &Executor,
 ) -> Result<Vec<f64>> {
-    let packed = PackedCenters::for_rows(centers, data.most_values().is_some());
+    let packed = PackedCenters::on(centers, data.most_values().is_some(), cx);
     let k = centers.rows();
     let mut total = vec![0.0; k];
     let absorb = |chunk: Chunk<'_, T>,

@@ -18,7 +18,7 @@ impl Labels {
     ) -> Result<()> {
         let mut rows = sketches.take_rows();
         let widths = sketches.widths();
-        let rules = sketches.rules(pass.packed.centers());
+        let rules = sketches.rules(pass.packed.centers(), pass.cx);
         // Recomputed sums need all rows.
         let reads_all = pass.afresh || rules.needs_all() || pass.moments.is_some();
         let absorb =

@@ -2,6 +2,7 @@
 
 use crate::kernel::Compute;
 use crate::matrix::MatRef;
+use crate::parallel::Executor;
 use crate::stats::ClusterSums;
 
 /// Sums carried from sweep to sweep, so that the next sweep only updates the rows whose label changes.
@@ -29,7 +30,7 @@ impl Carried {
     /// A copy with the squared errors about `new` centers, given those about `old`.
     pub(in crate::kmeans) fn about<T: Compute>(&self, old: MatRef<'_, T>, new: MatRef<'_, T>) -> Self {
         let mut carried = self.clone();
-        carried.clusters.follow(old, new);
+        carried.clusters.follow(old, new, Executor::caller());
         carried
     }
 

@@ -7,7 +7,7 @@ use crate::data::DataSource;
 use crate::error::Result;
 use crate::kernel::{Compute, PackedCenters};
 use crate::parallel::Executor;
-use crate::pass::{Chunk, Cut, Loan, PerRow, Pool, TILE_ROWS, Unread, sweep};
+use crate::pass::{Chunk, Cut, Loan, PerRow, Pool, Unread, sweep};
 use crate::rows::RowBuf;
 use crate::stats::ClusterSums;
 
@@ -57,9 +57,10 @@ impl<'a, T: Compute> Pass<'a, T> {
             absorb(chunk, per_row, part, buffers)
         };
         let scratch = || (self.parts.lend(|| self.empty()), (B::default(), Editing::new(self.journals)));
-        let cut = Cut { tile_rows: TILE_ROWS, chunk_rows };
+        let cut = Cut { chunk_rows, ..Cut::for_threads(self.data.rows(), self.cx) };
         sweep(self.data, self.cx, cut, per_row, &mut (), (|| (), scratch), absorb, |(), ()| ())?;
-        self.parts.merge(total, Part::merge, self.cx)
+        total.merge(&mut self.parts.kept(), self.cx);
+        Ok(())
     }
 }
 
@@ -83,15 +84,17 @@ pub(super) struct Moved<T> {
 }
 
 impl Part {
-    /// Adds another part and empties it.
-    pub(super) fn merge(&mut self, part: &mut Self) {
-        self.clusters.merge(&mut part.clusters);
-        self.changed += std::mem::take(&mut part.changed);
-        self.distances += std::mem::take(&mut part.distances);
-        self.weighted |= std::mem::take(&mut part.weighted);
-        if let (Some(total), Some(part)) = (&mut self.moments, &mut part.moments) {
-            total.merge(part);
+    /// Adds other parts and empties them.
+    pub(super) fn merge(&mut self, parts: &mut [Self], cx: &Executor) {
+        for part in &mut *parts {
+            self.changed += std::mem::take(&mut part.changed);
+            self.distances += std::mem::take(&mut part.distances);
+            self.weighted |= std::mem::take(&mut part.weighted);
+            if let (Some(total), Some(part)) = (&mut self.moments, &mut part.moments) {
+                total.merge(part);
+            }
         }
+        self.clusters.merge_parts(parts.iter_mut().map(|part| &mut part.clusters), cx);
     }
 
     /// Sums a chunk by its `new` labels, and writes them over the `old` ones.

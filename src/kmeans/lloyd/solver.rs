@@ -199,14 +199,14 @@ impl<T: Compute> Lloyd<T> {
 
     /// Moves the centers with [`to_means`] and updates the bounds. If `carried`, shifts the squared errors of
     /// `sums` to the new centers. Returns the squared length of all moves.
-    fn update(&mut self, sums: &mut ClusterSums, carried: bool) -> f64 {
+    fn update(&mut self, sums: &mut ClusterSums, carried: bool, cx: &Executor) -> f64 {
+        let moved = to_means(&mut self.centers, self.dim, self.params.metric, sums, cx);
         if !carried && self.labels.bounds.is_none() && self.labels.sketches.is_none() {
-            return to_means(&mut self.centers, self.dim, self.params.metric, sums);
+            return moved;
         }
-        let moved = to_means(&mut self.centers, self.dim, self.params.metric, sums);
         let (before, now) = (MatRef::new(&self.labeled_by, self.dim), MatRef::new(&self.centers, self.dim));
-        sums.follow(before, now);
-        self.labels.follow(before, now);
+        sums.follow(before, now, cx);
+        self.labels.follow(before, now, cx);
         moved
     }
 }
@@ -233,7 +233,7 @@ impl<T: Compute> Solver<T> for Lloyd<T> {
         let (blocks, moments) = (self.blocks.as_mut(), packed_origin.as_ref());
         let sweep = Sweep { blocks, moments, carried, ..Sweep::about(&packed) };
         let mut swept = self.labels.sweep(sweep, data, cx)?;
-        swept.clusters.check_means::<T>().inspect_err(|_| self.undo())?;
+        swept.clusters.check_means::<T>(cx).inspect_err(|_| self.undo())?;
         let energy = swept.clusters.energy();
         // Those of the labels: relocating a cluster moves a row to it, which gets that label only in the next sweep.
         let weights = swept.clusters.weights().to_vec();
@@ -248,7 +248,7 @@ impl<T: Compute> Solver<T> for Lloyd<T> {
         let n = n as u64;
         // For sparse rows, recomputing the sums costs less than carrying sums over all columns.
         let carry = relocated == 0 && !sparse && swept.pays_to_carry(n);
-        let moved = self.update(&mut swept.clusters, carry);
+        let moved = self.update(&mut swept.clusters, carry, cx);
         self.weights = weights;
         let (changed, distances) = (swept.changed, swept.distances);
         self.iteration += 1;
@@ -312,7 +312,7 @@ impl<T: Compute> Restartable<T> for Lloyd<T> {
         if !self.current {
             let sparse = data.most_values().is_some();
             // The bounds are those of the moved centers.
-            let packed = self.labels.pack(MatRef::new(&self.centers, self.dim), sparse);
+            let packed = self.labels.pack(MatRef::new(&self.centers, self.dim), sparse, cx);
             let blocks = self.blocks.as_mut();
             let swept = self.labels.sweep(Sweep { blocks, ..Sweep::about(&packed) }, data, cx)?;
             self.energy = swept.clusters.energy();

@@ -235,7 +235,7 @@ impl<T: Compute> BatchSolver<T> for MiniBatchSolver<T> {
         check_columns(batch, dim)?;
         let sparse = batch.most_values().is_some();
         let centers = MatRef::new(&self.state.centers, dim);
-        let packed = PackedCenters::in_place_of(self.packed.take(), centers, sparse);
+        let packed = PackedCenters::in_place_of(self.packed.take(), centers, sparse, cx);
         // Returned to `self` only on success: a failed batch leaves partial sums in it.
         let spare = std::mem::take(&mut self.spare);
         let mut total = spare.lend(k, dim);
@@ -252,7 +252,7 @@ impl<T: Compute> BatchSolver<T> for MiniBatchSolver<T> {
         let mut moved = BatchTotals { rows, objective: sums.energy(), ..BatchTotals::default() };
         let touched: Vec<usize> = (0..k).filter(|&j| sums.weights()[j] > 0.0).collect();
         moved.weight = sums.weights().iter().sum();
-        state.clusters.merge_rounded(sums);
+        state.clusters.merge_rounded(sums, cx);
         for j in touched {
             moved.sq_shift += state.place(j);
         }

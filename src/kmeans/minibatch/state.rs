@@ -8,6 +8,7 @@ use crate::fit::Metric;
 use crate::kernel::Compute;
 use crate::kmeans::batches::WaitingRows;
 use crate::matrix::MatRef;
+use crate::parallel::Executor;
 use crate::persist::Array;
 use crate::persist::kept::{keep, matrix};
 use crate::persist::state::{StateReader, StateWriter, stored_fields};
@@ -96,7 +97,7 @@ impl<T: Compute> MiniBatchState<T> {
             )));
         }
         self.clusters.check_means_with::<T>(1.0, &other.clusters)?;
-        self.clusters.merge_rounded(&mut other.clusters.clone());
+        self.clusters.merge_rounded(&mut other.clusters.clone(), Executor::caller());
         self.n_steps += other.n_steps;
         self.rows_seen += other.rows_seen;
         for j in 0..shape(other).0 {

@@ -132,7 +132,7 @@ impl<T: Compute> Nested<T> {
         self.choose_bounds(sparse);
         let before = self.centers.clone();
         let centers = MatRef::new(&before, self.dim);
-        let packed = self.labels.pack(centers, sparse);
+        let packed = self.labels.pack(centers, sparse, cx);
         let origin = &before[..self.dim];
         let wanted = self.threshold.is_none() && self.params.tolerance > 0.0;
         let packed_origin = wanted.then(|| PackedCenters::for_rows(MatRef::new(origin, self.dim), sparse));
@@ -144,7 +144,7 @@ impl<T: Compute> Nested<T> {
             let moments = packed_origin.as_ref();
             labels.sweep(Sweep { moments, carried, gone, ..Sweep::about(&packed) }, rows, cx)
         })?;
-        swept.clusters.check_means::<T>().inspect_err(|_| self.labels.undo())?;
+        swept.clusters.check_means::<T>(cx).inspect_err(|_| self.labels.undo())?;
         self.labeled_by.clone_from(&before);
         self.exact = swept.exact;
         // Cancellation can make the difference slightly negative.
@@ -161,15 +161,15 @@ impl<T: Compute> Nested<T> {
             self.threshold = Some(self.params.tolerance * variance);
         }
         self.changed = swept.changed;
-        let moved = to_means(&mut self.centers, self.dim, self.params.metric, &swept.clusters);
+        let moved = to_means(&mut self.centers, self.dim, self.params.metric, &swept.clusters, cx);
         let grows = (batch as u64) < n && (stalled || self.settled(&swept.clusters, centers));
         let now = MatRef::new(&self.centers, self.dim);
-        swept.clusters.follow(centers, now);
+        swept.clusters.follow(centers, now, cx);
         if let Some(gone) = &mut self.gone {
-            gone.follow(centers, now);
+            gone.follow(centers, now, cx);
         }
         if let Some(bounds) = &mut self.labels.bounds {
-            bounds.follow(centers, now);
+            bounds.follow(centers, now, cx);
         }
         self.weights = swept.clusters.weights().to_vec();
         self.iteration += 1;

@@ -28,7 +28,9 @@ use crate::kernel::sketched::{
 use crate::kernel::{Compute, PackedCenters, sq_dist};
 use crate::kmeans::bounds::similar_together;
 use crate::matrix::MatRef;
+use crate::parallel::Executor;
 use crate::pass::Chunk;
+use crate::tuning::shared_rows;
 pub(super) use buffers::SketchBuffers;
 pub(super) use chunk::{Reading, RowSketches, Rules};
 
@@ -144,6 +146,7 @@ impl Sketches {
         n: usize,
         packed: &PackedCenters<T>,
         (budget, asked): (u64, bool),
+        cx: &Executor,
     ) -> Result<Option<Self>> {
         let (k, dim) = (packed.n_centers(), data.dim());
         let groups = k.div_ceil(GROUP);
@@ -167,14 +170,14 @@ impl Sketches {
         let values = data::take(data, &Basis::sample_of(n))?;
         let sample = MatRef::new(&values, dim);
         let finer = finer.and_then(|(width, paths)| {
-            let basis = Basis::learn_few(sample, width)?;
+            let basis = Basis::learn_few(sample, width, cx)?;
             let fine = Fine::new(&basis, k)?;
             Some((basis, paths, Some(fine)))
         });
         // Without room for finer sketches, the rules for rows in memory hold.
         let pays = asked || (are_fast() && sketches_pay(n, k, dim));
         let plain = || {
-            let basis = Basis::learn(sample)?;
+            let basis = Basis::learn(sample, cx)?;
             let paths = paths(basis.width(), budget)?;
             Some((basis, paths, None))
         };
@@ -193,7 +196,7 @@ impl Sketches {
         };
         if fine.is_none()
             && !asked
-            && !new.excludes_most(sample.slice(0, sample.rows().min(SKETCH_PROBE)), packed)?
+            && !new.excludes_most(sample.slice(0, sample.rows().min(SKETCH_PROBE)), packed, cx)?
         {
             return Ok(None);
         }
@@ -220,12 +223,17 @@ impl Sketches {
     }
 
     /// Whether few centers are left for most of these rows.
-    fn excludes_most<T: Compute>(&mut self, rows: MatRef<'_, T>, packed: &PackedCenters<T>) -> Result<bool> {
+    fn excludes_most<T: Compute>(
+        &mut self,
+        rows: MatRef<'_, T>,
+        packed: &PackedCenters<T>,
+        cx: &Executor,
+    ) -> Result<bool> {
         let (n, widths) = (rows.rows(), self.widths());
         let mut of_rows = AllRows::of(n, widths);
         let mut work = SketchBuffers::default();
         let all = Reading::All(Chunk { first_row: 0, rows: rows.into(), weights: None });
-        let rules = self.rules(packed.centers());
+        let rules = self.rules(packed.centers(), cx);
         rules.label(all, &vec![NO_LABEL; n], &mut of_rows.view_mut(widths), packed, &mut work)?;
         Ok(sketches_exclude_most(work.distances, n as u64, packed.n_centers() as u64))
     }
@@ -257,15 +265,19 @@ impl Sketches {
     }
 
     /// Prepares a sweep with these centers.
-    pub(super) fn rules<'a, T: Compute>(&'a mut self, centers: MatRef<'a, T>) -> Rules<'a, T> {
-        let width = self.basis.width();
-        let mut sketching = Sketching::default();
-        for (j, center) in centers.iter().enumerate() {
-            if self.moves[j] > 0.0 {
-                let codes = &mut self.codes[j * width..][..width];
-                let row = MatRef::new(center, center.len());
-                sketching.write(&self.basis, row, codes, &mut self.centers[j..=j]);
-                self.fine.iter_mut().for_each(|fine| fine.set(j, center));
+    pub(super) fn rules<'a, T: Compute>(&'a mut self, centers: MatRef<'a, T>, cx: &Executor) -> Rules<'a, T> {
+        let (width, part, moves) = (self.basis.width(), shared_rows(centers.cols()), &self.moves);
+        let sketches = self.codes.chunks_mut(part * width).zip(self.centers.chunks_mut(part));
+        cx.share(sketches.enumerate(), |(i, (codes, sketches))| {
+            let these = i * part..i * part + sketches.len();
+            if moves[these.clone()].iter().any(|&moved| moved > 0.0) {
+                let rows = centers.slice(these.start, these.end);
+                Sketching::default().write(&self.basis, rows, codes, sketches);
+            }
+        });
+        if let Some(fine) = &mut self.fine {
+            for (j, center) in centers.iter().enumerate().filter(|&(j, _)| self.moves[j] > 0.0) {
+                fine.set(j, center);
             }
         }
         if self.order.is_empty() {
@@ -292,16 +304,19 @@ impl Sketches {
     }
 
     /// Records that the centers moved from `old` to `new` after a sweep.
-    pub(super) fn follow<T: Compute>(&mut self, old: MatRef<'_, T>, new: MatRef<'_, T>) {
+    pub(super) fn follow<T: Compute>(&mut self, old: MatRef<'_, T>, new: MatRef<'_, T>, cx: &Executor) {
         let factor = self.basis.factor();
-        for (j, (old, new)) in old.iter().zip(new.iter()).enumerate() {
-            let moved = if old == new { 0.0 } else { upper_of(sq_dist(old, new), factor) };
-            // NaN counts as infinite.
-            let moved = if moved.is_nan() { f32::INFINITY } else { moved };
-            // Every sweep clears the moves.
-            debug_assert!(self.moves[j] == 0.0);
-            self.moves[j] = moved;
-        }
+        // Every sweep clears the moves.
+        debug_assert!(self.moves.iter().all(|&moved| moved == 0.0));
+        let part = shared_rows(old.cols());
+        cx.share(self.moves.chunks_mut(part).enumerate(), |(i, moves)| {
+            for (moved, j) in moves.iter_mut().zip(i * part..) {
+                let (old, new) = (old.row(j), new.row(j));
+                let upper = if old == new { 0.0 } else { upper_of(sq_dist(old, new), factor) };
+                // NaN counts as infinite.
+                *moved = if upper.is_nan() { f32::INFINITY } else { upper };
+            }
+        });
         if !self.paths.extend(self.order.iter().map(|&j| self.moves[j as usize])) {
             self.are_known = false;
             self.paths.clear();

@@ -33,7 +33,7 @@ impl<T: Compute> VarianceReducedSolver<T> {
             if worse || polish {
                 centers = if worse { self.means.clone() } else { pass.means };
                 if let Some(bounds) = &mut labels.bounds {
-                    bounds.follow(from, MatRef::new(&centers, dim));
+                    bounds.follow(from, MatRef::new(&centers, dim), cx);
                 }
             } else {
                 last = Some(pass);

@@ -101,12 +101,12 @@ impl<T: Compute> VarianceReducedSolver<T> {
         data: &dyn DataSource<T>,
         cx: &Executor,
     ) -> Result<SweptMeans<T>> {
-        let packed = labels.pack(centers, data.most_values().is_some());
+        let packed = labels.pack(centers, data.most_values().is_some(), cx);
         let swept = labels.sweep(Sweep { carried, ..Sweep::about(&packed) }, data, cx)?;
-        swept.clusters.check_means::<T>().inspect_err(|_| labels.undo())?;
+        swept.clusters.check_means::<T>(cx).inspect_err(|_| labels.undo())?;
         // A center without rows stays.
         let mut means = centers.data().to_vec();
-        to_means(&mut means, centers.cols(), metric, &swept.clusters);
+        to_means(&mut means, centers.cols(), metric, &swept.clusters, cx);
         Ok(SweptMeans { packed, swept, means })
     }
 
@@ -163,9 +163,9 @@ impl<T: Compute> VarianceReducedSolver<T> {
         }
         let SweptMeans { packed, mut swept, means } = pass;
         let (before, after) = (MatRef::new(&centers, dim), MatRef::new(&now, dim));
-        swept.clusters.follow(before, after);
+        swept.clusters.follow(before, after, cx);
         if let Some(bounds) = &mut self.labels.bounds {
-            bounds.follow(before, after);
+            bounds.follow(before, after, cx);
         }
         let moved: f64 = centers.iter().zip(&now).map(|(c, new)| (new.to_f64() - c.to_f64()).powi(2)).sum();
         self.weights = swept.clusters.weights().to_vec();

@@ -74,7 +74,7 @@ impl<T: Compute> VarianceReducedSolver<T> {
         data: &dyn DataSource<T>,
         cx: &Executor,
     ) -> Result<Vec<f64>> {
-        let packed = PackedCenters::for_rows(MatRef::new(means, self.dim), data.most_values().is_some());
+        let packed = PackedCenters::on(MatRef::new(means, self.dim), data.most_values().is_some(), cx);
         let sums = sum_labeled(self.labels.of_rows.view(), &packed, data, cx)?;
         let mut gradient = precise.to_vec();
         for (j, gradient) in gradient.chunks_exact_mut(self.dim).enumerate() {
@@ -93,7 +93,7 @@ impl<T: Compute> VarianceReducedSolver<T> {
 /// The means in `f64`, not rounded; the center of an empty cluster is that of `rounded`.
 fn precise_means<T: Compute>(sums: &ClusterSums, rounded: MatRef<'_, T>, metric: Metric) -> Vec<f64> {
     let mut means: Vec<f64> = rounded.data().iter().map(|c| c.to_f64()).collect();
-    to_means(&mut means, rounded.cols(), metric, sums);
+    to_means(&mut means, rounded.cols(), metric, sums, Executor::caller());
     means
 }
 

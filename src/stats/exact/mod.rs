@@ -12,6 +12,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::mem::take;
 use std::ops::{Deref, DerefMut, Range};
+use std::sync::{Mutex, PoisonError};
 
 use big::Big;
 
@@ -19,6 +20,8 @@ use crate::error::{Error, Result};
 use crate::float::Float;
 use crate::kernel::{self, Compute, Limbs, NO_GRID, plus, split, values_of};
 use crate::matrix::MatRef;
+use crate::parallel::Executor;
+use crate::tuning::shared_rows;
 
 /// Most rows that are added together.
 const MOST_TOGETHER: usize = 256;
@@ -461,85 +464,149 @@ impl ExactSums {
             return;
         }
         self.fill();
-        let mut pairs = (take(&mut self.sums), take(&mut self.lows));
-        let left = self.settle_into(j, &mut pairs);
-        (self.sums, self.lows) = pairs;
-        for (at, value) in left {
-            self.add_value(at, value);
-        }
-    }
-
-    /// Adds the whole numbers of cluster `j` to these pairs, and clears them. Returns what the pairs cannot hold.
-    fn settle_into(&mut self, j: usize, (sums, lows): &mut (Vec<f64>, Vec<f64>)) -> Vec<(usize, f64)> {
-        let (first, row) = (j * self.width, j * self.width..(j + 1) * self.width);
-        let (sums, lows) = (&mut sums[row.clone()], &mut lows[row.clone()]);
-        let low = if self.low.is_empty() { &mut [][..] } else { &mut self.low[row.clone()] };
-        let from = Limbs { grids: &self.grids, high: &mut self.high[row], low };
-        if kernel::settle(from, sums, lows) {
-            return Vec::new();
-        }
-        let mut left = Vec::new();
-        for (t, &grid) in self.grids.iter().enumerate() {
-            let at = first + t;
-            let (high, low) = (take(&mut self.high[at]), self.low.get_mut(at).map_or(0, take));
-            left.extend(values_of(high, low, grid).into_iter().map(|value| (at, value)));
-        }
-        left
-    }
-
-    /// Adds the sums of cluster `j` of another, and makes them 0 there. Call [`ExactSums::finish`] at the end.
-    pub(super) fn take(&mut self, j: usize, from: &mut Self) {
-        self.fill();
         let row = j * self.width..(j + 1) * self.width;
-        let mut left = Vec::new();
-        self.is_finite &= from.is_finite;
-        if !from.grids.is_empty() {
-            let mut pairs = (take(&mut self.sums), take(&mut self.lows));
-            left = from.settle_into(j, &mut pairs);
-            (self.sums, self.lows) = pairs;
+        let (high, low) = (&mut self.high[row.clone()], self.low.get_mut(row.clone()).unwrap_or_default());
+        let pairs = (&mut self.sums[row.clone()], &mut self.lows[row.clone()]);
+        for (t, value) in settle_into(pairs, Limbs { grids: &self.grids, high, low }) {
+            self.add_value(row.start + t, value);
         }
-        if !from.sums.is_empty() && !self.take_exact(row.clone(), from) {
-            from.fill();
-            let pairs = (&mut from.sums[row.clone()], &mut from.lows[row.clone()]);
-            if !kernel::merge_pairs(pairs, &mut self.sums[row.clone()], &mut self.lows[row.clone()]) {
-                for at in row.clone() {
-                    let (sum, low) = (take(&mut from.sums[at]), take(&mut from.lows[at]));
-                    // An infinite sum is all in its rest.
-                    if sum.is_finite() || !from.rests.contains_key(&at) {
-                        left.extend([(at, sum), (at, low)]);
-                    }
-                }
+    }
+
+    /// Adds the sums of some clusters of others, in ascending order, and makes them 0 there. Call [`ExactSums::finish`]
+    /// at the end.
+    pub(super) fn take(&mut self, from: &mut [(&[u32], &mut Self)], cx: &Executor) {
+        self.fill();
+        let (width, part) = (self.width, shared_rows(self.width));
+        if width == 0 {
+            return;
+        }
+        let mut ranges: Vec<Vec<Taken<'_>>> = Vec::new();
+        ranges.resize_with(self.k.div_ceil(part), Vec::new);
+        let mut finite = true;
+        for (clusters, from) in &mut *from {
+            finite &= from.is_finite;
+            let Self { grids, high, low, sums, lows, rests, .. } = &mut **from;
+            let pairs = chunks(sums, part * width).zip(chunks(lows, part * width));
+            let numbers = chunks(high, part * width).zip(chunks(low, part * width)).zip(pairs);
+            for (i, (range, ((high, low), (sums, lows)))) in ranges.iter_mut().zip(numbers).enumerate() {
+                let place = |cluster: usize| clusters.partition_point(|&j| (j as usize) < cluster);
+                let clusters = &clusters[place(i * part)..place((i + 1) * part)];
+                range.push(Taken { first: i * part, clusters, grids, high, low, sums, lows, rests });
             }
         }
-        for (at, value) in left {
+        let left = Mutex::new(Vec::new());
+        let totals = self.sums.chunks_mut(part * width).zip(self.lows.chunks_mut(part * width));
+        cx.share(totals.zip(ranges), |((sums, lows), parts)| {
+            for mut part in parts {
+                let more = part.add_to(sums, lows, width);
+                if !more.is_empty() {
+                    left.lock().unwrap_or_else(PoisonError::into_inner).extend(more);
+                }
+            }
+        });
+        self.is_finite &= finite;
+        for (at, value) in left.into_inner().unwrap_or_else(PoisonError::into_inner) {
             self.add_value(at, value);
         }
-        if !from.rests.is_empty() {
-            for at in row {
+        for (clusters, from) in from.iter_mut().filter(|(_, from)| !from.rests.is_empty()) {
+            for at in clusters.iter().flat_map(|&j| j as usize * width..(j as usize + 1) * width) {
                 if let Some(rest) = from.rests.remove(&at) {
                     self.rests.entry(at).or_default().add_all(&rest);
                 }
             }
         }
     }
+}
 
-    /// Adds sums to those at the same places, and makes them 0 there, if neither they nor the totals have a second part.
-    /// Nothing is written to `lows`, which then takes no memory.
-    fn take_exact(&mut self, row: Range<usize>, from: &mut Self) -> bool {
-        let (sums, more) = (&mut self.sums[row.clone()], &mut from.sums[row.clone()]);
-        let lost = |(&one, &two): (&f64, &f64)| {
-            let sum = one + two;
-            let added = sum - one;
-            (one - (sum - added)) + (two - added) != 0.0
-        };
-        let has_low =
-            |lows: &[f64]| lows.get(row.clone()).is_some_and(|lows| lows.iter().any(|&low| low != 0.0));
-        if has_low(&self.lows) || has_low(&from.lows) || sums.iter().zip(&*more).any(lost) {
-            return false;
-        }
-        sums.iter_mut().zip(more).for_each(|(sum, more)| *sum += take(more));
-        true
+/// Adds the whole numbers of a cluster to its pairs, and clears them. Returns what the pairs cannot hold, with its
+/// columns.
+fn settle_into((sums, lows): (&mut [f64], &mut [f64]), from: Limbs<'_>) -> Vec<(usize, f64)> {
+    let Limbs { grids, high, low } = from;
+    if kernel::settle(Limbs { grids, high: &mut *high, low: &mut *low }, sums, lows) {
+        return Vec::new();
     }
+    let mut left = Vec::new();
+    for (t, &grid) in grids.iter().enumerate() {
+        let (high, low) = (take(&mut high[t]), low.get_mut(t).map_or(0, take));
+        left.extend(values_of(high, low, grid).into_iter().map(|value| (t, value)));
+    }
+    left
+}
+
+/// Chunks of values; empty ones if there are no values.
+fn chunks<V>(values: &mut [V], len: usize) -> impl Iterator<Item = &mut [V]> {
+    values.chunks_mut(len).chain(std::iter::repeat_with(Default::default))
+}
+
+/// Some clusters of a range, whose sums are added to others.
+struct Taken<'a> {
+    /// The first cluster of the range.
+    first: usize,
+    clusters: &'a [u32],
+    grids: &'a [f64],
+    /// The numbers of the range. Empty where there are none.
+    high: &'a mut [i64],
+    low: &'a mut [i64],
+    sums: &'a mut [f64],
+    lows: &'a mut [f64],
+    rests: &'a BTreeMap<usize, Big>,
+}
+
+impl Taken<'_> {
+    /// Adds the sums to the pairs of a range, and makes them 0. Returns what the pairs cannot hold, with its places.
+    fn add_to(&mut self, sums: &mut [f64], lows: &mut [f64], width: usize) -> Vec<(usize, f64)> {
+        let mut left = Vec::new();
+        for &j in self.clusters {
+            let row = (j as usize - self.first) * width..(j as usize - self.first + 1) * width;
+            let (sums, lows) = (&mut sums[row.clone()], &mut lows[row.clone()]);
+            if !self.grids.is_empty() {
+                let low = self.low.get_mut(row.clone()).unwrap_or_default();
+                let limbs = Limbs { grids: self.grids, high: &mut self.high[row.clone()], low };
+                let more = settle_into((&mut *sums, &mut *lows), limbs);
+                left.extend(more.into_iter().map(|(t, value)| (j as usize * width + t, value)));
+            }
+            if self.sums.is_empty() {
+                continue;
+            }
+            let (more, mut zeros) = (&mut self.sums[row.clone()], Vec::new());
+            let more_lows = self.lows.get_mut(row).unwrap_or_default();
+            if add_exact((&mut *more, more_lows), sums, lows) {
+                continue;
+            }
+            let more_lows = if more_lows.is_empty() {
+                zeros.resize(width, 0.0);
+                &mut zeros[..]
+            } else {
+                more_lows
+            };
+            if !kernel::merge_pairs((&mut *more, &mut *more_lows), sums, lows) {
+                for (at, (sum, low)) in (j as usize * width..).zip(more.iter_mut().zip(more_lows)) {
+                    let (sum, low) = (take(sum), take(low));
+                    // An infinite sum is all in its rest.
+                    if sum.is_finite() || !self.rests.contains_key(&at) {
+                        left.extend([(at, sum), (at, low)]);
+                    }
+                }
+            }
+        }
+        left
+    }
+}
+
+/// Adds sums of a cluster to others, and makes them 0, if neither have a second part, and the totals do not get one.
+/// Nothing is written to `lows`, which then takes no memory.
+fn add_exact((more, more_lows): (&mut [f64], &[f64]), sums: &mut [f64], lows: &[f64]) -> bool {
+    let lost = |(&one, &two): (&f64, &f64)| {
+        let sum = one + two;
+        let added = sum - one;
+        (one - (sum - added)) + (two - added) != 0.0
+    };
+    let has_low = |lows: &[f64]| lows.iter().any(|&low| low != 0.0);
+    if has_low(lows) || has_low(more_lows) || sums.iter().zip(&*more).any(lost) {
+        return false;
+    }
+    sums.iter_mut().zip(more).for_each(|(sum, more)| *sum += take(more));
+    true
 }
 
 /// Rows per cluster since its whole numbers were settled, and how many of weight 1 it has got since then.
@@ -613,11 +680,12 @@ impl ErrorSums {
         self.sums.is_finite()
     }
 
-    /// Adds the sums of `part` and leaves `part` empty.
-    pub(crate) fn merge(&mut self, part: &mut Self) {
-        for j in 0..self.sums.k {
-            part.added.take(j);
-            self.sums.take(j, &mut part.sums);
+    /// Adds the sums of `parts` and leaves them empty.
+    pub(crate) fn merge(&mut self, parts: &mut [Self]) {
+        let all: Vec<u32> = (0..self.sums.k as u32).collect();
+        for part in parts {
+            part.added = Added::new(self.sums.k);
+            self.sums.take(&mut [(&all, &mut part.sums)], Executor::caller());
         }
         self.sums.finish();
     }

@@ -3,7 +3,14 @@
 use super::{Added, Big, ErrorSums, ExactSums, Terms, rows_together};
 use crate::kernel::Compute;
 use crate::matrix::MatRef;
+use crate::parallel::Executor;
 use crate::rng::{Purpose, Rng};
+
+/// Adds all sums of `part`.
+fn take_all(sums: &mut ExactSums, part: &mut ExactSums) {
+    let all: Vec<u32> = (0..sums.k as u32).collect();
+    sums.take(&mut [(&all, part)], Executor::caller());
+}
 
 /// A whole number of the smallest positive `f64`, in two's complement.
 #[derive(Clone, PartialEq)]
@@ -192,7 +199,7 @@ fn is_exact<T: Compute>(weighted: bool, trials: usize, rng: &mut Rng) {
                 parts.push(ExactSums::new(k, WIDTH));
             }
             let to = rng.below(parts.len() as u64) as usize;
-            (0..k).for_each(|j| parts[to].take(j, &mut part));
+            take_all(&mut parts[to], &mut part);
             parts[to].finish();
             if parts.len() == 1 {
                 break;
@@ -280,7 +287,7 @@ fn few_remainders_are_stored_with_their_places() {
     assert_eq!(made(&[]).terms().values, [1.0; 30]);
     // Sums without remainders merge with others.
     let mut part = made(&[]);
-    (0..k).for_each(|j| sums.take(j, &mut part));
+    take_all(&mut sums, &mut part);
     sums.finish();
     assert_eq!((sums.values(), &sums.terms().places[..]), (&[2.0; 30][..], &[37, 50, 80][..]));
     assert_eq!(part.values(), [0.0; 30]);
@@ -297,7 +304,7 @@ fn sums_beyond_the_largest_number_come_back() {
         numbers.fill();
         numbers.add_value(0, f64::MAX);
     }
-    sums.take(0, &mut part);
+    take_all(&mut sums, &mut part);
     sums.finish();
     assert_eq!(sums.values(), [f64::INFINITY]);
     for value in [-f64::MAX, -f64::MAX, 1.0] {
@@ -307,7 +314,7 @@ fn sums_beyond_the_largest_number_come_back() {
     assert_eq!(sums.values(), [1.0]);
     // Infinity and NaN stay.
     sums.add_value(0, f64::INFINITY);
-    part.take(0, &mut sums);
+    take_all(&mut part, &mut sums);
     part.add_value(0, 1.0);
     part.finish();
     assert!(part.values()[0].is_nan());
@@ -331,6 +338,60 @@ fn rounds_as_the_reference() {
     }
 }
 
+/// Several parts at a time, on several threads: ranges of clusters, of which some are left out, with and without a
+/// second part of the whole numbers, and sums that two `f64` cannot hold.
+#[test]
+fn parts_are_taken_together() {
+    let (k, width, n) = (700, 64, 3000);
+    let mut rng = Rng::keyed(8, Purpose::Seeding, 3);
+    let label = |i: usize| (i * i % k) as u32;
+    let mut rows = |parts: usize| -> Vec<f64> {
+        (0..n / parts * width)
+            .map(|i| {
+                (rng.unit() - 0.5)
+                    * if i % 977 == 0 { 1e60 } else { 1.0 }
+                    * if i % 31 == 0 { 1e-40 } else { 1.0 }
+            })
+            .collect()
+    };
+    let parts: Vec<Vec<f64>> = (0..5).map(|_| rows(5)).collect();
+    let summed = |values: &[f64]| {
+        let mut part = ExactSums::new(k, width);
+        for (i, row) in values.chunks_exact(width).enumerate() {
+            if i % 3 == 0 {
+                row.iter().enumerate().for_each(|(t, &v)| part.add_value(label(i) as usize * width + t, v));
+            } else {
+                part.add(MatRef::new(row, width), &[label(i)], None);
+            }
+        }
+        part
+    };
+    let mut one_by_one = ExactSums::new(k, width);
+    for values in &parts {
+        take_all(&mut one_by_one, &mut summed(values));
+        one_by_one.finish();
+    }
+    for threads in 1..4 {
+        let cx = Executor::new(Some(threads)).unwrap();
+        let mut made: Vec<ExactSums> = parts.iter().map(|values| summed(values)).collect();
+        let mut listed: Vec<u32> = (0..n / 5).map(label).collect();
+        listed.sort_unstable();
+        listed.dedup();
+        assert!(listed.len() < k);
+        let mut sums = ExactSums::new(k, width);
+        let mut from: Vec<(&[u32], &mut ExactSums)> =
+            made.iter_mut().map(|part| (&listed[..], part)).collect();
+        sums.take(&mut from, &cx);
+        sums.finish();
+        assert_eq!(bits(sums.values()), bits(one_by_one.values()), "{threads} threads");
+        for part in &mut made {
+            (0..k).for_each(|j| part.settle(j));
+            part.finish();
+            assert!(part.values().iter().all(|&v| v == 0.0) && part.rests.is_empty());
+        }
+    }
+}
+
 #[test]
 fn errors_are_exact() {
     let errors: Vec<f64> =
@@ -342,7 +403,7 @@ fn errors_are_exact() {
     for (errors, labels) in errors.chunks(700).zip(labels.chunks(700)).rev() {
         let mut part = ErrorSums::new(3);
         assert!(part.absorb(errors, labels, None));
-        total.merge(&mut part);
+        total.merge(&mut [part]);
     }
     assert_eq!(total.into_values().unwrap(), expected.iter().map(Fixed::round).collect::<Vec<_>>());
     assert!(!ErrorSums::new(1).absorb(&[f64::NAN], &[0], Some(&[0.0])));
