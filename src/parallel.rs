@@ -464,6 +464,18 @@ mod tests {
     }
 
     #[test]
+    fn every_item_is_shared_once() {
+        for threads in 1..5 {
+            let cx = Executor::new(Some(threads)).unwrap();
+            for n in [0, 1, 3, 1000] {
+                let mut done = vec![0; n];
+                cx.share(done.iter_mut().enumerate(), |(i, done)| *done += i + 1);
+                assert!(done.into_iter().eq(1..=n), "{n} items, {threads} threads");
+            }
+        }
+    }
+
+    #[test]
     fn the_first_error_wins() {
         let cx = Executor::new(Some(3)).unwrap();
         for _ in 0..50 {

@@ -10,7 +10,6 @@ numbers of threads take turns, and the median counts. CPU seconds are those of t
 from __future__ import annotations
 
 import argparse
-import os
 import time
 import warnings
 from collections.abc import Callable
@@ -159,7 +158,6 @@ def main() -> None:
         args.rounds = 1
     # Peers that have not converged, as planned.
     warnings.simplefilter("ignore")
-    os.environ.setdefault("OPENBLAS_CORETYPE", common.blas_core() or "")
     head = common.announced(["numpy", "shoal", *PEERS[:1], "faiss-cpu"])
     sets: dict[str, np.ndarray] = {}
     for name in (FEATURES, DESCRIPTORS):

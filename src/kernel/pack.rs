@@ -196,37 +196,36 @@ impl<T: Compute> PackedCenters<T> {
         let Self { form, k, dim, width, ref shift, scale, .. } = *self;
         let panel = if form == Form::RowsInLanes { 1 } else { width };
         let part = shared_rows(dim).next_multiple_of(panel);
-        let copies = self.centers.chunks_mut(part * dim).zip(self.norms.chunks_mut(part));
-        let parts = self.data.chunks_mut(part * dim).zip(copies).enumerate();
-        cx.share(parts, |(i, (data, (copies, norms)))| {
-            let members = i * part..k.min((i + 1) * part);
-            for (copy, j) in copies.chunks_exact_mut(dim).zip(members.clone()) {
-                copy.copy_from_slice(centers.row(j));
-            }
-            let rows = members.map(|j| centers.row(order.map_or(j, |order| order[j] as usize)));
-            if form == Form::RowsInLanes {
-                for ((row, norm), out) in rows.zip(norms).zip(data.chunks_exact_mut(dim)) {
-                    *norm = T::from_f64(fill(0.0, row, shift, scale, out.iter_mut()));
+        let index = |j: usize| order.map_or(j, |order| order[j] as usize);
+        let mut sq_norms = vec![0.0; k];
+        let outs = self.data.chunks_mut(part * dim).zip(sq_norms.chunks_mut(part));
+        cx.share(
+            outs.zip(self.centers.chunks_mut(part * dim)).enumerate(),
+            |(i, ((data, sq_norms), copies))| {
+                let members = i * part..i * part + sq_norms.len();
+                for (copy, j) in copies.chunks_exact_mut(dim).zip(members.clone()) {
+                    copy.copy_from_slice(centers.row(j));
                 }
-                return;
+                let rows: Vec<&[T]> = members.map(|j| centers.row(index(j))).collect();
+                if form == Form::RowsInLanes {
+                    for ((row, sq_norm), out) in
+                        rows.into_iter().zip(sq_norms).zip(data.chunks_exact_mut(dim))
+                    {
+                        *sq_norm = fill(0.0, row, shift, scale, out.iter_mut());
+                    }
+                    return;
+                }
+                let panels = rows.chunks(width).zip(sq_norms.chunks_mut(width));
+                for ((rows, sq_norms), panel) in panels.zip(data.chunks_mut(width * dim)) {
+                    fill_panel(panel, rows, sq_norms, shift, scale);
+                }
+            },
+        );
+        for (j, (norm, sq_norm)) in self.norms.iter_mut().zip(sq_norms).enumerate() {
+            *norm = T::from_f64(sq_norm);
+            if form == Form::Sparse {
+                self.sq_norms[index(j)] = sq_norm_in_data(sq_norm, centers.row(index(j)), scale);
             }
-            let rows: Vec<&[T]> = rows.collect();
-            let panels = data.chunks_mut(width * dim).zip(norms.chunks_mut(width));
-            for (rows, (panel, norms)) in rows.chunks(width).zip(panels) {
-                let sq_norms = fill_panel(panel, norms.len(), rows, shift, scale);
-                norms
-                    .iter_mut()
-                    .zip(sq_norms)
-                    .take(rows.len())
-                    .for_each(|(out, norm)| *out = T::from_f64(norm));
-            }
-        });
-        if form == Form::Sparse {
-            let parts = self.sq_norms.chunks_mut(part).enumerate();
-            cx.share(parts, |(i, out)| {
-                let rows = (i * part..).map(|j| centers.row(j));
-                out.iter_mut().zip(rows).for_each(|(out, row)| *out = sq_norm(row, T::from_f32(1.0)));
-            });
         }
     }
 
@@ -394,19 +393,19 @@ pub(super) fn fitting<T: Compute>(isa: Isa, k: usize) -> Tier<T> {
 /// Number of columns that are packed together for all centers of a panel.
 const PACKED_COLUMNS: usize = 16;
 
-/// Writes `-2 c'` of the centers of a panel, column by column, and returns their `|c'|^2`.
-fn fill_panel<T: Float>(panel: &mut [T], width: usize, centers: &[&[T]], shift: &[T], scale: T) -> Vec<f64> {
-    let (dim, mut sq_norms) = (shift.len(), vec![0.0; width]);
+/// Writes `-2 c'` of the centers of a panel, column by column, and their `|c'|^2`.
+fn fill_panel<T: Float>(panel: &mut [T], centers: &[&[T]], sq_norms: &mut [f64], shift: &[T], scale: T) {
+    let dim = shift.len();
+    let width = panel.len() / dim;
     // Process a few columns of all centers at a time, so that written values stay in the cache.
     for start in (0..dim).step_by(PACKED_COLUMNS) {
         let columns = start..dim.min(start + PACKED_COLUMNS);
         let lines = &mut panel[columns.start * width..columns.end * width];
-        for (lane, (center, norm)) in centers.iter().zip(&mut sq_norms).enumerate() {
+        for (lane, (center, norm)) in centers.iter().zip(&mut *sq_norms).enumerate() {
             let out = lines[lane..].iter_mut().step_by(width);
             *norm = fill(*norm, &center[columns.clone()], &shift[columns.clone()], scale, out);
         }
     }
-    sq_norms
 }
 
 /// Writes `-2 c'` of some columns and returns `norm` plus the squares of these columns.

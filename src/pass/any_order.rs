@@ -6,10 +6,16 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::sweep::{Absorb, Cut, PerRow, Unread, sweep};
-use crate::data::DataSource;
+use crate::data::{DataSource, row_values};
 use crate::error::Result;
 use crate::float::Float;
 use crate::parallel::Executor;
+
+/// Partial results that are merged between two checks for an interrupt.
+const MERGED: usize = 8;
+
+/// About how many multiplications a pass makes for each value of a row, at least.
+const VALUE_WORK: usize = 16;
 
 /// Partial results that workers borrow and give back.
 pub(crate) struct Pool<P>(Mutex<Vec<P>>);
@@ -44,6 +50,15 @@ impl<P> Pool<P> {
     pub(crate) fn lend(&self, empty: impl Fn() -> P) -> Loan<'_, P> {
         let kept = self.kept().pop();
         Loan { part: Some(kept.unwrap_or_else(empty)), pool: self }
+    }
+
+    /// Merges the partial results that are not lent into `total`, a few at a time.
+    pub(crate) fn merge(&self, total: &mut P, merge: impl Fn(&mut P, &mut [P]), cx: &Executor) -> Result<()> {
+        for parts in self.kept().chunks_mut(MERGED) {
+            cx.check()?;
+            merge(total, parts);
+        }
+        Ok(())
     }
 
     /// The partial results that are not lent.
@@ -83,16 +98,16 @@ pub(crate) fn gather<T: Float, R: PerRow, P: Send, S, C>(
     total: &mut P,
     (empty, scratch): (impl Fn() -> P + Sync, impl Fn() -> S + Sync),
     absorb: impl Absorb<T, R, P, S, C>,
-    merge: impl FnOnce(&mut P, &mut [P]),
+    merge: impl Fn(&mut P, &mut [P]),
 ) -> Result<()> {
     let (parts, absorb) = (Pool::default(), absorb.of_unread());
     let absorb = |chunk: Unread<'_, T>, state: R, (): &mut (), (part, scratch): &mut (Loan<'_, P>, S)| {
         absorb(chunk, state, part, scratch)
     };
     let make = (|| (), || (parts.lend(&empty), scratch()));
-    sweep(data, cx, Cut::for_threads(data.rows(), cx), state, &mut (), make, absorb, |(), ()| ())?;
-    merge(total, &mut parts.kept());
-    Ok(())
+    let cut = Cut::for_threads(data.rows(), VALUE_WORK * row_values(data), cx);
+    sweep(data, cx, cut, state, &mut (), make, absorb, |(), ()| ())?;
+    parts.merge(total, merge, cx)
 }
 
 #[cfg(test)]
@@ -116,7 +131,10 @@ mod tests {
             };
             let make = (|| (), || parts.lend(empty));
             sweep(&rows, &cx, TILE_ROWS, (), &mut (), make, absorb, |(), ()| ()).unwrap();
-            total += parts.kept().iter_mut().map(std::mem::take).sum::<usize>();
+            let merge = |total: &mut usize, parts: &mut [usize]| {
+                *total += parts.iter_mut().map(std::mem::take).sum::<usize>();
+            };
+            parts.merge(&mut total, merge, &cx).unwrap();
             assert_eq!(total, pass * rows.len());
         }
         assert!((1..=2).contains(&*made.lock().unwrap()), "one for each thread");

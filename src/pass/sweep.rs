@@ -2,7 +2,8 @@
 //! tile order.
 //!
 //! A block is what the source yields, a tile is what one thread turns into one partial result, and a chunk is
-//! what fits a core's cache. The tile size does not depend on the number of threads, so neither do the sums.
+//! what fits a core's cache. Where sums have an order, the tile size does not depend on the number of threads, so
+//! neither do the sums.
 //!
 //! ```text
 //!          +-------------------------- next block --------------------------+
@@ -30,12 +31,15 @@ use crate::parallel::Executor;
 use crate::rows::Rows;
 use crate::tuning::{STRIP_ROWS, chunk_rows};
 
-/// Most rows that a worker takes at a time in passes whose result does not depend on how rows are cut: at least some
-/// tens of microseconds of work.
+/// Most rows that a worker takes at a time in passes whose result does not depend on how rows are cut.
 pub(crate) const TILE_ROWS: usize = 2048;
 
 /// Tiles per thread in such a pass over few rows, so that all threads end at about the same time.
 const TILES: u64 = 4;
+
+/// Multiplications in a tile of such a pass, if it has no more rows: some 30 microseconds, which hide the cost of
+/// scheduling it.
+const TILE_WORK: u64 = 1 << 21;
 
 /// Rows that are processed together: they stay in a core's cache between labeling and summing.
 pub(crate) struct Chunk<'a, T> {
@@ -181,10 +185,13 @@ pub(crate) struct Cut {
 }
 
 impl Cut {
-    /// For a pass over `rows` rows whose result does not depend on how they are cut: enough tiles for all threads.
-    pub(crate) fn for_threads(rows: Option<u64>, cx: &Executor) -> Self {
-        let each = rows.map_or(TILE_ROWS, |n| (n / (TILES * cx.threads() as u64)) as usize);
-        Self::from((each / STRIP_ROWS * STRIP_ROWS).clamp(STRIP_ROWS, TILE_ROWS))
+    /// For a pass over `rows` rows whose result does not depend on how they are cut, with at least `work`
+    /// multiplications per row: enough tiles for all threads, but none of less than [`TILE_WORK`].
+    pub(crate) fn for_threads(rows: Option<u64>, work: usize, cx: &Executor) -> Self {
+        let rows = rows.filter(|_| cx.threads() > 1).unwrap_or(u64::MAX);
+        let each = rows / (TILES * cx.threads() as u64);
+        let least = TILE_WORK / work.max(1) as u64;
+        Self::from((each.max(least) as usize / STRIP_ROWS * STRIP_ROWS).clamp(STRIP_ROWS, TILE_ROWS))
     }
 }
 

@@ -471,6 +471,10 @@ impl ClusterSums {
             }
         }
         self.merge_all(&mut parts, false, cx);
+        // Some parts may have filled the sums that rows of others wait for.
+        if self.filled {
+            self.settle_waiting();
+        }
     }
 
     /// A copy that knows which clusters merges change. `last` are the sums whose copy became these by merging, if they

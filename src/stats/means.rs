@@ -45,7 +45,7 @@ pub(crate) fn to_means<T: Compute>(
     cx: &Executor,
 ) -> f64 {
     let part = shared_rows(dim);
-    let mut moves = vec![0.0; centers.len() / dim.max(1)];
+    let mut moves = vec![0.0; centers.len() / dim];
     let parts = centers.chunks_mut(part * dim).zip(moves.chunks_mut(part)).enumerate();
     cx.share(parts, |(i, (centers, moves))| {
         let first = i * part;

@@ -112,6 +112,32 @@ fn a_copy_catches_up_with_what_merges_changed() {
     }
 }
 
+/// A batch is rounded once, whether some, all or none of its sparse rows wait.
+#[test]
+fn collected_parts_do_not_depend_on_their_order() {
+    let (n, dim, k) = (400, 50, 4);
+    let (x, _, _) = some_rows(n, dim);
+    let labels: Vec<u32> = (0..n).map(|i| (i % k) as u32).collect();
+    let packed = PackedCenters::for_rows(MatRef::new(&x[..k * dim], dim), true);
+    let csr = to_sparse(MatRef::new(&x, dim));
+    let part = |from: usize, to: usize| {
+        let mut part = ClusterSums::part(k, dim);
+        part.absorb(csr.rows().slice(from, to), &labels[from..to], None, &packed);
+        part
+    };
+    assert!(part(0, 1).bytes() < part(1, n).bytes(), "one row waits, many do not");
+    let after = |mut parts: Vec<ClusterSums>| {
+        let (mut batch, mut state) = (ClusterSums::part(k, dim), ClusterSums::new(k, dim));
+        state.merge_rounded(&mut part(0, n / 3), Executor::caller());
+        batch.collect(&mut parts, Executor::caller());
+        state.merge_rounded(&mut batch, Executor::caller());
+        bits(&state)
+    };
+    let expected = after(vec![part(0, n)]);
+    assert_eq!(after(vec![part(0, 1), part(1, n)]), expected);
+    assert_eq!(after(vec![part(1, n), part(0, 1)]), expected);
+}
+
 #[test]
 fn sums_do_not_depend_on_cuts_moves_or_storage() {
     let (n, dim, k) = (3000, 5, 7);

@@ -201,6 +201,11 @@ fn kmeans_f32_by_blocks() {
 }
 
 #[test]
+fn kmeans_f32_by_balls() {
+    check::<f32>(20_000, 4, 100, false, |params| params.algorithm(Algorithm::Exponion));
+}
+
+#[test]
 fn kmeans_f32_by_sketches() {
     check::<f32>(6_000, 40, 60, false, |params| params.algorithm(Algorithm::Sketch).n_init(2));
 }

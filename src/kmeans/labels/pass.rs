@@ -3,11 +3,11 @@
 use std::sync::Mutex;
 
 use crate::centers::{Editing, Journal};
-use crate::data::DataSource;
+use crate::data::{DataSource, row_values};
 use crate::error::Result;
 use crate::kernel::{Compute, PackedCenters};
 use crate::parallel::Executor;
-use crate::pass::{Chunk, Cut, Loan, PerRow, Pool, Unread, sweep};
+use crate::pass::{Chunk, Cut, Loan, PerRow, Pool, TILE_ROWS, Unread, sweep};
 use crate::rows::RowBuf;
 use crate::stats::ClusterSums;
 
@@ -57,10 +57,16 @@ impl<'a, T: Compute> Pass<'a, T> {
             absorb(chunk, per_row, part, buffers)
         };
         let scratch = || (self.parts.lend(|| self.empty()), (B::default(), Editing::new(self.journals)));
-        let cut = Cut { chunk_rows, ..Cut::for_threads(self.data.rows(), self.cx) };
+        // Chunks that are whole tiles are the same for any number of threads.
+        let tile_rows = if chunk_rows == Some(usize::MAX) {
+            TILE_ROWS
+        } else {
+            let work = self.packed.n_centers() * row_values(self.data);
+            Cut::for_threads(self.data.rows(), work, self.cx).tile_rows
+        };
+        let cut = Cut { tile_rows, chunk_rows };
         sweep(self.data, self.cx, cut, per_row, &mut (), (|| (), scratch), absorb, |(), ()| ())?;
-        total.merge(&mut self.parts.kept(), self.cx);
-        Ok(())
+        self.parts.merge(total, |total, parts| total.merge(parts, self.cx), self.cx)
     }
 }
 

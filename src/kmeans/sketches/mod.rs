@@ -266,13 +266,18 @@ impl Sketches {
 
     /// Prepares a sweep with these centers.
     pub(super) fn rules<'a, T: Compute>(&'a mut self, centers: MatRef<'a, T>, cx: &Executor) -> Rules<'a, T> {
-        let (width, part, moves) = (self.basis.width(), shared_rows(centers.cols()), &self.moves);
+        let (width, part) = (self.basis.width(), shared_rows(centers.cols()));
         let sketches = self.codes.chunks_mut(part * width).zip(self.centers.chunks_mut(part));
-        cx.share(sketches.enumerate(), |(i, (codes, sketches))| {
-            let these = i * part..i * part + sketches.len();
-            if moves[these.clone()].iter().any(|&moved| moved > 0.0) {
-                let rows = centers.slice(these.start, these.end);
-                Sketching::default().write(&self.basis, rows, codes, sketches);
+        cx.share(sketches.zip(self.moves.chunks(part)).enumerate(), |(i, ((codes, sketches), moves))| {
+            let (mut sketching, mut start) = (Sketching::default(), 0);
+            for run in moves.chunk_by(|a, b| (*a > 0.0) == (*b > 0.0)) {
+                let end = start + run.len();
+                if run[0] > 0.0 {
+                    let rows = centers.slice(i * part + start, i * part + end);
+                    let codes = &mut codes[start * width..end * width];
+                    sketching.write(&self.basis, rows, codes, &mut sketches[start..end]);
+                }
+                start = end;
             }
         });
         if let Some(fine) = &mut self.fine {

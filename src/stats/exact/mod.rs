@@ -555,7 +555,7 @@ struct Taken<'a> {
 impl Taken<'_> {
     /// Adds the sums to the pairs of a range, and makes them 0. Returns what the pairs cannot hold, with its places.
     fn add_to(&mut self, sums: &mut [f64], lows: &mut [f64], width: usize) -> Vec<(usize, f64)> {
-        let mut left = Vec::new();
+        let (mut left, mut zeros) = (Vec::new(), Vec::new());
         for &j in self.clusters {
             let row = (j as usize - self.first) * width..(j as usize - self.first + 1) * width;
             let (sums, lows) = (&mut sums[row.clone()], &mut lows[row.clone()]);
@@ -568,12 +568,13 @@ impl Taken<'_> {
             if self.sums.is_empty() {
                 continue;
             }
-            let (more, mut zeros) = (&mut self.sums[row.clone()], Vec::new());
+            let more = &mut self.sums[row.clone()];
             let more_lows = self.lows.get_mut(row).unwrap_or_default();
             if add_exact((&mut *more, more_lows), sums, lows) {
                 continue;
             }
             let more_lows = if more_lows.is_empty() {
+                zeros.clear();
                 zeros.resize(width, 0.0);
                 &mut zeros[..]
             } else {
