@@ -16,6 +16,7 @@ use merger::{Bail, Merger};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::error::{Error, InvalidParam, Result};
+use crate::tuning::shared_rows;
 
 /// Upper limit of the threads of an executor per core: more threads only take turns and memory. More than
 /// one, since a thread may wait for a disk or a stream.
@@ -400,6 +401,14 @@ impl Executor {
         }
     }
 
+    /// Writes `f(i)` to every place `i`, as [`Executor::share`] does. A call takes about as long as `values` sums.
+    pub(crate) fn fill<V: Send>(&self, out: &mut [V], values: usize, f: impl Fn(usize) -> V + Sync) {
+        let part = shared_rows(values);
+        self.share(out.chunks_mut(part).enumerate(), |(i, out)| {
+            out.iter_mut().zip(i * part..).for_each(|(out, at)| *out = f(at));
+        });
+    }
+
     /// Calls `f` with every item, for short work between passes: it cannot fail, and does not stop at an interrupt.
     pub(crate) fn share<I>(&self, items: I, f: impl Fn(I::Item) + Sync)
     where
@@ -471,6 +480,9 @@ mod tests {
                 let mut done = vec![0; n];
                 cx.share(done.iter_mut().enumerate(), |(i, done)| *done += i + 1);
                 assert!(done.into_iter().eq(1..=n), "{n} items, {threads} threads");
+                let mut filled = vec![0; n];
+                cx.fill(&mut filled, 4096, |i| i + 1);
+                assert!(filled.into_iter().eq(1..=n), "{n} places, {threads} threads");
             }
         }
     }

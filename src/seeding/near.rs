@@ -18,7 +18,7 @@ use crate::parallel::Executor;
 use crate::pass::{Chunk, sweep};
 use crate::rng::Rng;
 use crate::rows::{RowBuf, Rows};
-use crate::tuning::{seeding_tile_rows, shared_rows};
+use crate::tuning::seeding_tile_rows;
 
 /// Centers from which on k-means++ compares candidates by sketches.
 const SEEDING_PLAIN: usize = 16;
@@ -82,13 +82,9 @@ impl<T: Compute> Potential<T> {
     pub(super) fn to_centers(&self, points: &[Point<'_, T>], cx: &Executor) -> Vec<f64> {
         let sparse = self.stored.as_sparse().map(Rows::from);
         let centers = sparse.unwrap_or_else(|| MatRef::new(&self.centers, self.dim).into());
-        let (m, part) = (points.len(), shared_rows(self.dim * points.len()));
+        let m = points.len();
         let mut sq_dists = vec![0.0; centers.rows() * m];
-        cx.share(sq_dists.chunks_mut(part * m).enumerate(), |(i, sq_dists)| {
-            for (out, center) in sq_dists.chunks_exact_mut(m).zip(i * part..) {
-                out.iter_mut().zip(points).for_each(|(out, point)| *out = point.sq_dist(centers, center));
-            }
-        });
+        cx.fill(&mut sq_dists, self.dim, |at| points[at % m].sq_dist(centers, at / m));
         sq_dists
     }
 

@@ -543,12 +543,8 @@ impl ClusterSums {
 
     /// Converts the squared errors about the centers `old` to squared errors about `new`.
     pub(crate) fn follow<T: Float>(&mut self, old: MatRef<'_, T>, new: MatRef<'_, T>, cx: &Executor) {
-        let (mut energies, part) = (vec![0.0; old.rows()], shared_rows(self.dim));
-        cx.share(energies.chunks_mut(part).enumerate(), |(i, energies)| {
-            for (energy, j) in energies.iter_mut().zip(i * part..) {
-                *energy = self.energy_about(j, old.row(j), new.row(j));
-            }
-        });
+        let mut energies = vec![0.0; old.rows()];
+        cx.fill(&mut energies, self.dim, |j| self.energy_about(j, old.row(j), new.row(j)));
         energies.into_iter().enumerate().for_each(|(j, energy)| self.energies.set(j, [energy].into_iter()));
     }
 

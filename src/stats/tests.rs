@@ -116,16 +116,17 @@ fn a_copy_catches_up_with_what_merges_changed() {
 #[test]
 fn collected_parts_do_not_depend_on_their_order() {
     let (n, dim, k) = (400, 50, 4);
-    let (x, _, _) = some_rows(n, dim);
+    let (x, weights, _) = some_rows(n, dim);
     let labels: Vec<u32> = (0..n).map(|i| (i % k) as u32).collect();
     let packed = PackedCenters::for_rows(MatRef::new(&x[..k * dim], dim), true);
     let csr = to_sparse(MatRef::new(&x, dim));
     let part = |from: usize, to: usize| {
         let mut part = ClusterSums::part(k, dim);
-        part.absorb(csr.rows().slice(from, to), &labels[from..to], None, &packed);
+        // Without weights, no sum of these values is rounded.
+        part.absorb(csr.rows().slice(from, to), &labels[from..to], Some(&weights[from..to]), &packed);
         part
     };
-    assert!(part(0, 1).bytes() < part(1, n).bytes(), "one row waits, many do not");
+    assert!(part(0, 3).bytes() < part(3, n).bytes(), "three rows wait, many do not");
     let after = |mut parts: Vec<ClusterSums>| {
         let (mut batch, mut state) = (ClusterSums::part(k, dim), ClusterSums::new(k, dim));
         state.merge_rounded(&mut part(0, n / 3), Executor::caller());
@@ -134,8 +135,8 @@ fn collected_parts_do_not_depend_on_their_order() {
         bits(&state)
     };
     let expected = after(vec![part(0, n)]);
-    assert_eq!(after(vec![part(0, 1), part(1, n)]), expected);
-    assert_eq!(after(vec![part(1, n), part(0, 1)]), expected);
+    assert_eq!(after(vec![part(0, 3), part(3, n)]), expected);
+    assert_eq!(after(vec![part(3, n), part(0, 3)]), expected);
 }
 
 #[test]

@@ -26,7 +26,7 @@ mod tests;
 use crate::kernel::{Compute, PackedCenters};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
-use crate::tuning::{ROWS_IN_LANES_DIM, shared_rows};
+use crate::tuning::ROWS_IN_LANES_DIM;
 pub(super) use apart::{Apart, Settling};
 pub(super) use buffers::{BoundBuffers, RowBoundsMut};
 use grow::affordable;
@@ -301,15 +301,12 @@ impl PanelBounds {
             self.age = 0;
         }
         self.age += 1;
-        let move_of = |(old, new): (&[T], &[T])| {
+        let mut moves = vec![0.0; old.rows()];
+        cx.fill(&mut moves, old.cols(), |j| {
             // Scaled before it is squared: the square must neither overflow nor underflow.
-            let moves = old.iter().zip(new).map(|(old, new)| (new.to_f64() - old.to_f64()) * self.scale);
+            let moves = old.row(j).iter().zip(new.row(j));
+            let moves = moves.map(|(old, new)| (new.to_f64() - old.to_f64()) * self.scale);
             moves.map(|moved| moved * moved).sum::<f64>().sqrt() * self.unit * (1.0 + 1e-12)
-        };
-        let (mut moves, part) = (vec![0.0; old.rows()], shared_rows(old.cols()));
-        cx.share(moves.chunks_mut(part).enumerate(), |(i, moves)| {
-            let rows = (i * part..).map(|j| (old.row(j), new.row(j)));
-            moves.iter_mut().zip(rows).for_each(|(out, rows)| *out = move_of(rows));
         });
         self.moves.iter_mut().zip(&moves).for_each(|(last, &moved)| *last = up(moved));
         if self.drift_by::<T>(&moves).is_infinite() {

@@ -313,14 +313,11 @@ impl Sketches {
         let factor = self.basis.factor();
         // Every sweep clears the moves.
         debug_assert!(self.moves.iter().all(|&moved| moved == 0.0));
-        let part = shared_rows(old.cols());
-        cx.share(self.moves.chunks_mut(part).enumerate(), |(i, moves)| {
-            for (moved, j) in moves.iter_mut().zip(i * part..) {
-                let (old, new) = (old.row(j), new.row(j));
-                let upper = if old == new { 0.0 } else { upper_of(sq_dist(old, new), factor) };
-                // NaN counts as infinite.
-                *moved = if upper.is_nan() { f32::INFINITY } else { upper };
-            }
+        cx.fill(&mut self.moves, old.cols(), |j| {
+            let (old, new) = (old.row(j), new.row(j));
+            let upper = if old == new { 0.0 } else { upper_of(sq_dist(old, new), factor) };
+            // NaN counts as infinite.
+            if upper.is_nan() { f32::INFINITY } else { upper }
         });
         if !self.paths.extend(self.order.iter().map(|&j| self.moves[j as usize])) {
             self.are_known = false;
