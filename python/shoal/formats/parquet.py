@@ -49,8 +49,9 @@ class ParquetRows:
         from pyarrow import parquet
 
         self.name, self._limit, self._open = name, limit, parquet.ParquetFile
-        # The number of row groups whose pages were checked, and the first row of the next group.
-        self._checked, self._first_unchecked = 0, 0
+        # The number of row groups whose pages were checked, and the first row of the next group. Replaced as
+        # one value, because passes can overlap: threads then check a group twice, but never skip one.
+        self._checked = 0, 0
         with name_errors(name), open_file(name) as raw, self._open(self._readable(raw)) as file:
             self._metadata, self.schema, self.rows = file.metadata, file.schema_arrow, file.metadata.num_rows
 
@@ -106,10 +107,11 @@ class ParquetRows:
 
     def _check_upto(self, row: int, headers: IO[bytes], names: list[str]) -> None:
         """Check the pages of all row groups that start before `row`; every group is checked once."""
-        while self._checked < self._metadata.num_row_groups and self._first_unchecked < row:
-            check_pages(headers, self.name, self._metadata, self._checked, names, self._limit)
-            self._first_unchecked += self._metadata.row_group(self._checked).num_rows
-            self._checked += 1
+        group, first = self._checked
+        while group < self._metadata.num_row_groups and first < row:
+            check_pages(headers, self.name, self._metadata, group, names, self._limit)
+            group, first = group + 1, first + self._metadata.row_group(group).num_rows
+            self._checked = group, first
 
     def _readable(self, raw: IO[bytes]) -> str | IO[bytes]:
         """Return what pyarrow can open: the name, which is faster, or the file behind it."""

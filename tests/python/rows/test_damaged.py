@@ -229,6 +229,28 @@ def test_page_headers_of_valid_files_are_read(version, vectors, tmp_path):
     np.testing.assert_array_equal(np.concatenate(list(source.blocks())), rows)
 
 
+def test_passes_over_a_parquet_file_can_overlap(tmp_path, monkeypatch):
+    """A second pass reads the whole file while the first one checks the pages of a row group."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    from shoal.formats import parquet
+
+    pq.write_table(pa.table({f"c{j}": X[:, j] for j in range(4)}), tmp_path / "x.parquet", row_group_size=30)
+    source = shoal.open(tmp_path / "x.parquet")
+    check, checked, other = parquet.check_pages, [], []
+
+    def overlapped(headers, name, metadata, group, *options):
+        checked.append(group)
+        if len(checked) == 1:
+            other.extend(source.blocks())
+        check(headers, name, metadata, group, *options)
+
+    monkeypatch.setattr(parquet, "check_pages", overlapped)
+    np.testing.assert_array_equal(np.concatenate(list(source.blocks())), X)
+    np.testing.assert_array_equal(np.concatenate(other), X)
+    assert checked == [0, 0, 1, 1]
+
+
 @pytest.mark.parametrize("suffix", [".arrow", ".feather"])
 @pytest.mark.parametrize("indexed", [True, False])
 @pytest.mark.parametrize("codec", ["zstd", "lz4", None])
