@@ -294,7 +294,7 @@ def fit_kmeans(name: str, task: Task) -> Any:
 
 
 def fit_tree(name: str, task: Task) -> Any:
-    model = shoal.HierarchicalKMeans(task.k, memory=task.memory, random_state=SEED)
+    model = shoal.HierarchicalKMeans(task.k, random_state=SEED)
     return fitted(name, task, model, task.rows, [])
 
 

@@ -69,6 +69,7 @@ pub(crate) use shards::{Gathered, open_shard};
 pub use shuffler::Shuffler;
 #[doc(hidden)]
 pub use source::Origin;
+pub(crate) use source::forward;
 pub use source::{Access, Block, DataSource};
 pub(crate) use tile::Converted;
 pub use tile::TileReader;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::any::stored;
-use super::raw::{Leave, OpenFiles, Pattern, Place, due, reads_ahead, suffix_of};
+use super::raw::{Leave, OpenFiles, Pattern, Place, due, reads_ahead, scarce, suffix_of};
 use super::{
     Access, AnySource, Block, DataSource, Dtype, Mapped, Origin, Source, Tile, TileReader, Visit, Wanted,
     bin, check_rows, npy, vecs,
@@ -225,10 +225,14 @@ impl Shards {
         self.rows.end - self.rows.start
     }
 
+    /// Bytes of all stored rows.
+    fn bytes(&self) -> usize {
+        (self.len() as usize).saturating_mul(self.files.row_bytes())
+    }
+
     /// A pass from row `first` on, in tiles of `tile_rows`.
     fn pass(&self, first: u64, tile_rows: usize) -> Result<ShardBlock<'_>> {
-        let row = self.files.cols * self.files.dtype.size();
-        let leave = Leave::new((self.len() as usize).saturating_mul(row), tile_rows.saturating_mul(row))?;
+        let leave = Leave::new(self.bytes(), tile_rows.saturating_mul(self.files.row_bytes()))?;
         let seen = std::iter::repeat_with(AtomicBool::default).take(self.files.shards.len()).collect();
         Ok(ShardBlock { files: &self.files, first: self.rows.start + first, end: self.rows.end, seen, leave })
     }
@@ -240,7 +244,7 @@ impl Shards {
     #[cfg(feature = "python")]
     pub(crate) fn copy_bytes(&self, rows: Range<usize>) -> Result<Vec<u8>> {
         let mut out = Vec::new();
-        make_room(&mut out, "copied rows", rows.len() as u64, self.files.cols * self.files.dtype.size())?;
+        make_room(&mut out, "copied rows", rows.len() as u64, self.files.row_bytes())?;
         let from = self.rows.start;
         for part in self.files.parts(from + rows.start as u64..from + rows.end as u64) {
             let mapped = self.files.checked(part.shard)?;
@@ -277,6 +281,11 @@ impl Files {
         self.starts.partition_point(|&start| start <= row) - 1
     }
 
+    /// Bytes of a stored row.
+    fn row_bytes(&self) -> usize {
+        self.cols * self.dtype.size()
+    }
+
     /// Cuts rows at the ends of the files.
     fn parts(&self, rows: Range<u64>) -> impl Iterator<Item = ShardRows> {
         let mut at = rows.start;
@@ -299,6 +308,9 @@ impl Files {
             return Ok(mapped);
         }
         let opened = place.map(&self.open, shard)?;
+        let bytes = |shard: usize| (self.starts[shard] as usize).saturating_mul(self.row_bytes());
+        let leave = Leave::new(bytes(self.shards.len()), 0)?.after(bytes(shard));
+        *opened.leave() = Some(leave);
         // Another thread may have mapped it in the meantime.
         Ok(mapped.get_or_init(|| opened))
     }
@@ -342,7 +354,7 @@ impl ShardBlock<'_> {
 
     /// Requests rows that will be read soon, also of the next files.
     fn read_ahead(&self, rows: &Range<usize>) {
-        let stride = self.files.cols * self.files.dtype.size();
+        let stride = self.files.row_bytes();
         let Some(due) = due(rows.start * stride..rows.end * stride, rows.start == 0) else { return };
         let row = |byte: usize| self.end.min(self.first + (byte / stride) as u64);
         let behind = Some(self.leave.behind(&due)).filter(|behind| !behind.is_empty());
@@ -383,7 +395,9 @@ impl<T: Float> TileReader<T> for ShardBlock<'_> {
             self.read_ahead(&wanted.rows);
         }
         if let Some(ShardRows { shard, rows }) = self.only_part(&wanted.rows) {
-            return self.file(shard)?.read(&Wanted { rows, ..wanted }, buffer).map(Some);
+            let (file, wanted) = (self.file(shard)?, Wanted { rows, ..wanted });
+            let few = file.read_few(&wanted, buffer)?;
+            return if few { Ok(Some(Tile::Copied)) } else { file.read(&wanted, buffer).map(Some) };
         }
         self.collect(&wanted.rows, buffer)?;
         Ok(Some(Tile::Copied))
@@ -402,6 +416,9 @@ impl<T: Float> DataSource<T> for Shards {
     }
     fn always_finite(&self) -> bool {
         !self.files.dtype.is_float()
+    }
+    fn scarce_memory(&self) -> Option<u64> {
+        scarce(self.bytes())
     }
     fn origin(&self, row: u64, _column: usize) -> Origin {
         let mut parts = self.files.parts(self.rows.start + row..self.rows.end);
@@ -446,7 +463,9 @@ impl Shards {
             let these: Vec<u64> = these.iter().map(|&row| self.rows.start + row - start).collect();
             let mapped = self.files.mapped(shard)?;
             mapped.check_cheaply()?;
-            mapped.append(&these, out)?;
+            if !mapped.gather_directly(&these, out)? {
+                mapped.append(&these, out)?;
+            }
             rest = others;
         }
         Ok(())

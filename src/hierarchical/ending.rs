@@ -90,16 +90,14 @@ impl<T: Compute> HierarchicalSolver<T> {
         let open: Vec<u64> = match &self.lists {
             Some(lists) if self.grown => {
                 let all = packed(data, centers);
-                let groups = Groups::new(&self.labels, self.clusters.len());
-                let found = self.compare(lists, false, &all, &groups, data, cx)?;
                 let mut open = Vec::new();
-                for ((&row, &label), &slack) in groups.rows().iter().zip(&found.labels).zip(&found.slacks) {
+                self.compare(lists, false, &all, data, cx, |row, label, slack| {
                     labels[row as usize] = label;
                     let slack = if slack.is_nan() { self.slacks[row as usize] } else { slack };
                     if f64::from(slack) < lists.far {
                         open.push(u64::from(row));
                     }
-                }
+                })?;
                 certified = 1.0 - open.len() as f64 / labels.len() as f64;
                 open.sort_unstable();
                 open

@@ -102,7 +102,7 @@ mod tests {
     ) -> Clusters<f64> {
         let mut clusters = clusters.clone();
         let (k, groups) = (clusters.len(), Groups::new(labels, clusters.len()));
-        clusters.settle(data, &groups, &vec![true; k], Metric::Euclidean, cx).unwrap();
+        clusters.settle(data, &groups, &vec![true; k], Metric::Euclidean, u64::MAX, cx).unwrap();
         clusters
     }
 

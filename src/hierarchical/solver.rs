@@ -12,7 +12,7 @@ use crate::fit::{FitSolver, Metric, Solver, SolverState, Step, StopReason, Timin
 use crate::graph::tree_pays;
 use crate::kernel::{self, Compute, PackedCenters, sq_dist};
 use crate::parallel::Executor;
-use crate::pass::{Chunk, Compared, Groups, Relabeled, sweep};
+use crate::pass::{Chunk, Compared, Groups, sweep};
 use crate::seeding::{Clusters, Grown, Growth, Nodes, enough_rows, packed};
 
 /// Columns up to which the nodes of a tree of hierarchical k-means begin by greedy k-means++, where it takes less time
@@ -152,15 +152,16 @@ impl<T: Compute> HierarchicalSolver<T> {
     }
 
     /// Compares rows with the centers around their own: rows of a center that has not moved only with those that have.
+    /// Calls `found` as [`Compared::relabel`] does, and returns the number of distances.
     pub(super) fn compare(
         &self,
         lists: &CenterLists,
         fresh: bool,
         all: &PackedCenters<T>,
-        groups: &Groups,
         data: &dyn DataSource<T>,
         cx: &Executor,
-    ) -> Result<Relabeled> {
+        found: impl FnMut(u32, u32, f32),
+    ) -> Result<u64> {
         let list = |j: usize, list: &mut Vec<u32>| {
             let every = fresh || self.moved[j];
             lists.write(j, |l| every || self.moved[l], list);
@@ -169,8 +170,9 @@ impl<T: Compute> HierarchicalSolver<T> {
             }
         };
         let reach = |j: usize| lists.reach(j);
-        let compared = Compared { all, list: &list, longest: lists.width, reach: Some(&reach) };
-        compared.relabel(data, groups, cx)
+        let memory = self.params.memory_limit;
+        let compared = Compared { all, list: &list, longest: lists.width, reach: Some(&reach), memory };
+        compared.relabel(data, &Groups::new(&self.labels, self.clusters.len()), cx, found)
     }
 
     /// Compares all rows with their own center and with the centers in the cells nearest to them. Writes the clusters
@@ -285,18 +287,14 @@ impl<T: Compute> HierarchicalSolver<T> {
         let k = self.clusters.len();
         let (mut labels, mut slacks) = (self.labels.clone(), Vec::new());
         let distances = if let Some(lists) = lists {
-            let groups = Groups::new(&self.labels, k);
-            let found = self.compare(lists, fresh, all, &groups, data, cx)?;
             slacks.clone_from(&self.slacks);
             slacks.resize(labels.len(), f32::NEG_INFINITY);
-            let each = groups.rows().iter().zip(found.labels.iter().zip(&found.slacks));
-            for (&row, (&label, &slack)) in each {
+            self.compare(lists, fresh, all, data, cx, |row, label, slack| {
                 labels[row as usize] = label;
                 if !slack.is_nan() {
                     slacks[row as usize] = slack;
                 }
-            }
-            found.distances
+            })?
         } else {
             let mut wanted = self.labels.clone();
             let distances = self.compare_by_cells(all, &mut wanted, data, cx)?;
@@ -314,7 +312,7 @@ impl<T: Compute> HierarchicalSolver<T> {
         }
         let groups = Groups::new(&labels, k);
         let mut clusters = self.clusters.clone();
-        clusters.settle(data, &groups, &stale, self.params.metric, cx)?;
+        clusters.settle(data, &groups, &stale, self.params.metric, self.params.memory_limit, cx)?;
         let repaired = clusters.repair(data, &mut labels, &groups, self.params.metric, cx)?;
         Ok(SweptClusters { labels, clusters, slacks, moved: stale, changed, distances, repaired })
     }

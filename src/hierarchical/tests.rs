@@ -1,12 +1,15 @@
 //! The invariants of a fit of hierarchical k-means. `tests/all/hierarchical.rs` compares it with exact k-means.
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use proptest::prelude::*;
 
 use super::{HierarchicalKMeans, HierarchicalParams, HierarchicalRun};
-use crate::data::{Dense, Source, Weighted};
+use crate::data::{Access, AnySource, DataSource, Dense, Source, Visit, Weighted, forward};
+use crate::error::Result;
 use crate::fit::{Metric, StopReason};
+use crate::float::Float;
 use crate::rng::{Purpose, Rng};
 
 /// Rows in clumps, with `below` different values per column.
@@ -48,6 +51,70 @@ fn any_number_of_threads_gives_the_same_bits() {
             (run.centers::<f32>(), run.labels(), run.inertia().to_bits(), run.certified().map(f64::to_bits))
         });
         assert!(fits[0] == fits[1] && fits[0] == fits[2], "{dim} {metric}");
+    }
+}
+
+/// Rows of a file that is larger than `memory`.
+struct Large<'a, T: Float> {
+    rows: &'a dyn DataSource<T>,
+    memory: u64,
+    /// Rows that were read one by one, without the row before them.
+    single: AtomicUsize,
+}
+
+impl<T: Float> DataSource<T> for Large<'_, T> {
+    forward!(|this| this.rows => dim rows access weights for_each_block);
+
+    fn scarce_memory(&self) -> Option<u64> {
+        Some(self.memory)
+    }
+    fn gather(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {
+        self.single.fetch_add(rows.chunk_by(|&a, &b| b == a + 1).count(), Ordering::Relaxed);
+        self.rows.gather(rows, out)
+    }
+}
+
+impl<T: Float> Source for Large<'_, T> {
+    fn any(&self) -> AnySource<'_> {
+        AnySource::of::<T>(self)
+    }
+}
+
+#[test]
+fn a_file_larger_than_memory_gives_the_same_bits_and_few_scattered_reads() {
+    let n = 20_000;
+    for (dim, metric, k, m) in [
+        (3, Metric::Euclidean, 300, 20),
+        (40, Metric::Euclidean, 300, 40),
+        (20, Metric::Cosine, 300, 20),
+        (20, Metric::Euclidean, 1500, 16),
+    ] {
+        let values = rows(n, dim, 60, 7);
+        let dense = Dense::new(&values, dim).unwrap();
+        let weights: Vec<f64> = (0..n).map(|i| 0.1 + (i % 7) as f64 / 3.0).collect();
+        let weighted = Weighted::new::<f32>(dense, weights).unwrap();
+        let params =
+            HierarchicalKMeans::params(k).metric(metric).n_candidates(m).max_iter(6).threads(Some(2));
+        let found = |run: &HierarchicalRun| {
+            let steps: Vec<_> =
+                run.history().iter().map(|s| (s.objective.to_bits(), s.n_distances)).collect();
+            (run.centers::<f32>(), run.labels(), run.inertia().to_bits(), run.certified(), steps)
+        };
+        for rows in [&dense as &dyn DataSource<f32>, &weighted] {
+            let whole =
+                if rows.weights().is_some() { ended(&params, &weighted) } else { ended(&params, &dense) };
+            // Windows of three sizes: 2,048 rows, some more, and all rows.
+            for share in [100, 6, 1] {
+                let memory = 3 * values.len() as u64 * 4 / share;
+                let large = Large { rows, memory, single: AtomicUsize::new(0) };
+                assert!(found(&ended(&params, &large)) == found(&whole), "{dim} {metric} {share}");
+                if share == 1 && k == 300 {
+                    // Each pass over the groups would be some 20,000 without windows.
+                    let single = large.single.into_inner();
+                    assert!(single < 3 * n, "{dim} {metric}: {single}");
+                }
+            }
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use crate::error::Result;
 use crate::kernel::{Compute, PackedCenters, sq_dist};
 use crate::matrix::MatRef;
 use crate::pass::{Compared, Groups};
+use crate::tuning::DEFAULT_MEMORY;
 
 impl<T: Compute> Draft<'_, '_, T> {
     /// Moves rows of split cells, and of the cells around them, to nearer cells. Slots from `first` on are parts of
@@ -90,9 +91,8 @@ impl<T: Compute> Draft<'_, '_, T> {
         let groups = Groups::new(&self.cell, lists.len());
         let longest = lists.iter().map(Vec::len).max().unwrap_or_default().max(1);
         let list = |slot: usize, list: &mut Vec<u32>| list.extend_from_slice(&lists[slot]);
-        let compared = Compared { all: &all, list: &list, longest, reach: None };
-        let found = compared.relabel(&data, &groups, self.cx)?;
-        groups.rows().iter().zip(found.labels).for_each(|(&row, slot)| self.cell[row as usize] = slot);
+        let compared = Compared { all: &all, list: &list, longest, reach: None, memory: DEFAULT_MEMORY };
+        compared.relabel(&data, &groups, self.cx, |row, slot, _| self.cell[row as usize] = slot)?;
         Ok(())
     }
 }

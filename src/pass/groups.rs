@@ -1,5 +1,7 @@
 //! Rows grouped by their labels, and rows of one group copied together.
 
+use std::ops::Range;
+
 use super::Chunk;
 use crate::data::{DataSource, copy_to, gather};
 use crate::error::{Error, Result};
@@ -34,6 +36,19 @@ impl Groups {
     /// Number of groups.
     pub(crate) fn count(&self) -> usize {
         self.starts.len() - 1
+    }
+
+    /// The same groups, of which only these rows are left.
+    pub(crate) fn within(&self, rows: &Range<u32>) -> Self {
+        let (mut starts, mut left) = (Vec::with_capacity(self.starts.len()), Vec::with_capacity(rows.len()));
+        starts.push(0);
+        for j in 0..self.count() {
+            let of = self.of(j);
+            let place = |row: u32| of.partition_point(|&other| other < row);
+            left.extend_from_slice(&of[place(rows.start)..place(rows.end)]);
+            starts.push(left.len());
+        }
+        Self { starts, rows: left }
     }
 
     /// The rows with label `j`.
@@ -95,18 +110,17 @@ impl<T: Float> Copies<T> {
     }
 
     /// The error for rows whose squared distances overflow.
-    pub(crate) fn too_large(&self) -> Error {
+    fn too_large(&self) -> Error {
         Chunk { first_row: self.numbers[0], rows: self.rows.rows(), weights: None }.not_finite()
     }
 }
 
 impl<T: Compute> Copies<T> {
-    /// Adds the rows, times their weights, to `sums`. Returns their weight.
-    pub(crate) fn add_to(&self, sums: &mut [f64]) -> f64 {
-        let mut total = 0.0;
+    /// Adds the rows, times their weights, to `sums`, and their weights to `total`.
+    pub(crate) fn add_to(&self, sums: &mut [f64], total: &mut f64) {
         for i in 0..self.numbers.len() {
             let weight = self.weight(i);
-            total += weight;
+            *total += weight;
             match self.rows.rows() {
                 Rows::Dense(rows) => {
                     sums.iter_mut().zip(rows.row(i)).for_each(|(sum, x)| *sum += weight * x.to_f64());
@@ -119,7 +133,6 @@ impl<T: Compute> Copies<T> {
                 }
             }
         }
-        total
     }
 
     /// The squared distance of row `i` to a center, by difference in `f64`.
@@ -136,6 +149,12 @@ impl<T: Compute> Copies<T> {
                 center.iter().enumerate().map(value).sum()
             }
         }
+    }
+
+    /// Adds the squared distances of all rows to a center, times their weights, to `energy`.
+    pub(crate) fn add_errors(&self, center: &[T], energy: &mut f64) -> Result<()> {
+        self.for_each_sq_dist(center, |i, sq_dist| *energy += self.weight(i) * sq_dist);
+        if energy.is_finite() { Ok(()) } else { Err(self.too_large()) }
     }
 
     /// Calls `f(row, squared distance)` for the distances of all rows to a center, by difference in `f64`.

@@ -5,6 +5,7 @@
 //! groups, in which every thread writes a range of its own.
 
 use super::groups::{Copies, Groups};
+use super::windows::for_each_window;
 use crate::data::DataSource;
 use crate::error::Result;
 use crate::kernel::{self, Compute, PackedCenters, Scratch};
@@ -22,18 +23,18 @@ pub(crate) struct Compared<'a, T: Compute> {
     /// A lower bound on the distance from the center of a group to all centers outside its list, if there is one
     /// for all groups.
     pub(crate) reach: Option<&'a (dyn Fn(usize) -> f64 + Sync)>,
+    /// Upper limit of the bytes of rows that are copied from a file larger than memory.
+    pub(crate) memory: u64,
 }
 
-/// The labels of grouped rows.
-#[derive(Debug, Default)]
-pub(crate) struct Relabeled {
-    /// The new label of each grouped row.
-    pub(crate) labels: Vec<u32>,
-    /// How much nearer the nearest center of the list is than any center outside of it can be. NaN for rows that
-    /// were not compared; empty without [`Compared::reach`].
-    pub(crate) slacks: Vec<f32>,
+/// The labels of grouped rows, in the order of the groups.
+#[derive(Default)]
+struct Relabeled {
+    labels: Vec<u32>,
+    /// Empty without [`Compared::reach`].
+    slacks: Vec<f32>,
     /// Computed distances.
-    pub(crate) distances: u64,
+    distances: u64,
 }
 
 /// Buffers of a worker.
@@ -52,15 +53,37 @@ struct Desk<T: Compute> {
 const ROUNDING: f64 = 1e-9;
 
 impl<T: Compute> Compared<'_, T> {
-    /// Compares all rows. `Relabeled` follows the order of `groups`.
+    /// Compares the rows of all groups. Calls `found(row, label, slack)` for every row: the slack is how much nearer the
+    /// nearest center of the list is than any center outside of it can be, NaN for a row that was not compared, and
+    /// without [`Compared::reach`]. Returns the number of distances.
     pub(crate) fn relabel(
         &self,
         data: &dyn DataSource<T>,
         groups: &Groups,
         cx: &Executor,
-    ) -> Result<Relabeled> {
+        mut found: impl FnMut(u32, u32, f32),
+    ) -> Result<u64> {
+        let _phase = cx.phase("", groups.rows().len() as u64);
+        let mut distances = 0;
+        let compared = |j: usize| {
+            let mut list = Vec::new();
+            (self.list)(j, &mut list);
+            !list.is_empty()
+        };
+        for_each_window(data, groups, self.memory, &compared, cx, |data, groups| {
+            let now = self.relabel_grouped(data, groups, cx)?;
+            distances += now.distances;
+            let slacks = now.slacks.into_iter().chain(std::iter::repeat(f32::NAN));
+            let each = groups.rows().iter().zip(now.labels).zip(slacks);
+            each.for_each(|((&row, label), slack)| found(row, label, slack));
+            Ok(())
+        })?;
+        Ok(distances)
+    }
+
+    /// Compares the rows of all groups.
+    fn relabel_grouped(&self, data: &dyn DataSource<T>, groups: &Groups, cx: &Executor) -> Result<Relabeled> {
         let n = groups.rows().len();
-        let _phase = cx.phase("", n as u64);
         let mut found = Relabeled { labels: vec![0; n], ..Relabeled::default() };
         if self.reach.is_some() {
             found.slacks = vec![f32::NAN; n];

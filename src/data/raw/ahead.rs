@@ -58,6 +58,11 @@ impl Leave {
         Ok(Self { kept: kept.unwrap_or(usize::MAX), lag })
     }
 
+    /// What is left of a file that begins after so many bytes of the source.
+    pub(in crate::data) fn after(self, bytes: usize) -> Self {
+        Self { kept: self.kept.saturating_sub(bytes), ..self }
+    }
+
     /// A pass that leaves the first `kept` bytes.
     #[cfg(test)]
     pub(super) fn of(kept: usize) -> Self {
@@ -78,7 +83,7 @@ impl Leave {
 }
 
 /// The bytes of memory that are available, if a source of `all` bytes is larger, or would not stay in the cache.
-pub(super) fn scarce(all: usize) -> Option<u64> {
+pub(in crate::data) fn scarce(all: usize) -> Option<u64> {
     let most = match env::var_os(KEPT).map(|text| bytes_in(&text.to_string_lossy())) {
         Some(Ok(kept)) => kept.unwrap_or(usize::MAX),
         // A pass reports the error.

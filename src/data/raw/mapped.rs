@@ -452,7 +452,7 @@ impl Mapped {
     }
 
     /// What the pass leaves in the cache.
-    pub(super) fn leave(&self) -> MutexGuard<'_, Option<Leave>> {
+    pub(in crate::data) fn leave(&self) -> MutexGuard<'_, Option<Leave>> {
         self.file.leave.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -555,9 +555,7 @@ pub(in crate::data) fn file_length(path: &Path) -> Result<u64> {
 
 impl<T: Float> TileReader<T> for Mapped {
     fn read(&self, wanted: Wanted<'_>, buffer: &mut RowBuf<T>) -> Result<Option<Tile<'_, T>>> {
-        if let Some(picked) = self.few(&wanted)
-            && self.read_picked(&wanted.rows, picked, buffer)?
-        {
+        if self.read_few(&wanted, buffer)? {
             self.drop_behind(&wanted.rows);
             return Ok(Some(Tile::Copied));
         }

@@ -14,7 +14,7 @@ mod stored;
 #[cfg(test)]
 mod tests;
 
-pub(super) use ahead::{Leave, due};
+pub(super) use ahead::{Leave, due, scarce};
 pub(super) use descriptor::OpenFiles;
 pub use layout::Layout;
 pub use mapped::{Mapped, open};

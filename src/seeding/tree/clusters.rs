@@ -1,13 +1,13 @@
 //! Centers with the weights and squared errors of their rows. A cluster is summed in the order of its rows, by one
-//! thread, so nothing of the size of all centers is needed per thread.
+//! thread at a time, so nothing of the size of all centers is needed per thread.
 
 use crate::data::DataSource;
 use crate::error::Result;
 use crate::fit::Metric;
 use crate::kernel::Compute;
-use crate::matrix::MatRef;
+use crate::matrix::{MatRef, make_room};
 use crate::parallel::Executor;
-use crate::pass::{Copies, Groups};
+use crate::pass::{Copies, Groups, for_each_window};
 use crate::stats::{check_mean, project, to_mean};
 use crate::tuning::GROUPED_ROWS;
 
@@ -82,20 +82,25 @@ impl<T: Compute> Clusters<T> {
     }
 
     /// Moves the centers of all clusters in `stale` to the means of their rows, and sums their weights and squared
-    /// errors again. A cluster without weight keeps its center.
+    /// errors again. A cluster without weight keeps its center. Of a file larger than memory, up to `memory` bytes of
+    /// rows are copied at a time, and the sums of all clusters take `8 k d` bytes.
     pub(crate) fn settle(
         &mut self,
         data: &dyn DataSource<T>,
         groups: &Groups,
         stale: &[bool],
         metric: Metric,
+        memory: u64,
         cx: &Executor,
     ) -> Result<()> {
         let dim = self.dim;
         // Two visits per row: one for the mean, one for the squared error.
         let visits = |j: usize| 2 * groups.len(j) as u64;
         let _phase = cx.phase("", (0..self.len()).filter(|&j| stale[j]).map(visits).sum());
-        let together = (GROUPED_ROWS * self.len() / groups.rows().len().max(1)).max(1);
+        if data.scarce_memory().is_some() {
+            return self.settle_in_windows(data, groups, stale, metric, memory, cx);
+        }
+        let together = self.together(groups);
         let centers = self.centers.chunks_mut(together * dim);
         let sums = self.weights.chunks_mut(together).zip(self.energies.chunks_mut(together));
         let items = centers.zip(sums).enumerate();
@@ -110,6 +115,66 @@ impl<T: Compute> Clusters<T> {
             }
             Ok(())
         })
+    }
+
+    /// Clusters that a thread takes at a time.
+    fn together(&self, groups: &Groups) -> usize {
+        (GROUPED_ROWS * self.len() / groups.rows().len().max(1)).max(1)
+    }
+
+    /// As [`Clusters::settle`], in two passes over a file larger than memory. Rows are added in the same order.
+    fn settle_in_windows(
+        &mut self,
+        data: &dyn DataSource<T>,
+        groups: &Groups,
+        stale: &[bool],
+        metric: Metric,
+        memory: u64,
+        cx: &Executor,
+    ) -> Result<()> {
+        let (k, dim, together) = (self.len(), self.dim, self.together(groups));
+        let (mut sums, mut weights, mut energies) = (Vec::new(), vec![0.0; k], vec![0.0; k]);
+        make_room(&mut sums, "sums of clusters", k as u64, dim * size_of::<f64>())?;
+        sums.resize(k * dim, 0.0);
+        for_each_window(data, groups, memory, &|j| stale[j], cx, |data, groups| {
+            let items = sums.chunks_mut(together * dim).zip(weights.chunks_mut(together)).enumerate();
+            cx.for_each(items, Copies::default, |(part, (sums, weights)), copies| {
+                let each = sums.chunks_exact_mut(dim).zip(weights);
+                for (j, (sums, weight)) in (part * together..).zip(each).filter(|(j, _)| stale[*j]) {
+                    cx.check()?;
+                    for rows in groups.of(j).chunks(GROUPED_ROWS) {
+                        copies.read(data, rows)?;
+                        copies.add_to(sums, weight);
+                    }
+                    cx.count(groups.len(j) as u64);
+                }
+                Ok(())
+            })
+        })?;
+        let each = self.centers.chunks_exact_mut(dim).zip(sums.chunks_exact(dim)).zip(&weights).zip(stale);
+        for (((center, sums), &weight), _) in each.filter(|(_, stale)| **stale) {
+            move_to_mean(center, sums, weight, metric)?;
+        }
+        drop(sums);
+        let centers = self.centers();
+        for_each_window(data, groups, memory, &|j| stale[j], cx, |data, groups| {
+            let items = energies.chunks_mut(together).enumerate();
+            cx.for_each(items, Copies::default, |(part, energies), copies| {
+                for (j, energy) in (part * together..).zip(energies).filter(|(j, _)| stale[*j]) {
+                    cx.check()?;
+                    for rows in groups.of(j).chunks(GROUPED_ROWS).filter(|_| weights[j] > 0.0) {
+                        copies.read(data, rows)?;
+                        copies.add_errors(centers.row(j), energy)?;
+                    }
+                    cx.count(groups.len(j) as u64);
+                }
+                Ok(())
+            })
+        })?;
+        for j in (0..k).filter(|&j| stale[j]) {
+            (self.weights[j], self.energies[j]) = (weights[j], energies[j]);
+        }
+        Ok(())
     }
 
     /// As [`Clusters::settle`], for cluster `j` with the given rows.
@@ -135,29 +200,30 @@ fn settle<T: Compute>(
     metric: Metric,
     SettleBuffers { copies, sums }: &mut SettleBuffers<T>,
 ) -> Result<(f64, f64)> {
-    let dim = center.len();
     sums.clear();
-    sums.resize(dim, 0.0);
-    let mut weight = 0.0;
+    sums.resize(center.len(), 0.0);
+    let (mut weight, mut energy) = (0.0, 0.0);
     for part in rows.chunks(GROUPED_ROWS) {
         copies.read(data, part)?;
-        weight += copies.add_to(sums);
+        copies.add_to(sums, &mut weight);
     }
-    if weight <= 0.0 {
-        return Ok((0.0, 0.0));
-    }
-    check_mean::<T>(0, weight, sums.iter().copied())?;
-    to_mean(center, metric, (sums, weight), &mut 0.0);
-    project(center, dim, metric);
-    let mut energy = 0.0;
-    for part in rows.chunks(GROUPED_ROWS) {
-        if rows.len() > GROUPED_ROWS {
-            copies.read(data, part)?;
-        }
-        copies.for_each_sq_dist(center, |i, sq_dist| energy += copies.weight(i) * sq_dist);
-        if !energy.is_finite() {
-            return Err(copies.too_large());
+    if move_to_mean(center, sums, weight, metric)? {
+        for part in rows.chunks(GROUPED_ROWS) {
+            if rows.len() > GROUPED_ROWS {
+                copies.read(data, part)?;
+            }
+            copies.add_errors(center, &mut energy)?;
         }
     }
     Ok((weight, energy))
+}
+
+/// Moves a center to the mean of rows with these sums, unless they have no weight. Returns whether they have.
+fn move_to_mean<T: Compute>(center: &mut [T], sums: &[f64], weight: f64, metric: Metric) -> Result<bool> {
+    if weight > 0.0 {
+        check_mean::<T>(0, weight, sums.iter().copied())?;
+        to_mean(center, metric, (sums, weight), &mut 0.0);
+        project(center, center.len(), metric);
+    }
+    Ok(weight > 0.0)
 }

@@ -1,13 +1,15 @@
 //! One level of the tree: all nodes with a quota above 1 are split by small k-means fits.
 
+use std::ops::Range;
+
 use super::clusters::Clusters;
 use super::quotas::quotas;
-use crate::data::{DataSource, Subset, row_bytes, row_values};
+use crate::data::{DataSource, Dense, Subset, Weighted, gather, row_bytes, row_values};
 use crate::error::Result;
 use crate::fit::Metric;
 use crate::kernel::Compute;
 use crate::parallel::Executor;
-use crate::pass::Groups;
+use crate::pass::{Groups, for_each_window};
 use crate::rng::{Purpose, Rng};
 use crate::seeding::partition::{Start, partition};
 use crate::stats::lightweight_coreset;
@@ -145,49 +147,14 @@ impl Growth {
             })
             .collect();
         let split = (0..counts.len()).filter(|&j| counts[j] > 1);
-        let visits = |j: usize| self.visits(groups.len(j), sizes[j], counts[j]);
-        let _phase = cx.phase("", split.map(visits).sum());
-        let node = |j: usize| NodeToSplit { number, j, k: counts[j], size: sizes[j] };
-        // A single node takes all threads too.
-        let single = counts.iter().filter(|&&count| count > 1).count() == 1;
-        let work = |j: usize| sizes[j] as u64 * counts[j] as u64 * row_values(data) as u64;
-        let small = |j: &usize| !single && work(*j) <= SMALL_NODE_WORK;
-        // A large node takes all threads, small nodes one each.
-        let mut large = Vec::new();
-        for j in (0..counts.len()).filter(|j| counts[*j] > 1 && !small(j)) {
-            let mut children = Children::default();
-            self.split(data, groups, node(j), cx, &mut children)?;
-            large.push((j, children));
-        }
+        let _phase = cx.phase("", split.map(|j| self.visits(groups.len(j), sizes[j], counts[j])).sum());
+        let plan = Plan { number, counts, sizes, groups };
         let mut all = Children::default();
-        let mut large = large.into_iter().peekable();
-        let mut first = 0;
-        while first < counts.len() {
-            let next = large.peek().map_or(counts.len(), |(j, _)| *j);
-            let part =
-                (first..next).step_by(NODES_TOGETHER).map(|start| start..next.min(start + NODES_TOGETHER));
-            let map = |nodes: std::ops::Range<usize>, out: &mut Children<T>, (): &mut ()| {
-                let one = cx.alone();
-                for j in nodes {
-                    cx.check()?;
-                    if counts[j] > 1 {
-                        self.split(data, groups, node(j), &one, out)?;
-                        cx.count(visits(j));
-                    } else {
-                        out.centers.extend_from_slice(clusters.centers().row(j));
-                        out.counts.push(1);
-                    }
-                }
-                Ok(())
-            };
-            cx.ordered_reduce(part, &mut all, Children::default, || (), map, Children::merge)?;
-            first = next;
-            if let Some((_, mut children)) = large.next() {
-                all.merge(&mut children);
-                first += 1;
-            }
+        for nodes in plan.batches(data, self.memory) {
+            let copies = plan.copies(nodes.clone(), data, self.memory, cx)?;
+            self.split_all(&plan, nodes, (data, &copies), clusters, &mut all, cx)?;
         }
-        let mut firsts = Vec::with_capacity(counts.len() + 1);
+        let mut firsts = Vec::with_capacity(plan.counts.len() + 1);
         firsts.push(0);
         all.counts.iter().for_each(|count| firsts.push(firsts[firsts.len() - 1] + count));
         Ok(Some(Level {
@@ -198,19 +165,85 @@ impl Growth {
         }))
     }
 
-    /// Fits the children of a node to its rows, or to a coreset of them.
+    /// Appends the children of all `nodes` to `all`.
+    fn split_all<T: Compute>(
+        &self,
+        plan: &Plan<'_>,
+        nodes: Range<usize>,
+        rows: (&dyn DataSource<T>, &[Vec<T>]),
+        clusters: &Clusters<T>,
+        all: &mut Children<T>,
+        cx: &Executor,
+    ) -> Result<()> {
+        let (data, copies) = rows;
+        let Plan { counts, sizes, groups, .. } = plan;
+        let copy = |j: usize| copies.get(j - nodes.start).filter(|copy| !copy.is_empty());
+        // A single node takes all threads too.
+        let single = counts.iter().filter(|&&count| count > 1).count() == 1;
+        let work = |j: usize| sizes[j] as u64 * counts[j] as u64 * row_values(data) as u64;
+        let small = |j: &usize| !single && work(*j) <= SMALL_NODE_WORK;
+        // A large node takes all threads, small nodes one each.
+        let mut large = Vec::new();
+        for j in nodes.clone().filter(|j| counts[*j] > 1 && !small(j)) {
+            let mut children = Children::default();
+            self.split(plan, j, (data, copy(j)), cx, &mut children)?;
+            large.push((j, children));
+        }
+        let mut large = large.into_iter().peekable();
+        let mut first = nodes.start;
+        while first < nodes.end {
+            let next = large.peek().map_or(nodes.end, |(j, _)| *j);
+            let part =
+                (first..next).step_by(NODES_TOGETHER).map(|start| start..next.min(start + NODES_TOGETHER));
+            let map = |nodes: Range<usize>, out: &mut Children<T>, (): &mut ()| {
+                let one = cx.alone();
+                for j in nodes {
+                    cx.check()?;
+                    if counts[j] > 1 {
+                        self.split(plan, j, (data, copy(j)), &one, out)?;
+                        cx.count(self.visits(groups.len(j), sizes[j], counts[j]));
+                    } else {
+                        out.centers.extend_from_slice(clusters.centers().row(j));
+                        out.counts.push(1);
+                    }
+                }
+                Ok(())
+            };
+            cx.ordered_reduce(part, all, Children::default, || (), map, Children::merge)?;
+            first = next;
+            if let Some((_, mut children)) = large.next() {
+                all.merge(&mut children);
+                first += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Fits the children of a node to its rows, of which there may be a copy, or to a coreset of them.
     fn split<T: Compute>(
         &self,
-        data: &dyn DataSource<T>,
-        groups: &Groups,
-        NodeToSplit { number, j, k, size }: NodeToSplit,
+        plan: &Plan<'_>,
+        j: usize,
+        (data, copy): (&dyn DataSource<T>, Option<&Vec<T>>),
         cx: &Executor,
         out: &mut Children<T>,
     ) -> Result<()> {
-        let rng = &mut Rng::keyed(self.seed, Purpose::Node, number << 32 | j as u64);
-        let rows: Vec<u64> = groups.of(j).iter().map(|&row| row.into()).collect();
+        let (k, size) = (plan.counts[j], plan.sizes[j]);
+        let rng = &mut Rng::keyed(self.seed, Purpose::Node, plan.number << 32 | j as u64);
+        let rows: Vec<u64> = plan.groups.of(j).iter().map(|&row| row.into()).collect();
+        let of_node = Subset::new(data, &rows);
         // All rows with their own weights, if there are no more than `size`.
-        let coreset = lightweight_coreset(&Subset::new(data, &rows), size, rng.bits(), cx)?;
+        let mut coreset = |rows: &dyn DataSource<T>| lightweight_coreset(rows, size, rng.bits(), cx);
+        let coreset = match copy {
+            None => coreset(&of_node)?,
+            Some(copy) => {
+                let copy = Dense::new(copy, data.dim())?;
+                match of_node.weights() {
+                    Some(weights) => coreset(&Weighted::vouched(copy, weights))?,
+                    None => coreset(&copy)?,
+                }
+            }
+        };
         let start = Start::PlusPlus { greedy: self.greedy };
         let (mut centers, distances) = partition(&coreset.weighted()?, k, start, NODE_SWEEPS, rng, cx)?;
         out.centers.append(&mut centers);
@@ -221,12 +254,66 @@ impl Growth {
     }
 }
 
-/// A node of level `number`, of which `size` rows get `k` children.
-struct NodeToSplit {
+/// How the nodes of level `number` are split: the rows of a node, how many of them it is fitted to, and the number of
+/// its children.
+struct Plan<'a> {
     number: u64,
-    j: usize,
-    k: usize,
-    size: usize,
+    counts: Vec<usize>,
+    sizes: Vec<usize>,
+    groups: &'a Groups,
+}
+
+impl Plan<'_> {
+    /// Bytes of rows that are copied together from a file larger than memory, because a pass over the scattered rows of
+    /// a node would be slow: three quarters of what there is, of which the rest is for windows of the file. `None` for
+    /// other sources. (Copies of sparse rows would be drawn in other chunks.)
+    fn copied<T: Compute>(data: &dyn DataSource<T>, memory: u64) -> Option<u64> {
+        let free = data.scarce_memory().filter(|_| data.most_values().is_none())?;
+        Some(memory.min(free / 2) / 4 * 3)
+    }
+
+    /// The bytes of the rows of a node, if it is split.
+    fn bytes<T: Compute>(&self, j: usize, data: &dyn DataSource<T>) -> u64 {
+        if self.counts[j] > 1 { (self.groups.len(j) * row_bytes(data)) as u64 } else { 0 }
+    }
+
+    /// All nodes, cut into batches whose rows are copied together. A node with too many rows is not copied.
+    fn batches<T: Compute>(&self, data: &dyn DataSource<T>, memory: u64) -> Vec<Range<usize>> {
+        let most = Self::copied(data, memory).unwrap_or(u64::MAX);
+        let (mut batches, mut first, mut together) = (Vec::new(), 0, 0);
+        for j in 0..self.counts.len() {
+            let bytes = Some(self.bytes(j, data)).filter(|&bytes| bytes <= most).unwrap_or(0);
+            if bytes > most - together {
+                batches.push(first..j);
+                (first, together) = (j, 0);
+            }
+            together += bytes;
+        }
+        batches.push(first..self.counts.len());
+        batches
+    }
+
+    /// Copies of the rows of the nodes of a batch; empty for a node that is not copied.
+    fn copies<T: Compute>(
+        &self,
+        nodes: Range<usize>,
+        data: &dyn DataSource<T>,
+        memory: u64,
+        cx: &Executor,
+    ) -> Result<Vec<Vec<T>>> {
+        let Some(most) = Self::copied(data, memory) else { return Ok(Vec::new()) };
+        let copied = |j: usize| nodes.contains(&j) && (1..=most).contains(&self.bytes(j, data));
+        let mut copies = vec![Vec::new(); nodes.len()];
+        for_each_window(data, self.groups, most / 3, &copied, cx, |data, here| {
+            let each = copies.iter_mut().zip(nodes.clone()).filter(|(_, j)| copied(*j));
+            cx.for_each(each, Vec::new, |(copy, j), rows: &mut Vec<u64>| {
+                rows.clear();
+                rows.extend(here.of(j).iter().map(|&row| u64::from(row)));
+                gather(data, rows, copy)
+            })
+        })?;
+        Ok(copies)
+    }
 }
 
 /// Small nodes that one thread splits between two merges.

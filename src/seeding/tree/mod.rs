@@ -81,7 +81,8 @@ impl Growth {
         } else {
             // One cluster, or rows that are all equal.
             let mut nodes = Nodes { labels: labels.to_vec(), clusters: clusters.clone() };
-            nodes.clusters.settle(data, &groups, &vec![true; groups.count()], self.metric, cx)?;
+            let all = vec![true; groups.count()];
+            nodes.clusters.settle(data, &groups, &all, self.metric, self.memory, cx)?;
             Grown { nodes, complete: true, sample_rows: labels.len() as u64, changed: 0, distances: 0 }
         };
         if grown.complete {
@@ -112,17 +113,15 @@ impl Growth {
             }
         };
         let longest = firsts.windows(2).map(|two| two[1] - two[0]).max().unwrap_or(1) as usize;
-        let compared = Compared { all: &all, list: &list, longest, reach: None };
-        let found = compared.relabel(data, &groups, cx)?;
-        let distances = distances + found.distances;
-        let (mut labels, mut changed) = (vec![0; labels.len()], 0);
-        for (j, &first) in firsts.iter().enumerate().take(groups.count()) {
-            for (&row, &label) in groups.of(j).iter().zip(&found.labels[groups.start(j)..]) {
-                labels[row as usize] = if split(j) { label } else { first };
-            }
-            changed += if split(j) { groups.len(j) as u64 } else { 0 };
-        }
-        drop((found, groups));
+        let compared = Compared { all: &all, list: &list, longest, reach: None, memory: self.memory };
+        let changed = (0..groups.count()).filter(|&j| split(j)).map(|j| groups.len(j) as u64).sum();
+        let mut labels = labels.to_vec();
+        let compared = compared.relabel(data, &groups, cx, |row, child, _| {
+            let label = &mut labels[row as usize];
+            *label = if split(*label as usize) { child } else { firsts[*label as usize] };
+        })?;
+        let distances = distances + compared;
+        drop(groups);
         let mut clusters = Clusters::new(data.dim(), centers);
         let mut stale = vec![true; clusters.len()];
         for j in (0..old.len()).filter(|&j| !split(j)) {
@@ -132,7 +131,7 @@ impl Growth {
             clusters.energies[child] = old.energies[j];
         }
         let groups = clusters.without_empty(&mut labels, &mut stale);
-        clusters.settle(data, &groups, &stale, self.metric, cx)?;
+        clusters.settle(data, &groups, &stale, self.metric, self.memory, cx)?;
         let more = clusters.len() > old.len();
         let complete = !more || !self.splits(&clusters, &groups);
         Ok(Grown { nodes: Nodes { labels, clusters }, complete, sample_rows, changed, distances })

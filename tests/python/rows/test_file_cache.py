@@ -91,3 +91,34 @@ def test_results_do_not_depend_on_what_stays(paths, monkeypatch):
     found = shoal.KMeans(2, init=rows[:2], max_iter=1).fit(paths[0])
     assert np.array_equal(found.labels_, expected.labels_)
     assert found.inertia_ == expected.inertia_
+
+
+@pytest.mark.parametrize("files", [1, 3])
+@pytest.mark.parametrize("dtype", ["f4", "f2", "u1"])
+def test_files_larger_than_memory_give_the_same_fits(files, dtype, tmp_path, monkeypatch):
+    rng = np.random.default_rng(3)
+    rows = (
+        rng.integers(0, 9, size=(40, 48)).repeat(500, 0) * 9 + rng.integers(0, 30, size=(20_000, 48))
+    ).astype(dtype)
+    rows = rows[rng.permutation(len(rows))]
+    paths = [tmp_path / f"{i}.npy" for i in range(files)]
+    for path, part in zip(paths, np.array_split(rows, files), strict=True):
+        np.save(path, part)
+    weights = rng.uniform(0.5, 2, size=len(rows))
+    fits = [
+        lambda X: shoal.HierarchicalKMeans(400, n_candidates=20, max_iter=4, random_state=0).fit(
+            X, sample_weight=weights
+        ),
+        lambda X: shoal.HierarchicalKMeans(300, metric="cosine", memory=4 << 20, random_state=0).fit(X),
+        lambda X: shoal.KMeans(300, init="hierarchical", algorithm="sketch", max_iter=9, random_state=0).fit(
+            X
+        ),
+        lambda X: shoal.KMeans(300, init="random", max_iter=9, random_state=0).fit(X),
+    ]
+    expected = [fit(rows) for fit in fits]
+    monkeypatch.setenv("SHOAL_FILE_CACHE", "0")
+    for fit, same in zip(fits, expected, strict=True):
+        found = fit([*paths])
+        assert np.array_equal(found.cluster_centers_, same.cluster_centers_)
+        assert np.array_equal(found.labels_, same.labels_)
+        assert found.inertia_ == same.inertia_

@@ -23,7 +23,17 @@ const DIRECT_THREADS: usize = 8;
 const DIRECT_REQUESTS: usize = 16;
 
 impl Mapped {
-    /// The picked of these rows, if they are so few that the others would be read from disk in vain.
+    /// Reads the picked of these rows past the cache, if they are so few that the others would be read from disk in
+    /// vain. Returns whether it did.
+    pub(in crate::data) fn read_few<T: Float>(
+        &self,
+        wanted: &Wanted<'_>,
+        buffer: &mut RowBuf<T>,
+    ) -> Result<bool> {
+        self.few(wanted).map_or(Ok(false), |picked| self.read_picked(&wanted.rows, picked, buffer))
+    }
+
+    /// The picked of these rows, if they are so few.
     pub(super) fn few<'p>(&self, wanted: &Wanted<'p>) -> Option<&'p [u32]> {
         let n = wanted.rows.len();
         let picked = wanted.picked.filter(|picked| n >= DIRECT_ROWS && DIRECT_SHARE * picked.len() <= n)?;
@@ -56,7 +66,7 @@ impl Mapped {
 
     /// Appends rows to `out` past the cache, if they are several rows of a file that does not stay in it. Returns whether
     /// it could; otherwise `out` does not change.
-    pub(super) fn gather_directly<T: Float>(&self, rows: &[u64], out: &mut Vec<T>) -> Result<bool> {
+    pub(in crate::data) fn gather_directly<T: Float>(&self, rows: &[u64], out: &mut Vec<T>) -> Result<bool> {
         let all = self.layout.rows;
         if rows.len() <= DIRECT_REQUESTS || self.keeps(&(0..all)) || rows.iter().any(|&row| row >= all as u64)
         {
@@ -78,12 +88,20 @@ impl Mapped {
 
     /// Reads runs of rows to their places, past the cache unless they stay in it. Returns whether it could.
     fn read_runs<T: Float>(&self, mut runs: Vec<(Range<usize>, &mut [T])>) -> Result<bool> {
-        let Handle::Own(file) = &self.file.handle else { return Ok(false) };
         let Layout { dtype, cols, col_stride, .. } = self.layout;
         if self.led || cols > 1 && col_stride != dtype.size() as isize {
             return Ok(false);
         }
-        let Some(direct) = self.file.direct.get_or_init(|| Direct::of(file)) else { return Ok(false) };
+        let of_many;
+        let direct = match &self.file.handle {
+            Handle::Own(file) => self.file.direct.get_or_init(|| Direct::of(file)),
+            // Not kept open: there are too many.
+            Handle::Shared(descriptor) => {
+                of_many = Direct::of(&*descriptor.file()?);
+                &of_many
+            }
+        };
+        let Some(direct) = direct else { return Ok(false) };
         let share = runs.len().div_ceil(DIRECT_THREADS).max(DIRECT_REQUESTS);
         let read = |runs: &mut [(Range<usize>, &mut [T])]| -> Result<bool> {
             let mut buffer = Vec::new();
