@@ -59,10 +59,10 @@ def open(
         Many files as one source: a list of paths, read in its order; a glob (also with ``**``) or a folder
         (without subfolders), whose files are sorted by name as text.
 
-        A stream: an iterator of blocks, an object whose ``__iter__`` begins again each time (such as a
-        ``DataLoader`` of PyTorch), or a callable without arguments that returns a fresh iterator for each
-        pass. A block is any object that converts to an array, or a tuple or list of one such object. A list
-        is not a stream but a list of rows.
+        A stream: an iterator of blocks, a list of blocks, an object whose ``__iter__`` begins again each time
+        (such as a ``DataLoader`` of PyTorch), or a callable without arguments that returns a fresh iterator
+        for each pass. A block is any object that converts to an array, or a tuple or list of one such object.
+        A list of anything but arrays or frames with two axes is a list of rows.
 
         A binary file object, such as ``sys.stdin.buffer``, with the contents of an ``.npy`` or ``.csv`` file:
         a stream that can be read once.

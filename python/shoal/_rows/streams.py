@@ -63,9 +63,11 @@ NO_BLOCKS = (
 def is_reiterable(X: Any) -> bool:
     """Whether X is an object whose ``__iter__`` begins again each time, and no array-like.
 
-    A ``DataLoader`` of PyTorch is one. Lists, and all other objects with a length and items by number, are
-    array-likes for NumPy: a list is a list of rows.
+    A ``DataLoader`` of PyTorch is one, and a list of arrays with two axes. Other lists, and all other objects
+    with a length and items by number, are array-likes for NumPy: lists of rows.
     """
+    if isinstance(X, (list, tuple)):
+        return bool(X) and n_axes(X[0]) == 2
     if not hasattr(type(X), "__iter__") or isinstance(X, (str, bytes, Mapping, Set)):
         return False
     is_sequence = hasattr(type(X), "__len__") and hasattr(type(X), "__getitem__")

@@ -12,6 +12,7 @@ from pathlib import Path
 import array_api_strict as xp
 import ml_dtypes
 import numpy as np
+import pandas as pd
 import pytest
 import scipy
 import shoal
@@ -87,8 +88,6 @@ def test_blocks_of_several_arrays_are_refused_with_the_remedy(wrap, message):
 def test_lists_stay_lists_of_rows():
     assert shoal.open([[1.0, 2.0], [3.0, 4.0]]).access == "random"
     assert shoal.open([X[0], X[1]]).shape == (2, 5)
-    with pytest.raises(ValueError, match="dim 3"):
-        shoal.open([X[:5], X[5:10]])
     for nothing in ({1, 2}, {"a": X}):
         with pytest.raises((ValueError, TypeError)):
             shoal.open(nothing)
@@ -284,8 +283,20 @@ def test_lists_of_bfloat16_rows():
     found = shoal.open(list(rows))
     assert found.shape == rows.shape
     np.testing.assert_array_equal(np.asarray(found), rows.astype("f4"))
+
+
+@pytest.mark.parametrize("convert", [np.asarray, pd.DataFrame, np.asfortranarray])
+def test_a_list_of_blocks_is_a_stream(convert, tmp_path):
+    blocks = [convert(X[:100]), convert(X[100:101]), convert(X[101:])]
+    expected = parts(shoal.KMeans(3, random_state=0).fit(lambda: iter(blocks)))
+    assert parts(shoal.KMeans(3, random_state=0).fit(blocks)) == expected
+    assert parts(shoal.KMeans(3, random_state=0).fit(tuple(blocks))) == expected
+    assert (shoal.KMeans(3, init=X[:3], max_iter=1).fit(X).predict(blocks).shape) == (len(X),)
+    assert np.array_equal(np.asarray(shoal.write(blocks, tmp_path / "rows.npy")), X)
+    with pytest.raises(ValueError, match="block 1"):
+        shoal.KMeans(3).fit([X, X[:, :2]])
     with pytest.raises(ValueError, match="dim 3"):
-        shoal.write([rows], "rows.npy")
+        shoal.KMeans(3).fit([X.tolist(), X.tolist()])
 
 
 # ---------------------------------------------------------------- .npz
