@@ -54,8 +54,8 @@ class HierarchicalKMeans(LeveledClusterer):
         Largest number of children of a node of the tree, at least 2. ``"auto"`` makes two levels.
     memory : str or int, default="1GB"
         Memory budget for the rows that a node of the tree is fitted to, in bytes or as text such as
-        ``"500MB"``. Larger nodes are fitted to a coreset of their rows. Also for the rows that are copied
-        together from a file larger than memory.
+        ``"500MB"``. Larger nodes are fitted to a coreset of their rows. It also limits the rows that are
+        copied together from a file larger than memory.
     compute_labels : bool, default=True
         Whether the fit ends with a pass over all rows for `labels_` and `inertia_`, which takes most of the
         time of a short fit with many clusters. With False they do not exist after the fit, `counts_` are
@@ -146,10 +146,11 @@ class HierarchicalKMeans(LeveledClusterer):
     ``r`` minus the distance of the row to its center is at least the distance to the best. Bounds are rounded
     so that a proven label is exact. With few features nearly all labels are proven; with hundreds hardly any.
 
-    **Rows** are read one by one, in the order of their clusters. This needs random access: rows in memory or
-    in a mapped file. A file larger than memory is read in order instead, up to `memory` bytes at a time, and
-    the rows of a node of the tree are copied once if they fit; results are the same. Rows that can only be read from the first to the last (Parquet files, callables,
-    iterables) are first copied to a temporary ``.npy`` file, in the folder of the variable ``TMPDIR``.
+    **Rows** are visited in the order of their clusters. This needs random access: rows in memory or in mapped
+    files. Files larger than memory are read in order, up to `memory` bytes at a time by two threads of their
+    own, and the rows of a node of the tree are copied once if they fit; results are the same. Rows that can
+    only be read from the first to the last (Parquet files, callables, iterables) are first copied to a
+    temporary ``.npy`` file, in the folder of the variable ``TMPDIR``.
 
     **Cost.** A sweep by lists takes about ``2 n m d`` operations with ``m = n_candidates + 1`` (lists
     ``k^2 d``), a sweep by cells ``4 n (m + sqrt(k)) d``, and the last pass ``2 n k d`` unless labels are

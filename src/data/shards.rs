@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::any::stored;
 use super::raw::{Leave, OpenFiles, Pattern, Place, due, reads_ahead, scarce, suffix_of};
@@ -53,6 +53,8 @@ pub struct Shards {
     files: Arc<Files>,
     /// The rows of this source among those of all files.
     rows: Range<u64>,
+    /// What the last pass that began leaves in the cache.
+    leave: Arc<Mutex<Option<Leave>>>,
 }
 
 #[derive(Debug)]
@@ -134,7 +136,7 @@ impl Gathered {
             dtype: layout.dtype,
             cols: layout.cols,
         };
-        Ok(Shards { files: Arc::new(files), rows: 0..self.end })
+        Ok(Shards { files: Arc::new(files), rows: 0..self.end, leave: Arc::default() })
     }
 }
 
@@ -218,7 +220,8 @@ impl Shards {
             return Err(Error::Shape(format!("rows {rows:?} do not lie within 0..{all}")));
         }
         let first = self.rows.start;
-        Ok(Self { files: self.files.clone(), rows: first + rows.start..first + rows.end })
+        let rows = first + rows.start..first + rows.end;
+        Ok(Self { files: self.files.clone(), rows, leave: Arc::default() })
     }
 
     fn len(&self) -> u64 {
@@ -230,9 +233,19 @@ impl Shards {
         (self.len() as usize).saturating_mul(self.files.row_bytes())
     }
 
+    /// What the last pass leaves in the cache; before the first one, what it would leave.
+    fn left(&self) -> Result<Leave> {
+        let mut leave = self.leave.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(match *leave {
+            Some(leave) => leave,
+            None => *leave.insert(Leave::new(self.bytes(), 0)?),
+        })
+    }
+
     /// A pass from row `first` on, in tiles of `tile_rows`.
     fn pass(&self, first: u64, tile_rows: usize) -> Result<ShardBlock<'_>> {
         let leave = Leave::new(self.bytes(), tile_rows.saturating_mul(self.files.row_bytes()))?;
+        *self.leave.lock().unwrap_or_else(PoisonError::into_inner) = Some(leave);
         let seen = std::iter::repeat_with(AtomicBool::default).take(self.files.shards.len()).collect();
         Ok(ShardBlock { files: &self.files, first: self.rows.start + first, end: self.rows.end, seen, leave })
     }
@@ -286,6 +299,11 @@ impl Files {
         self.cols * self.dtype.size()
     }
 
+    /// What is left of a file, of rows from `first` on.
+    fn left_of(&self, shard: usize, first: u64, leave: Leave) -> Leave {
+        leave.after((self.starts[shard].saturating_sub(first) as usize).saturating_mul(self.row_bytes()))
+    }
+
     /// Cuts rows at the ends of the files.
     fn parts(&self, rows: Range<u64>) -> impl Iterator<Item = ShardRows> {
         let mut at = rows.start;
@@ -308,9 +326,6 @@ impl Files {
             return Ok(mapped);
         }
         let opened = place.map(&self.open, shard)?;
-        let bytes = |shard: usize| (self.starts[shard] as usize).saturating_mul(self.row_bytes());
-        let leave = Leave::new(bytes(self.shards.len()), 0)?.after(bytes(shard));
-        *opened.leave() = Some(leave);
         // Another thread may have mapped it in the meantime.
         Ok(mapped.get_or_init(|| opened))
     }
@@ -391,15 +406,21 @@ impl ShardBlock<'_> {
 
 impl<T: Float> TileReader<T> for ShardBlock<'_> {
     fn read(&self, wanted: Wanted<'_>, buffer: &mut RowBuf<T>) -> Result<Option<Tile<'_, T>>> {
-        if reads_ahead(&wanted) {
-            self.read_ahead(&wanted.rows);
+        let (reads_ahead, all) = (reads_ahead(&wanted), wanted.rows.clone());
+        let Some(ShardRows { shard, rows }) = self.only_part(&all) else {
+            if reads_ahead {
+                self.read_ahead(&all);
+            }
+            self.collect(&all, buffer)?;
+            return Ok(Some(Tile::Copied));
+        };
+        let (file, wanted) = (self.file(shard)?, Wanted { rows, ..wanted });
+        if !file.read_few(&wanted, buffer, Some(self.files.left_of(shard, self.first, self.leave)))? {
+            if reads_ahead {
+                self.read_ahead(&all);
+            }
+            return file.read(&wanted, buffer).map(Some);
         }
-        if let Some(ShardRows { shard, rows }) = self.only_part(&wanted.rows) {
-            let (file, wanted) = (self.file(shard)?, Wanted { rows, ..wanted });
-            let few = file.read_few(&wanted, buffer)?;
-            return if few { Ok(Some(Tile::Copied)) } else { file.read(&wanted, buffer).map(Some) };
-        }
-        self.collect(&wanted.rows, buffer)?;
         Ok(Some(Tile::Copied))
     }
 }
@@ -455,6 +476,7 @@ impl<T: Float> DataSource<T> for Shards {
 impl Shards {
     /// Appends rows in ascending order, file by file.
     fn append<T: Float>(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {
+        let leave = self.left()?;
         let mut rest = rows;
         while let Some(&row) = rest.first() {
             let shard = self.files.shard_of(self.rows.start + row);
@@ -463,7 +485,11 @@ impl Shards {
             let these: Vec<u64> = these.iter().map(|&row| self.rows.start + row - start).collect();
             let mapped = self.files.mapped(shard)?;
             mapped.check_cheaply()?;
-            if !mapped.gather_directly(&these, out)? {
+            if !mapped.gather_directly(
+                &these,
+                out,
+                Some(self.files.left_of(shard, self.rows.start, leave)),
+            )? {
                 mapped.append(&these, out)?;
             }
             rest = others;
@@ -576,6 +602,38 @@ mod tests {
     }
 
     #[test]
+    fn single_rows_of_files_that_do_not_stay_in_the_cache() {
+        let folder = tempfile::tempdir().unwrap();
+        let all = Shards::open(files(folder.path(), &[5000, 10, 9000, 5000])).unwrap();
+        let (first, n) = (1000, 15_000);
+        // Nothing stays, half of the first file, or the first two and a half files.
+        for kept in [0, 8 * 2000, 8 * 8000] {
+            let part = all.slice(first..first + n).unwrap();
+            *part.leave.lock().unwrap() = Some(Leave::of(kept));
+            for step in [1, 2, 7, 300] {
+                let mut rows: Vec<u64> = (0..n).step_by(step).collect();
+                for _ in 0..2 {
+                    let mut found: Vec<f32> = vec![7.0];
+                    part.gather(&rows, &mut found).unwrap();
+                    let first_values: Vec<f32> = rows.iter().map(|&row| 2.0 * (first + row) as f32).collect();
+                    assert!(found[1..].iter().step_by(2).eq(&first_values), "{kept} {step}");
+                    rows.reverse();
+                }
+                let pass = part.slice(0..n).unwrap();
+                let pass = ShardBlock { leave: Leave::of(kept), ..pass.pass(0, 2048).unwrap() };
+                for start in (0..n as usize).step_by(2048) {
+                    let tile = start..(start + 2048).min(n as usize);
+                    let picked: Vec<u32> = (0..tile.len() as u32).step_by(step).collect();
+                    let mut scratch = Vec::<f32>::new();
+                    let found = pass.tile_of(tile.clone(), &picked, &mut scratch).unwrap();
+                    let value = |r: u32| 2.0 * (first as usize + start + r as usize) as f32;
+                    assert!(picked.iter().all(|&r| found.row(r as usize) == [value(r), value(r) + 1.0]));
+                }
+            }
+        }
+    }
+
+    #[test]
     fn few_descriptors_serve_many_files() {
         let folder = tempfile::tempdir().unwrap();
         // Large enough for a check of the length in the middle.
@@ -599,7 +657,7 @@ mod tests {
                 });
             }
         });
-        assert!(opened.files.open.count() <= 256);
+        assert!(opened.files.open.count() <= 128);
     }
 
     #[test]

@@ -47,8 +47,8 @@ parameters! {
         rng_seed: u64 = 0,
         /// Upper limit for the bytes of the rows that a node of the tree is fitted to (default 1 GB). Larger nodes
         /// are fitted to a coreset; [`HierarchicalRun::sample_rows`](super::HierarchicalRun::sample_rows) reports
-        /// its size. Also the limit for the rows that are copied together from a mapped file larger than memory, which
-        /// is read in order.
+        /// its size. It also limits the rows that are copied together from a mapped file larger than memory, which is
+        /// read in order.
         memory_limit: u64 = DEFAULT_MEMORY => at_least_1(),
         /// Whether a fit ends with exact labels (default true). If not, the model has no labels and inertia NaN, its
         /// weights are those of the last sweep or of the tree, and a center may be nearest to no row.
@@ -89,7 +89,8 @@ impl HierarchicalParams {
 
 run_methods! {
     HierarchicalParams, HierarchicalKMeans;
-    /// Rows must be in memory or in a mapped file, because the tree and the sweeps read rows one by one.
+    /// Rows must be in memory or in a mapped file, because the tree and the sweeps visit rows in the order of their
+    /// clusters.
     fit;
     /// ```
     /// use shoal::HierarchicalKMeans;

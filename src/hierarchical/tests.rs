@@ -1,15 +1,13 @@
 //! The invariants of a fit of hierarchical k-means. `tests/all/hierarchical.rs` compares it with exact k-means.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use proptest::prelude::*;
 
 use super::{HierarchicalKMeans, HierarchicalParams, HierarchicalRun};
-use crate::data::{Access, AnySource, DataSource, Dense, Source, Visit, Weighted, forward};
-use crate::error::Result;
+use crate::data::{DataSource, Dense, Source, Weighted};
 use crate::fit::{Metric, StopReason};
-use crate::float::Float;
+use crate::pass::Large;
 use crate::rng::{Purpose, Rng};
 
 /// Rows in clumps, with `below` different values per column.
@@ -54,35 +52,9 @@ fn any_number_of_threads_gives_the_same_bits() {
     }
 }
 
-/// Rows of a file that is larger than `memory`.
-struct Large<'a, T: Float> {
-    rows: &'a dyn DataSource<T>,
-    memory: u64,
-    /// Rows that were read one by one, without the row before them.
-    single: AtomicUsize,
-}
-
-impl<T: Float> DataSource<T> for Large<'_, T> {
-    forward!(|this| this.rows => dim rows access weights for_each_block);
-
-    fn scarce_memory(&self) -> Option<u64> {
-        Some(self.memory)
-    }
-    fn gather(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {
-        self.single.fetch_add(rows.chunk_by(|&a, &b| b == a + 1).count(), Ordering::Relaxed);
-        self.rows.gather(rows, out)
-    }
-}
-
-impl<T: Float> Source for Large<'_, T> {
-    fn any(&self) -> AnySource<'_> {
-        AnySource::of::<T>(self)
-    }
-}
-
 #[test]
 fn a_file_larger_than_memory_gives_the_same_bits_and_few_scattered_reads() {
-    let n = 20_000;
+    let n = 9000;
     for (dim, metric, k, m) in [
         (3, Metric::Euclidean, 300, 20),
         (40, Metric::Euclidean, 300, 40),
@@ -103,15 +75,15 @@ fn a_file_larger_than_memory_gives_the_same_bits_and_few_scattered_reads() {
         for rows in [&dense as &dyn DataSource<f32>, &weighted] {
             let whole =
                 if rows.weights().is_some() { ended(&params, &weighted) } else { ended(&params, &dense) };
-            // Windows of three sizes: 2,048 rows, some more, and all rows.
-            for share in [100, 6, 1] {
-                let memory = 3 * values.len() as u64 * 4 / share;
-                let large = Large { rows, memory, single: AtomicUsize::new(0) };
+            // Windows of 2,048 rows, of 4,500, and of all rows.
+            for share in [100, 2, 1] {
+                let memory = 6 * values.len() as u64 * 4 / share;
+                let large = Large::new(rows, memory);
                 assert!(found(&ended(&params, &large)) == found(&whole), "{dim} {metric} {share}");
                 if share == 1 && k == 300 {
-                    // Each pass over the groups would be some 20,000 without windows.
-                    let single = large.single.into_inner();
-                    assert!(single < 3 * n, "{dim} {metric}: {single}");
+                    // Each pass over the groups would be some 9,000 without windows.
+                    let runs = large.runs();
+                    assert!(runs < 3 * n, "{dim} {metric}: {runs}");
                 }
             }
         }

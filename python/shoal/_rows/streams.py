@@ -66,7 +66,7 @@ def is_reiterable(X: Any) -> bool:
     A ``DataLoader`` of PyTorch is one, and a list of arrays with two axes. Other lists, and all other objects
     with a length and items by number, are array-likes for NumPy: lists of rows.
     """
-    if isinstance(X, (list, tuple)):
+    if isinstance(X, list):
         return bool(X) and n_axes(X[0]) == 2
     if not hasattr(type(X), "__iter__") or isinstance(X, (str, bytes, Mapping, Set)):
         return False

@@ -65,7 +65,7 @@ impl Leave {
 
     /// A pass that leaves the first `kept` bytes.
     #[cfg(test)]
-    pub(super) fn of(kept: usize) -> Self {
+    pub(in crate::data) fn of(kept: usize) -> Self {
         Self { kept, lag: 0 }
     }
 

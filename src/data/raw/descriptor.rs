@@ -6,21 +6,23 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
+use super::direct::OpenFile;
 use crate::error::{Error, Result};
 
-/// The largest and the smallest number of descriptors that the files of one source keep open, and the number where
-/// the limit of the process is not known. A check of an open file costs a tenth of opening it again.
-const MOST_FILES: usize = 256;
-const LEAST_FILES: usize = 16;
-const SOME_FILES: usize = 64;
+/// The largest and the smallest number of files of one source that stay open, and the number where the limit of the
+/// process is not known. A check of an open file costs a tenth of opening it again. Each has two descriptors once its
+/// rows are read past the cache.
+const MOST_FILES: usize = 128;
+const LEAST_FILES: usize = 8;
+const SOME_FILES: usize = 32;
 
-/// The number of descriptors that the files of one source keep open: at most a quarter of the limit of the process.
+/// The number of files of one source that stay open: their descriptors are at most a quarter of those of the process.
 fn kept_files() -> usize {
     let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let soft = limits.lines().find_map(|line| line.strip_prefix("Max open files")?.split_whitespace().next());
     match soft {
         Some("unlimited") => MOST_FILES,
-        Some(limit) => limit.parse().map_or(SOME_FILES, |n: usize| (n / 4).clamp(LEAST_FILES, MOST_FILES)),
+        Some(limit) => limit.parse().map_or(SOME_FILES, |n: usize| (n / 8).clamp(LEAST_FILES, MOST_FILES)),
         None => SOME_FILES,
     }
 }
@@ -105,7 +107,7 @@ impl KnownFile {
 #[derive(Debug)]
 pub(in crate::data) struct OpenFiles {
     /// One for each file.
-    slots: Vec<Mutex<Option<Arc<File>>>>,
+    slots: Vec<Mutex<Option<Arc<OpenFile>>>>,
     /// The open files, in the order in which they were opened.
     order: Mutex<VecDeque<usize>>,
     most: usize,
@@ -118,16 +120,16 @@ impl OpenFiles {
         Self { slots, order: Mutex::default(), most: kept_files() }
     }
 
-    fn slot(&self, number: usize) -> MutexGuard<'_, Option<Arc<File>>> {
+    fn slot(&self, number: usize) -> MutexGuard<'_, Option<Arc<OpenFile>>> {
         self.slots[number].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The file `number`, if it is open.
-    fn find(&self, number: usize) -> Option<Arc<File>> {
+    fn find(&self, number: usize) -> Option<Arc<OpenFile>> {
         self.slot(number).clone()
     }
 
-    pub(super) fn keep(&self, number: usize, file: Arc<File>) {
+    pub(super) fn keep(&self, number: usize, file: Arc<OpenFile>) {
         if self.slot(number).replace(file).is_some() {
             // Another thread has opened it in the meantime: it is in the order.
             return;
@@ -158,18 +160,18 @@ pub(super) struct Descriptor {
 
 impl Descriptor {
     /// The open file.
-    pub(super) fn file(&self) -> Result<Arc<File>> {
+    pub(super) fn file(&self) -> Result<Arc<OpenFile>> {
         if let Some(file) = self.files.find(self.number) {
             return Ok(file);
         }
         // Opened without the lock, so that other threads can continue.
-        let file = Arc::new(self.known.open()?);
+        let file = Arc::new(OpenFile::new(self.known.open()?));
         self.files.keep(self.number, file.clone());
         Ok(file)
     }
 
     /// The file, if it is open.
-    pub(super) fn open_file(&self) -> Option<Arc<File>> {
+    pub(super) fn open_file(&self) -> Option<Arc<OpenFile>> {
         self.files.find(self.number)
     }
 
@@ -179,6 +181,6 @@ impl Descriptor {
     }
 
     pub(super) fn metadata(&self) -> Result<Metadata> {
-        self.file()?.metadata().map_err(|e| Error::io(&self.known.path, e))
+        self.file()?.file.metadata().map_err(|e| Error::io(&self.known.path, e))
     }
 }

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::ops::Range;
+use std::sync::OnceLock;
 
 /// A file whose reads begin and end at multiples of a sector.
 #[cfg(all(target_os = "linux", not(miri)))]
@@ -11,6 +12,24 @@ pub(super) struct Direct {
     file: File,
     /// What the disk reads at the least.
     sector: usize,
+}
+
+/// An open file, and how its single rows are read, if they can be read so.
+#[derive(Debug)]
+pub(super) struct OpenFile {
+    pub(super) file: File,
+    direct: OnceLock<Option<Direct>>,
+}
+
+impl OpenFile {
+    pub(super) fn new(file: File) -> Self {
+        Self { file, direct: OnceLock::new() }
+    }
+
+    /// Reads past the cache; opened with the first such read.
+    pub(super) fn direct(&self) -> Option<&Direct> {
+        self.direct.get_or_init(|| Direct::of(&self.file)).as_ref()
+    }
 }
 
 /// Other systems have no such reads.
@@ -25,7 +44,7 @@ impl Direct {
     const ALIGNMENT: usize = 4096;
 
     /// The same file, if the system can read it so.
-    pub(super) fn of(file: &File) -> Option<Self> {
+    fn of(file: &File) -> Option<Self> {
         use std::fs::OpenOptions;
         use std::os::fd::AsRawFd;
         use std::os::unix::fs::OpenOptionsExt;
@@ -68,7 +87,7 @@ impl Direct {
 
 #[cfg(not(all(target_os = "linux", not(miri))))]
 impl Direct {
-    pub(super) fn of(_file: &File) -> Option<Self> {
+    fn of(_file: &File) -> Option<Self> {
         None
     }
 

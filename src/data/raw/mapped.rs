@@ -20,7 +20,7 @@ use memmap2::MmapMut as Mmap;
 use super::ahead::READ_AHEAD_PART;
 use super::ahead::{Leave, due, scarce};
 use super::descriptor::Descriptor;
-use super::direct::Direct;
+use super::direct::OpenFile;
 use super::layout::Layout;
 use super::rows::{RawRows, one_block};
 use crate::data::source::forward;
@@ -87,15 +87,13 @@ struct MappedFile {
     advised: AtomicU8,
     /// What the last pass that began leaves in the cache.
     leave: Mutex<Option<Leave>>,
-    /// Reads single rows, if they can be read so.
-    direct: OnceLock<Option<Direct>>,
 }
 
 /// The descriptor by which the length of a mapped file is looked up.
 #[derive(Debug)]
 pub(super) enum Handle {
     /// Open as long as the file is mapped.
-    Own(File),
+    Own(OpenFile),
     /// One of many files, of which only some are open at a time.
     Shared(Descriptor),
 }
@@ -171,7 +169,7 @@ impl Mapped {
         }
         let file = File::open(path).map_err(|e| Error::io(path, e))?;
         let map = map(&file, path, expected)?;
-        Ok(Self::of_map(map, Handle::Own(file), path, expected, (layout, offset, false)))
+        Ok(Self::of_map(map, Handle::Own(OpenFile::new(file)), path, expected, (layout, offset, false)))
     }
 
     /// Rows in a file that is mapped already: `needed` bytes of it, with the first value at byte `offset`. If `led`,
@@ -192,7 +190,6 @@ impl Mapped {
             unreadable: OnceLock::new(),
             advised: AtomicU8::new(0),
             leave: Mutex::default(),
-            direct: OnceLock::new(),
         };
         Self { file: Arc::new(file), offset: offset as usize, layout, led }
     }
@@ -210,7 +207,7 @@ impl Mapped {
     /// The metadata of the open file.
     pub(super) fn metadata(&self) -> Result<fs::Metadata> {
         match &self.file.handle {
-            Handle::Own(file) => file.metadata().map_err(|e| Error::io(self.path(), e)),
+            Handle::Own(open) => open.file.metadata().map_err(|e| Error::io(self.path(), e)),
             Handle::Shared(descriptor) => descriptor.metadata(),
         }
     }
@@ -222,8 +219,8 @@ impl Mapped {
     pub(crate) fn check_length(&self) -> Result<()> {
         // No other code uses the file position; a seek takes half the time of a `stat`.
         match &self.file.handle {
-            Handle::Own(file) => self.note_length((&*file).seek(SeekFrom::End(0))),
-            Handle::Shared(descriptor) => self.note_length((&*descriptor.file()?).seek(SeekFrom::End(0))),
+            Handle::Own(open) => self.note_length((&open.file).seek(SeekFrom::End(0))),
+            Handle::Shared(descriptor) => self.note_length((&descriptor.file()?.file).seek(SeekFrom::End(0))),
         }
     }
 
@@ -231,7 +228,7 @@ impl Mapped {
     pub(in crate::data) fn check_cheaply(&self) -> Result<()> {
         match &self.file.handle {
             Handle::Shared(descriptor) => match descriptor.open_file() {
-                Some(file) => self.note_length((&*file).seek(SeekFrom::End(0))),
+                Some(open) => self.note_length((&open.file).seek(SeekFrom::End(0))),
                 None => descriptor.check(),
             },
             Handle::Own(_) => self.check_length(),
@@ -311,13 +308,25 @@ impl Mapped {
 
     /// Appends single rows to `out`, without a check of the length of the file.
     pub(in crate::data) fn append<T: Float>(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {
-        // With sequential advice the system would read some hundred kilobytes per row.
-        self.advise(Pattern::Random);
+        let all = self.layout.rows as u64;
+        let run = rows.len() >= RUN && rows.windows(2).all(|two| two[0] < all && two[1] == two[0] + 1);
+        let last = rows.last().filter(|&&last| run && last < all);
+        let run = last.map(|&last| last as usize + 1 - rows.len()..last as usize + 1);
+        if let Some(run) = run.clone() {
+            self.request_rows(run);
+        } else {
+            // With sequential advice the system would read some hundred kilobytes per row.
+            self.advise(Pattern::Random);
+        }
         if self.led {
             let all = self.layout.rows;
             self.check_leads(rows.iter().map(|&row| row as usize).filter(|&row| row < all))?;
         }
-        self.view().append(rows, out)
+        self.view().append(rows, out)?;
+        if let Some(run) = run.filter(|run| !self.keeps(run, None)) {
+            self.drop_rows(run);
+        }
+        Ok(())
     }
 
     /// The same rows, each preceded by an `i32` that must be its number of columns; there must be 4 bytes
@@ -424,11 +433,11 @@ impl Mapped {
             let _ = rustix::fs::fadvise(file, bytes.start as u64, Some(length), rustix::fs::Advice::DontNeed);
         };
         match handle {
-            Handle::Own(file) => drop(file),
+            Handle::Own(open) => drop(&open.file),
             // A closed file is not opened for this.
             Handle::Shared(descriptor) => {
-                if let Some(file) = descriptor.open_file() {
-                    drop(&file);
+                if let Some(open) = descriptor.open_file() {
+                    drop(&open.file);
                 }
             }
         }
@@ -452,13 +461,16 @@ impl Mapped {
     }
 
     /// What the pass leaves in the cache.
-    pub(in crate::data) fn leave(&self) -> MutexGuard<'_, Option<Leave>> {
+    pub(super) fn leave(&self) -> MutexGuard<'_, Option<Leave>> {
         self.file.leave.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether these rows stay in the cache after they were read.
-    fn keeps(&self, rows: &Range<usize>) -> bool {
+    /// Whether these rows stay in the cache after they were read: after the last pass, if `leave` is `None`.
+    fn keeps(&self, rows: &Range<usize>, leave: Option<Leave>) -> bool {
         let Some(bytes) = self.bytes_of(rows) else { return true };
+        if let Some(leave) = leave {
+            return leave.keeps(&bytes);
+        }
         let mut leave = self.leave();
         if leave.is_none() {
             // Before the first pass, for example of a resumed fit. A pass reports the error.
@@ -496,6 +508,9 @@ impl Mapped {
         due(self.bytes_of(rows)?, rows.start == 0)
     }
 }
+
+/// Consecutive rows from which on a file is read ahead for them.
+const RUN: usize = 64;
 
 /// Maps a file of which `needed` bytes will be read.
 pub(super) fn map(file: &File, path: &Path, needed: u64) -> Result<Mmap> {
@@ -555,7 +570,7 @@ pub(in crate::data) fn file_length(path: &Path) -> Result<u64> {
 
 impl<T: Float> TileReader<T> for Mapped {
     fn read(&self, wanted: Wanted<'_>, buffer: &mut RowBuf<T>) -> Result<Option<Tile<'_, T>>> {
-        if self.read_few(&wanted, buffer)? {
+        if self.read_few(&wanted, buffer, None)? {
             self.drop_behind(&wanted.rows);
             return Ok(Some(Tile::Copied));
         }
@@ -595,7 +610,7 @@ impl<T: Float> DataSource<T> for Mapped {
     }
     fn gather(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {
         self.check_length()?;
-        if self.gather_directly(rows, out)? {
+        if self.gather_directly(rows, out, None)? {
             return Ok(());
         }
         self.append(rows, out)

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::descriptor::{Descriptor, KnownFile, OpenFiles};
+use super::direct::OpenFile;
 use super::layout::Layout;
 use super::mapped::{Handle, Mapped, map};
 use crate::error::Result;
@@ -49,7 +50,7 @@ impl Place {
         let known = &self.file;
         let file = known.open()?;
         let map = map(&file, &known.path, known.needed)?;
-        files.keep(number, Arc::new(file));
+        files.keep(number, Arc::new(OpenFile::new(file)));
         let handle = Handle::Shared(Descriptor { files: files.clone(), known: known.clone(), number });
         Ok(Mapped::of_map(map, handle, &known.path, known.needed, (self.layout, self.offset, self.led)))
     }

@@ -235,7 +235,7 @@ fn single_rows_are_those_of_the_file() {
     let mut buffer = RowBuf::new(37);
     for (range, picked) in [(0..1081, vec![0, 1, 2, 500, 502, 1080]), (20..90, vec![69, 3]), (7..9, vec![])] {
         // Some file systems have no such reads.
-        if !rows.read_picked::<f32>(&range, &picked, &mut buffer).unwrap() {
+        if !rows.read_picked::<f32>(&range, &picked, &mut buffer, None).unwrap() {
             return;
         }
         for &r in &picked {
@@ -254,6 +254,6 @@ fn single_rows_are_those_of_the_file() {
     let outside = rows.gather(&[1081; 20], &mut found).unwrap_err();
     assert_eq!(outside.to_string(), rows.gather(&[1081], &mut found).unwrap_err().to_string());
     File::options().write(true).open(&path).unwrap().set_len(70_000).unwrap();
-    let refused = rows.read_picked::<f32>(&(0..1081), &[1080], &mut buffer).unwrap_err();
+    let refused = rows.read_picked::<f32>(&(0..1081), &[1080], &mut buffer, None).unwrap_err();
     assert!(refused.to_string().contains("was cut while it was open"), "{refused}");
 }

@@ -100,7 +100,7 @@ impl<T: Compute> Clusters<T> {
         if data.scarce_memory().is_some() {
             return self.settle_in_windows(data, groups, stale, metric, memory, cx);
         }
-        let together = self.together(groups);
+        let together = together(self.len(), groups);
         let centers = self.centers.chunks_mut(together * dim);
         let sums = self.weights.chunks_mut(together).zip(self.energies.chunks_mut(together));
         let items = centers.zip(sums).enumerate();
@@ -117,11 +117,6 @@ impl<T: Compute> Clusters<T> {
         })
     }
 
-    /// Clusters that a thread takes at a time.
-    fn together(&self, groups: &Groups) -> usize {
-        (GROUPED_ROWS * self.len() / groups.rows().len().max(1)).max(1)
-    }
-
     /// As [`Clusters::settle`], in two passes over a file larger than memory. Rows are added in the same order.
     fn settle_in_windows(
         &mut self,
@@ -132,11 +127,12 @@ impl<T: Compute> Clusters<T> {
         memory: u64,
         cx: &Executor,
     ) -> Result<()> {
-        let (k, dim, together) = (self.len(), self.dim, self.together(groups));
+        let (k, dim) = (self.len(), self.dim);
         let (mut sums, mut weights, mut energies) = (Vec::new(), vec![0.0; k], vec![0.0; k]);
-        make_room(&mut sums, "sums of clusters", k as u64, dim * size_of::<f64>())?;
+        make_room(&mut sums, "sums of clusters", k as u64, dim)?;
         sums.resize(k * dim, 0.0);
         for_each_window(data, groups, memory, &|j| stale[j], cx, |data, groups| {
+            let together = together(k, groups);
             let items = sums.chunks_mut(together * dim).zip(weights.chunks_mut(together)).enumerate();
             cx.for_each(items, Copies::default, |(part, (sums, weights)), copies| {
                 let each = sums.chunks_exact_mut(dim).zip(weights);
@@ -158,6 +154,7 @@ impl<T: Compute> Clusters<T> {
         drop(sums);
         let centers = self.centers();
         for_each_window(data, groups, memory, &|j| stale[j], cx, |data, groups| {
+            let together = together(k, groups);
             let items = energies.chunks_mut(together).enumerate();
             cx.for_each(items, Copies::default, |(part, energies), copies| {
                 for (j, energy) in (part * together..).zip(energies).filter(|(j, _)| stale[*j]) {
@@ -190,6 +187,11 @@ impl<T: Compute> Clusters<T> {
             settle(center, data, rows, metric, &mut SettleBuffers::default())?;
         Ok(())
     }
+}
+
+/// How many of `k` clusters a thread takes at a time.
+fn together(k: usize, groups: &Groups) -> usize {
+    (GROUPED_ROWS * k / groups.rows().len().max(1)).max(1)
 }
 
 /// Moves a center to the mean of `rows`. Returns their weight and squared error.

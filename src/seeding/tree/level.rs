@@ -8,6 +8,7 @@ use crate::data::{DataSource, Dense, Subset, Weighted, gather, row_bytes, row_va
 use crate::error::Result;
 use crate::fit::Metric;
 use crate::kernel::Compute;
+use crate::matrix::make_room;
 use crate::parallel::Executor;
 use crate::pass::{Groups, for_each_window};
 use crate::rng::{Purpose, Rng};
@@ -150,8 +151,9 @@ impl Growth {
         let _phase = cx.phase("", split.map(|j| self.visits(groups.len(j), sizes[j], counts[j])).sum());
         let plan = Plan { number, counts, sizes, groups };
         let mut all = Children::default();
-        for nodes in plan.batches(data, self.memory) {
-            let copies = plan.copies(nodes.clone(), data, self.memory, cx)?;
+        let most = self.copied(data);
+        for nodes in plan.batches(data, most) {
+            let copies = plan.copies(nodes.clone(), data, most, cx)?;
             self.split_all(&plan, nodes, (data, &copies), clusters, &mut all, cx)?;
         }
         let mut firsts = Vec::with_capacity(plan.counts.len() + 1);
@@ -163,6 +165,14 @@ impl Growth {
             sample_rows: all.sample_rows,
             distances: all.distances,
         }))
+    }
+
+    /// Bytes of rows of nodes that are copied together from a file larger than memory, because a pass over the scattered
+    /// rows of a node would be slow: three quarters of what there is; the rest is for windows of the file. 0 for other
+    /// sources. (Copies of sparse rows would be drawn in other chunks.)
+    fn copied<T: Compute>(&self, data: &dyn DataSource<T>) -> u64 {
+        let free = data.scarce_memory().filter(|_| data.most_values().is_none());
+        free.map_or(0, |free| self.memory.min(free / 2) / 4 * 3)
     }
 
     /// Appends the children of all `nodes` to `all`.
@@ -264,22 +274,14 @@ struct Plan<'a> {
 }
 
 impl Plan<'_> {
-    /// Bytes of rows that are copied together from a file larger than memory, because a pass over the scattered rows of
-    /// a node would be slow: three quarters of what there is, of which the rest is for windows of the file. `None` for
-    /// other sources. (Copies of sparse rows would be drawn in other chunks.)
-    fn copied<T: Compute>(data: &dyn DataSource<T>, memory: u64) -> Option<u64> {
-        let free = data.scarce_memory().filter(|_| data.most_values().is_none())?;
-        Some(memory.min(free / 2) / 4 * 3)
-    }
-
     /// The bytes of the rows of a node, if it is split.
     fn bytes<T: Compute>(&self, j: usize, data: &dyn DataSource<T>) -> u64 {
         if self.counts[j] > 1 { (self.groups.len(j) * row_bytes(data)) as u64 } else { 0 }
     }
 
-    /// All nodes, cut into batches whose rows are copied together. A node with too many rows is not copied.
-    fn batches<T: Compute>(&self, data: &dyn DataSource<T>, memory: u64) -> Vec<Range<usize>> {
-        let most = Self::copied(data, memory).unwrap_or(u64::MAX);
+    /// All nodes, cut into batches of which at most `most` bytes of rows are copied together. A node with more rows is
+    /// not copied.
+    fn batches<T: Compute>(&self, data: &dyn DataSource<T>, most: u64) -> Vec<Range<usize>> {
         let (mut batches, mut first, mut together) = (Vec::new(), 0, 0);
         for j in 0..self.counts.len() {
             let bytes = Some(self.bytes(j, data)).filter(|&bytes| bytes <= most).unwrap_or(0);
@@ -298,15 +300,21 @@ impl Plan<'_> {
         &self,
         nodes: Range<usize>,
         data: &dyn DataSource<T>,
-        memory: u64,
+        most: u64,
         cx: &Executor,
     ) -> Result<Vec<Vec<T>>> {
-        let Some(most) = Self::copied(data, memory) else { return Ok(Vec::new()) };
         let copied = |j: usize| nodes.contains(&j) && (1..=most).contains(&self.bytes(j, data));
+        if !nodes.clone().any(copied) {
+            return Ok(Vec::new());
+        }
         let mut copies = vec![Vec::new(); nodes.len()];
-        for_each_window(data, self.groups, most / 3, &copied, cx, |data, here| {
+        for (copy, j) in copies.iter_mut().zip(nodes.clone()).filter(|(_, j)| copied(*j)) {
+            make_room(copy, "rows of a node", self.groups.len(j) as u64, data.dim())?;
+        }
+        for_each_window(data, &self.groups.only(&nodes), most / 3, &copied, cx, |data, here| {
             let each = copies.iter_mut().zip(nodes.clone()).filter(|(_, j)| copied(*j));
             cx.for_each(each, Vec::new, |(copy, j), rows: &mut Vec<u64>| {
+                cx.check()?;
                 rows.clear();
                 rows.extend(here.of(j).iter().map(|&row| u64::from(row)));
                 gather(data, rows, copy)

@@ -290,13 +290,13 @@ def test_a_list_of_blocks_is_a_stream(convert, tmp_path):
     blocks = [convert(X[:100]), convert(X[100:101]), convert(X[101:])]
     expected = parts(shoal.KMeans(3, random_state=0).fit(lambda: iter(blocks)))
     assert parts(shoal.KMeans(3, random_state=0).fit(blocks)) == expected
-    assert parts(shoal.KMeans(3, random_state=0).fit(tuple(blocks))) == expected
     assert (shoal.KMeans(3, init=X[:3], max_iter=1).fit(X).predict(blocks).shape) == (len(X),)
     assert np.array_equal(np.asarray(shoal.write(blocks, tmp_path / "rows.npy")), X)
     with pytest.raises(ValueError, match="block 1"):
         shoal.KMeans(3).fit([X, X[:, :2]])
-    with pytest.raises(ValueError, match="dim 3"):
-        shoal.KMeans(3).fit([X.tolist(), X.tolist()])
+    for rows in ((X, X), [X.tolist(), X.tolist()]):
+        with pytest.raises(ValueError, match="dim 3"):
+            shoal.KMeans(3).fit(rows)
 
 
 # ---------------------------------------------------------------- .npz

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::thread;
 
-use super::super::direct::Direct;
+use super::super::ahead::Leave;
 use super::super::layout::Layout;
 use super::super::rows::RawRows;
 use super::{Handle, Mapped};
@@ -29,15 +29,17 @@ impl Mapped {
         &self,
         wanted: &Wanted<'_>,
         buffer: &mut RowBuf<T>,
+        leave: Option<Leave>,
     ) -> Result<bool> {
-        self.few(wanted).map_or(Ok(false), |picked| self.read_picked(&wanted.rows, picked, buffer))
+        self.few(wanted, leave)
+            .map_or(Ok(false), |picked| self.read_picked(&wanted.rows, picked, buffer, leave))
     }
 
     /// The picked of these rows, if they are so few.
-    pub(super) fn few<'p>(&self, wanted: &Wanted<'p>) -> Option<&'p [u32]> {
+    fn few<'p>(&self, wanted: &Wanted<'p>, leave: Option<Leave>) -> Option<&'p [u32]> {
         let n = wanted.rows.len();
         let picked = wanted.picked.filter(|picked| n >= DIRECT_ROWS && DIRECT_SHARE * picked.len() <= n)?;
-        (!self.keeps(&wanted.rows)).then_some(picked)
+        (!self.keeps(&wanted.rows, leave)).then_some(picked)
     }
 
     /// Reads single rows, counted from the first of `rows`, to their places in `buffer`, by many requests at a time.
@@ -47,6 +49,7 @@ impl Mapped {
         rows: &Range<usize>,
         picked: &[u32],
         buffer: &mut RowBuf<T>,
+        leave: Option<Leave>,
     ) -> Result<bool> {
         let cols = self.layout.cols;
         let row_bytes = self.layout.row_stride.unsigned_abs();
@@ -61,14 +64,21 @@ impl Mapped {
             (left, next) = (rest, run.end);
             runs.push((rows.start + run.start..rows.start + run.end, out));
         }
-        self.read_runs(runs)
+        self.read_runs(runs, leave)
     }
 
     /// Appends rows to `out` past the cache, if they are several rows of a file that does not stay in it. Returns whether
     /// it could; otherwise `out` does not change.
-    pub(in crate::data) fn gather_directly<T: Float>(&self, rows: &[u64], out: &mut Vec<T>) -> Result<bool> {
+    pub(in crate::data) fn gather_directly<T: Float>(
+        &self,
+        rows: &[u64],
+        out: &mut Vec<T>,
+        leave: Option<Leave>,
+    ) -> Result<bool> {
         let all = self.layout.rows;
-        if rows.len() <= DIRECT_REQUESTS || self.keeps(&(0..all)) || rows.iter().any(|&row| row >= all as u64)
+        if rows.len() <= DIRECT_REQUESTS
+            || self.keeps(&(0..all), leave)
+            || rows.iter().any(|&row| row >= all as u64)
         {
             return Ok(false);
         }
@@ -79,7 +89,7 @@ impl Mapped {
             let here = left.split_off_mut(..run.len() * cols).unwrap_or_default();
             runs.push((run[0] as usize..run[0] as usize + run.len(), here));
         }
-        let all_read = self.read_runs(runs);
+        let all_read = self.read_runs(runs, leave);
         if !matches!(all_read, Ok(true)) {
             out.truncate(before);
         }
@@ -87,26 +97,32 @@ impl Mapped {
     }
 
     /// Reads runs of rows to their places, past the cache unless they stay in it. Returns whether it could.
-    fn read_runs<T: Float>(&self, mut runs: Vec<(Range<usize>, &mut [T])>) -> Result<bool> {
+    fn read_runs<T: Float>(
+        &self,
+        mut runs: Vec<(Range<usize>, &mut [T])>,
+        leave: Option<Leave>,
+    ) -> Result<bool> {
         let Layout { dtype, cols, col_stride, .. } = self.layout;
         if self.led || cols > 1 && col_stride != dtype.size() as isize {
             return Ok(false);
         }
+        if runs.is_empty() {
+            return Ok(true);
+        }
         let of_many;
-        let direct = match &self.file.handle {
-            Handle::Own(file) => self.file.direct.get_or_init(|| Direct::of(file)),
-            // Not kept open: there are too many.
+        let open = match &self.file.handle {
+            Handle::Own(open) => open,
             Handle::Shared(descriptor) => {
-                of_many = Direct::of(&*descriptor.file()?);
-                &of_many
+                of_many = descriptor.file()?;
+                &*of_many
             }
         };
-        let Some(direct) = direct else { return Ok(false) };
+        let Some(direct) = open.direct() else { return Ok(false) };
         let share = runs.len().div_ceil(DIRECT_THREADS).max(DIRECT_REQUESTS);
         let read = |runs: &mut [(Range<usize>, &mut [T])]| -> Result<bool> {
             let mut buffer = Vec::new();
             for (rows, out) in runs {
-                if self.keeps(rows) {
+                if self.keeps(rows, leave) {
                     self.read_into(rows, out)?;
                     continue;
                 }
