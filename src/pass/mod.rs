@@ -14,6 +14,6 @@ pub(crate) use groups::{Copies, Groups};
 pub(crate) use per_row::for_all_rows;
 pub(crate) use relabel::Compared;
 pub(crate) use sweep::{Chunk, Cut, PerRow, TILE_ROWS, Unread, Wide, sweep};
-#[cfg(test)]
-pub(crate) use windows::Large;
 pub(crate) use windows::for_each_window;
+#[cfg(test)]
+pub(crate) use windows::tests::Large;
