@@ -5,17 +5,21 @@ use super::bounds::{PanelBounds, rounding_of};
 use super::costs::Costs;
 use super::labels::{Labels, Swept};
 use super::lloyd::params::Algorithm;
-use super::sketches::{Sketches, fine_sketches_pay, sketches_exclude_most, sketches_pay};
+use super::sketches::{Sketches, fine_sketches_pay, plain_sketches_pay, sketches_exclude_most};
 use crate::centers::LabelsRef;
 use crate::data::DataSource;
 use crate::error::Result;
-use crate::kernel::{Compute, PackedCenters, sketched};
+use crate::kernel::{Compute, PackedCenters};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::persist::state::{StateReader, stored_fields};
 
-/// Sweeps of a fit from which sketches pay: sketching all rows takes about as long as one plain sweep.
-const SKETCH_SWEEPS: u64 = 3;
+/// Sweeps of a fit from which sketches pay, beside the last pass for the labels: sketching all rows takes about as long
+/// as one plain sweep.
+const SKETCH_SWEEPS: u64 = 2;
+
+/// Sweeps that must follow for bounds per panel or center to pay: in the first of them, few bounds hold.
+const BOUNDED_SWEEPS: u64 = 5;
 
 /// Total loss, in full sweeps, at which bounds are dropped.
 const BOUNDED_LOSS: f64 = 3.0;
@@ -53,7 +57,7 @@ pub(super) const BLOCK_ROWS: usize = 16_384;
 pub(super) const BLOCK_CENTERS: usize = 16;
 
 /// Fewest sweeps that a fit may take for `Algorithm::Auto` to try blocks.
-const BLOCK_SWEEPS: u64 = 8;
+const BLOCK_SWEEPS: u64 = 16;
 
 /// Blocks are given up if a sweep computes more than this share of all distances.
 const BLOCK_SHARE: f64 = 0.15;
@@ -184,9 +188,7 @@ impl Choice {
         sweeps: u64,
     ) -> bool {
         let (k, dim) = (packed.n_centers(), packed.dim());
-        let pay = || {
-            (are_scarce && fine_sketches_pay(n, k, dim)) || (sketched::are_fast() && sketches_pay(n, k, dim))
-        };
+        let pay = || (are_scarce && fine_sketches_pay(n, k, dim)) || plain_sketches_pay(n, k, dim);
         let wanted = match self.asked {
             // Once they were declined, they are not tried again.
             Algorithm::Sketch => sweeps == 0 || self.algorithm == Algorithm::Sketch,
@@ -261,7 +263,8 @@ impl Choice {
         let costs = Costs::new::<T>(dim, k);
         let expected = self.cost_factor * costs.expected(self.changed as f64 / n as f64);
         let most = if self.unbounded_until > 0 { BOUNDED_AGAIN } else { costs.most_at_first };
-        if costs.ratio(expected) > most {
+        let are_few = costs.algorithm != Algorithm::Hamerly && self.most < sweeps + BOUNDED_SWEEPS;
+        if are_few || costs.ratio(expected) > most {
             Algorithm::Lloyd
         } else if costs.algorithm == Algorithm::Hamerly && balls_pay(n, k, || come_in_runs(labels)) {
             Algorithm::Exponion
@@ -288,9 +291,8 @@ impl Choice {
 
     /// Evaluates the last sweep by sketches. Drops them if they exclude too few centers.
     pub(super) fn watch_sketches(&mut self, labels: &mut Labels, swept: &Swept) {
-        let k = swept.clusters.weights().len() as u64;
-        let pay = sketches_exclude_most(swept.distances, labels.of_rows.len() as u64, k);
-        let n = labels.of_rows.len() as u64;
+        let (n, k) = (labels.of_rows.len() as u64, swept.clusters.weights().len() as u64);
+        let pay = sketches_exclude_most(swept.distances, n, k);
         let serve = match &labels.sketches {
             // All rows are read anyway where sums are computed anew, as always with weights. Later, a row that is read
             // takes two distances or more.

@@ -223,6 +223,37 @@ fn sums_that_overflow_go_to_the_arbiter() {
     check_sketches(&problem, "overflow");
 }
 
+/// Squares of the differences from the first center underflow. The second is nearer.
+#[test]
+fn sums_that_underflow_go_to_the_arbiter() {
+    let (d, k) = (64, 64);
+    let mut c: Vec<f32> = (0..k * d).map(|i| 1e-18 * (1.0 + (i % 97) as f32)).collect();
+    c[..d].fill(2.6e-23);
+    c[d..2 * d].fill(0.0);
+    c[d] = 1.5e-22;
+    let problem = Problem { d, x: vec![0.0; 20 * d], c };
+    check_sketches(&problem, "underflow");
+}
+
+/// Equal terms are rounded alike, so that long sums of them in `f32` are off by much, and others by less.
+#[test]
+fn long_sums_of_equal_terms_go_to_the_arbiter() {
+    let (d, k) = (1 << 13, 64);
+    for at in 0..40u8 {
+        let mut c = vec![3.0; k * d];
+        let size = 1.0 + f32::from(at) / 41.0;
+        c[..d].fill(size);
+        // The second is a little nearer than the first.
+        let near = f64::from(size) * (1.0 - 1e-7 * f64::from(at % 20));
+        let share = 0.1 + 0.02 * f64::from(at);
+        for (t, x) in c[d..2 * d].iter_mut().enumerate() {
+            let square = if t / 16 % 2 == 0 { 1.0 + share } else { 1.0 - share };
+            *x = (near * square.sqrt()) as f32;
+        }
+        check_sketches(&Problem { d, x: vec![0.0; d], c }, &format!("equal terms, {size}"));
+    }
+}
+
 /// Distances in `f32` cannot tell these centers apart.
 #[test]
 fn close_distances_go_to_the_arbiter() {

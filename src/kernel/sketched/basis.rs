@@ -2,10 +2,10 @@
 
 use super::multiply;
 use crate::float::Float;
-use crate::kernel::aligned::Aligned;
 use crate::kernel::generic::product::{COLUMNS, DEPTH};
 use crate::kernel::operations;
-use crate::kernel::tier::{Compute, active};
+use crate::kernel::simd::Widen;
+use crate::kernel::tier::{Compute, Operation, Tier, active};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::rng::{Purpose, Rng};
@@ -84,13 +84,14 @@ impl Basis {
         let mut rows = vec![0.0; sample.rows() * dim];
         new.center(sample, &mut rows, &mut vec![0.0; sample.rows()]);
         let mut rng = Rng::keyed(0, Purpose::Sketching, dim as u64);
+        let mut leading = Leading::of(&rows, dim);
         for width in [Self::LEAST_WIDTH, 64, 128, 256] {
             if dim <= width + width / 2 {
                 break;
             }
-            let (directions, energy) = leading(&rows, dim, width, &mut rng, cx);
-            if energy >= SKETCH_ENERGY {
-                let learned = new.clone().with(&rotated(&directions, dim, width, &mut rng), width);
+            leading.extend(width, &mut rng, cx);
+            if leading.energy >= SKETCH_ENERGY {
+                let learned = new.clone().with(&rotated(&leading.directions, dim, width, &mut rng), width);
                 return Some(learned.unwrap_or(new));
             }
         }
@@ -105,8 +106,9 @@ impl Basis {
         let mut rows = vec![0.0; sample.rows() * dim];
         new.center(sample, &mut rows, &mut vec![0.0; sample.rows()]);
         let mut rng = Rng::keyed(0, Purpose::Sketching, dim as u64);
-        let (directions, _) = leading(&rows, dim, width, &mut rng, cx);
-        new.with(&rotated(&directions, dim, width, &mut rng), width)
+        let mut leading = Leading::of(&rows, dim);
+        leading.extend(width, &mut rng, cx);
+        new.with(&rotated(&leading.directions, dim, width, &mut rng), width)
     }
 
     /// The learned directions, and random ones that complete them to a basis of all columns. `None` without learned
@@ -119,7 +121,7 @@ impl Basis {
             row.iter().enumerate().for_each(|(j, &v)| all[j * self.dim + t] = f64::from(v));
         }
         all.extend(random((self.dim - self.width) * self.dim, &mut rng));
-        self.clone().with(&orthonormal(all, self.dim, &mut rng), self.dim)
+        self.clone().with(&orthonormal(all, 0, self.dim, &mut rng), self.dim)
     }
 
     /// All columns, for rows like those of a sample. `None` if the scale of the rows is out of range.
@@ -202,18 +204,13 @@ impl Basis {
                 matrix[t * self.width + j] = v as f32;
             }
         }
-        let mut defect = 0.0;
-        for (j, a) in rounded.chunks_exact(dim).enumerate() {
-            for (i, b) in rounded.chunks_exact(dim).enumerate().take(j + 1) {
-                let off = dot(a, b) - f64::from(u8::from(i == j));
-                defect += off * off * if i == j { 1.0 } else { 2.0 };
-            }
-        }
-        self.defect = defect.sqrt() * 1.001 + 1e-12;
+        let tier: Tier<f64> = active();
+        let defect = tier.run(Defect { runs: &rounded, length: dim });
+        self.defect = defect * 1.001 + 1e-12;
         self.directions = Directions::Learned(matrix);
-        // Two roundings per term without fused steps, one sum per chain, and one rounding of each value of a row.
-        let steps = 2.0 * dim.min(DEPTH) as f64 + (dim / DEPTH) as f64 + 6.0;
-        self.rounding = steps * UNIT * (count as f64).sqrt() * 1.01 + 4.0 * UNIT;
+        // Two roundings per term without fused steps, one sum per chain, and those of the values of a row.
+        let steps = 2.0 * dim.min(DEPTH) as f64 + (dim / DEPTH) as f64 + 10.0;
+        self.rounding = steps * UNIT * (count as f64).sqrt() * 1.01;
         (self.defect < 1e-3).then_some(self)
     }
 }
@@ -257,28 +254,49 @@ pub(super) fn mix<V: Float>(coordinates: &mut [V]) {
     }
 }
 
-/// `count` directions of the largest squared lengths, by subspace iteration, and their share of these.
-fn leading(rows: &[f32], dim: usize, count: usize, rng: &mut Rng, cx: &Executor) -> (Vec<f64>, f64) {
-    let n = rows.len() / dim;
-    // Row by row, and column by column.
-    let mut columns = Aligned::filled(rows.len(), 0.0f32);
-    for (i, row) in rows.chunks_exact(dim).enumerate() {
-        for (t, &v) in row.iter().enumerate() {
-            columns[t * n + i] = v;
+/// Directions of the largest squared lengths of some rows, by subspace iteration.
+struct Leading<'a> {
+    rows: &'a [f32],
+    /// The same values column by column.
+    columns: Vec<f32>,
+    dim: usize,
+    /// Orthonormal, a run of `dim` values each.
+    directions: Vec<f64>,
+    /// Their share of the squared lengths.
+    energy: f64,
+}
+
+impl<'a> Leading<'a> {
+    /// No directions yet.
+    fn of(rows: &'a [f32], dim: usize) -> Self {
+        Self {
+            rows,
+            columns: by_column(rows, dim, rows.len() / dim),
+            dim,
+            directions: Vec::new(),
+            energy: 0.0,
         }
     }
-    let (mut onto, mut back) = (vec![0.0f32; n * count], vec![0.0f32; dim * count]);
-    let mut directions = random(dim * count, rng);
-    for _ in 0..SKETCH_ROUNDS {
-        multiply_on(cx, rows, &by_column(&directions, dim, count), (dim, count), &mut onto);
-        multiply_on(cx, &columns, &onto, (n, count), &mut back);
-        directions = by_column(&back, count, dim).iter().map(|&v| f64::from(v)).collect();
-        directions = orthonormal(directions, dim, rng);
+
+    /// Adds directions until there are `count`.
+    fn extend(&mut self, count: usize, rng: &mut Rng, cx: &Executor) {
+        let (n, dim, known) = (self.rows.len() / self.dim, self.dim, self.directions.len());
+        let new = count - known / dim;
+        let (mut onto, mut back) = (vec![0.0f32; n * new], vec![0.0f32; dim * new]);
+        let mut all = std::mem::take(&mut self.directions);
+        all.extend(random(new * dim, rng));
+        for _ in 0..SKETCH_ROUNDS {
+            multiply_on(cx, self.rows, &by_column(&all[known..], dim, new), (dim, new), &mut onto);
+            multiply_on(cx, &self.columns, &onto, (n, new), &mut back);
+            all.truncate(known);
+            all.extend(by_column(&back, new, dim).into_iter().map(f64::from));
+            all = orthonormal(all, known / dim, dim, rng);
+        }
+        multiply_on(cx, self.rows, &by_column(&all[known..], dim, new), (dim, new), &mut onto);
+        let squares = |values: &[f32]| values.iter().map(|&v| f64::from(v) * f64::from(v)).sum::<f64>();
+        self.energy += squares(&onto) / squares(self.rows).max(f64::MIN_POSITIVE);
+        self.directions = all;
     }
-    multiply_on(cx, rows, &by_column(&directions, dim, count), (dim, count), &mut onto);
-    let squares = |values: &[f32]| values.iter().map(|&v| f64::from(v) * f64::from(v)).sum::<f64>();
-    let energy = squares(&onto) / squares(rows).max(f64::MIN_POSITIVE);
-    (directions, energy)
 }
 
 /// Rows of a product that a thread computes at a time.
@@ -292,7 +310,7 @@ fn multiply_on(cx: &Executor, left: &[f32], right: &[f32], (depth, cols): (usize
 
 /// The same subspace in other directions: `count` of them, mixed by a random rotation.
 fn rotated(directions: &[f64], dim: usize, count: usize, rng: &mut Rng) -> Vec<f64> {
-    let rotation = orthonormal(random(count * count, rng), count, rng);
+    let rotation = orthonormal(random(count * count, rng), 0, count, rng);
     let rotation: Vec<f32> = rotation.iter().map(|&v| v as f32).collect();
     let mut mixed = vec![0.0; dim * count];
     multiply(&by_column(directions, dim, count), &rotation, (count, count), &mut mixed);
@@ -315,26 +333,15 @@ fn random(count: usize, rng: &mut Rng) -> Vec<f64> {
     (0..count).map(|_| (0..6).map(|_| rng.unit() - 0.5).sum()).collect()
 }
 
-/// Runs of `length` values, made orthonormal from the first to the last. A run that depends on those before it is
-/// drawn again.
-fn orthonormal(mut runs: Vec<f64>, length: usize, rng: &mut Rng) -> Vec<f64> {
-    for j in 0..runs.len() / length {
+/// Runs of `length` values, made orthonormal from the first to the last; the first `known` are so already. A run that
+/// depends on those before it is drawn again.
+fn orthonormal(mut runs: Vec<f64>, known: usize, length: usize, rng: &mut Rng) -> Vec<f64> {
+    let tier: Tier<f64> = active();
+    for j in known..runs.len() / length {
         let (before, from_here) = runs.split_at_mut(j * length);
         let run = &mut from_here[..length];
         for _ in 0..4 {
-            let whole = dot(run, run).sqrt();
-            // Twice, because the first pass loses digits.
-            for _ in 0..2 {
-                for other in before.chunks_exact(length) {
-                    let along = dot(other, run);
-                    run.iter_mut().zip(other).for_each(|(v, o)| *v -= along * o);
-                }
-            }
-            let rest = dot(run, run).sqrt();
-            if whole.is_finite() && rest > 1e-6 * whole && rest > 0.0 {
-                for v in run.iter_mut() {
-                    *v /= rest;
-                }
+            if tier.run(Normalized { before, run }) {
                 break;
             }
             run.copy_from_slice(&random(length, rng));
@@ -343,11 +350,78 @@ fn orthonormal(mut runs: Vec<f64>, length: usize, rng: &mut Rng) -> Vec<f64> {
     runs
 }
 
+/// Makes a run orthogonal to those before it, and its length 1. Returns whether it did not depend on them.
+struct Normalized<'a> {
+    before: &'a [f64],
+    run: &'a mut [f64],
+}
+
+impl Operation<f64> for Normalized<'_> {
+    type Output = bool;
+
+    /// # Safety
+    /// The processor has the instruction set of `S`.
+    #[inline(always)]
+    unsafe fn run<S: Widen<T = f64>, const MR: usize, const M2: usize, const M3: usize, const NV: usize>(
+        self,
+    ) -> bool {
+        let Self { before, run } = self;
+        let whole = dot(run, run).sqrt();
+        let (mut rest, mut reached) = (whole, 0.0);
+        // Once more where most of the run is gone, because that loses digits.
+        while reached < 0.5 {
+            let was = rest;
+            for other in before.chunks_exact(run.len()) {
+                let along = dot(other, run);
+                run.iter_mut().zip(other).for_each(|(v, o)| *v -= along * o);
+            }
+            rest = dot(run, run).sqrt();
+            reached = rest / was;
+            // Not `rest > ...`, because of NaN.
+            let is_new = whole.is_finite() && rest > 1e-6 * whole && rest > 0.0;
+            if !is_new {
+                return false;
+            }
+        }
+        for v in run.iter_mut() {
+            *v /= rest;
+        }
+        true
+    }
+}
+
+/// How far the products of runs of `length` values are from those of orthonormal ones: the root of the sum of squares.
+struct Defect<'a> {
+    runs: &'a [f64],
+    length: usize,
+}
+
+impl Operation<f64> for Defect<'_> {
+    type Output = f64;
+
+    /// # Safety
+    /// The processor has the instruction set of `S`.
+    #[inline(always)]
+    unsafe fn run<S: Widen<T = f64>, const MR: usize, const M2: usize, const M3: usize, const NV: usize>(
+        self,
+    ) -> f64 {
+        let mut sum = 0.0;
+        for (j, a) in self.runs.chunks_exact(self.length).enumerate() {
+            for (i, b) in self.runs.chunks_exact(self.length).enumerate().take(j + 1) {
+                let off = dot(a, b) - f64::from(u8::from(i == j));
+                sum += off * off * if i == j { 1.0 } else { 2.0 };
+            }
+        }
+        sum.sqrt()
+    }
+}
+
 /// The sum of products.
+#[inline(always)]
 fn dot(a: &[f64], b: &[f64]) -> f64 {
-    let (a, a_tail) = a.as_chunks::<8>();
-    let (b, b_tail) = b.as_chunks::<8>();
-    let mut sums = [0.0; 8];
+    let (a, a_tail) = a.as_chunks::<32>();
+    let (b, b_tail) = b.as_chunks::<32>();
+    let mut sums = [0.0; 32];
     for (a, b) in a.iter().zip(b) {
         for (sum, (a, b)) in sums.iter_mut().zip(a.iter().zip(b)) {
             *sum += a * b;
@@ -355,4 +429,85 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     }
     let tail: f64 = a_tail.iter().zip(b_tail).map(|(a, b)| a * b).sum();
     sums.iter().sum::<f64>() + tail
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn columns(dim: usize) -> Basis {
+        Basis::of_columns(MatRef::new(
+            &vec![1.0f32; dim].into_iter().chain(vec![-1.0; dim]).collect::<Vec<_>>(),
+            dim,
+        ))
+        .unwrap()
+    }
+
+    /// The defect is at least the distance of the products of the directions from those of orthonormal ones.
+    #[test]
+    fn the_defect_is_measured() {
+        let mut rng = Rng::keyed(5, Purpose::Seeding, 0);
+        for (dim, count) in [(96, 32), (300, 64), (200, 1)] {
+            let directions = orthonormal(random(dim * count, &mut rng), 0, dim, &mut rng);
+            let basis = columns(dim).with(&directions, count).unwrap();
+            let Directions::Learned(matrix) = &basis.directions else { unreachable!() };
+            let mut sum = 0.0;
+            for (i, j) in (0..count).flat_map(|i| (0..count).map(move |j| (i, j))) {
+                let product: f64 =
+                    matrix.chunks_exact(basis.width).map(|row| f64::from(row[i]) * f64::from(row[j])).sum();
+                sum += (product - f64::from(u8::from(i == j))).powi(2);
+            }
+            assert!(
+                sum > 0.0 && sum.sqrt() <= basis.defect && basis.defect < 1e-5,
+                "{} {}",
+                sum.sqrt(),
+                basis.defect
+            );
+        }
+        let twice = [[1.0, 0.0, 0.0], [0.8, 0.6, 0.0]].concat();
+        assert!(columns(3).with(&twice, 2).is_none());
+    }
+
+    /// Sums of products whose terms are all rounded downward.
+    #[test]
+    fn the_rounding_of_products_is_covered() {
+        for dim in [16, 128, 200] {
+            let basis = columns(dim).with(&vec![1.0 / (dim as f64).sqrt(); dim], 1).unwrap();
+            let Directions::Learned(matrix) = &basis.directions else { unreachable!() };
+            let share = matrix[0];
+            let (mut sum, mut exact) = (0.0f32, 0.0f64);
+            let row: Vec<f32> = (0..dim)
+                .map(|_| {
+                    let lost = |x: f32| {
+                        f64::from(sum) + f64::from(x) * f64::from(share) - f64::from(x.mul_add(share, sum))
+                    };
+                    let candidates = (0..40).map(|i| 1.0 + i as f32 * 1.7e-3);
+                    let x = candidates.max_by(|&a, &b| lost(a).total_cmp(&lost(b))).unwrap();
+                    sum = x.mul_add(share, sum);
+                    exact += f64::from(x) * f64::from(share);
+                    x
+                })
+                .collect();
+            let mut found = vec![0.0; basis.width];
+            multiply(&row, matrix, (dim, basis.width), &mut found);
+            let length = row.iter().map(|&x| f64::from(x).powi(2)).sum::<f64>().sqrt();
+            let off = (f64::from(found[0]) - exact).abs();
+            assert!(off > 0.0 && off <= basis.rounding * length, "{dim}: {off} {}", basis.rounding * length);
+        }
+    }
+
+    /// Rows are sketched with all learned directions, from the strongest on, whatever the width at which they suffice.
+    #[test]
+    fn learned_directions_hold_most_of_the_squared_lengths() {
+        let (n, dim) = (600, 400);
+        let mut rng = Rng::keyed(6, Purpose::Seeding, 0);
+        for (rank, width) in [(20, 32), (50, 64), (100, 128), (240, 256)] {
+            let mut rows = vec![0.0f32; n * dim];
+            for row in rows.chunks_exact_mut(dim) {
+                row.iter_mut().take(rank).for_each(|x| *x = rng.unit() as f32 - 0.5);
+            }
+            let basis = Basis::learn(MatRef::new(&rows, dim), Executor::caller()).unwrap();
+            assert_eq!((basis.width, basis.is_whole()), (width, false), "{rank}");
+        }
+    }
 }

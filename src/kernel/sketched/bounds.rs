@@ -4,14 +4,19 @@
 //! sweeps so far: in each, the largest move of a center of the set. A bound is stored with the path of its set added. A
 //! later sweep subtracts the path up to then, and gets a bound for the centers as they are now. So a sweep writes only
 //! the bounds that it renews.
+//!
+//! # Rounding
+//! Let `P` and `P'` be the paths when a bound `b` is stored and read. It says nothing unless `P' <= P + b`, so no number
+//! is larger than `v = b + P`, up to rounding. Both paths, `v`, the product by [`DOWN`] and the difference from `P'` are
+//! each rounded by at most half of the last digit of `v`; the product takes three such digits away.
 
 use crate::kernel::arch::products::GROUP;
 
 /// Bounds that are compared at a time.
 const LANES: usize = 8;
 
-/// Covers the rounding of a difference of two `f32`.
-const DOWN: f32 = 1.0 - 5e-7;
+/// Takes three digits in the last place away.
+const DOWN: f32 = 1.0 - 3.0 * f32::EPSILON;
 
 /// How far the centers of each set have moved.
 #[derive(Clone, Debug)]
@@ -19,9 +24,8 @@ pub(crate) struct Paths {
     /// Packed groups of a set.
     pub(super) groups: usize,
     exact: Vec<f64>,
-    /// Rounded down and up, and filled with zeros to whole vectors.
-    lower: Vec<f32>,
-    upper: Vec<f32>,
+    /// Rounded, and filled with zeros to whole vectors.
+    rounded: Vec<f32>,
 }
 
 impl Paths {
@@ -29,8 +33,7 @@ impl Paths {
     pub(crate) fn new(n_groups: usize, most: usize) -> Self {
         let groups = n_groups.div_ceil(most.max(1));
         let sets = n_groups.div_ceil(groups);
-        let padded = vec![0.0; sets.next_multiple_of(LANES)];
-        Self { groups, exact: vec![0.0; sets], lower: padded.clone(), upper: padded }
+        Self { groups, exact: vec![0.0; sets], rounded: vec![0.0; sets.next_multiple_of(LANES)] }
     }
 
     /// The number of sets.
@@ -40,7 +43,7 @@ impl Paths {
 
     /// Bounds of a row, those that fill vectors included.
     pub(crate) fn stride(&self) -> usize {
-        self.upper.len()
+        self.rounded.len()
     }
 
     /// Adds the moves of all centers in a sweep, which are in the order of packing. `false` if a path is not finite any
@@ -53,24 +56,16 @@ impl Paths {
         }
         for (set, moved) in largest.into_iter().enumerate() {
             self.exact[set] += f64::from(moved);
-            let path = self.exact[set] as f32;
-            (self.lower[set], self.upper[set]) = (path.next_down(), path.next_up());
+            self.rounded[set] = self.exact[set] as f32;
         }
-        self.exact.iter().all(|path| path.is_finite())
+        self.rounded.iter().all(|path| path.is_finite())
     }
 
     /// Starts again with centers that have not moved.
     pub(crate) fn clear(&mut self) {
         self.exact.fill(0.0);
-        self.lower.fill(0.0);
-        self.upper.fill(0.0);
+        self.rounded.fill(0.0);
     }
-}
-
-/// A lower limit of the exact sum of two numbers, whose rounded sum is `value`.
-#[inline(always)]
-fn down(value: f32) -> f32 {
-    value * if value > 0.0 { 1.0 - f32::EPSILON } else { 1.0 + f32::EPSILON }
 }
 
 /// The bounds of some rows: [`Paths::stride`] values per row.
@@ -85,13 +80,13 @@ impl Bounds<'_> {
         let stride = self.paths.stride();
         let values = self.values[row * stride..][..stride].as_chunks::<LANES>().0;
         let mut least = [f32::INFINITY; LANES];
-        for (values, paths) in values.iter().zip(self.paths.upper.as_chunks::<LANES>().0) {
+        for (values, paths) in values.iter().zip(self.paths.rounded.as_chunks::<LANES>().0) {
             for ((least, value), path) in least.iter_mut().zip(values).zip(paths) {
                 let bound = value - path;
                 *least = if bound < *least { bound } else { *least };
             }
         }
-        least.into_iter().fold(f32::INFINITY, f32::min) * DOWN
+        least.into_iter().fold(f32::INFINITY, f32::min)
     }
 
     /// Appends a row to the list of every set that may have a center within the radius, and removes the bound.
@@ -100,8 +95,7 @@ impl Bounds<'_> {
         let values = &mut self.values[row * stride..][..stride];
         let Lists { rows, counts, most } = lists;
         for (set, count) in counts.iter_mut().enumerate() {
-            let bound = (values[set] - self.paths.upper[set]) * DOWN;
-            let is_open = bound <= radius;
+            let is_open = values[set] - self.paths.rounded[set] <= radius;
             values[set] = if is_open { f32::INFINITY } else { values[set] };
             // Without a branch: which sets are open is hard to predict.
             rows[set * *most + *count] = row as u32;
@@ -113,7 +107,8 @@ impl Bounds<'_> {
     #[inline(always)]
     pub(crate) fn lower(&mut self, row: usize, group: usize, bound: f32) {
         let set = group / self.paths.groups;
-        let stored = down(bound + self.paths.lower[set]);
+        // No distance is negative.
+        let stored = (bound.max(0.0) + self.paths.rounded[set]) * DOWN;
         let value = &mut self.values[row * self.paths.stride() + set];
         *value = value.min(stored);
     }

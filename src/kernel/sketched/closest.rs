@@ -353,7 +353,7 @@ impl Estimates {
         // SAFETY: the processor has the instruction set. Vectors are within arrays of `GROUP` values, and no more
         // places are found than `places` has room for, with one vector to spare.
         unsafe {
-            let (slope, limit) = (S::splat(query.slope), S::splat(query.limit.next_up()));
+            let (slope, limit) = (S::splat(query.slope), S::splat(query.limit));
             for l in (0..packed.centers(group).len().next_multiple_of(LANES)).step_by(S::LANES) {
                 let error = S::load(of.error.as_ptr().add(l));
                 let estimate = S::fmadd(slope, error, S::load(all.0.as_ptr().add(l)));

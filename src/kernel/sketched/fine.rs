@@ -164,7 +164,8 @@ impl Fine {
         });
         let misses = f64::from(fine.misses[0]) + f64::from(fine.misses[1]);
         to.sketch = *fine;
-        to.length = f64::from(fine.square).sqrt() * (1.0 + 1e-3) + misses;
+        // The rounding of the square is less than the roundings in the misses.
+        to.length = f64::from(fine.square).sqrt() + misses;
     }
 
     fn center(&self, j: u32) -> &[f32] {
@@ -212,7 +213,7 @@ impl Fine {
         let error = head * (of_head + off)
             + tail * (of_tail + off)
             + point.length * (off + sums * (of_head + of_tail));
-        (f64::from(found.product), error * (1.0 + 1e-6) + TINY * TINY)
+        (f64::from(found.product), error + TINY * TINY)
     }
 }
 
@@ -367,5 +368,122 @@ impl Operation<f32> for Comparing<'_> {
             }
         }
         Compared { product: products.iter().sum(), squares: squares.map(|lanes| lanes.iter().sum()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 32 columns as they are, of which 16 are the head, and centers.
+    fn columns(defect: f64, centers: &[[f32; 32]]) -> Fine {
+        let sample = [[1.0f32; 32], [-1.0; 32]].concat();
+        let mut basis = Basis::of_columns(MatRef::new(&sample, 32)).unwrap();
+        let mut matrix = vec![0.0; 32 * 32];
+        (0..32).for_each(|t| matrix[t * 33] = 1.0);
+        (basis.width, basis.directions) = (32, Directions::Learned(matrix));
+        (basis.rounding, basis.defect) = (0.0, defect);
+        let count = centers.len();
+        let mut fine = Fine { basis, head: 16, centers: vec![0.0; 32 * count], squares: vec![0.0; count] };
+        centers.iter().enumerate().for_each(|(j, center)| fine.set(j, center));
+        fine
+    }
+
+    /// A point of zeros that stands for a row.
+    fn point(misses: [f32; 2], square: f32, length: f64) -> FinePoint {
+        FinePoint { point: vec![0.0; 32], sketch: FineSketch { step: 0.0, misses, square }, length }
+    }
+
+    fn one(at: usize) -> [f32; 32] {
+        std::array::from_fn(|t| f32::from(u8::from(t == at)))
+    }
+
+    /// Each term of the error of a product, with all others at 0.
+    #[test]
+    fn every_term_of_a_product_counts_by_itself() {
+        let (head, tail, none) = (one(3), one(20), [0.0; 32]);
+        let sums = (2.0 + 20.0) * UNIT;
+        for (at, (misses, length, defect, v, lengths, least)) in [
+            ([1.0, 0.0], 0.0, 0.0, head, 0.0, 1.0),
+            ([0.0, 1.0], 0.0, 0.0, tail, 0.0, 1.0),
+            ([1.0, 0.0], 0.0, 1e-3, none, 1.0, 1e-3),
+            ([0.0, 1.0], 0.0, 1e-3, none, 1.0, 1e-3),
+            ([0.0, 0.0], 1.0, 1e-3, none, 1.0, 1e-3),
+            ([0.0, 0.0], 1.0, 0.0, none, 1.0, 2.0 * UNIT),
+            ([0.0, 0.0], 1.0, 0.0, head, 0.0, sums),
+            ([0.0, 0.0], 1.0, 0.0, tail, 0.0, sums),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let (_, error) = columns(defect, &[]).product(&point(misses, 0.0, length), (&v, &none), lengths);
+            assert!(error >= least, "case {at}: {error:e}, not {least:e}");
+        }
+    }
+
+    /// What limits of distances add to the errors of products.
+    #[test]
+    fn every_term_of_a_distance_counts_by_itself() {
+        let fine = columns(0.0, &[[0.0; 32], one(3), one(4)]);
+        let (low, high) = fine.sq_dist(&point([0.0; 2], 1.0, 0.0), 0);
+        let unsure = (32.0 / 8.0 + 24.0) * UNIT;
+        assert!(low <= 1.0 - unsure && high >= 1.0 + unsure, "{low} {high}");
+        let (low, high) = fine.sq_dist(&point([0.0; 2], 0.0, 0.0), 1);
+        assert!(low <= 1.0 - 9e-10 && high >= 1.0 + 9e-10, "{low} {high}");
+        let (low, high) = fine.sq_dist(&point([0.5, 0.0], 0.0, 0.0), 1);
+        assert!(low == 0.0 && high >= 2.0, "{low} {high}");
+        let farther = fine.farther(&point([0.0; 2], 0.0, 0.0), 1, 2);
+        assert!(farther <= -1.9e-9, "{farther}");
+    }
+
+    /// Sums of squares in `f32` may be rounded downward.
+    #[test]
+    fn roundings_of_lengths_are_covered() {
+        let mut rng = crate::rng::Rng::keyed(3, crate::rng::Purpose::Seeding, 0);
+        for _ in 0..200 {
+            let v: [f32; 32] = std::array::from_fn(|t| if t < 16 { rng.unit() as f32 } else { 0.0 });
+            let length = v.iter().map(|&v| f64::from(v).powi(2)).sum::<f64>().sqrt();
+            let (_, error) = columns(0.0, &[]).product(&point([1.0, 0.0], 0.0, 0.0), (&v, &[0.0; 32]), 0.0);
+            assert!(error >= length, "{error} {length}");
+        }
+    }
+
+    /// The errors of coordinates count for both parts of a row, and its point is no longer than it says.
+    #[test]
+    fn misses_hold_the_errors_of_coordinates() {
+        let mut row: Vec<f32> = (0..32u8).map(|t| (f32::from(t) * 1.7).sin()).collect();
+        for (rounding, defect, scale, least) in
+            [(1e-3, 0.0, 1.0, 1e-3), (0.0, 1e-3, 1.0, 2e-3), (0.0, 0.0, 0.0, 0.0)]
+        {
+            for x in &mut row {
+                *x *= scale;
+            }
+            let mut fine = columns(defect, &[]);
+            fine.basis.rounding = rounding;
+            let mut head = fine.basis.clone();
+            let Directions::Learned(matrix) = &fine.basis.directions else { unreachable!() };
+            head.directions =
+                Directions::Learned(matrix.chunks_exact(32).flat_map(|row| row[..16].to_vec()).collect());
+            head.width = 16;
+            let rows = MatRef::new(&row, 32);
+            let (mut codes, mut sketches) = ([0; 16], [Sketch::default()]);
+            super::super::Sketching::default().write(&head, rows, &mut codes, &mut sketches);
+            let (mut bits, mut numbers) = ([0; 16], [FineSketch::default()]);
+            let coarse = (&codes[..], &sketches[..]);
+            fine.write(&mut FineSketching::default(), rows, coarse, (&mut bits, &mut numbers));
+            let mut found = FinePoint::default();
+            fine.read((&codes, &sketches[0]), (&bits, &numbers[0]), &mut found);
+            let norm = |values: &mut dyn Iterator<Item = f64>| values.map(|v| v * v).sum::<f64>().sqrt();
+            let length = norm(&mut row.iter().map(|&x| f64::from(x) * fine.basis.factor));
+            assert!(norm(&mut found.point.iter().map(|&x| f64::from(x))) <= found.length);
+            for (part, miss) in [0..16, 16..32].into_iter().zip(numbers[0].misses) {
+                let off = norm(
+                    &mut part.map(|t| f64::from(found.point[t]) - f64::from(row[t]) * fine.basis.factor),
+                );
+                let least = off + least * length;
+                // Squares of very short rows are lost.
+                assert!(f64::from(miss) >= least.max(5e-18), "{rounding} {defect}: {miss} {least}");
+            }
+        }
     }
 }

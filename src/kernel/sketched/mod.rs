@@ -85,18 +85,16 @@ fn multiply(left: &[f32], right: &[f32], (depth, cols): (usize, usize), out: &mu
     tier.run(Product { left, right, depth, cols, out });
 }
 
-/// Relative error of a squared distance of the arbiter, of its square root, and of a rounding to `f32`.
-const RELATIVE: f64 = 1e-9;
-
 /// A length for which squares in `f64` have not lost digits to underflow.
 const TINY: f64 = 1e-30;
 
-/// An upper bound of a distance in the units of sketches, rounded to `f32`, from its square.
+/// An upper bound of a distance in the units of sketches, from its square: the next `f32` after the nearest, which
+/// covers roundings in `f64`.
 pub(crate) fn upper_of(sq_dist: f64, factor: f64) -> f32 {
-    ((sq_dist.sqrt() * factor * (1.0 + RELATIVE) + TINY) as f32).next_up()
+    ((sq_dist.sqrt() * factor) as f32).next_up()
 }
 
 /// A lower bound, likewise.
 pub(crate) fn lower_of(sq_dist: f64, factor: f64) -> f32 {
-    ((sq_dist.sqrt() * factor * (1.0 - RELATIVE)) as f32).next_down()
+    ((sq_dist.sqrt() * factor) as f32).next_down()
 }

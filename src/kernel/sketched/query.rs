@@ -39,7 +39,8 @@ pub(super) struct Query {
 impl Query {
     /// For the row of a sketch, whose centers within a radius are wanted.
     pub(super) fn new(sketch: &Sketch, radius: f32) -> Self {
-        let reach = f64::from(radius.min(FARTHEST)) + f64::from(sketch.error);
+        let radius = radius.min(FARTHEST);
+        let reach = f64::from(radius) + f64::from(sketch.error);
         let square = f64::from(sketch.square);
         let rounding = f64::from(ROUNDING) * (square + reach * reach);
         Self {
@@ -47,9 +48,9 @@ impl Query {
             rest: -2.0 * sketch.rest,
             error: sketch.error,
             square: sketch.square,
-            slope: -2.0 * (reach * (1.0 + 1e-6)) as f32,
-            limit: ((reach * reach + rounding) * (1.0 + 1e-6) - square) as f32,
-            radius: radius.min(FARTHEST),
+            slope: -2.0 * reach as f32,
+            limit: (reach * reach + rounding - square) as f32,
+            radius,
             own: None,
         }
     }
@@ -73,10 +74,12 @@ impl Query {
     /// `A^2 - square_x`, up to the rounding, where `largest` is the largest error.
     #[inline(always)]
     pub(super) fn beyond(&self, least: f32, reach: f32, largest: f32) -> f32 {
-        let free = least + 2.0 * reach * largest + self.square * (1.0 - 1.01 * ROUNDING);
+        let free = least + 2.0 * reach * largest + self.square;
         // The root of `A^2 + 2 A largest = free`.
         let root = (largest * largest + free.max(0.0)).sqrt();
-        (root - largest) * (1.0 - ROUNDING) - 2e-6 * (root + largest) - self.error
+        // `least` covers the roundings of centers that are as far from the fixed point as the row. If they are much
+        // nearer, the distance is about as long as the row.
+        root - largest - ROUNDING * (root + largest) - self.error
     }
 
     /// The terms of the squared distance to a center of a group that depend on both.
@@ -86,23 +89,23 @@ impl Query {
     }
 
     /// A lower bound of the distance to a center of a group, from these terms. They may have lost digits to the squared
-    /// error of the center: what this adds is less than what the factor of the error takes away.
+    /// error of the center. It is less than the squares of both, or the bound is negative.
     #[inline(always)]
     pub(super) fn bound(&self, along: f32, group: &Group, l: usize) -> f32 {
         let squares = self.square + group.square[l];
-        let apart = (along + (squares - ROUNDING * squares)).max(0.0).sqrt() * (1.0 - 1e-6);
-        apart - (group.error[l] + self.error) * (1.0 + 1e-6)
+        let apart = (along + (squares - ROUNDING * squares)).max(0.0).sqrt();
+        apart - (group.error[l] + self.error)
     }
 
     /// An upper bound of the distance to a center of a group, from the terms of the squared distance that depend on
     /// both.
     pub(super) fn upper(&self, along: f32, group: &Group, l: usize) -> f32 {
-        let error = group.error[l];
+        let errors = group.error[l] + self.error;
         let squares = self.square + group.square[l];
         // The parts outside of the subspace may point in opposite directions.
         let apart = along - 2.0 * self.rest * group.rest[l];
-        let square = (apart + squares + ROUNDING * (squares + error * error)).max(0.0);
-        square.sqrt() * (1.0 + 1e-6) + (error + self.error) * (1.0 + 1e-6)
+        let square = (apart + squares + ROUNDING * (squares + errors * errors)).max(0.0);
+        square.sqrt() + errors
     }
 }
 

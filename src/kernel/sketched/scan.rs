@@ -188,7 +188,7 @@ unsafe fn below<S: Simd<T = f32>>(
         // Most groups hold no such center. A value that is not a number may be one.
         let are_beyond = least > query.limit;
         if !are_beyond {
-            let (limit, none) = (S::splat(query.limit.next_up()), S::splat(f32::INFINITY));
+            let (limit, none) = (S::splat(query.limit), S::splat(f32::INFINITY));
             let mut others = none;
             for l in (0..vectors * 16).step_by(S::LANES) {
                 let values = compared::<S>(query, products, group, (own, l));

@@ -246,10 +246,11 @@ unsafe fn rounded<S: Simd<T = f32>>(
     if !basis.is_whole() {
         let outside = (square - within).max(0.0);
         let unsure = (2.0 * length + error) * error
-            + (grown(basis.dim) + 4.0 * UNIT) * square
+            + (grown(basis.dim) + 8.0 * UNIT) * square
             + grown(basis.width) * within;
         let (low, high) = ((outside - unsure).max(0.0).sqrt(), (outside + unsure).sqrt());
-        (rest, rest_error) = (0.5 * (low + high), 0.5 * (high - low) + high * 2.0 * UNIT);
+        // The roundings of `square` and `rest` are in the sum.
+        (rest, rest_error) = (0.5 * (low + high), 0.5 * (high - low));
     }
     let miss = total(&misses).sqrt() * (1.0 + grown(basis.width)) + 2.0 * UNIT * length + error;
     // Squares that underflow.
@@ -257,7 +258,7 @@ unsafe fn rounded<S: Simd<T = f32>>(
     let error = (miss * miss + rest_error * rest_error).sqrt() * (1.0 + 1e-6) + tiny;
     let near = f64::from(unit) * f64::from(unit) * total(&wholes);
     // Not `square >= ...`, because of NaN.
-    let known = square < 1e26 && peak < 1e13;
+    let known = square < 1e26;
     if !known {
         codes.fill(128);
         return Sketch::UNKNOWN;

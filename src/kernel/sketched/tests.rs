@@ -3,6 +3,7 @@
 use super::basis::UNIT;
 use super::basis::{Directions, mix};
 use super::query::Query;
+use super::sketch::UNKNOWN;
 use super::{
     Basis, Bounds, Compared, Fine, FinePoint, FineSketch, FineSketching, Lists, PackedSketches, Paths, Scan,
     Sketch, Sketching,
@@ -288,6 +289,72 @@ fn bounds_are_near_the_distances() {
     }
 }
 
+/// A center is listed if its error puts it within the radius, however large the error is.
+#[test]
+fn a_center_with_a_large_error_is_listed() {
+    let (d, k) = (64, 100);
+    let values: Vec<f32> = rows(1, k, d, 8).into_iter().map(|x| x as f32).collect();
+    let rows = MatRef::new(&values, d);
+    let made = Made::of(Basis::learn(rows, Executor::caller()).unwrap(), rows);
+    let order: Vec<u32> = (0..k as u32).collect();
+    for i in 0..30 {
+        let far = (0..k).max_by(|&a, &b| made.apart(i, a).total_cmp(&made.apart(i, b))).unwrap();
+        let (apart, (sketch, codes)) = (made.apart(i, far).sqrt() as f32, made.one(i));
+        let radius = 0.1 * apart;
+        let mut packed = PackedSketches::new(&made.codes, &made.sketches, made.basis.width(), &order);
+        packed.set_error(far as u32, apart - 0.5 * radius - sketch.error);
+        for isa in Isa::available() {
+            let mut scan = Scan { isa, ..Scan::default() };
+            let hits = scan.closest(&packed, (codes, &[*sketch]), usize::MAX, |_, _, _| radius, None);
+            assert!(hits.iter().any(|hit| hit.center as usize == far), "{isa}: row {i}");
+        }
+    }
+}
+
+/// Distances are rounded outward.
+#[test]
+fn limits_of_exact_distances_are_rounded_outward() {
+    let mut rng = Rng::keyed(13, Purpose::Seeding, 0);
+    for _ in 0..20_000 {
+        let (sq_dist, factor) = (10f64.powf(60.0 * rng.unit() - 30.0), 2f64.powi(rng.below(20) as i32 - 10));
+        let exact = sq_dist.sqrt() * factor;
+        assert!(f64::from(super::upper_of(sq_dist, factor)) >= exact * (1.0 + 1e-12), "{sq_dist}");
+        assert!(f64::from(super::lower_of(sq_dist, factor)) <= exact * (1.0 - 1e-12), "{sq_dist}");
+    }
+    assert!(super::upper_of(0.0, 1.0) > 0.0);
+}
+
+/// Stored bounds are never rounded upward: with numbers just above a power of two, a rounding is largest beside them.
+#[test]
+fn roundings_of_stored_bounds_are_covered() {
+    let mut rng = Rng::keyed(14, Purpose::Seeding, 0);
+    for trial in 0..400_000 {
+        let mut draw = || {
+            let digits = if trial % 2 == 0 { 1.0 + rng.unit() * 2e-6 } else { 1.0 + rng.unit() };
+            (digits * 2f64.powi(rng.below(14) as i32 - 7)) as f32
+        };
+        let [first, second, bound, after] = [draw(), draw(), draw(), draw()];
+        let mut paths = Paths::new(1, 1);
+        for moved in [first, second] {
+            paths.extend(std::iter::once(moved));
+        }
+        let mut values = vec![f32::INFINITY; paths.stride()];
+        Bounds { values: &mut values, paths: &paths }.lower(0, 0, bound);
+        paths.extend(std::iter::once(after));
+        let mut bounds = Bounds { values: &mut values, paths: &paths };
+        // Exact in `f64`.
+        let left = (f64::from(bound) - f64::from(after)).max(0.0);
+        let least = bounds.least(0);
+        assert!(f64::from(least) <= left, "{trial}: {least} {left}");
+        let mut lists = Lists::default();
+        lists.clear(1, 1);
+        let radius = left as f32;
+        let radius = if f64::from(radius) < left { radius.next_up() } else { radius };
+        bounds.list(0, radius, &mut lists);
+        assert_eq!(lists.of(0), [0], "{trial}: {radius} {left}");
+    }
+}
+
 /// A bound holds for centers that have moved, and a set whose bound is within the radius is listed.
 #[test]
 fn bounds_follow_the_paths_of_their_sets() {
@@ -309,6 +376,11 @@ fn bounds_follow_the_paths_of_their_sets() {
     bounds.list(1, 3.6, &mut lists);
     assert_eq!([0, 1, 2].map(|set| lists.of(set)), [&[1][..], &[], &[]]);
     assert!(bounds.least(1) <= 3.75 && bounds.least(1) > 3.749);
+    // What is not a number says nothing.
+    bounds.lower(0, 0, f32::NAN);
+    assert!(bounds.least(0) <= 0.0);
+    // Finite in `f64` only.
+    assert!(paths.extend(std::iter::once(f32::MAX)) && !paths.extend(std::iter::once(f32::MAX)));
     assert!(!paths.extend(std::iter::once(f32::INFINITY)));
 }
 
@@ -369,10 +441,12 @@ fn columns_are_mixed_where_it_lowers_peaks() {
 fn rows_without_a_sketch_exclude_nothing() {
     let values: Vec<f32> = rows(0, 50, 20, 1).into_iter().map(|x| x as f32).collect();
     let basis = Basis::learn(MatRef::new(&values, 20), Executor::caller()).unwrap();
-    for bad in [f32::NAN, f32::INFINITY, 3e30] {
+    // The squares of the last one would leave no room for sums.
+    for bad in [f32::NAN, f32::INFINITY, 3e30, 1e17] {
         let mut some = values[..40].to_vec();
         some[3] = bad;
         let made = Made::of(basis.clone(), MatRef::new(&some, 20));
+        assert!(made.sketches[0].error >= UNKNOWN && made.sketches[1].error < 1.0, "{bad}");
         let width = basis.width();
         let packed = PackedSketches::new(&made.codes, &made.sketches, width, &[0, 1]);
         let mut scan = Scan::default();
@@ -501,11 +575,14 @@ fn the_rounding_of_the_product_is_needed() {
 #[test]
 fn limits_from_stored_points_are_rounded_outward() {
     let (width, mut rng) = (16, Rng::keyed(12, Purpose::Seeding, 0));
-    for trial in 0..6000 {
+    for trial in 0..20_000 {
         let mut draw = || rng.unit() as f32;
         let unit = 0.5 + draw();
-        // The same unit, nearly the same, or another one.
-        let units = [unit, unit * [1.0, 1.0 + 1e-6 * draw(), 0.5 + draw()][trial % 3]];
+        // The same unit, nearly the same, or another one. One of the points may be near the fixed point.
+        let mut units = [unit, unit * [1.0, 1.0 + 1e-6 * draw(), 0.5 + draw()][trial % 3]];
+        if let at @ (0 | 1) = trial % 7 {
+            units[at] *= 1e-4;
+        }
         let first: Vec<u8> = (0..width).map(|_| (1.0 + 254.0 * draw()) as u8).collect();
         let mut second = first.clone();
         if trial % 2 == 0 {
@@ -513,18 +590,26 @@ fn limits_from_stored_points_are_rounded_outward() {
             second[5..5 + trial % 11].iter_mut().for_each(|code| *code = 1 + (254.0 * draw()) as u8);
         }
         let rests = [draw(), draw()].map(|rest| rest * [0.0, 1.0, 100.0][trial / 3 % 3]);
-        let errors = [draw(), draw()].map(|error| error * [0.0, 1.0, 1000.0][trial / 9 % 3]);
+        let mut errors = [draw(), draw()].map(|error| error * [0.0, 1.0, 1000.0][trial / 9 % 3]);
+        let share = 1.0 - 10f32.powf(-6.0 * draw());
         let codes = [first, second];
         let at = |i: usize, t: usize| f64::from(units[i]) * (f64::from(codes[i][t]) - 128.0);
+        let within: f64 = (0..width).map(|t| (at(0, t) - at(1, t)).powi(2)).sum();
+        let [a, b] = rests.map(f64::from);
+        let (near, far) = ((within + (a - b).powi(2)).sqrt(), (within + (a + b).powi(2)).sqrt());
+        match trial % 5 {
+            // The error of the center is nearly the distance.
+            0 => errors = [0.0, near as f32 * share],
+            // One error is lost in the other.
+            1 => errors[1] = errors[0] * (1.0 - share),
+            _ => {}
+        }
         let sketches = [0, 1].map(|i| Sketch {
             unit: units[i],
             error: errors[i],
             rest: rests[i],
             square: ((0..width).map(|t| at(i, t).powi(2)).sum::<f64>() + f64::from(rests[i]).powi(2)) as f32,
         });
-        let within: f64 = (0..width).map(|t| (at(0, t) - at(1, t)).powi(2)).sum();
-        let [a, b] = rests.map(f64::from);
-        let (near, far) = ((within + (a - b).powi(2)).sqrt(), (within + (a + b).powi(2)).sqrt());
         let [of_row, of_center] = errors.map(f64::from);
         let packed = PackedSketches::new(&codes[1], &sketches[1..], width, &[0]);
         let group = &packed.groups[0];

@@ -302,6 +302,9 @@ fn check_roundings<T: Compute>(least: impl Fn(f64) -> f64) {
         assert!(of(d) >= least(wide) * unit, "{}, {d} columns: {:e}", T::NAME, of(d));
         // The squared length of a center in `f64` is a sum over all columns.
         assert!(!T::WIDE || of(1) >= wide * unit, "{d} columns: {:e}", of(1));
+        // Errors of very long sums grow faster than the number of terms.
+        let sum = 2e6 * 17.0 / 16.0 * f64::from(f32::EPSILON) / 2.0;
+        assert!(T::WIDE || of(2_000_000) >= 5.999 * sum / (1.0 - sum), "{:e}", of(2_000_000));
         let far = Doubt::<T>::new(0.1, 1.0);
         assert!(far.of(T::ZERO, T::ZERO).to_f64() >= 0.3, "only small errors leave few centers in doubt");
         let near = sparse.doubt_about(d, 1.0);

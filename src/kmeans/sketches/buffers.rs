@@ -8,9 +8,8 @@ pub(super) struct Open {
     pub(super) row: u32,
     /// Its center.
     pub(super) label: u32,
-    /// An upper bound of the distance to its center, and the same with room for rounding.
+    /// An upper bound of the distance to its center.
     pub(super) upper: f32,
-    pub(super) radius: f32,
     /// The squared distance, if it was measured; until then a lower limit, in the units of sketches, if the row has a
     /// finer sketch.
     pub(super) sq_dist: f64,

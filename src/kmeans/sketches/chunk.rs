@@ -106,13 +106,14 @@ impl PerRow for RowSketches<'_> {
     }
 }
 
-/// Factors that cover a few roundings of `f32`.
-const UP: f32 = 1.0 + 5e-7;
-const DOWN: f32 = 1.0 - 5e-7;
+/// An upper bound of a distance after the center has moved.
+fn farther(upper: f32, moved: f32) -> f32 {
+    (upper + moved).next_up()
+}
 
-/// The radius within which a center may be as near as one at a distance of at most `upper`.
-fn radius_of(upper: f32) -> f32 {
-    upper * (1.0 + 2e-6)
+/// A lower bound of distances after centers have moved by at most `moved`.
+fn nearer(lower: f32, moved: f32) -> f32 {
+    (lower - moved).next_down()
 }
 
 impl<T: Compute> Rules<'_, T> {
@@ -187,9 +188,7 @@ impl<T: Compute> Rules<'_, T> {
             let (lower, upper) = fine.sq_dist(&work.point, open.label);
             open.sq_dist = lower;
             let upper = upper_of(upper, 1.0);
-            if upper < open.upper {
-                (open.upper, open.radius) = (upper, radius_of(upper));
-            }
+            open.upper = open.upper.min(upper);
         }
     }
 
@@ -206,7 +205,7 @@ impl<T: Compute> Rules<'_, T> {
                     let farther = fine.farther(point, open.label, *j);
                     // Not `farther <= 0.0`, because of NaN.
                     let is_farther = farther > 0.0;
-                    is_closed &= is_farther || *bound > open.radius;
+                    is_closed &= is_farther || *bound > open.upper;
                     if is_farther {
                         *bound = bound.max(lower_of(open.sq_dist + farther, 1.0));
                     }
@@ -238,10 +237,9 @@ impl<T: Compute> Rules<'_, T> {
         let radius_of = |row, label, _| {
             let sq_dist = self.sq_dist(values, row, label);
             *distances += 1;
-            let mut found = Open { row, label, upper: 0.0, radius: 0.0, sq_dist };
-            self.measured(&mut found);
-            open.push(found);
-            found.radius
+            let upper = self.upper_of(sq_dist);
+            open.push(Open { row, label, upper, sq_dist });
+            upper
         };
         rows.bounds.fill(f32::INFINITY);
         let bounds = &mut Bounds { values: rows.bounds, paths: self.paths };
@@ -256,16 +254,15 @@ impl<T: Compute> Rules<'_, T> {
         open.clear();
         picked.clear();
         for (r, &label) in labels.iter().enumerate() {
-            let upper = (rows.upper[r] + self.moves[label as usize]) * UP;
-            let radius = radius_of(upper);
-            let mut least = (rows.least[r] - self.largest_move) * DOWN;
-            if least <= radius {
+            let upper = farther(rows.upper[r], self.moves[label as usize]);
+            let mut least = nearer(rows.least[r], self.largest_move);
+            if least <= upper {
                 least = self.bounds(rows).least(r);
             }
             (rows.upper[r], rows.least[r]) = (upper, least);
-            if least <= radius {
+            if least <= upper {
                 picked.push(r as u32);
-                open.push(Open { row: r as u32, label, upper, radius, sq_dist: f64::NAN });
+                open.push(Open { row: r as u32, label, upper, sq_dist: f64::NAN });
             }
         }
     }
@@ -274,7 +271,7 @@ impl<T: Compute> Rules<'_, T> {
     fn measure(&self, values: MatRef<'_, T>, work: &mut SketchBuffers) {
         for open in &mut work.open {
             open.sq_dist = self.sq_dist(values, open.row, open.label);
-            self.measured(open);
+            open.upper = self.upper_of(open.sq_dist);
         }
         work.distances += work.open.len() as u64;
     }
@@ -288,12 +285,12 @@ impl<T: Compute> Rules<'_, T> {
         open.retain(|open| {
             let r = open.row as usize;
             rows.upper[r] = open.upper;
-            if rows.least[r] > open.radius {
+            if rows.least[r] > open.upper {
                 return false;
             }
             let own = self.packed.place_of(open.label);
-            scan.set(r, &rows.sketches[r], open.radius, Some(own));
-            self.bounds(rows).list(r, open.radius, lists);
+            scan.set(r, &rows.sketches[r], open.upper, Some(own));
+            self.bounds(rows).list(r, open.upper, lists);
             true
         });
         let bounds = &mut Bounds { values: rows.bounds, paths: self.paths };
@@ -322,12 +319,12 @@ impl<T: Compute> Rules<'_, T> {
             rivals.clear();
             rivals.extend(listed.of(open.row).iter().filter(|(_, j)| *j != open.label));
             rivals.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
-            if rivals.first().is_some_and(|rival| rival.0 <= open.radius) {
+            if rivals.first().is_some_and(|rival| rival.0 <= open.upper) {
                 measured.clear();
                 measured.push((open.sq_dist, open.label));
                 let mut best = (open.sq_dist, open.label);
                 for (bound, j) in &mut *rivals {
-                    if *bound > open.radius {
+                    if *bound > open.upper {
                         break;
                     }
                     let sq_dist = self.sq_dist(values, open.row, *j);
@@ -337,7 +334,7 @@ impl<T: Compute> Rules<'_, T> {
                     // NaN is never smaller.
                     if sq_dist < best.0 || sq_dist == best.0 && *j < best.1 {
                         best = (sq_dist, *j);
-                        open.radius = radius_of(upper_of(sq_dist, factor));
+                        open.upper = self.upper_of(sq_dist);
                     }
                 }
                 if !is_exact::<T>(best.0) {
@@ -347,7 +344,7 @@ impl<T: Compute> Rules<'_, T> {
                 if best.1 != open.label {
                     rivals.push((lower_of(open.sq_dist, factor), open.label));
                 }
-                (open.label, open.upper) = (best.1, upper_of(best.0, factor));
+                (open.label, open.upper) = (best.1, self.upper_of(best.0));
             }
             self.renew(rows, open, rivals);
             if labels[r] != open.label {
@@ -360,10 +357,8 @@ impl<T: Compute> Rules<'_, T> {
         sq_dist(values.row(row as usize), self.centers.row(center as usize))
     }
 
-    /// Takes over the distance of an open row.
-    fn measured(&self, open: &mut Open) {
-        open.upper = upper_of(open.sq_dist, self.basis.factor());
-        open.radius = radius_of(open.upper);
+    fn upper_of(&self, sq_dist: f64) -> f32 {
+        upper_of(sq_dist, self.basis.factor())
     }
 }
 
@@ -406,5 +401,23 @@ fn dense<'c, T: Compute>(chunk: &Chunk<'c, T>) -> MatRef<'c, T> {
     match chunk.rows {
         Rows::Dense(rows) => rows,
         Rows::Sparse(_) => unreachable!("sparse rows have no sketches"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::{Purpose, Rng};
+
+    /// Bounds that follow the moves of centers are rounded outward, sweep by sweep.
+    #[test]
+    fn bounds_that_move_are_rounded_outward() {
+        let mut rng = Rng::keyed(2, Purpose::Seeding, 0);
+        for _ in 0..10_000 {
+            let (bound, moved) = (rng.unit() as f32, rng.unit() as f32);
+            let (a, b) = (f64::from(bound), f64::from(moved));
+            assert!(f64::from(farther(bound, moved)) >= a + b, "{a} {b}");
+            assert!(f64::from(nearer(bound, moved)) <= a - b, "{a} {b}");
+        }
     }
 }

@@ -40,13 +40,13 @@ const SKETCH_SETS: usize = 64;
 /// Coordinates of the sketches of centers by which similar ones are found.
 const SKETCH_COORDINATES: usize = 32;
 
-/// Whether sketches pay for `n` rows and `k` clusters in `dim` columns: a row takes about as long as 50,000 values of
+/// Whether sketches pay for `n` rows in memory and `k` clusters in `dim` columns: a row takes about as long as 50,000 values of
 /// centers in bookkeeping and exact distances. There must be enough rows to learn the columns of sketches from.
 ///
 /// Measured with AVX-512 VNNI (`auto.py`). AVX-VNNI gains as much over AVX2. Arm's dot products do four times the work
 /// of its multiply-adds per instruction, as those do; their speed is not measured.
-pub(super) fn sketches_pay(n: usize, k: usize, dim: usize) -> bool {
-    dim >= 32 && k * dim >= 50_000 && n >= 4096
+pub(super) fn plain_sketches_pay(n: usize, k: usize, dim: usize) -> bool {
+    are_fast() && dim >= 32 && k * dim >= 50_000 && n >= 4096
 }
 
 /// Whether finer sketches pay for `n` rows in a file larger than memory (`files.py`), because most rows are then not
@@ -175,7 +175,7 @@ impl Sketches {
             Some((basis, paths, Some(fine)))
         });
         // Without room for finer sketches, the rules for rows in memory hold.
-        let pays = asked || (are_fast() && sketches_pay(n, k, dim));
+        let pays = asked || plain_sketches_pay(n, k, dim);
         let plain = || {
             let basis = Basis::learn(sample, cx)?;
             let paths = paths(basis.width(), budget)?;

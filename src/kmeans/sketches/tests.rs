@@ -3,12 +3,15 @@
 use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::Sketches;
 use crate::data::{Access, AnySource, Block, DataSource, Dense, Source, TileReader, Weighted};
 use crate::error::Result;
 use crate::float::Float;
+use crate::kernel::PackedCenters;
 use crate::kernel::sketched::Basis;
 use crate::kmeans::{Algorithm, KMeans, KMeansRun};
 use crate::matrix::MatRef;
+use crate::parallel::Executor;
 use crate::rng::{Purpose, Rng};
 use crate::seeding::Seeding;
 
@@ -167,4 +170,52 @@ fn late_sweeps_over_large_files_read_few_rows() {
         check_large::<f64>(d, false);
     }
     check_large::<f32>(140, true);
+}
+
+/// A center that is not a number has moved by an unknown length: no bound holds any more.
+#[test]
+fn moves_that_are_not_numbers_end_the_bounds() {
+    let rows: Vec<f32> = overlapping(100, 40);
+    let data = Dense::new(&rows[..], 40).unwrap();
+    let centers = &rows[..5 * 40];
+    let (of, cx) = (MatRef::new(centers, 40), Executor::caller());
+    let mut sketches =
+        Sketches::new::<f32>(&data, 100, &PackedCenters::on(of, false, cx), (1 << 20, true), cx)
+            .unwrap()
+            .unwrap();
+    drop(sketches.rules(of, cx));
+    let all = sketches.take_rows();
+    sketches.put_rows(all);
+    let mut moved = centers.to_vec();
+    moved[3] += 1.0;
+    sketches.follow(of, MatRef::new(&moved, 40), cx);
+    assert!(sketches.are_known);
+    let all = sketches.take_rows();
+    sketches.put_rows(all);
+    moved[3] = f32::NAN;
+    sketches.follow(of, MatRef::new(&moved, 40), cx);
+    assert!(!sketches.are_known);
+}
+
+/// Squares of differences that underflow do not decide.
+#[test]
+fn differences_with_squares_of_zero_get_exact_labels() {
+    let (n, k, tiny) = (60, 6, 1e-170);
+    let row = |i: usize, far: f64| {
+        let mut row = [0.0f64; 40];
+        (row[i % 3], row[39]) = (1.0, far * tiny);
+        row
+    };
+    let rows: Vec<[f64; 40]> = (0..n).map(|i| row(i, (i % 10) as f64)).collect();
+    let centers = (0..k).flat_map(|j| row(j % 3, if j < 3 { 9.0 } else { 2.0 })).collect();
+    let params = KMeans::params(k).seeding(Seeding::Given(centers));
+    let first = |algorithm| {
+        let mut run: KMeansRun = params.clone().algorithm(algorithm).start(&rows).unwrap();
+        run.advance(&rows).unwrap();
+        run.labels()
+    };
+    let found = first(Algorithm::Sketch);
+    assert_eq!(found, first(Algorithm::Lloyd));
+    // The centers are now at 7.5 and 2.5 times this length.
+    assert!((0..n).all(|i| (found[i] < 3) == (i % 10 >= 5)), "{found:?}");
 }
