@@ -57,7 +57,7 @@ pub(super) const BLOCK_ROWS: usize = 16_384;
 pub(super) const BLOCK_CENTERS: usize = 16;
 
 /// Fewest sweeps that a fit may take for `Algorithm::Auto` to try blocks.
-const BLOCK_SWEEPS: u64 = 16;
+const BLOCK_SWEEPS: u64 = 8;
 
 /// Blocks are given up if a sweep computes more than this share of all distances.
 const BLOCK_SHARE: f64 = 0.15;
