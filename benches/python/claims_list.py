@@ -288,11 +288,13 @@ CLAIMS: Claims = {
         (
             (
                 "In a file of {:.0f} MB with {:.0f} MB of memory, {:.0f} sweeps and the final labels read "
-                "{:.1f} files without sketches, and {:.1f} with them"
+                '{:.1f} files without sketches, and {:.1f} with sketches and `memory="{:.1f}GB"`'
             ),
             lambda t: [
-                *(t("files").where(algorithm="auto").one(c) for c in ("file MB", "memory MB", "sweeps")),
-                *(t("files").where(algorithm=a).one("files read") for a in ("lloyd", "auto")),
+                *(t("files").where(algorithm="lloyd").one(c) for c in ("file MB", "memory MB", "sweeps")),
+                t("files").where(algorithm="lloyd").one("files read"),
+                t("files").where(**{"ended with": "sketch"}).one("files read"),
+                t("files").where(**{"ended with": "sketch"}).one("budget MB") / 1000,
             ],
         ),
     ],

@@ -239,7 +239,7 @@ def peers(results: Results) -> Figure:
     """Draw the times of other libraries relative to shoal, with their ranges: fits and single sweeps."""
     figure = Figure(figsize=(8.6, 3.3), layout="constrained")
     FigureCanvasAgg(figure)
-    axes = figure.subplots(1, 2, width_ratios=(2, 4), sharey=True)
+    axes = figure.subplots(1, 2, width_ratios=(3, 4), sharey=True)
     tables = (results("peers-auto").where(k=1024), results("peers"))
     titles = (f"fit, up to {max(tables[0]['sweeps']):.0f} sweeps", "one plain sweep of Lloyd's algorithm")
     for axis, title, table, column in zip(axes, titles, tables, ("fit ratio", "ratio"), strict=True):

@@ -31,6 +31,7 @@ TITLES = {
     "sift_bsds_trainval+u": "SIFT descriptors",
     "rootsift": "RootSIFT",
     "resnet18_cifar_16k": "deep features",
+    "wordvec_ppmi_svd100": "word vectors",
     "mnist_70k": "MNIST",
     "mnist_70k+u": "MNIST",
     "usps_11k+u": "USPS",

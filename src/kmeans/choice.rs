@@ -14,8 +14,8 @@ use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::persist::state::{StateReader, stored_fields};
 
-/// Sweeps of a fit from which sketches pay, beside the last pass for the labels: sketching all rows takes about as long
-/// as one plain sweep.
+/// Sweeps of a fit from which sketches pay: sketching all rows takes about as long as one plain sweep. The last pass,
+/// for the labels, is not counted.
 const SKETCH_SWEEPS: u64 = 2;
 
 /// Sweeps that must follow for bounds per panel or center to pay: in the first of them, few bounds hold.
@@ -368,4 +368,29 @@ fn is_blurred<T: Compute>(packed: &PackedCenters<T>, swept: &Swept) -> bool {
 /// Whether rows with equal labels mostly stand together, as in a sorted file.
 fn come_in_runs(labels: LabelsRef<'_>) -> bool {
     labels.steps() * BALL_RUN <= labels.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::centers::LabelList;
+    use crate::kernel::sketched::are_fast;
+
+    #[test]
+    fn bounds_and_sketches_begin_only_if_enough_sweeps_follow() {
+        let (k, dim) = (64, 40);
+        let values: Vec<f32> = (0..k * dim).map(|i| i as f32).collect();
+        let labels = LabelList::new(5000, k);
+        for (most, wanted) in [(5, Algorithm::Lloyd), (6, Algorithm::Elkan)] {
+            let choice = Choice::new(Algorithm::Auto, 1 << 30, most);
+            assert_eq!(choice.worthwhile(labels.view(), MatRef::new(&values, dim), 1), wanted, "{most}");
+        }
+        let (k, dim) = (500, 100);
+        let values: Vec<f32> = (0..k * dim).map(|i| i as f32).collect();
+        let packed = PackedCenters::on(MatRef::new(&values, dim), false, Executor::caller());
+        for (most, wanted) in [(1, false), (2, are_fast())] {
+            let mut choice = Choice::new(Algorithm::Auto, 1 << 30, most);
+            assert_eq!(choice.wants_sketches((4096, false), &packed, 0), wanted, "{most}");
+        }
+    }
 }

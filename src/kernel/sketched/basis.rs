@@ -350,7 +350,7 @@ fn orthonormal(mut runs: Vec<f64>, known: usize, length: usize, rng: &mut Rng) -
     runs
 }
 
-/// Makes a run orthogonal to those before it, and its length 1. Returns whether it did not depend on them.
+/// Makes a run orthogonal to those before it, and its length 1. Returns false if the run depends on them.
 struct Normalized<'a> {
     before: &'a [f64],
     run: &'a mut [f64],
@@ -433,6 +433,7 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{Sketch, Sketching};
     use super::*;
 
     fn columns(dim: usize) -> Basis {
@@ -468,7 +469,7 @@ mod tests {
         assert!(columns(3).with(&twice, 2).is_none());
     }
 
-    /// Sums of products whose terms are all rounded downward.
+    /// Sums of products whose terms are all rounded downward, and the number of roundings.
     #[test]
     fn the_rounding_of_products_is_covered() {
         for dim in [16, 128, 200] {
@@ -494,9 +495,16 @@ mod tests {
             let off = (f64::from(found[0]) - exact).abs();
             assert!(off > 0.0 && off <= basis.rounding * length, "{dim}: {off} {}", basis.rounding * length);
         }
+        // Two roundings per term and for each of 16 coordinates, and ten more.
+        let mut rng = Rng::keyed(7, Purpose::Seeding, 0);
+        for (dim, steps) in [(64, 138.0), (300, 268.0)] {
+            let directions = orthonormal(random(dim * 16, &mut rng), 0, dim, &mut rng);
+            let basis = columns(dim).with(&directions, 16).unwrap();
+            assert!(basis.rounding >= steps * UNIT * 4.0, "{dim}: {}", basis.rounding);
+        }
     }
 
-    /// Rows are sketched with all learned directions, from the strongest on, whatever the width at which they suffice.
+    /// The learned directions, of the smallest width that suffices, hold most of the squared lengths of rows.
     #[test]
     fn learned_directions_hold_most_of_the_squared_lengths() {
         let (n, dim) = (600, 400);
@@ -506,8 +514,14 @@ mod tests {
             for row in rows.chunks_exact_mut(dim) {
                 row.iter_mut().take(rank).for_each(|x| *x = rng.unit() as f32 - 0.5);
             }
-            let basis = Basis::learn(MatRef::new(&rows, dim), Executor::caller()).unwrap();
+            let rows = MatRef::new(&rows, dim);
+            let basis = Basis::learn(rows, Executor::caller()).unwrap();
             assert_eq!((basis.width, basis.is_whole()), (width, false), "{rank}");
+            let (mut codes, mut sketches) = (vec![0; n * width], vec![Sketch::default(); n]);
+            Sketching::default().write(&basis, rows, &mut codes, &mut sketches);
+            let outside: f64 = sketches.iter().map(|sketch| f64::from(sketch.rest).powi(2)).sum();
+            let all: f64 = sketches.iter().map(|sketch| f64::from(sketch.square)).sum();
+            assert!(outside <= (1.0 - SKETCH_ENERGY) * all, "{rank}: {outside} of {all}");
         }
     }
 }

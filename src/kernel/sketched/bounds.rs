@@ -6,16 +6,17 @@
 //! the bounds that it renews.
 //!
 //! # Rounding
-//! Let `P` and `P'` be the paths when a bound `b` is stored and read. It says nothing unless `P' <= P + b`, so no number
-//! is larger than `v = b + P`, up to rounding. Both paths, `v`, the product by [`DOWN`] and the difference from `P'` are
-//! each rounded by at most half of the last digit of `v`; the product takes three such digits away.
+//! Let `P` and `P'` be the paths when a bound `b` is stored and read. It says nothing unless `P' <= P + b`, so no
+//! number is larger than `v = b + P`, up to rounding. Both paths, `v`, its product by [`DOWN`] and the difference from
+//! `P'` are each rounded by at most half a unit in the last place of `v`. The product takes at least three such units
+//! away.
 
 use crate::kernel::arch::products::GROUP;
 
 /// Bounds that are compared at a time.
 const LANES: usize = 8;
 
-/// Takes three digits in the last place away.
+/// Takes at least three units in the last place away.
 const DOWN: f32 = 1.0 - 3.0 * f32::EPSILON;
 
 /// How far the centers of each set have moved.
@@ -107,8 +108,8 @@ impl Bounds<'_> {
     #[inline(always)]
     pub(crate) fn lower(&mut self, row: usize, group: usize, bound: f32) {
         let set = group / self.paths.groups;
-        // No distance is negative.
-        let stored = (bound.max(0.0) + self.paths.rounded[set]) * DOWN;
+        // No distance is negative, and no sum is infinite.
+        let stored = (bound.max(0.0) + self.paths.rounded[set]).min(f32::MAX) * DOWN;
         let value = &mut self.values[row * self.paths.stride() + set];
         *value = value.min(stored);
     }

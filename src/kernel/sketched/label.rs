@@ -6,7 +6,7 @@ use super::pack::PackedSketches;
 use super::query::Hit;
 use super::scan::Scan;
 use super::sketch::{Sketch, Sketching};
-use super::{TINY, upper_of};
+use super::upper_of;
 use crate::kernel::generic::listed::Padded;
 use crate::kernel::isa::Isa;
 use crate::kernel::operations;
@@ -20,6 +20,9 @@ use crate::rows::Rows;
 pub(in crate::kernel) const fn sketch_candidates(k: usize) -> usize {
     4 + k / 32
 }
+
+/// Sums of squares of `f32` may be off by this much, because squares underflow.
+const TINY: f64 = 1e-30;
 
 /// The most centers that are listed for a row, and the number that is measured at a time.
 const MOST: usize = 128;

@@ -85,11 +85,8 @@ fn multiply(left: &[f32], right: &[f32], (depth, cols): (usize, usize), out: &mu
     tier.run(Product { left, right, depth, cols, out });
 }
 
-/// A length for which squares in `f64` have not lost digits to underflow.
-const TINY: f64 = 1e-30;
-
-/// An upper bound of a distance in the units of sketches, from its square: the next `f32` after the nearest, which
-/// covers roundings in `f64`.
+/// An upper bound of a distance in the units of sketches, from its square: the next `f32` after the nearest. This
+/// covers the roundings of the arbiter and of this function, and squares that underflow.
 pub(crate) fn upper_of(sq_dist: f64, factor: f64) -> f32 {
     ((sq_dist.sqrt() * factor) as f32).next_up()
 }

@@ -3,7 +3,7 @@
 use super::sketch::Sketch;
 use crate::kernel::arch::products::{GROUP, Words};
 
-/// Limit of the relative rounding error of a comparison: it has about a dozen roundings of at most 6e-8.
+/// Limit of the relative rounding error of a comparison: it has about twenty roundings of at most 6e-8.
 pub(super) const ROUNDING: f32 = 4e-6;
 
 /// What a scan needs of the centers of a group, beside their words.

@@ -89,7 +89,7 @@ impl Query {
     }
 
     /// A lower bound of the distance to a center of a group, from these terms. They may have lost digits to the squared
-    /// error of the center. It is less than the squares of both, or the bound is negative.
+    /// error of the center. It is less than twice the sum of the squares of both, or the bound is negative.
     #[inline(always)]
     pub(super) fn bound(&self, along: f32, group: &Group, l: usize) -> f32 {
         let squares = self.square + group.square[l];

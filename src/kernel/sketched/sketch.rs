@@ -249,7 +249,7 @@ unsafe fn rounded<S: Simd<T = f32>>(
             + (grown(basis.dim) + 8.0 * UNIT) * square
             + grown(basis.width) * within;
         let (low, high) = ((outside - unsure).max(0.0).sqrt(), (outside + unsure).sqrt());
-        // The roundings of `square` and `rest` are in the sum.
+        // `unsure` covers the rounding of the middle to `f32`.
         (rest, rest_error) = (0.5 * (low + high), 0.5 * (high - low));
     }
     let miss = total(&misses).sqrt() * (1.0 + grown(basis.width)) + 2.0 * UNIT * length + error;

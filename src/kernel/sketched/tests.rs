@@ -628,7 +628,7 @@ fn limits_from_stored_points_are_rounded_outward() {
         // A center at the radius is listed.
         let query = Query::new(&sketches[0], (least as f32).next_up());
         let compared = along + group.least[0] + query.slope * errors[1];
-        assert!(compared <= query.limit, "{trial}: {compared} {}", query.limit);
+        assert!(compared < query.limit, "{trial}: {compared} {}", query.limit);
         let beyond = f64::from(query.beyond(compared, query.reach(), errors[1]));
         assert!(beyond <= least, "{trial}: beyond the radius {beyond} {least}");
     }
@@ -717,8 +717,8 @@ fn the_error_of_a_sketch_has_every_term() {
     (row[0], row[1]) = (127.0, 1.0);
     let square = 127.0 * 127.0 + 1.0;
     for (rounding, unsure) in [
-        // Sums of squares in 16 lanes over 17 columns and 16 coordinates, and four more roundings.
-        (0.0, (17.0 / 8.0 + 16.0 / 8.0 + 36.0) * UNIT * square),
+        // Sums of squares in 16 lanes over 17 columns and 16 coordinates, and eight more roundings.
+        (0.0, (17.0 / 8.0 + 16.0 / 8.0 + 40.0) * UNIT * square),
         (1e-4, 2.0 * 127.0 * 1e-4 * 127.0),
     ] {
         (basis.rounding, basis.defect) = (rounding, 0.0);

@@ -12,7 +12,7 @@
 //! nearer than the row's own, and the arbiter measures their distances.
 //!
 //! Labels are those of a plain sweep: a center is excluded only if a lower bound of its distance exceeds an upper bound
-//! of the distance to another center by more than the rounding of both.
+//! of the distance to another center. Both cover all roundings.
 
 mod buffers;
 mod chunk;
@@ -40,8 +40,9 @@ const SKETCH_SETS: usize = 64;
 /// Coordinates of the sketches of centers by which similar ones are found.
 const SKETCH_COORDINATES: usize = 32;
 
-/// Whether sketches pay for `n` rows in memory and `k` clusters in `dim` columns: a row takes about as long as 50,000 values of
-/// centers in bookkeeping and exact distances. There must be enough rows to learn the columns of sketches from.
+/// Whether sketches pay for `n` rows in memory and `k` clusters in `dim` columns: a row takes about as long as 50,000
+/// values of centers in bookkeeping and exact distances. There must be enough rows to learn the columns of sketches
+/// from.
 ///
 /// Measured with AVX-512 VNNI (`auto.py`). AVX-VNNI gains as much over AVX2. Arm's dot products do four times the work
 /// of its multiply-adds per instruction, as those do; their speed is not measured.
