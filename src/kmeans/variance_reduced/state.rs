@@ -59,7 +59,8 @@ impl<T: Compute> SolverState for VarianceReducedSolver<T> {
 
     fn plan(params: &VarianceReducedParams) -> Self {
         Self {
-            choice: Choice::new(Algorithm::Auto, params.bounds_memory, params.max_iter),
+            // Bounds also serve the steps between sweeps, so they pay in any fit.
+            choice: Choice::new(Algorithm::Auto, params.bounds_memory, u64::MAX),
             params: params.clone(),
             dim: 0,
             centers: Vec::new(),
