@@ -27,6 +27,7 @@
 mod basis;
 mod bounds;
 mod closest;
+mod directions;
 mod fine;
 mod label;
 mod pack;

@@ -9,7 +9,6 @@ use super::{
     Sketch, Sketching,
 };
 use crate::kernel::Isa;
-use crate::kernel::arch::products::GROUP;
 use crate::kernel::tier::Compute;
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
@@ -322,66 +321,6 @@ fn limits_of_exact_distances_are_rounded_outward() {
         assert!(f64::from(super::lower_of(sq_dist, factor)) <= exact * (1.0 - 1e-12), "{sq_dist}");
     }
     assert!(super::upper_of(0.0, 1.0) > 0.0);
-}
-
-/// Stored bounds are never rounded upward: with numbers just above a power of two, a rounding is largest beside them.
-#[test]
-fn roundings_of_stored_bounds_are_covered() {
-    let mut rng = Rng::keyed(14, Purpose::Seeding, 0);
-    for trial in 0..400_000 {
-        let mut draw = || {
-            let digits = if trial % 2 == 0 { 1.0 + rng.unit() * 2e-6 } else { 1.0 + rng.unit() };
-            (digits * 2f64.powi(rng.below(14) as i32 - 7)) as f32
-        };
-        let [first, second, bound, after] = [draw(), draw(), draw(), draw()];
-        let mut paths = Paths::new(1, 1);
-        for moved in [first, second] {
-            paths.extend(std::iter::once(moved));
-        }
-        let mut values = vec![f32::INFINITY; paths.stride()];
-        Bounds { values: &mut values, paths: &paths }.lower(0, 0, bound);
-        paths.extend(std::iter::once(after));
-        let mut bounds = Bounds { values: &mut values, paths: &paths };
-        // Exact in `f64`.
-        let left = (f64::from(bound) - f64::from(after)).max(0.0);
-        let least = bounds.least(0);
-        assert!(f64::from(least) <= left, "{trial}: {least} {left}");
-        let mut lists = Lists::default();
-        lists.clear(1, 1);
-        let radius = left as f32;
-        let radius = if f64::from(radius) < left { radius.next_up() } else { radius };
-        bounds.list(0, radius, &mut lists);
-        assert_eq!(lists.of(0), [0], "{trial}: {radius} {left}");
-    }
-}
-
-/// A bound holds for centers that have moved, and a set whose bound is within the radius is listed.
-#[test]
-fn bounds_follow_the_paths_of_their_sets() {
-    let mut paths = Paths::new(5, 3);
-    assert_eq!((paths.len(), paths.stride()), (3, 8));
-    assert!(paths.extend([1.0f32, 3.0, 2.0].into_iter()));
-    let mut values = vec![f32::INFINITY; 16];
-    let mut bounds = Bounds { values: &mut values, paths: &paths };
-    for (group, bound) in [(0, 7.0), (1, 5.0), (3, 4.0), (4, 9.0)] {
-        bounds.lower(1, group, bound);
-    }
-    assert!(bounds.least(1) <= 4.0 && bounds.least(1) > 3.999 && bounds.least(0) == f32::INFINITY);
-    // Sets have two groups of `GROUP` centers.
-    let moves = (0..5 * GROUP).map(|place| if place / GROUP == 1 { 1.5 } else { 0.25 });
-    assert!(paths.extend(moves));
-    let mut bounds = Bounds { values: &mut values, paths: &paths };
-    let mut lists = Lists::default();
-    lists.clear(3, 2);
-    bounds.list(1, 3.6, &mut lists);
-    assert_eq!([0, 1, 2].map(|set| lists.of(set)), [&[1][..], &[], &[]]);
-    assert!(bounds.least(1) <= 3.75 && bounds.least(1) > 3.749);
-    // What is not a number says nothing.
-    bounds.lower(0, 0, f32::NAN);
-    assert!(bounds.least(0) <= 0.0);
-    // Finite in `f64` only.
-    assert!(paths.extend(std::iter::once(f32::MAX)) && !paths.extend(std::iter::once(f32::MAX)));
-    assert!(!paths.extend(std::iter::once(f32::INFINITY)));
 }
 
 /// Mixing keeps lengths and products, and makes peaks of few columns smaller.
