@@ -66,7 +66,7 @@ def seconds_used() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def handler(path: str, init: str, algorithm: str, sweeps: int, memory: int) -> dict[str, Any]:
+def handler(path: str, init: str, algorithm: str, sweeps: int, memory: int | None) -> dict[str, Any]:
     """Fit, and measure."""
     import shoal
 
@@ -76,7 +76,7 @@ def handler(path: str, init: str, algorithm: str, sweeps: int, memory: int) -> d
         algorithm=algorithm,
         max_iter=sweeps,
         tol=0.0,
-        memory=memory,
+        memory="auto" if memory is None else memory,
         n_jobs=int(os.environ["SHOAL_BENCH_THREADS"]),
     )
     begun, used, read, per_sweep = time.perf_counter(), seconds_used(), read_bytes(), []
@@ -154,9 +154,7 @@ def main() -> None:
     parser.add_argument(
         "--memory", type=int, default=480_000_000, help="bytes of memory, the cache included (default 480 MB)"
     )
-    parser.add_argument(
-        "--budget", type=int, default=1_000_000_000, help="`memory` of the estimator (default: its default)"
-    )
+    parser.add_argument("--budget", type=int, help="`memory` of the estimator (default: its default)")
     parser.add_argument("--algorithms", nargs="+", default=["lloyd", "yinyang", "auto"])
     parser.add_argument("--folder", help="where the file is written (default: the system's temporary folder)")
     parser.add_argument("--file", help="a file made before with the same rows and columns")
@@ -186,7 +184,8 @@ def main() -> None:
             # The last step also labels the rows by the final centers.
             last = np.mean(per_sweep[-6:-1]) if len(per_sweep) > 6 else np.nan
             row = {"algorithm": algorithm, "n": n, "d": d, "k": args.clusters, "threads": args.threads}
-            row |= {"file MB": size / 1e6, "memory MB": args.memory / 1e6, "budget MB": args.budget / 1e6}
+            row |= {"file MB": size / 1e6, "memory MB": args.memory / 1e6}
+            row |= {"budget MB": "auto" if args.budget is None else args.budget / 1e6}
             row |= {"files read": fit.pop("read") / size, "files in the last sweeps": last / size}
             found.append({**row, **fit})
             print(

@@ -92,19 +92,21 @@ class KMeans(CenterClusterer):
         - ``"sketch"`` keeps 32 bytes per row or more in memory: certified sketches, which tell which centers
           cannot be the nearest. A sweep reads only the rows that bounds do not decide. It wins with many
           dimensions and clusters. Sparse rows and a small `memory` get plain sweeps, with a warning.
-        - ``"auto"`` tries ``"filtering"`` first for at least 16,384 rows and 16 clusters in up to 16
-          dimensions, and keeps ``"filtering"`` while sweeps compute at most 15% of all distances. On
-          processors with AVX-512 VNNI, AVX-VNNI or Arm dot products, it chooses ``"sketch"`` from 32
-          dimensions on, if there are at least 50,000 / dimensions clusters, and leaves it if it excludes too
-          few centers. For a mapped file larger than memory, it chooses ``"sketch"`` from 64 dimensions on,
+        - ``"auto"`` tries ``"filtering"`` first for at least 4096 rows and 8 clusters in up to 16
+          dimensions, and keeps it while a sweep computes at most 15% of all distances and 12 per row more,
+          unless bounds are expected to cost much less. On processors with AVX-512 VNNI, AVX-VNNI or Arm dot
+          products, it chooses ``"sketch"`` from 48 dimensions on if there are at least 96 and
+          12,500 / dimensions clusters, from 32 on if there are at least 50,000 / dimensions, and leaves it
+          if it excludes too few centers. For a mapped file larger than memory, it chooses ``"sketch"`` from 64 dimensions on,
           if there is at least one cluster per four dimensions. Otherwise the fit begins with plain sweeps.
           Bounds start once few enough labels change: ``"elkan"`` (from 160 dimensions on, or for up to 64
           clusters) or ``"yinyang"`` above 16 dimensions; ``"hamerly"``, ``"exponion"`` or ``"yinyang"``
           below, from 24 clusters on. Bounds pause while they cost more distances than they save. The choice
           never depends on a clock. Sparse rows get plain sweeps, because bounds skip almost no distances
           there.
-    memory : str or int, default="1GB"
-        Memory budget for distance bounds, in bytes or as text such as ``"500MB"``. With a smaller budget more
+    memory : str or int, default="auto"
+        Memory budget for distance bounds, in bytes or as text such as ``"500MB"``. ``"auto"`` is 1 GB, or, for a
+        mapped file larger than memory, 80% of the memory that is available if that is more. With a smaller budget more
         centers share a bound, down to no bounds at all, with a warning if `algorithm` names bounds. The tree
         of ``"filtering"``, with a copy of the rows, and the sketches must fit too. For a file larger than
         memory, sketches take 0.5 to 1 byte per value. Not used by ``"lloyd"``.
@@ -186,7 +188,7 @@ class KMeans(CenterClusterer):
     tol: Annotated[float, NOT_NEGATIVE] = 1e-4
     algorithm: Algorithm = "auto"
     metric: Metric = "euclidean"
-    memory: Memory = "1GB"
+    memory: Memory | Literal["auto"] = "auto"
     copy_x: bool = True
     random_state: RandomState = None
     n_jobs: int | None = None

@@ -5,7 +5,9 @@ use super::bounds::{PanelBounds, rounding_of};
 use super::costs::Costs;
 use super::labels::{Labels, Swept};
 use super::lloyd::params::Algorithm;
-use super::sketches::{Sketches, fine_sketches_pay, plain_sketches_pay, sketches_exclude_most};
+use super::sketches::{
+    Sketches, fine_sketches_pay, most_for_sketches, plain_sketches_pay, sketches_exclude_most,
+};
 use crate::centers::LabelsRef;
 use crate::data::DataSource;
 use crate::error::Result;
@@ -13,6 +15,7 @@ use crate::kernel::{Compute, PackedCenters};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::persist::state::{StateReader, stored_fields};
+use crate::tuning::DEFAULT_MEMORY;
 
 /// Sweeps of a fit from which sketches pay: sketching all rows takes about as long as one plain sweep. The last pass,
 /// for the labels, is not counted.
@@ -53,14 +56,24 @@ const BALLS_ROWS_IN_RUNS: usize = 64;
 const BALL_RUN: usize = 4;
 
 /// Fewest rows and fewest centers for which `Algorithm::Auto` tries blocks: the tree costs about two plain sweeps.
-pub(super) const BLOCK_ROWS: usize = 16_384;
-pub(super) const BLOCK_CENTERS: usize = 16;
+pub(super) const BLOCK_ROWS: usize = 4096;
+pub(super) const BLOCK_CENTERS: usize = 8;
 
 /// Fewest sweeps that a fit may take for `Algorithm::Auto` to try blocks.
 const BLOCK_SWEEPS: u64 = 8;
 
-/// Blocks are given up if a sweep computes more than this share of all distances.
-const BLOCK_SHARE: f64 = 0.15;
+/// Cost of a sweep by blocks that computes so many distances per row, relative to the highest that pays: a distance
+/// takes about seven times as long as in a plain sweep, which takes as long as 80 of its distances for the row itself.
+fn cost_of_blocks(distances_per_row: f64, k: usize) -> f64 {
+    distances_per_row / (0.15 * k as f64 + 12.0)
+}
+
+/// Blocks are declined if one of the branches costs this much: the others may cost less.
+const BRANCH_COST: f64 = 2.0;
+
+/// Blocks are left for bounds that are expected to save this much of a plain sweep in every sweep. Late sweeps with
+/// many clusters and columns may.
+const BOUNDS_OVER_BLOCKS: f64 = 0.3;
 
 /// The bounds of successive sweeps over the same rows.
 ///
@@ -68,9 +81,9 @@ const BLOCK_SHARE: f64 = 0.15;
 /// uninterrupted fit. The results are bit-identical.
 #[derive(Clone, Debug)]
 pub(super) struct Choice {
-    /// The requested algorithm, and the memory budget of its bounds in bytes.
+    /// The requested algorithm, and the memory budget of its bounds in bytes, if one was given.
     asked: Algorithm,
-    memory: u64,
+    memory: Option<u64>,
     /// Upper limit of the sweeps.
     most: u64,
     /// The algorithm of the current sweep, with [`Algorithm::Auto`] resolved.
@@ -100,10 +113,10 @@ impl Choice {
         }
     }
 
-    pub(super) fn new(asked: Algorithm, memory: u64, most: u64) -> Self {
+    pub(super) fn new(asked: Algorithm, memory: impl Into<Option<u64>>, most: u64) -> Self {
         Self {
             asked,
-            memory,
+            memory: memory.into(),
             most,
             algorithm: Algorithm::Lloyd,
             changed: 0,
@@ -117,7 +130,13 @@ impl Choice {
 
     /// Limits the memory of bounds, blocks and sketches that begin from now on.
     pub(super) fn limit(&mut self, memory: u64) {
-        self.memory = memory;
+        self.memory = Some(memory);
+    }
+
+    /// The budget in bytes. By default it also admits sketches of files that are larger than memory.
+    pub(super) fn budget<T: Compute>(&self, data: &dyn DataSource<T>) -> u64 {
+        let most = || data.scarce_memory().map_or(0, most_for_sketches);
+        self.memory.unwrap_or_else(|| DEFAULT_MEMORY.max(most()))
     }
 
     /// Begins the bounds, blocks or sketches that are due, and packs the centers of the next sweep. `sweeps` sweeps are
@@ -137,10 +156,19 @@ impl Choice {
         self.begin(labels, centers, sweeps, data);
         let packed = labels.pack(centers, data.most_values().is_some(), cx);
         let n = labels.of_rows.len();
-        if blocks.is_none() && self.wants_blocks(n, &packed, sweeps) {
+        let memory = self.budget(data);
+        if blocks.is_none() && self.wants_blocks((n, memory), &packed, sweeps) {
+            // `None` if an earlier start declined them.
             *blocks = shared.blocks(n, data, cx)?;
+            if self.asked == Algorithm::Auto && sweeps == 0 {
+                let per_row =
+                    blocks.as_ref().map_or(0.0, |blocks| blocks.probe(labels.of_rows.view(), &packed));
+                if cost_of_blocks(per_row, packed.n_centers()) > BRANCH_COST {
+                    shared.decline();
+                    *blocks = None;
+                }
+            }
             if blocks.is_none() {
-                // An earlier start declined them.
                 self.algorithm = Algorithm::Lloyd;
             }
         }
@@ -148,7 +176,7 @@ impl Choice {
         if blocks.is_none() && labels.sketches.is_none() && self.wants_sketches((n, scarce), &packed, sweeps)
         {
             let asked = self.asked == Algorithm::Sketch;
-            labels.sketches = Sketches::new(data, n, &packed, (self.memory, asked), cx)?;
+            labels.sketches = Sketches::new(data, n, &packed, (memory, asked), cx)?;
             if labels.sketches.is_none() {
                 self.algorithm = Algorithm::Lloyd;
             }
@@ -156,8 +184,14 @@ impl Choice {
         Ok(packed)
     }
 
-    /// Whether the next sweep should be by blocks of rows, of which there are none yet. `sweeps` sweeps are done.
-    fn wants_blocks<T: Compute>(&mut self, n: usize, packed: &PackedCenters<T>, sweeps: u64) -> bool {
+    /// Whether the next sweep should be by blocks of `n` rows, of which there are none yet, in `memory` bytes. `sweeps`
+    /// sweeps are done.
+    fn wants_blocks<T: Compute>(
+        &mut self,
+        (n, memory): (usize, u64),
+        packed: &PackedCenters<T>,
+        sweeps: u64,
+    ) -> bool {
         let (k, dim) = (packed.n_centers(), packed.dim());
         let wanted = match self.asked {
             Algorithm::Filtering => true,
@@ -171,7 +205,7 @@ impl Choice {
         }
         // The rows of leaves are compared as they are, so squares of their differences must be in range.
         let is_scaled = packed.frame().1 != T::from_f32(1.0);
-        if is_scaled || !blocks::serve::<T>(n, dim, packed.is_sparse(), self.memory) {
+        if is_scaled || !blocks::serve::<T>(n, dim, packed.is_sparse(), memory) {
             self.algorithm = Algorithm::Lloyd;
             return false;
         }
@@ -223,7 +257,7 @@ impl Choice {
         let n = labels.of_rows.len();
         let sparse = data.most_values().is_some();
         // Beside a file larger than memory, rows that are read need memory too.
-        let memory = data.scarce_memory().map_or(self.memory, |bytes| self.memory.min(bytes / 2));
+        let memory = self.budget(data).min(data.scarce_memory().map_or(u64::MAX, |bytes| bytes / 2));
         let mut wanted = match self.asked {
             Algorithm::Auto if sparse => {
                 // Sparse rows with many columns are about equally far from all centers: bounds skip nothing
@@ -273,7 +307,8 @@ impl Choice {
         }
     }
 
-    /// Evaluates the last sweep by blocks. Drops them if they compute too many distances.
+    /// Evaluates the last sweep by blocks. Drops them if they cost more than plain sweeps, or much more than bounds are
+    /// expected to.
     pub(super) fn watch_blocks<T: Compute>(
         &mut self,
         blocks: &mut Option<Blocks<T>>,
@@ -281,10 +316,19 @@ impl Choice {
         packed: &PackedCenters<T>,
         (n, swept): (usize, &Swept),
     ) {
-        let share = swept.distances as f64 / (n as f64 * packed.n_centers() as f64);
-        if self.asked == Algorithm::Auto && blocks.is_some() && share > BLOCK_SHARE {
-            *blocks = None;
+        if self.asked != Algorithm::Auto || blocks.is_none() {
+            return;
+        }
+        let (k, rows) = (packed.n_centers(), n as f64);
+        let cost = cost_of_blocks(swept.distances as f64 / rows, k);
+        let costs = Costs::new::<T>(packed.dim(), k);
+        let of_bounds = costs.ratio(costs.expected(swept.changed as f64 / rows));
+        if cost > 1.0 {
             shared.decline();
+        }
+        let begin_bounds = of_bounds + BOUNDS_OVER_BLOCKS < cost && of_bounds <= costs.most_at_first;
+        if cost > 1.0 || begin_bounds {
+            *blocks = None;
             self.algorithm = Algorithm::Lloyd;
         }
     }

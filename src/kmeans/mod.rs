@@ -32,7 +32,7 @@ macro_rules! exact_params {
             tolerance: $params.tolerance,
             metric: $params.metric,
             algorithm: $params.algorithm,
-            bounds_memory: $params.bounds_memory,
+            bounds_memory: Some($params.bounds_memory),
             threads: $params.threads,
         }
     };

@@ -378,10 +378,10 @@ def for_run(name: str, value: Any, *, auto: bool = False) -> Any:
     """Return the parameter `name` as the compiled half takes it.
 
     Plain numbers replace those of NumPy, a byte count replaces a text such as ``"1GB"``, and with `auto`
-    None replaces ``"auto"``.
+    None replaces ``"auto"``; for a memory budget, that of :func:`shoal.config_context` if there is one.
     """
     if auto and isinstance(value, str) and value == "auto":
-        return None
+        return MEMORY.get() if "memory" in name else None
     if "memory" in name and value is not None:
         return memory(name, value)
     if isinstance(value, (bool, np.bool_)):

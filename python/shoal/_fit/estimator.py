@@ -133,7 +133,7 @@ class Clusterer(LazyLabels):
                 asked, value = self._budget(name)
                 if asked == name:
                     warn_of_name(name, "memory")
-                given[name] = _params.for_run(asked, value)
+                given[name] = _params.for_run(asked, value, auto=default is None)
             elif name not in self._hidden:
                 # A default of None stands for "auto".
                 given[name] = _params.for_run(name, getattr(self, name), auto=default is None)

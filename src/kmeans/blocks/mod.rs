@@ -149,6 +149,19 @@ impl<T: Compute> Blocks<T> {
         Ok(total)
     }
 
+    /// The work of a first sweep per row of one of the branches.
+    pub(super) fn probe(&self, labels: LabelsRef<'_>, packed: &PackedCenters<T>) -> f64 {
+        let packed = PackedCenters::for_listed(packed.centers());
+        let centers =
+            MovedCenters { packed: &packed, all: &Candidates::all(&packed, None), shift_move: T::INFINITY };
+        let branch = &self.tree.branches[self.tree.branches.len() / 2];
+        let (mut state, mut work) = (State::new(), WorkCount::default());
+        state.take(branch, labels);
+        Visit::default().branch(branch, &mut state, &centers, |_, _| (), &mut work);
+        let rows: usize = branch.leaves.iter().map(|leaf| leaf.rows).sum();
+        work.total() as f64 / rows.max(1) as f64
+    }
+
     /// Notes that the labels found last are now those of the rows.
     pub(super) fn confirm(&mut self) {
         self.marks.iter_mut().for_each(|word| *word.get_mut() = 0);

@@ -2,6 +2,7 @@
 
 use super::super::choice::{BLOCK_CENTERS, BLOCK_ROWS};
 use super::carried::Carried;
+use super::shared::Shared;
 use crate::data::Dense;
 use crate::fit::{Restartable, Solver};
 use crate::kernel::PackedCenters;
@@ -15,18 +16,24 @@ use crate::seeding::Seeding;
 
 #[test]
 fn starts_after_declined_blocks_are_plain() {
-    let (n, d, k) = (BLOCK_ROWS, 14, 2 * BLOCK_CENTERS);
+    let (n, d) = (BLOCK_ROWS, 14);
     let mut rng = Rng::keyed(7, Purpose::Seeding, 1);
     // Every box of such rows is near most centers.
     let values: Vec<f32> = (0..n * d).map(|_| rng.unit() as f32).collect();
     let data = Dense::new(&values, d).unwrap();
     let cx = Executor::new(Some(1)).unwrap();
-    let plan = Lloyd::<f32>::plan(KMeans::params(k).seeding(Seeding::Random).tolerance(0.0).n_init(2));
-    for start in 0..2 {
-        let mut run = plan.begin(start, &data, &cx).unwrap();
-        let step = run.step(&data, &cx).unwrap();
-        assert_eq!(step.n_distances == (n * k) as u64, start == 1);
-        assert_eq!(run.algorithm(), Algorithm::Lloyd);
+    // With more centers, the rows of a branch show it before the first sweep.
+    for (k, swept) in [(4 * BLOCK_CENTERS, true), (8 * BLOCK_CENTERS, false)] {
+        let params = KMeans::params(k).seeding(Seeding::Random).tolerance(0.0).n_init(2);
+        let shared = Shared::default();
+        let plan = Lloyd::<f32>::plan(params).sharing(&shared);
+        for start in 0..2 {
+            let declined = shared.blocks(n, &data, &cx).unwrap().is_none();
+            let mut run = plan.begin(start, &data, &cx).unwrap();
+            let step = run.step(&data, &cx).unwrap();
+            assert_eq!((declined, run.algorithm()), (start == 1, Algorithm::Lloyd), "{k} centers");
+            assert_eq!(step.n_distances == (n * k) as u64, start == 1 || !swept, "{k} centers");
+        }
     }
 }
 

@@ -4,7 +4,6 @@ use crate::error::Result;
 use crate::fit::{Metric, parameters, run_methods};
 use crate::names::names;
 use crate::seeding::Seeding;
-use crate::tuning::DEFAULT_MEMORY;
 
 /// Exact k-means. Begin with [`KMeans::params`].
 ///
@@ -102,10 +101,11 @@ parameters! {
         metric: Metric = Metric::Euclidean,
         /// How a sweep finds the nearest centers (default [`Algorithm::Auto`]). The result does not depend on it.
         algorithm: Algorithm = Algorithm::Auto,
-        /// Upper limit for the bytes of the bounds (default 1 GB). If they do not fit, several panels of
-        /// centers share a bound; at the least, sweeps use no bounds. The tree of
-        /// [`Algorithm::Filtering`], with a copy of the rows, must fit too.
-        bounds_memory: u64 = DEFAULT_MEMORY,
+        /// Upper limit for the bytes of the bounds. If they do not fit, several panels of centers share a bound;
+        /// at the least, sweeps use no bounds. The tree of [`Algorithm::Filtering`], with a copy of the rows,
+        /// and the sketches must fit too. `None` (default): 1 GB, or, for a mapped file larger than memory, 80%
+        /// of the memory that is available if that is more.
+        bounds_memory: Option<u64> as impl Into<Option<u64>> = None,
     }
 }
 

@@ -63,8 +63,14 @@ impl<T: Compute> MiniBatchState<T> {
         }
     }
 
-    /// Starts from these centers, each of which counts as one row.
-    pub(super) fn seed_with(&mut self, dim: usize, centers: &[T], method: String) {
+    /// Starts from these centers, each of which counts as one row unless it is one of no weight.
+    pub(super) fn seed_with(
+        &mut self,
+        dim: usize,
+        centers: &[T],
+        has_weight: impl Fn(usize) -> bool,
+        method: String,
+    ) {
         let k = centers.len() / dim;
         self.dim = dim;
         self.centers = centers.to_vec();
@@ -74,7 +80,7 @@ impl<T: Compute> MiniBatchState<T> {
         for (j, center) in centers.chunks_exact(dim).enumerate() {
             // With fewer distinct rows than clusters, duplicates stay empty.
             let bits: Vec<u64> = center.iter().map(|x| (x.to_f64() + 0.0).to_bits()).collect();
-            if seen.insert(bits) {
+            if has_weight(j) && seen.insert(bits) {
                 self.clusters.replace(j, center, 1.0);
             }
         }

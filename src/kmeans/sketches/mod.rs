@@ -40,14 +40,15 @@ const SKETCH_SETS: usize = 64;
 /// Coordinates of the sketches of centers by which similar ones are found.
 const SKETCH_COORDINATES: usize = 32;
 
-/// Whether sketches pay for `n` rows in memory and `k` clusters in `dim` columns: a row takes about as long as 50,000
-/// values of centers in bookkeeping and exact distances. There must be enough rows to learn the columns of sketches
-/// from.
+/// Whether sketches pay for `n` rows in memory and `k` clusters in `dim` columns. Centers must have enough values for
+/// the bookkeeping and exact distances of a row. With few columns, bounds alone skip more. There must be enough rows to
+/// learn the columns of sketches from.
 ///
 /// Measured with AVX-512 VNNI (`auto.py`). AVX-VNNI gains as much over AVX2. Arm's dot products do four times the work
 /// of its multiply-adds per instruction, as those do; their speed is not measured.
 pub(super) fn plain_sketches_pay(n: usize, k: usize, dim: usize) -> bool {
-    are_fast() && dim >= 32 && k * dim >= 50_000 && n >= 4096
+    let few = dim >= 48 && k >= 96 && k * dim >= 12_500;
+    are_fast() && dim >= 32 && (few || k * dim >= 50_000) && n >= 4096
 }
 
 /// Whether finer sketches pay for `n` rows in a file larger than memory (`files.py`), because most rows are then not
@@ -61,7 +62,11 @@ pub(super) fn fine_sketches_pay(n: usize, k: usize, dim: usize) -> bool {
 /// most half of the columns. More of them leave fewer rows to read.
 const FINE_WIDTHS: [usize; 7] = [128, 112, 96, 80, 64, 48, 32];
 
-/// The share of the available memory for sketches, where rows are in a file larger than memory.
+/// The most bytes for sketches of rows in a file larger than memory, of which `available` bytes are left.
+pub(super) fn most_for_sketches(available: u64) -> u64 {
+    (available as f64 * FINE_MEMORY) as u64
+}
+
 const FINE_MEMORY: f64 = 0.8;
 
 /// Whether sketches leave few enough of the `k` centers: the distances of one center in 32 take as long as the sweep by
@@ -160,7 +165,7 @@ impl Sketches {
         };
         let scarce = data.scarce_memory().filter(|_| fine_sketches_pay(n, k, dim));
         let finer = scarce.and_then(|bytes| {
-            let budget = budget.min((bytes as f64 * FINE_MEMORY) as u64);
+            let budget = budget.min(most_for_sketches(bytes));
             let beside = dim.next_multiple_of(16) / 2 + size_of::<FineSketch>();
             let fits = |&width: &usize| Some((width, paths(width + beside, budget)?));
             FINE_WIDTHS.iter().filter(|&&width| 2 * width <= dim).find_map(fits)

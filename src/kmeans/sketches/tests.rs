@@ -9,11 +9,13 @@ use crate::error::Result;
 use crate::float::Float;
 use crate::kernel::PackedCenters;
 use crate::kernel::sketched::Basis;
+use crate::kmeans::choice::Choice;
 use crate::kmeans::{Algorithm, KMeans, KMeansRun};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::rng::{Purpose, Rng};
 use crate::seeding::Seeding;
+use crate::tuning::DEFAULT_MEMORY;
 
 /// Rows much farther than all of the sample, some of which are centers that move by much.
 #[test]
@@ -170,6 +172,19 @@ fn late_sweeps_over_large_files_read_few_rows() {
         check_large::<f64>(d, false);
     }
     check_large::<f32>(140, true);
+}
+
+/// The budget is 1 GB by default, and most of the available memory if that is more and the file is larger.
+#[test]
+fn the_default_budget_grows_with_the_memory_beside_large_files() {
+    let values = [0.0f32; 2];
+    let rows = MatRef::new(&values[..], 1);
+    let large = |memory| Large { rows, memory, read: AtomicU64::new(0) };
+    let choice = |memory: Option<u64>| Choice::new(Algorithm::Auto, memory, 9);
+    assert_eq!(choice(None).budget::<f32>(&Dense::new(&values[..], 1).unwrap()), DEFAULT_MEMORY);
+    assert_eq!(choice(None).budget(&large(10 * DEFAULT_MEMORY)), 8 * DEFAULT_MEMORY);
+    assert_eq!(choice(None).budget(&large(DEFAULT_MEMORY)), DEFAULT_MEMORY);
+    assert_eq!(choice(Some(7)).budget(&large(10 * DEFAULT_MEMORY)), 7);
 }
 
 /// A center that is not a number has moved by an unknown length: no bound holds any more.

@@ -11,6 +11,7 @@ from shoal import (
     BreathingKMeans,
     HierarchicalKMeans,
     KMeans,
+    MiniBatchKMeans,
     NestedMiniBatchKMeans,
     VarianceReducedKMeans,
 )
@@ -87,3 +88,11 @@ def test_counts_of_all_rows_ever_received_do_not_change_with_the_labels():
         before = model.counts_
         assert model.labels_.shape == (600,)
         np.testing.assert_array_equal(model.counts_, before)
+
+
+@pytest.mark.parametrize("cls", [*ESTIMATORS, MiniBatchKMeans])
+def test_clusters_without_rows_of_positive_weight_are_empty(cls):
+    X = np.random.default_rng(0).normal(size=(100, 2))
+    with pytest.warns(ConvergenceWarning, match=r"distinct clusters \(3\)"):
+        model = cls(5, random_state=0).fit(X, sample_weight=np.arange(100) < 3)
+    assert np.count_nonzero(model.counts_) == 3
