@@ -50,6 +50,8 @@ pub(crate) enum Purpose {
     Sampling = 17,
     /// The samples on which balanced k-means begins.
     Balancing = 18,
+    /// The splits of clusters of a tree that has all of its clusters.
+    Exchange = 19,
 }
 
 /// One round of SplitMix64, which spreads every input bit over the output.

@@ -51,13 +51,6 @@ impl Groups {
         Self { starts, rows: left }
     }
 
-    /// The groups `groups`; all others are empty.
-    pub(crate) fn only(&self, groups: &Range<usize>) -> Self {
-        let (first, end) = (self.starts[groups.start], self.starts[groups.end]);
-        let starts = self.starts.iter().map(|&start| start.clamp(first, end) - first).collect();
-        Self { starts, rows: self.rows[first..end].to_vec() }
-    }
-
     /// The rows with label `j`.
     pub(crate) fn of(&self, j: usize) -> &[u32] {
         &self.rows[self.starts[j]..self.starts[j + 1]]

@@ -96,9 +96,6 @@ fn windows_have_all_rows_in_order_and_few_rows_are_read_alone() {
         assert_eq!(visited(&data, &groups, memory, &|j| j >= 2).unwrap(), windows);
         assert_eq!(data.runs(), 9);
     }
-    let alone = groups.only(&(1..3));
-    assert_eq!((alone.of(0), alone.of(1), alone.of(2)), (&[][..], groups.of(1), groups.of(2)));
-    assert_eq!(visited(&Large::new(&dense, u64::MAX), &alone, 1, &|j| j > 0).unwrap(), 5);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! One level of the tree: all nodes with a quota above 1 are split by small k-means fits.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
 use super::clusters::Clusters;
@@ -153,7 +154,10 @@ impl Growth {
         let mut all = Children::default();
         let most = self.copied(data);
         for nodes in plan.batches(data, most) {
-            let copies = plan.copies(nodes.clone(), data, most, cx)?;
+            let copied = |j: usize| (1..=most).contains(&plan.bytes(j, data));
+            let nodes_copied: Vec<usize> = nodes.clone().filter(|&j| copied(j)).collect();
+            let copies = copies(groups, &nodes_copied, data, most, cx)?;
+            let copies = nodes_copied.into_iter().zip(copies).collect();
             self.split_all(&plan, nodes, (data, &copies), clusters, &mut all, cx)?;
         }
         let mut firsts = Vec::with_capacity(plan.counts.len() + 1);
@@ -170,7 +174,7 @@ impl Growth {
     /// Bytes of rows of nodes that are copied together from a file larger than memory, because a pass over the scattered
     /// rows of a node would be slow: three quarters of what there is; the rest is for windows of the file. 0 for other
     /// sources. (Copies of sparse rows would be drawn in other chunks.)
-    fn copied<T: Compute>(&self, data: &dyn DataSource<T>) -> u64 {
+    pub(super) fn copied<T: Compute>(&self, data: &dyn DataSource<T>) -> u64 {
         let free = data.scarce_memory().filter(|_| data.most_values().is_none());
         free.map_or(0, |free| self.memory.min(free / 2) / 4 * 3)
     }
@@ -180,14 +184,13 @@ impl Growth {
         &self,
         plan: &Plan<'_>,
         nodes: Range<usize>,
-        rows: (&dyn DataSource<T>, &[Vec<T>]),
+        rows: (&dyn DataSource<T>, &HashMap<usize, Vec<T>>),
         clusters: &Clusters<T>,
         all: &mut Children<T>,
         cx: &Executor,
     ) -> Result<()> {
         let (data, copies) = rows;
         let Plan { counts, sizes, groups, .. } = plan;
-        let copy = |j: usize| copies.get(j - nodes.start).filter(|copy| !copy.is_empty());
         // A single node takes all threads too.
         let single = counts.iter().filter(|&&count| count > 1).count() == 1;
         let work = |j: usize| sizes[j] as u64 * counts[j] as u64 * row_values(data) as u64;
@@ -196,7 +199,7 @@ impl Growth {
         let mut large = Vec::new();
         for j in nodes.clone().filter(|j| counts[*j] > 1 && !small(j)) {
             let mut children = Children::default();
-            self.split(plan, j, (data, copy(j)), cx, &mut children)?;
+            self.split(plan, j, (data, copies.get(&j)), cx, &mut children)?;
             large.push((j, children));
         }
         let mut large = large.into_iter().peekable();
@@ -210,7 +213,7 @@ impl Growth {
                 for j in nodes {
                     cx.check()?;
                     if counts[j] > 1 {
-                        self.split(plan, j, (data, copy(j)), &one, out)?;
+                        self.split(plan, j, (data, copies.get(&j)), &one, out)?;
                         cx.count(self.visits(groups.len(j), sizes[j], counts[j]));
                     } else {
                         out.centers.extend_from_slice(clusters.centers().row(j));
@@ -241,19 +244,10 @@ impl Growth {
         let (k, size) = (plan.counts[j], plan.sizes[j]);
         let rng = &mut Rng::keyed(self.seed, Purpose::Node, plan.number << 32 | j as u64);
         let rows: Vec<u64> = plan.groups.of(j).iter().map(|&row| row.into()).collect();
-        let of_node = Subset::new(data, &rows);
         // All rows with their own weights, if there are no more than `size`.
-        let mut coreset = |rows: &dyn DataSource<T>| lightweight_coreset(rows, size, rng.bits(), cx);
-        let coreset = match copy {
-            None => coreset(&of_node)?,
-            Some(copy) => {
-                let copy = Dense::new(copy, data.dim())?;
-                match of_node.weights() {
-                    Some(weights) => coreset(&Weighted::vouched(copy, weights))?,
-                    None => coreset(&copy)?,
-                }
-            }
-        };
+        let coreset = with_rows(&Subset::new(data, &rows), copy, |rows| {
+            lightweight_coreset(rows, size, rng.bits(), cx)
+        })?;
         let start = Start::PlusPlus { greedy: self.greedy };
         let (mut centers, distances) = partition(&coreset.weighted()?, k, start, NODE_SWEEPS, rng, cx)?;
         out.centers.append(&mut centers);
@@ -294,34 +288,51 @@ impl Plan<'_> {
         batches.push(first..self.counts.len());
         batches
     }
+}
 
-    /// Copies of the rows of the nodes of a batch; empty for a node that is not copied.
-    fn copies<T: Compute>(
-        &self,
-        nodes: Range<usize>,
-        data: &dyn DataSource<T>,
-        most: u64,
-        cx: &Executor,
-    ) -> Result<Vec<Vec<T>>> {
-        let copied = |j: usize| nodes.contains(&j) && (1..=most).contains(&self.bytes(j, data));
-        if !nodes.clone().any(copied) {
-            return Ok(Vec::new());
-        }
-        let mut copies = vec![Vec::new(); nodes.len()];
-        for (copy, j) in copies.iter_mut().zip(nodes.clone()).filter(|(_, j)| copied(*j)) {
-            make_room(copy, "rows of a node", self.groups.len(j) as u64, data.dim())?;
-        }
-        for_each_window(data, &self.groups.only(&nodes), most / 3, &copied, cx, |data, here| {
-            let each = copies.iter_mut().zip(nodes.clone()).filter(|(_, j)| copied(*j));
-            cx.for_each(each, Vec::new, |(copy, j), rows: &mut Vec<u64>| {
-                cx.check()?;
-                rows.clear();
-                rows.extend(here.of(j).iter().map(|&row| u64::from(row)));
-                gather(data, rows, copy)
-            })
-        })?;
-        Ok(copies)
+/// Calls `f` with the rows of a group, or with their copy if there is one.
+pub(super) fn with_rows<T: Compute, R>(
+    of_group: &Subset<'_, T>,
+    copy: Option<&Vec<T>>,
+    f: impl FnOnce(&dyn DataSource<T>) -> Result<R>,
+) -> Result<R> {
+    let Some(copy) = copy else { return f(of_group) };
+    let copy = Dense::new(copy, of_group.dim())?;
+    match of_group.weights() {
+        Some(weights) => f(&Weighted::vouched(copy, weights)),
+        None => f(&copy),
     }
+}
+
+/// Copies of the rows of some groups of a file larger than memory, within `memory` bytes; they must fit into as much.
+/// None for a `memory` of 0.
+pub(super) fn copies<T: Compute>(
+    groups: &Groups,
+    some: &[usize],
+    data: &dyn DataSource<T>,
+    memory: u64,
+    cx: &Executor,
+) -> Result<Vec<Vec<T>>> {
+    if memory == 0 || some.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut copies = vec![Vec::new(); some.len()];
+    for (copy, &j) in copies.iter_mut().zip(some) {
+        make_room(copy, "rows of a node", groups.len(j) as u64, data.dim())?;
+    }
+    let mut wanted = vec![false; groups.count()];
+    for &j in some {
+        wanted[j] = true;
+    }
+    for_each_window(data, groups, memory / 3, &|j| wanted[j], cx, |data, here| {
+        cx.for_each(copies.iter_mut().zip(some), Vec::new, |(copy, &j), rows: &mut Vec<u64>| {
+            cx.check()?;
+            rows.clear();
+            rows.extend(here.of(j).iter().map(|&row| u64::from(row)));
+            gather(data, rows, copy)
+        })
+    })?;
+    Ok(copies)
 }
 
 /// Small nodes that one thread splits between two merges.

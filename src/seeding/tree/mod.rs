@@ -6,6 +6,7 @@
 //! are fitted to lightweight coresets: uniform samples would miss rare groups.
 
 mod clusters;
+mod exchange;
 mod level;
 mod quotas;
 mod repair;
@@ -90,6 +91,7 @@ impl Growth {
             clusters.extend_to(self.n_clusters);
             let groups = Groups::new(labels, clusters.len());
             clusters.repair(data, labels, &groups, self.metric, cx)?;
+            grown.distances += self.exchange(&mut grown.nodes, data, cx)?;
         }
         Ok(grown)
     }
