@@ -118,7 +118,8 @@ class HierarchicalKMeans(LeveledClusterer):
     **The tree.** Each level splits all nodes by k-means fits that begin by k-means++. Nodes get clusters by
     the squared error `e` of their rows, in proportion to ``e ** (d / (d + 2))`` with `d` the number of
     features, at most 12, as far as they have enough rows. A node is fitted to at most 256 rows per child:
-    larger nodes to a lightweight coreset, which keeps rare groups that are far from the others.
+    larger nodes to a lightweight coreset, which keeps rare groups that are far from the others. When the tree
+    is complete, pairs of near clusters become one as long as splitting another cluster in two saves more.
 
     **A sweep** compares every row with its own center and with the centers near it, and then moves centers to
     the means of their rows. An empty cluster takes a row of the cluster with the largest squared error. There

@@ -48,8 +48,8 @@ class KMeans(CenterClusterer):
         - ``"afk-mc2"``, ``"k-mc2"``: the Markov chains of :func:`shoal.afkmc2`, for many clusters.
         - ``"k-means||"``: :func:`shoal.kmeans_parallel`, for rows that are slow to read.
         - ``"hierarchical"``: the tree of :class:`HierarchicalKMeans`, for thousands of clusters. It takes a
-          fraction of a sweep, and its centers are means, not rows. It may miss rare groups. Needs random
-          access: rows in memory or in a mapped file.
+          fraction of a sweep, and its centers are means, not rows. Needs random access: rows in memory or
+          in a mapped file.
         - An array of shape (n_clusters, n_features).
         - A callable, called as ``init(X, n_clusters, random_state=RandomState)``, that returns such an array.
           It gets X as an array, or as a :class:`~shoal.DataSource` if X is a path or a source. The rows are
@@ -97,19 +97,20 @@ class KMeans(CenterClusterer):
           unless bounds are expected to cost much less. On processors with AVX-512 VNNI, AVX-VNNI or Arm dot
           products, it chooses ``"sketch"`` from 48 dimensions on if there are at least 96 and
           12,500 / dimensions clusters, from 32 on if there are at least 50,000 / dimensions, and leaves it
-          if it excludes too few centers. For a mapped file larger than memory, it chooses ``"sketch"`` from 64 dimensions on,
-          if there is at least one cluster per four dimensions. Otherwise the fit begins with plain sweeps.
+          if it excludes too few centers. For a mapped file larger than memory, it chooses ``"sketch"`` from
+          64 dimensions on, if there is at least one cluster per four dimensions. Otherwise the fit begins
+          with plain sweeps.
           Bounds start once few enough labels change: ``"elkan"`` (from 160 dimensions on, or for up to 64
           clusters) or ``"yinyang"`` above 16 dimensions; ``"hamerly"``, ``"exponion"`` or ``"yinyang"``
           below, from 24 clusters on. Bounds pause while they cost more distances than they save. The choice
           never depends on a clock. Sparse rows get plain sweeps, because bounds skip almost no distances
           there.
     memory : str or int, default="auto"
-        Memory budget for distance bounds, in bytes or as text such as ``"500MB"``. ``"auto"`` is 1 GB, or, for a
-        mapped file larger than memory, 80% of the memory that is available if that is more. With a smaller budget more
+        Memory budget for distance bounds, in bytes or as text such as ``"500MB"``. With a smaller budget more
         centers share a bound, down to no bounds at all, with a warning if `algorithm` names bounds. The tree
         of ``"filtering"``, with a copy of the rows, and the sketches must fit too. For a file larger than
-        memory, sketches take 0.5 to 1 byte per value. Not used by ``"lloyd"``.
+        memory, sketches take 0.5 to 1 byte per value. Not used by ``"lloyd"``. ``"auto"``: 1 GB; for the
+        sketches of a mapped file larger than memory, 80% of the available memory, if that is more.
     copy_x : bool, default=True
         Has no effect; present for scikit-learn compatibility. X is never modified.
     {n_jobs} {verbose} {callbacks}

@@ -13,7 +13,7 @@ from sklearn.utils.random import sample_without_replacement
 from . import _core
 from ._checks import params as _params
 from ._checks.params import FRACTION, NOT_NEGATIVE, Number, RowWeights
-from ._checks.warn import warn
+from ._checks.warn import warn, warn_of_few
 from ._core import Source
 from ._fit.centers import called
 from ._fit.declared import AtLeast, estimator
@@ -224,6 +224,13 @@ class MiniBatchKMeans(StreamClusterer):
         stream.merge(*state)
         self._use_stream(stream, begun=True)
         return self
+
+    def _warn_if_few(self) -> None:
+        # An empty center that was moved to a row of another cluster has the weight of that cluster.
+        distinct = len({center.tobytes() for center in self.cluster_centers_})
+        found = min(distinct, int(np.count_nonzero(self.counts_)))
+        if found < self._k:
+            warn_of_few("clusters", found, self._k)
 
     def _seeding_rows(self) -> int | None:
         """Return the number of rows in the seeding sample, if the user sets it."""

@@ -62,8 +62,8 @@ pub(super) const BLOCK_CENTERS: usize = 8;
 /// Fewest sweeps that a fit may take for `Algorithm::Auto` to try blocks.
 const BLOCK_SWEEPS: u64 = 8;
 
-/// Cost of a sweep by blocks that computes so many distances per row, relative to the highest that pays: a distance
-/// takes about seven times as long as in a plain sweep, which takes as long as 80 of its distances for the row itself.
+/// Cost of a sweep by blocks that computes so many distances per row, relative to a plain sweep. A plain sweep takes as
+/// long as `k + 80` of its distances per row; a distance by blocks takes as long as about seven of them (`auto.py`).
 fn cost_of_blocks(distances_per_row: f64, k: usize) -> f64 {
     distances_per_row / (0.15 * k as f64 + 12.0)
 }
@@ -133,10 +133,16 @@ impl Choice {
         self.memory = Some(memory);
     }
 
-    /// The budget in bytes. By default it also admits sketches of files that are larger than memory.
-    pub(super) fn budget<T: Compute>(&self, data: &dyn DataSource<T>) -> u64 {
-        let most = || data.scarce_memory().map_or(0, most_for_sketches);
-        self.memory.unwrap_or_else(|| DEFAULT_MEMORY.max(most()))
+    /// The budget of bounds and blocks, in bytes.
+    fn budget(&self) -> u64 {
+        self.memory.unwrap_or(DEFAULT_MEMORY)
+    }
+
+    /// The budget of sketches, in bytes: by default, what a file larger than memory needs, as far as it is available.
+    pub(super) fn sketch_budget<T: Compute>(&self, data: &dyn DataSource<T>) -> u64 {
+        // The available memory may not be known.
+        let available = || data.scarce_memory().filter(|&bytes| bytes < u64::MAX);
+        self.memory.unwrap_or_else(|| DEFAULT_MEMORY.max(available().map_or(0, most_for_sketches)))
     }
 
     /// Begins the bounds, blocks or sketches that are due, and packs the centers of the next sweep. `sweeps` sweeps are
@@ -156,8 +162,7 @@ impl Choice {
         self.begin(labels, centers, sweeps, data);
         let packed = labels.pack(centers, data.most_values().is_some(), cx);
         let n = labels.of_rows.len();
-        let memory = self.budget(data);
-        if blocks.is_none() && self.wants_blocks((n, memory), &packed, sweeps) {
+        if blocks.is_none() && self.wants_blocks(n, &packed, sweeps) {
             // `None` if an earlier start declined them.
             *blocks = shared.blocks(n, data, cx)?;
             if self.asked == Algorithm::Auto && sweeps == 0 {
@@ -176,7 +181,7 @@ impl Choice {
         if blocks.is_none() && labels.sketches.is_none() && self.wants_sketches((n, scarce), &packed, sweeps)
         {
             let asked = self.asked == Algorithm::Sketch;
-            labels.sketches = Sketches::new(data, n, &packed, (memory, asked), cx)?;
+            labels.sketches = Sketches::new(data, n, &packed, (self.sketch_budget(data), asked), cx)?;
             if labels.sketches.is_none() {
                 self.algorithm = Algorithm::Lloyd;
             }
@@ -184,14 +189,8 @@ impl Choice {
         Ok(packed)
     }
 
-    /// Whether the next sweep should be by blocks of `n` rows, of which there are none yet, in `memory` bytes. `sweeps`
-    /// sweeps are done.
-    fn wants_blocks<T: Compute>(
-        &mut self,
-        (n, memory): (usize, u64),
-        packed: &PackedCenters<T>,
-        sweeps: u64,
-    ) -> bool {
+    /// Whether the next sweep should be by blocks of rows, of which there are none yet. `sweeps` sweeps are done.
+    fn wants_blocks<T: Compute>(&mut self, n: usize, packed: &PackedCenters<T>, sweeps: u64) -> bool {
         let (k, dim) = (packed.n_centers(), packed.dim());
         let wanted = match self.asked {
             Algorithm::Filtering => true,
@@ -205,7 +204,7 @@ impl Choice {
         }
         // The rows of leaves are compared as they are, so squares of their differences must be in range.
         let is_scaled = packed.frame().1 != T::from_f32(1.0);
-        if is_scaled || !blocks::serve::<T>(n, dim, packed.is_sparse(), memory) {
+        if is_scaled || !blocks::serve::<T>(n, dim, packed.is_sparse(), self.budget()) {
             self.algorithm = Algorithm::Lloyd;
             return false;
         }
@@ -257,7 +256,7 @@ impl Choice {
         let n = labels.of_rows.len();
         let sparse = data.most_values().is_some();
         // Beside a file larger than memory, rows that are read need memory too.
-        let memory = self.budget(data).min(data.scarce_memory().map_or(u64::MAX, |bytes| bytes / 2));
+        let memory = self.budget().min(data.scarce_memory().map_or(u64::MAX, |bytes| bytes / 2));
         let mut wanted = match self.asked {
             Algorithm::Auto if sparse => {
                 // Sparse rows with many columns are about equally far from all centers: bounds skip nothing
@@ -307,26 +306,28 @@ impl Choice {
         }
     }
 
-    /// Evaluates the last sweep by blocks. Drops them if they cost more than plain sweeps, or much more than bounds are
-    /// expected to.
+    /// Evaluates the last sweep by blocks, number `sweeps`. Drops them if they cost more than a plain sweep, or much more
+    /// than bounds are expected to.
     pub(super) fn watch_blocks<T: Compute>(
         &mut self,
         blocks: &mut Option<Blocks<T>>,
         shared: &Shared<T>,
         packed: &PackedCenters<T>,
-        (n, swept): (usize, &Swept),
+        labels: LabelsRef<'_>,
+        (swept, sweeps): (&Swept, u64),
     ) {
         if self.asked != Algorithm::Auto || blocks.is_none() {
             return;
         }
-        let (k, rows) = (packed.n_centers(), n as f64);
-        let cost = cost_of_blocks(swept.distances as f64 / rows, k);
+        let (k, n) = (packed.n_centers(), labels.len() as f64);
+        let cost = cost_of_blocks(swept.distances as f64 / n, k);
         let costs = Costs::new::<T>(packed.dim(), k);
-        let of_bounds = costs.ratio(costs.expected(swept.changed as f64 / rows));
+        let of_bounds = costs.ratio(costs.expected(swept.changed as f64 / n));
+        let begin_bounds = of_bounds + BOUNDS_OVER_BLOCKS < cost
+            && self.worthwhile(labels, packed.centers(), sweeps) != Algorithm::Lloyd;
         if cost > 1.0 {
             shared.decline();
         }
-        let begin_bounds = of_bounds + BOUNDS_OVER_BLOCKS < cost && of_bounds <= costs.most_at_first;
         if cost > 1.0 || begin_bounds {
             *blocks = None;
             self.algorithm = Algorithm::Lloyd;

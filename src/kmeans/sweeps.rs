@@ -129,8 +129,8 @@ impl<T: Compute> Sweeps<T> {
         self.distances = swept.distances;
         self.choice.watch(&mut self.labels, &packed, &swept, self.done);
         self.choice.watch_sketches(&mut self.labels, &swept);
-        let n = self.labels.len();
-        self.choice.watch_blocks(&mut self.blocks, &self.shared, &packed, (n, &swept));
+        let (n, of_rows, watched) = (self.labels.len(), self.labels.of_rows.view(), (&swept, self.done));
+        self.choice.watch_blocks(&mut self.blocks, &self.shared, &packed, of_rows, watched);
         let pays = swept.pays_to_carry(n as u64);
         let clusters = swept.clusters;
         if pays && sums.is_some_and(|bytes| (self.bytes() + bytes) as u64 <= budget) {

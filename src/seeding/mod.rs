@@ -252,7 +252,7 @@ impl Seeding {
         if *self != Self::Auto {
             return self.of_rows(data, k, rng, cx);
         }
-        // Samples, also those of a tree, would miss rare groups.
+        // Samples would miss rare groups.
         let n = known(data, k)?;
         let chosen = if n > limits.rows {
             return Self::of_coreset(data, k, rng, limits, cx);

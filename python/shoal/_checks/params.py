@@ -188,18 +188,18 @@ def verbosity(value: Any, name: str = "verbose") -> bool:
     return whole(name, value, 0, other="True, False or ") > 0
 
 
-def memory(name: str, value: Any) -> int:
-    """Convert a memory budget to bytes.
+def memory(name: str, value: Any, *, other: str = "") -> int:
+    """Convert a memory budget to bytes; `other` names what else is allowed, for the error.
 
     ``"1GB"``, the default of all budgets, means the budget of :func:`shoal.config_context` if there is one.
     """
     set_for_all = MEMORY.get()
     if isinstance(value, str) and value == DEFAULT_MEMORY and set_for_all is not None:
         return set_for_all
-    return n_bytes(name, value)
+    return n_bytes(name, value, other=other)
 
 
-def n_bytes(name: str, value: Any) -> int:
+def n_bytes(name: str, value: Any, *, other: str = "") -> int:
     """Convert an amount of memory such as ``"1GB"``, ``"500 MiB"`` or an int to bytes."""
     amount = -1
     if is_whole(value):
@@ -212,7 +212,7 @@ def n_bytes(name: str, value: Any) -> int:
     if 0 <= amount <= MOST_BYTES:
         return amount
     raise ParameterError(
-        f"{mark(name)} must be an amount of memory such as '1GB', '500MiB' or a number of bytes, at most "
+        f"{mark(name)} must be {other}an amount of memory such as '1GB', '500MiB' or a number of bytes, at most "
         f"2**64 - 1, got {shown(value)}"
     )
 

@@ -127,5 +127,5 @@ def _whole(least: int, name: str, value: Any, others: list[str]) -> None:
     params.whole(name, value, least, other=f"{', '.join(others)} or " if others else "")
 
 
-def _memory(name: str, value: Any, _others: list[str]) -> None:
-    params.memory(name, value)
+def _memory(name: str, value: Any, others: list[str]) -> None:
+    params.memory(name, value, other=f"{', '.join(others)} or " if others else "")

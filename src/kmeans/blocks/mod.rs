@@ -30,7 +30,7 @@ use crate::kernel::blocks::{Candidates, apart};
 use crate::kernel::{Compute, PackedCenters};
 use crate::parallel::Executor;
 pub(super) use shared::Shared;
-use tree::Tree;
+use tree::{Branch, Tree};
 use visit::{MovedCenters, State, Visit};
 
 /// Rows of the words of [`Blocks::marks`].
@@ -149,17 +149,19 @@ impl<T: Compute> Blocks<T> {
         Ok(total)
     }
 
-    /// The work of a first sweep per row of one of the branches.
+    /// The work of a first sweep per row of the branch with most rows.
     pub(super) fn probe(&self, labels: LabelsRef<'_>, packed: &PackedCenters<T>) -> f64 {
         let packed = PackedCenters::for_listed(packed.centers());
         let centers =
             MovedCenters { packed: &packed, all: &Candidates::all(&packed, None), shift_move: T::INFINITY };
-        let branch = &self.tree.branches[self.tree.branches.len() / 2];
+        let of_branch = |branch: &Branch<T>| branch.leaves.iter().map(|leaf| leaf.rows).sum::<usize>();
+        let Some(branch) = self.tree.branches.iter().max_by_key(|branch| of_branch(branch)) else {
+            return 0.0;
+        };
         let (mut state, mut work) = (State::new(), WorkCount::default());
         state.take(branch, labels);
         Visit::default().branch(branch, &mut state, &centers, |_, _| (), &mut work);
-        let rows: usize = branch.leaves.iter().map(|leaf| leaf.rows).sum();
-        work.total() as f64 / rows.max(1) as f64
+        work.total() as f64 / of_branch(branch).max(1) as f64
     }
 
     /// Notes that the labels found last are now those of the rows.

@@ -103,8 +103,8 @@ parameters! {
         algorithm: Algorithm = Algorithm::Auto,
         /// Upper limit for the bytes of the bounds. If they do not fit, several panels of centers share a bound;
         /// at the least, sweeps use no bounds. The tree of [`Algorithm::Filtering`], with a copy of the rows,
-        /// and the sketches must fit too. `None` (default): 1 GB, or, for a mapped file larger than memory, 80%
-        /// of the memory that is available if that is more.
+        /// and the sketches must fit too. `None` (default): 1 GB; for the sketches of a mapped file larger
+        /// than memory, 80% of the memory that is available, if that is more.
         bounds_memory: Option<u64> as impl Into<Option<u64>> = None,
     }
 }

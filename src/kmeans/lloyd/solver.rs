@@ -254,7 +254,9 @@ impl<T: Compute> Solver<T> for Lloyd<T> {
         self.iteration += 1;
         self.choice.watch(&mut self.labels, &packed, &swept, self.iteration);
         self.choice.watch_sketches(&mut self.labels, &swept);
-        self.choice.watch_blocks(&mut self.blocks, &self.shared, &packed, (n as usize, &swept));
+        let of_rows = self.labels.of_rows.view();
+        let watched = (&swept, self.iteration);
+        self.choice.watch_blocks(&mut self.blocks, &self.shared, &packed, of_rows, watched);
         self.rows_seen += n;
         self.spare = self.carried.take().filter(|_| carry);
         self.carried = carry.then(|| swept.into_carried());

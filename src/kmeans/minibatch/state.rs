@@ -63,7 +63,7 @@ impl<T: Compute> MiniBatchState<T> {
         }
     }
 
-    /// Starts from these centers, each of which counts as one row unless it is one of no weight.
+    /// Starts from these centers. Each counts as one row; one that is a row of weight 0 does not.
     pub(super) fn seed_with(
         &mut self,
         dim: usize,

@@ -67,6 +67,7 @@ pub(super) fn most_for_sketches(available: u64) -> u64 {
     (available as f64 * FINE_MEMORY) as u64
 }
 
+/// The share of the available memory.
 const FINE_MEMORY: f64 = 0.8;
 
 /// Whether sketches leave few enough of the `k` centers: the distances of one center in 32 take as long as the sweep by

@@ -181,10 +181,11 @@ fn the_default_budget_grows_with_the_memory_beside_large_files() {
     let rows = MatRef::new(&values[..], 1);
     let large = |memory| Large { rows, memory, read: AtomicU64::new(0) };
     let choice = |memory: Option<u64>| Choice::new(Algorithm::Auto, memory, 9);
-    assert_eq!(choice(None).budget::<f32>(&Dense::new(&values[..], 1).unwrap()), DEFAULT_MEMORY);
-    assert_eq!(choice(None).budget(&large(10 * DEFAULT_MEMORY)), 8 * DEFAULT_MEMORY);
-    assert_eq!(choice(None).budget(&large(DEFAULT_MEMORY)), DEFAULT_MEMORY);
-    assert_eq!(choice(Some(7)).budget(&large(10 * DEFAULT_MEMORY)), 7);
+    assert_eq!(choice(None).sketch_budget::<f32>(&Dense::new(&values[..], 1).unwrap()), DEFAULT_MEMORY);
+    assert_eq!(choice(None).sketch_budget(&large(10 * DEFAULT_MEMORY)), 8 * DEFAULT_MEMORY);
+    assert_eq!(choice(None).sketch_budget(&large(DEFAULT_MEMORY)), DEFAULT_MEMORY);
+    assert_eq!(choice(None).sketch_budget(&large(u64::MAX)), DEFAULT_MEMORY);
+    assert_eq!(choice(Some(7)).sketch_budget(&large(10 * DEFAULT_MEMORY)), 7);
 }
 
 /// A center that is not a number has moved by an unknown length: no bound holds any more.

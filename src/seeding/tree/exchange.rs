@@ -3,10 +3,12 @@
 //! The quotas of nodes follow their squared errors as if rows were spread evenly in them. Where they are not, as around
 //! rare groups, some clusters keep a squared error that is many times that of others.
 
+use std::collections::HashMap;
+
 use super::clusters::Clusters;
-use super::level::{copies, with_rows};
+use super::level::{SMALL_NODE_WORK, copies, with_rows};
 use super::{Growth, Nodes};
-use crate::data::{DataSource, Subset, row_bytes};
+use crate::data::{DataSource, Subset, row_bytes, row_values};
 use crate::error::Result;
 use crate::kernel::{Compute, sq_dist};
 use crate::parallel::Executor;
@@ -49,28 +51,72 @@ struct Split {
     distances: u64,
 }
 
+/// Copies of the rows of clusters that are split next. Only for files larger than memory, within `memory` bytes.
+struct Ahead<T> {
+    memory: u64,
+    of_clusters: HashMap<usize, Vec<T>>,
+}
+
+impl<T: Compute> Ahead<T> {
+    /// Copies the rows of as many of these clusters as fit, unless those of the first `needed` are here.
+    fn read(
+        &mut self,
+        clusters: &[usize],
+        needed: usize,
+        groups: &Groups,
+        data: &dyn DataSource<T>,
+        cx: &Executor,
+    ) -> Result<()> {
+        let bytes = |j: usize| (groups.len(j) * row_bytes(data)) as u64;
+        let lacks = |&j: &usize| bytes(j) <= self.memory && !self.of_clusters.contains_key(&j);
+        if self.memory == 0 || !clusters[..needed].iter().any(lacks) {
+            return Ok(());
+        }
+        let mut left = self.memory;
+        let mut fits = |j: usize| {
+            let fits = bytes(j) <= left;
+            left -= if fits { bytes(j) } else { 0 };
+            fits
+        };
+        let some: Vec<usize> = clusters.iter().copied().filter(|&j| fits(j)).collect();
+        self.of_clusters.clear();
+        let copies = copies(groups, &some, data, self.memory, cx)?;
+        self.of_clusters.extend(some.into_iter().zip(copies));
+        Ok(())
+    }
+}
+
 impl Growth {
-    /// Exchanges merges for splits as long as the squared error falls. Returns the number of computed distances.
+    /// Exchanges merges for splits as long as the squared error falls. Returns the numbers of rows whose cluster changed
+    /// and of computed distances.
     pub(super) fn exchange<T: Compute>(
         &self,
         nodes: &mut Nodes<T>,
         data: &dyn DataSource<T>,
         cx: &Executor,
-    ) -> Result<u64> {
-        let (k, mut distances) = (nodes.clusters.len(), 0);
-        for round in 0..ROUNDS {
-            let groups = Groups::new(&nodes.labels, k);
-            let (mut labels, mut clusters) = (nodes.labels.clone(), nodes.clusters.clone());
+    ) -> Result<(u64, u64)> {
+        let (k, mut moved, mut distances) = (nodes.clusters.len(), 0, 0);
+        // A third cluster is split when two are merged.
+        let rounds = if k < 3 { 0 } else { ROUNDS };
+        for round in 0..rounds {
+            let old = &nodes.clusters;
+            let mut labels = nodes.labels.clone();
             let mut stale = vec![false; k];
-            let merges = merges(&clusters, cx);
-            let mut merges = &merges[..];
+            let groups = Groups::new(&labels, k);
+            let merges = merges(old, cx);
+            let (mut merges, least) = (&merges[..], LEAST_GAIN * merges[0].cost);
             let mut order: Vec<usize> =
-                (0..k).filter(|&j| clusters.energies[j] > 0.0 && groups.len(j) > 1).collect();
-            order.sort_by(|&a, &b| clusters.energies[b].total_cmp(&clusters.energies[a]).then(a.cmp(&b)));
-            for some in order.chunks(TOGETHER) {
-                let some: Vec<usize> = some.iter().copied().filter(|&j| !stale[j]).collect();
-                let splits = self.splits_of(&some, round, &clusters, &groups, data, cx)?;
-                let mut exchanged = false;
+                (0..k).filter(|&j| old.energies[j] > least && groups.len(j) > 1).collect();
+            order.sort_by(|&a, &b| old.energies[b].total_cmp(&old.energies[a]).then(a.cmp(&b)));
+            let mut ahead = Ahead { memory: self.copied(data), of_clusters: HashMap::new() };
+            let mut exchanged = true;
+            while exchanged {
+                order.retain(|&j| !stale[j]);
+                let some: Vec<usize> = order.iter().copied().take(TOGETHER).collect();
+                exchanged = false;
+                ahead.read(&order, some.len(), &groups, data, cx)?;
+                let splits = self.splits_of(&some, round, (old, &groups), (data, &ahead), cx)?;
+                order.drain(..some.len());
                 for (&j, Split { gain, second, distances: computed }) in some.iter().zip(&splits) {
                     distances += computed;
                     let is_open = |merge: &Merge| !stale[merge.from] && !stale[merge.to];
@@ -79,67 +125,62 @@ impl Growth {
                     }
                     let serves = |merge: &&Merge| is_open(merge) && merge.from != j && merge.to != j;
                     let Some(&Merge { cost, from, to }) = merges.iter().find(serves) else { continue };
-                    if stale[j] || *gain <= LEAST_GAIN * cost {
-                        continue;
+                    if !stale[j] && *gain > LEAST_GAIN * cost {
+                        for &row in groups.of(from) {
+                            labels[row as usize] = to as u32;
+                        }
+                        for &row in second {
+                            labels[row as usize] = from as u32;
+                        }
+                        (stale[j], stale[from], stale[to]) = (true, true, true);
+                        exchanged = true;
                     }
-                    for &row in groups.of(from) {
-                        labels[row as usize] = to as u32;
-                    }
-                    for &row in second {
-                        labels[row as usize] = from as u32;
-                    }
-                    (stale[j], stale[from], stale[to]) = (true, true, true);
-                    exchanged = true;
-                }
-                if !exchanged {
-                    break;
                 }
             }
+            drop((groups, ahead));
             if !stale.contains(&true) {
                 break;
             }
+            let mut clusters = old.clone();
             clusters.settle(data, &Groups::new(&labels, k), &stale, self.metric, self.memory, cx)?;
             // Means of directions do not follow the rule of means exactly.
-            if clusters.energy() >= nodes.clusters.energy() {
+            if clusters.energy() >= old.energy() {
                 break;
             }
+            moved += nodes.labels.iter().zip(&labels).filter(|(old, new)| old != new).count() as u64;
             (nodes.labels, nodes.clusters) = (labels, clusters);
         }
-        Ok(distances)
+        Ok((moved, distances))
     }
 
-    /// Splits each of `some` clusters in two.
+    /// Splits each of `some` clusters in two. Large clusters take all threads, small ones one each.
     fn splits_of<T: Compute>(
         &self,
         some: &[usize],
         round: u64,
-        clusters: &Clusters<T>,
-        groups: &Groups,
-        data: &dyn DataSource<T>,
+        (clusters, groups): (&Clusters<T>, &Groups),
+        (data, ahead): (&dyn DataSource<T>, &Ahead<T>),
         cx: &Executor,
     ) -> Result<Vec<Split>> {
         let mut splits = vec![Split { gain: 0.0, second: Vec::new(), distances: 0 }; some.len()];
-        let (memory, mut together) = (self.copied(data), 0);
-        let fits = |j: &&usize| {
-            together += (groups.len(**j) * row_bytes(data)) as u64;
-            together <= memory
+        let split = |j: usize, out: &mut Split, copies: &mut Copies<T>, cx: &Executor| {
+            cx.check()?;
+            let rng = &mut Rng::keyed(self.seed, Purpose::Exchange, round << 32 | j as u64);
+            let rows: Vec<u64> = groups.of(j).iter().map(|&row| row.into()).collect();
+            *out = with_rows(&Subset::new(data, &rows), ahead.of_clusters.get(&j), |rows| {
+                self.split_in_two(rows, clusters.energies[j], rng, (cx, copies))
+            })?;
+            out.second.iter_mut().for_each(|row| *row = groups.of(j)[*row as usize]);
+            Ok(())
         };
-        let copied: Vec<usize> = some.iter().take_while(fits).copied().collect();
-        let copies = copies(groups, &copied, data, memory, cx)?;
-        cx.for_each(
-            some.iter().zip(&mut splits).enumerate(),
-            Copies::default,
-            |(i, (&j, split)), buffers| {
-                cx.check()?;
-                let rng = &mut Rng::keyed(self.seed, Purpose::Exchange, round << 32 | j as u64);
-                let rows: Vec<u64> = groups.of(j).iter().map(|&row| row.into()).collect();
-                *split = with_rows(&Subset::new(data, &rows), copies.get(i), |rows| {
-                    self.split_in_two(rows, clusters.energies[j], rng, (&cx.alone(), buffers))
-                })?;
-                split.second.iter_mut().for_each(|row| *row = groups.of(j)[*row as usize]);
-                Ok(())
-            },
-        )?;
+        let is_large = |j: usize| (2 * groups.len(j) * row_values(data)) as u64 > SMALL_NODE_WORK;
+        let (large, small): (Vec<_>, Vec<_>) = some.iter().zip(&mut splits).partition(|(j, _)| is_large(**j));
+        for (&j, out) in large {
+            split(j, out, &mut Copies::default(), cx)?;
+        }
+        cx.for_each(small.into_iter(), Copies::default, |(&j, out), copies| {
+            split(j, out, copies, &cx.alone())
+        })?;
         Ok(splits)
     }
 
@@ -157,6 +198,7 @@ impl Growth {
         let mut parts = Clusters::new(data.dim(), centers);
         let (mut sides, mut near) = ([Vec::new(), Vec::new()], Vec::new());
         for some in rows.chunks(GROUPED_ROWS) {
+            cx.check()?;
             copies.read(data, some)?;
             near.clear();
             copies.for_each_sq_dist(parts.centers().row(0), |_, sq_dist| near.push(sq_dist));
@@ -179,7 +221,7 @@ fn merges<T: Compute>(clusters: &Clusters<T>, cx: &Executor) -> Vec<Merge> {
     // The squared error about the common mean is higher by this (Ward, 1963). A cluster without weight costs nothing.
     let cost = |a: usize, b: usize| {
         let (w, v) = (weights[a], weights[b]);
-        if w > 0.0 && v > 0.0 { w * v / (w + v) * sq_dist(centers.row(a), centers.row(b)) } else { 0.0 }
+        if w > 0.0 && v > 0.0 { w * (v / (w + v)) * sq_dist(centers.row(a), centers.row(b)) } else { 0.0 }
     };
     let mut merges = vec![Merge { cost: 0.0, from: 0, to: 0 }; k];
     cx.fill(&mut merges, 2 * NEIGHBORS * clusters.dim, |from| {
@@ -199,6 +241,7 @@ mod tests {
     use super::*;
     use crate::data::{Dense, Weighted};
     use crate::fit::Metric;
+    use crate::pass::Large;
 
     fn exchanged(
         rows: &dyn DataSource<f64>,
@@ -236,8 +279,17 @@ mod tests {
         different.sort_unstable();
         different.dedup();
         assert_eq!(different.len(), 10);
-        let (again, _) = exchanged(&data, (&labels, 31), Metric::Euclidean, 3);
-        assert_eq!((again.labels, again.clusters.centers), (nodes.labels, nodes.clusters.centers));
+        // Copies of all clusters, of some, and of none fit beside a file.
+        let bytes = values.len() as u64 * 8;
+        let large = [20 * bytes, bytes / 4, 100].map(|memory| Large::new(&data, memory));
+        let sources: [&dyn DataSource<f64>; 4] = [&data, &large[0], &large[1], &large[2]];
+        for source in sources {
+            let (again, _) = exchanged(source, (&labels, 31), Metric::Euclidean, 3);
+            assert_eq!(
+                (again.labels, again.clusters.centers),
+                (nodes.labels.clone(), nodes.clusters.centers.clone())
+            );
+        }
     }
 
     proptest! {

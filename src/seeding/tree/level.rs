@@ -46,7 +46,7 @@ const NODE_SWEEPS: u64 = 6;
 
 /// Products of a sweep over the rows of a node up to which one thread fits the node: a few milliseconds, of which the
 /// start of the threads would be a large part. Threads share larger nodes.
-const SMALL_NODE_WORK: u64 = 1 << 27;
+pub(super) const SMALL_NODE_WORK: u64 = 1 << 27;
 
 /// How a tree is grown.
 #[derive(Clone, Copy, Debug)]

@@ -3,7 +3,8 @@
 //! Each level splits the nodes of the tree. The number of clusters that a node may still get is its quota.
 //! Quotas are assigned again at every level, to all nodes at once, so a node with too few distinct rows
 //! leaves its share to the others. Quotas follow the squared errors of the nodes, not their weights. Large nodes
-//! are fitted to lightweight coresets: uniform samples would miss rare groups.
+//! are fitted to lightweight coresets: uniform samples would miss rare groups. The last level then exchanges merges of
+//! near clusters for splits of clusters with large squared errors.
 
 mod clusters;
 mod exchange;
@@ -91,7 +92,9 @@ impl Growth {
             clusters.extend_to(self.n_clusters);
             let groups = Groups::new(labels, clusters.len());
             clusters.repair(data, labels, &groups, self.metric, cx)?;
-            grown.distances += self.exchange(&mut grown.nodes, data, cx)?;
+            let (moved, distances) = self.exchange(&mut grown.nodes, data, cx)?;
+            grown.changed += moved;
+            grown.distances += distances;
         }
         Ok(grown)
     }

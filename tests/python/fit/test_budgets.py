@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import shoal
+from shoal._checks import params
 
 RNG = np.random.default_rng(0)
 X = (RNG.normal(size=(3000, 30)) + 9 * RNG.normal(size=(80, 30))[RNG.integers(0, 80, 3000)]).astype("float32")
@@ -94,4 +95,13 @@ def test_all_budgets_have_one_default():
         given = inspect.signature(function).parameters
         names = {"memory_limit", "memory"} & {name for name in given if given[name].default != "deprecated"}
         assert names
-        assert {given[name].default for name in names} == {"1GB"}
+        default = "auto" if function is shoal.KMeans else "1GB"
+        assert {given[name].default for name in names} == {default}
+
+
+def test_an_automatic_budget_is_that_of_the_context():
+    assert params.for_run("memory", "auto", auto=True) is None
+    with shoal.config_context(memory="5MB"):
+        assert params.for_run("memory", "auto", auto=True) == 5_000_000
+    with pytest.raises(ValueError, match=r"`memory` must be 'auto' or an amount of memory such as '1GB'"):
+        shoal.KMeans(2, memory="atuo").fit(X)

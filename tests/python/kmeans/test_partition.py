@@ -196,7 +196,7 @@ def test_a_target_is_kept(tmp_path):
     database.write(new, change)
     assert model.counts_.max() <= 20
     again = shoal.load(_saved(model, tmp_path))
-    assert again.update(some(5, 200), fetch=database.fetch).n_fetched > 0
+    assert again.update(some(5, 800), fetch=database.fetch).n_fetched > 0
     assert again.counts_.max() <= 20
 
 
