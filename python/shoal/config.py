@@ -21,9 +21,9 @@ def config_context(*, n_threads: int | None = None, memory: Memory | None = None
         Number of threads for ``n_jobs=None``, at least 1. Takes precedence over ``SHOAL_NUM_THREADS`` and
         ``OMP_NUM_THREADS``. Default: no change.
     memory : str or int, optional
-        Memory budget for parameters left at ``"1GB"`` or ``"auto"``: `memory` of estimators, `memory_limit` of
-        functions. Text such as ``"500MB"``, or a number of bytes. An explicit ``"1GB"`` counts as the default
-        and is replaced too. Pass ``10**9`` for a fixed budget of 1 GB. Default: no change.
+        Memory budget for parameters left at ``"1GB"`` or ``"auto"``: `memory` of estimators, `memory_limit`
+        of functions. Text such as ``"500MB"``, or a number of bytes. An explicit ``"1GB"`` counts as the
+        default and is replaced too. Pass ``10**9`` for a fixed budget of 1 GB. Default: no change.
 
     Raises
     ------

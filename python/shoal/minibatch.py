@@ -225,13 +225,6 @@ class MiniBatchKMeans(StreamClusterer):
         self._use_stream(stream, begun=True)
         return self
 
-    def _warn_if_few(self) -> None:
-        # An empty center that was moved to a row of another cluster has the weight of that cluster.
-        distinct = len({center.tobytes() for center in self.cluster_centers_})
-        found = min(distinct, int(np.count_nonzero(self.counts_)))
-        if found < self._k:
-            warn_of_few("clusters", found, self._k)
-
     def _seeding_rows(self) -> int | None:
         """Return the number of rows in the seeding sample, if the user sets it."""
         if self.init_size is None or self.init_size >= self.n_clusters:
@@ -242,6 +235,10 @@ class MiniBatchKMeans(StreamClusterer):
         self, source: Source, rows: Any, seed: int, weights: RowWeights
     ) -> str | npt.NDArray[Any]:
         starts = self._n_starts()
+        found = self._k if weights is None else int(np.count_nonzero(weights))
+        if found < self._k:
+            # Empty clusters may move to rows of others, so `counts_` does not show them.
+            warn_of_few("clusters", found, self._k)
         if self.init_size is not None and self.init_size < self.n_clusters:
             warn(
                 f"`init_size` must be at least `n_clusters`={self.n_clusters}, got {self.init_size}. "

@@ -212,8 +212,8 @@ def n_bytes(name: str, value: Any, *, other: str = "") -> int:
     if 0 <= amount <= MOST_BYTES:
         return amount
     raise ParameterError(
-        f"{mark(name)} must be {other}an amount of memory such as '1GB', '500MiB' or a number of bytes, at most "
-        f"2**64 - 1, got {shown(value)}"
+        f"{mark(name)} must be {other}an amount of memory such as '1GB', '500MiB' or a number of bytes, at "
+        f"most 2**64 - 1, got {shown(value)}"
     )
 
 

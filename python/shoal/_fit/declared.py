@@ -128,4 +128,5 @@ def _whole(least: int, name: str, value: Any, others: list[str]) -> None:
 
 
 def _memory(name: str, value: Any, others: list[str]) -> None:
-    params.memory(name, value, other=f"{', '.join(others)} or " if others else "")
+    known = [other for other in others if other != repr(UNSET)]
+    params.memory(name, value, other=f"{', '.join(known)} or " if known else "")

@@ -103,5 +103,5 @@ def test_an_automatic_budget_is_that_of_the_context():
     assert params.for_run("memory", "auto", auto=True) is None
     with shoal.config_context(memory="5MB"):
         assert params.for_run("memory", "auto", auto=True) == 5_000_000
-    with pytest.raises(ValueError, match=r"`memory` must be 'auto' or an amount of memory such as '1GB'"):
+    with pytest.raises(ValueError, match=r"memory must be 'auto' or an amount of memory such as '1GB'"):
         shoal.KMeans(2, memory="atuo").fit(X)

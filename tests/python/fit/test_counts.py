@@ -94,5 +94,4 @@ def test_counts_of_all_rows_ever_received_do_not_change_with_the_labels():
 def test_fewer_rows_of_positive_weight_than_clusters_give_a_warning(cls):
     X = np.random.default_rng(0).normal(size=(100, 2))
     with pytest.warns(ConvergenceWarning, match=r"distinct clusters \(3\)"):
-        model = cls(5, random_state=0).fit(X, sample_weight=np.arange(100) < 3)
-    assert len(np.unique(model.labels_)) == 3
+        cls(5, random_state=0).fit(X, sample_weight=np.arange(100) < 3)
