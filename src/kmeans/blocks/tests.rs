@@ -7,6 +7,7 @@ use crate::data::Dense;
 use crate::fit::{Restartable, Solver};
 use crate::kernel::PackedCenters;
 use crate::kernel::blocks::{Candidates, Narrowing, Skin, narrow};
+use crate::kmeans::KMeansRun;
 use crate::kmeans::lloyd::params::{Algorithm, KMeans};
 use crate::kmeans::lloyd::solver::Lloyd;
 use crate::matrix::MatRef;
@@ -35,6 +36,37 @@ fn starts_after_declined_blocks_are_plain() {
             assert_eq!(step.n_distances == (n * k) as u64, start == 1 || !swept, "{k} centers");
         }
     }
+}
+
+/// With many clusters and few labels that change, bounds cost much less. They begin only if enough sweeps may follow.
+#[test]
+fn late_sweeps_leave_blocks_for_bounds() {
+    let (n, d, k) = (6000, 8, 1100);
+    let mut rng = Rng::keyed(3, Purpose::Seeding, 1);
+    let directions: Vec<f64> = (0..3 * d).map(|_| rng.unit() - 0.5).collect();
+    let mut values = Vec::new();
+    for _ in 0..n {
+        let at = [rng.unit(), rng.unit(), rng.unit()];
+        values.extend((0..d).map(|t| (0..3).map(|a| at[a] * directions[a * d + t]).sum::<f64>() as f32));
+    }
+    let data = Dense::new(&values, d).unwrap();
+    let algorithms = |most: u64, algorithm: Algorithm| {
+        let params =
+            KMeans::params(k).seeding(Seeding::Random).tolerance(0.0).max_iter(most).algorithm(algorithm);
+        let (mut run, mut used): (KMeansRun, Vec<Algorithm>) = (params.start(&data).unwrap(), Vec::new());
+        while run.advance(&data).unwrap().is_some() {
+            used.push(run.algorithm());
+        }
+        (used, run.labels())
+    };
+    let (used, labels) = algorithms(40, Algorithm::Auto);
+    assert!(
+        used.starts_with(&[Algorithm::Filtering; 3]) && used.ends_with(&[Algorithm::Yinyang]),
+        "{used:?}"
+    );
+    assert!(labels == algorithms(40, Algorithm::Lloyd).1);
+    let (used, _) = algorithms(9, Algorithm::Auto);
+    assert!(used.len() == 9 && used.iter().all(|&used| used == Algorithm::Filtering), "{used:?}");
 }
 
 /// Carried candidates serve while the root has no others, and neither they nor the shift move farther than they may.
