@@ -109,8 +109,8 @@ class KMeans(CenterClusterer):
         Memory budget for distance bounds, in bytes or as text such as ``"500MB"``. With a smaller budget more
         centers share a bound, down to no bounds at all, with a warning if `algorithm` names bounds. The tree
         of ``"filtering"``, with a copy of the rows, and the sketches must fit too. For a file larger than
-        memory, sketches take 0.5 to 1 byte per value. Not used by ``"lloyd"``. ``"auto"``: 1 GB; for the
-        sketches of a mapped file larger than memory, 80% of the available memory, if that is more.
+        memory, sketches take 0.5 to 1 byte per value. Not used by ``"lloyd"``. ``"auto"``: ``"1GB"``; for the
+        sketches of a mapped file larger than memory, four fifths of the available memory, if that is more.
     copy_x : bool, default=True
         Has no effect; present for scikit-learn compatibility. X is never modified.
     {n_jobs} {verbose} {callbacks}
