@@ -96,7 +96,7 @@ class KMeans(CenterClusterer):
           dimensions, and keeps it while a sweep computes at most 15% of all distances and 12 per row more,
           unless bounds are expected to cost much less. On processors with AVX-512 VNNI, AVX-VNNI or Arm dot
           products, it chooses ``"sketch"`` from 48 dimensions on if there are at least 96 and
-          12,500 / dimensions clusters, from 32 on if there are at least 50,000 / dimensions, and leaves it
+          12,500 / dimensions clusters, from 32 on if there are at least 36,000 / dimensions, and leaves it
           if it excludes too few centers. For a mapped file larger than memory, it chooses ``"sketch"`` from
           64 dimensions on, if there is at least one cluster per four dimensions. Otherwise the fit begins
           with plain sweeps.

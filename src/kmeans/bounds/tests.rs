@@ -4,6 +4,7 @@ use super::*;
 use crate::data::Dense;
 use crate::fit::{Restartable, Solver};
 use crate::kernel::bounded::Margins;
+use crate::kernel::sq_dist;
 use crate::kmeans::lloyd::params::{Algorithm, KMeans};
 use crate::kmeans::lloyd::solver::Lloyd;
 use crate::rng::{Purpose, Rng};
@@ -99,6 +100,53 @@ fn bounds_hold_on_badly_scaled_data() {
         bounds_hold::<f32>(algorithm, 1e4, 1.0, memory);
         bounds_hold::<f32>(algorithm, 0.0, 1e25, memory);
         bounds_hold::<f64>(algorithm, 1e6, 1e-25, memory);
+    }
+}
+
+/// The distances between centers that exclude centers are limits of the true ones, and not far from them.
+fn neighbors_hold<T: Compute>(balls: bool, offset: f64, scale: f64) {
+    let (n, k, d) = (10_000, 60, 5);
+    let mut rng = Rng::keyed(11, Purpose::Seeding, 1);
+    let mut values: Vec<T> = (0..k * d).map(|_| T::from_f64((offset + rng.unit() - 0.5) * scale)).collect();
+    // A pair much nearer than the others, and a pair of equal centers.
+    for (to, from, apart) in [(0, 1, 1e-3), (2, 3, 0.0)] {
+        let value = |t: usize, values: &[T]| T::from_f64(values[from * d + t].to_f64() + apart * scale);
+        (0..d).for_each(|t| values[to * d + t] = value(t, &values));
+    }
+    let centers = MatRef::new(&values, d);
+    let mut bounds = PanelBounds::single(centers, n, 1 << 30, balls).unwrap();
+    let packed = bounds.pack(centers, false, Executor::caller());
+    let rules = bounds.rules(&packed, d);
+    let what = format!("{} balls {balls} offset {offset} scale {scale}", T::NAME);
+    let distance = |i: usize, j: usize| sq_dist(centers.row(i), centers.row(j)).sqrt() * bounds.unit();
+    // Halves come from tile values, which cancel.
+    let (lost, of_halves) = (2e-5, if T::WIDE { 2e-5 } else { 1e-2 });
+    for j in 0..k {
+        let nearest = (0..k).filter(|&i| i != j).map(|i| distance(i, j)).fold(f64::INFINITY, f64::min);
+        let half = f64::from(rules.neighbors.halves[j]);
+        assert!(
+            half <= 0.5 * nearest && half >= 0.5 * nearest - if balls { lost } else { of_halves },
+            "{what}: {half}, {nearest}"
+        );
+        if balls {
+            let within = f64::from(rules.neighbors.nearest[j]);
+            assert!(within >= nearest && within <= nearest + lost, "{what}: {within}, {nearest}");
+            for i in (0..k).filter(|&i| i != j) {
+                let apart = f64::from(rules.neighbors.apart[j * k + i]);
+                let truth = distance(i, j);
+                assert!(apart <= truth && apart >= truth - lost, "{what}: {apart}, {truth}");
+            }
+        }
+    }
+}
+
+#[test]
+fn distances_between_centers_are_limits() {
+    for balls in [false, true] {
+        for (offset, scale) in [(0.0, 1.0), (100.0, 1e3), (0.0, 1e-20)] {
+            neighbors_hold::<f32>(balls, offset, scale);
+            neighbors_hold::<f64>(balls, offset, scale);
+        }
     }
 }
 

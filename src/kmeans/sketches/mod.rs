@@ -48,7 +48,7 @@ const SKETCH_COORDINATES: usize = 32;
 /// of its multiply-adds per instruction, as those do; their speed is not measured.
 pub(super) fn plain_sketches_pay(n: usize, k: usize, dim: usize) -> bool {
     let few = dim >= 48 && k >= 96 && k * dim >= 12_500;
-    are_fast() && dim >= 32 && (few || k * dim >= 50_000) && n >= 4096
+    are_fast() && dim >= 32 && (few || k * dim >= 36_000) && n >= 4096
 }
 
 /// Whether finer sketches pay for `n` rows in a file larger than memory (`files.py`), because most rows are then not
