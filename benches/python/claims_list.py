@@ -534,7 +534,6 @@ EXEMPT: dict[str, dict[str, tuple[str, ...]]] = {
         "python/shoal/balanced.py": ("more than 5% of the rows", "1.5 times the way"),
         "python/shoal/formats/npz.py": ("100 times its own size",),
         "python/shoal/hierarchical.py": ("exceeds 1.1 times",),
-        "python/shoal/kmeans.py": ("at most 15% of",),
         "python/shoal/neighbors.py": ("more than 20% of the cells (5% with",),
         "python/shoal/variance_reduced.py": ("more than 1% is undone", "16 MB for drawn rows"),
         "python/shoal/metrics.py": ("about 130 MB more",),

@@ -92,19 +92,18 @@ class KMeans(CenterClusterer):
         - ``"sketch"`` keeps 32 bytes per row or more in memory: certified sketches, which tell which centers
           cannot be the nearest. A sweep reads only the rows that bounds do not decide. It wins with many
           dimensions and clusters. Sparse rows and a small `memory` get plain sweeps, with a warning.
-        - ``"auto"`` tries ``"filtering"`` first for at least 4096 rows and 8 clusters in up to 16
-          dimensions, and keeps it while a sweep computes at most 15% of all distances and 12 per row more,
+        - ``"auto"`` tries ``"filtering"`` first for at least 4096 rows and 8 clusters in up to 16 dimensions,
+          and keeps it while a row is compared with at most ``12 + 0.15 * n_clusters`` centers on average,
           unless bounds are expected to cost much less. On processors with AVX-512 VNNI, AVX-VNNI or Arm dot
-          products, it chooses ``"sketch"`` from 48 dimensions on if there are at least 96 and
-          12,500 / dimensions clusters, from 32 on if there are at least 36,000 / dimensions, and leaves it
-          if it excludes too few centers. For a mapped file larger than memory, it chooses ``"sketch"`` from
-          64 dimensions on, if there is at least one cluster per four dimensions. Otherwise the fit begins
-          with plain sweeps.
-          Bounds start once few enough labels change: ``"elkan"`` (from 160 dimensions on, or for up to 64
-          clusters) or ``"yinyang"`` above 16 dimensions; ``"hamerly"``, ``"exponion"`` or ``"yinyang"``
-          below, from 24 clusters on. Bounds pause while they cost more distances than they save. The choice
-          never depends on a clock. Sparse rows get plain sweeps, because bounds skip almost no distances
-          there.
+          products, it chooses ``"sketch"`` from 48 dimensions on if there are at least 96 and 12,500 /
+          dimensions clusters, from 32 on if there are at least 36,000 / dimensions, and leaves it if it
+          excludes too few centers. For a mapped file larger than memory, it chooses ``"sketch"`` from 64
+          dimensions on, if there is at least one cluster per four dimensions. Otherwise the fit begins with
+          plain sweeps. Bounds start once few enough labels change: ``"elkan"`` (from 160 dimensions on, or
+          for up to 64 clusters) or ``"yinyang"`` above 16 dimensions; ``"hamerly"``, ``"exponion"`` or
+          ``"yinyang"`` below, from 24 clusters on. Bounds pause while they cost more distances than they
+          save. The choice never depends on a clock. Sparse rows get plain sweeps, because bounds skip almost
+          no distances there.
     memory : str or int, default="auto"
         Memory budget for distance bounds, in bytes or as text such as ``"500MB"``. With a smaller budget more
         centers share a bound, down to no bounds at all, with a warning if `algorithm` names bounds. The tree

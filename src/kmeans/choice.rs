@@ -306,8 +306,8 @@ impl Choice {
         }
     }
 
-    /// Evaluates the last sweep by blocks, number `sweeps`. Drops them if they cost more than a plain sweep, or much more
-    /// than bounds are expected to.
+    /// Evaluates the last sweep by blocks, number `sweeps`. Drops them if they cost more than a plain sweep, or much
+    /// more than bounds are expected to.
     pub(super) fn watch_blocks<T: Compute>(
         &mut self,
         blocks: &mut Option<Blocks<T>>,

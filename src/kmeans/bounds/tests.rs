@@ -103,7 +103,7 @@ fn bounds_hold_on_badly_scaled_data() {
     }
 }
 
-/// The distances between centers that exclude centers are limits of the true ones, and not far from them.
+/// The distances between centers, with which centers are excluded, are limits of the true ones, and near them.
 fn neighbors_hold<T: Compute>(balls: bool, offset: f64, scale: f64) {
     let (n, k, d) = (10_000, 60, 5);
     let mut rng = Rng::keyed(11, Purpose::Seeding, 1);

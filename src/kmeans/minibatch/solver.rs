@@ -223,9 +223,7 @@ impl<T: Compute> BatchSolver<T> for MiniBatchSolver<T> {
         let seeds = self.best_seeds(data, cx)?;
         let mut centers = seeds.centers;
         project(&mut centers, data.dim(), self.params.metric);
-        let weight = |j: usize| seeds.rows.get(j).zip(data.weights()).map(|(&row, of)| of[row as usize]);
-        let has_weight = |j| weight(j).is_none_or(|weight| weight > 0.0);
-        self.state.seed_with(data.dim(), &centers, has_weight, seeds.method);
+        self.state.seed_with(data.dim(), &centers, seeds.method);
         self.timings.seeding += begun.elapsed().as_secs_f64();
         Ok(())
     }

@@ -63,14 +63,8 @@ impl<T: Compute> MiniBatchState<T> {
         }
     }
 
-    /// Starts from these centers. Each counts as one row; one that is a row of weight 0 does not.
-    pub(super) fn seed_with(
-        &mut self,
-        dim: usize,
-        centers: &[T],
-        has_weight: impl Fn(usize) -> bool,
-        method: String,
-    ) {
+    /// Starts from these centers, each of which counts as one row.
+    pub(super) fn seed_with(&mut self, dim: usize, centers: &[T], method: String) {
         let k = centers.len() / dim;
         self.dim = dim;
         self.centers = centers.to_vec();
@@ -80,7 +74,7 @@ impl<T: Compute> MiniBatchState<T> {
         for (j, center) in centers.chunks_exact(dim).enumerate() {
             // With fewer distinct rows than clusters, duplicates stay empty.
             let bits: Vec<u64> = center.iter().map(|x| (x.to_f64() + 0.0).to_bits()).collect();
-            if has_weight(j) && seen.insert(bits) {
+            if seen.insert(bits) {
                 self.clusters.replace(j, center, 1.0);
             }
         }

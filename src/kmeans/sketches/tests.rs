@@ -174,7 +174,7 @@ fn late_sweeps_over_large_files_read_few_rows() {
     check_large::<f32>(140, true);
 }
 
-/// The budget is [`DEFAULT_MEMORY`] by default, and most of the available memory if that is more and the file is larger.
+/// The budget of sketches is [`DEFAULT_MEMORY`]; for a file larger than memory, most of what is available may be more.
 #[test]
 fn the_default_budget_grows_with_the_memory_beside_large_files() {
     let values = [0.0f32; 2];

@@ -87,8 +87,8 @@ impl<T: Compute> Ahead<T> {
 }
 
 impl Growth {
-    /// Exchanges merges for splits as long as the squared error falls. Returns the numbers of rows whose cluster changed
-    /// and of computed distances.
+    /// Exchanges merges for splits as long as the squared error falls. Returns the numbers of rows whose cluster
+    /// changed and of computed distances.
     pub(super) fn exchange<T: Compute>(
         &self,
         nodes: &mut Nodes<T>,
