@@ -276,8 +276,3 @@ pub(crate) fn near(
 pub(crate) fn within(lower: &[f32], drift: f32, reach: &[f32], rows: &mut [u32]) -> usize {
     operations::within(active::<f32>(), lower, drift, reach, rows)
 }
-
-/// Distances beyond which centers have larger tile values than a center at most `upper` away.
-pub(crate) fn reach(margins: Margins<f32>, upper: &[f32], out: &mut [f32]) {
-    operations::reach(active::<f32>(), margins, upper, out);
-}

@@ -90,8 +90,6 @@ pub(crate) struct Radii<T> {
     pub(crate) error: Vec<T>,
     /// Upper bounds on the distances.
     pub(crate) upper: Vec<f32>,
-    /// Centers farther away than this have larger tile values.
-    pub(crate) reach: Vec<f32>,
 }
 
 impl<T: Float> Radii<T> {
@@ -99,7 +97,6 @@ impl<T: Float> Radii<T> {
         self.own.resize(n, T::ZERO);
         self.error.resize(n, T::ZERO);
         self.upper.resize(n, 0.0);
-        self.reach.resize(n, 0.0);
     }
 }
 

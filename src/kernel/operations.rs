@@ -237,11 +237,6 @@ operations! {
         bounds::radii(margins, radii);
     }
 
-    /// See [`bounds::reach`].
-    Reach = reach(margins: Margins<f32>, upper: &'a [f32], out: &'a mut [f32]) {
-        bounds::reach(margins, upper, out);
-    }
-
     /// See [`bounds::renew`].
     Renew = renew(
         sq_norm: &'a [T],

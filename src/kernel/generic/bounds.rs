@@ -160,7 +160,7 @@ pub(in crate::kernel) unsafe fn within<S: Simd>(
 pub(in crate::kernel) fn radii<T: Float>(margins: Margins<T>, radii: &mut Radii<T>) {
     let Margins { norm, gamma, unit, off } = margins;
     let n = radii.own.len();
-    let Radii { own, error, upper, reach: reached } = radii;
+    let Radii { own, error, upper } = radii;
     let (one, rounding) = (T::from_f32(1.0), T::from_f64(4.0 * T::EPSILON));
     for ((&own, error), upper) in own.iter().zip(error).zip(&mut upper[..n]) {
         let distance = (own + off).sqrt();
@@ -173,21 +173,6 @@ pub(in crate::kernel) fn radii<T: Float>(margins: Margins<T>, radii: &mut Radii<
         let most = (most * unit).to_f32() * (1.0 + ROUNDING);
         // NaN gives no bound.
         *upper = if most.is_nan() { f32::INFINITY } else { most };
-    }
-    let margins = Margins { norm: (norm * unit).to_f32(), gamma: gamma.to_f32(), unit: 1.0, off: 0.0 };
-    reach(margins, upper, reached);
-}
-
-/// A center farther than `out[r]` from a row, whose own center is within `upper[r]`, has the larger tile
-/// value.
-#[inline(always)]
-pub(in crate::kernel) fn reach(margins: Margins<f32>, upper: &[f32], out: &mut [f32]) {
-    let Margins { norm, gamma, .. } = margins;
-    for (&upper, out) in upper.iter().zip(out) {
-        let row = norm + upper;
-        let square = upper * upper + 4.0 * gamma * (row * row + norm * norm);
-        let reach = square.sqrt() * (1.0 + 4.0 * ROUNDING) + f32::MIN_POSITIVE;
-        *out = if reach.is_nan() { f32::INFINITY } else { reach };
     }
 }
 

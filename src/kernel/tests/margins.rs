@@ -1,13 +1,10 @@
 //! Bounds that must hold for every rounding, next to the values that they bound; and where centers are moved to.
 
-use super::battery::for_each_isa;
 use crate::kernel::blocks::of_differences;
 use crate::kernel::bounded::{BoundColumn, Gathered, Margins, Radii, between, radii, renew, upper};
 use crate::kernel::candidates::gamma;
 use crate::kernel::frame::Frame;
 use crate::kernel::near::{Near, near};
-use crate::kernel::operations;
-use crate::kernel::tier::tier_of;
 use crate::kernel::{PackedCenters, Scratch, nearest};
 use crate::matrix::MatRef;
 use crate::rng::{Purpose, Rng};
@@ -109,27 +106,6 @@ fn centers_are_at_least_as_far_apart_as_between_says() {
             assert!(least <= truth, "{least} for centers {i} and {j}, at {truth}");
         }
     }
-}
-
-/// The reach of a row covers the rounding of two tile values.
-#[test]
-fn the_reach_covers_rounding() {
-    let upper: Vec<f32> = (0..400).map(|i| 1.05f32.powi(i - 300)).collect();
-    let (norm, gamma) = (3.0f64, f64::from(1e-5f32));
-    let margins = Margins { norm: norm as f32, gamma: gamma as f32, unit: 1.0, off: 0.0 };
-    for_each_isa(|isa| {
-        let mut out = vec![0.0; upper.len()];
-        operations::reach(tier_of::<f32>(isa), margins, &upper, &mut out);
-        for (&upper, &reach) in upper.iter().zip(&out) {
-            let (upper, reach) = (f64::from(upper), f64::from(reach));
-            let least = (upper * upper + 4.0 * gamma * ((norm + upper).powi(2) + norm * norm)).sqrt();
-            assert!((least..least * 1.001).contains(&reach), "{isa}: {reach} of {least}");
-        }
-        // Another center may be at the same place.
-        let margins = Margins { norm: 0.0, ..margins };
-        operations::reach(tier_of::<f32>(isa), margins, &[0.0], &mut out[..1]);
-        assert!(out[0] > 0.0, "{isa}");
-    });
 }
 
 /// Bounds on distances are rounded outward where they become `f32`, and every margin widens them.

@@ -1,9 +1,10 @@
 //! Evaluates the bounds of the last sweep for centers that have moved since, without changing the bounds.
 
 use super::buffers::{BoundBuffers, RowBoundsMut};
+use super::rounded::{sum_up, up};
 use super::rules::Rules;
-use super::{BASE_SWEEPS, PanelBounds, RowBounds, up};
-use crate::kernel::bounded::{ROUNDING, least};
+use super::{BASE_SWEEPS, PanelBounds, RowBounds};
+use crate::kernel::bounded::least;
 use crate::kernel::{Compute, PackedCenters};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
@@ -74,8 +75,7 @@ impl Apart<'_> {
     /// An upper bound on the row's distance to its center, and a lower bound on its distances to all others.
     pub(in crate::kmeans) fn of_row(&self, row: usize, label: u32) -> (f32, f32) {
         let rows = &self.of.rows;
-        let upper = (rows.upper[row] + self.here.moves[label as usize]) * (1.0 + ROUNDING);
-        (upper, rows.least[row] - self.far)
+        (sum_up(rows.upper[row], self.here.moves[label as usize]), rows.least[row] - self.far)
     }
 
     /// Lower bounds on the distances to all other centers, from the group bounds. Empty if rows have a single

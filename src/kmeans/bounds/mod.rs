@@ -6,8 +6,8 @@
 //! single bound (`single`), it also keeps a lower bound per group of panels. A lower bound is stored with the
 //! drift of its centers at that time added, so that a sweep writes only the bounds that it renews.
 //!
-//! Labels are those of a plain sweep: a group is skipped only if its bound exceeds the upper bound by more than the
-//! rounding of tile values, and the arbiter decides what tile values leave in doubt.
+//! Labels are those of a plain sweep: a group is skipped only if its lower bound is not below the upper bound, and
+//! the arbiter decides what tile values leave in doubt.
 //!
 //! Bounds are lengths in units of about the norm of the largest center, so that their squares neither
 //! overflow nor underflow in `f32`.
@@ -16,6 +16,7 @@ mod apart;
 mod buffers;
 mod grow;
 mod neighbors;
+mod rounded;
 mod rules;
 mod similar;
 mod single;
@@ -30,6 +31,7 @@ use crate::tuning::ROWS_IN_LANES_DIM;
 pub(super) use apart::{Apart, Settling};
 pub(super) use buffers::{BoundBuffers, RowBoundsMut};
 use grow::affordable;
+use rounded::{length_up, up};
 pub(super) use rules::{lost_of, rounding_of};
 pub(super) use similar::similar_together;
 
@@ -44,18 +46,6 @@ const fn bounded_chunk_rows(dim: usize) -> usize {
     } else {
         fit
     }
-}
-
-/// Rounds up to `f32`.
-fn up(x: f64) -> f32 {
-    let nearest = x as f32;
-    if f64::from(nearest) < x { nearest.next_up() } else { nearest }
-}
-
-/// Rounds down to `f32`.
-fn down(x: f64) -> f32 {
-    let nearest = x as f32;
-    if f64::from(nearest) > x { nearest.next_down() } else { nearest }
 }
 
 /// Bounds of all rows, the order of the centers, and how far the centers moved.
@@ -302,12 +292,7 @@ impl PanelBounds {
         }
         self.age += 1;
         let mut moves = vec![0.0; old.rows()];
-        cx.fill(&mut moves, old.cols(), |j| {
-            // Scaled before it is squared: the square must neither overflow nor underflow.
-            let moves = old.row(j).iter().zip(new.row(j));
-            let moves = moves.map(|(old, new)| (new.to_f64() - old.to_f64()) * self.scale);
-            moves.map(|moved| moved * moved).sum::<f64>().sqrt() * self.unit * (1.0 + 1e-12)
-        });
+        cx.fill(&mut moves, old.cols(), |j| length_up(old.row(j), new.row(j), self.scale, self.unit));
         self.moves.iter_mut().zip(&moves).for_each(|(last, &moved)| *last = up(moved));
         if self.drift_by::<T>(&moves).is_infinite() {
             self.forget();

@@ -1,6 +1,7 @@
 //! Distances between centers, with which sweeps with one bound per row exclude centers.
 
-use crate::kernel::bounded::{Margins, Nearest, ROUNDING, between, meets_single_centers, nearest_others};
+use super::rounded::{down, length_up, up};
+use crate::kernel::bounded::{Margins, Nearest, between, meets_single_centers, nearest_others};
 use crate::kernel::{Compute, PackedCenters};
 
 /// Number of centers from which rows with one bound search for the centers near their own center: computing
@@ -32,17 +33,14 @@ impl Neighbors {
             return Self { halves: halves(packed, margins), ..Self::default() };
         }
         let apart = between(packed, margins);
+        let (centers, unit) = (packed.centers(), margins.unit.to_f64());
         let nearest = apart.chunks_exact(k).enumerate().map(|(j, row)| {
-            let (before, after) = row.split_at(j);
-            before.iter().chain(&after[1..]).copied().fold(f32::INFINITY, f32::min)
+            let others = (0..k).filter(|&i| i != j);
+            let nearest = others.min_by(|&a, &b| row[a].total_cmp(&row[b])).unwrap_or(j);
+            let at_most = length_up(centers.row(j), centers.row(nearest), packed.scale(), unit);
+            (0.5 * row[nearest], up(at_most))
         });
-        let nearest: Vec<f32> = nearest.collect();
-        let halves = nearest.iter().map(|&nearest| 0.5 * nearest).collect();
-        // Adds twice the amount that rounding down removed.
-        let (norm, gamma) = ((margins.norm * margins.unit).to_f32(), margins.gamma.to_f32());
-        let more =
-            |&least: &f32| (least + 32.0 * T::EPSILON as f32 * norm) * (1.0 + 4.0 * gamma + 8.0 * ROUNDING);
-        let nearest = nearest.iter().map(more).collect();
+        let (halves, nearest) = nearest.unzip();
         Self { halves, apart, nearest }
     }
 }
@@ -53,10 +51,10 @@ fn halves<T: Compute>(packed: &PackedCenters<T>, margins: Margins<T>) -> Vec<f32
     let sq_norms = nearest_others(packed, &mut found);
     let norm = packed.largest_norm();
     let off = 8.0 * margins.gamma.to_f64() * norm * norm;
-    let half = |(j, (&nearest, (next, sq_norm))): (usize, (&u32, (&T, f64)))| {
-        // A center that coincides with an earlier one is not nearest to itself.
-        let sq_dist = if nearest as usize == j { next.to_f64() + sq_norm - off } else { 0.0 };
-        (0.5 * sq_dist.max(0.0).sqrt() * margins.unit.to_f64()) as f32 * (1.0 - ROUNDING)
+    // The second smallest value, whether the smallest is that of the center itself or of an equal one.
+    let half = |(next, sq_norm): (&T, f64)| {
+        let sq_dist = next.to_f64() + sq_norm - off;
+        down(0.5 * sq_dist.max(0.0).sqrt() * margins.unit.to_f64())
     };
-    found.ids.iter().zip(found.next.iter().zip(sq_norms)).enumerate().map(half).collect()
+    found.next.iter().zip(sq_norms).map(half).collect()
 }

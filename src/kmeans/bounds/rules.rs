@@ -1,7 +1,8 @@
 //! The bounds as one sweep sees them: margins for rounding, and the drift to add and remove.
 
 use super::neighbors::Neighbors;
-use super::{BASE_SWEEPS, PanelBounds, up};
+use super::rounded::up;
+use super::{BASE_SWEEPS, PanelBounds};
 use crate::kernel::bounded::{Doubt, Margins};
 use crate::kernel::{Compute, PackedCenters};
 
@@ -13,8 +14,6 @@ pub(in crate::kmeans) struct Rules<'a, T: Compute> {
     pub(super) width: usize,
     pub(super) margins: Margins<T>,
     pub(super) doubt: Doubt<T>,
-    /// Rounding margins in units of bounds.
-    pub(super) outer: Margins<f32>,
     /// Whether the sweep writes all lower bounds with the drift removed.
     pub(super) rebase: bool,
     /// Drift contained in the stored bounds, and in the bounds that this sweep writes: per group, and of all
@@ -25,7 +24,7 @@ pub(in crate::kmeans) struct Rules<'a, T: Compute> {
     pub(super) new_far_drift: f32,
     /// Distances between centers, if rows have a single bound.
     pub(super) neighbors: Neighbors,
-    /// Extra distance added to the reach of every row.
+    /// Extra distance added to the upper bound of every row.
     pub(super) beyond: f32,
 }
 
@@ -44,7 +43,6 @@ impl PanelBounds {
             unit: T::from_f64(self.unit),
             off: T::from_f64(off),
         };
-        let outer = Margins { norm: up(norm * self.unit), gamma: up(gamma), unit: 1.0, off: 0.0 };
         let rebase = self.age >= BASE_SWEEPS;
         let drift: Vec<f32> = self.drift.iter().map(|&drift| up(drift)).collect();
         let far_drift = up(self.far_drift);
@@ -54,7 +52,6 @@ impl PanelBounds {
             width: PackedCenters::<T>::panel_centers(),
             margins,
             doubt: packed.doubt(values),
-            outer,
             rebase,
             neighbors: if self.is_single() {
                 // Centers are dense: for sparse rows, center-to-center distances would cost more than they

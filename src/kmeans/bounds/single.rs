@@ -7,11 +7,12 @@
 //! Otherwise they are compared with all centers.
 
 use super::buffers::{BoundBuffers, BoundedChunk, RowBoundsMut};
+use super::rounded::sum_up;
 use super::rules::Rules;
 use crate::kernel::Compute;
 use crate::kernel::bounded::{
-    BEHIND, BoundColumn, Nearest, ROUNDING, Radii, is_in_doubt, measure, nearest_listed, nearest_pair,
-    put_in_columns, radii, reach, renew, upper, within,
+    BEHIND, BoundColumn, Nearest, Radii, is_in_doubt, measure, nearest_listed, nearest_pair, put_in_columns,
+    radii, renew, upper, within,
 };
 
 impl<T: Compute> Rules<'_, T> {
@@ -55,17 +56,14 @@ impl<T: Compute> Rules<'_, T> {
         bounds: &RowBoundsMut<'_>,
         work: &mut BoundBuffers<T>,
     ) {
-        let m = old.len();
         work.least.clear();
         work.least.extend(bounds.least.iter().zip(old).map(|(&least, &j)| {
             let (others, half) = (least - self.new_far_drift, self.neighbors.halves[j as usize]);
             if half > others { half } else { others }
         }));
-        work.reach.resize(m, 0.0);
-        reach(self.outer, bounds.upper, &mut work.reach);
         // `within` writes whole vectors: leave room for one more.
-        work.open.resize(m + 16, 0);
-        let near = within(&work.least, 0.0, &work.reach, &mut work.open);
+        work.open.resize(old.len() + 16, 0);
+        let near = within(&work.least, 0.0, bounds.upper, &mut work.open);
         work.open.truncate(near);
     }
 
@@ -77,7 +75,7 @@ impl<T: Compute> Rules<'_, T> {
         measure(self.packed, chunk.values, picked, chunk.old, &mut work.gathered, &mut work.radii);
         radii(self.margins, &mut work.radii);
         work.error.resize(chunk.old.len(), T::ZERO);
-        let Radii { upper: uppers, reach: reaches, error, .. } = &work.radii;
+        let Radii { upper: uppers, error, .. } = &work.radii;
         let mut kept = 0;
         for i in 0..measured {
             let row = work.open[i];
@@ -85,8 +83,7 @@ impl<T: Compute> Rules<'_, T> {
             chunk.bounds.upper[r] = uppers[i];
             work.error[r] = error[i];
             work.open[kept] = row;
-            // A row that contains NaN stays open.
-            kept += usize::from(work.least[r] < reaches[i] + self.beyond || reaches[i].is_nan());
+            kept += usize::from(work.least[r] < uppers[i] + self.beyond);
         }
         work.open.truncate(kept);
         measured
@@ -106,8 +103,8 @@ impl<T: Compute> Rules<'_, T> {
 
     /// Compares the open rows, label by label, with the centers near their own. With `u` the row's upper
     /// bound and `s(a)` the distance from its center `c_a` to the nearest other center, the second nearest
-    /// center is within `u + s(a)` of the row. So no center farther from `c_a` than `u` plus the reach of
-    /// `u + s(a)` can be among the nearest two.
+    /// center is within `u + s(a)` of the row. So no center farther from `c_a` than `u + (u + s(a))` can be
+    /// among the nearest two.
     fn meet_balls(&self, open: &[u32], chunk: &BoundedChunk<'_, T>, work: &mut BoundBuffers<T>) -> usize {
         let (k, dim) = (self.packed.n_centers(), chunk.values.cols());
         work.lists.by_panel(open, chunk.old, 1, k);
@@ -131,10 +128,8 @@ impl<T: Compute> Rules<'_, T> {
             let farthest = work.lists.rows[rows.clone()].iter().map(|&r| chunk.bounds.upper[r as usize]);
             // NaN propagates: the ball is then infinite.
             let farthest = farthest.fold(0.0, |a: f32, u| if a.is_nan() || u <= a { a } else { u });
-            let mut out = [0.0];
-            reach(self.outer, &[(farthest + self.neighbors.nearest[j]) * (1.0 + ROUNDING)], &mut out);
-            let radius = (farthest + out[0]) * (1.0 + ROUNDING);
-            let radius = if radius.is_nan() { f32::INFINITY } else { radius.next_up() };
+            let radius = sum_up(farthest, sum_up(farthest, self.neighbors.nearest[j]));
+            let radius = if radius.is_nan() { f32::INFINITY } else { radius };
             work.near_enough.clear();
             work.near_enough.resize(k, radius);
             let near = within(&self.neighbors.apart[j * k..][..k], 0.0, &work.near_enough, &mut work.list);
@@ -146,7 +141,8 @@ impl<T: Compute> Rules<'_, T> {
                 let r = work.lists.rows[at] as usize;
                 let doubt = self.doubt.of(work.gathered.sq_norm(r), best[at]);
                 if is_in_doubt(best[at], next[at], doubt) {
-                    (ids[at], next[at]) = (self.packed.nearest_of(chunk.values, r, list), best[at]);
+                    // `next` is at most the value of this label too, so that it is a bound for all others.
+                    ids[at] = self.packed.nearest_of(chunk.values, r, list);
                 }
             }
         }

@@ -17,11 +17,12 @@
 //! With a single bound per row, the phases are those of [`single`](super::single).
 
 use super::buffers::{BoundBuffers, BoundedChunk, RowBoundsMut};
+use super::rounded::{difference_down, down, sum_down, sum_up};
 use super::rules::Rules;
 use crate::kernel::Compute;
 use crate::kernel::bounded::{
-    Better, BoundColumn, Fine, GroupLists, Margins, PanelComparison, ROUNDING, gather, least, lowest, near,
-    reach, renew, upper, within,
+    Better, BoundColumn, Fine, GroupLists, Margins, PanelComparison, gather, least, lowest, near, renew,
+    upper, within,
 };
 use crate::rows::Rows;
 
@@ -45,21 +46,19 @@ impl<T: Compute> Rules<'_, T> {
             return &work.open;
         }
         let m = old.len();
-        work.reach.resize(m, 0.0);
         work.least.resize(m, 0.0);
         // `within` writes whole vectors: leave room for one more.
         work.open.resize(m + 16, 0);
         let RowBoundsMut { upper, least: all, lower } = bounds;
-        reach(self.outer, upper, &mut work.reach);
         // Test the bound to all other centers first, then the group bounds.
-        let doubtful = within(all, self.new_far_drift, &work.reach, &mut work.open);
+        let doubtful = within(all, self.new_far_drift, upper, &mut work.open);
         least(lower, &self.new_drift, &work.open[..doubtful], &mut work.least);
         let mut near = 0;
         for i in 0..doubtful {
             let (r, least) = (work.open[i], work.least[i]);
-            all[r as usize] = (least + self.new_far_drift) * (1.0 - ROUNDING);
+            all[r as usize] = sum_down(least, self.new_far_drift);
             (work.open[near], work.least[near]) = (r, least);
-            near += usize::from(least < work.reach[r as usize]);
+            near += usize::from(least < upper[r as usize]);
         }
         work.open.truncate(near);
         &work.open
@@ -89,17 +88,14 @@ impl<T: Compute> Rules<'_, T> {
     /// bounds.
     fn drift_apart(&self, old: &[u32], bounds: &mut RowBoundsMut<'_>) {
         for (upper, &j) in bounds.upper.iter_mut().zip(old) {
-            *upper = (*upper + self.bounds.moves[j as usize]) * (1.0 + ROUNDING);
+            *upper = sum_up(*upper, self.bounds.moves[j as usize]);
         }
         if self.rebase {
-            // An infinite bound, for a group without other centers, must not become NaN.
-            let less = |bound: f32, drift: f32| match bound {
-                f32::INFINITY => bound,
-                _ => bound - (drift + (drift + bound.abs()) * ROUNDING),
-            };
-            bounds.least.iter_mut().for_each(|bound| *bound = less(*bound, self.far_drift));
+            bounds.least.iter_mut().for_each(|bound| *bound = difference_down(*bound, self.far_drift));
             for row in bounds.lower.chunks_exact_mut(self.drift.len().max(1)) {
-                row.iter_mut().zip(&self.drift).for_each(|(bound, &drift)| *bound = less(*bound, drift));
+                row.iter_mut()
+                    .zip(&self.drift)
+                    .for_each(|(bound, &drift)| *bound = difference_down(*bound, drift));
             }
         }
     }
@@ -109,6 +105,7 @@ impl<T: Compute> Rules<'_, T> {
     fn open(&self, chunk: &mut BoundedChunk<'_, T>, work: &mut BoundBuffers<T>) -> usize {
         let m = chunk.old.len();
         work.slot.resize(m, 0);
+        work.reach.resize(m, 0.0);
         work.own.resize(m, T::ZERO);
         work.error.resize(m, T::ZERO);
         work.best.resize(m, T::INFINITY);
@@ -128,10 +125,9 @@ impl<T: Compute> Rules<'_, T> {
             let r = r as usize;
             chunk.bounds.upper[r] = work.radii.upper[i];
             (work.own[r], work.error[r]) = (work.radii.own[i], work.radii.error[i]);
-            work.reach[r] = work.radii.reach[i] + self.beyond;
+            work.reach[r] = work.radii.upper[i] + self.beyond;
             (work.new[r], work.rival[r]) = (chunk.old[r], T::INFINITY);
-            // A row that contains NaN stays open.
-            kept += usize::from(work.least[i] < work.reach[r] || work.reach[r].is_nan());
+            kept += usize::from(work.least[i] < work.reach[r]);
         }
         work.open.truncate(kept);
         measured
@@ -246,8 +242,7 @@ impl<T: Compute> Rules<'_, T> {
                 let mut next = low;
                 if let Some(found) = found.next_if(|found| found.at == i as u32) {
                     if self.take(r, panel, *found, low, work) {
-                        work.next[r] = lesser(work.low[i], found.next);
-                        work.low_next[i] = work.next[r];
+                        (work.next[r], work.low_next[i]) = (work.low[i], work.low[i]);
                     }
                     if self.center(panel, found.lane) == work.new[r] {
                         next = found.next;
@@ -318,10 +313,8 @@ impl<T: Compute> Rules<'_, T> {
         work.rival[r] = lesser(work.rival[r], other);
         if nearer {
             (work.best[r], work.new[r]) = (low, center);
-            let upper = [upper(&work.gathered, r, low, work.error[r], self.margins)];
-            let mut within = [0.0];
-            reach(self.outer, &upper, &mut within);
-            work.reach[r] = work.reach[r].min(within[0] + self.beyond);
+            let upper = upper(&work.gathered, r, low, work.error[r], self.margins);
+            work.reach[r] = work.reach[r].min(upper + self.beyond);
         }
         nearer
     }
@@ -373,7 +366,7 @@ impl<T: Compute> Rules<'_, T> {
             }
             let own = self.at_least(work.own[r]);
             let bound = &mut chunk.bounds.lower[r * groups + from];
-            *bound = bound.min((own + self.new_drift[from]) * (1.0 - ROUNDING));
+            *bound = bound.min(sum_down(own, self.new_drift[from]));
         }
         work.open = open;
     }
@@ -398,6 +391,6 @@ impl<T: Compute> Rules<'_, T> {
         let least = own - off;
         let distance = (if least > T::ZERO { least } else { T::ZERO }).sqrt();
         let lost = distance * gamma + T::from_f64(4.0 * T::EPSILON) * (norm + norm + distance);
-        ((distance - lost) * unit).to_f32().max(0.0) * (1.0 - ROUNDING)
+        down(((distance - lost) * unit).to_f64().max(0.0))
     }
 }

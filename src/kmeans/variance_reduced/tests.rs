@@ -78,12 +78,19 @@ fn bits<S: Source + ?Sized>(params: &VarianceReducedParams, rows: &S) -> (Vec<u6
 
 #[test]
 fn bounds_change_no_label() {
-    for (n, d, k, width) in
-        [(4000, 20, 180, 0.2), (3000, 3, 80, 0.1), (1200, 270, 130, 0.5), (200, 1, 30, 0.1)]
-    {
+    // The fourth set lies far from the origin, the fifth has rows far from all others.
+    for (n, d, k, width, offset, outlier) in [
+        (4000, 20, 180, 0.2, 0.0, 1.0),
+        (3000, 3, 80, 0.1, 0.0, 1.0),
+        (1200, 270, 130, 0.5, 0.0, 1.0),
+        (2000, 4, 70, 0.1, 300.0, 1.0),
+        (2000, 4, 70, 0.1, 0.0, 1e3),
+        (200, 1, 30, 0.1, 0.0, 1.0),
+    ] {
         let middles = noise(40 * d, 2);
         let values = noise(n * d, 3);
-        let at = |i: usize| middles[i / d * 7 % 40 * d + i % d] + width * values[i];
+        let far = |i: usize| if (i / d).is_multiple_of(97) { outlier } else { 1.0 };
+        let at = |i: usize| offset + far(i) * (middles[i / d * 7 % 40 * d + i % d] + width * values[i]);
         let wide: Vec<f64> = (0..n * d).map(at).collect();
         let narrow: Vec<f32> = wide.iter().map(|&x| x as f32).collect();
         for (variant, rate, epochs) in
@@ -93,7 +100,7 @@ fn bounds_change_no_label() {
             let params = params.learning_rate(Some(rate)).max_iter(epochs).tolerance(0.0);
             let plain = params.clone().search_always(true);
             let (wide, narrow) = (Dense::new(&wide, d).unwrap(), Dense::new(&narrow, d).unwrap());
-            let what = format!("{n} x {d}, k={k}, {variant:?}, rate {rate}");
+            let what = format!("{n} x {d} at {offset}, k={k}, {variant:?}, rate {rate}");
             let (a, b) = (bits(&params, &wide), bits(&plain, &wide));
             assert_eq!(a, b, "{what}, f64");
             let (a, b) = (bits(&params, &narrow), bits(&plain, &narrow));
@@ -106,20 +113,28 @@ fn bounds_change_no_label() {
 fn sparse_rows_change_no_label_either() {
     let (n, d, k) = (1500, 50, 140);
     let mut rng = Rng::keyed(3, Purpose::Seeding, 0);
-    let (mut starts, mut columns, mut values) = (vec![0i64], Vec::new(), Vec::new());
-    for _ in 0..n {
-        for column in 0..d {
-            if rng.below(6) == 0 {
-                columns.push(column);
-                values.push(rng.unit() as f32);
+    // The rows of the second set are much nearer to each other than to the origin.
+    for (offset, width, one_in) in [(0.0, 1.0, 6), (1e3, 1e-3, 1)] {
+        let (mut starts, mut columns, mut values) = (vec![0i64], Vec::new(), Vec::new());
+        for _ in 0..n {
+            for column in 0..d {
+                if rng.below(one_in) == 0 {
+                    columns.push(column);
+                    values.push(offset + width * rng.unit());
+                }
             }
+            starts.push(columns.len() as i64);
         }
-        starts.push(columns.len() as i64);
+        let narrow: Vec<f32> = values.iter().map(|&x| x as f32).collect();
+        let params = VarianceReduced::params(k).seeding(Seeding::Random).max_iter(4).tolerance(0.0);
+        let shape = (n, d as usize);
+        let rows = Csr::new(shape, starts[..].into(), columns[..].into(), &values).unwrap();
+        let (a, b) = (bits(&params, &rows), bits(&params.clone().search_always(true), &rows));
+        assert_eq!(a, b, "{offset}, f64");
+        let rows = Csr::new(shape, starts[..].into(), columns[..].into(), &narrow).unwrap();
+        let (a, b) = (bits(&params, &rows), bits(&params.clone().search_always(true), &rows));
+        assert_eq!(a, b, "{offset}, f32");
     }
-    let rows = Csr::new((n, d as usize), starts[..].into(), columns[..].into(), &values).unwrap();
-    let params = VarianceReduced::params(k).seeding(Seeding::Random).max_iter(4).tolerance(0.0);
-    let (a, b) = (bits(&params, &rows), bits(&params.clone().search_always(true), &rows));
-    assert_eq!(a, b);
 }
 
 /// Rows in memory that set the interrupt after a number of `gather` calls, and count the later calls.

@@ -45,7 +45,7 @@ COUNTING = """
             try:
                 with open(f"/proc/self/task/{task}/comm") as file:
                     names.append(file.read())
-            except FileNotFoundError:
+            except (FileNotFoundError, ProcessLookupError):  # The thread has ended.
                 pass
         return sum(name.startswith("shoal-") for name in names)
 

@@ -8,27 +8,6 @@ use crate::kmeans::bounds::{Apart, Settling};
 use crate::kmeans::variance_reduced::draws::Origin;
 use crate::rows::RowBuf;
 
-/// Rounding margin of tile values; see [`kernel::bounded::reach`].
-#[derive(Clone, Copy)]
-pub(super) struct Reach {
-    pub(super) norm: f64,
-    pub(super) gamma: f64,
-}
-
-impl Reach {
-    /// A center farther from a row than this has a larger tile value than one at distance at most `upper`.
-    pub(super) fn of(self, upper: f64) -> f64 {
-        let row = self.norm + upper;
-        (upper * upper + 4.0 * self.gamma * (row * row + self.norm * self.norm)).sqrt() * MORE
-    }
-
-    /// The largest difference of two squared distances that have equal tile values.
-    fn error(self, upper: f64) -> f64 {
-        let row = self.norm + upper;
-        4.0 * self.gamma * (row * row + self.norm * self.norm)
-    }
-}
-
 /// Labels, upper and lower bounds of rows that were searched together, and the number of distances computed.
 type SearchedRows = (Vec<(u32, f64, f64)>, u64);
 
@@ -69,8 +48,11 @@ impl<T: Compute> Inner<'_, T> {
         let dim = self.x.len();
         let (values, beyond) = (self.start.values.unwrap_or(dim), self.ahead as f32);
         let rules = apart.as_ref().map(|apart| apart.rules(packed, values, beyond));
-        let (drawn, reach, lost, of_packed, unit) =
-            (&self.drawn, self.reach, self.lost, self.of_packed, self.unit);
+        let norm = packed.largest_norm() * self.of_packed;
+        let (drawn, gamma, lost, of_packed, unit) =
+            (&self.drawn, self.gamma, self.lost, self.of_packed, self.unit);
+        // The largest difference of two squared distances that have equal tile values.
+        let error = |upper: f64| 4.0 * gamma * ((norm + upper).powi(2) + norm * norm);
         let chunks = open.chunks(STEPS_TOGETHER).zip(self.copied.iter_mut()).zip(&mut found);
         self.cx.for_each(chunks, Looking::default, |((open, copied), found), work| {
             work.rows.clear();
@@ -97,7 +79,7 @@ impl<T: Compute> Inner<'_, T> {
                 let upper = (own + lost).sqrt() * MORE;
                 let gap =
                     (work.nearest.next[i].to_f64() - work.nearest.best[i].to_f64()) * of_packed * of_packed;
-                let others = (own - lost + gap - reach.error(upper)).max(0.0).sqrt() / MORE;
+                let others = (own - lost + gap - error(upper)).max(0.0).sqrt() / MORE;
                 found.push((work.nearest.ids[i], upper, others));
             }
             Ok(())
@@ -105,9 +87,8 @@ impl<T: Compute> Inner<'_, T> {
         for ((chunk, open), (found, measured)) in open.chunks(STEPS_TOGETHER).enumerate().zip(found) {
             self.distances += measured;
             for (i, (&at, (label, upper, others))) in open.iter().zip(found).enumerate() {
-                let slack = others / MORE - reach.of(upper);
                 let drawn = &mut self.drawn[at as usize];
-                *drawn = DrawnRow { label, others, slack, at: Some((chunk as u32, i as u32)), ..*drawn };
+                *drawn = DrawnRow { label, upper, others, at: Some((chunk as u32, i as u32)), ..*drawn };
             }
         }
         Ok(())
@@ -115,19 +96,13 @@ impl<T: Compute> Inner<'_, T> {
 
     /// The drawn rows whose label the bounds do not settle. Records the bounds of the others.
     fn doubtful(&mut self, apart: &Apart<'_>) -> Vec<u32> {
-        // Requires slack for the centers' moves during the block.
-        let enough = self.ahead + 2.0 * self.rounding;
-        let mut uppers = Vec::new();
         let (mut open, mut rows) = (Vec::new(), Vec::new());
         for (i, drawn) in self.drawn.iter_mut().enumerate() {
             let (upper, others) = apart.of_row(drawn.row as usize, drawn.label);
-            drawn.others = f64::from(others);
-            let reach = self.reach.of(f64::from(upper));
-            drawn.slack = drawn.others - reach;
-            if drawn.slack.is_nan() || drawn.slack <= enough {
+            (drawn.upper, drawn.others) = (f64::from(upper), f64::from(others));
+            if !drawn.is_settled(self.ahead) {
                 open.push(i as u32);
                 rows.push(drawn.row as u32);
-                uppers.push(reach);
             }
         }
         let mut by_group = Vec::new();
@@ -137,10 +112,9 @@ impl<T: Compute> Inner<'_, T> {
             let drawn = &mut self.drawn[open[i] as usize];
             if let Some(&others) = by_group.get(i) {
                 drawn.others = drawn.others.max(f64::from(others));
-                drawn.slack = drawn.others - uppers[i];
             }
             open[kept] = open[i];
-            kept += usize::from(drawn.slack.is_nan() || drawn.slack <= enough);
+            kept += usize::from(!drawn.is_settled(self.ahead));
         }
         open.truncate(kept);
         open

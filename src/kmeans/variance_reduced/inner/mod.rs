@@ -25,7 +25,6 @@ use crate::kmeans::bounds::{PanelBounds, lost_of, rounding_of};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::rows::{RowBuf, Rows};
-use look::Reach;
 use moves::Moves;
 
 /// Rows that a worker labels together for steps of variance-reduced k-means: enough to fill micro tiles.
@@ -82,18 +81,25 @@ pub(super) struct EpochEnd<T> {
 struct DrawnRow {
     row: u64,
     label: u32,
-    /// Lower bound on the distance to all other centers, and its margin over the distance at which a center
-    /// could be nearer.
+    /// Upper bound on the distance to the center of `label`, and lower bound on the distances to all others.
+    upper: f64,
     others: f64,
-    slack: f64,
     /// Chunk and index of the copied row.
     at: Option<(u32, u32)>,
+}
+
+impl DrawnRow {
+    /// Whether the row keeps its label while centers move by less than `enough` in all.
+    fn is_settled(&self, enough: f64) -> bool {
+        self.others - self.upper > enough
+    }
 }
 
 /// Covers the rounding of a few operations on bounds.
 const MORE: f64 = 1.0 + 1e-9;
 
-/// The largest norm of a center may grow by this share within a block; beyond that, bounds are not trusted.
+/// The largest norm of a center may grow by this share within a block; beyond that, the limit on the rounding of its
+/// position is not trusted.
 const GROWTH: f64 = 0.5;
 
 /// A center has moved far if it has moved by `NEAR` times the typical distance of a row to its center. Beyond
@@ -126,7 +132,6 @@ pub(super) struct Inner<'a, T: Compute> {
     moves: Moves<T>,
     /// Expected length of the centers' moves within a block.
     ahead: f64,
-    reach: Reach,
     /// Drawn rows that have not been processed.
     pending: VecDeque<u64>,
     block: usize,
@@ -188,7 +193,6 @@ impl<'a, T: Compute> Inner<'a, T> {
                 .bounds
                 .and(panels)
                 .map(|packed| Packing::new(packed, start.bounds.map_or(&[][..], PanelBounds::slots))),
-            reach: Reach { norm, gamma },
             pending: VecDeque::new(),
             block: STEPS_TOGETHER,
             drawn: Vec::new(),
@@ -254,31 +258,30 @@ impl<'a, T: Compute> Inner<'a, T> {
         while self.drawn.len() < self.block {
             let Some(row) = self.pending.pop_front().or_else(|| draws.next()) else { break };
             let label = self.start.labels.get(row as usize);
-            let (others, slack) = (f64::NEG_INFINITY, f64::NEG_INFINITY);
-            self.drawn.push(DrawnRow { row, label, others, slack, at: None });
+            let (upper, others) = (f64::INFINITY, f64::NEG_INFINITY);
+            self.drawn.push(DrawnRow { row, label, upper, others, at: None });
         }
         self.moves.clear();
-        let apart = (0..self.moving.len()).map(|j| self.moving.apart(j)).fold(0.0, f64::max);
-        let norm = (self.norm + apart) * (1.0 + GROWTH) + self.rounding;
-        self.reach = Reach { norm, gamma: self.gamma };
     }
 
     /// The label of a drawn row.
     fn label(&mut self, drawn: &DrawnRow, origin: Origin<'_, T>) -> Result<u32> {
-        let a = drawn.label as usize;
         if !self.start.search_always {
             let Moves { farthest, common, .. } = self.moves;
             if farthest == 0.0 && common == 0.0 {
                 return Ok(drawn.label);
             }
-            let beside = 2.0 * (common + self.rounding);
             let known = farthest + common <= GROWTH / 2.0 * self.norm;
-            let more = 1.0 + 4.0 * self.gamma;
-            if known && drawn.slack > (self.moves.path[a] + farthest + beside) * more {
+            #[cfg(test)]
+            if known {
+                self.fetch(drawn, origin)?;
+                self.assert_bounds(drawn);
+            }
+            if known && self.others(drawn, farthest) > self.upper(drawn) {
                 return Ok(drawn.label);
             }
             self.fetch(drawn, origin)?;
-            if known && let Some(label) = self.by_few(drawn, beside) {
+            if known && let Some(label) = self.by_few(drawn) {
                 return Ok(label);
             }
         }
@@ -290,11 +293,21 @@ impl<'a, T: Compute> Inner<'a, T> {
         Ok(self.found.ids[0])
     }
 
+    /// An upper bound on the distance of a drawn row to its center as it is now.
+    fn upper(&self, drawn: &DrawnRow) -> f64 {
+        (drawn.upper + self.moves.path[drawn.label as usize] + self.moves.common + self.rounding) * MORE
+    }
+
+    /// A lower bound on the distances of a drawn row to all other centers whose path is at most `path`.
+    fn others(&self, drawn: &DrawnRow, path: f64) -> f64 {
+        drawn.others - (path + self.moves.common + self.rounding) * MORE
+    }
+
     /// The label of the current row, if its distances to its own center and to those that moved far settle
-    /// it. The other centers have come nearer by at most `creep` plus `beside`.
-    fn by_few(&mut self, drawn: &DrawnRow, beside: f64) -> Option<u32> {
+    /// it. The paths of the other centers are at most `creep`.
+    fn by_few(&mut self, drawn: &DrawnRow) -> Option<u32> {
         let (a, row) = (drawn.label as usize, self.row.rows());
-        let others = drawn.others - (self.moves.creep + beside) * MORE;
+        let others = self.others(drawn, self.moves.creep);
         // The nearest of the few, if it is unique, with bounds on its distance.
         let mut nearest = (None, f64::INFINITY, f64::INFINITY);
         if !self.moves.few.centers.is_empty() {
@@ -313,11 +326,34 @@ impl<'a, T: Compute> Inner<'a, T> {
             let sq_dist = distance(row, &self.center) * self.unit * self.unit;
             self.distances += 1;
             own_least = self.least(sq_dist);
-            if others.min(least) > self.reach.of(self.most(sq_dist)) {
+            if others.min(least) > self.most(sq_dist) {
                 return Some(drawn.label);
             }
         }
-        best.filter(|_| others.min(own_least) > self.reach.of(most))
+        best.filter(|_| others.min(own_least) > most)
+    }
+
+    /// Checks the bounds of the current row against its distances.
+    #[cfg(test)]
+    fn assert_bounds(&mut self, drawn: &DrawnRow) {
+        let (upper, least) = (self.upper(drawn), self.others(drawn, self.moves.farthest));
+        let least_of_many = self.others(drawn, self.moves.creep);
+        self.unpack_row();
+        for j in 0..self.moving.len() {
+            self.moving.write(j, &mut self.center);
+            let sq_dist = self.x.iter().zip(&self.center).map(|(x, c)| (x - c.to_f64()).powi(2)).sum::<f64>();
+            let truth = sq_dist.sqrt() * self.unit;
+            if j == drawn.label as usize {
+                assert!(truth <= upper, "upper bound {upper} of row {}, at {truth}", drawn.row);
+            } else {
+                let least = if self.moves.few.contains(j) { least } else { least_of_many };
+                assert!(
+                    least <= truth,
+                    "lower bound {least} for center {j} of row {}, at {truth}",
+                    drawn.row
+                );
+            }
+        }
     }
 
     /// Bounds on a distance, given its square.
@@ -341,6 +377,20 @@ impl<'a, T: Compute> Inner<'a, T> {
         origin.copy(&[drawn.row], self.x.len(), &mut self.row)
     }
 
+    /// Copies the fetched row into `x`.
+    fn unpack_row(&mut self) {
+        match self.row.rows() {
+            Rows::Dense(rows) => {
+                self.x.iter_mut().zip(rows.row(0)).for_each(|(out, x)| *out = x.to_f64());
+            }
+            Rows::Sparse(rows) => {
+                self.x.fill(0.0);
+                let (columns, values) = rows.row(0);
+                columns.iter().zip(values).for_each(|(&column, x)| self.x[column as usize] = x.to_f64());
+            }
+        }
+    }
+
     /// One step with a row of label `j`.
     fn step(&mut self, drawn: &DrawnRow, j: u32, origin: Origin<'_, T>) -> Result<()> {
         let (j, s) = (j as usize, self.start.labels.get(drawn.row as usize) as usize);
@@ -352,16 +402,7 @@ impl<'a, T: Compute> Inner<'a, T> {
             }
         } else {
             self.fetch(drawn, origin)?;
-            match self.row.rows() {
-                Rows::Dense(rows) => {
-                    self.x.iter_mut().zip(rows.row(0)).for_each(|(out, x)| *out = x.to_f64());
-                }
-                Rows::Sparse(rows) => {
-                    self.x.fill(0.0);
-                    let (columns, values) = rows.row(0);
-                    columns.iter().zip(values).for_each(|(&column, x)| self.x[column as usize] = x.to_f64());
-                }
-            }
+            self.unpack_row();
             let moved = self.moving.attract(j, &self.x, rate);
             self.note(j, moved, true);
             let moved = self.moving.push(s, &self.x, rate);
