@@ -3,6 +3,7 @@
 use super::arbiter;
 use super::doubt::vanishing;
 use super::frame;
+use super::generic::pair;
 use super::operations;
 use super::pack::PackedCenters;
 use super::scratch::Scratch;
@@ -146,9 +147,54 @@ pub fn sq_dists_few<T: Compute>(row: &[T], others: MatRef<'_, T>, out: &mut [f64
         row.len() == others.cols() && out.len() == others.rows(),
         "rows of the same length, a value for each"
     );
-    let tier = active::<T>();
-    for (other, out) in others.iter().zip(out) {
-        *out = operations::sq_dist(tier, row, other);
+    let all: Vec<u32> = (0..others.rows() as u32).collect();
+    let point = Points::new(MatRef::new(row, row.len()));
+    point.write_sq_dists(others.into(), (&all, &vec![1; all.len()]), out);
+}
+
+/// A few fixed points for distances to dense or sparse rows, at most 32.
+pub(crate) struct Points<'a, T: Compute> {
+    each: Vec<Point<'a, T>>,
+    /// The points as `f64`, for dense rows.
+    pub(super) wide: Vec<f64>,
+    tier: Tier<T>,
+}
+
+impl<'a, T: Compute> Points<'a, T> {
+    /// Copies the points.
+    pub(crate) fn new(points: MatRef<'a, T>) -> Self {
+        assert!(points.rows() <= u32::BITS as usize, "a bit for each point");
+        let stride = points.cols().next_multiple_of(pair::LANES);
+        let mut wide = vec![0.0; points.rows() * stride];
+        for (point, wide) in points.iter().zip(wide.chunks_exact_mut(stride)) {
+            wide.iter_mut().zip(point).for_each(|(wide, x)| *wide = x.to_f64());
+        }
+        Self { each: points.iter().map(Point::new).collect(), wide, tier: active::<T>() }
+    }
+
+    /// Single points.
+    pub(crate) fn each(&self) -> &[Point<'a, T>] {
+        &self.each
+    }
+
+    /// The squared distances of the `picked` rows to those points whose bit is set in `needed` (per picked row), as
+    /// those of [`Point::sq_dist`]. `out` receives a value per row and point.
+    pub(crate) fn sq_dists(&self, rows: Rows<'_, T>, (picked, needed): (&[u32], &[u32]), out: &mut Vec<f64>) {
+        out.resize(picked.len() * self.each.len(), 0.0);
+        self.write_sq_dists(rows, (picked, needed), out);
+    }
+
+    fn write_sq_dists(&self, rows: Rows<'_, T>, (picked, needed): (&[u32], &[u32]), out: &mut [f64]) {
+        if let Rows::Dense(rows) = rows {
+            return operations::sq_dists_to(self.tier, rows, (picked, needed), &self.wide, out);
+        }
+        for ((&r, needed), out) in picked.iter().zip(needed).zip(out.chunks_exact_mut(self.each.len())) {
+            for (p, (point, out)) in self.each.iter().zip(out).enumerate() {
+                if needed >> p & 1 == 1 {
+                    *out = point.sq_dist(rows, r as usize);
+                }
+            }
+        }
     }
 }
 

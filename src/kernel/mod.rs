@@ -55,6 +55,7 @@ mod tier;
 pub(crate) use arbiter::is_exact;
 pub(crate) use bytes::{add_bytes, byte_sq_dists};
 pub(crate) use certified::certified_pays;
+pub(crate) use distances::Points;
 pub(crate) use distances::lengths;
 pub use distances::{Point, distances, sq_dist, sq_dists, sq_dists_few};
 pub(crate) use exact::{Limbs, NO_GRID, add_rows, merge_pairs, plus, reassign, settle, split, values_of};

@@ -311,6 +311,16 @@ operations! {
         pair::sq_dist::<S>(a, b)
     }
 
+    /// See [`pair::sq_dists_to`].
+    SqDistsTo = sq_dists_to(
+        rows: MatRef<'a, T>,
+        picked: (&'a [u32], &'a [u32]),
+        points: &'a [f64],
+        out: &'a mut [f64],
+    ) {
+        pair::sq_dists_to::<S>(rows, picked, points, out);
+    }
+
     /// Writes `factor (x - mean)` in `f32`, and the squared length per row.
     Centered = centered(
         rows: MatRef<'a, T>,

@@ -9,10 +9,10 @@ use std::collections::HashSet;
 
 use super::seeds::{Seeds, finite_or_first_bad};
 use super::sketched::Sketched;
-use super::tile_sums::{Near, TileSums, may_be_nearer};
+use super::tile_sums::{Measured, Near, TileSums};
 use crate::data::{DataSource, copy, take, too_heavy};
 use crate::error::Result;
-use crate::kernel::{Compute, PackedCenters, Point, Scratch, nearest, sq_dists};
+use crate::kernel::{Compute, PackedCenters, Point, Points, Scratch, nearest, sq_dists};
 use crate::matrix::{MatRef, make_room};
 use crate::parallel::Executor;
 use crate::pass::{Chunk, sweep};
@@ -93,28 +93,27 @@ impl<T: Compute> Potential<T> {
         let last = self.centers.len() / self.dim - 1;
         let new = &self.centers[last * self.dim..];
         finite_or_first_bad(new, data, cx)?;
-        let new = [Point::new(new)];
-        let between = self.to_centers(&new, cx);
-        let [new] = new;
+        let new = Points::new(MatRef::new(new, self.dim));
+        let between = self.to_centers(new.each(), cx);
         let mut total = TileSums::default();
-        let absorb = |chunk: Chunk<'_, T>, near: &mut [Near], tiles: &mut TileSums, (): &mut ()| {
-            let mut sum = 0.0;
-            for (i, near) in near.iter_mut().enumerate() {
-                if may_be_nearer(between[near.1 as usize], near.0) {
-                    let sq_dist = new.sq_dist(chunk.rows, i);
-                    tiles.measured += 1;
-                    if sq_dist < near.0 {
-                        *near = (sq_dist, last as u32);
-                    } else if !sq_dist.is_finite() {
-                        return Err(chunk.not_finite());
-                    }
+        let absorb = |chunk: Chunk<'_, T>, near: &mut [Near], tiles: &mut TileSums, work: &mut Measured| {
+            work.pick(near, &between);
+            work.needed.resize(near.len(), 1);
+            new.sq_dists(chunk.rows, (&work.picked, &work.needed[..work.picked.len()]), &mut work.sq_dists);
+            for (&i, &sq_dist) in work.picked.iter().zip(&work.sq_dists) {
+                let near = &mut near[i as usize];
+                if sq_dist < near.0 {
+                    *near = (sq_dist, last as u32);
+                } else if !sq_dist.is_finite() {
+                    return Err(chunk.not_finite());
                 }
-                sum += chunk.weights.map_or(1.0, |w| w[i]) * near.0;
             }
-            tiles.open += sum;
+            tiles.measured += work.picked.len() as u64;
+            let weighted = |(i, near): (usize, &Near)| chunk.weights.map_or(1.0, |w| w[i]) * near.0;
+            tiles.open += near.iter().enumerate().map(weighted).sum::<f64>();
             Ok(())
         };
-        let make = (TileSums::default, || ());
+        let make = (TileSums::default, Measured::default);
         sweep(data, cx, self.tile_rows, &mut self.near[..], &mut total, make, absorb, TileSums::merge)?;
         self.tiles = total.sums;
         self.n_distances += between.len() as u64 + total.measured;

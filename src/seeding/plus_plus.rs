@@ -4,10 +4,10 @@
 use super::near::Potential;
 use super::seeds::{Seeds, known};
 use super::sketched::sketches_pay;
-use super::tile_sums::{Gains, Near, best_of_gains, may_be_nearer, merge_gains};
+use super::tile_sums::{Gains, Measured, Near, best_of_gains, may_be_nearer, merge_gains};
 use crate::data::{DataSource, take, weights_of};
 use crate::error::Result;
-use crate::kernel::{Compute, Point};
+use crate::kernel::{Compute, Points};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::pass::{Chunk, sweep};
@@ -54,35 +54,63 @@ impl<T: Compute> Potential<T> {
     ) -> Result<usize> {
         let values = take(data, candidates)?;
         let candidate = MatRef::new(&values, self.dim);
-        // The distance of each candidate to each center, center by center, and the smallest for each center.
-        let points: Vec<Point<'_, T>> = candidate.iter().map(Point::new).collect();
-        let between = self.to_centers(&points, cx);
+        let points = Points::new(candidate);
+        let between = self.to_centers(points.each(), cx);
         let m = candidates.len();
         let nearest = |between: &[f64]| between.iter().copied().fold(f64::INFINITY, f64::min);
-        let least: Vec<f64> = between.chunks(m).map(nearest).collect();
+        let least = between.chunks(m).map(nearest).collect();
+        let candidates = Candidates { points, between, least };
         let mut gains = (vec![0.0; m], 0);
-        let absorb = |chunk: Chunk<'_, T>, near: &[Near], (gains, measured): &mut Gains, (): &mut ()| {
-            for (i, &(sq_dist, center)) in near.iter().enumerate() {
-                if !may_be_nearer(least[center as usize], sq_dist) {
-                    continue;
-                }
-                let weight = chunk.weights.map_or(1.0, |w| w[i]);
-                let between = &between[center as usize * m..][..m];
-                for ((point, &between), gain) in points.iter().zip(between).zip(&mut *gains) {
-                    // Another candidate is not nearer than the center.
-                    if may_be_nearer(between, sq_dist) {
-                        *measured += 1;
-                        *gain += weight * (sq_dist - point.sq_dist(chunk.rows, i)).max(0.0);
-                    }
-                }
-            }
+        let absorb = |chunk: Chunk<'_, T>, near: &[Near], gains: &mut Gains, work: &mut Measured| {
+            candidates.add_gains(&chunk, near, gains, work);
             Ok(())
         };
-        let make = (|| (vec![0.0; m], 0), || ());
+        let make = (|| (vec![0.0; m], 0), Measured::default);
         sweep(data, cx, self.tile_rows, &self.near[..], &mut gains, make, absorb, merge_gains)?;
         let (gains, measured) = gains;
-        self.n_distances += measured + between.len() as u64;
+        self.n_distances += measured + candidates.between.len() as u64;
         Ok(best_of_gains(&gains))
+    }
+}
+
+/// Rows that may become a center.
+struct Candidates<'a, T: Compute> {
+    points: Points<'a, T>,
+    /// The squared distance of each to each center, center by center, and the smallest for each center.
+    between: Vec<f64>,
+    least: Vec<f64>,
+}
+
+impl<T: Compute> Candidates<'_, T> {
+    /// Adds the reduction of the sum by each candidate, over the rows of a tile.
+    fn add_gains(
+        &self,
+        chunk: &Chunk<'_, T>,
+        near: &[Near],
+        (gains, measured): &mut Gains,
+        work: &mut Measured,
+    ) {
+        let m = gains.len();
+        work.pick(near, &self.least);
+        let Measured { picked, needed, sq_dists } = work;
+        needed.clear();
+        needed.extend(picked.iter().map(|&i| {
+            let (sq_dist, center) = near[i as usize];
+            let between = &self.between[center as usize * m..][..m];
+            let bits = between.iter().enumerate();
+            bits.fold(0, |all, (p, &between)| all | u32::from(may_be_nearer(between, sq_dist)) << p)
+        }));
+        self.points.sq_dists(chunk.rows, (picked, needed), sq_dists);
+        for ((&i, &needed), found) in picked.iter().zip(&*needed).zip(sq_dists.chunks_exact(m)) {
+            let weight = chunk.weights.map_or(1.0, |w| w[i as usize]);
+            *measured += u64::from(needed.count_ones());
+            let mut left = needed;
+            while left != 0 {
+                let p = left.trailing_zeros() as usize;
+                gains[p] += weight * (near[i as usize].0 - found[p]).max(0.0);
+                left &= left - 1;
+            }
+        }
     }
 }
 

@@ -9,6 +9,29 @@ pub(super) fn may_be_nearer(between: f64, sq_dist: f64) -> bool {
     between < 4.0 * (1.0 + 1e-9) * sq_dist
 }
 
+/// The rows of a tile that points may be nearer to than their centers, and their squared distances to these points.
+#[derive(Default)]
+pub(super) struct Measured {
+    pub(super) picked: Vec<u32>,
+    /// The points that may be nearer to each of these rows, as bits.
+    pub(super) needed: Vec<u32>,
+    pub(super) sq_dists: Vec<f64>,
+}
+
+impl Measured {
+    /// Picks the rows, given the smallest squared distance of a point to each center.
+    pub(super) fn pick(&mut self, near: &[Near], least: &[f64]) {
+        self.picked.resize(near.len(), 0);
+        let mut n = 0;
+        // Without branches, which would often be predicted wrongly.
+        for (i, &(sq_dist, center)) in near.iter().enumerate() {
+            self.picked[n] = i as u32;
+            n += usize::from(may_be_nearer(least[center as usize], sq_dist));
+        }
+        self.picked.truncate(n);
+    }
+}
+
 /// Sums per tile, collected in tile order.
 #[derive(Default)]
 pub(super) struct TileSums {

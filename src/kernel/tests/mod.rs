@@ -11,4 +11,5 @@ mod limbs;
 mod margins;
 mod naive;
 mod packing;
+mod points;
 mod projected;

@@ -63,7 +63,7 @@ parameters! {
         #[doc(alias = "tol")]
         tolerance: f64 = 0.0 => finite_at_least_0(),
         /// A fit ends after this many consecutive batches without a new lowest inertia per row, smoothed over
-        /// an epoch (default 10; `None`: the rule is off).
+        /// an epoch, but not before it has drawn as many rows as there are (default 10; `None`: the rule is off).
         max_no_improvement: Option<u64> = Some(10),
         /// About every `10 n_clusters` rows, centers whose weight is below this share of the largest weight
         /// restart at random rows of the batch (default 0.01), unless removing them would cost more squared error than

@@ -120,7 +120,9 @@ impl<T: Compute> MiniBatchSolver<T> {
         if self.state.n_steps < 2 || moved.weight <= 0.0 {
             return None;
         }
-        let patience = Patience { threshold: self.state.threshold, batches: self.params.max_no_improvement };
+        // Until all rows had a chance, few of them, far from the others, may hold the average up or down.
+        let batches = self.params.max_no_improvement.filter(|_| self.state.rows_seen >= n);
+        let patience = Patience { threshold: self.state.threshold, batches };
         let inertia = moved.objective / moved.weight;
         self.state.progress.observe((moved.rows, n), inertia, moved.sq_shift, &patience)
     }

@@ -292,14 +292,24 @@ def test_the_smoothed_inertia_stops_by_the_documented_rule():
     average = lowest = None
     waited, stops = 0, []
     share = 2 * 200 / 3001
-    for value in inertia[1:]:
+    for batch, value in enumerate(inertia[1:], start=2):
         average = value if average is None else average * (1 - share) + value * share
         if lowest is None or average < lowest:
             lowest, waited = average, 0
         else:
             waited += 1
-        stops.append(waited >= 4)
+        stops.append(waited >= 4 and 200 * batch >= 3000)
     assert stops == [False] * (len(stops) - 1) + [True]
+
+
+def test_rare_rows_end_no_fit_before_all_rows_had_a_chance():
+    # A far row in the second batch or later raises the smoothed inertia for a long time.
+    X = blobs(20_000, 2, 5)
+    X[::4001] += 1e4
+    for seed in range(5):
+        model = MiniBatchKMeans(5, random_state=seed, batch_size=100).fit(X)
+        assert model.stop_reason_ in ("patience", "max-iter")
+        assert 100 * model.n_steps_ >= len(X)
 
 
 # ---------------------------------------------------------------- starving centers
