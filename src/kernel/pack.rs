@@ -111,6 +111,13 @@ impl<T: Compute> PackedCenters<T> {
         Self::pack(centers, active::<T>(), Form::RowsInLanes, Executor::caller())
     }
 
+    /// Packs `centers` in panels for any number of columns: for rows that are searched one by one. Tile values are
+    /// bit-identical.
+    pub(crate) fn in_panels(centers: MatRef<'_, T>, sparse: bool) -> Self {
+        let form = if sparse { Form::Sparse } else { Form::CentersInLanes };
+        Self::pack(centers, fitting(Isa::active(), centers.rows()), form, Executor::caller())
+    }
+
     /// Packs `centers` for sparse rows and a given instruction set.
     pub(super) fn sparse_for_isa(centers: MatRef<'_, T>, isa: Isa, cx: &Executor) -> Self {
         Self::pack(centers, fitting(isa, centers.rows()), Form::Sparse, cx)

@@ -152,7 +152,7 @@ pub(super) struct Inner<'a, T: Compute> {
 impl<'a, T: Compute> Inner<'a, T> {
     pub(super) fn new(mut start: EpochStart<'a, T>, cx: &'a Executor) -> Self {
         let (k, dim) = (start.rounded.rows(), start.rounded.cols());
-        let all = PackedCenters::for_rows(start.rounded, start.values.is_some());
+        let all = PackedCenters::in_panels(start.rounded, start.values.is_some());
         let panels = start.bounds.and_then(|bounds| bounds.pack_apart(start.rounded, all.is_sparse()));
         if panels.is_none() || start.search_always {
             start.bounds = None;
