@@ -54,7 +54,7 @@ def processor() -> float:
     return used.ru_utime + used.ru_stime
 
 
-# The limit holds from the start to the end: threads of BLAS that wait for work use processor time.
+# For the whole run: idle threads of BLAS spin, which counts as processor time.
 @threadpool_limits.wrap(limits=1)
 def measure(spec: str, method: str, rounds: int) -> dict[str, Any]:
     """Return the line of the table for one set, number of clusters and method."""

@@ -147,9 +147,10 @@ pub fn sq_dists_few<T: Compute>(row: &[T], others: MatRef<'_, T>, out: &mut [f64
         row.len() == others.cols() && out.len() == others.rows(),
         "rows of the same length, a value for each"
     );
-    let all: Vec<u32> = (0..others.rows() as u32).collect();
-    let point = Points::new(MatRef::new(row, row.len()));
-    point.write_sq_dists(others.into(), (&all, &vec![1; all.len()]), out);
+    let tier = active::<T>();
+    for (other, out) in others.iter().zip(out) {
+        *out = operations::sq_dist(tier, row, other);
+    }
 }
 
 /// A few fixed points for distances to dense or sparse rows, at most 32.
@@ -178,13 +179,10 @@ impl<'a, T: Compute> Points<'a, T> {
     }
 
     /// The squared distances of the `picked` rows to those points whose bit is set in `needed` (per picked row), as
-    /// those of [`Point::sq_dist`]. `out` receives a value per row and point.
+    /// those of [`Point::sq_dist`]. `out` receives a value per row and point; those that are not needed are arbitrary.
     pub(crate) fn sq_dists(&self, rows: Rows<'_, T>, (picked, needed): (&[u32], &[u32]), out: &mut Vec<f64>) {
+        assert!(self.each.iter().all(|point| point.values.len() == rows.cols()), "rows of the same length");
         out.resize(picked.len() * self.each.len(), 0.0);
-        self.write_sq_dists(rows, (picked, needed), out);
-    }
-
-    fn write_sq_dists(&self, rows: Rows<'_, T>, (picked, needed): (&[u32], &[u32]), out: &mut [f64]) {
         if let Rows::Dense(rows) = rows {
             return operations::sq_dists_to(self.tier, rows, (picked, needed), &self.wide, out);
         }

@@ -404,7 +404,7 @@ fn is_blurred<T: Compute>(packed: &PackedCenters<T>, swept: &Swept) -> bool {
         let spread = if weight > 0.0 { (energy / weight).max(0.0) } else { 0.0 };
         let margin = 4.0 * gamma * ((norm + spread.sqrt()).powi(2) + norm * norm);
         rows += weight;
-        // Once the spread is twice the margin, rounding uses up the slack of the bounds.
+        // Once the spread is twice the margin, rounding uses up most of the slack of the bounds.
         blurred += if spread < 4.0 * margin { weight } else { 0.0 };
     }
     2.0 * blurred > rows

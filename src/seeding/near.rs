@@ -98,8 +98,8 @@ impl<T: Compute> Potential<T> {
         let mut total = TileSums::default();
         let absorb = |chunk: Chunk<'_, T>, near: &mut [Near], tiles: &mut TileSums, work: &mut Measured| {
             work.pick(near, &between);
-            work.needed.resize(near.len(), 1);
-            new.sq_dists(chunk.rows, (&work.picked, &work.needed[..work.picked.len()]), &mut work.sq_dists);
+            work.needed.resize(work.picked.len(), 1);
+            new.sq_dists(chunk.rows, (&work.picked, &work.needed), &mut work.sq_dists);
             for (&i, &sq_dist) in work.picked.iter().zip(&work.sq_dists) {
                 let near = &mut near[i as usize];
                 if sq_dist < near.0 {

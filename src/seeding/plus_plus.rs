@@ -97,8 +97,8 @@ impl<T: Compute> Candidates<'_, T> {
         needed.extend(picked.iter().map(|&i| {
             let (sq_dist, center) = near[i as usize];
             let between = &self.between[center as usize * m..][..m];
-            let bits = between.iter().enumerate();
-            bits.fold(0, |all, (p, &between)| all | u32::from(may_be_nearer(between, sq_dist)) << p)
+            let between = between.iter().enumerate();
+            between.fold(0, |all, (p, &between)| all | u32::from(may_be_nearer(between, sq_dist)) << p)
         }));
         self.points.sq_dists(chunk.rows, (picked, needed), sq_dists);
         for ((&i, &needed), found) in picked.iter().zip(&*needed).zip(sq_dists.chunks_exact(m)) {

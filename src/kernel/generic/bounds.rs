@@ -170,7 +170,8 @@ pub(in crate::kernel) fn radii<T: Float>(margins: Margins<T>, radii: &mut Radii<
         // The sum of squares has a relative error of up to `gamma`; row and center were rounded when they
         // were moved.
         let most = distance * (one + gamma) + rounding * (row + norm);
-        let most = (most * unit).to_f32() * (1.0 + ROUNDING);
+        // Above 0, because another center may be at the same place as the row.
+        let most = (most * unit).to_f32() * (1.0 + ROUNDING) + f32::MIN_POSITIVE;
         // NaN gives no bound.
         *upper = if most.is_nan() { f32::INFINITY } else { most };
     }

@@ -106,6 +106,7 @@ unsafe fn few_columns_to<S: Widen, const D: usize>(
 ) {
     /// At least the lanes of a vector of `f64`.
     const ROWS: usize = 8;
+    const { assert!(S::Wide::LANES <= ROWS) }
     let (m, together) = (points.len() / LANES, S::Wide::LANES);
     let (mut columns, mut found) = ([[0.0f64; ROWS]; D], [0.0f64; ROWS]);
     let blocks = picked.chunks(together).zip(needed.chunks(together));
@@ -147,6 +148,7 @@ unsafe fn sums_to<S: Widen, const P: usize>(
     places: [usize; 4],
     out: &mut [f64],
 ) {
+    const { assert!(S::Wide::LANES >= 2, "room for all sums") }
     let vectors = LANES / S::Wide::LANES;
     let (chunks, tail) = row.as_chunks::<LANES>();
     let mut last = [S::T::ZERO; LANES];

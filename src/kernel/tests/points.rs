@@ -31,7 +31,7 @@ fn distances_have_the_same_bits<T: Compute>(isa: Isa, d: usize, m: usize, gap: u
 fn distances_to_points_have_the_bits_of_single_ones() {
     for isa in Isa::available() {
         for d in [1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33, 100, 512, 515] {
-            for (m, gap) in [(1, 0), (2, 3), (3, 0), (4, 1), (5, 0), (9, 2), (31, 0)] {
+            for (m, gap) in [(1, 0), (2, 3), (3, 0), (4, 1), (5, 0), (9, 2), (32, 0)] {
                 distances_have_the_same_bits::<f32>(isa, d, m, gap);
                 distances_have_the_same_bits::<f64>(isa, d, m, gap);
             }

@@ -88,8 +88,7 @@ impl Apart<'_> {
         }
     }
 
-    /// Rules for labeling rows now. `beyond` is added to the reach of all rows, so that centers
-    /// can move.
+    /// Rules for labeling rows now. `beyond` is added to the upper bounds of all rows, so that centers can move.
     pub(in crate::kmeans) fn rules<'a, T: Compute>(
         &'a self,
         packed: &'a PackedCenters<T>,

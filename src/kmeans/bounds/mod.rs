@@ -32,7 +32,7 @@ pub(super) use apart::{Apart, Settling};
 pub(super) use buffers::{BoundBuffers, RowBoundsMut};
 use grow::affordable;
 use rounded::{length_up, up};
-pub(super) use rules::{lost_of, rounding_of};
+pub(super) use rules::{lost_share, rounding_of};
 pub(super) use similar::similar_together;
 
 /// Rows whose bounds a bounded sweep tests together: enough that the remaining rows fill micro tiles, few

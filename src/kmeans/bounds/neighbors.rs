@@ -36,9 +36,9 @@ impl Neighbors {
         let (centers, unit) = (packed.centers(), margins.unit.to_f64());
         let nearest = apart.chunks_exact(k).enumerate().map(|(j, row)| {
             let others = (0..k).filter(|&i| i != j);
-            let nearest = others.min_by(|&a, &b| row[a].total_cmp(&row[b])).unwrap_or(j);
-            let at_most = length_up(centers.row(j), centers.row(nearest), packed.scale(), unit);
-            (0.5 * row[nearest], up(at_most))
+            let i = others.min_by(|&a, &b| row[a].total_cmp(&row[b])).unwrap_or(j);
+            let at_most = length_up(centers.row(j), centers.row(i), packed.scale(), unit);
+            (0.5 * row[i], up(at_most))
         });
         let (halves, nearest) = nearest.unzip();
         Self { halves, apart, nearest }

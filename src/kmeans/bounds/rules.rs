@@ -81,7 +81,11 @@ pub(in crate::kmeans) fn rounding_of<T: Compute>(packed: &PackedCenters<T>, valu
 
 /// Upper limit on the f64 rounding error of the squared distance of a sparse row to a center, in packed
 /// lengths. Every sum over columns that is computed separately loses at most one rounding per column.
-pub(in crate::kmeans) fn lost_of<T: Compute>(packed: &PackedCenters<T>) -> f64 {
-    let norm = packed.largest_norm();
-    if packed.is_sparse() { (2.0 * packed.dim() as f64 + 16.0) * f64::EPSILON * norm * norm } else { 0.0 }
+pub(super) fn lost_of<T: Compute>(packed: &PackedCenters<T>) -> f64 {
+    lost_share(packed) * packed.largest_norm().powi(2)
+}
+
+/// [`lost_of`] relative to the square of the largest norm.
+pub(in crate::kmeans) fn lost_share<T: Compute>(packed: &PackedCenters<T>) -> f64 {
+    if packed.is_sparse() { (2.0 * packed.dim() as f64 + 16.0) * f64::EPSILON } else { 0.0 }
 }

@@ -126,9 +126,9 @@ impl<T: Compute> Rules<'_, T> {
                 continue;
             }
             let farthest = work.lists.rows[rows.clone()].iter().map(|&r| chunk.bounds.upper[r as usize]);
-            // NaN propagates: the ball is then infinite.
-            let farthest = farthest.fold(0.0, |a: f32, u| if a.is_nan() || u <= a { a } else { u });
+            let farthest = farthest.fold(0.0, f32::max);
             let radius = sum_up(farthest, sum_up(farthest, self.neighbors.nearest[j]));
+            // The distance of centers that are not finite is NaN.
             let radius = if radius.is_nan() { f32::INFINITY } else { radius };
             work.near_enough.clear();
             work.near_enough.resize(k, radius);
@@ -141,7 +141,8 @@ impl<T: Compute> Rules<'_, T> {
                 let r = work.lists.rows[at] as usize;
                 let doubt = self.doubt.of(work.gathered.sq_norm(r), best[at]);
                 if is_in_doubt(best[at], next[at], doubt) {
-                    // `next` is at most the value of this label too, so that it is a bound for all others.
+                    // The label may be another center than that of `best`. It is not farther than that center, and
+                    // its value is at least `next`: so `next` is a bound for that center too.
                     ids[at] = self.packed.nearest_of(chunk.values, r, list);
                 }
             }

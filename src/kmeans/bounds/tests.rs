@@ -1,6 +1,7 @@
 //! Tests of the bounds against true distances.
 
 use super::rounded::{difference_down, down, sum_down, sum_up};
+use super::rules::lost_of;
 use super::*;
 use crate::data::Dense;
 use crate::fit::{Restartable, Solver};
@@ -356,6 +357,30 @@ fn ties_are_decided<T: Compute>(what: &str, offset: f64, make: impl Fn(MatRef<'_
         }
         bounds.put_rows(of_rows);
         bounds.assert_true(rows, &labels, centers, what);
+    }
+}
+
+/// Rows at the place of all centers get the first label, although all bounds are 0.
+#[test]
+fn rows_at_equal_centers_get_the_first_label() {
+    let (n, k, d) = (30, 40, 2);
+    let (rows, centers) = (vec![3.0f32; n * d], vec![3.0f32; k * d]);
+    let (rows, centers) = (MatRef::new(&rows, d), MatRef::new(&centers, d));
+    for balls in [false, true] {
+        let mut bounds = PanelBounds::single(centers, n, 1 << 30, balls).unwrap();
+        let packed = bounds.pack(centers, false, Executor::caller());
+        let (mut of_rows, mut work) = (bounds.take_rows(), BoundBuffers::default());
+        let RowBounds { upper, least, lower } = &mut of_rows;
+        let rules = bounds.rules(&packed, d);
+        let labels = vec![1; n];
+        let mut of_sweep = RowBoundsMut { upper, least, lower };
+        rules.near(&labels, &mut of_sweep, &mut work);
+        rules.label(rows.into(), &labels, of_sweep, &mut work);
+        assert!(
+            work.changes.iter().map(|&(_, label)| label).eq([0; 30]),
+            "balls {balls}: {:?}",
+            work.changes
+        );
     }
 }
 

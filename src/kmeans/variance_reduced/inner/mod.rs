@@ -20,8 +20,8 @@ use super::packing::Packing;
 use crate::centers::LabelsRef;
 use crate::error::Result;
 use crate::kernel::bounded::{Gathered, Nearest, nearest_single};
-use crate::kernel::{self, Compute, PackedCenters, Point, Scratch};
-use crate::kmeans::bounds::{PanelBounds, lost_of, rounding_of};
+use crate::kernel::{self, Compute, PackedCenters, Point, Scratch, is_exact};
+use crate::kmeans::bounds::{PanelBounds, lost_share, rounding_of};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::rows::{RowBuf, Rows};
@@ -89,7 +89,7 @@ struct DrawnRow {
 }
 
 impl DrawnRow {
-    /// Whether the row keeps its label while centers move by less than `enough` in all.
+    /// Whether the row is expected to keep its label while centers move by less than `enough` in all.
     fn is_settled(&self, enough: f64) -> bool {
         self.others - self.upper > enough
     }
@@ -116,10 +116,13 @@ pub(super) struct Inner<'a, T: Compute> {
     of_packed: f64,
     /// Distance from each mean to its center in the sweep.
     to_means: Vec<f64>,
-    /// The largest norm of a mean. Then upper limits on rounding: of tile values (relative), of a center's
-    /// position, and of a squared distance.
+    /// The largest norm of a mean, about the shift of packed centers and about the origin.
     norm: f64,
+    longest: f64,
+    /// Upper limits on rounding: of tile values and of squared distances, relative to squared norms. Then, in the
+    /// current block, of a center's position and of a squared distance.
     gamma: f64,
+    lost_share: f64,
     rounding: f64,
     lost: f64,
     /// Lengths of the gradients, and the largest of them.
@@ -182,8 +185,10 @@ impl<'a, T: Compute> Inner<'a, T> {
             to_means,
             norm,
             gamma,
-            rounding: 2.0 * T::EPSILON * longest,
-            lost: lost_of(&all) * of_packed * of_packed,
+            longest,
+            lost_share: lost_share(&all),
+            rounding: 0.0,
+            lost: 0.0,
             steepest: slopes.iter().copied().fold(0.0, f64::max),
             slopes,
             moves: Moves::new(&all, room, NEAR * start.spread * unit),
@@ -262,6 +267,10 @@ impl<'a, T: Compute> Inner<'a, T> {
             self.drawn.push(DrawnRow { row, label, upper, others, at: None });
         }
         self.moves.clear();
+        let apart = (0..self.moving.len()).map(|j| self.moving.apart(j)).fold(0.0, f64::max);
+        let most = |length: f64| (length + apart) * (1.0 + GROWTH);
+        self.rounding = 2.0 * T::EPSILON * most(self.longest);
+        self.lost = self.lost_share * most(self.norm).powi(2);
     }
 
     /// The label of a drawn row.
@@ -314,7 +323,11 @@ impl<'a, T: Compute> Inner<'a, T> {
             let packed = self.moves.few.sync(&self.moving, &mut self.center);
             nearest_single(row, packed, &mut self.found, (&mut self.gathered, &mut self.scratch));
             let place = self.found.ids[0] as usize;
-            let sq_dist = distance(row, packed.centers().row(place)) * self.unit * self.unit;
+            let sq_dist = distance(row, packed.centers().row(place));
+            if !is_exact::<T>(sq_dist) {
+                return None;
+            }
+            let sq_dist = sq_dist * self.unit * self.unit;
             let alone = self.found.best[0] < self.found.next[0];
             self.distances += self.moves.few.centers.len() as u64 + 1;
             nearest = (alone.then(|| self.moves.few.centers[place]), self.least(sq_dist), self.most(sq_dist));
@@ -323,7 +336,11 @@ impl<'a, T: Compute> Inner<'a, T> {
         let mut own_least = f64::INFINITY;
         if !self.moves.few.contains(a) {
             self.moving.write(a, &mut self.center);
-            let sq_dist = distance(row, &self.center) * self.unit * self.unit;
+            let sq_dist = distance(row, &self.center);
+            if !is_exact::<T>(sq_dist) {
+                return None;
+            }
+            let sq_dist = sq_dist * self.unit * self.unit;
             self.distances += 1;
             own_least = self.least(sq_dist);
             if others.min(least) > self.most(sq_dist) {
