@@ -42,15 +42,12 @@ pub(super) fn ascend(
     mut see: impl FnMut(&Choices),
     cx: &Executor,
 ) -> Result<Choices> {
-    if limits.in_rows.is_some() {
-        newton(lists, begin, limits, &mut see, cx)
-    } else {
-        // No shortest paths follow where steps of Newton's method stop.
-        plain(lists, begin, limits, &mut see, cx)
-    }
+    let found = newton(lists, begin, limits, &mut see, cx)?;
+    // With weights, no shortest paths follow where steps of Newton's method stop.
+    if limits.in_rows.is_some() { Ok(found) } else { plain(lists, found, limits, &mut see, cx) }
 }
 
-/// Steps along the slopes, which become shorter. The highest bound counts.
+/// Steps along the slopes, which become shorter, for rows with weights. The highest bound counts.
 fn plain(
     lists: &CandidateLists,
     begin: Choices,

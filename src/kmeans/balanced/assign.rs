@@ -23,8 +23,9 @@ pub(super) const BALANCED_CANDIDATES: usize = 8;
 pub(super) const BALANCED_ROUNDS: usize = 6;
 const BALANCED_GAP: f64 = 1e-3;
 
-/// The share of the weight in wrong clusters up to which rows with weights get no further candidates.
-const BALANCED_IMBALANCE: f64 = 0.01;
+/// The share of the weight in wrong clusters up to which rows with weights get no further round (`balanced.py`,
+/// weighted).
+const BALANCED_IMBALANCE: f64 = 0.002;
 
 /// The arcs of shortest paths that are listed at first: up to this share of the mean regret, unless more than that
 /// share of the rows has to move.
@@ -104,7 +105,7 @@ pub(super) fn assign<T: Compute>(
             let balanced = choices.imbalance(limits) <= BALANCED_IMBALANCE;
             labels = choices.rows.iter().map(|choice| choice.first).collect();
             prices = choices.prices;
-            if balanced || lists.width == k || round >= rounds {
+            if balanced || round >= rounds {
                 break;
             }
             width *= 4;
@@ -126,11 +127,13 @@ pub(super) fn assign<T: Compute>(
     let packed = PackedCenters::on(centers, data.most_values().is_some(), cx);
     repair(&mut labels, limits, &packed, data, cx)?;
     let sums = sum_labeled(LabelsRef::from(&labels[..]), &packed, data, cx)?;
+    // Where the candidates of rows with weights cannot fill the clusters, the last prices mean nothing.
+    let settled = if limits.in_rows.is_some() { prices } else { best.prices.clone() };
     // Without prices, 0 is a bound.
     let best = if best.bound > 0.0 { best } else { Best { bound: 0.0, prices: vec![0.0; k] } };
     // Rounding, and limits that weights exceed, must not lift the bound above the energy that was reached.
     let bound = best.bound.min(sums.energy());
-    Ok(Assigned { labels, sums, prices: best.prices, settled: prices, bound })
+    Ok(Assigned { labels, sums, prices: best.prices, settled, bound })
 }
 
 /// Whether all limits are kept, the prices and the labels.

@@ -127,7 +127,7 @@ impl<T: Compute> BalancedSolver<T> {
     ) -> Result<Balance<T>> {
         let limits = self.limits(data)?;
         let excess = limits.excess(self.start.snapshot().weights);
-        if limits.in_rows.is_some() && excess > BALANCED_COARSE {
+        if excess > BALANCED_COARSE {
             balance.settled = coarse(&mut balance.centers, &limits, &self.params, moving, data, cx)?;
         }
         Ok(balance)

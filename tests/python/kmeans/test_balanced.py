@@ -165,6 +165,16 @@ def test_sparse_rows():
         assert model.inertia_ == pytest.approx(inertia(seen, model.cluster_centers_, model.labels_), rel=1e-5)
 
 
+def test_with_weights_the_gap_is_small_on_groups_of_very_different_sizes():
+    for seed, k, limits in [(0, 12, {"size_min": 1.0, "size_max": 1.0}), (1, 20, {"size_max": 1.25})]:
+        rng = np.random.default_rng(seed)
+        shares = rng.dirichlet(np.full(k, 0.3))
+        middles = 10 * rng.normal(size=(k, 2))
+        X = middles[rng.choice(k, 4000, p=shares)] + rng.normal(size=(4000, 2))
+        model = BalancedKMeans(k, random_state=0, **limits).fit(X, sample_weight=rng.exponential(size=4000))
+        assert model.gap_ <= 0.05, (seed, model.gap_)
+
+
 def test_weights():
     X = uneven_blobs(900, 3, 4)
     rng = np.random.default_rng(0)
