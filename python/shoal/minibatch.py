@@ -64,8 +64,7 @@ class MiniBatchKMeans(StreamClusterer):
     max_no_improvement : int or None, default=10
         :meth:`fit` ends after this many consecutive batches without a new lowest inertia per row, smoothed
         over about one pass, but not before it has drawn as many rows as there are: on data with rare groups
-        far from the others, scikit-learn's rule often stops after a dozen batches. None switches this rule
-        off.
+        far from the others, scikit-learn's rule can stop after a dozen batches. None switches this rule off.
     reassignment_ratio : float, default=0.01
         From 0 to 1. About every ``10 * n_clusters`` rows, centers whose count is below this fraction of the
         largest count restart at random rows of the batch, as in scikit-learn. But a center stays if removing

@@ -16,7 +16,7 @@ pub(super) const CANDIDATE_BYTES: usize = 52;
 #[derive(Debug)]
 pub(super) struct CandidateLists {
     /// Candidates per row.
-    pub(super) width: usize,
+    width: usize,
     ids: Vec<u32>,
     sq_dists: Vec<f64>,
     /// Per row: a lower bound of squared distance plus price of all other centers, for the prices that chose the lists.
