@@ -306,8 +306,13 @@ operations! {
         limbs::sq_dists::<S>(rows, labels, centers, out);
     }
 
-    /// Sum of squared differences, with differences and sums in `f64`.
-    SqDist = sq_dist(a: &'a [T], b: &'a [T]) -> f64 {
+    /// See [`pair::sq_dist_of_few`].
+    SqDistOfFew = sq_dist_of_few(a: &'a [T], b: &'a [T]) -> f64 {
+        pair::sq_dist_of_few(a, b)
+    }
+
+    /// See [`pair::sq_dist`].
+    SqDistOfMany = sq_dist_of_many(a: &'a [T], b: &'a [T]) -> f64 {
         pair::sq_dist::<S>(a, b)
     }
 
@@ -416,4 +421,9 @@ operations! {
     ) {
         projected::add_products(row, centers, list, parts, products);
     }
+}
+
+/// Sum of squared differences, with differences and sums in `f64`.
+pub(super) fn sq_dist<T: Compute>(tier: Tier<T>, a: &[T], b: &[T]) -> f64 {
+    if a.len() <= pair::LANES { sq_dist_of_few(tier, a, b) } else { sq_dist_of_many(tier, a, b) }
 }

@@ -177,6 +177,15 @@ unsafe fn sums_to<S: Widen, const P: usize>(
     }
 }
 
+/// As [`sq_dist`] for up to [`LANES`] columns, with bit-identical results.
+#[inline(always)]
+pub(in crate::kernel) fn sq_dist_of_few<T: Float>(a: &[T], b: &[T]) -> f64 {
+    with_columns!(a.len(), D => {
+        let columns = "rows have equal numbers of columns";
+        sq_dist_of::<T, D>(a.first_chunk().expect(columns), b.first_chunk().expect(columns))
+    }, else 0.0)
+}
+
 /// As [`sq_dist`] for `D` columns, at most [`LANES`], with bit-identical results.
 #[inline(always)]
 pub(in crate::kernel) fn sq_dist_of<T: Float, const D: usize>(a: &[T; D], b: &[T; D]) -> f64 {

@@ -16,9 +16,15 @@ use crate::parallel::Executor;
 /// The share of the weight in wrong clusters at which the ascent of prices ends: shortest paths move what is left.
 const BALANCED_SETTLED: f64 = 5e-3;
 
+/// The same for rows with weights, which no paths move (`balanced.py`, weighted).
+const BALANCED_SETTLED_WEIGHTS: f64 = 1.25e-3;
+
 /// Most steps of the ascent, and most steps of conjugate gradients in each.
 const BALANCED_STEPS: usize = 30;
 const BALANCED_CONJUGATE: usize = 200;
+
+/// Most times that a step is computed again with the prices that would change their sign held at 0.
+const BALANCED_PINS: usize = 5;
 
 /// Steps along the slopes with weights, and the factor from the length of a step to the next (`balanced.py`, weighted).
 const BALANCED_PLAIN_STEPS: usize = 60;
@@ -27,10 +33,11 @@ const BALANCED_DECAY: f64 = 0.93;
 /// The rows whose regret is at most this share of the mean of their border tell the weight near the border.
 const BALANCED_BORDER: f64 = 0.2;
 
-/// The first damped steps that are tried: the whole one, then shorter ones.
-const LENGTHS: [f64; 3] = [1.0, 0.3, 0.1];
+/// The damped steps that are tried: the whole one, then shorter ones. Only the first few if shortest paths follow.
+const LENGTHS: [f64; 6] = [1.0, 0.3, 0.1, 0.03, 0.01, 0.003];
+const FEW_LENGTHS: usize = 3;
 
-/// The ascent ends after two steps in a row that leave more than this share of the imbalance.
+/// Before shortest paths, the ascent ends after two steps in a row that leave more than this share of the imbalance.
 const SLOW: f64 = 0.8;
 
 /// Raises the dual from `begin` on until few rows have to move, or until no step raises it. `see` gets the choices at
@@ -43,8 +50,11 @@ pub(super) fn ascend(
     cx: &Executor,
 ) -> Result<Choices> {
     let found = newton(lists, begin, limits, &mut see, cx)?;
-    // With weights, no shortest paths follow where steps of Newton's method stop.
-    if limits.in_rows.is_some() { Ok(found) } else { plain(lists, found, limits, &mut see, cx) }
+    // With weights, no shortest paths follow.
+    if limits.in_rows.is_some() || is_settled(&found, limits) {
+        return Ok(found);
+    }
+    plain(lists, found, limits, &mut see, cx)
 }
 
 /// Steps along the slopes, which become shorter, for rows with weights. The highest bound counts.
@@ -97,6 +107,12 @@ fn stepped(price: f64, size: f64, length: f64, limits: &SizeLimits) -> f64 {
     }
 }
 
+/// Whether so few rows are in wrong clusters that the ascent ends.
+fn is_settled(choices: &Choices, limits: &SizeLimits) -> bool {
+    let most = if limits.in_rows.is_some() { BALANCED_SETTLED } else { BALANCED_SETTLED_WEIGHTS };
+    choices.imbalance(limits) <= most
+}
+
 /// Steps of Newton's method.
 fn newton(
     lists: &CandidateLists,
@@ -106,13 +122,16 @@ fn newton(
     cx: &Executor,
 ) -> Result<Choices> {
     let (mut best, mut slow) = (begin, 0);
+    // Shortest paths end the search for rows without weights, and are cheaper than slow steps.
+    let paths = limits.in_rows.is_some();
+    let lengths = if paths { &LENGTHS[..FEW_LENGTHS] } else { &LENGTHS };
     for _ in 0..BALANCED_STEPS {
-        if best.imbalance(limits) <= BALANCED_SETTLED {
+        if is_settled(&best, limits) {
             break;
         }
         let step = Borders::new(&best, limits).step(&best, limits);
         let mut higher = None;
-        for length in LENGTHS {
+        for &length in lengths {
             cx.check()?;
             let found = Choices::new(lists, moved(&best.prices, &step, length, limits), limits, cx)?;
             see(&found);
@@ -122,11 +141,10 @@ fn newton(
             }
         }
         let Some(found) = higher else { break };
-        // Shortest paths are cheaper than slow steps.
         let fast = found.imbalance(limits) <= SLOW * best.imbalance(limits);
         best = found;
         slow = if fast { 0 } else { slow + 1 };
-        if slow == 2 {
+        if slow == 2 && paths {
             break;
         }
     }
@@ -223,7 +241,7 @@ impl Borders {
     fn step(&self, choices: &Choices, limits: &SizeLimits) -> Vec<f64> {
         let k = self.degrees.len();
         let mut slopes: Vec<f64> = (0..k).map(|j| choices.slope(j, limits)).collect();
-        let free: Vec<bool> =
+        let mut free: Vec<bool> =
             (0..k).map(|j| self.degrees[j] > 0.0 && (choices.prices[j] != 0.0 || slopes[j] != 0.0)).collect();
         let count = free.iter().filter(|&&free| free).count();
         if count == k {
@@ -233,8 +251,28 @@ impl Borders {
                 *slope -= mean;
             }
         }
+        let mut x = vec![0.0; k];
+        for _ in 0..BALANCED_PINS {
+            self.solve(&slopes, &free, &mut x);
+            // The dual has a kink where a price changes its sign: the price stops there.
+            let mut crossed = false;
+            for j in 0..k {
+                if free[j] && choices.prices[j] * (choices.prices[j] + x[j]) < 0.0 {
+                    (free[j], x[j], crossed) = (false, -choices.prices[j], true);
+                }
+            }
+            if !crossed {
+                break;
+            }
+        }
+        x
+    }
+
+    /// Changes the `free` values of `x` so that they balance the slopes, by conjugate gradients.
+    fn solve(&self, slopes: &[f64], free: &[bool], x: &mut [f64]) {
+        let k = x.len();
         let masked = |values: Vec<f64>| -> Vec<f64> {
-            values.into_iter().zip(&free).map(|(value, &free)| if free { value } else { 0.0 }).collect()
+            values.into_iter().zip(free).map(|(value, &free)| if free { value } else { 0.0 }).collect()
         };
         let times = |x: &[f64]| {
             let mut y: Vec<f64> = x.iter().zip(&self.degrees).map(|(x, degree)| 1e-6 * degree * x).collect();
@@ -246,12 +284,12 @@ impl Borders {
             masked(y)
         };
         let scaled = |r: &[f64]| masked(r.iter().zip(&self.degrees).map(|(r, degree)| r / degree).collect());
-        let mut x = vec![0.0; k];
-        let mut rest = masked(slopes);
+        let image = times(x);
+        let mut rest = masked(slopes.iter().zip(image).map(|(slope, image)| slope - image).collect());
         let mut direction = scaled(&rest);
         let mut size = dot(&rest, &direction);
         let enough = 1e-6 * size;
-        for _ in 0..BALANCED_CONJUGATE.min(2 * count) {
+        for _ in 0..BALANCED_CONJUGATE.min(2 * k) {
             if size <= enough {
                 break;
             }
@@ -267,7 +305,6 @@ impl Borders {
                 *direction = next + size / before * *direction;
             }
         }
-        x
     }
 }
 

@@ -104,8 +104,10 @@ pub(super) fn assign<T: Compute>(
         let Some(in_rows) = limits.in_rows else {
             let balanced = choices.imbalance(limits) <= BALANCED_IMBALANCE;
             labels = choices.rows.iter().map(|choice| choice.first).collect();
-            prices = choices.prices;
-            if balanced || round >= rounds {
+            lowest = if balanced { lists.energy(&labels, limits) } else { f64::INFINITY };
+            // Prices are meaningless for clusters that their candidates cannot fill.
+            prices = if balanced { choices.prices } else { best.prices.clone() };
+            if is_close(lowest, best.bound) || round >= rounds {
                 break;
             }
             width *= 4;
@@ -127,13 +129,11 @@ pub(super) fn assign<T: Compute>(
     let packed = PackedCenters::on(centers, data.most_values().is_some(), cx);
     repair(&mut labels, limits, &packed, data, cx)?;
     let sums = sum_labeled(LabelsRef::from(&labels[..]), &packed, data, cx)?;
-    // Where the candidates of rows with weights cannot fill the clusters, the last prices mean nothing.
-    let settled = if limits.in_rows.is_some() { prices } else { best.prices.clone() };
     // Without prices, 0 is a bound.
     let best = if best.bound > 0.0 { best } else { Best { bound: 0.0, prices: vec![0.0; k] } };
     // Rounding, and limits that weights exceed, must not lift the bound above the energy that was reached.
     let bound = best.bound.min(sums.energy());
-    Ok(Assigned { labels, sums, prices: best.prices, settled, bound })
+    Ok(Assigned { labels, sums, prices: best.prices, settled: prices, bound })
 }
 
 /// Whether all limits are kept, the prices and the labels.

@@ -536,3 +536,23 @@ fn an_interrupted_sweep_changes_nothing() {
     assert_eq!(solver.snapshot().inertia.to_bits(), expected.3[0]);
     let _: AnySource<'_> = data.any();
 }
+
+#[test]
+fn prices_that_stop_at_zero_balance_weights() {
+    // Groups of very different sizes: many prices begin above 0 and end at 0.
+    let (mut rows, n) = (noise(8000, 3), 4000);
+    for (i, row) in rows.chunks_exact_mut(2).enumerate() {
+        let group = (i * i / n) % 12;
+        row[0] = row[0] * (1.0 + group as f64) + (group * group) as f64;
+        row[1] += (group % 3) as f64;
+    }
+    let weights: Vec<f64> = noise(n, 4).iter().map(|x| -(x + 0.5001).ln()).collect();
+    let data = Weighted::new::<f64>(Dense::new(&rows, 2).unwrap(), &weights[..]).unwrap();
+    // With 100 rows per cluster, the heaviest rows leave a wider gap.
+    for (k, least, most, gap) in [(20, 0.0, 1.25, 0.01), (20, 1.0, 1.0, 0.01), (40, 0.0, 1.1, 0.05)] {
+        let params =
+            Balanced::params(k).size_min(Size::TimesMean(least)).size_max(Size::TimesMean(most)).rng_seed(1);
+        let run = finished(&params, &data);
+        assert!(run.gap() <= gap, "gap {} for {k} clusters, at most {most}", run.gap());
+    }
+}
