@@ -42,8 +42,8 @@ class HierarchicalKMeans(LeveledClusterer):
         the level below it. See `levels_`.
     n_candidates : int or "auto", default="auto"
         Number of centers around its own that a row is compared with, at least 1. Fewer are faster and end at
-        a higher inertia. With at least ``n_clusters - 1``, sweeps by lists are exact. ``"auto"``: 128 in
-        sweeps by lists, 32 in sweeps by cells, see Notes.
+        a higher inertia. With at least ``n_clusters - 1``, sweeps by lists are exact. ``"auto"``: 32, or
+        128 in sweeps by lists with more than 64 features, see Notes.
     max_iter : int, default=20
         Maximum number of sweeps after the tree. 0: only the tree.
     tol : float or "auto", default="auto"
@@ -128,15 +128,17 @@ class HierarchicalKMeans(LeveledClusterer):
     - By lists, if there are at most 1,024 clusters, or at least 50 rows per cluster, or few features: the
       rows of a cluster are compared with its center and the `n_candidates` centers nearest to it. If no row
       has joined or left the cluster, they are compared only with the centers that have moved. The lists are
-      made again when the number of sweeps has doubled.
+      made again when the number of sweeps has doubled; before that, pairs of near clusters become one where
+      splitting another cluster saves more.
     - By cells, otherwise: a row is compared with about ``2 * n_candidates`` centers, those in the nearest
       cells of a k-means partition of the centers. A row moves if the squared error falls by moving this row
       alone (Hartigan). This rule also moves rows that are slightly nearer to their own center, because a row
       pulls the center of a small cluster to itself. With the cosine metric, a row moves to the nearest
       center.
 
-    **Quality.** The squared error of sweeps by lists is about that of flat k-means. The squared error of
-    sweeps by cells is lower than that of flat k-means if clusters have about ten rows.
+    **Quality.** With few features, the squared error of sweeps by lists is lower than that of flat k-means,
+    because clusters are merged and split. With many, it is about the same. The squared error of sweeps by
+    cells is lower than that of flat k-means if clusters have about ten rows.
 
     **Levels.** The centers of a level are clustered as rows of weight 1, up to 1,024 clusters by exact
     k-means, otherwise by this method. The rows are not read again. A label at a level is the cluster that

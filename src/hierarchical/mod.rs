@@ -4,7 +4,8 @@
 //! 1. Every level splits the nodes of the tree by k-means, until there are as many as clusters.
 //! 2. A sweep compares every row with its own center and with centers near it, and moves centers to the means of
 //!    their rows. With many rows per cluster, or in few columns, these are the centers around its own; otherwise the
-//!    centers in the cells nearest to the row, and rows move if the squared error falls by moving them alone.
+//!    centers in the cells nearest to the row, and rows move if the squared error falls by moving them alone. Before
+//!    new lists are made, near clusters are merged where splitting others saves more.
 //! 3. The last pass labels all rows exactly. The triangle inequality proves some labels without it: no center outside
 //!    the list of a row can be nearer than the best of the list.
 //!

@@ -17,8 +17,7 @@ use crate::rng::{Purpose, Rng};
 use crate::seeding::partition::{Start, partition};
 use crate::tuning::GROUPED_ROWS;
 
-/// Clusters on either side, by their numbers, with one of which a cluster may be merged. Children of a node have
-/// consecutive numbers.
+/// Clusters on either side, by their numbers, that count as near in a tree. Children of a node have consecutive numbers.
 const NEIGHBORS: usize = 16;
 
 /// Clusters that are split before their savings are compared with the costs of merges.
@@ -28,10 +27,13 @@ const TOGETHER: usize = 16;
 const ROUNDS: u64 = 8;
 
 /// What a split must save, relative to the cost of the merge.
-const LEAST_GAIN: f64 = 1.2;
+const LEAST_GAIN: f64 = 1.05;
 
 /// Sweeps of the fit that splits a cluster.
 const SPLIT_SWEEPS: u64 = 2;
+
+/// Adds the clusters with one of which a cluster may be merged; may add the cluster itself.
+pub(crate) type Near<'a> = &'a (dyn Fn(usize, &mut Vec<u32>) + Sync);
 
 /// Cluster `from` joins `to`, which raises the squared error by `cost`.
 #[derive(Clone, Copy)]
@@ -87,11 +89,26 @@ impl<T: Compute> Ahead<T> {
 }
 
 impl Growth {
-    /// Exchanges merges for splits as long as the squared error falls. Returns the numbers of rows whose cluster
-    /// changed and of computed distances.
-    pub(super) fn exchange<T: Compute>(
+    /// As [`Growth::exchange`], where clusters with near numbers are near.
+    pub(super) fn exchange_siblings<T: Compute>(
         &self,
         nodes: &mut Nodes<T>,
+        data: &dyn DataSource<T>,
+        cx: &Executor,
+    ) -> Result<(u64, u64)> {
+        let k = nodes.clusters.len();
+        let near = |j: usize, near: &mut Vec<u32>| {
+            near.extend(j.saturating_sub(NEIGHBORS) as u32..k.min(j + NEIGHBORS + 1) as u32);
+        };
+        self.exchange(nodes, (0, &near), data, cx)
+    }
+
+    /// Exchanges merges for splits as long as the squared error falls. Returns the numbers of rows whose cluster
+    /// changed and of computed distances. Calls with other numbers split clusters from other first centers.
+    pub(crate) fn exchange<T: Compute>(
+        &self,
+        nodes: &mut Nodes<T>,
+        (number, near): (u64, Near<'_>),
         data: &dyn DataSource<T>,
         cx: &Executor,
     ) -> Result<(u64, u64)> {
@@ -103,7 +120,7 @@ impl Growth {
             let mut labels = nodes.labels.clone();
             let mut stale = vec![false; k];
             let groups = Groups::new(&labels, k);
-            let merges = merges(old, cx);
+            let merges = merges(old, near, cx);
             let (mut merges, least) = (&merges[..], LEAST_GAIN * merges[0].cost);
             let mut order: Vec<usize> =
                 (0..k).filter(|&j| old.energies[j] > least && groups.len(j) > 1).collect();
@@ -115,7 +132,8 @@ impl Growth {
                 let some: Vec<usize> = order.iter().copied().take(TOGETHER).collect();
                 exchanged = false;
                 ahead.read(&order, some.len(), &groups, data, cx)?;
-                let splits = self.splits_of(&some, round, (old, &groups), (data, &ahead), cx)?;
+                let splits =
+                    self.splits_of(&some, number * ROUNDS + round, (old, &groups), (data, &ahead), cx)?;
                 order.drain(..some.len());
                 for (&j, Split { gain, second, distances: computed }) in some.iter().zip(&splits) {
                     distances += computed;
@@ -215,8 +233,8 @@ impl Growth {
     }
 }
 
-/// The cheapest merge of every cluster with one of near numbers, in the order of their costs.
-fn merges<T: Compute>(clusters: &Clusters<T>, cx: &Executor) -> Vec<Merge> {
+/// The cheapest merge of every cluster with one near it, in the order of their costs.
+fn merges<T: Compute>(clusters: &Clusters<T>, near: Near<'_>, cx: &Executor) -> Vec<Merge> {
     let (k, weights, centers) = (clusters.len(), &clusters.weights, clusters.centers());
     // The squared error about the common mean is higher by this (Ward, 1963). A cluster without weight costs nothing.
     let cost = |a: usize, b: usize| {
@@ -225,8 +243,11 @@ fn merges<T: Compute>(clusters: &Clusters<T>, cx: &Executor) -> Vec<Merge> {
     };
     let mut merges = vec![Merge { cost: 0.0, from: 0, to: 0 }; k];
     cx.fill(&mut merges, 2 * NEIGHBORS * clusters.dim, |from| {
-        let near = (from.saturating_sub(NEIGHBORS)..k.min(from + NEIGHBORS + 1)).filter(|&to| to != from);
-        near.map(|to| Merge { cost: cost(from, to), from, to })
+        let mut others = Vec::new();
+        near(from, &mut others);
+        let others = others.into_iter().map(|to| to as usize).filter(|&to| to != from);
+        others
+            .map(|to| Merge { cost: cost(from, to), from, to })
             .min_by(|a, b| a.cost.total_cmp(&b.cost))
             .unwrap_or(Merge { cost: f64::INFINITY, from, to: from })
     });
@@ -256,7 +277,7 @@ mod tests {
         clusters.settle(rows, &groups, &vec![true; k], metric, u64::MAX, &cx).unwrap();
         let before = clusters.energy();
         let mut nodes = Nodes { labels: labels.to_vec(), clusters };
-        growth.exchange(&mut nodes, rows, &cx).unwrap();
+        growth.exchange_siblings(&mut nodes, rows, &cx).unwrap();
         (nodes, before)
     }
 

@@ -92,7 +92,7 @@ impl Growth {
             clusters.extend_to(self.n_clusters);
             let groups = Groups::new(labels, clusters.len());
             clusters.repair(data, labels, &groups, self.metric, cx)?;
-            let (moved, distances) = self.exchange(&mut grown.nodes, data, cx)?;
+            let (moved, distances) = self.exchange_siblings(&mut grown.nodes, data, cx)?;
             grown.changed += moved;
             grown.distances += distances;
         }
