@@ -30,8 +30,8 @@ parameters! {
     HierarchicalKMeans::params(n_clusters) {
         /// Largest number of children of a node of the tree, at least 2 (default `None`: for two levels).
         branching_factor: Option<usize> as impl Into<Option<usize>> = None => Range(|children| children >= 2, "at least 2, or none"),
-        /// Number of centers around its own that a row is compared with, at least 1 (default `None`: 32, or 128 with
-        /// more than 64 features and at least 50 rows per cluster). With at least
+        /// Number of centers around its own that a row is compared with, at least 1 (default `None`: 32, or 128 in
+        /// sweeps by lists with more than 64 features). With at least
         /// `n_clusters - 1`, sweeps are those of exact k-means.
         n_candidates: Option<usize> as impl Into<Option<usize>> = None => Range(|centers| centers >= 1, "at least 1, or none"),
         /// Maximum number of sweeps after the tree (default 20); 0 for the tree alone.

@@ -40,6 +40,30 @@ fn lists_of_all_centers_give_the_sweeps_of_exact_k_means() {
     }
 }
 
+#[test]
+fn merges_and_splits_lower_the_inertia_of_a_fixed_point() {
+    // Squares of many sizes, denser at one corner.
+    let values: Vec<f32> = (0..40_000)
+        .map(|i| ([1.0, 3.0, 10.0, 200.0][i / 2 % 4] * unit(i).powi(3)) as f32 + [0.0, 50.0][i / 2 % 2])
+        .collect();
+    let source = Dense::new(&values, 2).unwrap();
+    let model = HierarchicalKMeans::params(300).fit(&source).unwrap();
+    // The same tree, then exact sweeps.
+    let fixed_point = KMeans::params(300).seeding(Seeding::Hierarchical).fit(&source).unwrap();
+    let share = model.inertia() / fixed_point.inertia();
+    assert!(share < 0.998, "{share}");
+    // A fit that is finished right after merges and splits labels all rows exactly, too.
+    let mut run = HierarchicalKMeans::params(300).start(&source).unwrap();
+    loop {
+        let step = run.advance(&source).unwrap().unwrap();
+        if step.n_changed < 40_000 && step.center_shift > 0.0 {
+            break;
+        }
+    }
+    run.finish(&source).unwrap();
+    assert_eq!(run.labels(), run.model().predict(&source).unwrap());
+}
+
 fn tree<T: shoal::kernel::Compute>(
     data: &dyn DataSource<T>,
     k: usize,

@@ -19,12 +19,11 @@ const BALANCED_SETTLED: f64 = 5e-3;
 /// The same for rows with weights, which no paths move (`balanced.py`, weighted).
 const BALANCED_SETTLED_WEIGHTS: f64 = 1.25e-3;
 
-/// Most steps of the ascent, and most steps of conjugate gradients in each.
+/// Most steps of the ascent; most times that a step is computed, with more prices that stop at 0 each time; and most
+/// steps of conjugate gradients each time.
 const BALANCED_STEPS: usize = 30;
-const BALANCED_CONJUGATE: usize = 200;
-
-/// Most times that a step is computed again with the prices that would change their sign held at 0.
 const BALANCED_PINS: usize = 5;
+const BALANCED_CONJUGATE: usize = 200;
 
 /// Steps along the slopes with weights, and the factor from the length of a step to the next (`balanced.py`, weighted).
 const BALANCED_PLAIN_STEPS: usize = 60;
@@ -50,7 +49,7 @@ pub(super) fn ascend(
     cx: &Executor,
 ) -> Result<Choices> {
     let found = newton(lists, begin, limits, &mut see, cx)?;
-    // With weights, no shortest paths follow.
+    // Rows without weights continue with shortest paths.
     if limits.in_rows.is_some() || is_settled(&found, limits) {
         return Ok(found);
     }
@@ -129,7 +128,7 @@ fn newton(
         if is_settled(&best, limits) {
             break;
         }
-        let step = Borders::new(&best, limits).step(&best, limits);
+        let step = Borders::new(&best, limits).step(&best, limits, cx)?;
         let mut higher = None;
         for &length in lengths {
             cx.check()?;
@@ -151,11 +150,16 @@ fn newton(
     Ok(best)
 }
 
-/// The prices after a step. A price stops where it changes its sign, because the dual has a kink there.
+/// Whether a change takes a price past 0. The dual has a kink there, unless both limits are equal.
+fn crosses(price: f64, change: f64) -> bool {
+    price * (price + change) < 0.0
+}
+
+/// The prices after a step. A price stops at 0.
 fn moved(prices: &[f64], step: &[f64], length: f64, limits: &SizeLimits) -> Vec<f64> {
     let price = |(&price, &step): (&f64, &f64)| {
-        let new = price + length * step;
-        if price * new < 0.0 { 0.0 } else { new }
+        let change = length * step;
+        if crosses(price, change) { 0.0 } else { price + change }
     };
     let mut prices: Vec<f64> = prices.iter().zip(step).map(price).collect();
     shift(&mut prices, limits);
@@ -238,13 +242,12 @@ impl Borders {
 
     /// The changes of the prices that balance all sizes if the borders stay as they are. A cluster between its limits
     /// keeps the price 0.
-    fn step(&self, choices: &Choices, limits: &SizeLimits) -> Vec<f64> {
+    fn step(&self, choices: &Choices, limits: &SizeLimits, cx: &Executor) -> Result<Vec<f64>> {
         let k = self.degrees.len();
         let mut slopes: Vec<f64> = (0..k).map(|j| choices.slope(j, limits)).collect();
         let mut free: Vec<bool> =
             (0..k).map(|j| self.degrees[j] > 0.0 && (choices.prices[j] != 0.0 || slopes[j] != 0.0)).collect();
-        let count = free.iter().filter(|&&free| free).count();
-        if count == k {
+        if free.iter().all(|&free| free) {
             // Nothing holds the level of the prices: `shift` finds it.
             let mean = slopes.iter().sum::<f64>() / k as f64;
             for slope in &mut slopes {
@@ -253,11 +256,11 @@ impl Borders {
         }
         let mut x = vec![0.0; k];
         for _ in 0..BALANCED_PINS {
+            cx.check()?;
             self.solve(&slopes, &free, &mut x);
-            // The dual has a kink where a price changes its sign: the price stops there.
             let mut crossed = false;
             for j in 0..k {
-                if free[j] && choices.prices[j] * (choices.prices[j] + x[j]) < 0.0 {
+                if free[j] && crosses(choices.prices[j], x[j]) {
                     (free[j], x[j], crossed) = (false, -choices.prices[j], true);
                 }
             }
@@ -265,10 +268,11 @@ impl Borders {
                 break;
             }
         }
-        x
+        Ok(x)
     }
 
-    /// Changes the `free` values of `x` so that they balance the slopes, by conjugate gradients.
+    /// Changes the `free` values of `x` so that they balance the slopes, by conjugate gradients. What the last solution
+    /// leaves sets the precision: a fixed one ends with wider gaps (`balanced.py`, weighted).
     fn solve(&self, slopes: &[f64], free: &[bool], x: &mut [f64]) {
         let k = x.len();
         let masked = |values: Vec<f64>| -> Vec<f64> {

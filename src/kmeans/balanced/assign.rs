@@ -23,8 +23,8 @@ pub(super) const BALANCED_CANDIDATES: usize = 8;
 pub(super) const BALANCED_ROUNDS: usize = 6;
 const BALANCED_GAP: f64 = 1e-3;
 
-/// The share of the weight in wrong clusters up to which rows with weights get no further round (`balanced.py`,
-/// weighted).
+/// The share of the weight in wrong clusters up to which the choices of rows with weights keep the limits; a repair
+/// moves these rows (`balanced.py`, weighted).
 const BALANCED_IMBALANCE: f64 = 0.002;
 
 /// The arcs of shortest paths that are listed at first: up to this share of the mean regret, unless more than that
@@ -101,27 +101,24 @@ pub(super) fn assign<T: Compute>(
             break;
         }
         let choices = ascend(&lists, choices, limits, |choices| best.see(choices), cx)?;
-        let Some(in_rows) = limits.in_rows else {
+        let (settled, found_prices, found) = if let Some(in_rows) = limits.in_rows {
+            let transported = transported(&lists, &choices, in_rows, limits, cx)?;
+            best.see(&Choices::new(&lists, transported.1.clone(), limits, cx)?);
+            transported
+        } else {
             let balanced = choices.imbalance(limits) <= BALANCED_IMBALANCE;
-            labels = choices.rows.iter().map(|choice| choice.first).collect();
-            lowest = if balanced { lists.energy(&labels, limits) } else { f64::INFINITY };
-            // Prices are meaningless for clusters that their candidates cannot fill.
-            prices = if balanced { choices.prices } else { best.prices.clone() };
-            if is_close(lowest, best.bound) || round >= rounds {
-                break;
-            }
-            width *= 4;
-            continue;
+            let firsts = choices.rows.iter().map(|choice| choice.first).collect();
+            (balanced, choices.prices, firsts)
         };
-        let (settled, found_prices, found) = transported(&lists, &choices, in_rows, limits, cx)?;
         let energy = if settled { lists.energy(&found, limits) } else { f64::INFINITY };
         if labels.is_empty() || energy <= lowest {
             (labels, lowest) = (found, energy);
         }
-        best.see(&Choices::new(&lists, found_prices.clone(), limits, cx)?);
         // Prices are meaningless for clusters that their candidates cannot fill.
         prices = if settled { found_prices } else { best.prices.clone() };
-        if is_close(lowest, best.bound) || lowest.is_finite() && round >= rounds {
+        // Rows with weights are repaired.
+        let serves = lowest.is_finite() || limits.in_rows.is_none();
+        if is_close(lowest, best.bound) || serves && round >= rounds {
             break;
         }
         width *= 4;

@@ -44,6 +44,7 @@ impl CandidateLists {
         ids.resize(n as usize * width, 0);
         sq_dists.resize(n as usize * width, 0.0);
         beyond.resize(n as usize, f64::INFINITY);
+        // With few columns, tile values in panels are written faster than those of rows in lanes.
         let packed = PackedCenters::in_panels(centers, data.most_values().is_some()).priced(prices);
         let norm = packed.largest_norm() / packed.scale();
         // Tile values choose the candidates, and are rounded.

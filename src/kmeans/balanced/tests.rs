@@ -546,7 +546,7 @@ fn prices_that_stop_at_zero_balance_weights() {
         row[0] = row[0] * (1.0 + group as f64) + (group * group) as f64;
         row[1] += (group % 3) as f64;
     }
-    let weights: Vec<f64> = noise(n, 4).iter().map(|x| -(x + 0.5001).ln()).collect();
+    let weights: Vec<f64> = noise(n, 4).iter().map(|x| -(0.5 - x).ln()).collect();
     let data = Weighted::new::<f64>(Dense::new(&rows, 2).unwrap(), &weights[..]).unwrap();
     // With 100 rows per cluster, the heaviest rows leave a wider gap.
     for (k, least, most, gap) in [(20, 0.0, 1.25, 0.01), (20, 1.0, 1.0, 0.01), (40, 0.0, 1.1, 0.05)] {
