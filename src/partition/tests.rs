@@ -194,7 +194,7 @@ fn few_neighbors_leave_few_rows_elsewhere() {
     }
     let nearest = store.partition.predict(Dense::new(&store.rows, 8).unwrap()).unwrap();
     let same = nearest.iter().zip(&store.cells).filter(|(a, b)| a == b).count();
-    assert!(same as f64 > 0.96 * nearest.len() as f64, "{same} of {}", nearest.len());
+    assert!(same as f64 > 0.94 * nearest.len() as f64, "{same} of {}", nearest.len());
 }
 
 #[test]

@@ -549,7 +549,7 @@ fn prices_that_stop_at_zero_balance_weights() {
     let weights: Vec<f64> = noise(n, 4).iter().map(|x| -(0.5 - x).ln()).collect();
     let data = Weighted::new::<f64>(Dense::new(&rows, 2).unwrap(), &weights[..]).unwrap();
     // With 100 rows per cluster, the heaviest rows leave a wider gap.
-    for (k, least, most, gap) in [(20, 0.0, 1.25, 0.01), (20, 1.0, 1.0, 0.01), (40, 0.0, 1.1, 0.05)] {
+    for (k, least, most, gap) in [(20, 0.0, 1.25, 0.02), (20, 1.0, 1.0, 0.02), (40, 0.0, 1.1, 0.05)] {
         let params =
             Balanced::params(k).size_min(Size::TimesMean(least)).size_max(Size::TimesMean(most)).rng_seed(1);
         let run = finished(&params, &data);
