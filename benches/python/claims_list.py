@@ -326,7 +326,7 @@ CLAIMS: Claims = {
         ),
         ("The gap is at most {:.4f}%", of("balanced-limits", {"part": "limits"}, (max, "gap, %"))),
         (
-            "With weights, the gap is {:.2f}% in the median of the same fits, and {:.0f}% at most",
+            "With weights, the gap is {:.2f}% in the median of the same fits, and {:.1f}% at most",
             of("balanced-weighted", {"part": "weighted"}, (median, "gap, %"), (max, "gap, %")),
         ),
         (
