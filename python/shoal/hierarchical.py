@@ -42,8 +42,9 @@ class HierarchicalKMeans(LeveledClusterer):
         the level below it. See `levels_`.
     n_candidates : int or "auto", default="auto"
         Number of centers around its own that a row is compared with, at least 1. Fewer are faster and end at
-        a higher inertia. With at least ``n_clusters - 1``, sweeps by lists are exact. ``"auto"``: 32, or
-        128 in sweeps by lists with more than 64 features, see Notes.
+        a higher inertia. With at least ``n_clusters - 1``, sweeps are those of exact k-means, and no
+        clusters are merged between them. ``"auto"``: 32, or 128 in sweeps by lists with more than 64
+        features, see Notes.
     max_iter : int, default=20
         Maximum number of sweeps after the tree. 0: only the tree.
     tol : float or "auto", default="auto"
@@ -136,9 +137,9 @@ class HierarchicalKMeans(LeveledClusterer):
       pulls the center of a small cluster to itself. With the cosine metric, a row moves to the nearest
       center.
 
-    **Quality.** With few features, the squared error of sweeps by lists is lower than that of flat k-means,
-    because clusters are merged and split. With many, it is about the same. The squared error of sweeps by
-    cells is lower than that of flat k-means if clusters have about ten rows.
+    **Quality.** With few features, the squared error of sweeps by lists is mostly lower than that of flat
+    k-means, because clusters are merged and split. With many, it is about the same. The squared error of
+    sweeps by cells is lower than that of flat k-means if clusters have about ten rows.
 
     **Levels.** The centers of a level are clustered as rows of weight 1, up to 1,024 clusters by exact
     k-means, otherwise by this method. The rows are not read again. A label at a level is the cluster that

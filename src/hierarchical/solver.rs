@@ -104,11 +104,6 @@ fn is_expired(age: u64, sweeps: u64) -> bool {
     2 * age > sweeps
 }
 
-/// The number of rows whose label differs.
-fn changes(old: &[u32], new: &[u32]) -> u64 {
-    old.iter().zip(new).filter(|(old, new)| old != new).count() as u64
-}
-
 /// The result of a sweep.
 struct SweptClusters<T> {
     labels: Vec<u32>,
@@ -323,7 +318,7 @@ impl<T: Compute> HierarchicalSolver<T> {
         let (exchanged, distances) =
             self.growth().exchange(&mut nodes, (self.sweeps + 1, &near), data, cx)?;
         (swept.labels, swept.clusters) = (nodes.labels, nodes.clusters);
-        swept.changed = changes(&self.labels, &swept.labels);
+        swept.changed = self.labels.iter().zip(&swept.labels).filter(|(old, new)| old != new).count() as u64;
         swept.distances += distances;
         swept.relocated = exchanged > 0;
         Ok(())

@@ -116,9 +116,9 @@ pub(super) fn assign<T: Compute>(
         }
         // Prices are meaningless for clusters that their candidates cannot fill.
         prices = if settled { found_prices } else { best.prices.clone() };
-        // Rows with weights are repaired.
-        let serves = lowest.is_finite() || limits.in_rows.is_none();
-        if is_close(lowest, best.bound) || serves && round >= rounds {
+        // A repair completes the labels of rows with weights.
+        let usable = lowest.is_finite() || limits.in_rows.is_none();
+        if is_close(lowest, best.bound) || usable && round >= rounds {
             break;
         }
         width *= 4;

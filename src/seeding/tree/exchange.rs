@@ -17,7 +17,8 @@ use crate::rng::{Purpose, Rng};
 use crate::seeding::partition::{Start, partition};
 use crate::tuning::GROUPED_ROWS;
 
-/// Clusters on either side, by their numbers, that count as near in a tree. Children of a node have consecutive numbers.
+/// Clusters on either side, by their numbers, that count as near in a tree: children of a node have consecutive
+/// numbers.
 const NEIGHBORS: usize = 16;
 
 /// Clusters that are split before their savings are compared with the costs of merges.
@@ -26,7 +27,7 @@ const TOGETHER: usize = 16;
 /// Most rounds. A cluster takes part in one exchange of a round.
 const ROUNDS: u64 = 8;
 
-/// What a split must save, relative to the cost of the merge.
+/// What a split must save, relative to the cost of the merge. (`rare.py`, hierarchical: 1.2 ended up to 0.3% higher.)
 const LEAST_GAIN: f64 = 1.05;
 
 /// Sweeps of the fit that splits a cluster.

@@ -222,7 +222,8 @@ def test_defaults_depend_on_the_kind_of_sweeps():
         auto = HierarchicalKMeans(k, random_state=0).fit(rows)
         same = HierarchicalKMeans(k, random_state=0, **named).fit(rows)
         np.testing.assert_array_equal(auto.cluster_centers_, same.cluster_centers_)
-        assert d == 70 or (auto.certified_ == 0) == (k == 1200)
+        if d < 70:  # With many features, lists prove hardly any label.
+            assert (auto.certified_ == 0) == (k == 1200)
         # Labels are exact also where none was certified.
         np.testing.assert_array_equal(auto.predict(rows), auto.labels_)
     with pytest.raises(ValueError, match="tol must be 'auto' or a finite number of at least 0"):
