@@ -496,7 +496,7 @@ PICTURES = [
     Picture(
         "many-clusters.png",
         ("docs/many-clusters.md",),
-        ("hierarchical-curve", "hierarchical-curve-faiss"),
+        ("hierarchical-curve",),
         "clusters",
     ),
     Picture("many-clusters-growth.png", ("docs/many-clusters.md",), ("hierarchical-growth",), "growth"),

@@ -248,7 +248,9 @@ class Libraries:
         """Return the worker of a library, which has its rows."""
         if library not in self.workers:
             python = self._args.superkmeans if library == "superkmeans" else None
-            worker = common.Worker(__file__, threads=self._args.threads, python=python)
+            core = common.blas_core() if library == "faiss" else None
+            env = {"OPENBLAS_CORETYPE": core} if core else None
+            worker = common.Worker(__file__, threads=self._args.threads, python=python, env=env)
             worker.call("data", str(self._rows), self._load)
             self.workers[library] = worker
         return self.workers[library]

@@ -1,10 +1,9 @@
 """Pictures of recorded parts of ``hierarchical.py``: inertia against seconds, or seconds against size.
 
-``claims.py`` draws them. Of several files, fits that an earlier file has are not drawn.
+``claims.py`` draws them.
 """
 
 import csv
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -60,15 +59,15 @@ def growth(axes: Axes, column: str, rows: list[dict[str, str]]) -> None:
     axes.legend(frameon=False, fontsize=8)
 
 
-def figure_of(sources: Sequence[Path]) -> Figure:
-    """Draw the panels of recorded files."""
-    rows = [row for source in sources for row in recorded(source)]
+def figure_of(source: Path) -> Figure:
+    """Draw the panels of a recorded file."""
+    rows = recorded(source)
     found: dict[int, dict[str, tuple[float, float]]] = {}
     for row in rows:
         if row["work"].startswith("curve"):
             name = BARE + row["fit"] if row["fit"].endswith(BARE) else row["fit"]
             point = (float(row["seconds"]), 100 * float(row["over flat"]))
-            found.setdefault(int(row["k"]), {}).setdefault(name, point)
+            found.setdefault(int(row["k"]), {})[name] = point
     grown = {
         column: [row for row in rows if row["work"].startswith(f"growth in {column}")]
         for column in ("k", "n")

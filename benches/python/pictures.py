@@ -277,13 +277,12 @@ def bar(axis: Axes, x: float, width: float, library: str, row: dict[str, str], c
 
 def clusters(results: Results) -> Figure:
     """Draw the inertia of thousands of clusters over time."""
-    tables = ("hierarchical-curve", "hierarchical-curve-faiss")
-    return hierarchical_plot.figure_of([newest(results.machine, name) for name in tables])
+    return hierarchical_plot.figure_of(newest(results.machine, "hierarchical-curve"))
 
 
 def growth(results: Results) -> Figure:
     """Draw the time of hierarchical k-means over its size."""
-    return hierarchical_plot.figure_of([newest(results.machine, "hierarchical-growth")])
+    return hierarchical_plot.figure_of(newest(results.machine, "hierarchical-growth"))
 
 
 def draw(name: str, results: Results) -> Figure:
