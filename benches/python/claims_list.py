@@ -12,8 +12,6 @@ Reduce = Callable[[Iterable[float]], float]
 CORESET, FIVE = "coreset of 100 k rows, KMeans", "KMeans, n_init=5"
 THREADS = {1: "one thread", 2: "two threads"}
 SIFT = {"data": "sift_bsds_trainval", "k": 1024}
-#: Bytes are counted alike on every machine.
-COUNTED = Results("intel-xeon-processor-2-50ghz")
 
 
 def files(t: Results, column: str) -> list[float]:
@@ -65,15 +63,15 @@ def a_billion(t: Results) -> list[float | str]:
     return [*shape, row.one("s") / 60, t.processor, row.one("kills")]
 
 
-def peaks_of_ranges(_: Results) -> list[float]:
+def peaks_of_ranges(t: Results) -> list[float]:
     """Tell the memory of a worker that merges a range of clusters, for each type of rows."""
-    rows = COUNTED("distributed-ranges").where(kind="measured", way="ranges", workers=10)
+    rows = t("distributed-ranges").where(kind="measured", way="ranges", workers=10)
     return [rows.where(dtype=dtype).one("in units") for dtype in ("float32", "float64")]
 
 
-def large_ranges(_: Results) -> list[float]:
+def large_ranges(t: Results) -> list[float]:
     """Compare a large sweep in ranges of clusters with one whose results merge in a tree."""
-    both = [COUNTED("distributed-ranges").where(kind="model", way=way) for way in ("ranges", "tree")]
+    both = [t("distributed-ranges").where(kind="model", way=way) for way in ("ranges", "tree")]
     received, most, seconds = (
         [row.one(column) for row in both] for column in ("driver in", "worker in", "exchange s")
     )
@@ -114,12 +112,6 @@ def doubted(kinds: Iterable[str]) -> Formula:
     ]
 
 
-def searched(t: Results) -> list[float]:
-    """Count the made groups that the silhouette finds without and with the search for better starts."""
-    tables = (t("choosing-k-before"), t("choosing-k"))
-    return [count for table in tables for count in counted(table, MADE, "silhouette", "right")]
-
-
 def on_machines(t: Results) -> list[float]:
     """Compare sweeps and seedings on a Dask cluster with other libraries."""
     sweep = t("distributed").where(library="shoal.dask")
@@ -132,13 +124,8 @@ def on_machines(t: Results) -> list[float]:
 
 def in_more_partitions(t: Results) -> list[float]:
     """Compare the CPU time of sweeps over the same rows in many partitions and in few."""
-    ways = (("per worker", "fit"), ("per worker", "caller"), ("per partition", "fit"))
-    return [
-        t("distributed-partitions")
-        .where(tasks=tasks, partitions=256, **{"placed by": place})
-        .one("cpu against first")
-        for tasks, place in ways
-    ]
+    some = t("distributed-partitions").where(partitions=256)
+    return [some.where(**{"placed by": place}).one("cpu against first") for place in ("fit", "caller")]
 
 
 def on_shapes(t: Results) -> list[float]:
@@ -152,6 +139,12 @@ def on_shapes(t: Results) -> list[float]:
 def recalls(t: Results) -> list[float]:
     """Return the recall of inverted lists."""
     return [t("hierarchical-ivf").where(fit=fit).one("recall") for fit in ("hierarchical", "flat", "faiss")]
+
+
+def grown(t: Results) -> list[float]:
+    """Compare the seconds of 100,000 and 1,000 clusters."""
+    most, least = (t("hierarchical-growth").where(k=k).one("seconds") for k in (100_000, 1_000))
+    return [most / least]
 
 
 def of_memory(t: Results, *columns: str) -> list[float]:
@@ -408,6 +401,7 @@ CLAIMS: Claims = {
             ),
             recalls,
         ),
+        ("A fit with 100,000 clusters takes {:.0f} times as long as one with 1,000,", grown),
     ],
     "docs/many-machines.md": [
         ("two processes or threads of an {:s}; the median", processor),
@@ -440,7 +434,7 @@ CLAIMS: Claims = {
         (
             (
                 "256 partitions take {:.1f} times the CPU time of 4, and {:.1f} times if Dask placed them "
-                "before the fit. With a task per partition, it would be {:.1f} times."
+                "before the fit."
             ),
             in_more_partitions,
         ),
@@ -453,10 +447,6 @@ CLAIMS: Claims = {
         ),
     ],
     "docs/choosing-k.md": [
-        (
-            "the silhouette finds {:.0f} without this search and {:.0f} with it",
-            searched,
-        ),
         *(
             (f"| {title} |" + " {:.0f} ({:.0f}) |" * 4, criterion(name))
             for title, name in (

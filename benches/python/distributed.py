@@ -18,8 +18,7 @@ minus that of one with one sweep and given centers. Peers that are not installed
 ``seconds = a + b * partitions + c * partitions * bytes of a result + e * operations``.
 
 `--cuts` measures sweeps of `shoal.dask` over the same rows in several numbers of partitions, which the fit
-computes (``fit``) or which were persisted before, where Dask put them (``caller``). If the variable
-``SHOAL_BENCH_EARLIER`` is the folder of a package with a task per partition, it is measured beside them.
+computes (``fit``) or which were persisted before, where Dask put them (``caller``).
 
 `--kept` measures the sweeps of a fit of `--sweeps` sweeps, for rows, columns and clusters: of `shoal.dask`
 whose workers keep state, of `shoal.dask` whose workers keep nothing, and of `shoal.KMeans`. `early s` is the
@@ -379,39 +378,34 @@ def model(args: Any, folder: Path) -> list[dict[str, Any]]:
     return rows
 
 
-#: What `--cuts` measures: how a sweep is cut into tasks, and who places the partitions.
-WAYS = (("per worker", "fit"), ("per worker", "caller"), ("per partition", "fit"))
-
-
 def cuts(args: Any, path: Path) -> list[dict[str, Any]]:
     """Measure sweeps over the same rows in several numbers of partitions."""
     X = np.load(path, mmap_mode="r")
     start = common.distinct_rows(np.asarray(X[:100_000]), args.k)
-    earlier = os.environ.get("SHOAL_BENCH_EARLIER")
-    ways = [way for way in WAYS if earlier or way[0] == "per worker"]
-    spent: dict[tuple[str, str, int], list[float]] = {(*way, n): [] for way in ways for n in args.cuts}
-    cpu: dict[tuple[str, str, int], list[float]] = {key: [] for key in spent}
+    spent: dict[tuple[str, int], list[float]] = {
+        (place, n): [] for place in ("fit", "caller") for n in args.cuts
+    }
+    cpu: dict[tuple[str, int], list[float]] = {key: [] for key in spent}
     for _ in range(args.rounds):
-        for (tasks, place, n), seconds in spent.items():
-            env = {"PYTHONPATH": earlier} if earlier and tasks == "per partition" else None
+        for (place, n), seconds in spent.items():
             # One cluster at a time: the processes of an idle one work, too.
-            worker = common.Worker(__file__, "shoal.dask", threads=args.threads, env=env)
+            worker = common.Worker(__file__, "shoal.dask", threads=args.threads)
             with common.closing([worker]):
                 worker.call("open", str(path), n, args.threads, place == "caller")
                 worker.call("fit", args.k, start, 1, {})
                 each, of_cpu = worker.call("sweeps", args.k, start, args.sweeps)
             seconds += each
-            cpu[tasks, place, n].append(of_cpu)
+            cpu[place, n].append(of_cpu)
     rows = []
-    for (tasks, place, n), seconds in spent.items():
-        own, first = cpu[tasks, place, n], spent[tasks, place, args.cuts[0]]
-        first_cpu = common.median(cpu[tasks, place, args.cuts[0]])
-        row = {"tasks": tasks, "placed by": place, "n": len(X), "d": X.shape[1], "k": args.k}
+    for (place, n), seconds in spent.items():
+        own, first = cpu[place, n], spent[place, args.cuts[0]]
+        first_cpu = common.median(cpu[place, args.cuts[0]])
+        row = {"placed by": place, "n": len(X), "d": X.shape[1], "k": args.k}
         row |= {"partitions": n, "threads": args.threads, "sweep s": common.median(seconds)}
         row |= {"against first": common.median(seconds) / common.median(first), "least s": min(seconds)}
         row |= {"least against first": min(seconds) / min(first), "cpu s": common.median(own)}
         rows.append(row | {"cpu against first": common.median(own) / first_cpu})
-    columns = {"tasks": "", "placed by": "", "partitions": "d", "sweep s": ".4f", "against first": ".2f"}
+    columns = {"placed by": "", "partitions": "d", "sweep s": ".4f", "against first": ".2f"}
     columns |= {"least s": ".4f", "least against first": ".2f", "cpu s": ".4f", "cpu against first": ".2f"}
     print("\n" + common.table(rows, columns), flush=True)
     return rows
