@@ -59,7 +59,7 @@ FITS: dict[str, tuple[str, dict[str, Any]]] = {
         {"n_candidates": 32, "max_iter": 5, "compute_labels": False},
     ),
     "m=64": ("hierarchical", {"n_candidates": 64}),
-    "m=128, 5 sweeps": ("hierarchical", {"max_iter": 5}),
+    "m=128, 5 sweeps": ("hierarchical", {"n_candidates": 128, "max_iter": 5}),
     "default": ("hierarchical", {}),
     "mixture": ("mixture", {}),
     "flat": ("flat", {}),
@@ -436,7 +436,9 @@ def main() -> None:
         common.serve(Handler())
         return
     args.rounds = 1 if args.quick else args.rounds
-    head = common.announced(["numpy", "shoal", "faiss-cpu"])
+    head = common.description(["numpy", "shoal", "faiss-cpu", "superkmeans"])
+    head["faiss BLAS core"] = common.blas_core() or "as found"
+    common.announce(head)
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)

@@ -152,9 +152,9 @@ class BackwardEulerKMeans(StreamClusterer):
     **When to use it.** Choose it for few clusters, when the optimum matters more than time: its long steps
     leave optima in which exact k-means stays. From the same random rows, the mean inertia was at or below
     that of converged exact k-means on most sets. The margin was largest where the sizes of clusters differ
-    most; but random rows miss rare groups, and ``init="auto"`` ends lower there. A fit takes about
-    as long as one of :class:`~shoal.KMeans`, and many times as long where that takes milliseconds. Where
-    groups are very rare, exact k-means is better.
+    most; but random rows miss rare groups, and ``init="auto"`` ends lower there. A fit takes about twice as
+    long as one of :class:`~shoal.KMeans`, less with very many rows, and many times as long where that takes
+    milliseconds. Where groups are very rare, exact k-means is better.
 
     From random rows without polish, the inertia is much higher on sets whose clusters differ in size by a
     factor of a thousand (network connections, measurements of the space shuttle): keep one of both there. The
