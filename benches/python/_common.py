@@ -57,6 +57,12 @@ def blas_core() -> str | None:
     return "Haswell" if "avx2" in flags else None
 
 
+def blas_settings() -> dict[str, str]:
+    """Return the environment of a worker whose library has an old OpenBLAS."""
+    core = blas_core()
+    return {"OPENBLAS_CORETYPE": core} if core else {}
+
+
 # Distributions whose name is not that of the module.
 DISTRIBUTIONS = {"shoal": "shoal-cluster"}
 

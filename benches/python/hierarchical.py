@@ -248,8 +248,7 @@ class Libraries:
         """Return the worker of a library, which has its rows."""
         if library not in self.workers:
             python = self._args.superkmeans if library == "superkmeans" else None
-            core = common.blas_core() if library == "faiss" else None
-            env = {"OPENBLAS_CORETYPE": core} if core else None
+            env = common.blas_settings() if library == "faiss" else None
             worker = common.Worker(__file__, threads=self._args.threads, python=python, env=env)
             worker.call("data", str(self._rows), self._load)
             self.workers[library] = worker

@@ -161,12 +161,11 @@ class Handler:
 
 def start_workers(args: argparse.Namespace) -> tuple[dict[str, common.Worker], list[str]]:
     """Start workers of the libraries that can be imported; also return why the others cannot."""
-    core = common.blas_core()
     workers, missing = {}, []
     for peer in args.peers:
         env = {"SHOAL_BENCH_ALGORITHM": args.algorithm} if peer == "shoal" else {}
-        if core and peer.startswith("faiss"):
-            env = {"OPENBLAS_CORETYPE": core}
+        if peer.startswith("faiss"):
+            env = common.blas_settings()
         worker = common.Worker(__file__, peer, threads=args.threads, env=env)
         try:
             worker.call("ready")

@@ -205,7 +205,7 @@ class TruncatedGaussianMixture(StoredMixture):
     **When to use it.** Prefer :class:`KMeans` with ``init="afk-mc2"`` for up to about 1000 clusters, if the
     squared error is what counts: it is faster in most cases. The errors are about equal with 10 features and
     more. With 2 features the error of this class is higher, because means that share rows are pulled
-    together. With tens of thousands of clusters this class is faster.
+    together. With tens of thousands of clusters this class is faster, and its error can be slightly higher.
 
     Prefer weighted ``KMeans(init="afk-mc2")`` on a :func:`lightweight_coreset` for a quick result. It takes a
     fraction of the time of this class on all rows, for a higher error (``benches/python/papers/vcgmm.py

@@ -590,12 +590,9 @@ def main() -> None:
     head = common.description(["numpy", "shoal", "scikit-learn"])
     head["threads"] = str(args.threads)
     common.announce(head)
-    core = common.blas_core()
     workers = {
         "shoal": common.Worker(__file__, "shoal", threads=args.threads),
-        "sklearn": common.Worker(
-            __file__, "sklearn", threads=args.threads, env={"OPENBLAS_CORETYPE": core} if core else None
-        ),
+        "sklearn": common.Worker(__file__, "sklearn", threads=args.threads, env=common.blas_settings()),
     }
     sets = {"speed": SPEED, "inner": SPEED, "variants": SPEED, "quality": QUALITY, "rates": RATES, "doc": DOC,
             "random": RANDOM}  # fmt: skip
